@@ -903,14 +903,15 @@ struct dgl_session_params {
 };
 #define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
 
-/* Device memory of a model with one session. */
+/* Device memory of a model with one session, or with the sequences of a batch. */
 struct dgl_memory {
     uint64_t weight_bytes;
     uint64_t kv_bytes; /* when the context is full: the cache grows with the sessions' tokens */
     uint64_t scratch_bytes;
     uint64_t available_bytes; /* left by other models and sessions; 0 = unknown */
     int32_t context;          /* the estimate is for this many tokens */
-    int32_t context_fit;      /* the largest that would fit; equal to context when it fits */
+    /* the largest that would fit (of a batch, each sequence); equal to context when it fits */
+    int32_t context_fit;
 };
 /* Estimates the memory of a session before it is created. Host arithmetic only. */
 void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
@@ -1529,12 +1530,14 @@ struct dgl_estimate_params {
     int32_t context;          /* tokens; 0 = the model's maximum */
     enum dgl_kv_type kv_type; /* of the cache */
     uint64_t available_bytes; /* what there is; 0 = unknown */
+    /* of a batch, each with all of the context, at most 256; 0 = one session */
+    int32_t sequences;
 };
 #define dgl_estimate_params(...) (&(struct dgl_estimate_params){__VA_ARGS__})
-/* Estimates the device memory of the model with one session, for a desktop GPU with the built-in
- * kernels: on another device the layouts of weights and the tokens of a pass may differ, and with
- * them weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the model's;
- * DGL_ERR_UNSUPPORTED: a model that this library does not compute. Slow. */
+/* Estimates the device memory of the model with a session or a batch, for a desktop GPU with the
+ * built-in kernels: on another device the layouts of weights and the tokens of a pass may differ,
+ * and with them weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the
+ * model's; DGL_ERR_UNSUPPORTED: a model that this library does not compute. Slow. */
 enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
                                         const struct dgl_model_file *file,
                                         const struct dgl_estimate_params *params,

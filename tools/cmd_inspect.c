@@ -19,6 +19,7 @@ struct inspect {
     bool has_memory;
     char no_memory[1024]; /* why there is no estimate */
     const char *kv_type;
+    int32_t sequences; /* 0 = a session */
     struct dgl_buf out;
 };
 
@@ -37,11 +38,13 @@ static void estimate(struct inspect *in, const struct options *opt)
     const struct dgl_log log = {.write = hold_reason, .priv = in, .level = DGL_LOG_ERROR};
     bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
     in->kv_type = f32 ? "f32" : "f16";
+    in->sequences = opt->parallel;
     in->has_memory =
         dgl_model_file_estimate(
             &log, in->file,
             dgl_estimate_params(.context = opt->context, .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
-                                .available_bytes = dgl_host_memory().available_bytes),
+                                .available_bytes = dgl_host_memory().available_bytes,
+                                .sequences = opt->parallel),
             &in->memory) == DGL_OK;
 }
 
@@ -79,7 +82,10 @@ static void put_memory(struct inspect *in)
     dgl_buf_bytes(out, m->weight_bytes);
     dgl_buf_puts(out, ", = KV cache ");
     dgl_buf_bytes(out, m->kv_bytes);
-    dgl_buf_printf(out, " (-c %d, %s), - scratch ", m->context, in->kv_type);
+    dgl_buf_puts(out, " (");
+    if (in->sequences)
+        dgl_buf_printf(out, "%d x ", in->sequences);
+    dgl_buf_printf(out, "-c %d, %s), - scratch ", m->context, in->kv_type);
     dgl_buf_bytes(out, m->scratch_bytes);
     dgl_buf_puts(out, "\n           about ");
     dgl_buf_bytes(out, used);
@@ -383,6 +389,7 @@ static void memory_json(struct dgl_json_writer *w, const struct inspect *in)
     report_u64(w, "available_bytes", in->memory.available_bytes);
     report_i64(w, "context", in->memory.context);
     report_i64(w, "context_fit", in->memory.context_fit);
+    report_i64(w, "sequences", in->sequences ? in->sequences : 1);
     dgl_jw_end_object(w);
 }
 

@@ -79,8 +79,9 @@ const struct command commands[] = {
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
      2, 2, command_convert, command_convert_check, NULL},
     {"inspect", "[-m MODEL | MODEL] [options]", "Show what a model is made of",
-     "Opens no device. The memory is that of a session of `-c` tokens (the model's context "
-     "otherwise) with a cache of `--kv-type` on a\ndesktop GPU with the built-in kernels; `free` "
+     "Opens no device. The memory is that of a session, or of `--parallel` sequences, of `-c` "
+     "tokens (the model's context otherwise) with a cache of `--kv-type` on a\ndesktop GPU with "
+     "the built-in kernels; `free` "
      "is "
      "of this machine's memory, which integrated GPUs and software renderers use:\na card with its "
      "own memory is asked when a command opens it. Tensors that differ only in the number of a "
@@ -90,7 +91,8 @@ const struct command commands[] = {
      "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
      "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id token origin`), `templates` (list of\n"
      "`name origin`), `memory` (`weight_bytes kv_bytes scratch_bytes available_bytes context "
-     "context_fit`, or null for a model that is\nnot computed), `tensors` (list of `name dtype "
+     "context_fit sequences`, or null for a model that is\nnot computed), `tensors` (list of `name "
+     "dtype "
      "role "
      "layout shape bytes`), `skipped` (tensors, or groups of them, that the\nmodel does without, "
      "as "

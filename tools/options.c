@@ -184,6 +184,10 @@ static const struct option table[] = {
      65535, NULL, 0},
     {"serve", 0, "parallel", "N", "requests that are answered at once (default: 4)", TYPE_I32,
      FIELD(parallel), 1, 256, NULL, 0},
+    {"inspect", 0, "parallel", "N",
+     "memory of so many sequences at once, as `serve` has them, each with the whole context "
+     "(default: a session)",
+     TYPE_I32, FIELD(parallel), 1, 256, NULL, 0},
     {"serve", 0, "queue", "N", "requests that wait beyond these (default: 256)", TYPE_I32,
      FIELD(queue), 1, 65536, NULL, 0},
     {"serve", 0, "api-key", "KEY",

@@ -1,6 +1,7 @@
 /* dgl_model_file_estimate(): the plan of a model without a device. */
 #include "core/plan/model_support.h"
 #include "core/plan/plan.h"
+#include "core/seq/batch.h"
 #include "loader/model/model_file.h"
 
 enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
@@ -24,6 +25,9 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
     if ((unsigned)p->kv_type > DGL_KV_F32)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "kv_type is %d: it is 0 to %d", (int)p->kv_type,
                         DGL_KV_F32);
+    if (p->sequences < 0 || p->sequences > BATCH_MAX_SEQUENCES)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "sequences is %d: 1 to %d, 0 = one session",
+                        p->sequences, BATCH_MAX_SEQUENCES);
     plan_device_init_typical(&device, log);
     enum dgl_status status = model_check_supported(log, file->path, desc);
     if (status == DGL_OK)
@@ -48,7 +52,12 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
                                                         .weights = &weights,
                                                         .kv_type = p->kv_type});
     if (status == DGL_OK)
-        plan_estimate(&plan, context, plan_default_rows(&plan), p->available_bytes, out);
+        plan_estimate(&plan,
+                      &(const struct plan_batch){.context = context,
+                                                 .sequences = p->sequences ? p->sequences : 1,
+                                                 .rows = plan_default_rows(&plan),
+                                                 .groups = true},
+                      p->available_bytes, out);
     plan_finish(&plan);
     weights_finish(&weights);
     kernel_set_destroy(&set);

@@ -6,8 +6,8 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "core/seq/group.h"
 #include "core/seq/sampling.h"
+#include "kernels/step.h"
 
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out)
@@ -135,7 +135,7 @@ enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
     enum dgl_status status = plan_add_batch(plan);
     if (status != DGL_OK)
         return status;
-    const int32_t fit = group_slots(plan, model->info.context, sequences);
+    const int32_t fit = plan_batch_slots(plan, model->info.context, sequences);
     if (sequences > 1 && plan->one_row)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s (%s) serves one row of a pass alone: each sequence decodes by passes "

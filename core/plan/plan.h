@@ -154,6 +154,19 @@ uint64_t plan_sequence_total(const struct plan *plan, int32_t context);
  * over all of them. */
 void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequences,
                       uint64_t bytes[BUF_COUNT]);
+/* Sequences that passes over several of them can hold, up to so many: fewer where a binding is too
+ * small for what they have in one; below 2 there are no such passes. */
+int32_t plan_batch_slots(const struct plan *plan, int32_t context, int32_t sequences);
+/* Sequences of a batch, or one. Neighbours are written together, in so many groups at most. */
+#define PLAN_BATCH_GROUPS 4
+struct plan_batch {
+    int32_t context, sequences;
+    int32_t rows; /* tokens of a pass over a prompt */
+    bool groups;  /* there are passes over several sequences */
+};
+/* Bytes that they need beside weights and KV cache: *state for what each sequence and each group
+ * has of its own, and the scratch that they share. */
+uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batch, uint64_t *state);
 /* One layer's keys and values of `tokens` positions, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
 /* Pages of so many positions. */
@@ -165,9 +178,9 @@ uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t row
 int32_t plan_most_rows(const struct plan *plan);
 /* Tokens per pass when nobody asks for another number. */
 int32_t plan_default_rows(const struct plan *plan);
-/* What a sequence of `context` tokens needs in all, and the largest context that fits into
- * `available` bytes (0 = unknown). */
-void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
+/* What so many sequences of `context` tokens, of which each has all of it, need in all, and the
+ * largest context that fits into `available` bytes (0 = unknown). */
+void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint64_t available,
                    struct dgl_memory *out);
 /* Groups of keys that decode attention works on side by side. */
 uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);

@@ -109,6 +109,44 @@ void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequence
     bytes[BUF_REPORT] = n * OPLIST_REPORT_WORDS * 4;
 }
 
+int32_t plan_batch_slots(const struct plan *plan, int32_t context, int32_t sequences)
+{
+    const uint64_t binding = plan_device_binding_bytes(plan->device);
+    uint64_t bytes[BUF_COUNT];
+    sequences = sequences < DGL_STEP_SEQS ? sequences : DGL_STEP_SEQS;
+    for (; sequences > 1; sequences--) {
+        bool fits = true;
+        plan_batch_bytes(plan, context, sequences, bytes);
+        for (int i = 0; i < BUF_COUNT; i++)
+            fits = fits && bytes[i] <= binding;
+        if (fits)
+            break;
+    }
+    return sequences;
+}
+
+uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batch, uint64_t *state)
+{
+    const int32_t context = batch->context;
+    const int32_t rows = batch->rows < context ? batch->rows : context;
+    uint64_t shared[BUF_COUNT], group[BUF_COUNT], total = 0;
+    *state = (uint64_t)batch->sequences * plan_sequence_total(plan, context);
+    plan_buffer_bytes(plan, context, rows, shared);
+    for (int32_t first = 0, i = 0; batch->groups && i < PLAN_BATCH_GROUPS; i++) {
+        const int32_t slots = plan_batch_slots(plan, context, batch->sequences - first);
+        if (slots < 2)
+            break;
+        plan_batch_bytes(plan, context, slots, group);
+        *state += arena_layout_bytes(plan->device, group, BUF_STATE_COUNT);
+        for (int k = BUF_STATE_COUNT; k < BUF_COUNT; k++)
+            shared[k] = group[k] > shared[k] ? group[k] : shared[k];
+        first += slots;
+    }
+    for (int i = BUF_STATE_COUNT; i < BUF_COUNT; i++)
+        total += shared[i];
+    return total + *state;
+}
+
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens)
 {
     const struct model_desc *d = plan->desc;
@@ -145,26 +183,24 @@ int32_t plan_default_rows(const struct plan *plan)
     return rows < most ? rows : most;
 }
 
-void plan_estimate(const struct plan *plan, int32_t context, int32_t rows, uint64_t available,
+void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint64_t available,
                    struct dgl_memory *out)
 {
-    uint64_t bytes[BUF_COUNT], layers = (uint64_t)plan->desc->layers;
+    const uint64_t layers = (uint64_t)plan->desc->layers, each = (uint64_t)batch->sequences;
     const uint64_t page_bytes = plan_kv_layer_bytes(plan, DGL_KV_PAGE);
-    uint64_t room = UINT64_MAX;
+    const int32_t context = batch->context;
+    uint64_t room = UINT64_MAX, state;
     *out = (struct dgl_memory){
         .weight_bytes = plan->weights->bytes, .available_bytes = available, .context = context};
-    plan_buffer_bytes(plan, context, rows < context ? rows : context, bytes);
-    for (int i = BUF_STATE_COUNT; i < BUF_COUNT; i++)
-        out->scratch_bytes += bytes[i];
-    out->scratch_bytes += plan_sequence_total(plan, context);
-    out->kv_bytes = plan_kv_pages(context) * page_bytes * layers;
+    out->scratch_bytes = plan_batch_total(plan, batch, &state);
+    out->kv_bytes = each * plan_kv_pages(context) * page_bytes * layers;
     if (available) {
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;
         room = available > fixed ? available - fixed : 0;
     }
     /* A layer's pages are one binding, a sequence's one page table. */
-    uint64_t fit = room / (page_bytes * layers);
-    uint64_t bound = plan_device_binding_bytes(plan->device) / page_bytes;
+    uint64_t fit = room / (page_bytes * layers * each);
+    uint64_t bound = plan_device_binding_bytes(plan->device) / (page_bytes * each);
     fit = fit < bound ? fit : bound;
     fit = (fit < DGL_KV_TABLE_PAGES ? fit : DGL_KV_TABLE_PAGES) * DGL_KV_PAGE;
     out->context_fit = fit < (uint64_t)context ? (int32_t)fit : context;

@@ -40,7 +40,7 @@ static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_p
     enum dgl_status status = model_enter(b->model, &saved);
     if (status != DGL_OK)
         return status;
-    for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < BATCH_MAX_GROUPS;) {
+    for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < PLAN_BATCH_GROUPS;) {
         struct seq_group *group = NULL;
         params.sequences = b->info.sequences - first;
         status = group_create(b->model, &params, &group);

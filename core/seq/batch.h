@@ -11,8 +11,6 @@
 #define BATCH_MAX_SEQUENCES 256
 #define BATCH_QUEUE         256
 #define BATCH_MAX_QUEUE     65536
-/* Groups of up to DGL_STEP_SEQS lanes. */
-#define BATCH_MAX_GROUPS 4
 
 enum request_state {
     REQUEST_WAITS,
@@ -48,8 +46,8 @@ struct batch_lane {
 
 struct dgl_batch {
     struct dgl_model *model;
-    struct batch_lane *lanes;                   /* [info.sequences] */
-    struct seq_group *groups[BATCH_MAX_GROUPS]; /* [num_groups] */
+    struct batch_lane *lanes;                    /* [info.sequences] */
+    struct seq_group *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
     int32_t num_groups;
     /* Whoever changes the list or a request's lane, and who looks at them from another thread,
      * holds the lock. */

@@ -28,10 +28,19 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
         return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
                         "cache_tokens of a batch is %d: 0 takes as many as all contexts come to",
                         p->cache_tokens);
-    /* What all lanes have besides pages, then pages. */
+    /* What all lanes have besides pages, and what those have that are written together; then pages.
+     */
+    enum dgl_status status = p->invariant ? DGL_OK : plan_add_batch(&m->engine->plan);
+    if (status != DGL_OK)
+        return status;
+    const struct plan_batch all = {.context = context,
+                                   .sequences = b->info.sequences,
+                                   .rows = rows,
+                                   .groups = !p->invariant && !plan->one_row};
     model_estimate(m, context, rows, &mem);
-    const uint64_t own = plan_sequence_total(plan, context), page = m->kv.page_bytes * m->kv.layers;
-    const uint64_t fixed = mem.weight_bytes + mem.scratch_bytes + (lanes - 1) * own;
+    const uint64_t page = m->kv.page_bytes * m->kv.layers;
+    uint64_t state;
+    const uint64_t fixed = mem.weight_bytes + plan_batch_total(plan, &all, &state);
     uint64_t fit = m->kv.most_pages - m->kv.promised,
              want = (uint64_t)lanes * plan_kv_pages(context);
     if (mem.available_bytes) {
@@ -67,10 +76,10 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     }
     b->info.context = context;
     const uint64_t first = (uint64_t)lanes * plan_kv_pages(FIRST_TOKENS);
-    enum dgl_status status = model_enter(m, &saved);
+    status = model_enter(m, &saved);
     if (status != DGL_OK)
         return status;
-    const uint64_t left = model_memory_left(m), state = lanes * own;
+    const uint64_t left = model_memory_left(m);
     b->first_pages = (uint32_t)(first < pages ? first : pages);
     status = kv_cache_invite(&m->kv, (uint32_t)pages, b->first_pages,
                              left == 0      ? 0

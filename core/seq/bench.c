@@ -361,7 +361,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     if (status != DGL_OK)
         goto done;
     r->ubatch = session_pass_tokens(s, s->ubatch, s->ubatch, false);
-    plan_estimate(&s->model->engine->plan, s->context, s->ubatch, 0, &memory);
+    const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
+    plan_estimate(&s->model->engine->plan, &one, 0, &memory);
     r->estimate_bytes = memory.weight_bytes + memory.kv_bytes + memory.scratch_bytes;
     r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;
     r->peak_bytes = r->peak_bytes > peak ? r->peak_bytes : peak;

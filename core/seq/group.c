@@ -18,22 +18,6 @@ _Static_assert(GROUP_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of a
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int32_t group_slots(const struct plan *plan, int32_t context, int32_t sequences)
-{
-    const uint64_t binding = plan_device_binding_bytes(plan->device);
-    uint64_t bytes[BUF_COUNT];
-    sequences = sequences < DGL_STEP_SEQS ? sequences : DGL_STEP_SEQS;
-    for (; sequences > 1; sequences--) {
-        bool fits = true;
-        plan_batch_bytes(plan, context, sequences, bytes);
-        for (int i = 0; i < BUF_COUNT; i++)
-            fits = fits && bytes[i] <= binding;
-        if (fits)
-            break;
-    }
-    return sequences;
-}
-
 enum dgl_status group_create(struct dgl_model *m, const struct group_params *p,
                              struct seq_group **out)
 {
@@ -42,7 +26,7 @@ enum dgl_status group_create(struct dgl_model *m, const struct group_params *p,
     struct seq_group *group = NULL;
     *out = NULL;
     enum dgl_status status = plan_add_batch(plan);
-    const int32_t slots = group_slots(plan, p->context, p->sequences);
+    const int32_t slots = plan_batch_slots(plan, p->context, p->sequences);
     if (status != DGL_OK || slots < 2)
         return status;
     if (plan->one_row) {

@@ -45,10 +45,6 @@ struct seq_group {
     struct dgl_kv_table pages; /* as on the device */
 };
 
-/* Slots of a group for so many sequences of `context` tokens: fewer where a binding is too small
- * for what they have in one; below 2 there is none. */
-int32_t group_slots(const struct plan *plan, int32_t context, int32_t sequences);
-
 struct group_params {
     int32_t context; /* tokens of a sequence, at most */
     int32_t

@@ -145,7 +145,8 @@ void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
             others -= m->weights->bytes;
         available = available > others ? available - others : 1;
     }
-    plan_estimate(&m->engine->plan, context, ubatch, available, out);
+    const struct plan_batch one = {.context = context, .sequences = 1, .rows = ubatch};
+    plan_estimate(&m->engine->plan, &one, available, out);
     /* One binding reaches the pages of all sessions. */
     const int64_t left = ((int64_t)m->kv.most_pages - m->kv.promised) * DGL_KV_PAGE;
     out->context_fit = left < out->context_fit ? (int32_t)left : out->context_fit;

@@ -373,6 +373,10 @@ static void inspect_fits_a_screen(void **state)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         assert_contains(r.out, parts[i]);
     process_finish(&r);
+    run(&r, (const char *const[]){"inspect", "-m", BUNDLED, "-c", "1024", "--parallel", "3", NULL});
+    assert_code(&r, 0);
+    assert_contains(r.out, " = KV cache 12 MiB (3 x -c 1024, f16), - scratch ");
+    process_finish(&r);
     run(&r, (const char *const[]){"inspect", "-m", BUNDLED, "-c", "4096", NULL});
     assert_code(&r, 1);
     assert_one_error(&r, "-c 4096: " BUNDLED " has a context of 2048 tokens at most");

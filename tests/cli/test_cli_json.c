@@ -168,6 +168,7 @@ static const struct output outputs[] = {
       {"memory.available_bytes", COUNT},
       {"memory.context", COUNT},
       {"memory.context_fit", COUNT},
+      {"memory.sequences", COUNT},
       {"tensors.0.name", STRING},
       {"tensors.0.dtype", STRING},
       {"tensors.0.role", STRING},

@@ -441,7 +441,9 @@ static void check_bytes(const struct planned *p, const struct shape *shape)
 {
     const struct model_desc *d = &p->model.desc;
     struct dgl_memory mem;
-    plan_estimate(&p->plan, TABLE_CONTEXT, plan_default_rows(&p->plan), 0, &mem);
+    const struct plan_batch one = {
+        .context = TABLE_CONTEXT, .sequences = 1, .rows = plan_default_rows(&p->plan)};
+    plan_estimate(&p->plan, &one, 0, &mem);
     assert_int_equal(mem.weight_bytes, p->weights.bytes);
     assert_int_equal(mem.kv_bytes,
                      (uint64_t)d->layers * plan_kv_layer_bytes(&p->plan, TABLE_CONTEXT));
@@ -484,7 +486,8 @@ static void check_estimate(const struct planned *p)
     const int32_t whole = (int32_t)pages * DGL_KV_PAGE, most = whole < context ? whole : context;
     struct dgl_memory mem;
     per_page *= (uint64_t)p->model.desc.layers;
-    plan_estimate(&p->plan, context, rows, 0, &mem);
+    const struct plan_batch one = {.context = context, .sequences = 1, .rows = rows};
+    plan_estimate(&p->plan, &one, 0, &mem);
     assert_int_equal(mem.context, context);
     assert_int_equal(mem.context_fit, most);
     uint64_t fixed = mem.weight_bytes + mem.scratch_bytes;
@@ -502,10 +505,37 @@ static void check_estimate(const struct planned *p)
         {UINT64_MAX, most},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        plan_estimate(&p->plan, context, rows, cases[i].available, &mem);
+        plan_estimate(&p->plan, &one, cases[i].available, &mem);
         assert_int_equal(mem.context_fit, cases[i].fit);
         assert_int_equal(mem.available_bytes, cases[i].available);
     }
+    /* Of several: each one's context, what each has of its own, and the scratch of all. */
+    struct plan_batch eight = one;
+    struct dgl_memory all;
+    uint64_t own;
+    eight.sequences = 8;
+    plan_estimate(&p->plan, &one, 0, &mem);
+    plan_estimate(&p->plan, &eight, 0, &all);
+    assert_int_equal(all.kv_bytes, 8 * mem.kv_bytes);
+    assert_int_equal(all.scratch_bytes,
+                     mem.scratch_bytes + 7 * plan_sequence_total(&p->plan, context));
+    eight.groups = true;
+    plan_estimate(&p->plan, &eight, 0, &all);
+    assert_int_equal(all.scratch_bytes, plan_batch_total(&p->plan, &eight, &own));
+    const int32_t slots = plan_batch_slots(&p->plan, context, 8);
+    if (slots > 1) { /* ids and logits of all slots, once more */
+        plan_batch_bytes(&p->plan, context, slots, bytes);
+        const uint64_t least =
+            8 * plan_sequence_total(&p->plan, context) + bytes[BUF_IDS] + bytes[BUF_LOGITS];
+        if (own < least)
+            fail_msg("state of 8 sequences: %llu bytes, at least %llu", (unsigned long long)own,
+                     (unsigned long long)least);
+    }
+    const uint64_t needs = all.weight_bytes + all.scratch_bytes;
+    plan_estimate(&p->plan, &eight, needs + 8 * per_page - 1, &all);
+    assert_int_equal(all.context_fit, 0);
+    plan_estimate(&p->plan, &eight, needs + 8 * per_page, &all);
+    assert_int_equal(all.context_fit, DGL_KV_PAGE);
     plan_buffer_bytes(&p->plan, context, rows, bytes);
     /* Room for the group counts of the longest step. */
     uint32_t segments = recipe_decode(SAMPLE_FULL, (1u << SAMPLE_ADJUSTS) - 1, true).segments;

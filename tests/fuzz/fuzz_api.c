@@ -793,7 +793,8 @@ static enum dgl_status call_estimate(struct dgl_str in)
 {
     struct dgl_model_file *model = NULL;
     struct dgl_memory memory;
-    struct dgl_estimate_params params = {.context = number(&in), .available_bytes = word(&in)};
+    struct dgl_estimate_params params = {
+        .context = number(&in), .available_bytes = word(&in), .sequences = number(&in)};
     need(dgl_inspect(log_of_world, dgl_inspect_params(.path = BUNDLED), &model));
     enum dgl_status status = dgl_model_file_estimate(log_of_world, model, &params, &memory);
     dgl_model_file_destroy(&model);

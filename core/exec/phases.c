@@ -151,6 +151,7 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
     struct phase_schedule_params params = {
         .log = exec->base.log,
         .ops = c->ops,
+        .one_row = exec->params.one_row,
         .local = c->local,
         .max_views = limits->max_ssbo_bindings,
         .max_table_bytes = limits->max_ubo_bytes,

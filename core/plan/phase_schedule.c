@@ -294,6 +294,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     reason[0] = '\0';
     b.use = dgl_new_array(uint32_t, count);
     p->uses = dgl_new_array(struct phase_use, count);
+    p->one_row = params->one_row;
     p->local = params->local;
     p->row_words = PHASE_ROW_WORDS;
     p->barrier = params->barrier;
@@ -306,6 +307,10 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
         status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
                         (long long)phase_shared_bytes(p), params->max_shared_bytes);
+    /* begin() of all others runs after the step has been loaded. */
+    const struct kernel *first = status == DGL_OK ? params->ops[0].choice->kernel : NULL;
+    if (first && first->begins && (first->uses_step || first->writes_step))
+        status = refuse(&b, "%s begins the step and has both begin() and STEP", first->name);
     if (status == DGL_OK)
         status = fill_table(&b, out);
     free(b.use);

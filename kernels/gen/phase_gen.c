@@ -587,6 +587,7 @@ static void put_main(struct generator *g)
                    "void main()\n{\n"
                    "    uint pos;\n"
                    "    if (!phase_enter(pos))\n        return;\n"
+                   "%s"
                    "    uint steps = CONTROL[CONTROL_steps];\n"
                    "    for (uint t = 0u; t < steps; t++) {\n"
                    "        bool wait = t > 0u;\n"
@@ -613,7 +614,7 @@ static void put_main(struct generator *g)
                    "                        return;\n"
                    "                }\n"
                    "                if (g >= head.z) {\n                ",
-                   p->row_words / 4);
+                   p->one_row ? "    step_load();\n" : "", p->row_words / 4);
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */
     for (uint32_t u = 0; u < p->num_uses; u++)

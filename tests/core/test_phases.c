@@ -339,6 +339,14 @@ static void test_schedule(void **state)
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "bytes of shared memory, the device has 4096");
     params.max_shared_bytes = 1 << 20;
+    struct kernel early = *ops[0].choice->kernel;
+    early.begins = early.uses_step = true;
+    struct kernel_choice *first = &choices[ops[0].choice - choices];
+    const struct kernel *kernel = first->kernel;
+    first->kernel = &early;
+    assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "begins the step and has both begin() and STEP");
+    first->kernel = kernel;
     params.local = 128;
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "256 invocations, not 128");

@@ -20,6 +20,9 @@
 // per subgroup, fewer or more splits and unrolling by hand were slower or the same. Measured when
 // an invocation had one vec8 and no loop over OWN, which is 1 there.
 //
+// AHEAD in a persistent program, Llama 3.2 1B q4_k, tok/s, measured with the same loads before
+// place_of() was taken out: 0 1,968, 1 1,984, 2 2,001; slower where keys are 32 registers.
+//
 // In loads and products 8 of the 8 invocations of a key are active for heads of 64, 10 of 16 (63%)
 // for 80, 12 of 16 (75%) for 96 and all for 128 and 256, in sums and softmax all: a power of two is
 // what shuffles add up. A group beyond the splits that few keys leave ends at once.
@@ -50,6 +53,7 @@
 //! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 4
+//! TUNE AHEAD = HEAD_DIM <= 64 && KV_f16 ? 2 : 0 in 0 1 2
 //! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
 //! LET SUBGROUPS = HEADS_BLOCK * KEY_SUBGROUPS
 //! LET WG_SIZE = max(1, SUBGROUP_SIZE) * SUBGROUPS
@@ -100,55 +104,109 @@ const int PAGES = min(DEPTH, max(1, ROUND / KV_RUN)), PAGE_TURNS = DEPTH / PAGES
 // Of an invocation's vec4s, all halves of vec8s: the i-th one's place in the head.
 #define OWN_VEC4(i) (2u * (uint(KEY_THREADS * ((i) / 2)) + i8) + uint((i) % 2))
 
-void body(uvec3 group)
-{
-    rope_begin();
-    // The invocations of a key are neighbours within the subgroup, whatever the order of local
-    // invocations.
-    uint tid = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
-    uint i8 = gl_SubgroupInvocationID % uint(KEY_THREADS), lane0 = gl_SubgroupInvocationID - i8;
-    uint row = gl_SubgroupID % uint(HEADS_BLOCK); // its head, of the block
-    uint key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK), slot0 = key_subgroup * uint(SLOTS);
-    uint slot = slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
-    uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
-    attn_share share =
-        attn_share_of(group.y, group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
-    if (!share.inside || share.split >= share.splits)
-        return; // the whole group
-    // Vec8 e * KEY_THREADS + i8 of a row for each e below OWN; beyond it, zeros of q.
-    bool holds = i8 < uint(VEC8S);
-    kv_rows keys = kv_skip(kv_keys(share.seq, share.kv_head), holds ? i8 : 0u);
-    uint old_end = min(share.end, share.pos); // of those already in the cache
-    uint begin = share.first / uint(ROUND) * uint(ROUND);
+// An invocation's place: vec8 e * KEY_THREADS + i8 of a key's row for each e below OWN (beyond the
+// row, zeros of q). The invocations of a key are neighbours within the subgroup, whatever the order
+// of local invocations.
+struct attn_place {
+    uint i8, key_subgroup;
+    uint slot0, slot; // of the subgroup's keys the first, and its own
+    kv_rows keys;
+    uint old_end; // of the split's keys already in the cache
+    uint begin;   // the first round
+};
 
-    // Keys and values of the round that begins at `next`; its pages are looked up once, and a round
-    // before they are needed. What lies beyond the split is read as the round's first key, and not
-    // used.
-    kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
-    uint at[PAGES], none, next = begin;
-    uint slot_page = KV_RUN_PAGES(KEYS) > 1 ? kv_page_begin(slot) : 0u;
+// False: the whole group has no keys.
+bool place_of(uvec3 group, out attn_share share, out attn_place at)
+{
+    share = attn_share_of(group.y, group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
+    at.i8 = gl_SubgroupInvocationID % uint(KEY_THREADS);
+    at.key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK);
+    at.slot0 = at.key_subgroup * uint(SLOTS);
+    at.slot = at.slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
+    at.keys = kv_skip(kv_keys(share.seq, share.kv_head), at.i8 < uint(VEC8S) ? at.i8 : 0u);
+    at.old_end = min(share.end, share.pos);
+    at.begin = share.first / uint(ROUND) * uint(ROUND);
+    return share.inside && share.split < share.splits;
+}
+
+// Keys and values of the round that begins at `next`; its pages are looked up once, and a round
+// before they are needed. What lies beyond the split is read as the round's first key, and not
+// used.
+uint page_rows[PAGES], none;
 #define LOOK_UP                                                                                    \
     for (int p = 0; p < PAGES; p++) {                                                              \
+        uint slot_page = KV_RUN_PAGES(KEYS) > 1 ? kv_page_begin(place.slot) : 0u;                  \
         uint first = next + uint(p * PAGE_TURNS * KEYS) + slot_page;                               \
-        uint rows = kv_page_rows(keys, min(first, share.pos));                                     \
-        at[p] = kv_page_row(rows, next + slot);                                                    \
+        uint rows = kv_page_rows(place.keys, min(first, share.pos));                               \
+        page_rows[p] = kv_page_row(rows, next + place.slot);                                       \
     }                                                                                              \
-    none = kv_row(keys, min(next, share.pos));
+    none = kv_row(place.keys, min(next, share.pos));
 #define FETCH(into, offset)                                                                        \
     for (int d = 0; d < DEPTH; d++) {                                                              \
-        uint row = kv_row_behind(at[d / PAGE_TURNS], uint(d % PAGE_TURNS * KEYS));                 \
-        row = next + slot + uint(d * KEYS) < old_end ? row : none;                                 \
+        uint row = kv_row_behind(page_rows[d / PAGE_TURNS], uint(d % PAGE_TURNS * KEYS));          \
+        row = next + place.slot + uint(d * KEYS) < place.old_end ? row : none;                     \
         for (int e = 0; e < OWN; e++) {                                                            \
             uint i = uint(e * KEY_THREADS);                                                        \
-            i = e == 0 || i + i8 < uint(VEC8S) ? i : 0u;                                           \
+            i = e == 0 || i + place.i8 < uint(VEC8S) ? i : 0u;                                     \
             into[d * OWN + e] = kv_fetch_vec8(row + (offset), i);                                  \
         }                                                                                          \
     }
+
+// AHEAD: the first round's pages, or its keys too, are asked for before other groups are waited
+// for: nothing of it changes in a step.
+uvec4 ahead[AHEAD > 1 ? DEPTH * OWN * KV_VEC : 1];
+
+void begin(uvec3 group)
+{
+#if AHEAD > 0
+    attn_share share;
+    attn_place place;
+    if (!place_of(group, share, place))
+        return;
+    uint next = place.begin;
+    LOOK_UP
+#endif
+#if AHEAD > 1
+    kv_vec8 k[DEPTH * OWN];
+    FETCH(k, 0u)
+    for (int i = 0; i < DEPTH * OWN; i++) {
+        ahead[i * KV_VEC] = k[i].lo;
+#if !KV_f16
+        ahead[i * KV_VEC + 1] = k[i].hi;
+#endif
+    }
+#endif
+}
+
+void body(uvec3 group)
+{
+    rope_begin();
+    uint tid = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    attn_share share;
+    attn_place place;
+    if (!place_of(group, share, place))
+        return;
+    uint i8 = place.i8, slot0 = place.slot0, slot = place.slot, old_end = place.old_end;
+    uint lane0 = gl_SubgroupInvocationID - i8, next = place.begin;
+    uint row = gl_SubgroupID % uint(HEADS_BLOCK); // its head, of the block
+    uint part = i8 / uint(KEY_THREADS / DEPTH); // of DEPTH keys: the one whose score it has
+    kv_vec8 k[DEPTH * OWN], v[DEPTH * OWN];
     // Invocations issue in order: the new rows do not wait for the page table, nor keys for them.
     row_items items;
     load_rows(tid, share, items);
+#if AHEAD == 0
     LOOK_UP
+#endif
+#if AHEAD > 1
+    for (int i = 0; i < DEPTH * OWN; i++) {
+        k[i].lo = ahead[i * KV_VEC];
+#if !KV_f16
+        k[i].hi = ahead[i * KV_VEC + 1];
+#endif
+    }
+#else
     FETCH(k, 0u)
+#endif
     FETCH(v, KV_TO_VALUE)
     next += uint(ROUND);
     if (next < old_end) {
@@ -171,7 +229,7 @@ void body(uvec3 group)
     }
     float row_max = NO_SCORE, row_sum = 0.0; // the sum in DEPTH parts
     // The new key is the first of slot 0; its whole subgroup computes, as shuffles want it.
-    if (share.has_new && key_subgroup == 0u) {
+    if (share.has_new && place.key_subgroup == 0u) {
         bool mine = slot == 0u;
         float product = 0.0;
         for (int i = 0; i < 2 * OWN; i++)
@@ -183,7 +241,7 @@ void body(uvec3 group)
             o[i] = mine ? new_vec4(NEW_VALUE, OWN_VEC4(i)) : vec4(0.0);
     }
 
-    for (uint first = begin; first + slot0 < old_end; first += uint(ROUND)) {
+    for (uint first = place.begin; first + slot0 < old_end; first += uint(ROUND)) {
         float s[DEPTH];
         for (int d = 0; d < DEPTH; d++) {
             vec4 a, b;
@@ -236,7 +294,7 @@ void body(uvec3 group)
             o[i] += subgroupShuffleXor(o[i], mask);
     }
     if (gl_SubgroupInvocationID < uint(KEY_THREADS)) {
-        uint to = key_subgroup * uint(HEADS_BLOCK) + row;
+        uint to = place.key_subgroup * uint(HEADS_BLOCK) + row;
         for (int i = 0; i < 2 * OWN; i++)
             if (OWN_VEC4(i) < uint(VEC4S))
                 out_part[to * uint(VEC4S) + OWN_VEC4(i)] = o[i];

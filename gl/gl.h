@@ -148,6 +148,8 @@ struct gl_buffer_params {
     uint64_t size;     /* > 0, at most limits.max_buffer_bytes; rounded up to 4 */
     bool zero;         /* contents defined as zero; otherwise undefined */
     const char *label; /* object label for debuggers and messages; copied */
+    /* Storage from here where it can be had; NULL = the driver's. Borrowed for the call. */
+    struct gl_vulkan_memory *vulkan;
 };
 /* Immutable storage where EXT_buffer_storage is offered (never mapped: NVIDIA moves mapped buffers
  * to the host). */
@@ -167,6 +169,15 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
 /* Waits for the GPU and copies out: for tests, logits and profiles. */
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
+
+/* Storage of buffers by the device's Vulkan driver, whose pages may be larger. *out is NULL where it
+ * cannot be had, and `reason` says why. Buffers keep their storage when it is destroyed. Takes
+ * tenths of a second. gl_vulkan_memory.c */
+struct gl_vulkan_memory;
+#define GL_VULKAN_REASON_BYTES 160
+enum dgl_status gl_vulkan_memory_create(struct gl_device *dev, struct gl_vulkan_memory **out,
+                                        char reason[GL_VULKAN_REASON_BYTES]);
+void gl_vulkan_memory_destroy(struct gl_vulkan_memory **vm);
 
 /* Small results without stalling: the ring's slots are persistently mapped where possible.
  * gl_readback.c */

@@ -67,9 +67,15 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
     }
     buffer->size = (params->size + 3) & ~3ull;
     buffer->context = dev->context;
-    glGenBuffers(1, &buffer->id);
-    glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
-    allocate(dev, buffer->size, NULL);
+    bool attached = false;
+    if (params->vulkan)
+        attached =
+            gl_vulkan_memory_attach(params->vulkan, buffer->size, &buffer->id, &buffer->memory);
+    if (!attached) {
+        glGenBuffers(1, &buffer->id);
+        glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
+        allocate(dev, buffer->size, NULL);
+    }
     gl_debug_label(dev, GL_BUFFER_KHR, buffer->id, buffer->label);
     snprintf(what, sizeof(what), "making buffer %s of %llu bytes", buffer->label,
              (unsigned long long)buffer->size);
@@ -93,8 +99,11 @@ void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **pbuffer)
 
     if (!buffer)
         return;
-    if (gl_owns_names(dev, buffer->context)) /* otherwise it is another context's, or free */
+    if (gl_owns_names(dev, buffer->context)) { /* otherwise it is another context's, or free */
         glDeleteBuffers(1, &buffer->id);
+        if (buffer->memory)
+            dev->ext.DeleteMemoryObjects(1, &buffer->memory);
+    }
     /* GL unbinds a deleted buffer everywhere and may give its name to the next one. */
     for (int i = 0; i < GL_MAX_STORAGE; i++)
         if (bound->storage[i].id == buffer->id)

@@ -80,7 +80,7 @@ bool gl_ext_has(const char *list, const char *name);
 struct gl_ext {
     /* Granted only when every function of the extension was found. */
     bool buffer_storage, timer_query, parallel_compile, debug, robustness;
-    bool subgroup, nv_gpu_shader5, gpu_shader5, memory_info;
+    bool subgroup, nv_gpu_shader5, gpu_shader5, memory_info, memory_object_fd;
     PFNGLBUFFERSTORAGEEXTPROC BufferStorage;
     PFNGLQUERYCOUNTEREXTPROC QueryCounter;
     PFNGLGETQUERYIVEXTPROC GetQueryiv;
@@ -92,6 +92,11 @@ struct gl_ext {
     PFNGLPUSHDEBUGGROUPKHRPROC PushDebugGroup;
     PFNGLPOPDEBUGGROUPKHRPROC PopDebugGroup;
     PFNGLGETGRAPHICSRESETSTATUSKHRPROC GetGraphicsResetStatus;
+    PFNGLCREATEMEMORYOBJECTSEXTPROC CreateMemoryObjects;
+    PFNGLDELETEMEMORYOBJECTSEXTPROC DeleteMemoryObjects;
+    PFNGLIMPORTMEMORYFDEXTPROC ImportMemoryFd;
+    PFNGLBUFFERSTORAGEMEMEXTPROC BufferStorageMem;
+    PFNGLGETUNSIGNEDBYTEI_VEXTPROC GetUnsignedBytei_v;
 };
 typedef void (*gl_proc)(void);
 /* `list` is the extension string, `get` finds functions by name. */
@@ -133,6 +138,7 @@ void gl_progcache_trim(struct gl_progcache *cache);
 
 struct gl_buffer {
     GLuint id;
+    GLuint memory;    /* object that its storage is of; 0 = the driver's own */
     uint32_t context; /* gl_device.context when it was made: `id` is that context's */
     uint64_t size;
     char *label;
@@ -284,6 +290,13 @@ void gl_barrier(struct gl_device *dev, uint32_t bits);
 bool gl_is_current(const struct gl_device *dev);
 /* The same for a name that was made when gl_device.context was `context`. */
 bool gl_owns_names(const struct gl_device *dev, uint32_t context);
+
+/* ---- gl_vulkan_memory.c ---------------------------------------------------------------------- */
+
+/* Makes a buffer and the object of its memory, the caller's to delete. False where it cannot be
+ * had: nothing was made, and no GL error is pending. */
+bool gl_vulkan_memory_attach(struct gl_vulkan_memory *vm, uint64_t size, GLuint *buffer,
+                             GLuint *memory);
 
 /* ---- gl_hostbuf.c, gl_upload.c, gl_readback.c, gl_timer.c, gl_buffer.c ----------------------- */
 

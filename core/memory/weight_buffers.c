@@ -2,19 +2,39 @@
 #include "core/memory/weight_buffers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/base/log.h"
 #include "core/base/mem.h"
+
+/* Below it buffers of NVIDIA's GL driver are read as fast as those of its Vulkan driver. */
+#define VULKAN_LEAST_BYTES (1ull << 30)
 
 /* Makes the buffers that are not there; contents are undefined. */
 static enum dgl_status make_buffers(struct weight_buffers *wb, struct dgl_device *dev)
 {
+    struct gl_vulkan_memory *vulkan = NULL;
+    char reason[GL_VULKAN_REASON_BYTES];
     enum dgl_status status = DGL_OK;
+    if (strstr(gl_device_caps(dev->gl)->vendor, "NVIDIA") &&
+        wb->weights->bytes > VULKAN_LEAST_BYTES) {
+        status = gl_vulkan_memory_create(dev->gl, &vulkan, reason);
+        if (status == DGL_OK && vulkan)
+            dgl_debug(dev->log, "weights: storage by Vulkan, whose pages are large");
+        else if (status == DGL_OK)
+            dgl_notice(dev->log,
+                       "weights of %llu MiB lie in small pages, which are read more slowly (large "
+                       "ones come from the Vulkan driver): %s",
+                       (unsigned long long)(wb->weights->bytes >> 20), reason);
+    }
     for (size_t i = 0; i < wb->weights->num_buffers && status == DGL_OK; i++)
         if (!wb->buffers[i])
-            status = gl_buffer_create(dev->gl,
-                                      &(struct gl_buffer_params){
-                                          .size = wb->weights->buffer_bytes[i], .label = "weights"},
-                                      &wb->buffers[i]);
+            status = gl_buffer_create(
+                dev->gl,
+                &(struct gl_buffer_params){
+                    .size = wb->weights->buffer_bytes[i], .label = "weights", .vulkan = vulkan},
+                &wb->buffers[i]);
+    gl_vulkan_memory_destroy(&vulkan);
     return status;
 }
 

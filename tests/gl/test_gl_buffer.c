@@ -370,6 +370,62 @@ static void test_counters(void **state)
     gl_buffer_destroy(dev, &buffer);
 }
 
+/* ---- storage by Vulkan ----------------------------------------------------------------------- */
+
+static void no_uuid(GLenum target, GLuint index, GLubyte *data)
+{
+    (void)target, (void)index;
+    memset(data, 0xa5, GL_UUID_SIZE_EXT);
+}
+
+/* A reason where it cannot be had. */
+static void test_vulkan_absent(void **state)
+{
+    (void)state;
+    const struct gl_ext ext = dev->ext;
+    char reason[GL_VULKAN_REASON_BYTES] = "";
+    struct gl_vulkan_memory *vm = NULL;
+    dev->ext.memory_object_fd = false;
+    assert_int_equal(gl_vulkan_memory_create(dev, &vm, reason), DGL_OK);
+    assert_null(vm);
+    assert_string_equal(reason, "GL_EXT_memory_object_fd is absent");
+    dev->ext.memory_object_fd = true;
+    dev->ext.GetUnsignedBytei_v = no_uuid;
+    assert_int_equal(gl_vulkan_memory_create(dev, &vm, reason), DGL_OK);
+    assert_null(vm);
+    assert_non_null(strstr(reason, "ulkan"));
+    dev->ext = ext;
+}
+
+/* It outlives what allocated it, and goes with its buffer: all in turn are more than there is. */
+static void test_vulkan_storage(void **state)
+{
+    (void)state;
+    char reason[GL_VULKAN_REASON_BYTES] = "";
+    struct gl_vulkan_memory *vm = NULL;
+    struct gl_buffer *buffer = NULL;
+    const uint64_t size = dev->caps.software ? 1 << 20 : 1 << 30, last = size - 16;
+    const uint64_t all = dev->caps.software ? 8 * size : dev->caps.memory_free_bytes;
+    uint32_t words[4] = {1, 2, 3, 0xfffffffe}, out[4] = {0};
+    assert_int_equal(gl_vulkan_memory_create(dev, &vm, reason), DGL_OK);
+    if (!vm)
+        SKIP("%s", reason);
+    struct gl_buffer_params params = {.size = size, .label = "large", .vulkan = vm};
+    for (uint64_t done = 0; done <= all; done += size) {
+        gl_buffer_destroy(dev, &buffer);
+        assert_int_equal(gl_buffer_create(dev, &params, &buffer), DGL_OK);
+        /* Mesa's llvmpipe offers the extension and refuses what lavapipe exports: then it is the
+         * driver's own. */
+        if (!dev->caps.llvmpipe)
+            assert_int_not_equal(buffer->memory, 0);
+    }
+    gl_vulkan_memory_destroy(&vm);
+    assert_int_equal(gl_buffer_write(dev, buffer, last, words, sizeof(words)), DGL_OK);
+    assert_int_equal(gl_buffer_read(dev, buffer, last, out, sizeof(out)), DGL_OK);
+    assert_memory_equal(out, words, sizeof(words));
+    gl_buffer_destroy(dev, &buffer);
+}
+
 #define CASE(test) cmocka_unit_test_setup(test, clear_log)
 
 int main(void)
@@ -389,7 +445,8 @@ int main(void)
     const struct CMUnitTest checks[] = {
         CASE(test_size_is_rounded),    CASE(test_nothing_to_move),  CASE(test_sizes_are_checked),
         CASE(test_bounds_are_checked), CASE(test_overlapping_copy), CASE(test_ticket_once),
-        CASE(test_dropped_tickets),    CASE(test_readback_sizes),
+        CASE(test_dropped_tickets),    CASE(test_readback_sizes),   CASE(test_vulkan_absent),
+        CASE(test_vulkan_storage),
     };
     int failures = cmocka_run_group_tests_name("as offered", contents, set_up, tear_down);
     failures += cmocka_run_group_tests_name("without extensions", contents, set_up_min, tear_down);

@@ -57,7 +57,7 @@ Maintainer: DopplerGL authors <authors@dopplergl.invalid>
 Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
 Depends: ${depends#shlibs:Depends=}
 Recommends: libgl1-mesa-dri, libmicrohttpd12
-Suggests: mesa-vulkan-drivers, libcurl4
+Suggests: mesa-vulkan-drivers, libcurl4, libvulkan1
 Section: science
 Priority: optional
 Description: language models on OpenGL ES 3.1 compute

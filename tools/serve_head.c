@@ -36,12 +36,12 @@ static const struct route *route_of(const char *path)
 }
 
 /* Takes as long whatever is in either text: as long as the given one. */
-static bool same_secret(const char *given, const char *key)
+static bool same_secret(struct dgl_str given, const char *key)
 {
-    const size_t len = strlen(key), given_len = strlen(given);
-    unsigned char differs = len != given_len;
-    for (size_t i = 0; i < given_len; i++)
-        differs |= (unsigned char)(given[i] ^ key[len ? i % len : 0]);
+    const size_t len = strlen(key);
+    unsigned char differs = len != given.len;
+    for (size_t i = 0; i < given.len; i++)
+        differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
     return !differs;
 }
 
@@ -50,8 +50,10 @@ static bool has_key(const struct serve *s, const char *authorization)
     bool found = false;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
         return false;
+    /* Blanks around a header's value are none of it; libmicrohttpd leaves those at its end. */
+    const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
     for (size_t i = 0; i < s->num_keys; i++)
-        found |= same_secret(authorization + 7, s->keys[i]);
+        found |= same_secret(given, s->keys[i]);
     return found;
 }
 

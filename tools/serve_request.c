@@ -99,7 +99,7 @@ static bool read_int(const struct reader *rd, const char *key, int64_t min, int6
         return refuse_type(rd, key, value, "a whole number");
     if (!dgl_json_i64(value, &number) || number < min || number > max)
         return serve_refuse(rd->error, 400, key,
-                            "'%s' is %.17g, wanted a whole number from %lld to %lld", key,
+                            "'%s' is %.15g, wanted a whole number from %lld to %lld", key,
                             dgl_json_f64(value), (long long)min, (long long)max);
     *out = (int32_t)number;
     return true;
@@ -114,7 +114,7 @@ static bool read_real(const struct reader *rd, const char *key, double min, doub
         return refuse_type(rd, key, value, "a number");
     const double number = dgl_json_f64(value);
     if (!(number >= min && number <= max))
-        return serve_refuse(rd->error, 400, key, "'%s' is %.17g, wanted a number from %g to %g",
+        return serve_refuse(rd->error, 400, key, "'%s' is %.15g, wanted a number from %g to %g",
                             key, number, min, max);
     *out = (float)number;
     return true;

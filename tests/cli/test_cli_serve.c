@@ -43,6 +43,7 @@ static const struct refusal refusals[] = {
     {"a negative temperature", TEXT, "{\"prompt\":\"a\",\"temperature\":-1}", 400, "temperature",
      "-1"},
     {"top_p above 1", TEXT, "{\"prompt\":\"a\",\"top_p\":1.5}", 400, "top_p", "1.5"},
+    {"min_p above 1", TEXT, "{\"prompt\":\"a\",\"min_p\":1.1}", 400, "min_p", "is 1.1, wanted"},
     {"huge max_tokens", TEXT, "{\"prompt\":\"a\",\"max_tokens\":1e30}", 400, "max_tokens", "1e+30"},
     {"negative n", TEXT, "{\"prompt\":\"a\",\"n\":-1}", 400, "n", "-1"},
     {"half a token", TEXT, "{\"prompt\":\"a\",\"max_tokens\":1.5}", 400, "max_tokens", "1.5"},

@@ -31,6 +31,7 @@ static const struct access accesses[] = {
     {"the key", "/v1/models", "Authorization: Bearer sesame-1\r\n", 200},
     {"the key in small letters of the scheme", "/v1/models", "Authorization: bearer sesame-1\r\n",
      200},
+    {"the key between blanks", "/v1/models", "Authorization: Bearer  sesame-1 \t\r\n", 200},
     {"a comment of the file", "/v1/models", "Authorization: Bearer # third\r\n", 401},
     {"a key of the file", "/v1/models", "Authorization: Bearer second\r\n", 200},
     {"with the key, a path that is not there", "/nothing", "Authorization: Bearer second\r\n", 404},

@@ -190,14 +190,6 @@ static void json_has_the_schema_of_doppler(void **state)
     process_finish(&r);
 }
 
-static size_t occurrences(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
-        count++;
-    return count;
-}
-
 /* Lengths double up to what the context of 300 holds; the figure has a point for each. */
 static void sweep_reaches_the_context(void **state)
 {
@@ -227,8 +219,8 @@ static void sweep_reaches_the_context(void **state)
     assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
     assert_contains(text, "<svg ");
     assert_contains(text, "</svg>");
-    assert_int_equal(occurrences(text, "<polyline"), 3);
-    assert_int_equal(occurrences(text, "<circle"), 4 + 10 + 10);
+    assert_int_equal(test_occurrences(text, "<polyline"), 3);
+    assert_int_equal(test_occurrences(text, "<circle"), 4 + 10 + 10);
     free(text);
     free(file);
     process_finish(&r);
@@ -260,8 +252,8 @@ static void batches_are_swept_up_to_the_one_asked_for(void **state)
     }
     assert_null(point);
     assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
-    assert_int_equal(occurrences(text, "<polyline"), 2);
-    assert_int_equal(occurrences(text, "<circle"), 3 + 3);
+    assert_int_equal(test_occurrences(text, "<polyline"), 2);
+    assert_int_equal(test_occurrences(text, "<circle"), 3 + 3);
     free(text);
     free(file);
     process_finish(&r);

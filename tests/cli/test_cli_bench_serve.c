@@ -591,14 +591,6 @@ static void models_may_be_missing(void **state)
     process_finish(&r);
 }
 
-static size_t occurrences(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
-        count++;
-    return count;
-}
-
 static void the_figure_has_three_panels(void **state)
 {
     char *dir = test_tmpdir(), *file = dgl_path_join(dir, "load.svg"), *text = NULL;
@@ -612,7 +604,7 @@ static void the_figure_has_three_panels(void **state)
     process_finish(&r);
     assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
     assert_contains(text, "</svg>");
-    assert_in_range(occurrences(text, "<polyline"), 3, 5); /* with lines of the limits */
+    assert_in_range(test_occurrences(text, "<polyline"), 3, 5); /* with lines of the limits */
     free(text);
     free(file);
     test_tmpdir_remove(dir);

@@ -274,10 +274,7 @@ static void sizes_are_drawn(void **state)
     assert_int_equal(dgl_file_slurp(NULL, figure, 1 << 20, &text, &len), DGL_OK);
     assert_contains(text, "a:q4_k");
     assert_contains(text, "llama.cpp CUDA0");
-    size_t circles = 0;
-    for (const char *p = strstr(text, "<circle"); p; p = strstr(p + 1, "<circle"))
-        circles++;
-    assert_int_equal(circles, 3);
+    assert_int_equal(test_occurrences(text, "<circle"), 3);
     free(text);
     free(report);
     free(figure);

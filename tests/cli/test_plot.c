@@ -101,10 +101,7 @@ static void test_figure(void **state)
     if (row->has_not && strstr(svg.p, row->has_not))
         fail_msg("there is %s: %s", row->has_not, svg.p);
     assert_inside(svg.p);
-    size_t circles = 0;
-    for (const char *at = svg.p; (at = strstr(at, "<circle")); at++)
-        circles++;
-    assert_int_equal(circles, row->circles);
+    assert_int_equal(test_occurrences(svg.p, "<circle"), row->circles);
     dgl_buf_finish(&svg);
 }
 

@@ -42,6 +42,14 @@ void test_assert_contains(const char *text, const char *part, const char *file, 
     _fail(file, line);
 }
 
+size_t test_occurrences(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+        count++;
+    return count;
+}
+
 void *test_checked(void *pointer, const char *what, const char *file, int line)
 {
     if (!pointer) {

@@ -31,6 +31,8 @@
     test_assert_at_most((value), (limit), #value, __FILE__, __LINE__)
 /* `text` contains `part`; prints both. */
 #define assert_contains(text, part) test_assert_contains((text), (part), __FILE__, __LINE__)
+/* How often `part` is in `text`; its places may overlap. */
+size_t test_occurrences(const char *text, const char *part);
 /* The pointer, which is not NULL: what allocates in the middle of an expression. */
 #define checked(pointer) test_checked((pointer), #pointer, __FILE__, __LINE__)
 

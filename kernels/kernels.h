@@ -195,6 +195,9 @@ enum kernel_hints_heard {
 /* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
 
+/* The extensions that devices are asked for: their properties HAS_x. Ends with NULL. */
+extern const char *const kernel_extensions[];
+
 /* SHA-256 of all built-in texts, in hex. */
 bool kernel_texts_hash(char out[65]);
 

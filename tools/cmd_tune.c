@@ -211,9 +211,7 @@ static int look_at_stored(const struct options *opt)
     struct stored s = {.json = opt->json};
     console_init(&e.console, opt);
     s.w = dgl_json_writer(&s.out, 0);
-    enum dgl_status status = dgl_device_create(
-        &e.console.log, dgl_device_params(.select = opt->device, .limits_min = opt->limits != NULL),
-        &e.device);
+    enum dgl_status status = engine_open_device(&e, opt);
     if (s.json && opt->tune_show)
         dgl_jw_array(&s.w);
     if (status == DGL_OK)

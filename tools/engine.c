@@ -13,7 +13,8 @@
 
 #define BUNDLED "story-llama-q4_k_m"
 
-static int devices_left; /* open, for good */
+static int devices_left;  /* open, for good */
+static bool lacks_device; /* one could not be opened */
 
 /* ---- data files ------------------------------------------------------------------------------ */
 
@@ -165,6 +166,7 @@ enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
                                                                  .limits_min = opt->limits != NULL,
                                                                  .debug = opt->verbose >= 2),
                                                &e->device);
+    lacks_device = status != DGL_OK;
     if (status != DGL_OK)
         return status;
     const struct dgl_device_info *info = dgl_device_get_info(e->device);
@@ -174,6 +176,11 @@ enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
                  opt->limits ? ", minimum limits" : "");
     e->console.cache = cache ? cache : "";
     return DGL_OK;
+}
+
+bool engine_lacks_device(void)
+{
+    return lacks_device;
 }
 
 /* ---- engine ---------------------------------------------------------------------------------- */

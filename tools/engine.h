@@ -44,6 +44,8 @@ enum dgl_status engine_read_kernels(const struct engine *e, const struct options
                                     struct dgl_kernels **out);
 /* The device alone, with its line; console_init() first. */
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
+/* Whether that failed the last time. */
+bool engine_lacks_device(void);
 /* A device whose driver still compiles stays open: closing it would wait for the compiler. */
 void engine_close(struct engine *e);
 /* Ends the process, without waiting for the compiler of a device that engine_close() left open. */

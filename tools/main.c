@@ -50,7 +50,7 @@ int main(int argc, char **argv)
             code = command->run(&opt);
     }
     if (code == EXIT_FAILED)
-        options_tell_environment(command, &opt);
+        options_tell_environment(command, &opt, engine_lacks_device());
     if (code == EXIT_CANCELLED)
         console_cancelled(&opt);
     options_finish(&opt);

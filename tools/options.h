@@ -123,8 +123,10 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
  * file, dopplergl/config.json in XDG_CONFIG_HOME or ~/.config, for options of `command` about which
  * the command line says nothing. False: one error line, exit code 1. */
 bool options_add_defaults(const struct command *command, struct options *out);
-/* A line for each value of the environment that `command` has taken: after a failure. */
-void options_tell_environment(const struct command *command, const struct options *opt);
+/* A line for each value of the environment that `command` has taken: after a failure. `device`: of
+ * opening one; else its choice has no part in it. */
+void options_tell_environment(const struct command *command, const struct options *opt,
+                              bool device);
 void options_finish(struct options *opt);
 
 #endif

@@ -104,14 +104,15 @@ static bool add_environment(struct defaults *d)
     return add_kernel_dir(d);
 }
 
-void options_tell_environment(const struct command *command, const struct options *opt)
+void options_tell_environment(const struct command *command, const struct options *opt, bool device)
 {
     struct console console;
     const char *dir = getenv("DOPPLERGL_KERNEL_DIR");
     console_init(&console, opt);
     for (size_t i = 0; i < NUM_FROM_ENVIRONMENT; i++) {
         const struct option *o = option_named(command, dgl_str_of(from_environment[i].option));
-        if (!o || option_source(o, opt) != OPTION_FROM_ENVIRONMENT)
+        if (!o || option_source(o, opt) != OPTION_FROM_ENVIRONMENT ||
+            (!device && strcmp(o->name, "device") == 0))
             continue;
         if (from_environment[i].secret)
             dgl_notice(&console.log, "--%s is by %s", o->name, from_environment[i].variable);

@@ -22,6 +22,11 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
         if (!own || !dirs)
             status = dgl_fail_memory(log, "the folders of kernels", params->num_dirs);
     }
+    if (status == DGL_OK && dgl_path_is_link(own))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: a link, and no folder of the pack's own: name where it leads with "
+                          "--kernel-dir",
+                          own);
     if (status == DGL_OK && (dgl_path_is_dir(own) || kernel_texts_in(params, own))) {
         dirs[0] = own;
         for (size_t i = 0; i < params->num_dirs; i++)

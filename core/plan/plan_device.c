@@ -1,6 +1,18 @@
 /* The names under which kernel files know a device. */
 #include "core/plan/plan_device.h"
 
+#include <assert.h>
+#include <string.h>
+
+/* Hints name those that are asked for here. */
+static bool is_extension(const char *name)
+{
+    size_t i = 0;
+    while (kernel_extensions[i] && strcmp(kernel_extensions[i], name) != 0)
+        i++;
+    return kernel_extensions[i] != NULL;
+}
+
 void plan_device_init(struct plan_device *device, const struct plan_device_params *params)
 {
     const struct dgl_limits *limits = params->limits;
@@ -30,8 +42,10 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         .num_properties = sizeof(properties) / sizeof(properties[0]),
     };
     _Static_assert(sizeof(properties) <= sizeof(device->properties), "room for every property");
-    for (size_t i = 0; i < device->num_properties; i++)
+    for (size_t i = 0; i < device->num_properties; i++) {
+        assert(strncmp(properties[i].name, "HAS_", 4) != 0 || is_extension(properties[i].name + 4));
         device->properties[i] = properties[i];
+    }
 }
 
 void plan_device_init_typical(struct plan_device *device, const struct dgl_log *log)

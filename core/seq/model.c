@@ -23,10 +23,13 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
         return dgl_fail(m->dev->log, DGL_ERR_KERNEL, "%s",
                         kernel_set_fault_at(kernels->set, 0)->reason);
     struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
+    struct dgl_log log = m->dev->log ? *m->dev->log : (struct dgl_log){0};
+    if (m->kernels && log.level > DGL_LOG_WARN) /* what a manifest's hints lack was said */
+        log.level = DGL_LOG_WARN;
     enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
     if (status == DGL_OK)
         status = kernel_set_with_manifest(
-            m->dev->log, base,
+            &log, base,
             &(const struct kernel_manifest_hints){m->file->path, m->file->hint_defaults,
                                                   m->file->hint_pinned},
             untuned);

@@ -315,12 +315,23 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
     return DGL_OK;
 }
 
+static bool is_count(void *priv, int64_t value)
+{
+    *(int64_t *)priv = value;
+    return value >= 1;
+}
+
 static enum dgl_status parse_local(struct kernel_parser *p)
 {
     enum dgl_status status = DGL_OK;
+    int64_t value;
     p->kernel->num_lets_local = p->decls->num_lets;
-    for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++)
+    for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++) {
         status = take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]);
+        if (status == DGL_OK && !kernel_expr_outcomes(p->kernel->local[i], is_count, &value))
+            status =
+                kernel_parser_fail(p, "LOCAL: a size of %lld; wanted 1 or more", (long long)value);
+    }
     return status;
 }
 

@@ -72,6 +72,7 @@ struct expander {
     size_t num_branches; /* may be more than max_branches: those are BRANCH_UNKNOWN */
     bool undefines;      /* an #undef came: nothing is certain any more */
     uint32_t line;       /* of the last word of the text itself */
+    bool condition;      /* it is a directive */
     uint32_t begin_line; /* of the one that is being expanded, where its macro began */
     const struct kernel_expand_trace *trace; /* told of the words of its line; NULL: none */
 };
@@ -340,9 +341,12 @@ static bool emit(struct expander *e, struct word word, struct words *out)
     if (!large && e->statement <= KERNEL_MAX_STATEMENT)
         return true;
     e->budget.line = e->line < KERNEL_LIB_LINES ? e->line : 0;
-    return dgl_budget_fail(
-        &e->budget, DGL_ERR_KERNEL, "%s has more than %d words after its macros are expanded",
-        large ? "the text" : "a statement", large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
+    return dgl_budget_fail(&e->budget, DGL_ERR_KERNEL,
+                           "%s has more than %d words after its macros are expanded",
+                           large          ? "the text"
+                           : e->condition ? "the condition of an #if"
+                                          : "a statement",
+                           large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
 }
 
 /* The arguments of a call, from its bracket on: expanded, one after the other; ends[i] is where
@@ -467,6 +471,7 @@ static enum dgl_status expand_text(struct expander *e, struct dgl_str text)
             end = line_end(&e->text, end);
         /* A condition counts, too, unless it is passed over. */
         const bool left_out = is_left_out(e);
+        e->condition = directive;
         if (directive)
             follow_branches(e, at, end);
         if (left_out && is_left_out(e))

@@ -96,6 +96,15 @@ const struct kernel_var kernel_property_minimum[] = {
     {NULL, 0},
 };
 
+const char *const kernel_extensions[] = {
+    "GL_KHR_shader_subgroup_basic",
+    "GL_KHR_shader_subgroup_arithmetic",
+    "GL_KHR_shader_subgroup_shuffle",
+    "GL_EXT_gpu_shader5",
+    "GL_NV_gpu_shader5",
+    NULL,
+};
+
 bool kernel_is_fact(const char *name)
 {
     for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)

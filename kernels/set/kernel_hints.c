@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/nearest.h"
+#include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_request.h"
 
@@ -348,19 +349,46 @@ static enum dgl_status add_cols(const struct kernel_hint_source *source, const c
     return store(source, &hint);
 }
 
-/* Blank-separated words; "" disables nothing. */
+/* Extensions that devices are asked for, and those of kernels of the set. */
+static bool feature_is_known(const struct kernel_hint_source *source, struct dgl_str word)
+{
+    bool known = dgl_str_eq(word, "subgroups") || dgl_str_eq(word, "shader-f16");
+    for (size_t i = 0; kernel_extensions[i] && !known; i++)
+        known = dgl_str_eq(word, kernel_extensions[i]);
+    for (size_t i = 0; source->set && i < kernel_set_count(source->set) && !known; i++) {
+        const struct kernel *kernel = kernel_set_at(source->set, i);
+        for (uint32_t e = 0; e < kernel->num_extensions && !known; e++)
+            known = dgl_str_eq(word, kernel->extensions[e]);
+    }
+    return known;
+}
+
+/* Blank-separated words; "" disables nothing. What is not known cannot be used either: a manifest's
+ * defaults are told of it, and are heard otherwise. */
 static enum dgl_status add_features(const struct kernel_hint_source *source, const char *value)
 {
+    static const char wanted[] = "wanted subgroups, shader-f16 or an extension";
     struct dgl_str rest = dgl_str_of(value), word;
-    while (kernel_word_next(&rest, &word))
-        if (!dgl_str_eq(word, "subgroups") && !dgl_str_eq(word, "shader-f16") &&
-            !dgl_str_starts(word, "GL_"))
-            return refuse(
-                source,
-                "%s: disableFeatures has '%.*s', wanted subgroups, shader-f16 or the name "
-                "of an extension, GL_...",
-                source->where, (int)word.len, word.p);
-    return store_value(source, "disableFeatures", value);
+    struct dgl_buf known = {0}, all = {0};
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; kernel_extensions[i]; i++)
+        dgl_buf_printf(&all, "%s%s", i ? ", " : "", kernel_extensions[i]);
+    while (status == DGL_OK && kernel_word_next(&rest, &word))
+        if (feature_is_known(source, word))
+            dgl_buf_printf(&known, "%s%.*s", known.len ? " " : "", (int)word.len, word.p);
+        else if (kernel_layer_yields(source->hints, source->layer))
+            dgl_notice(source->log, "%s: disableFeatures has '%s', which no kernel uses; %s: %s",
+                       source->where, DGL_PRINTABLE_STR(word), wanted, all.p ? all.p : "");
+        else
+            status = refuse(source, "%s: disableFeatures has '%s', %s: %s", source->where,
+                            DGL_PRINTABLE_STR(word), wanted, all.p ? all.p : "");
+    if (status == DGL_OK && (known.failed || all.failed))
+        status = dgl_fail_memory(source->log, "a kernel hint", strlen(value));
+    if (status == DGL_OK)
+        status = store_value(source, "disableFeatures", known.p ? known.p : "");
+    dgl_buf_finish(&known);
+    dgl_buf_finish(&all);
+    return status;
 }
 
 /* ---- one hint, whatever its kind ------------------------------------------------------------- */
@@ -463,12 +491,17 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
     return true;
 }
 
-/* The members of a list with `separator` between them. False: one is no string and no number. */
-static bool list_text(const struct dgl_json *list, char separator, struct dgl_buf *out)
+/* The members of a list with `separator` between them, which names have not in them. False: one is
+ * no string and no number, or, where they are `names`, no name. */
+static bool list_text(const struct dgl_json *list, char separator, bool names, struct dgl_buf *out)
 {
     for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m)) {
+        const struct dgl_str text = dgl_json_str(m);
         if (m != dgl_json_first(list))
             dgl_buf_putc(out, separator);
+        if (names && (!dgl_json_is(m, DGL_JSON_STRING) || !text.len ||
+                      memchr(text.p, separator, text.len) || memchr(text.p, '\t', text.len)))
+            return false;
         if (dgl_json_is(m, DGL_JSON_BOOL) || !value_text(m, out))
             return false;
     }
@@ -488,8 +521,8 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     for (size_t i = 0; i < NUM_HINTS; i++)
         exists = exists || dgl_str_eq(name, vocabulary[i].key);
     bool is_text = list && dgl_json_is(member, DGL_JSON_ARRAY)
-                       ? list_text(member, features ? ' ' : ',', &value)
-                       : value_text(member, &value);
+                       ? list_text(member, features ? ' ' : ',', features, &value)
+                       : !features && value_text(member, &value);
     dgl_buf_puts(&value, "");
     if (key.failed || value.failed)
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
@@ -498,7 +531,9 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     else if (!is_text)
         status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
                         dgl_json_type_name(dgl_json_type(member)),
-                        list ? "a list of plain values" : "a string");
+                        features ? "a list of names"
+                        : list   ? "a list of plain values"
+                                 : "a string");
     else
         status = add_hint(source, key.p, value.p);
     dgl_buf_finish(&key);

@@ -202,6 +202,33 @@ static const struct settings_row settings[] = {
      NULL},
 };
 
+/* A value of the environment is told where it may be why: a device's where none could be opened. */
+static void environment_is_told_after_a_failure(void **state)
+{
+    static const struct {
+        const char *device; /* of the environment */
+        const char *args[4];
+        const char *told; /* NULL: nothing */
+    } rows[] = {
+        {"DOPPLERGL_DEVICE=any", {"kernels", "check", "/no/file.comp"}, NULL},
+        {"DOPPLERGL_DEVICE=" MISSING_DEVICE, {"selftest"}, "/card' by DOPPLERGL_DEVICE\n"},
+        {"DOPPLERGL_DEVICE=" MISSING_DEVICE, {"tune", "--show"}, "/card' by DOPPLERGL_DEVICE\n"},
+        {"DOPPLERGL_DEVICE=any", {"selftest", "no_kernel"}, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const env[] = {rows[i].device, NULL};
+        struct process_result r;
+        process_run(&(struct process_params){.args = rows[i].args, .env = env}, &r);
+        if (r.code == 0)
+            fail_msg("%s %s succeeds", rows[i].args[0], rows[i].device);
+        assert_contains(r.err, rows[i].told ? rows[i].told : "dopplergl: error: ");
+        if (!rows[i].told)
+            assert_null(strstr(r.err, "DOPPLERGL_DEVICE"));
+        process_finish(&r);
+    }
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void home_is_the_other_place(void **state)
@@ -368,8 +395,11 @@ static void prompts_are_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(home_is_the_other_place), cmocka_unit_test(verbose_names_the_keys),
-        cmocka_unit_test(a_folder_is_an_error),    cmocka_unit_test(an_open_pipe_is_told),
+        cmocka_unit_test(environment_is_told_after_a_failure),
+        cmocka_unit_test(home_is_the_other_place),
+        cmocka_unit_test(verbose_names_the_keys),
+        cmocka_unit_test(a_folder_is_an_error),
+        cmocka_unit_test(an_open_pipe_is_told),
         cmocka_unit_test(prompts_are_one),
     };
     int failures = test_run_table("cli settings", settings_case, settings);

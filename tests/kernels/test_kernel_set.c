@@ -421,6 +421,35 @@ static void manifest_says_default_and_pinned(void **state)
     kernel_set_destroy(&with);
 }
 
+/* Of a manifest's defaults the rest is heard; where they are pinned, or strict, nothing is. */
+static void unknown_features_of_a_manifest(void **state)
+{
+    static const struct {
+        const char *hints;
+        bool pinned;
+        enum dgl_status status;
+    } rows[] = {{"{\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", false, DGL_OK},
+                {"{\"strict\":true,\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", false,
+                 DGL_ERR_FORMAT},
+                {"{\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", true, DGL_ERR_FORMAT}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct kernel_set *set = loaded_set(NULL), *with = NULL;
+        struct test_log log;
+        test_log_init(&log, DGL_LOG_NOTICE);
+        const struct kernel_manifest_hints hints = {"/a/pack",
+                                                    rows[i].pinned ? NULL : rows[i].hints,
+                                                    rows[i].pinned ? rows[i].hints : NULL};
+        assert_int_equal(kernel_set_with_manifest(&log.log, set, &hints, &with), rows[i].status);
+        assert_contains(log.text, ": disableFeatures has 'GL_other', ");
+        assert_int_equal(log.errors, rows[i].status != DGL_OK);
+        if (with)
+            assert_hint(with, "disableFeatures", "subgroups", "manifest");
+        kernel_set_destroy(&with);
+        kernel_set_destroy(&set);
+    }
+}
+
 static void manifest_texts_may_be_null(void **state)
 {
     (void)state;
@@ -673,10 +702,24 @@ static const struct hint_case hints[] = {
      "colsPerWorkgroup is 'many', wanted", DGL_ERR_INVALID_ARG},
     {"columns in a list", "{\"colsPerWorkgroup\":[4]}", NULL, NULL,
      "colsPerWorkgroup is an array, wanted a string", DGL_ERR_INVALID_ARG},
-    {"features by flag", NULL, "disableFeatures=subgroups GL_x", NULL, NULL, 0},
+    {"features by flag", NULL, "disableFeatures=subgroups GL_NV_gpu_shader5", NULL, NULL, 0},
     {"unknown feature", "{\"disableFeatures\":[\"subgroups\",\"f64\"]}", NULL, NULL,
-     "disableFeatures has 'f64', wanted subgroups, shader-f16 or the name of an extension",
+     "disableFeatures has 'f64', wanted subgroups, shader-f16 or an extension: GL_KHR_shader_",
      DGL_ERR_INVALID_ARG},
+    {"extension that no kernel uses", "{\"disableFeatures\":[\"GL_KHR_shader_subgroups\"]}", NULL,
+     NULL, "disableFeatures has 'GL_KHR_shader_subgroups', wanted", DGL_ERR_INVALID_ARG},
+    {"unknown feature by flag", NULL, "disableFeatures=subgroups GL_x", NULL,
+     "disableFeatures has 'GL_x', wanted", DGL_ERR_INVALID_ARG},
+    {"features in a text", "{\"disableFeatures\":\"subgroups\"}", NULL, NULL,
+     "disableFeatures is a string, wanted a list of names", DGL_ERR_INVALID_ARG},
+    {"features as an object", "{\"disableFeatures\":{\"subgroups\":true}}", NULL, NULL,
+     "disableFeatures is an object, wanted a list of names", DGL_ERR_INVALID_ARG},
+    {"feature that is a number", "{\"disableFeatures\":[16]}", NULL, NULL,
+     "disableFeatures is an array, wanted a list of names", DGL_ERR_INVALID_ARG},
+    {"two features in one text", "{\"disableFeatures\":[\"subgroups shader-f16\"]}", NULL, NULL,
+     "disableFeatures is an array, wanted a list of names", DGL_ERR_INVALID_ARG},
+    {"feature without a name", "{\"disableFeatures\":[\"\"]}", NULL, NULL,
+     "disableFeatures is an array, wanted a list of names", DGL_ERR_INVALID_ARG},
     {"misspelt hint with a list", "{\"disableFeature\":\"subgroups\"}", NULL, NULL,
      "did you mean disableFeatures?", DGL_ERR_INVALID_ARG},
     {"strict by a word", "{\"strict\":\"yes\"}", NULL, NULL,
@@ -775,6 +818,7 @@ int main(void)
         FILE_TEST(file_of_two_mebibytes_is_refused),
         cmocka_unit_test(no_hint_without_layers),
         cmocka_unit_test(manifest_says_default_and_pinned),
+        cmocka_unit_test(unknown_features_of_a_manifest),
         cmocka_unit_test(manifest_texts_may_be_null),
         cmocka_unit_test(manifest_is_below_the_caller),
         cmocka_unit_test(layers_are_in_order),

@@ -13,6 +13,8 @@
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
 
+enum { MAX_SEEN = 32 }; /* libs of a kernel that are not built in */
+
 struct kernel_judge {
     struct kernel_judge_params params;
     struct kernel_runner runner;
@@ -342,15 +344,41 @@ static bool presets_hold(const struct kernel_judge *judge, const struct op_rule 
 }
 
 /* So many cases that every word of every attribute has its turn. */
-static uint32_t cases_wanted(const struct kernel_judge *judge, const struct op_rule *rule)
+static uint32_t cases_of_all(const struct op_rule *rule)
 {
     uint32_t most = 2;
-    if (judge->params.mode == KERNEL_JUDGE_QUICK)
-        return most;
     for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
         for (uint32_t w = 0; w < OP_MAX_WORDS && rule->attrs[a].words[w]; w++)
             most = w + 1 > most ? w + 1 : most;
     return most > rule->num_shapes ? most : (uint32_t)rule->num_shapes;
+}
+
+static bool splices_given(const struct kernel_judge *judge, const struct kernel *kernel)
+{
+    const struct kernel_set *set = judge->params.set;
+    bool found = false;
+    for (size_t i = 0; kernel && i < kernel_set_num_libs(set) && !found; i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        found = lib->source != 0 && kernel_splices(kernel, lib);
+    }
+    return found;
+}
+
+/* Whether a case is the first with some lib that is not built in; it is no longer then. */
+static bool has_new_lib(const struct kernel_choice *choice, const struct kernel_lib **seen,
+                        size_t *num_seen)
+{
+    bool any = false;
+    for (uint32_t l = 0; l < choice->kernel->num_libs; l++) {
+        size_t i = 0;
+        while (i < *num_seen && seen[i] != choice->libs[l])
+            i++;
+        if (i < *num_seen || choice->libs[l]->source == 0 || *num_seen == MAX_SEEN)
+            continue;
+        seen[(*num_seen)++] = choice->libs[l];
+        any = true;
+    }
+    return any;
 }
 
 enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name,
@@ -368,7 +396,10 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     if (!kernel)
         status =
             dgl_fail(judge->params.dev->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", name);
-    const uint32_t wanted = rule ? cases_wanted(judge, rule) : 0;
+    const uint32_t all = rule ? cases_of_all(rule) : 0;
+    const uint32_t wanted = judge->params.mode == KERNEL_JUDGE_QUICK && all > 2 ? 2 : all;
+    const struct kernel_lib *seen[MAX_SEEN];
+    size_t num_seen = 0;
     for (uint32_t i = 0; i < wanted && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
         if (!presets_hold(judge, rule, kernel, i, &c, choice, reason)) {
             c = (struct kernel_case){.request = c.request};
@@ -378,11 +409,12 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     reason[0] = '\0';
     if (kernel && !rule)
         snprintf(reason, sizeof(reason), "no operation is called %s", kernel->op);
-    /* Some combinations of words make no sense: a few more are looked at. */
-    for (uint32_t i = 0;
-         i < 3 * wanted && out->cases < wanted && status == DGL_OK && out->kind == KERNEL_PASSED;
-         i++)
-        if (nth_case(judge, rule, kernel, i, &c, choice, reason))
+    /* Some combinations of words make no sense: a few more are looked at. Of libs that are not
+     * built in each is tried, however few cases are wanted. */
+    const uint32_t looked_at = splices_given(judge, kernel) ? 3 * all : 3 * wanted;
+    for (uint32_t i = 0; i < looked_at && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
+        if (nth_case(judge, rule, kernel, i, &c, choice, reason) &&
+            (has_new_lib(choice, seen, &num_seen) || out->cases < wanted))
             status = run_case(judge, rule, choice, &c, out);
     if (status == DGL_OK && out->kind == KERNEL_PASSED && out->cases == 0)
         skip(out, name, reason[0] ? reason : "it serves no request that a plan makes");

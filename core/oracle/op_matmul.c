@@ -82,22 +82,28 @@ struct matmul {
     struct op_weights w;
 };
 
-/* x of a token as the product sees it, after the prologue. */
-static void source(const struct matmul *m, uint32_t token, double *wide, double *joined, double *x)
+/* x of a token as the product sees it, after the prologue; power[k]: the squares of the terms that
+ * x[k] is the sum of. */
+static void source(const struct matmul *m, uint32_t token, double *wide, double *joined, double *x,
+                   double *power)
 {
     const bool last = request_const(m->q, "X_LAST", 0) != 0;
     const size_t stride = (size_t)request_const(m->q, "X_STRIDE", 0);
     const float *row = m->x + (last ? m->tokens - 1 : token) * stride;
-    for (uint32_t k = 0; k < m->k; k++)
+    for (uint32_t k = 0; k < m->k; k++) {
         x[k] = (double)row[k];
+        power[k] = x[k] * x[k];
+    }
     if (has_join(m->q)) {
         for (uint32_t k = 0; k < m->k; k++) {
             wide[k] = (double)m->r[k];
             wide[m->k + k] = (double)m->g[k];
         }
         ref_norm(wide, wide + m->k, m->k, (double)EPS, joined);
-        for (uint32_t k = 0; k < m->k; k++)
+        for (uint32_t k = 0; k < m->k; k++) {
+            power[k] += joined[k] * joined[k];
             x[k] = joined[k] += x[k];
+        }
     }
     if (has_norm(m->q)) {
         for (uint32_t k = 0; k < m->k; k++) {
@@ -105,15 +111,22 @@ static void source(const struct matmul *m, uint32_t token, double *wide, double 
             wide[m->k + k] = (double)m->a[k];
         }
         ref_norm(wide, wide + m->k, m->k, (double)EPS, x);
+        for (uint32_t k = 0; k < m->k; k++)
+            power[k] *= wide[k] != 0 ? x[k] / wide[k] * (x[k] / wide[k]) : 0;
     }
 }
 
-static double product(const struct matmul *m, uint32_t row, const double *x)
+/* The squares of its terms are added to *power. */
+static double product(const struct matmul *m, uint32_t row, const double *x, const double *x_power,
+                      double *power)
 {
     const double *w = m->w.values + (size_t)(row - m->row0) * m->k;
     double sum = request_is(m->q, "bias", "row") ? (double)m->a[m->bias_at + row] : 0.0;
-    for (uint32_t k = 0; k < m->k; k++)
+    *power += sum * sum;
+    for (uint32_t k = 0; k < m->k; k++) {
         sum += w[k] * x[k];
+        *power += w[k] * w[k] * x_power[k];
+    }
     return sum;
 }
 
@@ -122,17 +135,19 @@ static void expect(struct problem *p, const struct matmul *m, struct problem_res
 {
     const bool glu = request_is(m->q, "post", "glu"), gelu = request_is(m->q, "act", "gelu");
     double *wide = problem_new(p, double, 2ull * m->k), *x = problem_new(p, double, m->k);
+    double *x_power = problem_new(p, double, m->k);
+    double power = 0, other = 0;
     if (p->failed)
         return;
     for (size_t t = 0; t < y->rows; t++) {
-        source(m, (uint32_t)t, wide, joined, x);
+        source(m, (uint32_t)t, wide, joined, x, x_power);
         for (uint32_t i = 0; i < m->cols; i++) {
-            double value = product(m, m->row0 + (glu ? 2 * i : i), x);
+            double value = product(m, m->row0 + (glu ? 2 * i : i), x, x_power, &power);
             if (request_const(m->q, "SCALED", 0))
                 value *= (double)OUT_SCALE;
             if (glu)
-                value =
-                    (gelu ? oracle_gelu : oracle_silu)(value)*product(m, m->row0 + 2 * i + 1, x);
+                value = (gelu ? oracle_gelu : oracle_silu)(value)*product(m, m->row0 + 2 * i + 1, x,
+                                                                          x_power, &other);
             if (request_is(m->q, "post", "softcap"))
                 value = oracle_softcap(value, (double)SOFTCAP);
             if (request_is(m->q, "post", "add"))
@@ -140,6 +155,9 @@ static void expect(struct problem *p, const struct matmul *m, struct problem_res
             y->want[t * m->cols + i] = value;
         }
     }
+    if (!glu)
+        y->terms_power =
+            power * (request_const(m->q, "SCALED", 0) ? (double)OUT_SCALE * (double)OUT_SCALE : 1);
 }
 
 static void add_stages(struct problem *p, const struct kernel_case *c, const struct matmul *m)

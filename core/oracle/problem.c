@@ -215,7 +215,7 @@ void request_set(struct kernel_request *request, const char *key, const char *wo
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-double problem_nmse(const float *a, const double *b, size_t count)
+double problem_nmse(const float *a, const double *b, size_t count, double least)
 {
     double error = 0, power = 0;
     for (size_t i = 0; i < count; i++) {
@@ -225,6 +225,7 @@ double problem_nmse(const float *a, const double *b, size_t count)
     }
     if (!isfinite(error) || !isfinite(power))
         return INFINITY;
+    power = power > least ? power : least;
     if (power == 0)
         return error == 0 ? 0 : INFINITY;
     return error / power;
@@ -269,7 +270,8 @@ static bool check_values(const struct problem_result *r, size_t first, size_t ro
                          const float *got, double tolerance, double *worst, char why[512])
 {
     const double *want = r->want + first * r->cols;
-    double nmse = problem_nmse(got, want, rows * r->cols), largest = -1;
+    double nmse = problem_nmse(got, want, rows * r->cols, r->each_row ? 0 : r->terms_power);
+    double largest = -1;
     double part = tolerance > 0 ? nmse / tolerance : nmse > 0 ? INFINITY : 0;
     size_t at = 0;
     if (part > *worst)

@@ -52,6 +52,9 @@ struct problem_result {
     size_t at, rows, cols, stride;
     double *want;  /* [rows][cols] */
     bool each_row; /* the tolerance holds for every row by itself */
+    /* Squares of all terms of the values' sums: what errors count against where that is more than
+     * the squares of the values, since terms that cancel are rounded as they were. 0 = not known */
+    double terms_power;
 };
 
 struct problem_param {
@@ -142,8 +145,9 @@ bool request_is(const struct kernel_request *request, const char *key, const cha
 /* A NULL word removes the attribute. */
 void request_set(struct kernel_request *request, const char *key, const char *word);
 
-/* Sum of (a - b)^2 over that of b^2; infinite when a number is missing. */
-double problem_nmse(const float *a, const double *b, size_t count);
+/* Sum of (a - b)^2 over that of b^2, or over `least` where that is more; infinite when a number is
+ * missing. */
+double problem_nmse(const float *a, const double *b, size_t count, double least);
 
 /* The step table whose only sequence is in that state. */
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out);

@@ -9,6 +9,7 @@
 
 #include "core/base/file.h"
 #include "core/oracle/kernel_check.h"
+#include "core/oracle/problem.h"
 
 static struct dgl_device *dev;
 static struct test_log device_log;
@@ -228,10 +229,57 @@ static void large_uses_are_judged_by_few_rows(void **state)
     kernel_set_destroy(&set);
 }
 
+/* In quick mode too: few cases have each type of weights. */
+static void every_lib_that_is_given_is_tried(void **state)
+{
+    static const char *const types[] = {"f32", "q8_0", "q6_k", "mxfp4", "affine"};
+    static const char *const dirs[] = {"mine"};
+    (void)state;
+    if (!dev)
+        SKIP("no GLES device");
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        char name[64], path[80];
+        struct kernel_set *builtin = make_set(NULL), *set = NULL;
+        struct kernel_verdict verdict;
+        snprintf(name, sizeof(name), "weight_%s", types[i]);
+        snprintf(path, sizeof(path), "mine/%s.glsl", name);
+        const struct kernel_lib *lib = kernel_set_lib(builtin, name);
+        char *text = checked(strdup(lib->text));
+        char *at = checked(strstr(text, "weight_at"));
+        at[0] = 'W'; /* a function that the kernel lacks now */
+        const struct dgl_kernel_text given = {path, text, strlen(text)};
+        assert_int_equal(kernel_set_create(&device_log.log,
+                                           dgl_kernels_params(.dirs = dirs, .num_dirs = 1,
+                                                              .texts = &given, .num_texts = 1),
+                                           &set),
+                         DGL_OK);
+        judge_named(set, "embed_rows", KERNEL_JUDGE_QUICK, &verdict);
+        if (verdict.kind != KERNEL_WRONG || !strstr(verdict.text, path))
+            fail_msg("%s: %d, %u cases: %s", name, (int)verdict.kind, (unsigned)verdict.cases,
+                     verdict.text);
+        kernel_set_destroy(&set);
+        kernel_set_destroy(&builtin);
+        free(text);
+    }
+}
+
+/* What is left of terms that cancel is as uncertain as they are. */
+static void errors_count_against_the_terms(void **state)
+{
+    const float got[] = {0.0400938317f};
+    const double wanted[] = {0.040093925};
+    (void)state;
+    assert_at_most(problem_nmse(got, wanted, 1, 0.5), 1e-12);
+    assert_at_most(1e-12, problem_nmse(got, wanted, 1, 0));
+    assert_at_most(1e-12, problem_nmse(got, wanted, 1, 1e-3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(built_in_kernels_pass),
                                        cmocka_unit_test(judging_can_be_stopped),
+                                       cmocka_unit_test(every_lib_that_is_given_is_tried),
+                                       cmocka_unit_test(errors_count_against_the_terms),
                                        cmocka_unit_test(large_uses_are_judged_by_few_rows)};
     test_log_init(&device_log, DGL_LOG_INFO);
     if (dgl_device_create(&device_log.log,

@@ -175,7 +175,7 @@ struct dgl_budget test_budget(const struct dgl_log *log, uint64_t steps)
 
 double test_nmse(const float *a, const double *b, size_t count)
 {
-    return problem_nmse(a, b, count);
+    return problem_nmse(a, b, count, 0);
 }
 
 uint64_t test_rand(uint64_t *state)

@@ -273,10 +273,9 @@ static const char *nth_word(const struct kernel *kernel, const struct op_attr *a
     return words[(i + ref_rand(&seed)) % count];
 }
 
-/* The i-th case of a kernel, with a shape of its operation. False: it cannot run it, `why`. */
-static bool make_case(const struct kernel_judge *judge, const struct op_rule *rule,
-                      const struct kernel *kernel, uint32_t i, const struct op_shape *shape,
-                      struct kernel_case *out, struct kernel_choice *choice, char why[192])
+/* The i-th case of a kernel, with a shape of its operation, before it is settled. */
+static void begin_case(const struct op_rule *rule, const struct kernel *kernel, uint32_t i,
+                       const struct op_shape *shape, struct kernel_case *out)
 {
     *out = (struct kernel_case){.request.op = rule->op,
                                 .tokens = shape->tokens,
@@ -291,6 +290,14 @@ static bool make_case(const struct kernel_judge *judge, const struct op_rule *ru
     }
     for (uint32_t n = 0; n < OP_MAX_CONSTS && shape->consts[n].name; n++)
         request_set_const(&out->request, shape->consts[n].name, shape->consts[n].value);
+}
+
+/* As begin_case(). False: the kernel cannot run it, `why`. */
+static bool make_case(const struct kernel_judge *judge, const struct op_rule *rule,
+                      const struct kernel *kernel, uint32_t i, const struct op_shape *shape,
+                      struct kernel_case *out, struct kernel_choice *choice, char why[192])
+{
+    begin_case(rule, kernel, i, shape, out);
     return settle(judge, rule, kernel, out, choice, why);
 }
 
@@ -416,6 +423,16 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
         if (nth_case(judge, rule, kernel, i, &c, choice, reason) &&
             (has_new_lib(choice, seen, &num_seen) || out->cases < wanted))
             status = run_case(judge, rule, choice, &c, out);
+    const bool full = rule && judge->params.mode == KERNEL_JUDGE_FULL;
+    for (size_t s = 0; full && s < rule->num_specials && status == DGL_OK; s++) {
+        const struct op_special *special = &rule->specials[s];
+        char why[192];
+        begin_case(rule, kernel, all + (uint32_t)s, &special->shape, &c);
+        for (size_t w = 0; w < OP_MAX_ATTRS && special->words[w].key; w++)
+            request_set(&c.request, special->words[w].key, special->words[w].word);
+        if (out->kind == KERNEL_PASSED && settle(judge, rule, kernel, &c, choice, why))
+            status = run_case(judge, rule, choice, &c, out);
+    }
     if (status == DGL_OK && out->kind == KERNEL_PASSED && out->cases == 0)
         skip(out, name, reason[0] ? reason : "it serves no request that a plan makes");
     free(choice);

@@ -271,6 +271,12 @@ static const struct op_shape shapes[] = {
     {{{"K", 2048}, {"N", 66}}, 5, 0, 0, 0},
 };
 
+/* From 3,072 rows on a thread has four of q4_k, and eight sets of them share what is staged. */
+static const struct op_special specials[] = {
+    {{{{"K", 528}, {"N", 3078}}, 11, 0, 0, 0},
+     {{"phase", "prefill"}, {"weight", "q4_k"}, {"columns", "16"}, {"pre", NULL}, {"post", "add"}}},
+};
+
 const struct op_rule op_rule_matmul = {
     .op = "matmul",
     .attrs = {{"phase", {"decode", "prefill"}},
@@ -282,6 +288,8 @@ const struct op_rule op_rule_matmul = {
               {"columns", {"2", "4", "8", "16", "32", "64", "128", "256"}}},
     .shapes = shapes,
     .num_shapes = sizeof(shapes) / sizeof(shapes[0]),
+    .specials = specials,
+    .num_specials = sizeof(specials) / sizeof(specials[0]),
     .settle = settle,
     .narrow = narrow,
     .typical = {{{"K", 4096}, {"N", 4096}}, 256, 0, 0, 0},

@@ -22,11 +22,19 @@ struct op_shape {
     uint32_t tokens, pos, bands, variant;
 };
 
+/* A shape for requests with these words. */
+struct op_special {
+    struct op_shape shape;
+    struct kernel_attr words[OP_MAX_ATTRS]; /* key NULL behind the last; word NULL: none */
+};
+
 struct op_rule {
     const char *op;
     struct op_attr attrs[OP_MAX_ATTRS]; /* key NULL behind the last */
     const struct op_shape *shapes;
     size_t num_shapes;
+    const struct op_special *specials; /* for which kernels do otherwise than for `shapes` */
+    size_t num_specials;
     struct op_shape typical; /* a size that large models have, to be timed */
     /* Fits attributes, shape and constants to each other. False: no plan asks for that. NULL: all
      * go together. */

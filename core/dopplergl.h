@@ -1301,6 +1301,12 @@ struct dgl_batch_params {
     bool invariant;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels, as dgl_session_params has it */
     void *progress_priv;         /* first argument of progress_cb */
+    /* Milliseconds for which a prompt, however long, may hold up the answers that are being
+     * written: passes over it are made so short, by the time that others took, down to 16 tokens,
+     * below which they get no faster. 0 = 100, at most 60000. The first pass that is found too long
+     * counts as such afterwards. Not with `chunk` or `invariant`: there a pass has as many tokens
+     * as ever. While nobody writes, too, and the device has no more than two passes to do. */
+    int32_t hold_ms;
 };
 #define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
 

@@ -320,5 +320,17 @@ enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *l
 enum dgl_status gl_flush(struct gl_device *dev);
 /* Waits until everything is done; also where asynchronous errors surface. */
 enum dgl_status gl_finish(struct gl_device *dev);
+/* A point behind what was queued so far; {0}: none. */
+struct gl_mark {
+    void *fence;
+    uint32_t context; /* that it is of */
+};
+/* Sets a mark that is none, and starts what is queued before it. */
+enum dgl_status gl_mark_set(struct gl_device *dev, struct gl_mark *mark);
+/* Polls; when the device got there, or the context was lost, the mark is none, which is reached. */
+bool gl_mark_is_reached(struct gl_device *dev, struct gl_mark *mark);
+/* Waits for it; it is none then, also on failure. */
+enum dgl_status gl_mark_wait(struct gl_device *dev, struct gl_mark *mark);
+void gl_mark_drop(struct gl_device *dev, struct gl_mark *mark);
 
 #endif

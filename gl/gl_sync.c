@@ -1,5 +1,7 @@
 /* Synchronisation: barriers on demand, flushes, fences, waits with a limit, maps of results, and
  * the sticky lost flag. The driver is entered here, and only here, to start work or to wait. */
+#include <assert.h>
+
 #include "core/base/clock.h"
 #include "gl/gl_internal.h"
 
@@ -258,4 +260,42 @@ void gl_barrier(struct gl_device *dev, uint32_t bits)
     glMemoryBarrier(bits);
     dev->pending_barriers &= ~bits;
     dev->counters.barriers++;
+}
+
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+enum dgl_status gl_mark_set(struct gl_device *dev, struct gl_mark *mark)
+{
+    GLsync fence = NULL;
+    assert(!mark->fence);
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK)
+        status = gl_fence_create(dev, &fence);
+    if (status != DGL_OK)
+        return status;
+    *mark = (struct gl_mark){.fence = fence, .context = dev->context};
+    gl_start(dev);
+    return DGL_OK;
+}
+
+bool gl_mark_is_reached(struct gl_device *dev, struct gl_mark *mark)
+{
+    if (mark->fence && gl_owns_names(dev, mark->context) && !gl_fence_is_reached(mark->fence))
+        return false;
+    gl_mark_drop(dev, mark);
+    return true;
+}
+
+enum dgl_status gl_mark_wait(struct gl_device *dev, struct gl_mark *mark)
+{
+    GLsync fence = gl_owns_names(dev, mark->context) ? mark->fence : NULL;
+    *mark = (struct gl_mark){0};
+    return fence ? gl_fence_wait(dev, &fence) : gl_lost_check(dev);
+}
+
+void gl_mark_drop(struct gl_device *dev, struct gl_mark *mark)
+{
+    if (mark->fence && gl_owns_names(dev, mark->context))
+        glDeleteSync(mark->fence);
+    *mark = (struct gl_mark){0};
 }

@@ -13,6 +13,8 @@ TEST_LDFLAGS_test_prefix := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)
 TEST_LDFLAGS_test_batch := $(GL_FAIL)
 TEST_LDFLAGS_test_batch_pages := $(GL_FAIL)
+TEST_LDFLAGS_test_batch_reads := -Wl,--wrap=dgl_now_ns,--wrap=session_pass \
+    -Wl,--wrap=gl_mark_is_reached,--wrap=gl_mark_wait
 TEST_LDFLAGS_test_warm := $(GL_FAIL) -Wl,--wrap=gl_compiles_aside,--wrap=gl_pendings_create
 TEST_LDFLAGS_test_kernel_swap := $(GL_FAIL) -Wl,--wrap=gl_compiles_aside,--wrap=gl_pending_is_ready
 TEST_LDFLAGS_test_pace := $(GL_FAIL) -Wl,--wrap=dgl_now_ns,--wrap=gl_finish,--wrap=exec_run_set_tokens

@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/seq/batch_reads.h"
 
 /* Answers outside of groups whose tokens are queued before the first of them is waited for:
  * readbacks in flight, of which gl/ has 16 and groups take 8. */
@@ -63,8 +64,12 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     enum dgl_status status = check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES);
     if (status == DGL_OK)
         status = check_range(log, "queue", p->queue, BATCH_MAX_QUEUE);
+    if (status == DGL_OK)
+        status = check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS);
     if (status != DGL_OK)
         return status;
+    if (!p->invariant && p->chunk == 0)
+        b->hold_ns = (uint64_t)(p->hold_ms ? p->hold_ms : BATCH_HOLD_MS) * 1000000u;
     b->next_id = 1;
     b->info.queue = p->queue ? p->queue : BATCH_QUEUE;
     b->lanes =
@@ -100,6 +105,7 @@ void batch_destroy(struct dgl_batch *b)
         next = r->next;
         request_free(r);
     }
+    batch_reads_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
         group_destroy(&b->groups[i]);
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
@@ -444,8 +450,13 @@ static enum dgl_status read_on(struct batch_request *r)
         r->batch->info.reused_tokens += (uint64_t)adopted;
     }
     if (status == DGL_OK && s->len < count && !batch_pages_waits(r) &&
-        batch_pages_make_room(r, s->len + s->ubatch))
-        status = generation_pass(&r->g);
+        batch_pages_make_room(r, s->len + s->ubatch)) {
+        const int32_t held = s->len;
+        batch_reads_begin(r->batch);
+        status = generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch));
+        if (status == DGL_OK)
+            status = batch_reads_queued(r->batch, s->len - held);
+    }
     return status;
 }
 
@@ -582,27 +593,40 @@ static enum dgl_status push_groups(struct dgl_batch *b)
 static enum dgl_status step_lanes(struct dgl_batch *b)
 {
     const int32_t lanes = b->info.sequences, reads = reader(b);
+    batch_reads_look(b);
     enum dgl_status status = push_groups(b);
     struct batch_request *r;
     bool read = false;
     for (int32_t first = 0; first < lanes && status == DGL_OK; first += WAVE) {
+        if (first > 0) /* what follows is queued behind it */
+            status = batch_reads_end(b);
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && status == DGL_OK; i++)
             if (b->lanes[i].slot < 0 && (r = at_turn(b, i, REQUEST_WRITES)))
                 status = settle(b, r, write_on(r));
+        const uint64_t pass = b->reads.begun_ns;
         if (status == DGL_OK && !read && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
             status = settle(b, r, read_on(r));
+        if (status == DGL_OK && b->reads.begun_ns == pass)
+            status = batch_reads_end(b);
         read = true;
         for (int32_t i = first; i < end && status == DGL_OK; i++)
-            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.queue.steps > 0)
+            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.queue.steps > 0) {
                 status = settle(b, r, generation_take(&r->g));
+                batch_reads_seen(b);
+            }
     }
     for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++)
-        if (b->groups[i]->flights > 0)
+        if (b->groups[i]->flights > 0) {
             status = take_news(b, b->groups[i]);
+            batch_reads_seen(b);
+        }
     if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
-        r->lane->session->len == batch_request_tokens(r))
+        r->lane->session->len == batch_request_tokens(r)) {
         status = settle(b, r, write_first(r));
+        if (status == DGL_OK)
+            status = batch_reads_end(b);
+    }
     return status;
 }
 
@@ -623,6 +647,7 @@ enum dgl_status batch_step(struct dgl_batch *b)
 
 void batch_lose(struct dgl_batch *b)
 {
+    batch_reads_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
         group_clear(b->groups[i]);
     for (int32_t i = 0; i < b->info.sequences; i++) {

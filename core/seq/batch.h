@@ -44,6 +44,17 @@ struct batch_lane {
     int32_t slot;                  /* there; -1 = it is none */
 };
 
+/* batch_reads.h */
+struct batch_reads {
+    int32_t tokens; /* of a pass that took `ns`; ns = 0: none was timed */
+    uint64_t ns;
+    int32_t queued; /* tokens of the pass before the mark; 0 = none */
+    struct gl_mark mark;
+    uint64_t begun_ns, compile_ns; /* when that was queued, and what compilers had taken then */
+    uint64_t start_ns, start_compile_ns; /* of the one that is being queued */
+    uint64_t seen_ns;                    /* what was queued before a pass was done then */
+};
+
 struct dgl_batch {
     struct dgl_model *model;
     struct batch_lane *lanes;                    /* [info.sequences] */
@@ -56,6 +67,8 @@ struct dgl_batch {
     uint64_t next_id;
     uint32_t pages, first_pages; /* of the KV cache, promised to its lanes */
     int32_t turn;                /* lane that reads its prompt next */
+    uint64_t hold_ns;            /* that a pass of a prompt may take beside answers; 0 = any */
+    struct batch_reads reads;
     bool stepping;
     struct dgl_batch_info info;
 };

@@ -482,11 +482,12 @@ enum dgl_status generation_restore(struct generation *g)
     return status == DGL_OK ? session_compile(g->s, needed_segments(g, (int32_t)count)) : status;
 }
 
-enum dgl_status generation_pass(struct generation *g)
+enum dgl_status generation_pass(struct generation *g, int32_t most)
 {
     struct dgl_session *s = g->s;
     const int32_t left = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - s->len;
-    const int32_t tokens = session_pass_tokens(s, left, prompt_rows(g, left), false);
+    const int32_t rows = prompt_rows(g, left);
+    const int32_t tokens = session_pass_tokens(s, left, most < rows ? most : rows, false);
     enum dgl_status status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
     return status == DGL_OK ? gl_flush(s->model->dev->gl) : status;
 }

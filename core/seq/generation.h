@@ -35,8 +35,9 @@ enum dgl_status generation_begin(struct generation *g);
 /* The session holds nothing of the answer any more: passes evaluate the prompt and the tokens so
  * far once more. */
 enum dgl_status generation_restore(struct generation *g);
-/* One pass over the next tokens of the prompt, of which some are left. Does not wait. */
-enum dgl_status generation_pass(struct generation *g);
+/* One pass over the next tokens of the prompt, of which some are left, `most` of them at most. Does
+ * not wait. */
+enum dgl_status generation_pass(struct generation *g, int32_t most);
 /* After the whole prompt, or all of what was restored: the next token. Waits. */
 enum dgl_status generation_sample_first(struct generation *g);
 /* Until `done`: queues the next steps, or takes the oldest that are queued. DGL_ERR_CANCELLED, not

@@ -683,7 +683,8 @@ static enum dgl_status call_batch(struct dgl_str in)
     enum dgl_status status = dgl_batch_create(
         flags & 1 ? world.small : world.bundled,
         dgl_batch_params(.sequences = number(&in) % 3, .invariant = flags & 32,
-                         .queue = number(&in) % 3, .context = number(&in), .chunk = number(&in),
+                         .hold_ms = flags & 16 ? number(&in) : 0, .queue = number(&in) % 3,
+                         .context = number(&in), .chunk = number(&in),
                          .cache_tokens = flags & 64 ? 64 : 0),
         &batch);
     FUZZ_CHECK((status == DGL_OK) == (batch != NULL));

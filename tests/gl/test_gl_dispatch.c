@@ -526,6 +526,31 @@ static void test_debug_is_quiet_when_all_is_well(void **state)
 
 #define CASE(test) cmocka_unit_test_setup(test, fresh)
 
+/* A point behind what is queued: reached in time, none from then on; none in another context. */
+static void test_marks(void **state)
+{
+    (void)state;
+    struct gl_mark mark = {0};
+    assert_true(gl_mark_is_reached(dev, &mark)); /* none is */
+    assert_int_equal(gl_mark_wait(dev, &mark), DGL_OK);
+    gl_mark_drop(dev, &mark);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gl_mark_set(dev, &mark), DGL_OK);
+        assert_non_null(mark.fence);
+        while (i == 1 && !gl_mark_is_reached(dev, &mark))
+            ;
+        assert_int_equal(gl_mark_wait(dev, &mark), DGL_OK);
+        assert_null(mark.fence);
+    }
+    assert_int_equal(gl_mark_set(dev, &mark), DGL_OK);
+    struct gl_mark stale = {mark.fence, mark.context + 1};
+    assert_true(gl_mark_is_reached(dev, &stale));
+    assert_null(stale.fence);
+    gl_mark_drop(dev, &mark);
+    assert_null(mark.fence);
+    assert_int_equal(gl_errors_check(dev, "marks"), DGL_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest runs[] = {
@@ -550,6 +575,7 @@ int main(void)
         CASE(test_errors_surface_at_the_flush),
         CASE(test_empty_submit),
         CASE(test_submits),
+        CASE(test_marks),
     };
     const struct CMUnitTest debug[] = {
         CASE(test_debug_checks),

@@ -1,0 +1,107 @@
+/* Times of passes over prompts. A pass of r tokens takes at most r / t times as long as one of t
+ * where r is more; where it is fewer, the next measurement tells. */
+#include "core/seq/batch_reads.h"
+
+#include <assert.h>
+
+#include "core/base/clock.h"
+
+static bool somebody_writes(const struct dgl_batch *b)
+{
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        if (b->lanes[i].request && b->lanes[i].request->state == REQUEST_WRITES)
+            return true;
+    return false;
+}
+
+int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most)
+{
+    const struct batch_reads *reads = &b->reads;
+    int32_t tokens = BATCH_LEAST_READ;
+    if (b->hold_ns == 0 || most <= BATCH_LEAST_READ || !somebody_writes(b))
+        return most;
+    if (reads->ns == 0)
+        return tokens;
+    const double fit = (double)b->hold_ns * reads->tokens / (double)reads->ns;
+    while (tokens < most && tokens * 2 <= fit)
+        tokens *= 2;
+    return tokens < most ? tokens : most;
+}
+
+/* `exact`: it took so long, else that at most. The end of a prompt fills its pass badly: that is no
+ * news unless it took too long. */
+static void note(struct dgl_batch *b, uint64_t now, bool exact)
+{
+    struct batch_reads *reads = &b->reads;
+    const uint64_t begun = reads->seen_ns > reads->begun_ns ? reads->seen_ns : reads->begun_ns;
+    const uint64_t compiling = b->model->dev->compile_ns - reads->compile_ns;
+    uint64_t ns = now - begun > compiling ? now - begun - compiling : 1;
+    const bool better = (double)ns * reads->tokens < (double)reads->ns * reads->queued;
+    const bool news = reads->queued >= reads->tokens || ns > b->hold_ns;
+    if (reads->ns == 0 || better || (exact && news)) {
+        reads->ns = ns;
+        reads->tokens = reads->queued;
+    }
+    reads->queued = 0;
+    batch_reads_seen(b);
+}
+
+void batch_reads_begin(struct dgl_batch *b)
+{
+    b->reads.start_ns = dgl_now_ns();
+    b->reads.start_compile_ns = b->model->dev->compile_ns;
+}
+
+enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
+{
+    struct batch_reads *reads = &b->reads;
+    struct gl_device *gl = b->model->dev->gl;
+    struct gl_mark mark = {0};
+    enum dgl_status status = gl_mark_set(gl, &mark);
+    if (status == DGL_OK)
+        status = batch_reads_end(b);
+    if (status != DGL_OK) {
+        gl_mark_drop(gl, &mark);
+        return status;
+    }
+    assert(reads->queued == 0);
+    reads->mark = mark;
+    reads->queued = tokens;
+    reads->begun_ns = reads->start_ns;
+    reads->compile_ns = reads->start_compile_ns;
+    if (gl_mark_is_reached(gl, &reads->mark)) /* drivers that compute when they are told to */
+        note(b, dgl_now_ns(), true);
+    return DGL_OK;
+}
+
+void batch_reads_look(struct dgl_batch *b)
+{
+    if (b->reads.queued && gl_mark_is_reached(b->model->dev->gl, &b->reads.mark))
+        note(b, dgl_now_ns(), false);
+}
+
+enum dgl_status batch_reads_end(struct dgl_batch *b)
+{
+    struct gl_device *gl = b->model->dev->gl;
+    if (!b->reads.queued)
+        return DGL_OK;
+    gl_device_set_stop(gl, NULL);
+    enum dgl_status status = gl_mark_wait(gl, &b->reads.mark);
+    if (status == DGL_OK)
+        note(b, dgl_now_ns(), true);
+    b->reads.queued = 0;
+    return status;
+}
+
+void batch_reads_seen(struct dgl_batch *b)
+{
+    b->reads.seen_ns = dgl_now_ns();
+    for (int32_t i = 0; i < b->num_groups; i++)
+        b->groups[i]->read_ns = b->reads.seen_ns;
+}
+
+void batch_reads_drop(struct dgl_batch *b)
+{
+    gl_mark_drop(b->model->dev->gl, &b->reads.mark);
+    b->reads.queued = 0;
+}

@@ -18,8 +18,9 @@
 //! SHARED vec4 staged[max(2 * VECS * (ROWS + TOKENS), PARTS > 1 ? ROWS * TOKENS / 8 : 0)]
 //
 // Needs libs weight_words and weight_*, `vec4 X[]`, the constant K, the tunables THREAD_ROWS (4, 8
-// or 16), THREAD_TOKENS (4 or 8), ROWS, TOKENS, STEP (16 or 32) and PARTS, the LET WG_SIZE, and two
-// functions of the kernel:
+// or 16), THREAD_TOKENS (4 or 8), ROWS (THREAD_ROWS times a multiple of 4), TOKENS (THREAD_TOKENS
+// times a multiple of 8: all of a thread's rows or tokens have one order), STEP (16 or 32) and
+// PARTS, the LET WG_SIZE, and two functions of the kernel:
 uint gemm_row(uint r);   // word of W at which row r of the tile starts; of any row without one
 uint gemm_token(uint t); // element of X at which column t of the tile starts
 

@@ -3,7 +3,7 @@
  * dispatch, shared by C and GLSL as kernels/step.h is: the first words of the SSBO CONTROL.
  *
  * arrived    arrivals at device barriers so far; bit 30: the dispatch is aborted. Zeroed by the
- *            host before each dispatch
+ *            host before each dispatch, or before the first of several that go on counting
  * steps      tokens of the dispatch
  * mode       enum dgl_phase_mode
  * max_spins  looks at `arrived` after which a work group gives its barrier up

@@ -10,15 +10,13 @@
 
 #include "kernels/kernels.h"
 
-#define PHASE_MAX_VIEWS   16 /* storage bindings of a program */
-#define PHASE_MOST_WANTED 64 /* that a plan may ask for, before it is refused with their number */
+#define PHASE_MAX_VIEWS 16 /* storage bindings of a program */
 
-/* A large buffer with one element type: view i is SSBO binding i. The last view is the control
- * words. */
+/* Large buffers with one element type, a dispatch sees one of them: view i is SSBO binding i. The
+ * last view is the control words. */
 struct phase_view {
-    char type[8];    /* of its elements: uint, vec4 ... */
-    uint32_t buffer; /* the caller's number */
-    bool written;    /* by any phase: coherent. Else it is read as uvec4 only */
+    char type[8]; /* of its elements: uint, vec4 ... */
+    bool written; /* by any phase: coherent. Else it is read as uvec4 only */
 };
 
 /* Where a value comes from: the text, the words that all rows share, or those of a row. */
@@ -41,12 +39,13 @@ struct phase_use {
 #define PHASE_ROW_WORDS 4
 
 struct phase_program {
-    struct phase_view views[PHASE_MOST_WANTED];
+    struct phase_view views[PHASE_MAX_VIEWS];
     uint32_t num_views;
     struct phase_use *uses;
     uint32_t num_uses;
     uint32_t num_rows;
     bool one_row;          /* a dispatch for each: begin() of any may be what runs first */
+    uint32_t parts;        /* dispatches of a token otherwise; 1: one runs several tokens */
     uint32_t local;        /* invocations of a work group */
     uint32_t shared_words; /* before the rows, a multiple of 4 */
     uint32_t row_words;    /* a multiple of 4 */

@@ -72,5 +72,6 @@ void engine_executor(const struct engine *engine, struct dgl_executor_info *out)
         .name = persistent ? "persistent" : "dispatch",
         .reason = !open || expected          ? c->reason
                   : !engine->persistent.exec ? engine->no_persistent
+                  : c->untried[0]            ? c->untried
                                              : "persistent dispatches have not been tried yet"};
 }

@@ -15,9 +15,12 @@ enum engine_state {
 };
 struct engine_choice {
     enum engine_state state;
-    char reason[PERSISTENT_REASON];
-    char key[65];              /* of the record on disk; "" = none */
-    struct exec_record record; /* as measured or read; verdict 0 = not yet */
+    char reason[2 * PERSISTENT_REASON];
+    char untried[2 * PERSISTENT_REASON]; /* the reason of an open one; "" = nobody has looked */
+    char
+        parts[PERSISTENT_REASON]; /* why a token is several persistent dispatches; "" = it is not */
+    char key[65];                 /* of the record on disk; "" = none */
+    struct exec_record record;    /* as measured or read; verdict 0 = not yet */
 };
 /* Recipes of decode steps: three ways to sample after any of three adjustments. */
 #define ENGINE_CHOICES 24

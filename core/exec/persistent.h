@@ -10,7 +10,8 @@
 
 struct persistent_ops {
     /* Whether the recipe has such a program, and its name for exec_record_load() (key "": nothing
-     * is kept). DGL_ERR_UNSUPPORTED, not logged, with the reason: it has none. Compiles nothing. */
+     * is kept). DGL_ERR_UNSUPPORTED, not logged, with the reason: it has none. When it has one,
+     * `reason` says why a token is several dispatches, or nothing. Compiles nothing. */
     enum dgl_status (*check)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              char reason[PERSISTENT_REASON], char key[65]);
     /* Starts the compiler for a run that exec_run_create() will make; nothing to do when it runs

@@ -33,9 +33,9 @@ struct phases_run {
     struct gl_program *program;
     struct gl_buffer *table;   /* the uniform block, then a block with a range of rows per record */
     struct gl_buffer *control; /* struct dgl_phase_control */
-    struct gl_dispatch all;    /* one dispatch for all rows */
-    struct gl_dispatch *rows;  /* one_row: one for each row */
-    size_t num_rows;
+    /* Of a token, one after the other: a dispatch for each row (one_row), else for each part. */
+    struct gl_dispatch *records;
+    size_t num_records;
 };
 
 static struct phases_exec *exec_of(const struct exec *exec)
@@ -52,8 +52,8 @@ struct collector {
     struct phase_op *ops;
     size_t count;
     struct kernel_choice **choices; /* [table.count], by kernel_use.id; NULL = none yet */
-    const struct gl_buffer *buffers[64];
-    uint32_t num_buffers;
+    const struct gl_buffer **buffers;
+    size_t num_buffers, cap_buffers;
     struct kernel_var properties[KERNEL_MAX_PROPERTIES]; /* of the device, for one kernel of many */
     uint32_t local;
     bool fits; /* every kernel takes the invocations */
@@ -71,12 +71,12 @@ static enum dgl_status place_of(struct collector *c, struct gl_range range, stru
     uint32_t i = 0;
     while (i < c->num_buffers && c->buffers[i] != range.buffer)
         i++;
-    if (i == sizeof(c->buffers) / sizeof(*c->buffers)) {
-        snprintf(c->reason, REASON_SIZE, "it has more than %u buffers", c->num_buffers);
-        return DGL_ERR_UNSUPPORTED;
-    }
-    if (i == c->num_buffers)
+    if (i == c->num_buffers) {
+        if (!dgl_grow((void **)&c->buffers, &c->cap_buffers, c->num_buffers + 1,
+                      sizeof(*c->buffers)))
+            return dgl_fail_memory(c->exec->base.log, "buffers of phases", c->num_buffers);
         c->buffers[c->num_buffers++] = range.buffer;
+    }
     *out = (struct phase_place){i, range.offset};
     return DGL_OK;
 }
@@ -180,8 +180,10 @@ static void collector_finish(struct collector *c)
         free(c->choices[i]);
     free(c->choices);
     free(c->ops);
+    free(c->buffers);
     c->choices = NULL;
     c->ops = NULL;
+    c->buffers = NULL;
 }
 
 /* The invocations of the kernel that reads most: the others follow it. */
@@ -261,6 +263,12 @@ enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
     struct dgl_buf own = {0};
     reason[0] = '\0';
     enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, text ? text : &own);
+    if (status == DGL_OK && schedule.num_parts > 1)
+        snprintf(reason, REASON_SIZE,
+                 "a token takes %u persistent dispatches, since one for all of it needs %u storage "
+                 "bindings, the device has %u",
+                 schedule.num_parts, schedule.wanted_views,
+                 base->plan->device->limits.max_ssbo_bindings);
     phase_schedule_finish(&schedule);
     collector_finish(&c);
     dgl_buf_finish(&own);
@@ -344,22 +352,25 @@ static enum dgl_status phases_compile(struct exec_run *run)
 }
 
 /* The table and the ranges of rows, each range at an aligned offset. */
-static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d,
-                                    struct gl_range pages)
+static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d)
 {
     struct dgl_device *dev = exec->dev;
-    const struct phase_program *p = &d->schedule.program;
-    const uint32_t rows = p->num_rows;
+    const uint32_t rows = d->schedule.program.num_rows;
     const uint64_t align = dev->plan.limits.ubo_align > 16 ? dev->plan.limits.ubo_align : 16;
     const uint64_t first = (d->schedule.table_bytes + align - 1) / align * align;
-    const uint64_t size = first + (rows + 1ull) * align;
+    d->num_records = exec->params.one_row ? rows : d->schedule.num_parts;
+    const uint64_t size = first + d->num_records * align;
     uint32_t *words = dgl_calloc(1, size);
-    if (!words)
+    d->records = dgl_new_array(struct gl_dispatch, d->num_records);
+    if (!words || !d->records) {
+        free(words);
         return dgl_fail_memory(exec->base.log, "table of phases", size);
+    }
     memcpy(words, d->schedule.table, d->schedule.table_bytes);
-    for (uint32_t r = 0; r <= rows; r++) {
-        words[(first + r * align) / 4] = r == rows ? 0 : r;
-        words[(first + r * align) / 4 + 1] = r == rows ? rows : r + 1;
+    for (uint32_t r = 0; r < d->num_records; r++) {
+        const struct phase_part *part = exec->params.one_row ? NULL : &d->schedule.parts[r];
+        words[(first + r * align) / 4] = part ? part->first : r;
+        words[(first + r * align) / 4 + 1] = part ? part->last : r + 1;
     }
     enum dgl_status status = pool_acquire(
         dev->pool, &(struct gl_buffer_params){.size = size, .label = "phases"}, &d->table);
@@ -371,44 +382,40 @@ static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run 
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, d->table, 0, words, size);
     free(words);
-    d->all.uniform[0] = (struct gl_range){d->table, 0, d->schedule.table_bytes};
-    d->all.uniform[1] = (struct gl_range){d->table, first + rows * align, 16};
-    d->all.uniform[2] = pages;
-    d->all.num_uniform = 3;
-    d->rows = dgl_new_array(struct gl_dispatch, rows);
-    if (status == DGL_OK && !d->rows)
-        status = dgl_fail_memory(exec->base.log, "dispatch list", rows * sizeof(*d->rows));
-    for (uint32_t r = 0; r < rows && status == DGL_OK; r++) {
-        const uint32_t *row = d->schedule.table + p->shared_words + r * p->row_words;
-        d->rows[d->num_rows] = (struct gl_dispatch){.groups = {row[2], 1, 1}};
-        d->rows[d->num_rows++].uniform[1] = (struct gl_range){d->table, first + r * align, 16};
+    for (uint32_t r = 0; r < d->num_records; r++) {
+        d->records[r].uniform[0] = (struct gl_range){d->table, 0, d->schedule.table_bytes};
+        d->records[r].uniform[1] = (struct gl_range){d->table, first + r * align, 16};
     }
     return status;
 }
 
 /* All buffers are read and written by every record. */
-static void fill_records(struct phases_exec *exec, struct phases_run *d, const struct collector *c)
+static void fill_records(struct phases_exec *exec, struct phases_run *d, const struct collector *c,
+                         struct gl_range pages)
 {
     const struct phase_program *p = &d->schedule.program;
-    d->all.program = d->program;
-    d->all.num_storage = (uint8_t)p->num_views;
-    for (uint32_t i = 0; i < p->num_views; i++) {
-        struct gl_buffer *buffer =
-            i + 1 == p->num_views ? d->control : (struct gl_buffer *)c->buffers[p->views[i].buffer];
-        d->all.storage[i] = (struct gl_range){buffer, 0, gl_buffer_size(buffer)};
-        d->all.reads |= (uint16_t)(1u << i);
-        d->all.writes |= (uint16_t)(p->views[i].written ? 1u << i : 0u);
+    const struct phase_part *part = d->schedule.parts;
+    for (uint32_t r = 0; r < d->num_records; r++) {
+        struct gl_dispatch *record = &d->records[r];
+        const uint32_t *row = d->schedule.table + p->shared_words + r * p->row_words;
+        const uint32_t first = exec->params.one_row ? r : d->schedule.parts[r].first;
+        part += first >= part->last;
+        record->program = d->program;
+        record->num_storage = (uint8_t)p->num_views;
+        for (uint32_t i = 0; i < p->num_views; i++) {
+            struct gl_buffer *buffer = i + 1 == p->num_views
+                                           ? d->control
+                                           : (struct gl_buffer *)c->buffers[part->buffer[i]];
+            record->storage[i] = (struct gl_range){buffer, 0, gl_buffer_size(buffer)};
+            record->reads |= (uint16_t)(1u << i);
+            record->writes |= (uint16_t)(p->views[i].written ? 1u << i : 0u);
+        }
+        record->uniform[2] = pages;
+        record->num_uniform = 3;
+        record->groups[0] = exec->params.one_row ? row[2] : exec->params.groups;
+        record->groups[1] = record->groups[2] = 1;
     }
-    d->all.groups[0] = exec->params.groups;
-    d->all.groups[1] = d->all.groups[2] = 1;
-    for (size_t i = 0; i < d->num_rows; i++) {
-        struct gl_dispatch record = d->all;
-        record.groups[0] = d->rows[i].groups[0];
-        record.uniform[1] = d->rows[i].uniform[1];
-        d->rows[i] = record;
-    }
-    gl_hazards_derive(&d->all, 1, true);
-    gl_hazards_derive(d->rows, d->num_rows, true);
+    gl_hazards_derive(d->records, d->num_records, true);
 }
 
 static enum dgl_status phases_bind(struct exec_run *run, const struct memory *memory)
@@ -425,11 +432,11 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     if (status == DGL_OK)
         status = make_program(exec, &d->text, &d->program);
     if (status == DGL_OK)
-        status = upload_table(exec, d, memory->state[BUF_PAGES]);
+        status = upload_table(exec, d);
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control));
     if (status == DGL_OK)
-        fill_records(exec, d, &c);
+        fill_records(exec, d, &c, memory->state[BUF_PAGES]);
     collector_finish(&c);
     return status;
 }
@@ -440,21 +447,20 @@ static void phases_regroup(struct exec_run *run)
     (void)run;
 }
 
+/* One dispatch for all tokens, or several for each of them. */
 static enum dgl_status phases_submit(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns)
 {
     struct phases_exec *exec = exec_of(run->exec);
     struct phases_run *d = run->priv;
     struct gl_device *gl = exec->dev->gl;
-    enum dgl_status status = DGL_OK;
-    if (exec->params.one_row) {
-        for (uint32_t i = 0; i < steps && status == DGL_OK; i++)
-            status = gl_submit(gl, d->rows, d->num_rows, gpu_ns);
-        return status;
-    }
-    const uint32_t words[] = {0, steps, DGL_PHASE_RUN, exec->params.max_spins};
-    d->all.groups[0] = exec->params.groups;
-    status = gl_buffer_write(gl, d->control, 0, words, sizeof(words));
-    return status == DGL_OK ? gl_submit(gl, &d->all, 1, gpu_ns) : status;
+    const uint32_t rounds = d->num_records > 1 ? steps : 1;
+    const uint32_t words[] = {0, steps / rounds, DGL_PHASE_RUN, exec->params.max_spins};
+    enum dgl_status status = gl_buffer_write(gl, d->control, 0, words, sizeof(words));
+    for (uint32_t r = 0; r < d->num_records && !exec->params.one_row; r++)
+        d->records[r].groups[0] = exec->params.groups;
+    for (uint32_t i = 0; i < rounds && status == DGL_OK; i++)
+        status = gl_submit(gl, d->records, d->num_records, gpu_ns);
+    return status;
 }
 
 static void phases_destroy(struct exec_run *run)
@@ -468,7 +474,7 @@ static void phases_destroy(struct exec_run *run)
     pool_release(exec->dev->pool, &d->control);
     phase_schedule_finish(&d->schedule);
     dgl_buf_finish(&d->text);
-    free(d->rows);
+    free(d->records);
     free(d);
     run->priv = NULL;
 }
@@ -522,9 +528,14 @@ struct dgl_device *exec_phases_device(const struct exec *exec)
     return ((const struct phases_exec *)exec)->dev;
 }
 
+uint32_t exec_phases_parts(const struct exec_run *run)
+{
+    return ((const struct phases_run *)run->priv)->schedule.num_parts;
+}
+
 struct gl_dispatch *exec_phases_record(struct exec_run *run)
 {
-    return &((struct phases_run *)run->priv)->all;
+    return ((struct phases_run *)run->priv)->records;
 }
 
 struct gl_range exec_phases_control(const struct exec_run *run)

@@ -25,8 +25,8 @@ enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *pl
                                    const struct exec_phases_params *params, struct exec **out);
 
 /* Whether a run of the recipe, bound to `memory`, can be made: DGL_ERR_UNSUPPORTED, not logged,
- * when it cannot, and `reason` says why. Compiles nothing. `text` (NULL = not wanted): the
- * program's, appended. */
+ * when it cannot, and `reason` says why; when it can, why a token takes several dispatches, or
+ * nothing. Compiles nothing. `text` (NULL = not wanted): the program's, appended. */
 enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
                                   struct dgl_buf *text);
@@ -41,7 +41,9 @@ struct dgl_device *exec_phases_device(const struct exec *exec);
 
 /* ---- of a run that was made by it ------------------------------------------------------------ */
 
-/* The record of all rows; groups[0] may be changed between submits. */
+/* Dispatches of a token. */
+uint32_t exec_phases_parts(const struct exec_run *run);
+/* The first of them; groups[0] may be changed between submits. */
 struct gl_dispatch *exec_phases_record(struct exec_run *run);
 /* The control words: struct dgl_phase_control (kernels/phase_control.h). */
 struct gl_range exec_phases_control(const struct exec_run *run);

@@ -1,4 +1,5 @@
-/* Gives every large buffer its views, finds where rows wait, and fills the table. */
+/* Gives every large buffer its views, cuts a token into parts, finds where rows wait, and fills the
+ * table. */
 #include "core/plan/phase_schedule.h"
 
 #include <assert.h>
@@ -10,10 +11,23 @@
 
 #define REASON_SIZE 256
 
+/* A large buffer as elements of one type: what a view shows. */
+struct aspect {
+    uint32_t buffer;
+    char type[8];
+    bool written; /* by any operation */
+};
+
 struct builder {
     const struct phase_schedule_params *params;
+    struct phase_schedule *out;
     struct phase_program *program;
     uint32_t *use; /* [count] */
+    struct aspect *aspects;
+    size_t num_aspects, cap_aspects;
+    uint32_t shown[PHASE_MAX_VIEWS]; /* the aspect behind each view now */
+    bool kept[PHASE_MAX_VIEWS];      /* until the end of the part */
+    size_t cap_parts;
     char *reason;
 };
 
@@ -66,7 +80,7 @@ static void derive_waits(const struct builder *b, bool *waits)
     }
 }
 
-/* ---- views ----------------------------------------------------------------------------------- */
+/* ---- aspects --------------------------------------------------------------------------------- */
 
 static bool is_written(const struct builder *b, uint32_t buffer)
 {
@@ -80,46 +94,47 @@ static bool is_written(const struct builder *b, uint32_t buffer)
     return false;
 }
 
-/* The view of a buffer with a type; with `same_size` any that reads as many bytes will do. */
-static uint32_t find_view(const struct phase_program *p, uint32_t buffer, const char *type,
-                          bool same_size)
+/* The aspect of a buffer with a type; with `same_size` any that reads as many bytes will do. */
+static uint32_t find_aspect(const struct builder *b, uint32_t buffer, const char *type,
+                            bool same_size)
 {
-    for (uint32_t i = 0; i < p->num_views; i++) {
-        const struct phase_view *view = &p->views[i];
-        if (view->buffer != buffer)
+    for (uint32_t i = 0; i < b->num_aspects; i++) {
+        const struct aspect *a = &b->aspects[i];
+        if (a->buffer != buffer)
             continue;
-        if (!view->written || strcmp(view->type, type) == 0 ||
-            (same_size && phase_type_bytes(view->type) == phase_type_bytes(type)))
+        if (!a->written || strcmp(a->type, type) == 0 ||
+            (same_size && phase_type_bytes(a->type) == phase_type_bytes(type)))
             return i;
     }
     return UINT32_MAX;
 }
 
-static void add_view(struct builder *b, uint32_t buffer, const char *type, bool written)
+static enum dgl_status add_aspect(struct builder *b, uint32_t buffer, const char *type,
+                                  bool written)
 {
-    struct phase_program *p = b->program;
-    if (find_view(p, buffer, type, false) != UINT32_MAX)
-        return;
-    if (p->num_views + 1 == PHASE_MOST_WANTED) /* the control words' is left */
-        return;
-    struct phase_view *view = &p->views[p->num_views++];
-    *view = (struct phase_view){.buffer = buffer, .written = written};
-    snprintf(view->type, sizeof(view->type), "%s", written ? type : "uvec4");
+    if (find_aspect(b, buffer, type, false) != UINT32_MAX)
+        return DGL_OK;
+    if (!dgl_grow((void **)&b->aspects, &b->cap_aspects, b->num_aspects + 1, sizeof(*b->aspects)))
+        return dgl_fail_memory(b->params->log, "schedule of phases", b->num_aspects);
+    struct aspect *a = &b->aspects[b->num_aspects++];
+    *a = (struct aspect){.buffer = buffer, .written = written};
+    snprintf(a->type, sizeof(a->type), "%s", written ? type : "uvec4");
+    return DGL_OK;
 }
 
-/* What is written needs a view of its type; what is only read takes any of as many bytes. */
-static enum dgl_status make_views(struct builder *b)
+/* What is written needs an aspect of its type; what is only read takes any of as many bytes. */
+static enum dgl_status list_aspects(struct builder *b)
 {
-    struct phase_program *p = b->program;
+    static const char *const own[] = {"uint", "float", "vec4"};
     const struct phase_schedule_params *params = b->params;
-    add_view(b, params->step.buffer, "uint", true);
-    add_view(b, params->step.buffer, "float", true);
-    add_view(b, params->step.buffer, "vec4", true);
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own) && status == DGL_OK; i++)
+        status = add_aspect(b, params->step.buffer, own[i], true);
     for (int writes = 1; writes >= 0; writes--)
-        for (size_t i = 0; i < params->count; i++) {
+        for (size_t i = 0; i < params->count && status == DGL_OK; i++) {
             const struct phase_op *op = &params->ops[i];
             const struct kernel *kernel = op->choice->kernel;
-            for (uint32_t j = 0; j < kernel->num_binds; j++) {
+            for (uint32_t j = 0; j < kernel->num_binds && status == DGL_OK; j++) {
                 const struct kernel_bind *bind = &kernel->binds[j];
                 uint32_t buffer = op->place[j].buffer;
                 bool written = (bind->access & KERNEL_WRITE) != 0;
@@ -127,34 +142,210 @@ static enum dgl_status make_views(struct builder *b)
                     continue;
                 bool read_only =
                     !written && buffer != params->step.buffer && !is_written(b, buffer);
-                if (written || find_view(p, buffer, bind->type, true) == UINT32_MAX)
-                    add_view(b, buffer, bind->type, !read_only);
+                if (written || find_aspect(b, buffer, bind->type, true) == UINT32_MAX)
+                    status = add_aspect(b, buffer, bind->type, !read_only);
             }
         }
-    if (params->ids.buffer != params->step.buffer || params->scratch.buffer != params->step.buffer)
+    if (status == DGL_OK && (params->ids.buffer != params->step.buffer ||
+                             params->scratch.buffer != params->step.buffer))
         return refuse(b, "the sequence's state lies in several buffers");
-    if (p->num_views + 1 > params->max_views || p->num_views + 1 > PHASE_MAX_VIEWS)
-        return refuse(b, "it needs %u storage bindings, %u can be had", p->num_views + 1,
-                      params->max_views < PHASE_MAX_VIEWS ? params->max_views : PHASE_MAX_VIEWS);
-    p->state_view = (uint8_t)find_view(p, params->step.buffer, "uint", false);
-    p->float_view = (uint8_t)find_view(p, params->step.buffer, "float", false);
-    p->vec4_view = (uint8_t)find_view(p, params->step.buffer, "vec4", false);
-    p->views[p->num_views++] =
-        (struct phase_view){.type = "uint", .buffer = UINT32_MAX, .written = true};
+    return status;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static uint32_t most_views(const struct builder *b)
+{
+    return b->params->max_views < PHASE_MAX_VIEWS ? b->params->max_views : PHASE_MAX_VIEWS;
+}
+
+/* A view for the aspect, which it keeps. */
+static void show(struct builder *b, uint32_t view, uint32_t aspect)
+{
+    b->shown[view] = aspect;
+    b->kept[view] = true;
+    b->out->parts[b->out->num_parts - 1].buffer[view] = b->aspects[aspect].buffer;
+}
+
+static uint32_t add_view(struct builder *b, uint32_t aspect)
+{
+    struct phase_program *p = b->program;
+    const struct aspect *a = &b->aspects[aspect];
+    struct phase_view *view = &p->views[p->num_views];
+    *view = (struct phase_view){.written = a->written};
+    memcpy(view->type, a->type, sizeof(view->type));
+    b->shown[p->num_views] = UINT32_MAX;
+    b->kept[p->num_views] = false;
+    return p->num_views++;
+}
+
+static uint32_t view_of_aspect(const struct builder *b, uint32_t aspect)
+{
+    for (uint32_t v = 0; v < b->program->num_views; v++)
+        if (b->shown[v] == aspect)
+            return v;
+    return UINT32_MAX;
+}
+
+/* Whether the view may show the aspect from now on. */
+static bool is_free(const struct builder *b, uint32_t view, uint32_t aspect)
+{
+    const struct phase_view *v = &b->program->views[view];
+    const struct aspect *a = &b->aspects[aspect];
+    return !b->kept[view] && v->written == a->written && strcmp(v->type, a->type) == 0;
+}
+
+/* A new part from the row on: a dispatch of its own, whose views show what they showed last until
+ * its rows want something else. */
+static enum dgl_status begin_part(struct builder *b, size_t row)
+{
+    struct phase_schedule *out = b->out;
+    if (!dgl_grow((void **)&out->parts, &b->cap_parts, out->num_parts + 1, sizeof(*out->parts)))
+        return dgl_fail_memory(b->params->log, "parts of a token", out->num_parts);
+    struct phase_part *part = &out->parts[out->num_parts++];
+    if (row == 0)
+        memset(part->buffer, 0xff, sizeof(part->buffer));
+    else
+        *part = part[-1];
+    part->first = (uint32_t)row;
+    for (uint32_t v = 0; v < b->program->num_views; v++)
+        b->kept[v] =
+            b->shown[v] != UINT32_MAX && b->aspects[b->shown[v]].buffer == b->params->step.buffer;
+    return DGL_OK;
+}
+
+/* Whether the operation, which wants `need`, can run as this use in the part: its buffers are
+ * behind the use's views, or may be. */
+static bool can_run_as(const struct builder *b, const struct phase_use *use, const uint32_t *need)
+{
+    const uint32_t binds = use->choice->kernel->num_binds;
+    for (uint32_t j = 0; j < binds; j++) {
+        const uint32_t view = use->view[j], now = view_of_aspect(b, need[j]);
+        if (b->shown[view] != need[j] &&
+            (!is_free(b, view, need[j]) || (now != UINT32_MAX && b->kept[now])))
+            return false;
+        for (uint32_t k = 0; k < j; k++)
+            if ((use->view[k] == view) != (need[k] == need[j]))
+                return false;
+    }
+    return true;
+}
+
+/* Views for what the operation wants; false: there are not enough. */
+static bool find_views(struct builder *b, const uint32_t *need, uint32_t count, uint8_t *views)
+{
+    struct phase_program *p = b->program;
+    for (uint32_t j = 0; j < count; j++) {
+        const uint32_t view = view_of_aspect(b, need[j]);
+        if (view != UINT32_MAX)
+            show(b, view, need[j]);
+    }
+    for (uint32_t j = 0; j < count; j++) {
+        uint32_t view = view_of_aspect(b, need[j]);
+        for (uint32_t v = 0; v < p->num_views && view == UINT32_MAX; v++)
+            view = is_free(b, v, need[j]) ? v : view;
+        if (view == UINT32_MAX && p->num_views + 1 < most_views(b)) /* one is the control words' */
+            view = add_view(b, need[j]);
+        if (view == UINT32_MAX)
+            return false;
+        show(b, view, need[j]);
+        views[j] = (uint8_t)view;
+    }
+    return true;
+}
+
+/* The use of operation `i` in the part at hand, which ends before it when there are too few views.
+ * One use per kernel and views: a text serves in all parts. */
+static enum dgl_status place_op(struct builder *b, size_t i)
+{
+    struct phase_program *p = b->program;
+    const struct phase_op *op = &b->params->ops[i];
+    const struct kernel *kernel = op->choice->kernel;
+    uint32_t need[KERNEL_MAX_BINDS];
+    enum dgl_status status = DGL_OK;
+    for (uint32_t j = 0; j < kernel->num_binds; j++) {
+        const struct kernel_bind *bind = &kernel->binds[j];
+        need[j] = find_aspect(b, op->place[j].buffer, bind->type, false);
+        if (need[j] == UINT32_MAX)
+            need[j] = find_aspect(b, op->place[j].buffer, bind->type, true);
+        assert(need[j] != UINT32_MAX);
+    }
+    for (int attempt = 0; attempt < 2 && status == DGL_OK; attempt++) {
+        for (uint32_t u = 0; u < p->num_uses; u++)
+            if (p->uses[u].choice == op->choice && can_run_as(b, &p->uses[u], need)) {
+                for (uint32_t j = 0; j < kernel->num_binds; j++) {
+                    const uint32_t now = view_of_aspect(b, need[j]);
+                    if (now != UINT32_MAX && now != p->uses[u].view[j])
+                        b->shown[now] = UINT32_MAX;
+                    show(b, p->uses[u].view[j], need[j]);
+                }
+                b->use[i] = u;
+                return DGL_OK;
+            }
+        struct phase_use use = {.choice = op->choice};
+        if (find_views(b, need, kernel->num_binds, use.view)) {
+            b->use[i] = p->num_uses;
+            p->uses[p->num_uses++] = use;
+            return DGL_OK;
+        }
+        if (b->out->parts[b->out->num_parts - 1].first == i)
+            break;
+        status = begin_part(b, i);
+    }
+    return status != DGL_OK
+               ? status
+               : refuse(b, "%s needs more than the %u storage bindings that can be had",
+                        kernel->name, most_views(b));
+}
+
+/* Views, uses and parts. */
+static enum dgl_status place_ops(struct builder *b)
+{
+    struct phase_program *p = b->program;
+    struct phase_schedule *out = b->out;
+    const bool all_fit = b->num_aspects + 1 <= most_views(b);
+    enum dgl_status status = begin_part(b, 0);
+    for (uint32_t a = 0; a < b->num_aspects && status == DGL_OK; a++) {
+        const bool own = b->aspects[a].buffer == b->params->step.buffer;
+        if (!own && !all_fit)
+            continue;
+        if (p->num_views + 1 >= most_views(b))
+            return refuse(b,
+                          "its state alone needs more than the %u storage bindings that can be had",
+                          most_views(b));
+        show(b, add_view(b, a), a);
+    }
+    for (size_t i = 0; i < b->params->count && status == DGL_OK; i++) {
+        const struct phase_op *op = &b->params->ops[i];
+        const struct kernel *kernel = op->choice->kernel;
+        for (int k = 1; k < 3; k++)
+            if (op->choice->local[k] != 1)
+                return refuse(b, "%s has a local size of several dimensions", kernel->name);
+        if (op->choice->local[0] != b->params->local)
+            return refuse(b, "%s has %lld invocations, not %u", kernel->name,
+                          (long long)op->choice->local[0], b->params->local);
+        status = place_op(b, i);
+    }
+    if (status != DGL_OK)
+        return status;
+    for (uint32_t i = out->num_parts; i-- > 0;) {
+        const bool final = i + 1 == out->num_parts;
+        out->parts[i].last = final ? (uint32_t)b->params->count : out->parts[i + 1].first;
+        for (uint32_t v = 0; v < p->num_views && !final; v++)
+            if (out->parts[i].buffer[v] == UINT32_MAX) /* shown later; what is declared is bound */
+                out->parts[i].buffer[v] = out->parts[i + 1].buffer[v];
+    }
+    const uint32_t state = b->params->step.buffer;
+    p->state_view = (uint8_t)view_of_aspect(b, find_aspect(b, state, "uint", false));
+    p->float_view = (uint8_t)view_of_aspect(b, find_aspect(b, state, "float", false));
+    p->vec4_view = (uint8_t)view_of_aspect(b, find_aspect(b, state, "vec4", false));
+    p->views[p->num_views++] = (struct phase_view){.type = "uint", .written = true};
+    p->parts = out->num_parts;
+    out->wanted_views = (uint32_t)b->num_aspects + 1;
     return DGL_OK;
 }
 
 /* ---- uses ------------------------------------------------------------------------------------ */
-
-static uint8_t view_of(const struct builder *b, const struct phase_op *op, uint32_t bind)
-{
-    const struct kernel_bind *k = &op->choice->kernel->binds[bind];
-    uint32_t view = find_view(b->program, op->place[bind].buffer, k->type, false);
-    if (view == UINT32_MAX)
-        view = find_view(b->program, op->place[bind].buffer, k->type, true);
-    assert(view != UINT32_MAX);
-    return (uint8_t)view;
-}
 
 static uint32_t base_of(const struct phase_op *op, uint32_t bind)
 {
@@ -169,33 +360,6 @@ static uint32_t param_of(const struct phase_op *op, uint32_t param)
     if (value->is_float)
         memcpy(&word, &value->f, sizeof(word));
     return word;
-}
-
-/* One use per kernel and views. */
-static enum dgl_status make_uses(struct builder *b)
-{
-    struct phase_program *p = b->program;
-    for (size_t i = 0; i < b->params->count; i++) {
-        const struct phase_op *op = &b->params->ops[i];
-        const struct kernel *kernel = op->choice->kernel;
-        struct phase_use use = {.choice = op->choice};
-        uint32_t u = 0;
-        for (uint32_t j = 0; j < kernel->num_binds; j++)
-            use.view[j] = view_of(b, op, j);
-        while (u < p->num_uses && (p->uses[u].choice != use.choice ||
-                                   memcmp(p->uses[u].view, use.view, sizeof(use.view)) != 0))
-            u++;
-        if (u == p->num_uses)
-            p->uses[p->num_uses++] = use;
-        b->use[i] = u;
-        for (int k = 1; k < 3; k++)
-            if (op->choice->local[k] != 1)
-                return refuse(b, "%s has a local size of several dimensions", kernel->name);
-        if (op->choice->local[0] != b->params->local)
-            return refuse(b, "%s has %lld invocations, not %u", kernel->name,
-                          (long long)op->choice->local[0], b->params->local);
-    }
-    return DGL_OK;
 }
 
 /* ---- table ----------------------------------------------------------------------------------- */
@@ -288,7 +452,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
 {
     const size_t count = params->count;
     *out = (struct phase_schedule){0};
-    struct builder b = {.params = params, .program = &out->program, .reason = reason};
+    struct builder b = {.params = params, .out = out, .program = &out->program, .reason = reason};
     struct phase_program *p = b.program;
     enum dgl_status status = DGL_OK;
     reason[0] = '\0';
@@ -301,9 +465,9 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     if (!b.use || !p->uses)
         status = dgl_fail_memory(params->log, "schedule of phases", count * sizeof(*p->uses));
     if (status == DGL_OK)
-        status = make_views(&b);
+        status = list_aspects(&b);
     if (status == DGL_OK)
-        status = make_uses(&b);
+        status = place_ops(&b);
     if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
         status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
                         (long long)phase_shared_bytes(p), params->max_shared_bytes);
@@ -314,6 +478,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     if (status == DGL_OK)
         status = fill_table(&b, out);
     free(b.use);
+    free(b.aspects);
     if (status != DGL_OK)
         phase_schedule_finish(out);
     return status;
@@ -323,5 +488,6 @@ void phase_schedule_finish(struct phase_schedule *schedule)
 {
     free(schedule->program.uses);
     free(schedule->table);
+    free(schedule->parts);
     *schedule = (struct phase_schedule){0};
 }

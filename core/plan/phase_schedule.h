@@ -1,8 +1,9 @@
 /*
  * phase_schedule.h: the operations of a recipe as rows of a table, for a program that runs many of
  * them in one dispatch (kernels/phases.h): which kernels it has, how it sees the buffers, what
- * every row needs, and after which rows work groups wait for each other. Says with a reason when a
- * recipe cannot run so. Pure host arithmetic.
+ * every row needs, after which rows work groups wait for each other, and where a token is cut
+ * because a dispatch cannot bind more buffers. Says with a reason when a recipe cannot run so. Pure
+ * host arithmetic.
  */
 #ifndef DGL_CORE_PHASE_SCHEDULE_H
 #define DGL_CORE_PHASE_SCHEDULE_H
@@ -38,9 +39,18 @@ struct phase_schedule_params {
     const struct kernel_lib *barrier;
 };
 
+/* Consecutive rows that one dispatch runs: as many as can see their buffers through the views. */
+struct phase_part {
+    uint32_t first, last;             /* rows [first, last) */
+    uint32_t buffer[PHASE_MAX_VIEWS]; /* behind each view but the control words' */
+};
+
 struct phase_schedule {
-    struct phase_program program; /* its last view, the control words, has no buffer */
-    uint32_t *table;              /* the uniform block: shared words, then the rows */
+    struct phase_program program;
+    struct phase_part *parts; /* [num_parts] of a token, one after the other */
+    uint32_t num_parts;
+    uint32_t wanted_views; /* of one part for all rows */
+    uint32_t *table;       /* the uniform block: shared words, then the rows */
     uint64_t table_bytes;
 };
 

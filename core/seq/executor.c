@@ -24,12 +24,22 @@
 /* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
 #define ABORT_SECONDS 86400
 
+/* After the reason why it is, or would be, decoded by persistent dispatches. */
+static void add_parts(struct engine_choice *c)
+{
+    const size_t len = strlen(c->reason);
+    if (c->parts[0])
+        snprintf(c->reason + len, sizeof(c->reason) - len, "; %s", c->parts);
+}
+
 static void decide(struct dgl_session *s, struct engine_choice *c, enum engine_state state,
                    const char *reason)
 {
     c->state = state;
     if (reason != c->reason)
         snprintf(c->reason, sizeof(c->reason), "%s", reason);
+    if (state == ENGINE_PERSISTENT)
+        add_parts(c);
     if (state == ENGINE_DISPATCH || state == ENGINE_PERSISTENT)
         dgl_info(s->model->dev->log, "decoding by %s dispatches: %s",
                  state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
@@ -92,6 +102,9 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
         return DGL_OK;
     }
     enum dgl_status status = p->ops->check(p->exec, recipe, &s->memory, reason, c->key);
+    snprintf(c->parts, sizeof(c->parts), "%s", status == DGL_OK ? reason : "");
+    snprintf(c->untried, sizeof(c->untried), "persistent dispatches have not been tried yet%s%s",
+             c->parts[0] ? "; " : "", c->parts);
     if (status == DGL_ERR_UNSUPPORTED) {
         decide(s, c, ENGINE_DISPATCH, reason);
         return DGL_OK;
@@ -104,6 +117,8 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
         snprintf(c->reason, sizeof(c->reason), "asked for");
     else if (!decide_by_record(s, c) && c->record.verdict == EXEC_FASTER)
         put_times(s, c);
+    if (c->state == ENGINE_OPEN && c->reason[0])
+        add_parts(c);
     return DGL_OK;
 }
 

@@ -181,10 +181,12 @@ static void put_step(struct generator *g)
                    "#define PHASE_LOCAL %uu\n"
                    "#define PHASE_GROUPS gl_NumWorkGroups.x\n"
                    "#define PHASE_GROUP gl_WorkGroupID.x\n"
+                   "#define PHASE_PASSED %s\n"
                    "shared uint phase_word;\n",
                    sizeof(struct dgl_step) / 4, p->state_view, p->float_view, p->vec4_view,
                    word_text(g, &p->ids_base, false), word_text(g, &p->step_base, false),
-                   word_text(g, &p->scratch_base, false), p->local);
+                   word_text(g, &p->scratch_base, false), p->local,
+                   p->parts > 1 ? "phase_passed_before()" : "0u");
     phase_control_put(out);
     dgl_buf_printf(
         out,
@@ -614,7 +616,7 @@ static void put_main(struct generator *g)
                    "                        return;\n"
                    "                }\n"
                    "                if (g >= head.z) {\n                ",
-                   p->one_row ? "    step_load();\n" : "", p->row_words / 4);
+                   p->one_row || p->parts > 1 ? "    step_load();\n" : "", p->row_words / 4);
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */
     for (uint32_t u = 0; u < p->num_uses; u++)

@@ -2,10 +2,14 @@
  * several tokens needs no other, so that software renderers run it too. */
 #include "tests/support/tiny_engine.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/exec/phases.h"
 #include "core/seq/session.h"
 
-#define PROMPT 5
+#define PROMPT     5
+#define PART_BYTES (1u << 17)
 
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
@@ -25,16 +29,16 @@ static enum dgl_status probe_one(struct exec_run *run, struct residency *out)
     return DGL_OK;
 }
 
-static int set_up(void **state)
+static void open_engine(const struct tiny_engine_params *params)
 {
-    (void)state;
+    struct tiny_engine_params p = *params;
     struct dgl_kernels *kernels = NULL;
     assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = small), &kernels),
                      DGL_OK);
-    tiny_engine_open(&engine, &(struct tiny_engine_params){.kernels = kernels});
+    p.kernels = kernels;
+    tiny_engine_open(&engine, &p);
     dgl_kernels_destroy(&kernels);
     tiny_ids(prompt, PROMPT, 320, 7);
-    return 0;
 }
 
 static int tear_down(void **state)
@@ -61,10 +65,10 @@ static void use(enum dgl_executor wanted)
     engine.model->engine_serial++;
 }
 
-/* A forced answer: the program is compiled aside, taken, and gives the tokens of dispatches. */
-static void test_tokens(void **state)
+/* A forced answer: the program is compiled aside, taken, and gives the tokens of dispatches.
+ * Returns how many dispatches it took. */
+static uint64_t compare(void)
 {
-    (void)state;
     struct dgl_generate_result r[2];
     struct dgl_executor_info info;
     for (int i = 0; i < 2; i++) {
@@ -75,15 +79,47 @@ static void test_tokens(void **state)
                                                 .ignore_eos = true, .readback_interval = INTERVAL));
     }
     dgl_model_executor(engine.model, &info);
+    printf("# %s\n", info.reason);
     assert_string_equal(info.name, "persistent");
-    assert_int_equal(r[1].decode.dispatches, (13 + INTERVAL - 1) / INTERVAL);
     tiny_same_tokens(&r[0], &r[1]);
+    const uint64_t dispatches = r[1].decode.dispatches;
     dgl_generate_result_finish(&r[0]);
     dgl_generate_result_finish(&r[1]);
+    return dispatches;
+}
+
+static void test_tokens(void **state)
+{
+    (void)state;
+    struct dgl_executor_info info;
+    open_engine(&(struct tiny_engine_params){0});
+    assert_int_equal(compare(), (13 + INTERVAL - 1) / INTERVAL);
+    dgl_model_executor(engine.model, &info);
+    assert_null(strstr(info.reason, "a token takes"));
+}
+
+/* More buffers than a dispatch can bind: several of them for each token, which is said. */
+static void test_parts(void **state)
+{
+    (void)state;
+    struct dgl_executor_info info;
+    struct tiny_llama sizes = tiny_llama_default();
+    sizes.intermediate = 512; /* the gates of a layer fill a buffer */
+    open_engine(
+        &(struct tiny_engine_params){.sizes = &sizes, .bindings = 8, .binding_bytes = PART_BYTES});
+    const uint64_t dispatches = compare();
+    dgl_model_executor(engine.model, &info);
+    const char *told = strstr(info.reason, "a token takes ");
+    assert_non_null(told);
+    const int parts = atoi(told + strlen("a token takes "));
+    assert_true(parts > 1);
+    assert_int_equal(dispatches, 13 * parts);
+    assert_contains(info.reason, "storage bindings, the device has");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tokens)};
-    return cmocka_run_group_tests_name("persistent", tests, set_up, tear_down);
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(test_tokens, tear_down),
+                                       cmocka_unit_test_teardown(test_parts, tear_down)};
+    return cmocka_run_group_tests_name("persistent", tests, NULL, NULL);
 }

@@ -81,18 +81,20 @@ struct shape_case {
     const char *name; /* of the config */
     enum made_device device;
     const char *parts[2]; /* of the reason; {NULL}: it has a program */
+    int dispatches;       /* of a token */
     int passes;           /* in which its longest rows stage x, greedily: what all kernels need of
                              shared memory fits into that of one work group */
 };
 
 static const struct shape_case shapes[] = {
-    {"llama-3.2-1b", MADE_GPU, {NULL}, 1},
-    {"llama-3.1-8b", MADE_GPU, {NULL}, 2},
-    {"gemma-3-1b", MADE_GPU, {NULL}, 1},
-    {"qwen3-0.6b", MADE_GPU, {NULL}, 1},
-    {"gpt-oss-20b", MADE_GPU, {NULL}, 2},
-    {"mixtral-8x7b", MADE_GPU, {"it needs ", " storage bindings, 16 can be had"}, 0},
-    {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}, 0},
+    {"llama-3.2-1b", MADE_GPU, {NULL}, 1, 1},
+    {"llama-3.1-8b", MADE_GPU, {NULL}, 1, 2},
+    {"gemma-3-1b", MADE_GPU, {NULL}, 1, 1},
+    {"qwen3-0.6b", MADE_GPU, {NULL}, 1, 1},
+    {"gpt-oss-20b", MADE_GPU, {NULL}, 1, 2},
+    {"mixtral-8x7b", MADE_GPU, {NULL}, 2, 4},
+    {"qwen3-30b-a3b", MADE_GPU, {NULL}, 2, 1},
+    {"llama-3.2-1b", MADE_MINIMUM, {"it needs 6 storage bindings or more, the device has 4"}, 0, 0},
 };
 
 /* DOPPLERGL_TEST_PHASES=DIR: the texts are left there, for compilers that need no device. */
@@ -156,6 +158,10 @@ static void test_shape(void **state)
             if (status != DGL_OK)
                 fail_msg("no program: %s%s", reason, f.p.log.text);
             assert_false(text.failed);
+            const char *told = strstr(reason, "a token takes ");
+            const int dispatches = told ? atoi(told + strlen("a token takes ")) : 1;
+            if (kind == SAMPLE_GREEDY && dispatches != c->dispatches)
+                fail_msg("%d dispatches, not %d: %s", dispatches, c->dispatches, reason);
             const char *local = strstr(text.p, "local_size_x = ");
             printf("# %s: %zu bytes, groups of %d\n", c->name, text.len, atoi(local + 15));
             if (atoi(local + 15) < 256) /* too few to keep a multiprocessor's memory busy */
@@ -312,10 +318,10 @@ static void test_schedule(void **state)
         assert_int_equal(row[2], 7 * 3 * 2);
         for (uint32_t j = 0; j < kernel->num_binds; j++) {
             const struct phase_view *view = &program->views[use->view[j]];
-            assert_int_equal(view->buffer, ops[i].place[j].buffer);
+            assert_int_equal(s.parts[0].buffer[use->view[j]], ops[i].place[j].buffer);
             if (kernel->binds[j].access & KERNEL_WRITE)
                 assert_string_equal(view->type, kernel->binds[j].type);
-            assert_int_equal(view->written, view->buffer != 2);
+            assert_int_equal(view->written, ops[i].place[j].buffer != 2);
             check_value(
                 row, &s, use->base[j],
                 (uint32_t)(ops[i].place[j].offset / phase_type_bytes(kernel->binds[j].type)),
@@ -376,23 +382,40 @@ static void test_schedule(void **state)
 struct run_case {
     const char *name; /* of the family */
     bool one_row;
+    uint32_t bindings;      /* of the device; 0 = as many as it has */
+    uint64_t binding_bytes; /* what one may hold: a model has so many buffers */
 };
 
 /* Families that between them have every kernel of a decode step, few since LLVM takes seconds for
  * each program: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
  * sinks. */
 static const struct run_case runs[] = {
-    {"llama3", true},      {"llama3", false},       {"gemma3", true}, {"gpt-oss-mxfp4", false},
-    {"qwen2-yarn", false}, {"phi3-longrope", true}, {"qwen3", true},  {"olmo2", false},
+    {.name = "llama3", .one_row = true},
+    {.name = "llama3"},
+    {.name = "gemma3", .one_row = true},
+    {.name = "gpt-oss-mxfp4"},
+    {.name = "qwen2-yarn"},
+    {.name = "phi3-longrope", .one_row = true},
+    {.name = "qwen3", .one_row = true},
+    {.name = "olmo2"},
 };
 
 /* Weights of the device's own making, where there are subgroups. The first one's attention has them
  * too, which takes long to compile. */
 static const struct run_case subgroup_runs[] = {
-    {"synthetic:story-llama:q4_k", true},
-    {"synthetic:story-llama:q4_k", false},
-    {"synthetic:story-llama:q8_0", false},
-    {"synthetic:story-moe:q4_k", false},
+    {.name = "synthetic:story-llama:q4_k", .one_row = true},
+    {.name = "synthetic:story-llama:q4_k"},
+    {.name = "synthetic:story-llama:q8_0"},
+    {.name = "synthetic:story-moe:q4_k"},
+};
+
+/* Models in more buffers than a dispatch can bind: a token in parts. */
+static const struct run_case part_runs[] = {
+    {"qwen3-moe", false, 8, 1 << 18},      {"qwen3-moe", false, 10, 1 << 18},
+    {"qwen3-moe", true, 16, 1 << 18},      {"mixtral", false, 8, 1 << 18},
+    {"mixtral", true, 10, 1 << 18},        {"mixtral", false, 16, 1 << 18},
+    {"gpt-oss-mxfp4", true, 8, 1 << 18},   {"gpt-oss-mxfp4", false, 10, 1 << 18},
+    {"gpt-oss-mxfp4", false, 16, 1 << 18},
 };
 
 struct phase_prompt {
@@ -403,7 +426,7 @@ struct phase_prompt {
 /* A greedy answer of TOKENS, by the executor or (NULL) as the engine does it; and the last logits.
  */
 static void answer(struct dgl_session *s, const struct phase_prompt *prompt, struct exec *exec,
-                   int32_t ids[TOKENS], float **logits)
+                   const char *log, int32_t ids[TOKENS], float **logits)
 {
     struct gl_saved saved;
     struct exec_run *sample, *decode = NULL;
@@ -417,9 +440,9 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     assert_int_equal(session_enter(s, &saved), DGL_OK);
     assert_int_equal(session_reserve(s, (int32_t)prompt->num_ids + TOKENS), DGL_OK);
     assert_int_equal(session_run(s, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
-    if (exec)
-        assert_int_equal(exec_run_create(exec, recipe, &s->memory, &decode), DGL_OK);
-    else
+    if (exec && exec_run_create(exec, recipe, &s->memory, &decode) != DGL_OK)
+        fail_msg("no run: %s", log);
+    else if (!exec)
         assert_int_equal(session_run(s, recipe, &decode), DGL_OK);
     assert_int_equal(session_write_step(s, &step, 0), DGL_OK);
     memset(ids, 0xff, TOKENS * sizeof(*ids));
@@ -433,8 +456,10 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     for (int i = 1; i < TOKENS; i += 2)
         assert_int_equal(exec_run_submit(decode, 2, NULL), DGL_OK);
     assert_int_equal(session_read_ids(s, (int32_t)prompt->num_ids, TOKENS, ids), DGL_OK);
-    if (exec)
+    if (exec) {
+        printf("# %u dispatches per token\n", exec_phases_parts(decode));
         exec_run_destroy(&decode);
+    }
     assert_int_equal(session_leave(s, &saved, NULL, DGL_OK), DGL_OK);
     *logits = tiny_logits(s);
 }
@@ -450,9 +475,12 @@ static void compare(const struct run_case *c, const char *path, const struct pha
     float *by_dispatch, *by_phases;
     assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = hints), &kernels),
                      DGL_OK);
-    tiny_engine_open(&e,
-                     &(struct tiny_engine_params){
-                         .path = path, .context = 128, .kv_type = DGL_KV_F32, .kernels = kernels});
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = path,
+                                                      .context = 128,
+                                                      .kv_type = DGL_KV_F32,
+                                                      .kernels = kernels,
+                                                      .bindings = c->bindings,
+                                                      .binding_bytes = c->binding_bytes});
     /* One group waits for none: every device runs all rows of all tokens in one dispatch. */
     assert_int_equal(
         exec_phases_create(
@@ -460,8 +488,8 @@ static void compare(const struct run_case *c, const char *path, const struct pha
             &(struct exec_phases_params){.one_row = c->one_row, .groups = 1, .max_spins = 1000000},
             &exec),
         DGL_OK);
-    answer(e.session, prompt, NULL, wanted, &by_dispatch);
-    answer(e.session, prompt, exec, got, &by_phases);
+    answer(e.session, prompt, NULL, e.log.text, wanted, &by_dispatch);
+    answer(e.session, prompt, exec, e.log.text, got, &by_phases);
     size_t vocab = (size_t)e.model->info.vocab;
     for (int i = 0; i < TOKENS; i++)
         if (got[i] != wanted[i])
@@ -544,6 +572,7 @@ int main(void)
     int failed = test_run_table("shapes", test_shape, shapes);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     failed += test_run_table_sample("runs", test_run, runs, 5);
+    failed += test_run_table_sample("parts", test_run, part_runs, 9);
     failed += test_run_table("subgroups", test_subgroup_run, subgroup_runs);
     kernel_set_destroy(&builtin);
     return failed;

@@ -18,7 +18,8 @@
 #define IDS_AT     0
 #define STEP_AT    64
 #define SCRATCH_AT (STEP_AT + (int)sizeof(struct dgl_step_table) / 4)
-#define STATE_SIZE (SCRATCH_AT + DGL_PHASE_TEST_FLOATS)
+#define PASSED_AT  (SCRATCH_AT + DGL_PHASE_TEST_FLOATS) /* barriers that group 0 has counted */
+#define STATE_SIZE (PASSED_AT + 4)
 
 /* Token t at position p: each group puts p + 1 and its number into the scratch, group 0 adds them
  * up. So a group that did not take part, or that was not waited for, changes the ids. */
@@ -31,7 +32,8 @@ static const char head[] =
     "shared uint phase_word;\n"
     "#define PHASE_GROUP gl_WorkGroupID.x\n"
     "#define PHASE_GROUPS gl_NumWorkGroups.x\n"
-    "#define PHASE_LOCAL 64u\n";
+    "#define PHASE_LOCAL 64u\n"
+    "#define PHASE_PASSED phase_passed_before()\n";
 static const char body[] =
     "\nvoid main()\n{\n"
     "    uint pos;\n"
@@ -48,7 +50,9 @@ static const char body[] =
     "            STATE[phase_step_at + STEP_WORD_pos] = at + 1u;\n"
     "        }\n"
     "        if (!device_barrier()) { phase_leave(pos); return; }\n"
-    "    }\n}\n";
+    "    }\n"
+    "    if (i == 0u && PHASE_GROUP == 0u) STATE[phase_passed_at] = phase_passed;\n"
+    "}\n";
 
 static struct test_log t;
 static struct dgl_device *dev;
@@ -72,8 +76,9 @@ static int set_up(void **unused)
     phase_control_put(&text);
     dgl_buf_puts(&text, head);
     dgl_buf_printf(&text,
-                   "const uint phase_ids_at = %du, phase_step_at = %du, phase_scratch_at = %du;\n",
-                   IDS_AT, STEP_AT, SCRATCH_AT);
+                   "const uint phase_ids_at = %du, phase_step_at = %du, phase_scratch_at = %du;\n"
+                   "const uint phase_passed_at = %du;\n",
+                   IDS_AT, STEP_AT, SCRATCH_AT, PASSED_AT);
     dgl_buf_append(&text, lib->body, lib->body_len);
     dgl_buf_puts(&text, body);
     assert_false(text.failed);
@@ -173,6 +178,33 @@ static void test_tokens(void **unused)
         assert_int_equal(ids[i], i < 4 || i > 18 ? 0 : groups * i + groups * (groups - 1) / 2);
 }
 
+/* Dispatches of one submit: each goes on counting where the one before it stopped, so that its
+ * groups wait for each other and not for those who have left. */
+static void test_dispatches_in_a_row(void **unused)
+{
+    (void)unused;
+    const uint32_t groups = side_by_side();
+    const struct dgl_phase_control words = {.steps = 2, .max_spins = RESIDENCY_MAX_SPINS};
+    struct gl_dispatch list[3];
+    uint32_t ids[CONTEXT + 1], passed;
+    struct dgl_phase_control after;
+    clear_control();
+    put_state(3);
+    for (int i = 0; i < 3; i++)
+        list[i] = record_of(groups);
+    gl_hazards_derive(list, 3, true);
+    assert_int_equal(gl_buffer_write(dev->gl, control, 0, &words, 16), DGL_OK);
+    assert_int_equal(gl_submit(dev->gl, list, 3, NULL), DGL_OK);
+    assert_int_equal(gl_buffer_read(dev->gl, control, 0, &after, sizeof(after)), DGL_OK);
+    assert_int_equal(after.arrived, 3 * 2 * 2 * groups);
+    assert_int_equal(after.aborted, 0);
+    assert_int_equal(gl_buffer_read(dev->gl, state, PASSED_AT * 4, &passed, 4), DGL_OK);
+    assert_int_equal(passed, 3 * 2 * 2);
+    assert_int_equal(gl_buffer_read(dev->gl, state, IDS_AT * 4, ids, sizeof(ids)), DGL_OK);
+    for (uint32_t i = 0; i <= CONTEXT; i++)
+        assert_int_equal(ids[i], i < 4 || i > 9 ? 0 : groups * i + groups * (groups - 1) / 2);
+}
+
 static void test_fit_program(void **unused)
 {
     (void)unused;
@@ -252,9 +284,9 @@ static void test_abort_at_the_end(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),           cmocka_unit_test(test_fit_program),
-        cmocka_unit_test(test_writes_not_seen),  cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_abort_at_the_end),
+        cmocka_unit_test(test_tokens),      cmocka_unit_test(test_dispatches_in_a_row),
+        cmocka_unit_test(test_fit_program), cmocka_unit_test(test_writes_not_seen),
+        cmocka_unit_test(test_abort),       cmocka_unit_test(test_abort_at_the_end),
     };
     return cmocka_run_group_tests_name("residency", tests, set_up, tear_down);
 }

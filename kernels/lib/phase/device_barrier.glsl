@@ -9,7 +9,8 @@
 // can be computed again.
 //
 // One counter goes up; barrier i is passed at i times the number of groups. The comparison is of a
-// signed difference; the host zeroes the counter before each dispatch. Looks are atomics: a
+// signed difference; the host zeroes the counter before the first of several dispatches, each of
+// which goes on from the barriers of those before it. Looks are atomics: a
 // compiler may take a load out of the loop. One invocation releases what its whole group wrote
 // before the barrier(): a fence of every invocation takes 0.1 us more there, and one after the wait
 // 0.2, as it waits for the weights that are on their way by then. OpenGL ES does not promise that
@@ -22,13 +23,21 @@
 // coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
 // phase_step_at; PHASE_GROUP and PHASE_GROUPS, this group and their number; PHASE_LOCAL,
 // invocations of a group; two views of scratch, SCRATCH_FLOAT[] and SCRATCH_VEC4[], free from float
-// phase_scratch_at on for PHASE_TEST_FLOATS.
+// phase_scratch_at on for PHASE_TEST_FLOATS; PHASE_PASSED, 0u where the counter is zeroed before
+// each dispatch, else phase_passed_before().
 //! SHARED uint phase_word
 
 const uint PHASE_ABORT = 0x40000000u;
 const uint PHASE_CLOSED = 0x80000000u;
 
 uint phase_passed; // barriers
+
+// Barriers of earlier dispatches. Groups of this one may have arrived at its first barrier already,
+// but not all: this one has not.
+uint phase_passed_before()
+{
+    return (CONTROL[CONTROL_arrived] & (PHASE_ABORT - 1u)) / PHASE_GROUPS;
+}
 
 // The first half of a barrier: what the group wrote is there for all. Until the second half it may
 // do what no other group has a part in.
@@ -121,7 +130,7 @@ void phase_test()
 // First of all; `pos` becomes the position of the first step. False: there is nothing to run.
 bool phase_enter(out uint pos)
 {
-    phase_passed = 0u;
+    phase_passed = PHASE_PASSED;
     if (gl_LocalInvocationIndex == 0u)
         phase_word = CONTROL[CONTROL_aborted] != 0u ? PHASE_ABORT : CONTROL[CONTROL_mode];
     memoryBarrierShared();

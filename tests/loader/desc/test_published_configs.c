@@ -73,6 +73,11 @@ static const struct published published[] = {
      "eps 1e-05 attn 0.102062 act silu\n"
      "rope longrope theta 10000 dims 96 scale 1.19024 factor 32 original 4096 short 1..2.84 long "
      "1.08..64.84\n"},
+    {"qwen3-30b-a3b",
+     "qwen3_moe 48 layers 2048 wide 6144 inner, 32/4 heads of 128, vocab 151936, context 40960\n"
+     "eps 1e-06 attn 0.0883883 act silu\n"
+     "rope default theta 1e+06 dims 128\n"
+     "moe 8 of 128, 768 inner, softmax-topk-norm; dense:\n"},
     {"mixtral-8x7b",
      "mixtral 32 layers 4096 wide 14336 inner, 32/8 heads of 128, vocab 32000, context 32768\n"
      "eps 1e-05 attn 0.0883883 act silu\n"

@@ -7,10 +7,13 @@
 // same order, so that ranks are a permutation whatever the logits are. softmax_topk_norm is
 // computed as topk_softmax, which is equal: the sum over all experts cancels.
 //
-//! SHARED uint rank_keys[E]
+// Keys lie four by four: an invocation looks at four at a time, without a step that waits for the
+// one before it. No sum depends on the invocations.
+//
+//! SHARED uvec4 rank_keys[ceildiv(E, 4)]
 //! SHARED uint rank_ids[TOP_K] // by rank
 //! SHARED float rank_logits[TOP_K] // of those chosen
-//! SHARED float rank_part[LOCAL_X]
+//! SHARED float rank_part[SCORING_softmax_topk ? 16 : 0] // fixed: the order of a sum
 //
 // Needs `uvec2 ROUTE[]`, WHEN scoring, the constants E and TOP_K, and a function of the kernel:
 float rank_logit(uint e); // of expert e
@@ -27,43 +30,59 @@ float logit_of(uint key)
     return uintBitsToFloat((key & 0x80000000u) != 0u ? key & 0x7FFFFFFFu : ~key);
 }
 
+uint rank_key(uint e)
+{
+    return rank_keys[e / 4u][e % 4u];
+}
+
 uint rank_of(uint e)
 {
-    uint mine = rank_keys[e], rank = 0u;
-    for (uint i = 0u; i < uint(E); i++) {
-        uint other = rank_keys[i];
-        rank += other > mine || (other == mine && i < e) ? 1u : 0u;
+    uint mine = rank_key(e);
+    uvec4 ranks = uvec4(0u);
+    for (int i = 0; i < (E + 3) / 4; i++) {
+        uvec4 keys = rank_keys[i], ids = uint(4 * i) + uvec4(0u, 1u, 2u, 3u);
+        ranks += uvec4(greaterThan(keys, uvec4(mine)));
+        ranks += uvec4(equal(keys, uvec4(mine))) * uvec4(lessThan(ids, uvec4(e)));
     }
-    return rank;
+    return ranks.x + ranks.y + (ranks.z + ranks.w);
+}
+
+// Beyond the experts: the least key, which beats none.
+uint key_at(uint e)
+{
+    return e < uint(E) ? key_of(rank_logit(e)) : 0u;
 }
 
 // Writes ROUTE of token t.
 void rank_experts(uint tid, uint t)
 {
-    for (uint e = tid; e < uint(E); e += uint(LOCAL_X))
-        rank_keys[e] = key_of(rank_logit(e));
+    for (uint i = tid; i < uint(E + 3) / 4u; i += uint(LOCAL_X))
+        rank_keys[i] = uvec4(key_at(4u * i), key_at(4u * i + 1u), key_at(4u * i + 2u),
+                             key_at(4u * i + 3u));
     memoryBarrierShared(); barrier();
     for (uint e = tid; e < uint(E); e += uint(LOCAL_X)) {
         uint rank = rank_of(e);
         if (rank < uint(TOP_K)) {
             rank_ids[rank] = e;
-            rank_logits[rank] = logit_of(rank_keys[e]);
+            rank_logits[rank] = logit_of(rank_key(e));
         }
     }
     memoryBarrierShared(); barrier();
     float max_logit = rank_logits[0], sum = 0.0;
 #if SCORING_softmax_topk
-    for (uint e = tid; e < uint(E); e += uint(LOCAL_X))
-        sum += exp(logit_of(rank_keys[e]) - max_logit);
-#else
-    for (uint s = tid; s < uint(TOP_K); s += uint(LOCAL_X))
-        sum += exp(rank_logits[s] - max_logit);
-#endif
-    rank_part[tid] = sum;
+    if (tid < 16u)
+        for (uint e = tid; e < uint(E); e += 16u) // fixed: likewise
+            sum += exp(logit_of(rank_key(e)) - max_logit);
+    if (tid < 16u)
+        rank_part[tid] = sum;
     memoryBarrierShared(); barrier();
     sum = 0.0;
-    for (uint i = 0u; i < uint(LOCAL_X); i++)
+    for (int i = 0; i < 16; i++)
         sum += rank_part[i];
+#else
+    for (int s = 0; s < TOP_K; s++)
+        sum += exp(rank_logits[s] - max_logit);
+#endif
     for (uint s = tid; s < uint(TOP_K); s += uint(LOCAL_X))
         ROUTE[t * uint(TOP_K) + s] =
             uvec2(rank_ids[s], floatBitsToUint(exp(rank_logits[s] - max_logit) / sum));

@@ -89,42 +89,61 @@ bool gemv_has(uint slice, uint r)
 vec4 gemv_x(uint slice, uint i)
 {
     uint v = slice % uint(ROW_SLICES) * uint(8 * SUBGROUP) + i;
-    if (slice >= uint(SLICES) || v >= uint(K / 4))
-        return vec4(0.0);
+    bool inside = slice < uint(SLICES) && v < uint(K / 4);
 #if POST_glu
     choose(choice);
 #else
-    choose(slice / uint(ROW_SLICES));
+    choose(min(slice, uint(SLICES - 1)) / uint(ROW_SLICES));
 #endif
-    return choice_x(v);
+    vec4 x = choice_x(min(v, uint(K / 4 - 1)));
+    return inside ? x : vec4(0.0);
+}
+
+// Asks for the first weights of the group's rows.
+void rows_begin(uvec3 group)
+{
+    const uint ROW_STEP = uint(1 + POST_glu); // pairs
+    const uint STEPS = uint(EXPERT_ROWS) / ROW_STEP, SHARE = STEPS / uint(SHARES);
+    uint more = STEPS % uint(SHARES);
+    choice = min(group.y, uint(CHOICES - 1));
+    first = ROW_STEP * (group.x * SHARE + min(group.x, more));
+    gemv_count = 0u;
+    if (group.x < uint(SHARES))
+        gemv_begin(ROW_STEP * (SHARE + (group.x < more ? 1u : 0u)), rows >> 31);
+}
+
+// With post=combine the choice has been read by the operation before.
+void begin(uvec3 group)
+{
+#if POST_combine
+    rows_begin(group);
+#endif
 }
 
 void body(uvec3 group)
 {
-    const uint ROW_STEP = uint(1 + POST_glu); // pairs
-    const uint STEPS = uint(EXPERT_ROWS) / ROW_STEP, SHARE = STEPS / uint(SHARES);
-    uint tid = gl_LocalInvocationID.x, more = STEPS % uint(SHARES), zero = rows >> 31;
-    if (group.x >= uint(SHARES))
+#if POST_glu
+    rows_begin(group);
+#endif
+    uint tid = gl_LocalInvocationID.x, count = gemv_count, zero = rows >> 31;
+    if (count == 0u)
         return;
-    choice = min(group.y, uint(CHOICES - 1));
-    first = ROW_STEP * (group.x * SHARE + min(group.x, more));
-    uint count = ROW_STEP * (SHARE + (group.x < more ? 1u : 0u));
-    gemv_begin(count, zero);
     for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
         uint n = min(count - chunk, uint(CHUNK)), row = first + chunk;
-#if POST_combine
-        float before = tid < n ? Y[row + tid] : 0.0;
+#if POST_glu
+        uint gate = band_row(ROUTE[choice].x, row + 2u * tid);
+        float gate_bias = band_bias(gate), up_bias = band_bias(gate + 1u);
+#else
+        float before = tid < n ? add_biases(Y[row + tid], row + tid) : 0.0;
 #endif
         gemv_chunk(chunk, n, zero);
 #if POST_glu
-        uint expert = ROUTE[choice].x, gate = band_row(expert, row + 2u * tid);
         if (tid < n / 2u && gate < rows)
             Y[choice * uint(Y_STRIDE) + row / 2u + tid] =
-                glu(gemv_sum(2u * tid) + band_bias(gate),
-                    gemv_sum(2u * tid + 1u) + band_bias(gate + 1u));
+                glu(gemv_sum(2u * tid) + gate_bias, gemv_sum(2u * tid + 1u) + up_bias);
 #else
         if (tid < n)
-            Y[row + tid] = add_biases(before + gemv_sum(tid), row + tid);
+            Y[row + tid] = before + gemv_sum(tid);
 #endif
         if (chunk + uint(CHUNK) < count) {
             memoryBarrierShared(); barrier(); // `part` has been read

@@ -26,6 +26,7 @@
 //! CONST K E TOP_K W_STRIDE BIAS_AT
 //! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
 //! LET W_WIDTH = 1
+//! LET SHARES = ceildiv(min(WG_SIZE, ceildiv(K, 16)), 16) // of the row, that one of 16 adds up
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
@@ -71,14 +72,14 @@ void body(uvec3 group)
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
     if (tid < 16u)
-        for (uint i = tid; i < uint(LOCAL_X); i += 16u) // fixed: WG_SIZE is a multiple
-            sum += sums[i];
+        for (int i = 0; i < SHARES; i++) // fixed: WG_SIZE is a multiple
+            sum += sums[16u * uint(i) + tid];
     memoryBarrierShared(); barrier();
     if (tid < 16u)
         sums[tid] = sum;
     memoryBarrierShared(); barrier();
     sum = vec2(0.0);
-    for (uint i = 0u; i < 16u; i++)
+    for (int i = 0; i < 16; i++)
         sum += sums[i];
     float scale = 1.0;
 #if PRE_norm

@@ -275,35 +275,56 @@ static void check_value(const uint32_t *row, const struct phase_schedule *s,
         fail_msg("%s is %u, not %u", what, got, want);
 }
 
+#define MOST_OPS 512
+
+/* A plan with places; every kernel has the same invocations, whatever they were. */
+struct placed {
+    struct planned p;
+    struct phase_op ops[MOST_OPS];
+    struct kernel_choice *choices;
+    struct phase_schedule_params params;
+};
+
+static void placed_open(struct placed *d)
+{
+    planned_open(&d->p,
+                 &(struct shape_model_params){.config = "tests/models/configs/gemma-3-1b.json",
+                                              .quantize = "q4_k_m"},
+                 MADE_GPU, builtin);
+    d->params = (struct phase_schedule_params){.log = &d->p.log.log,
+                                               .ops = d->ops,
+                                               .local = 256,
+                                               .max_views = 16,
+                                               .max_table_bytes = 65536,
+                                               .max_shared_bytes = 1 << 20};
+    d->params.count = place_ops(&d->p.plan, d->ops, MOST_OPS);
+    d->params.barrier = kernel_set_lib(builtin, "device_barrier");
+    d->choices = dgl_new_array(struct kernel_choice, d->p.plan.kernels.count);
+    for (size_t i = 0; i < d->p.plan.kernels.count; i++) {
+        const struct kernel_choice *from = &d->p.plan.kernels.uses[i]->choice;
+        d->choices[i] = *from;
+        d->choices[i].local[0] = 256;
+        for (size_t j = 0; j < d->params.count; j++)
+            d->ops[j].choice = d->ops[j].choice == from ? &d->choices[i] : d->ops[j].choice;
+    }
+}
+
+static void placed_close(struct placed *d)
+{
+    free(d->choices);
+    planned_close(&d->p);
+}
+
 /* Every row of the table says what its operation needs. */
 static void test_schedule(void **state)
 {
     (void)state;
-    struct planned p;
-    struct phase_op ops[512];
+    static struct placed d;
+    placed_open(&d);
+    struct phase_schedule_params params = d.params;
+    const struct phase_op *ops = d.ops;
     struct phase_schedule s;
     char reason[256];
-    planned_open(&p,
-                 &(struct shape_model_params){.config = "tests/models/configs/gemma-3-1b.json",
-                                              .quantize = "q4_k_m"},
-                 MADE_GPU, builtin);
-    struct phase_schedule_params params = {.log = &p.log.log,
-                                           .ops = ops,
-                                           .local = 256,
-                                           .max_views = 16,
-                                           .max_table_bytes = 65536,
-                                           .max_shared_bytes = 1 << 20};
-    params.count = place_ops(&p.plan, ops, 512);
-    params.barrier = kernel_set_lib(builtin, "device_barrier");
-    /* Every kernel with the same invocations, whatever they were. */
-    struct kernel_choice *choices = dgl_new_array(struct kernel_choice, p.plan.kernels.count);
-    for (size_t i = 0; i < p.plan.kernels.count; i++) {
-        const struct kernel_choice *from = &p.plan.kernels.uses[i]->choice;
-        choices[i] = *from;
-        choices[i].local[0] = 256;
-        for (size_t j = 0; j < params.count; j++)
-            ops[j].choice = ops[j].choice == from ? &choices[i] : ops[j].choice;
-    }
     if (phase_schedule_init(&s, &params, reason) != DGL_OK)
         fail_msg("%s", reason);
     const struct phase_program *program = &s.program;
@@ -347,7 +368,7 @@ static void test_schedule(void **state)
     params.max_shared_bytes = 1 << 20;
     struct kernel early = *ops[0].choice->kernel;
     early.begins = early.uses_step = true;
-    struct kernel_choice *first = &choices[ops[0].choice - choices];
+    struct kernel_choice *first = &d.choices[ops[0].choice - d.choices];
     const struct kernel *kernel = first->kernel;
     first->kernel = &early;
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
@@ -356,8 +377,59 @@ static void test_schedule(void **state)
     params.local = 128;
     assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "256 invocations, not 128");
-    free(choices);
-    planned_close(&p);
+    placed_close(&d);
+}
+
+/* Weights in more buffers than can be bound: consecutive parts, in each of which every row's
+ * buffers are behind the views that its kernel's text names. */
+static void test_parts(void **state)
+{
+    (void)state;
+    static struct placed d;
+    placed_open(&d);
+    struct phase_schedule_params params = d.params;
+    struct phase_schedule s;
+    char reason[256];
+    for (size_t i = 0; i < params.count; i++)
+        for (uint32_t j = 0; j < d.ops[i].choice->kernel->num_binds; j++)
+            if (d.ops[i].place[j].buffer == 2)
+                d.ops[i].place[j].buffer += (uint32_t)(i / 9);
+    uint32_t before = 0;
+    for (params.max_views = 16; params.max_views >= 9; params.max_views--) {
+        if (phase_schedule_init(&s, &params, reason) != DGL_OK)
+            fail_msg("%u bindings: %s", params.max_views, reason);
+        printf("# %u bindings: %u parts, %u uses\n", params.max_views, s.num_parts,
+               s.program.num_uses);
+        assert_true(s.wanted_views > params.max_views);
+        assert_true(s.num_parts > 1 && s.num_parts >= before);
+        assert_int_equal(s.program.parts, s.num_parts);
+        assert_true(s.program.num_views <= params.max_views);
+        before = s.num_parts;
+        for (uint32_t p = 0; p < s.num_parts; p++) {
+            const struct phase_part *part = &s.parts[p];
+            assert_int_equal(part->first, p ? part[-1].last : 0);
+            assert_true(part->last > part->first);
+            for (uint32_t v = 0; v + 1 < s.program.num_views; v++)
+                assert_true(part->buffer[v] <= 2 + params.count / 9);
+            for (uint32_t r = part->first; r < part->last; r++) {
+                const uint32_t *row = s.table + s.program.shared_words + r * s.program.row_words;
+                const struct phase_use *use = &s.program.uses[row[0]];
+                assert_ptr_equal(use->choice, d.ops[r].choice);
+                for (uint32_t j = 0; j < use->choice->kernel->num_binds; j++)
+                    if (part->buffer[use->view[j]] != d.ops[r].place[j].buffer)
+                        fail_msg("row %u of part %u sees buffer %u as %s, not %u", r, p,
+                                 part->buffer[use->view[j]], use->choice->kernel->binds[j].name,
+                                 d.ops[r].place[j].buffer);
+            }
+        }
+        assert_int_equal(s.parts[s.num_parts - 1].last, params.count);
+        check_waits(d.ops, params.count, &s);
+        phase_schedule_finish(&s);
+    }
+    params.max_views = 6;
+    assert_int_equal(phase_schedule_init(&s, &params, reason), DGL_ERR_UNSUPPORTED);
+    assert_contains(reason, "more than the 6 storage bindings");
+    placed_close(&d);
 }
 
 /* ---- on a device ----------------------------------------------------------------------------- */
@@ -567,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_other_recipes),
         cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_parts),
     };
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);

@@ -33,9 +33,12 @@ bool gemv_has(uint slice, uint r)
 vec4 gemv_x(uint slice, uint i)
 {
     uint v = slice * uint(8 * SUBGROUP) + i;
+    bool inside = v < uint(K / 4);
     float square = 0.0;
-    vec4 x = v < uint(K / 4) ? rows_x(v, square) : vec4(0.0);
+    vec4 x = rows_x(min(v, uint(K / 4 - 1)), square);
+    x = inside ? x : vec4(0.0);
 #if NORMED
+    square = inside ? square : 0.0;
     for (uint across = uint(SUBGROUP / 2); across > 0u; across /= 2u)
         square += subgroupShuffleXor(square, across);
     if (gemv_lane == 0u && slice < uint(SLICES))
@@ -70,8 +73,9 @@ void gemv_rows(uint tid)
         float scale = 1.0;
 #if NORMED
         float square = 0.0;
-        for (uint i = 0u; i < uint(8 * SLICES); i++)
-            square += squares[i];
+        for (int i = 0; i < SLICES; i++)
+            for (int j = 0; j < 8; j++)
+                square += squares[8 * i + j];
         scale = inversesqrt(square / float(K) + eps);
 #endif
 #if POST_glu

@@ -30,7 +30,8 @@
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
 uint gemv_row(uint r);             // element of W at which row r of the group starts
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
-vec4 gemv_x(uint slice, uint i);   // elements 4 i .. 4 i + 3 of the x of a slice; zero beyond it
+vec4 gemv_x(uint slice, uint i);   // elements 4 i .. 4 i + 3 of the x of a slice; zero beyond it,
+                                   // and for slices from SLICES on
 
 uint gemv_lane;                    // of the subgroup
 uint gemv_k, gemv_n;               // the subgroup's slice in a pass, its place among those with it
@@ -102,13 +103,22 @@ void gemv_begin(uint count, uint zero)
         gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
 
-// Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x().
+// Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x(). All of it is
+// asked for before the first is there.
+#define STAGE_ROUNDS ((STAGED * SUBGROUP * 8 + WG_SIZE - 1) / WG_SIZE)
 void gemv_stage(uint pass)
 {
-    for (uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane; v < uint(STAGED * SUBGROUP * 8);
-         v += uint(WG_SIZE))
-        xs[v + v / 8u] = gemv_x(pass * uint(STAGED) + v / uint(8 * SUBGROUP),
-                                v % uint(8 * SUBGROUP));
+    vec4 x[STAGE_ROUNDS];
+    uint first = gl_SubgroupID * uint(SUBGROUP) + gemv_lane;
+    for (int i = 0; i < STAGE_ROUNDS; i++) {
+        uint v = first + uint(i * WG_SIZE);
+        x[i] = gemv_x(pass * uint(STAGED) + v / uint(8 * SUBGROUP), v % uint(8 * SUBGROUP));
+    }
+    for (int i = 0; i < STAGE_ROUNDS; i++) {
+        uint v = first + uint(i * WG_SIZE);
+        if (v < uint(STAGED * SUBGROUP * 8))
+            xs[v + v / 8u] = x[i];
+    }
 }
 
 // Sums UNROLL values over the subgroup in little more steps than one: at first a lane gives away
@@ -215,7 +225,7 @@ void gemv_chunk(uint chunk, uint rows, uint zero)
 float gemv_sum(uint r)
 {
     float y = 0.0;
-    for (uint i = 0u; i < uint(SLICES); i++)
-        y += part[r * uint(SLICES) + i];
+    for (int i = 0; i < SLICES; i++)
+        y += part[r * uint(SLICES) + uint(i)];
     return y;
 }

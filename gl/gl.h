@@ -170,7 +170,7 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
 
-/* Storage of buffers by the device's Vulkan driver, whose pages may be larger. *out is NULL where it
+/* Storage of buffers by the device's Vulkan driver, in larger pages. *out is NULL where it
  * cannot be had, and `reason` says why. Buffers keep their storage when it is destroyed. Takes
  * tenths of a second. gl_vulkan_memory.c */
 struct gl_vulkan_memory;

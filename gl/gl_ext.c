@@ -19,7 +19,7 @@ bool gl_ext_has(const char *list, const char *name)
     return false;
 }
 
-#define MAX_PROCS 5
+#define MAX_PROCS 6
 
 struct section {
     const char *name;
@@ -61,6 +61,7 @@ static const struct section sections[] = {
      FIELD(memory_object_fd),
      {{"glCreateMemoryObjectsEXT", FIELD(CreateMemoryObjects)},
       {"glDeleteMemoryObjectsEXT", FIELD(DeleteMemoryObjects)},
+      {"glMemoryObjectParameterivEXT", FIELD(MemoryObjectParameteriv)},
       {"glImportMemoryFdEXT", FIELD(ImportMemoryFd)},
       {"glBufferStorageMemEXT", FIELD(BufferStorageMem)},
       {"glGetUnsignedBytei_vEXT", FIELD(GetUnsignedBytei_v)}}},

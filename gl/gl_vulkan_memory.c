@@ -2,8 +2,9 @@
  *
  * NVIDIA's GLES driver maps buffers in small pages, its Vulkan driver maps the same memory in large
  * ones: one H200 (driver 580) reads 4,360 GB/s of 2 GiB either way, but of 4, 8 and 14 GiB 2,300,
- * 2,260 and 2,170 from buffers of GL and 4,540 from these (docs/perf-log.md). Vulkan does nothing
- * else here: what is imported outlives the Vulkan device that allocated it.
+ * 2,260 and 2,170 from buffers of GL and 4,640 from these (docs/perf-log.md). Memory is dedicated to
+ * a Vulkan buffer: only then its pages are of 2 MiB, otherwise of 64 KiB. Vulkan does nothing else
+ * here: what is imported outlives the Vulkan device that allocated it.
  *
  * The instance stays until the process ends: with that driver vkDestroyInstance() also ends the EGL
  * displays of the process (EGL_NOT_INITIALIZED from then on). */
@@ -28,6 +29,9 @@ struct gl_vulkan_memory {
     VkDevice device;
     uint32_t type; /* of memory, local to the device */
     PFN_vkDestroyDevice DestroyDevice;
+    PFN_vkCreateBuffer CreateBuffer;
+    PFN_vkDestroyBuffer DestroyBuffer;
+    PFN_vkGetBufferMemoryRequirements GetBufferMemoryRequirements;
     PFN_vkAllocateMemory AllocateMemory;
     PFN_vkFreeMemory FreeMemory;
     PFN_vkGetMemoryFdKHR GetMemoryFd;
@@ -87,6 +91,20 @@ static VkPhysicalDevice find_device(const struct gl_device *dev)
     return NULL;
 }
 
+static const struct {
+    const char *name;
+    size_t offset; /* of its pointer in struct gl_vulkan_memory */
+} functions[] = {
+    {"vkDestroyDevice", offsetof(struct gl_vulkan_memory, DestroyDevice)},
+    {"vkCreateBuffer", offsetof(struct gl_vulkan_memory, CreateBuffer)},
+    {"vkDestroyBuffer", offsetof(struct gl_vulkan_memory, DestroyBuffer)},
+    {"vkGetBufferMemoryRequirements",
+     offsetof(struct gl_vulkan_memory, GetBufferMemoryRequirements)},
+    {"vkAllocateMemory", offsetof(struct gl_vulkan_memory, AllocateMemory)},
+    {"vkFreeMemory", offsetof(struct gl_vulkan_memory, FreeMemory)},
+    {"vkGetMemoryFdKHR", offsetof(struct gl_vulkan_memory, GetMemoryFd)},
+};
+
 /* NULL, or what is missing. */
 static const char *open_device(struct gl_vulkan_memory *vm)
 {
@@ -107,13 +125,9 @@ static const char *open_device(struct gl_vulkan_memory *vm)
         (PFN_vkGetPhysicalDeviceMemoryProperties)vulkan.get(vulkan.instance,
                                                             "vkGetPhysicalDeviceMemoryProperties");
     PFN_vkCreateDevice create = (PFN_vkCreateDevice)vulkan.get(vulkan.instance, "vkCreateDevice");
-    vm->DestroyDevice = (PFN_vkDestroyDevice)vulkan.get(vulkan.instance, "vkDestroyDevice");
-    vm->AllocateMemory = (PFN_vkAllocateMemory)vulkan.get(vulkan.instance, "vkAllocateMemory");
-    vm->FreeMemory = (PFN_vkFreeMemory)vulkan.get(vulkan.instance, "vkFreeMemory");
     PFN_vkGetDeviceProcAddr get_of_device =
         (PFN_vkGetDeviceProcAddr)vulkan.get(vulkan.instance, "vkGetDeviceProcAddr");
-    if (!memory_properties || !create || !vm->DestroyDevice || !vm->AllocateMemory ||
-        !vm->FreeMemory || !get_of_device)
+    if (!memory_properties || !create || !get_of_device)
         return "Vulkan lacks functions of its version 1.1";
     VkPhysicalDeviceMemoryProperties memory;
     memory_properties(physical, &memory);
@@ -124,8 +138,13 @@ static const char *open_device(struct gl_vulkan_memory *vm)
         return "Vulkan has no memory on the device";
     if (create(physical, &params, NULL, &vm->device) != VK_SUCCESS)
         return "Vulkan cannot open the device with VK_KHR_external_memory_fd";
-    vm->GetMemoryFd = (PFN_vkGetMemoryFdKHR)get_of_device(vm->device, "vkGetMemoryFdKHR");
-    return vm->GetMemoryFd ? NULL : "Vulkan lacks vkGetMemoryFdKHR()";
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        PFN_vkVoidFunction found = get_of_device(vm->device, functions[i].name);
+        if (!found)
+            return "Vulkan lacks functions of VK_KHR_external_memory_fd";
+        memcpy((char *)vm + functions[i].offset, &found, sizeof(found));
+    }
+    return NULL;
 }
 
 enum dgl_status gl_vulkan_memory_create(struct gl_device *dev, struct gl_vulkan_memory **out,
@@ -155,7 +174,7 @@ enum dgl_status gl_vulkan_memory_create(struct gl_device *dev, struct gl_vulkan_
 void gl_vulkan_memory_destroy(struct gl_vulkan_memory **pvm)
 {
     struct gl_vulkan_memory *vm = *pvm;
-    if (vm && vm->device)
+    if (vm && vm->DestroyDevice)
         vm->DestroyDevice(vm->device, NULL);
     free(vm);
     *pvm = NULL;
@@ -165,18 +184,38 @@ bool gl_vulkan_memory_attach(struct gl_vulkan_memory *vm, uint64_t size, GLuint 
                              GLuint *memory)
 {
     const struct gl_ext *ext = &vm->dev->ext;
-    const VkExportMemoryAllocateInfo exports = {
-        .sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+    const GLint dedicated = GL_TRUE;
+    const VkExternalMemoryBufferCreateInfo external = {
+        .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
         .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    const VkMemoryAllocateInfo params = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                         .pNext = &exports,
-                                         .allocationSize = size,
-                                         .memoryTypeIndex = vm->type};
+    const VkBufferCreateInfo shape = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                      .pNext = &external,
+                                      .size = size,
+                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                               VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+    VkBuffer made = VK_NULL_HANDLE;
     VkDeviceMemory allocated = VK_NULL_HANDLE;
+    VkMemoryRequirements needs = {0};
     int fd = -1;
     GLenum error = GL_NO_ERROR;
     *buffer = *memory = 0;
-    VkResult result = vm->AllocateMemory(vm->device, &params, NULL, &allocated);
+    VkResult result = vm->CreateBuffer(vm->device, &shape, NULL, &made);
+    if (result != VK_SUCCESS)
+        goto done;
+    vm->GetBufferMemoryRequirements(vm->device, made, &needs);
+    const VkMemoryDedicatedAllocateInfo one = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .buffer = made};
+    const VkExportMemoryAllocateInfo exports = {
+        .sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+        .pNext = &one,
+        .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    const VkMemoryAllocateInfo params = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                         .pNext = &exports,
+                                         .allocationSize = needs.size,
+                                         .memoryTypeIndex = vm->type};
+    result = needs.memoryTypeBits >> vm->type & 1
+                 ? vm->AllocateMemory(vm->device, &params, NULL, &allocated)
+                 : VK_ERROR_OUT_OF_DEVICE_MEMORY;
     if (result != VK_SUCCESS)
         goto done;
     const VkMemoryGetFdInfoKHR which = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
@@ -186,7 +225,8 @@ bool gl_vulkan_memory_attach(struct gl_vulkan_memory *vm, uint64_t size, GLuint 
     if (result != VK_SUCCESS)
         goto done;
     ext->CreateMemoryObjects(1, memory);
-    ext->ImportMemoryFd(*memory, size, GL_HANDLE_TYPE_OPAQUE_FD_EXT, fd);
+    ext->MemoryObjectParameteriv(*memory, GL_DEDICATED_MEMORY_OBJECT_EXT, &dedicated);
+    ext->ImportMemoryFd(*memory, needs.size, GL_HANDLE_TYPE_OPAQUE_FD_EXT, fd);
     error = glGetError();
     if (error != GL_NO_ERROR) {
         close(fd); /* otherwise GL's */
@@ -205,7 +245,10 @@ done:
             ext->DeleteMemoryObjects(1, memory);
         *buffer = *memory = 0;
     }
+    /* What was imported stays. */
+    if (made != VK_NULL_HANDLE)
+        vm->DestroyBuffer(vm->device, made, NULL);
     if (allocated != VK_NULL_HANDLE)
-        vm->FreeMemory(vm->device, allocated, NULL); /* what was imported stays */
+        vm->FreeMemory(vm->device, allocated, NULL);
     return *buffer != 0;
 }

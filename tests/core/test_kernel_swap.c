@@ -213,8 +213,34 @@ static void is_left(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
+/* A set that lacks a file which could not be taken is for checks of the files alone. */
+static void sets_with_faults_are_refused(void **state)
+{
+    static const char broken[] = "// Broken.\n//! NAMES broken\n";
+    struct tiny_engine e;
+    struct dgl_kernels *faulty = NULL;
+    char *folder = test_tmpdir();
+    (void)state;
+    test_write_file(folder, "broken.comp", broken, strlen(broken));
+    assert_int_equal(dgl_kernels_create(NULL,
+                                        dgl_kernels_params(.dirs = (const char *const[]){folder},
+                                                           .num_dirs = 1, .keep_faults = true),
+                                        &faulty),
+                     DGL_OK);
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = model_dir});
+    test_log_clear(&e.log);
+    assert_int_equal(dgl_model_set_kernels(e.model, faulty), DGL_ERR_KERNEL);
+    assert_contains(e.log.text, "broken.comp:2:5: 'NAMES' is not a directive");
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&faulty);
+    test_tmpdir_remove(folder);
+}
+
 int main(void)
 {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(sets_with_faults_are_refused, setup),
+    };
     struct tiny_engine e;
     dir = test_tmpdir();
     model_dir = test_tmpdir();
@@ -226,6 +252,7 @@ int main(void)
     tiny_engine_close(&e);
     int failures = test_run_table("tokens", tokens_go_on, rows);
     failures += test_run_table("left", is_left, ends);
+    failures += cmocka_run_group_tests_name("kernel swap", tests, NULL, NULL);
     test_tmpdir_remove(model_dir);
     test_tmpdir_remove(dir);
     return failures;

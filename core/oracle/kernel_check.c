@@ -7,13 +7,17 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/oracle/crowd.h"
 #include "core/oracle/kernel_run.h"
 #include "core/oracle/op_problem.h"
 #include "core/oracle/ref_ops.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
 
-enum { MAX_SEEN = 32 }; /* libs of a kernel that are not built in */
+enum {
+    MAX_SEEN = 32,   /* libs of a kernel that are not built in */
+    CROWD_CASES = 3, /* of a kernel whose rows may be of several sequences */
+};
 
 struct kernel_judge {
     struct kernel_judge_params params;
@@ -124,9 +128,10 @@ static enum dgl_status choose(struct kernel_judge *judge, const struct problem_s
                          device->properties, device->num_properties, out);
 }
 
-/* Runs a problem whose subject is use->choice. Adds a case to the verdict. */
+/* Runs a problem whose subject is use->choice; with `crowd`, not NULL, it is that of its rows. Adds
+ * a case to the verdict. */
 static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_subject *use,
-                             const struct kernel_case *c, struct problem *p,
+                             const struct kernel_case *c, struct problem *p, struct crowd *crowd,
                              struct kernel_verdict *verdict)
 {
     const struct kernel *kernel = use->choice->kernel;
@@ -152,12 +157,45 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
         status = DGL_OK;
     } else if (status == DGL_OK) {
         verdict->cases++;
-        if (!problem_check(p, kernel->tolerance, &verdict->worst, why))
+        if (crowd ? !crowd_check(crowd, kernel->tolerance, &verdict->worst, why)
+                  : !problem_check(p, kernel->tolerance, &verdict->worst, why))
             wrong = why;
     }
     if (status == DGL_OK && wrong)
         judge_wrong(verdict, kernel->name, compiled ? c : NULL, why);
     free(choices);
+    return status;
+}
+
+/* A kernel of one row alone, which passes over several sequences do without: it is launched for no
+ * more. */
+static bool is_for_one_row(const struct kernel_judge *judge, const struct kernel_choice *choice)
+{
+    const uint32_t max_x = gl_device_caps(judge->params.dev->gl)->limits.max_groups[0];
+    const char *op = choice->kernel->op;
+    uint32_t one[3], two[3];
+    return (strncmp(op, "attn_", 5) == 0 || strncmp(op, "sample_", 7) == 0) &&
+           kernel_groups_band(choice, 1, 0, max_x, one) &&
+           kernel_groups_band(choice, 2, 0, max_x, two) && memcmp(one, two, sizeof(one)) == 0;
+}
+
+/* The case of one row once more as one of several sequences, where there are such passes. */
+static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_rule *rule,
+                                   const struct kernel_subject *use, const struct kernel_case *c,
+                                   struct kernel_verdict *verdict)
+{
+    enum dgl_status status = DGL_OK;
+    if (!rule->member || is_for_one_row(judge, use->choice))
+        return DGL_OK;
+    struct crowd *crowd = dgl_new(struct crowd);
+    struct kernel_case several = *c;
+    several.tokens = CROWD_ROWS;
+    if (!crowd)
+        return dgl_fail_memory(judge->params.dev->log, use->choice->kernel->name, sizeof(*crowd));
+    if (crowd_make(rule, c, crowd))
+        status = solve(judge, use, &several, &crowd->all, crowd, verdict);
+    crowd_finish(crowd);
+    free(crowd);
     return status;
 }
 
@@ -218,7 +256,7 @@ static enum dgl_status run_case(struct kernel_judge *judge, const struct op_rule
     struct problem p = {.seed = c->seed ? c->seed : 1};
     rule->make(&p, c);
     enum dgl_status status =
-        solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, verdict);
+        solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, NULL, verdict);
     problem_finish(&p);
     return status;
 }
@@ -433,6 +471,14 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
         if (out->kind == KERNEL_PASSED && settle(judge, rule, kernel, &c, choice, why))
             status = run_case(judge, rule, choice, &c, out);
     }
+    /* Rows of several sequences, of the first that can be. */
+    const uint32_t crowds = judge->params.mode == KERNEL_JUDGE_QUICK ? 1 : CROWD_CASES;
+    for (uint32_t i = 0, cases = out->cases;
+         i < wanted && out->cases < cases + crowds && status == DGL_OK &&
+         out->kind == KERNEL_PASSED && rule->member;
+         i++)
+        if (nth_case(judge, rule, kernel, i, &c, choice, reason))
+            status = solve_crowd(judge, rule, &(struct kernel_subject){.choice = choice}, &c, out);
     if (status == DGL_OK && out->kind == KERNEL_PASSED && out->cases == 0)
         skip(out, name, reason[0] ? reason : "it serves no request that a plan makes");
     free(choice);
@@ -477,7 +523,9 @@ enum dgl_status kernel_judge_use(struct kernel_judge *judge, const struct kernel
     if (rule->narrow)
         rule->narrow(&c);
     rule->make(&p, &c);
-    status = solve(judge, &chosen, &c, &p, out);
+    status = solve(judge, &chosen, &c, &p, NULL, out);
+    if (status == DGL_OK && out->kind == KERNEL_PASSED)
+        status = solve_crowd(judge, rule, &chosen, &c, out);
 done:
     problem_finish(&p);
     free(choice);

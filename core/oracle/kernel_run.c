@@ -320,7 +320,10 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
         struct dgl_step_table *steps = dgl_new(struct dgl_step_table);
         if (!steps)
             return dgl_fail_memory(run->r->dev->log, "step table", sizeof(*steps));
-        problem_steps(&run->p->step, steps);
+        if (run->p->steps)
+            *steps = *run->p->steps;
+        else
+            problem_steps(&run->p->step, steps);
         status = uniform(run, steps, sizeof(*steps), &run->steps);
         free(steps);
     }
@@ -328,7 +331,10 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
         struct dgl_kv_table *pages = dgl_new(struct dgl_kv_table);
         if (!pages)
             return dgl_fail_memory(run->r->dev->log, "page table", sizeof(*pages));
-        problem_pages(run->p, pages);
+        if (run->p->table)
+            *pages = *run->p->table;
+        else
+            problem_pages(run->p, pages);
         status = uniform(run, pages, sizeof(*pages), &run->pages);
         free(pages);
     }

@@ -16,6 +16,7 @@
 #define ARRIVED_WORDS 64
 #define EMPTY_MAX     (-1e30f)
 #define FIRST_PAGE    5 /* entry of the page table */
+#define GAIN_SEED     29
 
 /* One case. Numbers of rows are per token: HEADS and 2 KV_HEADS heads, QKV_STRIDE words apart. */
 struct attn {
@@ -43,7 +44,10 @@ static void norm_rows(struct problem *p, struct attn *a, const char *key, double
     const bool all = request_is(&a->q, key, "all");
     const uint32_t units = r->heads + r->kv_heads;
     a->gain_words = (size_t)(all ? units : 2) * r->head_dim;
+    const uint64_t seed = p->seed; /* of the row: gains are those of all */
+    p->seed = GAIN_SEED;
     a->gain = problem_floats(p, a->gain_words, 0.1f);
+    p->seed = seed;
     double *x = problem_new(p, double, (size_t)units * r->head_dim);
     double *g = problem_new(p, double, (size_t)units * r->head_dim);
     if (p->failed)
@@ -159,8 +163,10 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     r->softcap = number(a, "SOFTCAP") ? a->softcap : 0;
     a->sinks = problem_floats(p, r->heads, 3);
     r->sinks = request_is(q, "sinks", "head") ? a->sinks : NULL;
+    problem_begin_row(p, c);
     /* Few different ones, so that cases share programs. */
     r->context = a->pos + a->tokens < 320 ? 320 : a->pos + a->tokens + 3;
+    r->context = c->context ? c->context : r->context;
     if (!ref_attn_init(r)) {
         p->failed = true;
         return NULL;
@@ -321,6 +327,14 @@ static void narrow_decode(struct kernel_case *c)
 {
     c->tokens = 1;
     c->pos = 300;
+}
+
+/* A part of the keys, down to none. */
+static bool member_decode(struct kernel_case *c, uint32_t row)
+{
+    c->context = c->pos + 1 < 320 ? 320 : c->pos + 4;
+    c->pos = row == 0 ? c->pos : c->pos * (row * 5 % 7) / 7;
+    return true;
 }
 
 /* What rounding may change in a row of f32 numbers: a rotation takes products of that size from one
@@ -595,6 +609,7 @@ const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
                                             .shapes = decode_shapes,
                                             .num_shapes = COUNT(decode_shapes),
                                             .narrow = narrow_decode,
+                                            .member = member_decode,
                                             .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
                                             .make = make_decode,
                                             .streamed = "KV"};
@@ -605,6 +620,7 @@ const struct op_rule op_rule_attn_token = {
     .shapes = decode_shapes,
     .num_shapes = COUNT(decode_shapes),
     .narrow = narrow_decode,
+    .member = member_decode,
     .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
     .make = make_decode,
     .streamed = "KV"};

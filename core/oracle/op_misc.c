@@ -19,6 +19,12 @@ static void narrow_embed(struct kernel_case *c)
     c->bands = 2;
 }
 
+static bool member_embed(struct kernel_case *c, uint32_t row)
+{
+    c->pos = (c->pos + 11 * row) % 29;
+    return request_is(&c->request, "phase", "prefill");
+}
+
 /* Ids all over the vocabulary, among them the last one and the first of the last band. */
 static void make_embed(struct problem *p, const struct kernel_case *c)
 {
@@ -33,6 +39,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     struct op_weights w;
     if (!op_weights_make(p, &q, vocab, h, c->timing, &w))
         return;
+    problem_begin_row(p, c);
     uint32_t *ids = problem_new(p, uint32_t, c->pos + tokens);
     float *x = problem_floats(p, tokens * stride, 1);
     if (p->failed)
@@ -89,6 +96,7 @@ const struct op_rule op_rule_embed = {
     .shapes = embed_shapes,
     .num_shapes = sizeof(embed_shapes) / sizeof(embed_shapes[0]),
     .narrow = narrow_embed,
+    .member = member_embed,
     .typical = {{{"H", 4096}, {"N", 4096}}, 256, 0, 0, 0},
     .make = make_embed,
 };

@@ -42,6 +42,9 @@ struct op_rule {
     /* Of a request of a plan, the part that is worth computing on the host: few rows, few tokens.
      * NULL: all of it. */
     void (*narrow)(struct kernel_case *c);
+    /* Makes a case of one row the case of row `row` of several sequences: another position, other
+     * numbers. False: rows of such a case are never of several. NULL: of no case. */
+    bool (*member)(struct kernel_case *c, uint32_t row);
     /* Fills a problem that is all zero but for its seed. Out of memory sets p->failed. */
     void (*make)(struct problem *p, const struct kernel_case *c);
     const char *streamed; /* the buffer that no cache should hold when it is timed; NULL: largest */

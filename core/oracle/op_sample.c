@@ -114,6 +114,8 @@ static enum sample_kind kind_of(const struct kernel_request *q)
 /* A state in the middle of a sequence. NULL: out of memory. */
 static struct sample *sample_init(struct problem *p, const struct kernel_case *c, uint32_t vocab)
 {
+    const uint32_t start = START - 2 * c->row;
+    problem_begin_row(p, c);
     struct sample *s = problem_new(p, struct sample, 1);
     uint32_t *ids = problem_new(p, uint32_t, CONTEXT + 1);
     float *logits = problem_new(p, float, vocab);
@@ -121,12 +123,12 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
         return NULL;
     const enum sample_kind kind = kind_of(&c->request);
     struct dgl_step *step = &p->step;
-    *step = (struct dgl_step){.pos = START - 1,
+    *step = (struct dgl_step){.pos = start - 1,
                               .tokens = 1,
-                              .context = c->variant & FULL ? START : CONTEXT,
+                              .context = c->variant & FULL ? start : CONTEXT,
                               .draws = 5,
                               .stopped = (c->variant & STOPPED) != 0,
-                              .seed_lo = 0x89abcdef,
+                              .seed_lo = 0x89abcdef + c->row,
                               .seed_hi = 0x01234567,
                               .repeat_penalty = 1,
                               .repeat_inverse = 1};
@@ -158,8 +160,8 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
         s->twin.breakers = breakers;
         s->twin.num_breakers = vocab > 5 ? NUM_BREAKERS : 0;
     }
-    for (uint32_t i = 0; i < START; i++) /* repeats, for DRY */
-        ids[i] = i < 17 ? (i * i * 7 + i) % vocab : ids[i - 17];
+    for (uint32_t i = 0; i < start; i++) /* repeats, for DRY */
+        ids[i] = i < 17 ? (i * i * 7 + i + c->row) % vocab : ids[i - 17];
     uint32_t best = 0;
     for (uint32_t i = 0; i < vocab; i++) {
         logits[i] = logit_at(c->variant, i, p);
@@ -290,6 +292,13 @@ static bool settle(struct kernel_case *c)
     return true;
 }
 
+/* Some of the sequences have stopped. */
+static bool member(struct kernel_case *c, uint32_t row)
+{
+    c->variant ^= row % 3 == 1 ? STOPPED : 0;
+    return true;
+}
+
 /* ---- sample_args ----------------------------------------------------------------------------- */
 
 static void make_args(struct problem *p, const struct kernel_case *c)
@@ -313,6 +322,7 @@ static void make_args(struct problem *p, const struct kernel_case *c)
 static void make_report(struct problem *p, const struct kernel_case *c)
 {
     enum { WORDS = OPLIST_REPORT_WORDS };
+    problem_begin_row(p, c);
     const uint32_t tokens = c->tokens ? c->tokens : 1;
     const size_t count = (size_t)tokens * WORDS, num_ids = (size_t)c->pos + tokens;
     uint32_t *ids = problem_new(p, uint32_t, num_ids), *want = problem_new(p, uint32_t, count);
@@ -330,6 +340,12 @@ static void make_report(struct problem *p, const struct kernel_case *c)
     problem_exact(p, "REPORT", NULL, want, count);
     (void)problem_stage(p, &c->request);
     p->bytes = 8 * count;
+}
+
+static bool member_report(struct kernel_case *c, uint32_t row)
+{
+    c->pos = (c->pos + 13 * row) % 41;
+    return true;
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -377,6 +393,7 @@ static const struct op_shape args_shapes[] = {
                                            .num_shapes = COUNT(table),                             \
                                            .typical = {VOCAB(128256), 1, 0, 0, LOGITS_NORMAL},     \
                                            .settle = settle,                                       \
+                                           .member = member,                                       \
                                            .make = make_sample,                                    \
                                            .streamed = "LOGITS"}
 #define NO_ATTRS                                                                                   \
@@ -415,6 +432,7 @@ const struct op_rule op_rule_batch_report = {.op = "batch_report",
                                              .shapes = report_shapes,
                                              .num_shapes = COUNT(report_shapes),
                                              .typical = {{{NULL, 0}}, 64, 100, 0, 0},
+                                             .member = member_report,
                                              .make = make_report};
 
 const struct op_rule op_rule_sample_args = {.op = "sample_args",

@@ -139,6 +139,11 @@ void stage_float(struct problem_stage *stage, const char *name, float value)
     param->f = value;
 }
 
+void problem_begin_row(struct problem *p, const struct kernel_case *c)
+{
+    p->seed += c->row * 0x9E3779B97F4A7C15ull;
+}
+
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out)
 {
     memset(out, 0xEE, sizeof(*out)); /* other sequences and rows mean nothing */

@@ -26,6 +26,8 @@ struct kernel_case {
     struct kernel_request request; /* its attributes; of the constants, those that matter */
     uint32_t tokens;               /* of the pass; 0 counts as 1 */
     uint32_t pos;                  /* of the first one */
+    uint32_t context;              /* positions of its sequence; 0 = some */
+    uint32_t row;                  /* of several sequences (crowd.h), each with other numbers */
     uint32_t row0, rows;           /* of weights, in one band; rows 0: all of them */
     uint32_t bands;                /* dispatches that share the rows; 0 counts as 1 */
     uint32_t cuts[3]; /* instead, of experts and embeddings: rows at which one ends, 0 = none */
@@ -88,9 +90,12 @@ struct problem {
     uint32_t num_stages;
     struct problem_result results[PROBLEM_MAX_RESULTS];
     uint32_t num_results;
-    struct dgl_step step;  /* of the only sequence */
+    struct dgl_step step;  /* of the only sequence; tokens: rows of the pass */
     const uint16_t *pages; /* its entries of the page table, from step.kv_first on; NULL = none */
     uint32_t num_pages;
+    /* Of several sequences instead: the whole tables; NULL = there is one. */
+    const struct dgl_step_table *steps;
+    const struct dgl_kv_table *table;
     uint32_t repeats; /* further runs of all stages; counters are left at 0 */
     /* May be NULL. Called before results are compared: works out what kernels are free in (how
      * attention is split) from the buffers. False: `why` says what is wrong. */
@@ -149,6 +154,8 @@ void request_set(struct kernel_request *request, const char *key, const char *wo
  * missing. */
 double problem_nmse(const float *a, const double *b, size_t count, double least);
 
+/* Other numbers for another row of several sequences: what all rows share is drawn before. */
+void problem_begin_row(struct problem *p, const struct kernel_case *c);
 /* The step table whose only sequence is in that state. */
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out);
 /* The page table with the sequence's pages. */

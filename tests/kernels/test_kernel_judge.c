@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/base/file.h"
+#include "core/oracle/crowd.h"
 #include "core/oracle/kernel_check.h"
 #include "core/oracle/problem.h"
 
@@ -164,6 +165,60 @@ static void wrong_kernels_are_caught(void **state)
     free(text);
 }
 
+/* Texts that are right for rows of one sequence, and take something of another where each row is of
+ * a sequence of its own. */
+struct careless_row {
+    const char *name, *kernel, *find, *put; /* all places of a text */
+};
+
+static const struct careless_row careless_rows[] = {
+    {"ids of the first", "embed_rows", "row_ids(t) + row_pos(t)", "row_ids(0u) + row_pos(t)"},
+    {"positions one after the other", "embed_rows", "row_pos(t)", "row_pos(0u) + t"},
+    {"keys of the first", "attn_decode", "kv_keys(share.seq", "kv_keys(row_seq(0u)"},
+    {"values of the first", "attn_decode", "kv_values(share.seq", "kv_values(row_seq(0u)"},
+    {"keys of the first, streaming", "attn_decode_streaming", "share.seq", "row_seq(0u)"},
+    {"keys of the first, tiled", "attn_decode_tiled", "share.seq", "row_seq(0u)"},
+    {"keys of the first, llvmpipe", "attn_decode_llvmpipe", "share.seq", "row_seq(0u)"},
+    {"logits of the first", "sample_max", "logit_at(", "("},
+    {"logits of the first, by rank", "sample_topk", "logit_at(", "("},
+    {"biases of the first", "sample_bias", "adjust_word(ADJUST_BIASES + 2u * i)",
+     "ADJUST[ADJUST_BIASES + 2u * i]"},
+    {"the state of the first", "sample_pick", "step_row = group.y", "step_row = 0u * group.y"},
+    {"ids of the first in a report", "batch_report", "row_ids(row)", "row_ids(0u)"},
+    {"positions of the first in a report", "batch_report", "row_pos(row)", "(row_pos(0u) + row)"},
+};
+
+static void careless_kernels_are_caught(void **state)
+{
+    const struct careless_row *row = *state;
+    struct kernel_verdict verdict;
+    struct dgl_buf text = {0};
+    char rows[32];
+    if (!dev)
+        SKIP("%s: no GLES device", row->name);
+    struct kernel_set *set = make_set(NULL);
+    const struct kernel *kernel = checked((void *)(uintptr_t)kernel_set_find(set, row->kernel));
+    const char *from = kernel->text, *at = strstr(from, row->find);
+    assert_non_null(at);
+    for (; at; at = strstr(from, row->find)) {
+        dgl_buf_append(&text, from, (size_t)(at - from));
+        dgl_buf_puts(&text, row->put);
+        from = at + strlen(row->find);
+    }
+    dgl_buf_puts(&text, from);
+    kernel_set_destroy(&set);
+    set = make_set(checked(text.p));
+    judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
+    if (verdict.kind != KERNEL_WRONG)
+        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
+                 verdict.worst, verdict.text);
+    snprintf(rows, sizeof(rows), ", %d tokens", CROWD_ROWS);
+    assert_contains(verdict.text, rows);
+    assert_contains(verdict.text, ": row ");
+    kernel_set_destroy(&set);
+    dgl_buf_finish(&text);
+}
+
 static bool refuse_third(void *priv)
 {
     uint32_t *asked = priv;
@@ -288,6 +343,7 @@ int main(void)
         dev = NULL;
     int failures = cmocka_run_group_tests_name("judge", tests, NULL, NULL);
     failures += test_run_table("wrong", wrong_kernels_are_caught, wrong_rows);
+    failures += test_run_table("careless", careless_kernels_are_caught, careless_rows);
     dgl_device_destroy(&dev);
     return failures;
 }

@@ -18,11 +18,12 @@
 #define STREAM_BYTES (256ull << 20) /* of weights: more than caches hold */
 /* What a candidate takes, most of it to compile, until that is known; for the estimate, how many
  * there will be for each that the search begins with. */
-#define SOFTWARE_NS 400000000ull
-#define HARDWARE_NS 50000000ull
-#define MORE        1.6
-#define TOKENS      512 /* of the widest pass; default of dgl_tune_params.depth */
-#define SECONDS     120
+#define SOFTWARE_NS  400000000ull
+#define HARDWARE_NS  50000000ull
+#define MORE         1.6
+#define TOKENS       512 /* of the widest pass; default of dgl_tune_params.depth */
+#define SECONDS      120
+#define SAMPLED_ROWS 16 /* of a pass over several sequences, for what draws their tokens */
 
 /* ---- subjects -------------------------------------------------------------------------------- */
 
@@ -34,8 +35,9 @@ static void subject_finish(struct subject *subject)
 }
 
 /* The usage of the subject that is asked for by this operation, made when it is new; NULL: the
- * operation does not count, or out of memory. */
-static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment segment)
+ * operation does not count, or out of memory. rows = 0: as many as the segment has. */
+static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment segment,
+                              int32_t rows)
 {
     struct dgl_buf key = {0};
     struct subject *subject = NULL;
@@ -49,16 +51,19 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
         *subject = (struct subject){.key = dgl_buf_take(&key)};
     }
     dgl_buf_finish(&key);
+    const bool counted =
+        segment < SEG_PREFILL || (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64);
+    const int32_t tokens = rows ? rows : counted ? plan_body_columns(segment) : 1;
     for (uint32_t u = 0; subject && u < subject->num_usages; u++)
-        if (subject->usage[u].segment == segment)
+        if (subject->usage[u].segment == segment && (!rows || subject->usage[u].tokens == rows))
             return &subject->usage[u];
-    /* Of the bodies for prefill the widest comes first. */
+    /* Of the bodies for prefill, and for several sequences, the first counts. */
     if (!subject || subject->num_usages == 2 ||
-        (subject->num_usages == 1 && usage_is_prefill(&subject->usage[0])))
+        (subject->num_usages == 1 &&
+         (usage_is_prefill(&subject->usage[0]) || usage_is_crowd(&subject->usage[0]))))
         return NULL;
     struct usage *usage = &subject->usage[subject->num_usages++];
-    *usage = (struct usage){.segment = segment,
-                            .tokens = segment < SEG_PREFILL ? plan_body_columns(segment) : 1};
+    *usage = (struct usage){.segment = segment, .tokens = tokens};
     if (segment >= SEG_PREFILL && usage_is_prefill(usage))
         usage->tokens = t->most_tokens;
     return usage;
@@ -73,7 +78,7 @@ static uint64_t bytes_read(const struct tuner *t, const struct op *op)
                                 : 0);
 }
 
-static enum dgl_status list_segment(struct tuner *t, enum segment segment)
+static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32_t rows)
 {
     struct oplist list = {0};
     enum dgl_status status = plan_segment_list(&t->s->model->engine->plan, segment, &list);
@@ -84,7 +89,7 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment)
         const size_t count = t->count;
         if (t->p->op && strcmp(t->p->op, list.ops[i].label) != 0)
             continue;
-        struct usage *usage = usage_of(t, &list.ops[i], segment);
+        struct usage *usage = usage_of(t, &list.ops[i], segment, rows);
         uint64_t bytes = 0;
         if (!usage && t->count == count)
             continue;
@@ -114,6 +119,9 @@ static bool is_run(const struct tuner *t, enum segment segment)
 {
     const struct plan *plan = &t->s->model->engine->plan;
     bool runs = segment != SEG_EARLY_EXIT;
+    if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
+        return plan_body_columns(segment) <= t->most_rows &&
+               (!plan->device->software || plan->segment[segment].ops.count > 0);
     if (segment < SEG_PREFILL)
         return plan_body_columns(segment) <= t->most_tokens &&
                (!plan->device->software || plan->segment[segment].ops.count > 0);
@@ -133,8 +141,10 @@ static int compare_subjects(const void *a, const void *b)
         [SEG_DECODE] = 0,      [SEG_HEAD] = 0,        [SEG_PREFILL] = 0,    [SEG_SAMPLE_GREEDY] = 1,
         [SEG_SAMPLE_TOPK] = 1, [SEG_SAMPLE_FULL] = 1, [SEG_EARLY_EXIT] = 1, [SEG_PREFILL_128] = 2,
         [SEG_PREFILL_64] = 3,  [SEG_PREFILL_32] = 4,  [SEG_PREFILL_16] = 5, [SEG_PREFILL_8] = 6,
-        [SEG_PREFILL_4] = 7,   [SEG_PREFILL_2] = 8,   [SEG_BIAS] = 9,       [SEG_PENALTY] = 9,
-        [SEG_DRY] = 9,         [SEG_HIDDEN] = 9,      [SEG_SCORE] = 9,
+        [SEG_PREFILL_4] = 7,   [SEG_PREFILL_2] = 8,   [SEG_BATCH_8] = 9,    [SEG_BATCH_32] = 10,
+        [SEG_BATCH_16] = 11,   [SEG_BATCH_64] = 12,   [SEG_BATCH_4] = 13,   [SEG_BATCH_2] = 14,
+        [SEG_BIAS] = 15,       [SEG_PENALTY] = 15,    [SEG_DRY] = 15,       [SEG_HIDDEN] = 15,
+        [SEG_SCORE] = 15,
     };
     const struct subject *x = a, *y = b;
     if (x->time != y->time)
@@ -153,13 +163,18 @@ static enum dgl_status list_subjects(struct tuner *t)
     static const enum segment segments[] = {
         SEG_DECODE,     SEG_HEAD,      SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
         SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
-        SEG_PREFILL_16, SEG_PREFILL_8, SEG_PREFILL_4,     SEG_PREFILL_2,   SEG_BIAS,
-        SEG_PENALTY,    SEG_DRY,       SEG_HIDDEN,        SEG_SCORE,
+        SEG_PREFILL_16, SEG_PREFILL_8, SEG_PREFILL_4,     SEG_PREFILL_2,   SEG_BATCH_8,
+        SEG_BATCH_32,   SEG_BATCH_16,  SEG_BATCH_64,      SEG_BATCH_4,     SEG_BATCH_2,
+        SEG_BIAS,       SEG_PENALTY,   SEG_DRY,           SEG_HIDDEN,      SEG_SCORE,
     };
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)
         if (is_run(t, segments[i]))
-            status = list_segment(t, segments[i]);
+            status = list_segment(t, segments[i], 0);
+    /* Draws for several sequences ask for the same as those for one. */
+    const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
+    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && status == DGL_OK && draws > 1; s++)
+        status = list_segment(t, (enum segment)s, draws);
     if (status == DGL_OK && t->count == 0)
         status = dgl_fail(t->log, DGL_ERR_INVALID_ARG,
                           "tune: the model's plan has no operation %s; `dopplergl kernels explain` "
@@ -417,8 +432,11 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
             &(struct kernel_judge_params){
                 .dev = dev, .set = t.set, .mode = KERNEL_JUDGE_QUICK, .go_on = go_on, .priv = &t},
             &t.judge);
+    t.most_rows = tuner_crowd_most(&t);
     if (status == DGL_OK)
         status = list_subjects(&t);
+    if (status == DGL_OK)
+        status = tuner_crowd_begin(&t);
     if (status == DGL_OK && !p->compare)
         status = count_candidates(&t, &candidates);
     if (candidates > 0) {
@@ -447,6 +465,7 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     r->ns = dgl_now_ns() - t.start_ns;
 done:
     session_trim(s, 0);
+    tuner_crowd_end(&t);
     kernel_judge_destroy(&t.judge);
     for (size_t i = 0; i < t.count; i++)
         subject_finish(&t.subjects[i]);

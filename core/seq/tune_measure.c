@@ -1,5 +1,6 @@
 /* The tuner's measurements: candidates are compiled, held against known answers and run as lists of
  * the model's own operations, layer after layer, on the buffers of a real pass. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,11 @@
 static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct contestant *c,
                             uint32_t u)
 {
-    const struct memory *memory = c->layout ? &t->copied.memory : &t->s->memory;
+    const bool crowd = usage_is_crowd(usage);
+    const struct memory *memory = c->layout ? &t->copied.memory
+                                  : crowd   ? &t->crowd->memory
+                                            : &t->s->memory;
+    assert(!c->layout || !crowd);
     const struct plan *whole = &t->s->model->engine->plan;
     struct plan *plan = &c->plan[u];
     struct plan_segment *segment = &plan->segment[usage->segment];
@@ -51,8 +56,9 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
 
 /* The state of a step that samples, or changes logits before that: by little, since they are the
  * same for all runs. */
-static enum dgl_status write_sampling(struct tuner *t, enum segment segment)
+static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage)
 {
+    const enum segment segment = usage->segment;
     static const char *const no_breakers[1];
     struct dgl_logit_bias bias[BIASES];
     const struct dgl_sampling sampling = {
@@ -76,6 +82,8 @@ static enum dgl_status write_sampling(struct tuner *t, enum segment segment)
     for (int i = 0; i < BIASES; i++)
         bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);
+    if (usage_is_crowd(usage))
+        return tuner_crowd_write(t, &step, usage->tokens);
     enum dgl_status status = session_write_adjust(t->s, &sampling);
     return status == DGL_OK ? session_write_step(t->s, &step, 0) : status;
 }
@@ -87,7 +95,9 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
     const uint64_t start = dgl_now_ns();
     enum dgl_status status = DGL_OK;
     memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
-    if (usage_is_prefill(usage)) {
+    if (usage_is_crowd(usage)) {
+        status = tuner_crowd_prepare(t, usage);
+    } else if (usage_is_prefill(usage)) {
         const bool scores = usage->segment > SEG_PREFILL;
         session_trim(s, 0);
         status = session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
@@ -119,7 +129,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
     enum dgl_status status = DGL_OK;
     for (int tries = 0; tries < 8 && status == DGL_OK && ns == UINT64_MAX; tries++) {
         if (usage->segment >= SEG_BIAS)
-            status = write_sampling(t, usage->segment);
+            status = write_sampling(t, usage);
         if (status == DGL_OK)
             status = session_write_args(t->s, c->run[u]);
         if (status == DGL_OK && session_is_cancelled(t->s))

@@ -22,8 +22,8 @@ struct usage {
 struct subject {
     char *key;
     char texts[65];
-    /* [0] is what is tuned for. [1], where prefill asks for the same as decode, must not become
-     * slower. */
+    /* [0] is what is tuned for. [1], where prefill, or a pass over several sequences, asks for the
+     * same as decode, must not become slower. */
     struct usage usage[2];
     uint32_t num_usages;
     /* usage[1] is the pass of prefill that reads the same weights by kernels of its own: where
@@ -58,6 +58,7 @@ struct tuner_copy {
 
 struct tuner {
     struct dgl_session *s;
+    struct dgl_session *crowd; /* of a batch: passes over several sequences; NULL = none */
     const struct dgl_tune_params *p;
     struct dgl_tune_result *r;
     const struct dgl_log *log;
@@ -69,6 +70,7 @@ struct tuner {
     int32_t *ids; /* [num_ids] */
     size_t num_ids;
     int32_t depth, most_tokens;
+    int32_t most_rows;          /* sequences of a pass over several; 1: there are no such passes */
     uint64_t start_ns, busy_ns; /* when the call began; when the device was last seen busy */
     uint64_t end_ns;            /* nothing is begun that would end later */
     /* What these took lately: compiling, judging and timing a candidate; all before the first one
@@ -95,6 +97,13 @@ static inline bool usage_is_prefill(const struct usage *usage)
 static inline bool usage_is_sampling(const struct usage *usage)
 {
     return usage->segment >= SEG_SAMPLE_GREEDY && usage->segment <= SEG_SAMPLE_FULL;
+}
+
+/* Operations on a row of each of several sequences. */
+static inline bool usage_is_crowd(const struct usage *usage)
+{
+    return (usage->segment >= SEG_BATCH_2 && usage->segment <= SEG_BATCH_64) ||
+           (usage_is_sampling(usage) && usage->tokens > 1);
 }
 
 /* It runs, and was timed. */
@@ -131,6 +140,18 @@ enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
 enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
                                  const struct weight_layout *layout);
 void tuner_copy_end(struct tuner *t);
+
+/* tune_batch.c */
+
+/* The most sequences that passes can have here, beside what is held; 1: none but one. */
+int32_t tuner_crowd_most(const struct tuner *t);
+/* Makes t->crowd, for as many as the subjects' usages want. The session's scratch may move. */
+enum dgl_status tuner_crowd_begin(struct tuner *t);
+void tuner_crowd_end(struct tuner *t);
+/* The state of a pass over so many sequences, all of them in that state but for their seeds. */
+enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
+/* As tuner_prepare(). */
+enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage);
 
 /* tune_measure.c */
 

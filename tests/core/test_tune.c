@@ -164,6 +164,36 @@ static void test_operation(void **state)
     close_model(&o);
 }
 
+/* Passes over several sequences have products of their own, for so many rows. */
+static void test_batch_bodies(void **state)
+{
+    struct opened o = open_model(NULL, true);
+    struct plan *plan = &o.model->engine->plan;
+    struct dgl_tune_result r;
+    size_t bodies = 0, tuned = 0;
+    (void)state;
+    assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "head"), &r), DGL_OK);
+    for (int s = SEG_BATCH_2; s <= SEG_BATCH_64; s++)
+        bodies += plan->segment[s].ops.count > 0;
+    assert_true(bodies > 0);
+    for (size_t i = 0; i < r.num_ops; i++) {
+        const struct dgl_tune_op *op = &r.ops[i];
+        assert_string_equal(op->op, "head");
+        if (op->tokens == 1)
+            continue;
+        tuned++;
+        assert_in_range(op->tokens, 2, 64);
+        assert_true(op->num_candidates >= 2);
+        assert_true(op->candidates[0].us > 0 && op->candidates[0].verified);
+    }
+    if (r.num_left == 0 && tuned < bodies)
+        fail_msg("%zu of %zu bodies are tuned", tuned, bodies);
+    assert_true(tuned > 0);
+    dgl_tune_result_finish(&r);
+    close_model(&o);
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK);
+}
+
 struct use_case {
     const char *name, *file, *hints;
     bool no_tuned;
@@ -584,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_texts_tell_kernels_apart),
     };
+    const struct CMUnitTest batch[] = {cmocka_unit_test(test_batch_bodies)};
     void *state = NULL;
     if (set_up(&state)) {
         printf("# skip: no GLES device: %s\n", log_.text);
@@ -596,6 +627,7 @@ int main(void)
     failures += test_run_table("cancel", test_cancelled, cancel_cases);
     failures += test_run_table("damage", test_damage, damages);
     failures += test_run_table("operation", test_operation, operation_cases);
+    failures += cmocka_run_group_tests_name("batch", batch, NULL, NULL);
     tear_down(&state);
     return failures;
 }

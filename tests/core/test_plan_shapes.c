@@ -590,6 +590,30 @@ static void check_sums(const struct planned *p)
     assert_true(cut > 0);
 }
 
+/* Sequences together read the keys and values of a KV head once, for up to four of its heads. */
+static void check_batch(struct planned *p)
+{
+    const struct model_desc *d = &p->model.desc;
+    const int64_t heads = d->heads / d->kv_heads;
+    assert_int_equal(plan_add_batch(&p->plan), DGL_OK);
+    for (int32_t sequences = 8; sequences <= DGL_STEP_SEQS; sequences *= 2) {
+        const struct plan_segment *body = &p->plan.segment[plan_batch_body(&p->plan, sequences)];
+        size_t found = 0;
+        for (size_t i = 0; i < body->ops.count; i++) {
+            const struct kernel_choice *c = &body->use[i]->choice;
+            if (strcmp(c->kernel->name, "attn_token_subgroup") != 0)
+                continue;
+            const int64_t most = choice_var(c, "HEAD_DIM") > 128 ? 1 : 4;
+            const int64_t block = choice_var(c, "HEADS_BLOCK"), blocks = (heads + most - 1) / most;
+            found++;
+            if (block != (heads + blocks - 1) / blocks)
+                fail_msg("%d sequences: %d heads in a group, of %d", (int)sequences, (int)block,
+                         (int)heads);
+        }
+        assert_true(found > 0);
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 struct shape_case {
@@ -614,6 +638,7 @@ static void shape_is_planned(void **state)
     if (row->device == MADE_GPU) {
         check_dispatches(&p, row->shape);
         check_sums(&p);
+        check_batch(&p);
     }
     check_estimate(&p);
     planned_close(&p);

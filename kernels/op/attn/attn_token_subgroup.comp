@@ -23,6 +23,12 @@
 // AHEAD in a persistent program, Llama 3.2 1B q4_k, tok/s, measured with the same loads before
 // place_of() was taken out: 0 1,968, 1 1,984, 2 2,001; slower where keys are 32 registers.
 //
+// Few splits are those of passes over many sequences, which fill the device: four heads of 64
+// numbers there read K and V once. In whole steps of Llama 3.2 1B (2026-11-23, us with a timer's 8
+// or so), groups of two heads and of four: 8 sequences of 100 tokens 13.8 and 13.4, 16 17.7 and
+// 15.2, 32 22.4 and 16.3, 64 34.2 and 24.3; of 1,500 tokens 8 28.5 and 25.3, 32 58.0 and 54.5, 64
+// 102.5 and 95.5; 64 with one subgroup for the keys of a head 23.8 and 104.6.
+//
 // In loads and products 8 of the 8 invocations of a key are active for heads of 64, 10 of 16 (63%)
 // for 80, 12 of 16 (75%) for 96 and all for 128 and 256, in sums and softmax all: a power of two is
 // what shuffles add up. A group beyond the splits that few keys leave ends at once.
@@ -48,7 +54,7 @@
 //! CONST HEADS KV_HEADS HEAD_DIM ROPE_DIMS QKV_STRIDE SPLITS
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
-//! TUNE MOST_HEADS = HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 2 in 1 2 4 8
+//! TUNE MOST_HEADS = HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 || SPLITS <= 4 ? 4 : 2 in 1 2 4 8
 //! TUNE KEY_SUBGROUPS = 8 / min(MOST_HEADS, HEADS / KV_HEADS) in 1 2 4 8 16
 //! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8

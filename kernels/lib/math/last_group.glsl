@@ -16,3 +16,16 @@ bool last_group(uint counter, uint groups)
     memoryBarrierBuffer();
     return last_group_before + 1u == groups;
 }
+
+// The same where the last one reads only what invocation 0 of each has written: nobody else is
+// waited for.
+bool last_group_of_first(uint counter, uint groups)
+{
+    if (gl_LocalInvocationIndex == 0u) {
+        memoryBarrierBuffer();
+        last_group_before = arrive(counter, groups);
+    }
+    memoryBarrierShared(); barrier();
+    memoryBarrierBuffer();
+    return last_group_before + 1u == groups;
+}

@@ -95,6 +95,6 @@ void body(uvec3 group)
 #endif
         LOGITS[expert] = y;
     }
-    if (group.x < uint(E) && last_group(0u, uint(E)))
+    if (group.x < uint(E) && last_group_of_first(0u, uint(E)))
         rank_experts(tid, 0u);
 }

@@ -1,10 +1,10 @@
 /* Storage of buffers by the device's Vulkan driver, imported through GL_EXT_memory_object_fd.
  *
- * NVIDIA's GLES driver maps buffers in small pages, its Vulkan driver maps the same memory in large
- * ones: one H200 (driver 580) reads 4,360 GB/s of 2 GiB either way, but of 4, 8 and 14 GiB 2,300,
- * 2,260 and 2,170 from buffers of GL and 4,640 from these (docs/perf-log.md). Memory is dedicated to
- * a Vulkan buffer: only then its pages are of 2 MiB, otherwise of 64 KiB. Vulkan does nothing else
- * here: what is imported outlives the Vulkan device that allocated it.
+ * NVIDIA's GLES driver maps buffers in pages of 4 KiB, its Vulkan driver in pages of 2 MiB where
+ * memory is dedicated to a buffer, otherwise of 64 KiB: one H200 (driver 580) reads 4,360 GB/s of
+ * 2 GiB either way, but of 4, 8 and 14 GiB 2,300, 2,260 and 2,170 from buffers of GL and 4,650 from
+ * these (docs/perf-log.md). Vulkan does nothing else here: what is imported outlives the Vulkan
+ * device that allocated it.
  *
  * The instance stays until the process ends: with that driver vkDestroyInstance() also ends the EGL
  * displays of the process (EGL_NOT_INITIALIZED from then on). */

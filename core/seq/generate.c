@@ -499,8 +499,11 @@ enum dgl_status generation_resume(struct generation *g)
     enum dgl_status status = session_write_adjust(s, &g->p->sampling);
     if (g->r->num_tokens == 0)
         return status;
+    const int32_t count = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens);
+    if (s->len == count) /* its logits went with the device, or were changed by what sampled */
+        session_trim(s, count - 1);
     if (status == DGL_OK)
-        status = session_eval(s, s->len + 1);
+        status = session_eval(s, count);
     if (status == DGL_OK)
         status = sample_one(g);
     return status == DGL_OK && !g->done && !g->logits ? choose_executor(g) : status;

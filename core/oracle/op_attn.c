@@ -382,6 +382,10 @@ static bool settle_decode(struct problem *p, char why[512])
     struct problem_buffer *parts = problem_buffer(p, "P");
     if (a->normed && !cache_is_near(p, a, why))
         return false;
+    if (a->normed) { /* keys that rounded to their neighbours are those that were attended to */
+        memcpy(a->kv_after, problem_buffer(p, "KV")->after, 4 * a->kv_words);
+        attend(p, a, &p->results[0]);
+    }
     if (!parts || a->splits == 1)
         return true;
     const float *values = (const float *)parts->after;

@@ -44,8 +44,8 @@ struct phase_program {
     struct phase_use *uses;
     uint32_t num_uses;
     uint32_t num_rows;
-    bool one_row;          /* a dispatch for each: begin() of any may be what runs first */
-    uint32_t parts;        /* dispatches of a token otherwise; 1: one runs several tokens */
+    bool one_row;          /* a dispatch for each, or the begin() of what is first needs the step */
+    uint32_t parts;        /* dispatches of a token; 1: one dispatch runs several tokens */
     uint32_t local;        /* invocations of a work group */
     uint32_t shared_words; /* before the rows, a multiple of 4 */
     uint32_t row_words;    /* a multiple of 4 */

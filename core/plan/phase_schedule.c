@@ -334,6 +334,8 @@ static enum dgl_status place_ops(struct builder *b)
         for (uint32_t v = 0; v < p->num_views && !final; v++)
             if (out->parts[i].buffer[v] == UINT32_MAX) /* shown later; what is declared is bound */
                 out->parts[i].buffer[v] = out->parts[i + 1].buffer[v];
+        const struct kernel *first = b->params->ops[out->parts[i].first].choice->kernel;
+        p->one_row |= i > 0 && first->begins && (first->uses_step || first->writes_step);
     }
     const uint32_t state = b->params->step.buffer;
     p->state_view = (uint8_t)view_of_aspect(b, find_aspect(b, state, "uint", false));

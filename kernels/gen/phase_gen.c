@@ -616,7 +616,7 @@ static void put_main(struct generator *g)
                    "                        return;\n"
                    "                }\n"
                    "                if (g >= head.z) {\n                ",
-                   p->one_row || p->parts > 1 ? "    step_load();\n" : "", p->row_words / 4);
+                   p->one_row ? "    step_load();\n" : "", p->row_words / 4);
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */
     for (uint32_t u = 0; u < p->num_uses; u++)

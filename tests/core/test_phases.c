@@ -405,10 +405,13 @@ static void test_parts(void **state)
         assert_int_equal(s.program.parts, s.num_parts);
         assert_true(s.program.num_views <= params.max_views);
         before = s.num_parts;
+        bool early = false; /* what a later part begins with asks for the step before it waits */
         for (uint32_t p = 0; p < s.num_parts; p++) {
             const struct phase_part *part = &s.parts[p];
             assert_int_equal(part->first, p ? part[-1].last : 0);
             assert_true(part->last > part->first);
+            const struct kernel *first = d.ops[part->first].choice->kernel;
+            early |= p > 0 && first->begins && (first->uses_step || first->writes_step);
             for (uint32_t v = 0; v + 1 < s.program.num_views; v++)
                 assert_true(part->buffer[v] <= 2 + params.count / 9);
             for (uint32_t r = part->first; r < part->last; r++) {
@@ -423,6 +426,7 @@ static void test_parts(void **state)
             }
         }
         assert_int_equal(s.parts[s.num_parts - 1].last, params.count);
+        assert_int_equal(s.program.one_row, early);
         check_waits(d.ops, params.count, &s);
         phase_schedule_finish(&s);
     }

@@ -266,9 +266,8 @@ enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
     if (status == DGL_OK && schedule.num_parts > 1)
         snprintf(reason, REASON_SIZE,
                  "a token takes %u persistent dispatches, since one for all of it needs %u storage "
-                 "bindings, the device has %u",
-                 schedule.num_parts, schedule.wanted_views,
-                 base->plan->device->limits.max_ssbo_bindings);
+                 "bindings and %u can be had",
+                 schedule.num_parts, schedule.wanted_views, schedule.program.num_views);
     phase_schedule_finish(&schedule);
     collector_finish(&c);
     dgl_buf_finish(&own);

@@ -1,13 +1,14 @@
 // What a work group needs of the new token, in shared memory: the queries of its heads, normed,
 // rotated and scaled, and the new key and value as the cache will give them back. Needs libs
 // kv_round, rope, rope_items, attn_score and attn_share, WHEN norm none head all, subgroup
-// shuffles, and the constant SUBGROUPS.
+// shuffles, and the constants SUBGROUPS and KEY_THREADS, a power of two.
 //
 //! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
-//! LET NUM_SQUARES = NORM_none ? 0 : NORM_all ? 2 * SUBGROUPS : (HEADS_BLOCK + 2) * VEC4S
+//! LET NUM_SQUARES = NORM_none ? 0 : NORM_all ? 2 * SUBGROUPS : (HEADS_BLOCK + 2) * VEC4S / 2
 //! SHARED float squares[NUM_SQUARES] // parts of sums
 
 const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
+const int NORM_PART = VEC4S % KEY_THREADS == 0 ? KEY_THREADS : 2; // neighbours with a sum
 const int ITEMS = ((HEADS_BLOCK + 2) * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
 // The head of QKV that row r of new_rows is made of.
@@ -59,8 +60,8 @@ float norm_factor(uint r)
         sum += squares[2u * e + (r < NEW_KEY ? 0u : 1u)];
     sum /= float((r < NEW_KEY ? HEADS : KV_HEADS) * HEAD_DIM);
 #elif NORM_head
-    for (uint e = 0u; e < uint(VEC4S); e++)
-        sum += squares[r * uint(VEC4S) + e];
+    for (int e = 0; e < VEC4S / NORM_PART; e++)
+        sum += squares[r * uint(VEC4S / NORM_PART) + uint(e)];
     sum /= float(HEAD_DIM);
 #endif
 #if NORM_none
@@ -112,9 +113,15 @@ void make_rows(uint tid, attn_share share, row_items items)
 {
     uint count = count_items(share);
 #if NORM_head
-    for (int e = 0; e < ITEMS; e++)
-        if (tid + uint(e * WG_SIZE) < count)
-            squares[tid + uint(e * WG_SIZE)] = dot(items.x[e], items.x[e]);
+    // Rows begin where their first parts do, in a subgroup.
+    for (int e = 0; e < ITEMS; e++) {
+        uint n = tid + uint(e * WG_SIZE);
+        float square = dot(items.x[e], items.x[e]); // beyond the last row 0
+        for (int across = 1; across < NORM_PART; across *= 2)
+            square += subgroupShuffleXor(square, uint(across));
+        if (n < count && n % uint(NORM_PART) == 0u)
+            squares[n / uint(NORM_PART)] = square;
+    }
 #elif NORM_all
     sum_squares(tid, share.row * uint(QKV_STRIDE / 4));
 #endif

@@ -5,7 +5,7 @@
 // Every work group reads all of R and X, so the sum goes to STREAM, another buffer, once. The
 // squares of R are added up in an order that does not depend on the size of the group.
 //
-//! SHARED float join_squares[128] // fixed: parts of the sum
+//! SHARED float join_squares[136] // fixed: parts of the sum, and sums of sixteen of them
 //
 // Needs `vec4 X[]`, `vec4 R[]`, `vec4 G[]`, `vec4 STREAM[]`, `vec4 A[]`, the constant K and the
 // parameter eps.
@@ -22,11 +22,17 @@ void join_begin(uint tid)
         join_squares[p] = sum;
     }
     memoryBarrierShared(); barrier();
-    vec4 sums = vec4(0.0);
-    for (uint p = 0u; p < 128u; p += 4u)
-        sums += vec4(join_squares[p], join_squares[p + 1u], join_squares[p + 2u],
-                     join_squares[p + 3u]);
-    join_factor = inversesqrt((sums.x + sums.y + sums.z + sums.w) / float(K) + eps);
+    if (tid < 8u) {
+        float sum = 0.0;
+        for (int i = 0; i < 16; i++)
+            sum += join_squares[tid + uint(8 * i)];
+        join_squares[128u + tid] = sum;
+    }
+    memoryBarrierShared(); barrier();
+    float square = 0.0;
+    for (int i = 0; i < 8; i++)
+        square += join_squares[128 + i];
+    join_factor = inversesqrt(square / float(K) + eps);
 }
 
 // Elements 4 i .. 4 i + 3 of x, i below K / 4, with pre=join_norm times the norm's weight and with

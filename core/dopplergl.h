@@ -651,7 +651,8 @@ enum dgl_hash_weights {
 enum dgl_executor {
     /* persistent where it was found faster, else dispatch. Where nothing is known yet it is tried
      * by a model that has decoded for a second, if the driver compiles in threads of its own, and
-     * by dgl_bench(), which waits for the compiler */
+     * by dgl_bench(), which waits for the compiler; then in other forms of its program, of which
+     * the fastest goes on and is remembered */
     DGL_EXECUTOR_AUTO = 0,
     DGL_EXECUTOR_DISPATCH, /* a dispatch per operation */
     /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, the

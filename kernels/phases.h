@@ -38,7 +38,19 @@ struct phase_use {
  * work groups; then values. */
 #define PHASE_ROW_WORDS 4
 
+/* Texts of a program that do the same in the same order. What NVIDIA's compiler makes of one is up
+ * to 15% faster than what it makes of another, which of them depends on the kernels, and nothing in
+ * the text tells: they are measured (core/seq/executor.c). They differ in where a step's state is
+ * loaded. */
+enum phase_form {
+    PHASE_STEP_IN_ROW,  /* in the first row of each step */
+    PHASE_STEP_BEFORE,  /* before the rows of each, behind a wait of its own */
+    PHASE_STEP_OUTSIDE, /* of the first step before all, of the others in their first row */
+    PHASE_FORMS,
+};
+
 struct phase_program {
+    enum phase_form form;
     struct phase_view views[PHASE_MAX_VIEWS];
     uint32_t num_views;
     struct phase_use *uses;
@@ -67,6 +79,8 @@ int64_t phase_shared_bytes(const struct phase_program *program);
  * phase; `reason` then says why. */
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[256]);
+/* main() of the program, all that depends on its form; its loops are not written out. */
+void phase_put_main(const struct phase_program *program, struct dgl_buf *out);
 
 /* ---- one text: phase_text.c ---- */
 

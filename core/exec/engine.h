@@ -21,6 +21,7 @@ struct engine_choice {
         parts[PERSISTENT_REASON]; /* why a token is several persistent dispatches; "" = it is not */
     char key[65];                 /* of the record on disk; "" = none */
     struct exec_record record;    /* as measured or read; verdict 0 = not yet */
+    bool rival_begun;             /* the compiler has another form of the program */
 };
 /* Recipes of decode steps: three ways to sample after any of three adjustments. */
 #define ENGINE_CHOICES 24

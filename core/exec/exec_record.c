@@ -1,8 +1,8 @@
 /*
  * Verdicts about programs of phases on disk, in the folder of the compiled programs
  * (core/base/cache_dir.h says which of its files are trusted). One file per program, KEY.exec; KEY
- * is made of the device, its driver and the program's text, so that a change of any of them finds
- * no verdict.
+ * is made of the device, its driver and the texts of the program's forms, so that a change of any
+ * of them finds no verdict.
  *
  * File, little-endian:
  *     offset  bytes  field
@@ -10,13 +10,15 @@
  *          8      4  version of this layout: 2
  *         12      4  enum exec_verdict
  *         16      4  groups
- *         20      4  0
+ *         20      2  form
+ *         22      2  tried, a bit for each form
  *         24      8  dispatch_ns
  *         32      8  persistent_ns
  *         40      8  time
  *         48     64  KEY: a file under another name is foreign
  *        112    256  device and driver for people, NUL-padded
- *        368     64  SHA-256, in hex, of the bytes before this field; the file ends with it
+ *        368     32  form_ns, 8 bytes each
+ *        400     64  SHA-256, in hex, of the bytes before this field; the file ends with it
  * A file that differs from this in any way counts as absent: all is measured again.
  */
 #include "core/exec/exec_record.h"
@@ -38,12 +40,15 @@ enum {
     AT_VERSION = DGL_CACHE_VERSION_AT,
     AT_VERDICT = 12,
     AT_GROUPS = 16,
+    AT_FORM = 20,
+    AT_TRIED = 22,
     AT_DISPATCH = 24,
     AT_PERSISTENT = 32,
     AT_TIME = 40,
     AT_KEY = 48,
     AT_DEVICE = AT_KEY + HEX,
-    AT_CHECKSUM = AT_DEVICE + DGL_CACHE_DEVICE_BYTES,
+    AT_FORMS = AT_DEVICE + DGL_CACHE_DEVICE_BYTES,
+    AT_CHECKSUM = AT_FORMS + 8 * EXEC_FORMS,
     FILE_BYTES = AT_CHECKSUM + HEX,
 };
 
@@ -74,13 +79,20 @@ bool exec_record_load(const char *dir, const char *key, struct exec_record *out)
          dgl_hash_bytes(DGL_HASH_SHA256, file, AT_CHECKSUM, sum) &&
          memcmp(file + AT_CHECKSUM, sum, HEX) == 0;
     uint64_t verdict = ok ? dgl_get_le(file + AT_VERDICT, 4) : 0;
-    ok = ok && verdict > 0 && verdict < EXEC_VERDICTS;
+    uint64_t form = ok ? dgl_get_le(file + AT_FORM, 2) : 0;
+    uint64_t tried = ok ? dgl_get_le(file + AT_TRIED, 2) : 0;
+    ok = ok && verdict > 0 && verdict < EXEC_VERDICTS && form < EXEC_FORMS &&
+         tried < 1u << EXEC_FORMS;
     if (ok)
         *out = (struct exec_record){.verdict = (enum exec_verdict)verdict,
                                     .groups = (uint32_t)dgl_get_le(file + AT_GROUPS, 4),
+                                    .form = (uint32_t)form,
+                                    .tried = (uint32_t)tried,
                                     .dispatch_ns = dgl_get_le(file + AT_DISPATCH, 8),
                                     .persistent_ns = dgl_get_le(file + AT_PERSISTENT, 8),
                                     .time = dgl_get_le(file + AT_TIME, 8)};
+    for (size_t i = 0; ok && i < EXEC_FORMS; i++)
+        out->form_ns[i] = dgl_get_le(file + AT_FORMS + 8 * i, 8);
     free(text);
     return ok;
 }
@@ -94,9 +106,13 @@ bool exec_record_store(const char *dir, const char *key, const char *device,
     dgl_put_le(file + AT_VERSION, VERSION, 4);
     dgl_put_le(file + AT_VERDICT, record->verdict, 4);
     dgl_put_le(file + AT_GROUPS, record->groups, 4);
+    dgl_put_le(file + AT_FORM, record->form, 2);
+    dgl_put_le(file + AT_TRIED, record->tried, 2);
     dgl_put_le(file + AT_DISPATCH, record->dispatch_ns, 8);
     dgl_put_le(file + AT_PERSISTENT, record->persistent_ns, 8);
     dgl_put_le(file + AT_TIME, record->time, 8);
+    for (size_t i = 0; i < EXEC_FORMS; i++)
+        dgl_put_le(file + AT_FORMS + 8 * i, record->form_ns[i], 8);
     memcpy(file + AT_KEY, key, HEX);
     memcpy(file + AT_DEVICE, device, strnlen(device, DGL_CACHE_DEVICE_BYTES - 1));
     if (!dgl_hash_bytes(DGL_HASH_SHA256, file, AT_CHECKSUM, sum))

@@ -12,13 +12,19 @@ enum exec_verdict {
     EXEC_ABORTED, /* a barrier was given up in the middle of an answer */
     EXEC_VERDICTS,
 };
+/* The most forms that a program has (enum phase_form). */
+#define EXEC_FORMS 4
+
 struct exec_record {
     enum exec_verdict verdict;
     uint32_t groups;                     /* work groups of the persistent dispatch */
+    uint32_t form;                       /* of its program: the fastest of those tried */
+    uint32_t tried;                      /* bit i: form i was */
     uint64_t dispatch_ns, persistent_ns; /* of a token; 0 = not measured */
+    uint64_t form_ns[EXEC_FORMS];        /* likewise; 0 = not tried, or not to be used */
     uint64_t time;                       /* of the verdict, seconds since 1970 */
 };
-/* `key`: gl_program_key() of the program's text; `dir`: the device's cache folder, NULL = none.
+/* `key`: gl_program_key() of the program's texts; `dir`: the device's cache folder, NULL = none.
  * False: there is none that this user wrote whole. */
 bool exec_record_load(const char *dir, const char *key, struct exec_record *out);
 /* `device`: gl_program_cache_device(). False: not kept. */

@@ -9,14 +9,16 @@
 #define PERSISTENT_REASON 256
 
 struct persistent_ops {
-    /* Whether the recipe has such a program, and its name for exec_record_load() (key "": nothing
-     * is kept). DGL_ERR_UNSUPPORTED, not logged, with the reason: it has none. When it has one,
-     * `reason` says why a token is several dispatches, or nothing. Compiles nothing. */
+    /* Whether the recipe has such a program, and the name of all its forms for exec_record_load()
+     * (key "": nothing is kept). DGL_ERR_UNSUPPORTED, not logged, with the reason: it has none.
+     * When it has one, `reason` says why a token is several dispatches, or nothing. Compiles
+     * nothing. */
     enum dgl_status (*check)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              char reason[PERSISTENT_REASON], char key[65]);
-    /* Starts the compiler for a run that exec_run_create() will make; nothing to do when it runs
-     * already. */
-    enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory);
+    /* Starts the compiler for a run that exec_run_create() will make, of the program in the form
+     * recipe.form; nothing to do when it runs already. `optional`: nobody is to wait for it. */
+    enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory,
+                             bool optional);
     /* Whether exec_run_create() would not wait for the compiler. */
     bool (*is_ready)(struct exec *exec, struct recipe recipe);
     /* As residency_probe(). */

@@ -19,12 +19,17 @@
 #define SHARED_STEP    6144
 #define SHARED_STEPS   7
 
+struct phases_pending {
+    struct gl_pending *program; /* of `text`; NULL = none */
+    struct dgl_buf text;
+    bool optional; /* the executor's end does not wait for it */
+};
+
 struct phases_exec {
     struct exec base;
     struct dgl_device *dev;
     struct exec_phases_params params;
-    struct gl_pending *pending; /* the program of `text`; NULL = none */
-    struct dgl_buf text;
+    struct phases_pending pending[PHASE_FORMS]; /* by form */
 };
 
 struct phases_run {
@@ -249,20 +254,26 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
     /* The reason of the first size that all kernels take, if there is one. */
     if (status == DGL_ERR_UNSUPPORTED)
         snprintf(reason, REASON_SIZE, "%s", first);
+    schedule->program.form = (enum phase_form)recipe.form;
     return status == DGL_OK ? phase_generate(exec->base.log, &schedule->program, text, reason)
                             : status;
 }
 
 enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
                                   const struct memory *memory, char reason[REASON_SIZE],
-                                  struct dgl_buf *text)
+                                  struct dgl_buf *text, struct dgl_buf *forms)
 {
     const struct phases_exec *exec = exec_of(base);
     struct collector c = {.exec = exec, .reason = reason};
     struct phase_schedule schedule = {0};
     struct dgl_buf own = {0};
     reason[0] = '\0';
+    recipe.form = 0;
     enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, text ? text : &own);
+    for (uint32_t form = 1; form < PHASE_FORMS && forms && status == DGL_OK; form++) {
+        schedule.program.form = (enum phase_form)form;
+        phase_put_main(&schedule.program, forms);
+    }
     if (status == DGL_OK && schedule.num_parts > 1)
         snprintf(reason, REASON_SIZE,
                  "a token takes %u persistent dispatches, since one for all of it needs %u storage "
@@ -283,58 +294,61 @@ static struct gl_program_params program_params(const struct dgl_buf *text)
         .source = text->p, .len = text->len, .label = "phases", .origin = "builtin", .quiet = true};
 }
 
-static bool is_pending(const struct phases_exec *exec, const struct dgl_buf *text)
+static bool is_pending(const struct phases_pending *pending, const struct dgl_buf *text)
 {
-    return exec->pending && exec->text.len == text->len &&
-           memcmp(exec->text.p, text->p, text->len) == 0;
-}
-
-static void drop_pending(struct phases_exec *exec)
-{
-    gl_pending_destroy(exec->dev->gl, &exec->pending);
-    dgl_buf_finish(&exec->text);
+    return pending->program && pending->text.len == text->len &&
+           memcmp(pending->text.p, text->p, text->len) == 0;
 }
 
 enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
-                                  const struct memory *memory)
+                                  const struct memory *memory, bool optional)
 {
     struct phases_exec *exec = exec_of(base);
+    struct phases_pending *pending = &exec->pending[recipe.form];
+    char reason[REASON_SIZE] = "";
+    struct collector c = {.exec = exec, .reason = reason};
+    struct phase_schedule schedule = {0};
     struct dgl_buf text = {0};
-    char reason[REASON_SIZE];
-    enum dgl_status status = exec_phases_check(base, recipe, memory, reason, &text);
+    enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, &text);
+    phase_schedule_finish(&schedule);
+    collector_finish(&c);
     assert(status != DGL_ERR_UNSUPPORTED); /* the caller has asked */
     if (status == DGL_OK && text.failed)
         status = dgl_fail_memory(base->log, "program of phases", text.len);
-    if (status == DGL_OK && !is_pending(exec, &text)) {
+    if (status == DGL_OK && !is_pending(pending, &text)) {
         const struct gl_program_params params = program_params(&text);
-        drop_pending(exec);
-        status = gl_pending_create(exec->dev->gl, &params, &exec->pending);
-        exec->text = text;
+        gl_pending_destroy(exec->dev->gl, &pending->program);
+        dgl_buf_finish(&pending->text);
+        status = gl_pending_create(exec->dev->gl, &params, &pending->program);
+        pending->text = text;
         text = (struct dgl_buf){0};
     }
+    pending->optional = optional;
     dgl_buf_finish(&text);
     return status;
 }
 
-bool exec_phases_is_ready(const struct exec *base)
+bool exec_phases_is_ready(const struct exec *base, struct recipe recipe)
 {
     const struct phases_exec *exec = (const struct phases_exec *)base;
-    return !exec->pending || gl_pending_is_ready(exec->dev->gl, exec->pending);
+    const struct gl_pending *program = exec->pending[recipe.form].program;
+    return !program || gl_pending_is_ready(exec->dev->gl, program);
 }
 
 /* The program of the text: the pending one, or a new one. */
-static enum dgl_status make_program(struct phases_exec *exec, const struct dgl_buf *text,
-                                    struct gl_program **out)
+static enum dgl_status make_program(struct phases_exec *exec, uint32_t form,
+                                    const struct dgl_buf *text, struct gl_program **out)
 {
     struct dgl_device *dev = exec->dev;
+    struct phases_pending *pending = &exec->pending[form];
     const struct gl_program_params params = program_params(text);
     enum dgl_status status = DGL_OK;
     uint64_t start_ns = dgl_now_ns();
     if (text->failed)
         return dgl_fail_memory(exec->base.log, "program of phases", text->len);
-    if (is_pending(exec, text)) {
-        status = gl_pending_take(dev->gl, &exec->pending, out);
-        dgl_buf_finish(&exec->text);
+    if (is_pending(pending, text)) {
+        status = gl_pending_take(dev->gl, &pending->program, out);
+        dgl_buf_finish(&pending->text);
     } else {
         status = gl_programs_create(dev->gl, &params, 1, NULL, out);
     }
@@ -429,7 +443,7 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     if (status == DGL_ERR_UNSUPPORTED)
         status = dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
     if (status == DGL_OK)
-        status = make_program(exec, &d->text, &d->program);
+        status = make_program(exec, run->recipe.form, &d->text, &d->program);
     if (status == DGL_OK)
         status = upload_table(exec, d);
     if (status == DGL_OK)
@@ -483,15 +497,20 @@ static void phases_finish(struct exec *base)
 {
     struct phases_exec *exec = exec_of(base);
     struct gl_device *gl = exec->dev->gl;
-    struct gl_program *program = NULL;
-    const bool wanted = exec->pending && !gl_pending_is_stale(gl, exec->pending);
-    const bool ready = wanted && gl_pending_is_ready(gl, exec->pending);
-    if (wanted && !ready)
-        dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
-    if (wanted && gl_program_cache_dir(gl) && (ready || exec->params.finishes) &&
-        gl_pending_take(gl, &exec->pending, &program) == DGL_OK)
-        gl_program_destroy(gl, &program);
-    drop_pending(exec);
+    for (uint32_t form = 0; form < PHASE_FORMS; form++) {
+        struct phases_pending *pending = &exec->pending[form];
+        struct gl_program *program = NULL;
+        const bool wanted = pending->program && !gl_pending_is_stale(gl, pending->program);
+        const bool ready = wanted && gl_pending_is_ready(gl, pending->program);
+        if (wanted && !ready)
+            dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
+        if (wanted && gl_program_cache_dir(gl) &&
+            (ready || (exec->params.finishes && !pending->optional)) &&
+            gl_pending_take(gl, &pending->program, &program) == DGL_OK)
+            gl_program_destroy(gl, &program);
+        gl_pending_destroy(gl, &pending->program);
+        dgl_buf_finish(&pending->text);
+    }
 }
 
 static const struct exec_ops phases_ops = {.name = "phases",

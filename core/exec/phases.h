@@ -26,16 +26,18 @@ enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *pl
 
 /* Whether a run of the recipe, bound to `memory`, can be made: DGL_ERR_UNSUPPORTED, not logged,
  * when it cannot, and `reason` says why; when it can, why a token takes several dispatches, or
- * nothing. Compiles nothing. `text` (NULL = not wanted): the program's, appended. */
+ * nothing. Compiles nothing. recipe.form does not matter. `text` (NULL = not wanted): the program
+ * in its first form, appended; `forms` likewise: what differs in the others. */
 enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
-                                  struct dgl_buf *text);
-/* Starts the compiler for such a run; exec_run_create() then takes its program. One program is on
- * its way at a time: another one takes its place. */
+                                  struct dgl_buf *text, struct dgl_buf *forms);
+/* Starts the compiler for such a run; exec_run_create() then takes its program. One program of each
+ * form is on its way at a time: another one takes its place. `optional`: params.finishes does not
+ * count. */
 enum dgl_status exec_phases_begin(struct exec *exec, struct recipe recipe,
-                                  const struct memory *memory);
+                                  const struct memory *memory, bool optional);
 /* Whether exec_run_create() would not wait for it. */
-bool exec_phases_is_ready(const struct exec *exec);
+bool exec_phases_is_ready(const struct exec *exec, struct recipe recipe);
 
 struct dgl_device *exec_phases_device(const struct exec *exec);
 

@@ -53,6 +53,7 @@ struct recipe {
     uint32_t segments;   /* bit i = enum segment i */
     bool repeats;        /* submitted after itself */
     size_t first, count; /* of its operations, only [first, first + count); a count of 0 = all */
+    uint32_t form;       /* enum phase_form: of its text, where it is one program */
 };
 #define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "kernels/phase_control.h"
+#include "kernels/phases.h"
 
 /* A trial: so many tokens by either executor in turn, of which the best of some rounds counts,
  * after as much work as it takes a GPU that waited for the compiler to raise its clocks. (Without
@@ -17,12 +18,22 @@
 #define WARM_NS      200000000ull
 /* Numbers of work groups that are tried: all that are resident, and fewer per unit. */
 #define TRIAL_GROUPS 4
+/* Forms of a program differ by less than executors do. */
+#define FORM_ROUNDS 6
 /* One dispatch takes about this long, so that it can be cancelled between two. */
 #define DISPATCH_NS 100000000ull
 /* Who has decoded for so long is expected to go on for longer than the compiler takes. */
 #define LIKELY_NS 1000000000ull
 /* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
 #define ABORT_SECONDS 86400
+
+_Static_assert(PHASE_FORMS <= EXEC_FORMS, "a record has a time for each form");
+
+static struct recipe formed(struct recipe recipe, uint32_t form)
+{
+    recipe.form = form;
+    return recipe;
+}
 
 /* After the reason why it is, or would be, decoded by persistent dispatches. */
 static void add_parts(struct engine_choice *c)
@@ -62,6 +73,12 @@ static void put_times(const struct dgl_session *s, struct engine_choice *c)
              "by single ones",
              s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
              (double)r->persistent_ns * 1e-3, r->groups, (double)r->dispatch_ns * 1e-3);
+    size_t len = strlen(c->reason);
+    for (uint32_t form = 0; form < PHASE_FORMS && r->tried & (r->tried - 1u); form++)
+        if (r->form_ns[form] && len < sizeof(c->reason))
+            len += (size_t)snprintf(
+                c->reason + len, sizeof(c->reason) - len, "; form %u of its program %.0f us%s",
+                form + 1, (double)r->form_ns[form] * 1e-3, form == r->form ? ", in use" : "");
 }
 
 /* What the record says; false: it has to be found out. */
@@ -113,6 +130,8 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
         return status;
     if (c->key[0] && !c->record.verdict)
         exec_record_load(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
+    if (c->record.form >= PHASE_FORMS)
+        c->record = (struct exec_record){0};
     if (engine->wanted == DGL_EXECUTOR_PERSISTENT)
         snprintf(c->reason, sizeof(c->reason), "asked for");
     else if (!decide_by_record(s, c) && c->record.verdict == EXEC_FASTER)
@@ -122,17 +141,19 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     return DGL_OK;
 }
 
-/* Its program takes seconds to compile. Where nothing is known about it, those try it who wait for
- * the compiler anyway, and those whom it does not hold up and who have decoded for some time: who
- * has is likely to go on. */
-static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
+/* A program takes seconds to compile. Those have time for it who wait for the compiler anyway, and
+ * those whom it does not hold up and who have decoded for some time: who has is likely to go on. */
+static bool has_time(const struct dgl_session *s)
 {
     const struct engine *engine = s->model->engine;
-    if (engine->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER)
-        return true;
-    return c->record.verdict == 0 &&
-           (s->wait_executor || (engine->persistent.aside && engine->decoded_ns &&
-                                 dgl_now_ns() - engine->decoded_ns > LIKELY_NS));
+    return s->wait_executor || (engine->persistent.aside && engine->decoded_ns &&
+                                dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
+}
+
+static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
+{
+    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ||
+           c->record.verdict == EXEC_FASTER || (c->record.verdict == 0 && has_time(s));
 }
 
 enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
@@ -142,7 +163,7 @@ enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
     enum dgl_status status = executor_look(s, recipe);
     if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(s, c))
         return status;
-    status = p->ops->begin(p->exec, recipe, &s->memory);
+    status = p->ops->begin(p->exec, formed(recipe, c->record.form), &s->memory, false);
     if (status == DGL_OK)
         decide(s, c, ENGINE_COMPILING, "the program of a persistent dispatch is being compiled");
     return status;
@@ -154,15 +175,37 @@ static bool has_room(const struct dgl_session *s)
            session_may_reserve(s, s->len + TRIAL_STEPS);
 }
 
+/* The next form of the program that may turn out faster than the one that decodes; PHASE_FORMS:
+ * none. Where programs are not kept each process would compile all of them. */
+static uint32_t next_form(const struct engine_choice *c)
+{
+    uint32_t form = 0;
+    if (c->state != ENGINE_PERSISTENT || !c->key[0] || !c->record.persistent_ns)
+        return PHASE_FORMS;
+    while (form < PHASE_FORMS && (c->record.tried >> form & 1u))
+        form++;
+    return form;
+}
+
 bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 {
     struct engine *engine = s->model->engine;
+    const struct persistent *p = &engine->persistent;
     const struct engine_choice *c = engine_choice(engine, q->recipe);
-    if (s->profile || !engine->persistent.exec)
+    const uint32_t form = next_form(c);
+    if (s->profile || !p->exec)
         return false;
-    return c->state == ENGINE_COMPILING
-               ? engine->persistent.ops->is_ready(engine->persistent.exec, q->recipe)
-               : c->state == ENGINE_OPEN && is_wanted(s, c);
+    switch (c->state) {
+    case ENGINE_OPEN:
+        return is_wanted(s, c);
+    case ENGINE_COMPILING:
+        return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form));
+    case ENGINE_PERSISTENT:
+        return form < PHASE_FORMS && has_time(s) && has_room(s) &&
+               (!c->rival_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
+    default:
+        return false;
+    }
 }
 
 /* ---- trial ----------------------------------------------------------------------------------- */
@@ -188,10 +231,10 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
 }
 
 /* The program may run again, and what work groups count is 0, as between dispatches. */
-static enum dgl_status clear_abort(struct dgl_session *s, const struct executor_query *q)
+static enum dgl_status clear_abort(struct dgl_session *s, struct recipe recipe)
 {
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    struct exec_run *run = exec_cache_find(&s->persistent, q->recipe);
+    struct exec_run *run = exec_cache_find(&s->persistent, recipe);
     enum dgl_status status = run ? s->model->engine->persistent.ops->clear(run) : DGL_OK;
     if (status == DGL_OK && arrived.size)
         status = gl_buffer_zero(s->model->dev->gl, arrived.buffer, arrived.offset, arrived.size);
@@ -207,11 +250,11 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     const struct persistent_ops *ops = s->model->engine->persistent.ops;
     const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
     const uint32_t units = s->model->dev->plan.compute_units;
-    const uint32_t step = resident % units == 0 ? units : resident;
+    const uint32_t step = resident % units == 0 ? units : resident, form = c->record.form;
     int32_t want[TRIAL_STEPS] = {0}, ids[TRIAL_STEPS];
     uint64_t ns;
     bool aborted = false, same = true;
-    c->record = (struct exec_record){0};
+    c->record = (struct exec_record){.form = form, .tried = 1u << form};
     enum dgl_status status;
     const uint64_t start = dgl_now_ns();
     do
@@ -246,7 +289,7 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     if (aborted) {
         remember(s, c, EXEC_ABORTED);
         decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        return clear_abort(s, q);
+        return clear_abort(s, formed(q->recipe, form));
     }
     if (!same) {
         remember(s, c, EXEC_UNFIT);
@@ -254,6 +297,7 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
                "the tokens of a trial were not the same as by single dispatches");
         return DGL_OK;
     }
+    c->record.form_ns[form] = c->record.persistent_ns;
     bool faster = c->record.persistent_ns < c->record.dispatch_ns;
     remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
     put_times(s, c);
@@ -261,7 +305,90 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     return DGL_OK;
 }
 
+/* The program in the next form against the one that decodes, in turn on the tokens that come next.
+ * A form that is not fit is no reason against the other one. */
+static enum dgl_status try_form(struct dgl_session *s, const struct executor_query *q,
+                                struct engine_choice *c)
+{
+    const struct persistent *p = &s->model->engine->persistent;
+    struct exec_record *r = &c->record;
+    const uint32_t forms[2] = {r->form, next_form(c)};
+    struct exec_run *run[2] = {NULL, NULL};
+    struct residency found = {0};
+    int32_t ids[2][TRIAL_STEPS];
+    uint64_t best[2] = {0}, ns;
+    int aborted = -1;
+    c->rival_begun = false;
+    r->tried |= 1u << forms[1];
+    enum dgl_status status = session_reserve(s, s->len + TRIAL_STEPS);
+    for (int i = 0; i < 2 && status == DGL_OK; i++)
+        status = exec_cache_get(&s->persistent, p->exec, formed(q->recipe, forms[i]), &s->memory,
+                                &run[i]);
+    if (status == DGL_OK)
+        status = p->ops->probe(run[1], &found);
+    const uint32_t groups = found.groups < r->groups ? found.groups : r->groups;
+    bool fit = status == DGL_OK && groups > 0;
+    if (status == DGL_ERR_KERNEL)
+        status = DGL_OK; /* the driver does not take it */
+    const uint64_t start = dgl_now_ns();
+    while (fit && status == DGL_OK && q->wait && aborted < 0 && dgl_now_ns() - start < WARM_NS) {
+        status = time_steps(s, q, run[0], TRIAL_STEPS, ids[0], &ns);
+        aborted = executor_is_aborted(ids[0], TRIAL_STEPS) ? 0 : -1;
+    }
+    for (int i = 0; i < 2 * FORM_ROUNDS && fit && status == DGL_OK && aborted < 0; i++) {
+        p->ops->set_groups(run[i % 2], i % 2 ? groups : r->groups);
+        status = time_steps(s, q, run[i % 2], TRIAL_STEPS, ids[i % 2], &ns);
+        aborted = executor_is_aborted(ids[i % 2], TRIAL_STEPS) ? i % 2 : -1;
+        fit = i == 0 || memcmp(ids[0], ids[1], sizeof(ids[0])) == 0;
+        best[i % 2] = best[i % 2] && best[i % 2] < ns ? best[i % 2] : ns;
+    }
+    if (status == DGL_OK)
+        status = session_write_step(s, &q->step, 0);
+    if (status == DGL_OK && aborted >= 0)
+        status = clear_abort(s, formed(q->recipe, forms[aborted]));
+    if (status != DGL_OK)
+        return status;
+    if (aborted == 0) {
+        remember(s, c, EXEC_ABORTED);
+        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        return DGL_OK;
+    }
+    if (fit && aborted < 0) {
+        r->form_ns[forms[0]] = r->persistent_ns = best[0];
+        r->form_ns[forms[1]] = best[1];
+    }
+    if (fit && aborted < 0 && best[1] < best[0]) {
+        r->form = forms[1];
+        r->groups = groups;
+        r->persistent_ns = best[1];
+    }
+    remember(s, c, r->persistent_ns < r->dispatch_ns ? EXEC_FASTER : EXEC_SLOWER);
+    put_times(s, c);
+    decide(s, c, ENGINE_PERSISTENT, c->reason);
+    return DGL_OK;
+}
+
 /* ---- choice ---------------------------------------------------------------------------------- */
+
+/* Tries the other forms of the program that decodes, as far as the compiler is done with them. They
+ * are compiled one after the other, and all at once where nothing else is to be done. */
+static enum dgl_status try_forms(struct dgl_session *s, const struct executor_query *q,
+                                 struct engine_choice *c)
+{
+    const struct persistent *p = &s->model->engine->persistent;
+    enum dgl_status status = DGL_OK;
+    uint32_t form;
+    while (status == DGL_OK && (form = next_form(c)) < PHASE_FORMS && has_time(s) && has_room(s)) {
+        for (uint32_t f = form; f < PHASE_FORMS && !c->rival_begun && status == DGL_OK; f++)
+            if (f == form || (q->wait && !(c->record.tried >> f & 1u)))
+                status = p->ops->begin(p->exec, formed(q->recipe, f), &s->memory, true);
+        c->rival_begun = status == DGL_OK;
+        if (status != DGL_OK || (!q->wait && !p->ops->is_ready(p->exec, formed(q->recipe, form))))
+            return status;
+        status = try_form(s, q, c);
+    }
+    return status;
+}
 
 /* The program is there: may it run, and is it worth it? */
 static enum dgl_status judge(struct dgl_session *s, const struct executor_query *q,
@@ -269,9 +396,10 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
 {
     const struct persistent *p = &s->model->engine->persistent;
     const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    const struct recipe recipe = formed(q->recipe, c->record.form);
     struct exec_run *run;
     struct residency found;
-    enum dgl_status status = exec_cache_get(&s->persistent, p->exec, q->recipe, &s->memory, &run);
+    enum dgl_status status = exec_cache_get(&s->persistent, p->exec, recipe, &s->memory, &run);
     if (status == DGL_ERR_KERNEL) {
         remember(s, c, EXEC_UNFIT);
         decide(s, c, ENGINE_DISPATCH, "the driver does not take the program");
@@ -295,7 +423,7 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     if (known)
         put_times(s, c);
     else
-        c->record = (struct exec_record){.groups = found.groups};
+        c->record = (struct exec_record){.groups = found.groups, .form = recipe.form};
     decide(s, c, ENGINE_PERSISTENT, known ? c->reason : "asked for");
     return DGL_OK;
 }
@@ -312,8 +440,11 @@ static enum dgl_status use_of(struct dgl_session *s, const struct executor_query
     *max_steps = DGL_READBACK_INTERVAL_MAX;
     if (c->state != ENGINE_PERSISTENT)
         return session_run(s, q->recipe, run);
-    enum dgl_status status =
-        exec_cache_get(&s->persistent, engine->persistent.exec, q->recipe, &s->memory, run);
+    enum dgl_status status = exec_cache_get(&s->persistent, engine->persistent.exec,
+                                            formed(q->recipe, c->record.form), &s->memory, run);
+    for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK; form++)
+        if (form != c->record.form)
+            exec_cache_drop(&s->persistent, formed(q->recipe, form));
     if (status == DGL_OK)
         engine->persistent.ops->set_groups(*run, c->record.groups);
     if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)
@@ -331,17 +462,20 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         return session_run(s, q->recipe, run);
     }
     enum dgl_status status = executor_prepare(s, q->recipe);
-    if (status == DGL_OK && c->state == ENGINE_COMPILING && (q->wait || executor_is_due(s, q))) {
+    if (status == DGL_OK && (q->wait || executor_is_due(s, q))) {
         struct dgl_device *dev = s->model->dev;
         struct exec_run *dispatch = NULL;
         struct dgl_counters before = device_counters(dev), trial;
         uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
-        if (has_room(s))
+        const bool first = c->state == ENGINE_COMPILING;
+        if (first && has_room(s))
             status = session_reserve(s, s->len + TRIAL_STEPS);
-        if (status == DGL_OK)
+        if (first && status == DGL_OK)
             status = session_run(s, q->recipe, &dispatch);
-        if (status == DGL_OK)
+        if (first && status == DGL_OK)
             status = judge(s, q, dispatch, c);
+        if (status == DGL_OK)
+            status = try_forms(s, q, c);
         dev->compile_ns = compile_ns + (dgl_now_ns() - start);
         trial = counters_since(dev, &before);
         counters_add(&s->trials, &trial);
@@ -389,7 +523,7 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
     decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
     enum dgl_status status = executor_rewind(s, q);
     if (status == DGL_OK)
-        status = clear_abort(s, q);
+        status = clear_abort(s, formed(q->recipe, c->record.form));
     if (status == DGL_OK)
         status = use_of(s, q, c, run, max_steps);
     return status == DGL_OK ? session_write_args(s, *run) : status;

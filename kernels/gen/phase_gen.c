@@ -580,19 +580,29 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
+#define STEP_LOAD(indent)                                                                          \
+    indent "step_load();\n" indent "if (step_stopped != 0u)\n" indent "    return;\n"
+
 /* The groups of a row that a work group has, one after the other; mostly it is one. */
-static void put_main(struct generator *g)
+void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
-    const struct phase_program *p = g->program;
-    struct dgl_buf *out = g->out;
+    const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;
+    dgl_buf_puts(out, "void main()\n{\n"
+                      "    uint pos;\n"
+                      "    if (!phase_enter(pos))\n        return;\n");
+    if (outside)
+        dgl_buf_puts(out, STEP_LOAD("    "));
+    else if (p->one_row && !before)
+        dgl_buf_puts(out, "    step_load();\n");
+    dgl_buf_puts(out, "    uint steps = CONTROL[CONTROL_steps];\n"
+                      "    for (uint t = 0u; t < steps; t++) {\n");
+    if (before)
+        dgl_buf_puts(out, "        if (t > 0u && !device_barrier()) {\n"
+                          "            phase_leave(pos);\n"
+                          "            return;\n"
+                          "        }\n" STEP_LOAD("        "));
     dgl_buf_printf(out,
-                   "void main()\n{\n"
-                   "    uint pos;\n"
-                   "    if (!phase_enter(pos))\n        return;\n"
-                   "%s"
-                   "    uint steps = CONTROL[CONTROL_steps];\n"
-                   "    for (uint t = 0u; t < steps; t++) {\n"
-                   "        bool wait = t > 0u;\n"
+                   "        bool wait = %s;\n"
                    "        for (uint row = phase_first; row < phase_last; row++) {\n"
                    "            uvec4 head = phase_rows[row * %uu];\n"
                    "            uint g = gl_WorkGroupID.x;\n"
@@ -609,14 +619,15 @@ static void put_main(struct generator *g)
                    "                    memoryBarrierShared();\n"
                    "                    barrier();\n"
                    "                }\n"
-                   "                wait = false;\n"
-                   "                if (row == phase_first && g == gl_WorkGroupID.x) {\n"
-                   "                    step_load();\n"
-                   "                    if (step_stopped != 0u)\n"
-                   "                        return;\n"
-                   "                }\n"
-                   "                if (g >= head.z) {\n                ",
-                   p->one_row ? "    step_load();\n" : "", p->row_words / 4);
+                   "                wait = false;\n",
+                   before ? "false" : "t > 0u", p->row_words / 4);
+    if (!before)
+        dgl_buf_printf(out,
+                       "                if (%srow == phase_first && g == gl_WorkGroupID.x) {\n"
+                       "%s"
+                       "                }\n",
+                       outside ? "t > 0u && " : "", STEP_LOAD("                    "));
+    dgl_buf_puts(out, "                if (g >= head.z) {\n                ");
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */
     for (uint32_t u = 0; u < p->num_uses; u++)
@@ -657,7 +668,7 @@ enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_pro
                            (long long)g.pool[i]);
     dgl_buf_append(&rolled, program->barrier->body, program->barrier->body_len);
     dgl_buf_append(&rolled, uses.p, uses.len);
-    put_main(&g);
+    phase_put_main(program, &rolled);
     if (status == DGL_OK && (g.failed || rolled.failed || uses.failed ||
                              !phase_unroll((struct dgl_str){rolled.p, rolled.len}, out)))
         status = dgl_fail_memory(log, "generated GLSL", rolled.len + uses.len);

@@ -12,11 +12,14 @@
 
 #define KEY   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define OTHER "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-#define BYTES 432
+#define BYTES 464
 
 static const struct exec_record written = {
     .verdict = EXEC_SLOWER,
     .groups = 132,
+    .form = 2,
+    .tried = 7,
+    .form_ns = {3234567890123, 0, 2234567890123},
     .dispatch_ns = 1234567890123,
     .persistent_ns = 2234567890123,
     .time = 1763800000,
@@ -25,9 +28,10 @@ static const struct exec_record written = {
 /* What differs from a record that was stored under KEY in a folder of mode 0700. */
 struct record_case {
     const char *name;
-    int flip;    /* byte of the file with one bit turned; -1 = none */
-    int size;    /* of the file; 0 = as it is */
-    int verdict; /* put there with a right checksum; 0 = as it is */
+    int flip;        /* byte of the file with one bit turned; -1 = none */
+    int size;        /* of the file; 0 = as it is */
+    int verdict;     /* put there with a right checksum; 0 = as it is */
+    int form, tried; /* likewise */
     const char *key;
     int file_mode, dir_mode; /* 0 = as they are */
     bool link, no_dir;
@@ -44,11 +48,14 @@ static const struct record_case cases[] = {
     {.name = "times", .flip = 30},
     {.name = "key", .flip = 50},
     {.name = "device", .flip = 120},
-    {.name = "checksum", .flip = 431},
+    {.name = "times of forms", .flip = 370},
+    {.name = "checksum", .flip = 463},
     {.name = "empty", .flip = -1, .size = 1},
     {.name = "cut", .flip = -1, .size = BYTES - 1},
     {.name = "longer", .flip = -1, .size = BYTES + 1},
     {.name = "a verdict of the future", .flip = -1, .verdict = EXEC_VERDICTS},
+    {.name = "a form of the future", .flip = -1, .form = EXEC_FORMS},
+    {.name = "forms of the future tried", .flip = -1, .tried = 1 << EXEC_FORMS},
     {.name = "another verdict with its checksum",
      .flip = -1,
      .verdict = EXEC_ABORTED,
@@ -73,11 +80,16 @@ static void test_record(void **state)
     bytes[BYTES] = 0;
     if (c->flip >= 0)
         bytes[c->flip] ^= 1;
-    if (c->verdict) {
-        char sum[65];
+    if (c->verdict)
         dgl_put_le((unsigned char *)bytes + 12, (uint64_t)c->verdict, 4);
-        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, bytes, 368, sum));
-        memcpy(bytes + 368, sum, 64);
+    if (c->form)
+        dgl_put_le((unsigned char *)bytes + 20, (uint64_t)c->form, 2);
+    if (c->tried)
+        dgl_put_le((unsigned char *)bytes + 22, (uint64_t)c->tried, 2);
+    if (c->verdict || c->form || c->tried) {
+        char sum[65];
+        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, bytes, 400, sum));
+        memcpy(bytes + 400, sum, 64);
     }
     test_write_file(dir, KEY ".exec", bytes, c->size ? (size_t)c->size : BYTES);
     if (c->link) {
@@ -97,6 +109,9 @@ static void test_record(void **state)
         want.verdict = (enum exec_verdict)c->verdict;
     assert_int_equal(got.verdict, want.verdict);
     assert_int_equal(got.groups, want.groups);
+    assert_int_equal(got.form, want.form);
+    assert_int_equal(got.tried, want.tried);
+    assert_memory_equal(got.form_ns, want.form_ns, sizeof(got.form_ns));
     assert_int_equal(got.dispatch_ns, want.dispatch_ns);
     assert_int_equal(got.persistent_ns, want.persistent_ns);
     assert_int_equal(got.time, want.time);

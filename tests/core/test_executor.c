@@ -1,5 +1,5 @@
-/* Which executor decodes and why, on a persistent executor that does as it is told; and that an
- * answer is the same tokens whatever becomes of a persistent dispatch, wherever. */
+/* Which executor decodes, in which form and why, on a persistent executor that does as it is told;
+ * and that an answer is the same tokens whatever becomes of a persistent dispatch, wherever. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -420,6 +420,169 @@ static void test_choice(void **state)
     forget();
 }
 
+/* ---- forms of the program -------------------------------------------------------------------- */
+
+#define FORM(best, tried_forms)                                                                    \
+    {                                                                                              \
+        .verdict = EXEC_FASTER, .groups = 132, .form = (best), .tried = (tried_forms),             \
+        .dispatch_ns = 50000000, .persistent_ns = 40000000, .form_ns = {                           \
+            40000000                                                                               \
+        }                                                                                          \
+    }
+
+struct form_case {
+    const char *name;
+    struct injector injector;
+    struct exec_record record; /* on disk before */
+    bool waits, decoded;       /* as in struct choice_case */
+    const char *want, *reason;
+    enum exec_verdict verdict;        /* on disk after */
+    uint32_t form, tried, begun, fit; /* of it; forms that were compiled, that have a time; bits */
+};
+
+static const struct form_case forms[] = {
+    {.name = "the last is the fastest",
+     .injector = {WITH_KEY, .form_ns = {2000000, 1000000}},
+     .record = FORM(0, 1),
+     .waits = true,
+     .want = "persistent",
+     .reason = " us, in use",
+     .verdict = EXEC_FASTER,
+     .form = 2,
+     .tried = 7,
+     .begun = 7,
+     .fit = 7},
+    {.name = "the first is the fastest",
+     .injector = {WITH_KEY, .form_ns = {0, 1000000, 1000000}},
+     .record = FORM(0, 1),
+     .waits = true,
+     .want = "persistent",
+     .reason = " us, in use; form 2 of its program ",
+     .verdict = EXEC_FASTER,
+     .tried = 7,
+     .begun = 7,
+     .fit = 7},
+    {.name = "other tokens",
+     .injector = {WITH_KEY, .form_ns = {1000000}, .wrongs = 6},
+     .record = FORM(0, 1),
+     .waits = true,
+     .want = "persistent",
+     .reason = "a trial took ",
+     .verdict = EXEC_FASTER,
+     .tried = 7,
+     .begun = 7,
+     .fit = 1},
+    {.name = "one is given up, one is not taken by the driver",
+     .injector = {WITH_KEY, .form_ns = {1000000}, .gives_up = 4, .refuses = 2},
+     .record = FORM(0, 1),
+     .waits = true,
+     .want = "persistent",
+     .reason = "a trial took ",
+     .verdict = EXEC_FASTER,
+     .tried = 7,
+     .begun = 7,
+     .fit = 1},
+    {.name = "the one in use is given up in a trial",
+     .injector = {WITH_KEY, .gives_up = 1},
+     .record = FORM(0, 1),
+     .waits = true,
+     .want = "dispatch",
+     .reason = "given up in a trial",
+     .verdict = EXEC_ABORTED,
+     .tried = 3,
+     .begun = 7,
+     .fit = 1},
+    {.name = "known from another process",
+     .injector = {WITH_KEY},
+     .record = FORM(2, 7),
+     .waits = true,
+     .want = "persistent",
+     .reason = "form 1 of its program 40000 us",
+     .verdict = EXEC_FASTER,
+     .form = 2,
+     .tried = 7,
+     .begun = 4,
+     .fit = 1},
+    {.name = "another process has not got to all",
+     .injector = {WITH_KEY, .form_ns = {1000000, 1000000}},
+     .record = FORM(1, 3),
+     .waits = true,
+     .want = "persistent",
+     .reason = " us, in use",
+     .verdict = EXEC_FASTER,
+     .form = 2,
+     .tried = 7,
+     .begun = 6,
+     .fit = 7},
+    {.name = "a short answer",
+     .injector = {WITH_KEY, .aside = true},
+     .record = FORM(0, 1),
+     .want = "persistent",
+     .reason = "by single ones",
+     .verdict = EXEC_FASTER,
+     .tried = 1,
+     .begun = 1,
+     .fit = 1},
+    {.name = "the compiler would hold it up",
+     .injector = {WITH_KEY},
+     .record = FORM(0, 1),
+     .decoded = true,
+     .want = "persistent",
+     .reason = "by single ones",
+     .verdict = EXEC_FASTER,
+     .tried = 1,
+     .begun = 1,
+     .fit = 1},
+    {.name = "between the tokens of a long one",
+     .injector = {WITH_KEY, .aside = true, .not_ready = 4, .form_ns = {2000000, 1000000}},
+     .record = FORM(0, 1),
+     .decoded = true,
+     .want = "persistent",
+     .reason = " us, in use",
+     .verdict = EXEC_FASTER,
+     .form = 2,
+     .tried = 7,
+     .begun = 7,
+     .fit = 7},
+};
+
+/* Forms of a program are tried against each other, the fastest decodes and is remembered, and the
+ * answer is the same tokens. */
+static void test_forms(void **state)
+{
+    const struct form_case *c = *state;
+    struct exec_record record = c->record, after = {0};
+    if (!record_dir())
+        SKIP("no cache folder");
+    record.time = (uint64_t)time(NULL);
+    assert_true(exec_record_store(record_dir(), KEY, "a device", &record));
+    test_log_clear(&engine.log);
+    injector = c->injector;
+    injector.known = known;
+    injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
+    dgl_session_trim(engine.session, 0);
+    engine.session->wait_executor = c->waits;
+    engine.model->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
+    struct dgl_generate_result r = tiny_generate(
+        engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 40,
+                                            .readback_interval = 4, .ignore_eos = true));
+    engine.session->wait_executor = false;
+    if (memcmp(r.tokens, known + PROMPT, r.num_tokens * sizeof(int32_t)) != 0)
+        fail_msg("other tokens");
+    assert_int_equal(engine.log.errors, 0);
+    assert_string_equal(chosen().name, c->want);
+    assert_contains(chosen().reason, c->reason);
+    assert_true(exec_record_load(record_dir(), KEY, &after));
+    assert_int_equal(after.verdict, c->verdict);
+    assert_int_equal(after.form, c->form);
+    assert_int_equal(after.tried, c->tried);
+    assert_int_equal(injector.begun_forms, c->begun);
+    for (uint32_t i = 0; i < EXEC_FORMS; i++)
+        assert_int_equal(after.form_ns[i] != 0, c->fit >> i & 1u);
+    dgl_generate_result_finish(&r);
+    forget();
+}
+
 /* What takes the device 100 ms is the most of one submit, so that a call can be cancelled between
  * two. */
 static void test_bounded(void **state)
@@ -504,6 +667,7 @@ int main(void)
     set_up(NULL);
     int failed = test_run_table("replay", test_replay, answers);
     failed += test_run_table("choice", test_choice, choices);
+    failed += test_run_table("forms", test_forms, forms);
     failed += cmocka_run_group_tests_name("executor", tests, NULL, NULL);
     tear_down(NULL);
     return failed;

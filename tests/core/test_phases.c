@@ -147,7 +147,7 @@ static void test_shape(void **state)
     fixture_open(&f, config, c->device);
     for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
         enum dgl_status status = exec_phases_check(
-            f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text);
+            f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text, NULL);
         if (c->parts[0]) {
             assert_int_equal(status, DGL_ERR_UNSUPPORTED);
             assert_contains(reason, c->parts[0]);
@@ -191,7 +191,7 @@ static void test_other_recipes(void **state)
     struct fixture f;
     char reason[256];
     fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU);
-    assert_int_equal(exec_phases_check(f.exec, recipe_of(SEG_HEAD), &f.memory, reason, NULL),
+    assert_int_equal(exec_phases_check(f.exec, recipe_of(SEG_HEAD), &f.memory, reason, NULL, NULL),
                      DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "no decode step");
     fixture_close(&f);
@@ -460,18 +460,19 @@ struct run_case {
     bool one_row;
     uint32_t bindings;      /* of the device; 0 = as many as it has */
     uint64_t binding_bytes; /* what one may hold: a model has so many buffers */
+    enum phase_form form;
 };
 
-/* Families that between them have every kernel of a decode step, few since LLVM takes seconds for
- * each program: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
- * sinks. */
+/* Families that between them have every kernel of a decode step, and every form of a program by
+ * rows and whole, few since LLVM takes seconds for each program: plain, norms of q and k,
+ * post-norms, windows, biases, packed projections, experts, sinks. */
 static const struct run_case runs[] = {
     {.name = "llama3", .one_row = true},
-    {.name = "llama3"},
-    {.name = "gemma3", .one_row = true},
+    {.name = "llama3", .form = PHASE_STEP_BEFORE},
+    {.name = "gemma3", .one_row = true, .form = PHASE_STEP_OUTSIDE},
     {.name = "gpt-oss-mxfp4"},
-    {.name = "qwen2-yarn"},
-    {.name = "phi3-longrope", .one_row = true},
+    {.name = "qwen2-yarn", .form = PHASE_STEP_OUTSIDE},
+    {.name = "phi3-longrope", .one_row = true, .form = PHASE_STEP_BEFORE},
     {.name = "qwen3", .one_row = true},
     {.name = "olmo2"},
 };
@@ -480,16 +481,16 @@ static const struct run_case runs[] = {
  * too, which takes long to compile. */
 static const struct run_case subgroup_runs[] = {
     {.name = "synthetic:story-llama:q4_k", .one_row = true},
-    {.name = "synthetic:story-llama:q4_k"},
-    {.name = "synthetic:story-llama:q8_0"},
+    {.name = "synthetic:story-llama:q4_k", .form = PHASE_STEP_BEFORE},
+    {.name = "synthetic:story-llama:q8_0", .form = PHASE_STEP_OUTSIDE},
     {.name = "synthetic:story-moe:q4_k"},
 };
 
 /* Models in more buffers than a dispatch can bind: a token in parts. */
 static const struct run_case part_runs[] = {
-    {"qwen3-moe", false, 8, 1 << 18},
-    {"mixtral", true, 10, 1 << 18},
-    {"gpt-oss-mxfp4", false, 16, 1 << 18},
+    {"qwen3-moe", false, 8, 1 << 18, PHASE_STEP_IN_ROW},
+    {"mixtral", true, 10, 1 << 18, PHASE_STEP_OUTSIDE},
+    {"gpt-oss-mxfp4", false, 16, 1 << 18, PHASE_STEP_BEFORE},
 };
 
 struct phase_prompt {
@@ -500,7 +501,7 @@ struct phase_prompt {
 /* A greedy answer of TOKENS, by the executor or (NULL) as the engine does it; and the last logits.
  */
 static void answer(struct dgl_session *s, const struct phase_prompt *prompt, struct exec *exec,
-                   const char *log, int32_t ids[TOKENS], float **logits)
+                   const char *log, enum phase_form form, int32_t ids[TOKENS], float **logits)
 {
     struct gl_saved saved;
     struct exec_run *sample, *decode = NULL;
@@ -508,7 +509,8 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
                             .tokens = 1,
                             .context = (uint32_t)s->context,
                             .ignore_eos = 1};
-    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
+    struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
+    recipe.form = form;
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt->ids, prompt->num_ids);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
@@ -562,8 +564,8 @@ static void compare(const struct run_case *c, const char *path, const struct pha
             &(struct exec_phases_params){.one_row = c->one_row, .groups = 1, .max_spins = 1000000},
             &exec),
         DGL_OK);
-    answer(e.session, prompt, NULL, e.log.text, wanted, &by_dispatch);
-    answer(e.session, prompt, exec, e.log.text, got, &by_phases);
+    answer(e.session, prompt, NULL, e.log.text, 0, wanted, &by_dispatch);
+    answer(e.session, prompt, exec, e.log.text, c->form, got, &by_phases);
     size_t vocab = (size_t)e.model->info.vocab;
     for (int i = 0; i < TOKENS; i++)
         if (got[i] != wanted[i])
@@ -621,12 +623,12 @@ static void test_lost(void **state)
                      DGL_OK);
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
     assert_int_equal(
-        exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false), &e.session->memory),
+        exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false), &e.session->memory, false),
         DGL_OK);
     assert_int_equal(session_leave(e.session, &saved, NULL, DGL_OK), DGL_OK);
     assert_int_equal(device_reopen(e.device), DGL_OK);
     assert_int_equal(device_enter(e.device, &saved), DGL_OK);
-    assert_true(exec_phases_is_ready(exec));
+    assert_true(exec_phases_is_ready(exec, recipe_decode(SAMPLE_GREEDY, 0, false)));
     exec_unref(&exec);
     assert_int_equal(gl_errors_check(e.device->gl, "a program that was lost"), DGL_OK);
     device_leave(e.device, &saved);

@@ -38,6 +38,9 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     struct injector_run *own = run->priv;
     struct exec *inner = injector_of(run->exec)->inner;
     struct recipe recipe = run->recipe;
+    if (injector_of(run->exec)->refuses >> recipe.form & 1u)
+        return DGL_ERR_KERNEL;
+    recipe.form = 0;
     recipe.segments &= ~(1u << SEG_EARLY_EXIT);
     enum dgl_status status = exec_run_create(inner, recipe, memory, &own->whole);
     if (status != DGL_OK)
@@ -96,7 +99,8 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
     assert_null(gpu_ns);
     in->submits++;
     in->most_steps = steps > in->most_steps ? steps : in->most_steps;
-    if (in->aborted || in->submits == in->abort_at) {
+    const uint32_t form = run->recipe.form;
+    if (in->aborted || in->submits == in->abort_at || (in->gives_up >> form & 1u)) {
         enum dgl_status status = DGL_OK;
         if (!in->aborted)
             status = exec_run_submit(own->whole, in->abort_after, NULL);
@@ -107,6 +111,7 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
         return status;
     }
     uint64_t ns = in->best_groups && in->groups != in->best_groups ? 1000000 : in->step_ns;
+    ns += in->form_ns[form];
     if (ns) {
         struct timespec pause = {.tv_nsec = (long)(ns * steps % 1000000000),
                                  .tv_sec = (time_t)(ns * steps / 1000000000)};
@@ -114,7 +119,7 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
     }
     enum dgl_status status =
         in->known ? answer(in, own, &step, steps) : exec_run_submit(own->whole, steps, NULL);
-    if (status == DGL_OK && in->wrong)
+    if (status == DGL_OK && (in->wrong || (in->wrongs >> form & 1u)))
         write_id(own, step.pos + steps, 1);
     return status;
 }
@@ -151,11 +156,13 @@ static enum dgl_status injector_check(struct exec *exec, struct recipe recipe,
 }
 
 static enum dgl_status injector_begin(struct exec *exec, struct recipe recipe,
-                                      const struct memory *memory)
+                                      const struct memory *memory, bool optional)
 {
-    (void)recipe;
+    struct injector *in = injector_of(exec);
     (void)memory;
-    injector_of(exec)->begun++;
+    (void)optional;
+    in->begun++;
+    in->begun_forms |= 1u << recipe.form;
     return DGL_OK;
 }
 

@@ -18,13 +18,17 @@ struct injector {
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
     bool wrong;              /* the last id of each submit is another */
     uint64_t step_ns;        /* takes at least that long for a step */
+    uint64_t form_ns[4];     /* takes at least that much longer for one in a form of the program */
+    /* By form, a bit each: gives up every submit, computes other tokens, does not compile. */
+    uint32_t gives_up, wrongs, refuses;
     uint32_t best_groups; /* with other numbers of them a step takes a millisecond; 0 = with none */
     const int32_t *known; /* ids by position: nothing is computed, these are the answers */
     /* what it saw */
     int32_t submits;     /* since it was installed */
     uint32_t most_steps; /* of one of them */
     int32_t begun, probed, cleared;
-    uint32_t groups; /* as set last */
+    uint32_t begun_forms; /* bit i: form i of the program */
+    uint32_t groups;      /* as set last */
     /* its own */
     struct exec *inner; /* borrowed: the engine's dispatches */
     struct gl_device *gl;

@@ -5,6 +5,10 @@
  */
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
+#include "core/base/mem.h"
+#include "core/oracle/op_problem.h"
 #include "loader/desc/model_desc.h"
 #include "tests/support/kernel_walk.h"
 
@@ -78,12 +82,9 @@ static const struct router_row routers[] = {
     {"blocks", DGL_Q4_K, 512, 16, 2, true, false, MOE_TOPK_SOFTMAX},
 };
 
-static void router_chooses(void **state)
+static struct kernel_case router_case(const struct router_row *row)
 {
-    const struct router_row *row = *state;
     struct kernel_case c = {.request.op = "moe_router", .seed = row->k + row->experts};
-    if (!bench)
-        SKIP("%s: no GLES device", row->name);
     request_set(&c.request, "weight", dgl_dtype_get(row->weight)->name);
     request_set(&c.request, "pre", row->norm ? "norm" : "none");
     request_set(&c.request, "bias", row->bias ? "row" : "none");
@@ -91,7 +92,59 @@ static void router_chooses(void **state)
     request_set_const(&c.request, "K", row->k);
     request_set_const(&c.request, "E", row->experts);
     request_set_const(&c.request, "TOP_K", row->top_k);
+    return c;
+}
+
+static void router_chooses(void **state)
+{
+    const struct router_row *row = *state;
+    if (!bench)
+        SKIP("%s: no GLES device", row->name);
+    const struct kernel_case c = router_case(row);
     kernel_walk_judge_some(&walks[ROUTER], bench, &c);
+}
+
+/* The same bits by any number of invocations: a program of phases has more of them, and another
+ * choice of experts is another token. */
+static void router_bits(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"LOGITS", "NORMED", "ROUTE"};
+    static const int sizes[] = {32, 64, 128, 256, 512};
+    const struct op_rule *rule = op_rule_find("moe_router");
+    char hint[64], why[BENCH_WHY] = "";
+    if (!bench)
+        SKIP("no GLES device");
+    struct kernel_bench *tuned = checked(kernel_bench_create(false));
+    for (size_t i = 0; i < sizeof(routers) / sizeof(routers[0]); i++) {
+        const struct kernel_case c = router_case(&routers[i]);
+        struct problem p = {.seed = c.seed};
+        uint32_t *first[3] = {NULL};
+        rule->make(&p, &c);
+        assert_false(p.failed);
+        for (size_t t = 0; t < sizeof(sizes) / sizeof(sizes[0]); t++) {
+            snprintf(hint, sizeof(hint), "{\"tunes\": {\"moe_router.WG_SIZE\": %d}}", sizes[t]);
+            assert_true(kernel_bench_hint(tuned, hint));
+            if (kernel_bench_solve(tuned, "moe_router", &p, why) != BENCH_RAN)
+                fail_msg("%s, %s: %s", routers[i].name, hint, why);
+            for (int n = 0; n < 3; n++) {
+                const struct problem_buffer *out = problem_buffer(&p, names[n]);
+                if (t == 0 && out) {
+                    first[n] = checked(dgl_new_array(uint32_t, out->words));
+                    memcpy(first[n], out->after, 4 * out->words);
+                }
+                for (size_t j = 0; out && j < out->words; j++)
+                    if (first[n][j] != out->after[j])
+                        fail_msg("%s: word %zu of %s is %08x by %d invocations, %08x by %d",
+                                 routers[i].name, j, names[n], first[n][j], sizes[0], out->after[j],
+                                 sizes[t]);
+            }
+        }
+        for (int n = 0; n < 3; n++)
+            free(first[n]);
+        problem_finish(&p);
+    }
+    kernel_bench_destroy(&tuned);
 }
 
 /* ---- moe_group --------------------------------------------------------------------------- */
@@ -164,7 +217,8 @@ static void every_kernel_was_tested(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest others[] = {cmocka_unit_test(every_kernel_was_tested)};
+    const struct CMUnitTest others[] = {cmocka_unit_test(router_bits),
+                                        cmocka_unit_test(every_kernel_was_tested)};
     int failures = 0;
     for (int floor = 0; floor < 2; floor++) {
         bench = kernel_bench_create(floor == 1);

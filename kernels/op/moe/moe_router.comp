@@ -4,6 +4,8 @@
 // and, for pre=norm, sum_k x[k]^2 meet in shared memory, so that x is read once and one barrier
 // does. With pre=norm each group also writes its share of the normed row, which the experts read.
 // The group that arrives last has all logits and chooses (lib moe_rank). Groups: an expert each.
+// Pieces of 16 columns are added up in an order of their own, so that the choice does not depend on
+// the invocations: another one changes tokens.
 //
 // One H200 (driver 580), 2026-11-22, whole decode steps by `generate`, tok/s: qwen3-30b-a3b:q4_k
 // 209, 216, 213 with 32, 64 and 128 threads; gpt-oss-20b:mxfp4 262, 260, 256 with 64, 128 and 256.
@@ -26,11 +28,12 @@
 //! CONST K E TOP_K W_STRIDE BIAS_AT
 //! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
 //! LET W_WIDTH = 1
-//! LET SHARES = ceildiv(min(WG_SIZE, ceildiv(K, 16)), 16) // of the row, that one of 16 adds up
+//! LET PIECES = ceildiv(K, 16)      // of the row
+//! LET SHARES = ceildiv(PIECES, 16) // of them, that one invocation of 16 adds up
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
-//! SHARED vec2 sums[LOCAL_X] // product, square
+//! SHARED vec2 sums[max(16, PIECES)] // fixed: 16 add them up; product, square
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words
@@ -58,22 +61,24 @@ vec4 source(uint i, inout float square)
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x, expert = min(group.x, uint(E - 1));
-    float y = 0.0, square = 0.0;
     for (uint k = 16u * tid; k < uint(K); k += 16u * uint(LOCAL_X)) {
         uvec4 raw[WEIGHT_RAW];
         vec4 w[4];
+        float square = 0.0;
         weight_fetch16(expert * uint(W_STRIDE), k, raw);
         vec4 x0 = source(k / 4u, square), x1 = source(k / 4u + 1u, square);
         vec4 x2 = source(k / 4u + 2u, square), x3 = source(k / 4u + 3u, square);
         weight_decode16(raw, k, w);
-        y += (dot(w[0], x0) + dot(w[1], x1)) + (dot(w[2], x2) + dot(w[3], x3));
+        sums[k / 16u] = vec2((dot(w[0], x0) + dot(w[1], x1)) + (dot(w[2], x2) + dot(w[3], x3)),
+                             square);
     }
-    sums[tid] = vec2(y, square);
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
     if (tid < 16u)
-        for (int i = 0; i < SHARES; i++) // fixed: WG_SIZE is a multiple
-            sum += sums[16u * uint(i) + tid];
+        for (int i = 0; i < SHARES; i++) { // fixed: the order of the sum
+            uint piece = 16u * uint(i) + tid;
+            sum += piece < uint(PIECES) ? sums[piece] : vec2(0.0);
+        }
     memoryBarrierShared(); barrier();
     if (tid < 16u)
         sums[tid] = sum;
@@ -88,7 +93,7 @@ void body(uvec3 group)
         NORMED[i] = X[i] * scale * A[i];
 #endif
     if (tid == 0u && group.x < uint(E)) {
-        y = scale * sum.x;
+        float y = scale * sum.x;
 #if BIAS_row
         uint at = uint(BIAS_AT) + expert;
         y += A[at / 4u][at % 4u];

@@ -167,7 +167,7 @@ awk '
                 uses[from] = uses[from] " " to
         } else if (name ~ /^(core|gl|kernels|loader|tools|tests)\//) {
             printf "%s:%s: our own header %s is included as \"%s\"\n", file, part[2], name, name
-        } else if (name ~ /^(EGL|GLES|GLES2|GLES3|KHR)\// || name ~ /^(gbm|xf86drm|xf86drmMode)\.h$/ || name ~ /drm/) {
+        } else if (name ~ /^(EGL|GLES|GLES2|GLES3|KHR|vulkan)\// || name ~ /^(gbm|xf86drm|xf86drmMode)\.h$/ || name ~ /drm/) {
             if (from != "gl") printf "%s:%s: only gl/ may include <%s>\n", file, part[2], name
         } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")
             printf "%s:%s: only core/base/json.c may include <%s>\n", file, part[2], name

@@ -431,7 +431,8 @@ static const struct option table[] = {
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},
     {"generate chat serve bench kernels verify", 0, "executor", "auto|dispatch|persistent",
-     "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens, "
+     "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens "
+     "(several per token where buffers are many), "
      "whose work groups wait for each other, which takes seconds to compile, the others decoding "
      "meanwhile, and is tried first (default: auto, persistent where it was found faster; where "
      "nothing is known it is tried after a second of decoding, and by `bench` and `tune`, which "

@@ -15,10 +15,16 @@ float join_factor;
 // Before the first join_source(); all invocations call it.
 void join_begin(uint tid)
 {
+    // Four at a time: one after the other they would each wait for memory.
     for (uint p = tid; p < 128u; p += uint(LOCAL_X)) {
         float sum = 0.0;
-        for (uint i = p; i < uint(K / 4); i += 128u) // fixed: parts of the sum
-            sum += dot(R[i], R[i]);
+        for (uint first = p; first < uint(K / 4); first += 4u * 128u) { // fixed: parts of the sum
+            vec4 r[4];
+            for (int j = 0; j < 4; j++)
+                r[j] = R[min(first + uint(128 * j), uint(K / 4 - 1))];
+            for (int j = 0; j < 4; j++)
+                sum += first + uint(128 * j) < uint(K / 4) ? dot(r[j], r[j]) : 0.0;
+        }
         join_squares[p] = sum;
     }
     memoryBarrierShared(); barrier();

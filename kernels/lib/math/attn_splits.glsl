@@ -1,7 +1,18 @@
 // Parts of the attention of one token, each from one split of the keys, and their merge by the
 // group that arrives last. Needs libs attn_score and attn_share, `coherent vec4 PARTS[]`,
 // `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (splits at most), shared out_part
-// and max_sum of OUTS * SLICES elements.
+// and max_sum of OUTS * SLICES elements. With sinks all invocations call
+// sink_begin() first.
+
+// Asks for the sink of the head of which the invocation writes a part, long before it is needed.
+#if SINKS_head
+float own_sink;
+void sink_begin(uint tid, attn_share share)
+{
+    uint r = min(tid % uint(OUTS) / uint(VEC4S), uint(HEADS_BLOCK - 1));
+    own_sink = S[min(share.head0 + r, uint(HEADS - 1))];
+}
+#endif
 
 // vec4 i of head r of the block, from the weights of its scores, their sum and their maximum.
 void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float row_sum)
@@ -10,7 +21,7 @@ void write_head(uint r, uint i, attn_share share, vec4 x, float row_max, float r
     if (head >= (share.kv_head + 1u) * GQA_GROUP)
         return;
 #if SINKS_head
-    float sink = S[head] * LOG2_E, all_max = max(row_max, sink);
+    float sink = (OUTS <= WG_SIZE ? own_sink : S[head]) * LOG2_E, all_max = max(row_max, sink);
     float rescale = exp2(row_max - all_max);
     x *= rescale;
     row_sum = row_sum * rescale + exp2(sink - all_max);

@@ -66,8 +66,12 @@ void gemv_rows(uint tid)
     rows_begin(tid);
     for (uint chunk = 0u; chunk < count; chunk += uint(CHUNK)) {
         uint n = min(count - chunk, uint(CHUNK)), row = row0 + first + chunk;
+        // Asked for before the weights are through.
 #if POST_add
         float before = tid < n ? Y[row + tid] : 0.0;
+#endif
+#if BIAS_row && !POST_glu
+        vec4 bias = bias_fetch(row + min(tid, n - 1u));
 #endif
         gemv_chunk(chunk, n, zero);
         float scale = 1.0;
@@ -84,7 +88,11 @@ void gemv_rows(uint tid)
                                     row + 2u * tid);
 #else
         if (tid < n) {
+#if BIAS_row
+            float y = result_by(scale * gemv_sum(tid), row + tid, bias);
+#else
             float y = result(scale * gemv_sum(tid), row + tid);
+#endif
 #if POST_add
             y += before;
 #endif

@@ -2,12 +2,22 @@
 // activations, `vec4 A[]`, the parameters out_scale and softcap, the constants BIAS_AT and SCALED.
 // `row` counts from the first row of all bands.
 
-float biased(float y, uint row)
+// The bias of a row and its neighbours, for biased_by(): a choice among them would wait for the
+// load.
+vec4 bias_fetch(uint row)
+{
+#if BIAS_row
+    return A[(uint(BIAS_AT) + row) / 4u];
+#else
+    return vec4(0.0);
+#endif
+}
+
+float biased_by(float y, uint row, vec4 four)
 {
 #if BIAS_row
     uint i = uint(BIAS_AT) + row;
-    // A[i / 4u][i % 4u] makes NVIDIA's compiler copy the four values to memory.
-    vec4 four = A[i / 4u];
+    // four[i % 4u] makes NVIDIA's compiler copy the four values to memory.
     vec2 two = (i & 2u) == 0u ? four.xy : four.zw;
     return y + ((i & 1u) == 0u ? two.x : two.y);
 #else
@@ -15,10 +25,15 @@ float biased(float y, uint row)
 #endif
 }
 
-// post=store, add, softcap
-float result(float y, uint row)
+float biased(float y, uint row)
 {
-    y = biased(y, row);
+    return biased_by(y, row, bias_fetch(row));
+}
+
+// post=store, add, softcap
+float result_by(float y, uint row, vec4 four)
+{
+    y = biased_by(y, row, four);
 #if SCALED
     y *= out_scale;
 #endif
@@ -26,6 +41,11 @@ float result(float y, uint row)
     y = smooth_cap(y, softcap);
 #endif
     return y;
+}
+
+float result(float y, uint row)
+{
+    return result_by(y, row, bias_fetch(row));
 }
 
 // post=glu; the gate is row `row`, up the next.

@@ -200,6 +200,9 @@ void body(uvec3 group)
     // Invocations issue in order: the new rows do not wait for the page table, nor keys for them.
     row_items items;
     load_rows(tid, share, items);
+#if SINKS_head
+    sink_begin(tid, share);
+#endif
 #if AHEAD == 0
     LOOK_UP
 #endif

@@ -36,7 +36,7 @@ static const struct family plain = {
     .kernels = 17,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_programs = 28,
-    .gpu_kernels = 1,
+    .gpu_kernels = 2,
 };
 static const struct family head_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
@@ -45,7 +45,7 @@ static const struct family head_norms = {
     .kernels = 18,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_programs = 28,
-    .gpu_kernels = 1,
+    .gpu_kernels = 2,
 };
 static const struct family post_norms = {
     .prefill =
@@ -56,7 +56,7 @@ static const struct family post_norms = {
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 29,
-    .gpu_kernels = 2,
+    .gpu_kernels = 3,
 };
 static const struct family all_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
@@ -67,7 +67,7 @@ static const struct family all_norms = {
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 29,
-    .gpu_kernels = 2,
+    .gpu_kernels = 3,
 };
 #define EXPERTS_PREFILL                                                                            \
     "attn_norm qkv rope_kv attn_prefill o ffn_norm router moe_route moe_group experts_gate_up "    \
@@ -80,7 +80,7 @@ static const struct family experts = {
     .kernels = 22,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_programs = 35,
-    .gpu_kernels = 2,
+    .gpu_kernels = 3,
 };
 static const struct family experts_windows = {
     .prefill = EXPERTS_PREFILL,
@@ -129,29 +129,35 @@ struct choice {
     const char *op, *phase; /* NULL: any */
     const char *name;       /* of a constant; NULL: any value */
     int64_t from, to;
-    const char *variant[MADE_DEVICES];
-    const char *weight; /* NULL: any */
-    int64_t rows;       /* N is so many at least; 0: any */
+    const char *variant[MADE_DEVICES]; /* NULL: says nothing of that device */
+    const char *weight;                /* NULL: any */
+    int64_t rows;                      /* N is so many at least; 0: any */
+    int64_t k;                         /* K likewise */
 };
 
 static const struct choice choices[] = {
-    {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}, NULL, 0},
-    {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0},
-    {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0},
-    {"matmul", "prefill", "COLUMNS", 16, 16, {"baseline", "baseline", "subgroup"}, "q4_k", 3072},
-    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}, NULL, 0},
-    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0},
-    {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0},
-    {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0},
-    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}, NULL, 0},
-    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}, NULL, 0},
-    {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}, NULL, 0},
-    {"attn_prefill", NULL, "HEAD_DIM", 64, 64, {"tiled", "llvmpipe", "subgroup"}, NULL, 0},
-    {"attn_prefill", NULL, "HEAD_DIM", 128, 128, {"tiled", "llvmpipe", "subgroup"}, NULL, 0},
-    {"attn_prefill", NULL, "HEAD_DIM", 1, 127, {"tiled", "llvmpipe", "tiled"}, NULL, 0},
-    {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}, NULL, 0},
-    {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}, NULL, 0},
-    {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}, NULL, 0},
+    {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}, NULL, 0, 0},
+    {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
+    {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
+    {"matmul", "prefill", "COLUMNS", 16, 16, {"baseline", "baseline", "subgroup"}, "q4_k", 3072, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 8449, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "wide"}, "q4_k", 4225, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 0, 4097},
+    {"matmul", "prefill", "COLUMNS", 64, 64, {NULL, NULL, "wide"}, "q4_k", 16897, 0},
+    {"matmul", "prefill", "COLUMNS", 64, 64, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}, NULL, 0, 0},
+    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0, 0},
+    {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0, 0},
+    {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
+    {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}, NULL, 0, 0},
+    {"attn_decode", NULL, NULL, 0, 0, {"baseline", "baseline", "none"}, NULL, 0, 0},
+    {"attn_token", NULL, NULL, 0, 0, {"none", "none", "subgroup"}, NULL, 0, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 64, 64, {"tiled", "llvmpipe", "subgroup"}, NULL, 0, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 128, 128, {"tiled", "llvmpipe", "subgroup"}, NULL, 0, 0},
+    {"attn_prefill", NULL, "HEAD_DIM", 1, 127, {"tiled", "llvmpipe", "tiled"}, NULL, 0, 0},
+    {"attn_prefill", NULL, NULL, 0, 0, {"baseline", "baseline", "tiled"}, NULL, 0, 0},
+    {"embed", NULL, NULL, 0, 0, {"rows", "rows", "rows"}, NULL, 0, 0},
+    {NULL, NULL, NULL, 0, 0, {"baseline", "baseline", "baseline"}, NULL, 0, 0},
 };
 
 /* ---- a shape on a device --------------------------------------------------------------------- */
@@ -296,7 +302,8 @@ static const char *wanted_variant(const struct kernel_request *request, enum mad
         if (strcmp(c->op, request->op) != 0 ||
             (c->phase && strcmp(c->phase, request_attr(request, "phase")) != 0) ||
             (c->weight && strcmp(c->weight, request_attr(request, "weight")) != 0) ||
-            (c->rows && request_const(request, "N") < c->rows))
+            (c->rows && request_const(request, "N") < c->rows) ||
+            (c->k && request_const(request, "K") < c->k) || !c->variant[device])
             continue;
         int64_t value = c->name ? request_const(request, c->name) : 0;
         if (value >= c->from && value <= c->to)
@@ -570,12 +577,14 @@ static void check_sums(const struct planned *p)
         plan_buffer_bytes(&p->plan, TABLE_CONTEXT, (int32_t)tokens, bytes);
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct kernel_choice *c = &segment->use[i]->choice;
-            if (strcmp(c->kernel->name, "matmul_prefill_wide") != 0)
+            const bool wide = strcmp(c->kernel->name, "matmul_prefill_wide") == 0;
+            if (!wide && strcmp(c->kernel->name, "matmul_lanes_subgroup") != 0)
                 continue;
-            const int64_t rows = choice_var(c, "ROWS"), columns = choice_var(c, "TOKENS");
+            const int64_t rows = choice_var(c, "ROWS");
+            const int64_t columns = choice_var(c, wide ? "TOKENS" : "COLUMNS");
             const int64_t splits = choice_var(c, "SPLITS");
             const int64_t row_tiles = (choice_var(c, "N") + rows - 1) / rows;
-            const int64_t rest = row_tiles - choice_var(c, "WHOLE");
+            const int64_t rest = row_tiles - (wide ? choice_var(c, "WHOLE") : 0);
             const int64_t tiles = rest * ((tokens + columns - 1) / columns);
             if (splits == 1)
                 continue;

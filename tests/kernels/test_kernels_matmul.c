@@ -283,26 +283,34 @@ static void sums_do_not_depend_on_tunables(void **state)
 
 /* ---- parts of K ---------------------------------------------------------------------------- */
 
-#define CUT "matmul_prefill_wide"
+/* Kernels that cut K, their columns, and a number of parts. */
+struct cut_case {
+    const char *name, *columns;
+    int parts;
+};
+static const struct cut_case cuts[] = {
+    {"matmul_prefill_wide", "256", 3},
+    {"matmul_lanes_subgroup", "64", 4},
+};
 
 /* Y of a case, computed with the tiles that do not fill a device cut into `cut` parts. Transferred;
  * NULL: the kernel cannot run here, and why. */
-static uint32_t *solve_cut(struct kernel_bench *cutting, const struct shape *shape, int cut,
-                           char why[BENCH_WHY])
+static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *kernel,
+                           const struct shape *shape, int cut, char why[BENCH_WHY])
 {
     const struct row row = {"cut", *shape, DGL_Q4_K};
     struct kernel_case c;
     char hint[96];
     describe(&row, &c);
     c.seed = 17;
-    request_set(&c.request, "columns", "256");
-    request_set_const(&c.request, "COLUMNS", 256);
+    request_set(&c.request, "columns", kernel->columns);
+    request_set_const(&c.request, "COLUMNS", atoi(kernel->columns));
     struct problem p = {.seed = c.seed};
     op_rule_find("matmul")->make(&p, &c);
     assert_false(p.failed);
-    snprintf(hint, sizeof(hint), "{\"tunes\": {\"" CUT ".CUT\": %d}}", cut);
+    snprintf(hint, sizeof(hint), "{\"tunes\": {\"%s.CUT\": %d}}", kernel->name, cut);
     assert_true(kernel_bench_hint(cutting, hint));
-    enum bench_result result = kernel_bench_solve(cutting, CUT, &p, why);
+    enum bench_result result = kernel_bench_solve(cutting, kernel->name, &p, why);
     uint32_t *y = NULL;
     if (result == BENCH_FAILED)
         fail_msg("%s", why);
@@ -324,16 +332,16 @@ static void parts_of_k_are_joined(void **state)
 {
     const struct shape all = {"prefill", "none", "store", .k = 768, .n = 450, .tokens = 40};
     struct shape few = all;
+    const struct cut_case *kernel = *state;
     char why[BENCH_WHY] = "";
     size_t differ = 0;
-    (void)state;
     if (!bench)
         SKIP("no GLES device");
     few.tokens = 23;
     struct kernel_bench *cutting = checked(kernel_bench_create(false));
-    uint32_t *whole = solve_cut(cutting, &all, 0, why);
-    uint32_t *cut = whole ? solve_cut(cutting, &all, 3, why) : NULL;
-    uint32_t *again = cut ? solve_cut(cutting, &few, 3, why) : NULL;
+    uint32_t *whole = solve_cut(cutting, kernel, &all, 0, why);
+    uint32_t *cut = whole ? solve_cut(cutting, kernel, &all, kernel->parts, why) : NULL;
+    uint32_t *again = cut ? solve_cut(cutting, kernel, &few, kernel->parts, why) : NULL;
     kernel_bench_destroy(&cutting);
     for (size_t j = 0; again && j < (size_t)all.n * all.tokens; j++)
         differ += whole[j] != cut[j];
@@ -365,13 +373,13 @@ int main(void)
         cmocka_unit_test(every_kernel_was_tested),
         cmocka_unit_test(the_smallest_device_runs_every_product),
         cmocka_unit_test(sums_do_not_depend_on_tunables),
-        cmocka_unit_test(parts_of_k_are_joined),
     };
     bench = kernel_bench_create(false);
     size_t count = name_rows(0);
     int failures = test_run_rows_sample("matmul", products_agree_with_doubles, rows, count,
                                         sizeof(rows[0]), SHARE);
     failures += cmocka_run_group_tests_name("kernels", others, NULL, NULL);
+    failures += test_run_table("cut", parts_of_k_are_joined, cuts);
     kernel_bench_destroy(&bench);
     bench = kernel_bench_create(true);
     count = name_rows(1152);

@@ -1,0 +1,425 @@
+/* Kernels and libs of the library, of directories and of single files, into the registry. */
+#include "kernels/set/kernel_set_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/printable.h"
+#include "kernels/format/kernel_format.h"
+#include "kernels/format/kernel_parser.h"
+#include "kernels/set/embedded.h"
+
+#define WALK_DEPTH_MAX   8    /* folders within folders of a user's directory */
+#define WALK_FOLDERS_MAX 1000 /* of it */
+#define WALK_FILES_MAX   1000 /* kernels and libs of it */
+#define WALK_MIB_MAX     16   /* of these together */
+
+/* One text that is being added. `path` is what messages say, `source` numbers its layer of files: 0
+ * = built in. */
+struct addition {
+    const struct dgl_log *log;
+    struct kernel_set *set;
+    const char *path, *origin;
+    const char *text; /* owned by the set, or static */
+    size_t len;
+    uint32_t source;
+};
+
+/* The first line of the directive that has the word. */
+static uint32_t find_line(const struct addition *a, const char *directive, const char *word)
+{
+    struct dgl_str rest = {a->text, a->len}, line;
+    for (uint32_t number = 1; dgl_str_split(&rest, '\n', &line); number++) {
+        struct dgl_str key, each;
+        if (!dgl_str_starts(line, "//!"))
+            continue;
+        line = (struct dgl_str){line.p + 3, line.len - 3};
+        if (kernel_word_next(&line, &key) && dgl_str_eq(key, directive))
+            while (kernel_word_next(&line, &each))
+                if (dgl_str_eq(each, word))
+                    return number;
+    }
+    return 1;
+}
+
+/* A user's kernel is for an operation that there is, and asks for constants that operations have:
+ * those of the built-in kernels, which serve all of them. Else it would never run, without a word.
+ */
+static enum dgl_status check_operation(const struct addition *a, const struct kernel *kernel)
+{
+    const struct kernel_set *set = a->set;
+    const struct kernel_const *wrong = NULL;
+    struct dgl_buf names = {0};
+    bool known = false;
+    for (size_t i = 0; i < set->num_builtin; i++) {
+        const struct kernel *other = set->builtin[i];
+        bool listed = false;
+        for (size_t j = 0; j < i && !listed; j++)
+            listed = strcmp(set->builtin[j]->op, other->op) == 0;
+        known = known || strcmp(other->op, kernel->op) == 0;
+        if (!listed)
+            dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->op);
+    }
+    enum dgl_status status = DGL_OK;
+    if (!known)
+        status =
+            dgl_fail(a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s",
+                     a->path, find_line(a, "OP", kernel->op), kernel->op, names.p ? names.p : "");
+    names.len = 0;
+    for (uint32_t c = 0; c < kernel->num_consts && known && !wrong; c++) {
+        bool supplied = kernel->consts[c].has_preset;
+        for (size_t i = 0; i < set->num_builtin && !supplied; i++)
+            supplied = kernel_has_const(set->builtin[i], kernel->consts[c].name);
+        wrong = supplied ? NULL : &kernel->consts[c];
+    }
+    for (size_t i = 0; i < set->num_builtin && wrong; i++) {
+        const struct kernel *other = set->builtin[i];
+        for (uint32_t c = 0; c < other->num_consts && strcmp(other->op, kernel->op) == 0; c++)
+            if (!names.p || !kernel_word_in(names.p, other->consts[c].name))
+                dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->consts[c].name);
+    }
+    if (wrong)
+        status = dgl_fail(a->log, DGL_ERR_KERNEL,
+                          "%s:%u: CONST: no operation supplies %s; built-in kernels of %s use: %s",
+                          a->path, find_line(a, "CONST", wrong->name), wrong->name, kernel->op,
+                          names.len ? names.p : "none");
+    dgl_buf_finish(&names);
+    return status;
+}
+
+static enum dgl_status replace_kernel(const struct addition *a, size_t index, struct kernel *kernel)
+{
+    const struct kernel *old = a->set->kernels[index];
+    if (old->source == a->source)
+        return dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the NAME %s is also that of %s", a->path,
+                        kernel->name, old->path);
+    if (strcmp(old->op, kernel->op) != 0)
+        return dgl_fail(a->log, DGL_ERR_KERNEL,
+                        "%s: it would replace the kernel %s of OP %s (%s) by one of OP %s: choose "
+                        "another NAME",
+                        a->path, kernel->name, old->op, old->path, kernel->op);
+    kernel->added = old->added;
+    a->set->kernels[index] = kernel;
+    return DGL_OK;
+}
+
+static enum dgl_status add_kernel(const struct addition *a)
+{
+    struct kernel_set *set = a->set;
+    struct kernel *kernel = NULL;
+    enum dgl_status status = kernel_parse(a->log, &set->arena, a->path, a->text, a->len, &kernel);
+    if (status != DGL_OK)
+        return status;
+    kernel->origin = a->origin;
+    kernel->source = a->source;
+    if (a->source != 0)
+        status = check_operation(a, kernel);
+    if (status != DGL_OK)
+        return status;
+    size_t index = kernel_set_index(set, kernel->name);
+    if (index < set->count)
+        return replace_kernel(a, index, kernel);
+    if (!dgl_grow((void **)&set->kernels, &set->cap, set->count + 1, sizeof(*set->kernels)))
+        return dgl_fail_memory(a->log, "the list of kernels", set->count);
+    kernel->added = a->source != 0;
+    set->kernels[set->count++] = kernel;
+    return DGL_OK;
+}
+
+static enum dgl_status add_lib(const struct addition *a, const char *file)
+{
+    struct kernel_set *set = a->set;
+    const size_t len = strlen(file) - strlen(".glsl");
+    const struct kernel_lib head = {
+        .name = dgl_arena_strndup(&set->arena, file, len), .path = a->path, .source = a->source};
+    struct kernel_lib *lib = NULL;
+    if (!head.name)
+        return dgl_fail_memory(a->log, "a lib's name", len);
+    enum dgl_status status = kernel_lib_parse(a->log, &set->arena, &head, a->text, a->len, &lib);
+    if (status != DGL_OK)
+        return status;
+    size_t i = 0;
+    while (i < set->num_libs && strcmp(set->libs[i]->name, lib->name) != 0)
+        i++;
+    if (i < set->num_libs && set->libs[i]->source == a->source)
+        return dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the lib's name is also that of %s", a->path,
+                        set->libs[i]->path);
+    if (i == set->num_libs) {
+        if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
+            return dgl_fail_memory(a->log, "the list of libs", i);
+        set->num_libs++;
+    }
+    set->libs[i] = lib;
+    return DGL_OK;
+}
+
+enum dgl_status kernel_set_add_builtins(const struct dgl_log *log, struct kernel_set *set)
+{
+    enum dgl_status status = DGL_OK;
+    for (const struct kernel_embedded *e = kernel_embedded; e->path && status == DGL_OK; e++) {
+        struct addition a = {.log = log, .set = set, .text = e->text, .len = e->len};
+        a.origin = "builtin";
+        a.path = dgl_arena_printf(&set->arena, "kernels/%s", e->path);
+        if (!a.path)
+            status = dgl_fail_memory(log, "the list of kernels", set->count);
+        else if (dgl_str_ends(dgl_str_of(e->path), ".glsl"))
+            status = add_lib(&a, strrchr(a.path, '/') + 1);
+        else
+            status = add_kernel(&a);
+    }
+    if (status != DGL_OK)
+        return status;
+    const size_t bytes = set->count * sizeof(*set->builtin);
+    const size_t lib_bytes = set->num_libs * sizeof(*set->builtin_libs);
+    set->builtin = dgl_arena_alloc(&set->arena, bytes + 1);
+    set->builtin_libs = dgl_arena_alloc(&set->arena, lib_bytes + 1);
+    if (!set->builtin || !set->builtin_libs)
+        return dgl_fail_memory(log, "the list of kernels", set->count);
+    if (bytes)
+        memcpy(set->builtin, set->kernels, bytes);
+    if (lib_bytes)
+        memcpy(set->builtin_libs, set->libs, lib_bytes);
+    set->num_builtin = set->count;
+    set->num_builtin_libs = set->num_libs;
+    return DGL_OK;
+}
+
+void kernel_set_begin_file(struct fault_log *f, const struct dgl_log *log, struct kernel_set *set)
+{
+    fault_log_begin(f, log, set->keeps_faults ? &set->faults : NULL, &set->arena);
+}
+
+/* A file of the user's that is to be read. */
+struct user_file {
+    const char *path, *lib;              /* lib: its file name; NULL: it is a kernel */
+    const struct dgl_kernel_text *given; /* instead of it; NULL: nothing */
+    uint32_t source;
+};
+
+/* What the caller says of the file's text; NULL: the file itself counts. */
+const struct dgl_kernel_text *kernel_text_given(const struct dgl_kernels_params *params,
+                                                const char *path)
+{
+    for (size_t i = 0; i < params->num_texts; i++)
+        if (strcmp(params->texts[i].path, path) == 0)
+            return &params->texts[i];
+    return NULL;
+}
+
+/* A copy of the caller's text. Transferred (free). */
+enum dgl_status kernel_text_copy(const struct dgl_log *log, const struct dgl_kernel_text *given,
+                                 char **text, size_t *len)
+{
+    if (given->len > KERNEL_FILE_MAX)
+        return dgl_fail(log, DGL_ERR_FORMAT, "%s: a text of %zu bytes, at most %u are read",
+                        given->path, given->len, KERNEL_FILE_MAX);
+    *len = given->len;
+    *text = dgl_calloc(given->len + 1, 1);
+    if (!*text)
+        return dgl_fail_memory(log, "a kernel file", given->len);
+    memcpy(*text, given->text, given->len);
+    return DGL_OK;
+}
+
+/* Reads a file into the set's memory and adds it as a kernel, or as a lib when `lib` is its file
+ * name. Its length is added to `bytes`. */
+static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set,
+                                const struct user_file *file, size_t *bytes)
+{
+    char *text = NULL;
+    size_t len = 0;
+    const char *path = file->path, *lib = file->lib;
+    const uint32_t source = file->source;
+    enum dgl_status status = file->given ? kernel_text_copy(log, file->given, &text, &len)
+                                         : dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
+    if (status != DGL_OK)
+        return status;
+    *bytes += len;
+    struct addition a = {.log = log, .set = set, .len = len, .source = source};
+    a.text = dgl_arena_strndup(&set->arena, text, len);
+    a.path = a.origin = dgl_arena_strndup(&set->arena, path, strlen(path));
+    free(text);
+    if (!a.text || !a.path)
+        return dgl_fail_memory(log, "a kernel file", len);
+    return lib ? add_lib(&a, lib) : add_kernel(&a);
+}
+
+/* A user's directory of kernel files, walked with its folders. */
+struct walk {
+    const struct dgl_log *log;
+    struct kernel_set *set;
+    const struct dgl_kernels_params *params;
+    const char *root; /* the directory, links resolved */
+    uint32_t source;
+    size_t files, folders, bytes;
+};
+
+/* A file that is a link has to stay in the directory: a stranger's could name any file of the
+ * user's, whose text would appear in messages. A link to nothing fails when it is read. */
+static enum dgl_status check_link(const struct walk *walk, const struct dgl_log *log,
+                                  const char *path)
+{
+    const size_t len = strlen(walk->root);
+    char *target = dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
+    enum dgl_status status = DGL_OK;
+    if (target && (strncmp(target, walk->root, len) != 0 ||
+                   (target[len] != '/' && walk->root[len - 1] != '/')))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: a link out of the kernel directory, to %s: name that with "
+                          "--kernel-file",
+                          path, DGL_PRINTABLE(target));
+    free(target);
+    return status;
+}
+
+/* What a folder of strangers may ask for; each file has limits of its own. */
+static enum dgl_status add_walked(struct walk *walk, const char *path, const char *lib)
+{
+    const struct dgl_log *log = walk->log;
+    if (log && log->cancelled && log->cancelled(log->priv))
+        return dgl_fail(log, DGL_ERR_CANCELLED, "reading the kernel directory was cancelled");
+    if (walk->files++ == WALK_FILES_MAX)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: a kernel directory has at most %d files",
+                        path, WALK_FILES_MAX);
+    const struct user_file file = {path, lib, kernel_text_given(walk->params, path), walk->source};
+    struct fault_log own;
+    kernel_set_begin_file(&own, log, walk->set);
+    enum dgl_status status = file.given ? DGL_OK : check_link(walk, &own.log, path);
+    if (status == DGL_OK)
+        status = add_file(&own.log, walk->set, &file, &walk->bytes);
+    status = fault_log_end(&own, path, status);
+    if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
+    return status;
+}
+
+/* Where the path goes on after `dir`/; NULL: it is elsewhere. */
+static const char *inside(const char *path, const char *dir)
+{
+    const size_t len = strlen(dir), slash = len > 0 && dir[len - 1] == '/';
+    if (strncmp(path, dir, len) != 0 || (!slash && path[len] != '/'))
+        return NULL;
+    return path + len + !slash;
+}
+
+bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir)
+{
+    for (size_t i = 0; i < params->num_texts; i++)
+        if (params->texts[i].text && inside(params->texts[i].path, dir))
+            return true;
+    return false;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted names of a folder, with those that only the caller's texts have. dgl_names_free(). */
+static enum dgl_status list_folder(const struct walk *walk, const char *dir, char ***names,
+                                   size_t *count)
+{
+    const struct dgl_kernels_params *params = walk->params;
+    enum dgl_status status = DGL_OK;
+    if (dgl_path_present(dir) || !kernel_texts_in(params, dir))
+        status = dgl_dir_list(walk->log, dir, names, count);
+    if (status != DGL_OK || params->num_texts == 0)
+        return status;
+    char **all = realloc(*names, (*count + params->num_texts) * sizeof(*all));
+    if (!all)
+        return dgl_fail_memory(walk->log, "a folder's names", *count);
+    *names = all;
+    for (size_t i = 0; i < params->num_texts; i++) {
+        const char *rest = inside(params->texts[i].path, dir);
+        const size_t len = rest ? strcspn(rest, "/") : 0;
+        bool known = !params->texts[i].text || len == 0;
+        for (size_t j = 0; j < *count && !known; j++)
+            known = strncmp(all[j], rest, len) == 0 && all[j][len] == '\0';
+        if (known)
+            continue;
+        all[*count] = strndup(rest, len);
+        if (!all[*count])
+            return dgl_fail_memory(walk->log, "a folder's names", *count);
+        ++*count;
+    }
+    if (*count > 0)
+        qsort(all, *count, sizeof(*all), compare_names);
+    return DGL_OK;
+}
+
+/* The files of one folder in the order of their names, then its folders likewise. Hidden folders
+ * and links to folders are left alone. */
+static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
+{
+    char **names = NULL;
+    size_t num_names = 0;
+    if (depth > WALK_DEPTH_MAX || walk->folders++ == WALK_FOLDERS_MAX)
+        return dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
+                        "%s: a kernel directory has at most %d folders, %d deep", dir,
+                        WALK_FOLDERS_MAX, WALK_DEPTH_MAX);
+    enum dgl_status status = list_folder(walk, dir, &names, &num_names);
+    for (size_t i = 0; i < 2 * num_names && status == DGL_OK; i++) {
+        const bool want_folder = i >= num_names;
+        const char *name = names[i % num_names];
+        const bool lib = dgl_str_ends(dgl_str_of(name), ".glsl");
+        const bool file = lib || dgl_str_ends(dgl_str_of(name), ".comp");
+        if (file == want_folder || (want_folder && name[0] == '.'))
+            continue;
+        char *path = dgl_path_join(dir, name);
+        if (!path) {
+            status = dgl_fail_memory(walk->log, "a path", strlen(dir));
+        } else if (file) {
+            const struct dgl_kernel_text *given = kernel_text_given(walk->params, path);
+            if (!given || given->text)
+                status = add_walked(walk, path, lib ? name : NULL);
+        } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
+            dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
+        } else if (dgl_path_is_dir(path) || kernel_texts_in(walk->params, path)) {
+            status = add_folder(walk, path, depth + 1);
+        }
+        free(path);
+    }
+    dgl_names_free(names, num_names);
+    return status;
+}
+
+static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set,
+                               const struct dgl_kernels_params *params, const char *dir,
+                               uint32_t source)
+{
+    char *root = realpath(dir, NULL);
+    struct walk walk = {
+        .log = log, .set = set, .params = params, .root = root ? root : dir, .source = source};
+    enum dgl_status status = add_folder(&walk, dir, 0);
+    free(root);
+    if (status == DGL_OK && walk.files == 0 && !params->allow_empty_dirs)
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: the kernel directory holds no *.comp and no *.glsl", dir);
+    return status;
+}
+
+enum dgl_status kernel_set_add_files(const struct dgl_log *log, struct kernel_set *set,
+                                     const struct dgl_kernels_params *params)
+{
+    uint32_t source = 1;
+    size_t bytes = 0;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
+        status = add_dir(log, set, params, params->dirs[i], source++);
+    for (size_t i = 0; i < params->num_files && status == DGL_OK; i++) {
+        const char *path = params->files[i];
+        const struct user_file file = {path, NULL, kernel_text_given(params, path), source};
+        struct fault_log own;
+        const bool there =
+            file.given || dgl_path_present(path); /* a name that is wrong is no fault */
+        fault_log_begin(&own, log, set->keeps_faults && there ? &set->faults : NULL, &set->arena);
+        if (!file.given || file.given->text)
+            status = add_file(&own.log, set, &file, &bytes);
+        status = fault_log_end(&own, path, status);
+    }
+    return status;
+}

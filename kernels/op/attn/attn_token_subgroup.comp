@@ -160,7 +160,7 @@ uint page_rows[PAGES], none;
 
 // AHEAD: the first round's pages, or its keys too, are asked for before other groups are waited
 // for: nothing of it changes in a step.
-uvec4 ahead[AHEAD > 1 ? DEPTH * OWN * KV_VEC : 1];
+kv_vec8 ahead[AHEAD > 1 ? DEPTH * OWN : 1];
 
 void begin(uvec3 group)
 {
@@ -175,12 +175,8 @@ void begin(uvec3 group)
 #if AHEAD > 1
     kv_vec8 k[DEPTH * OWN];
     FETCH(k, 0u)
-    for (int i = 0; i < DEPTH * OWN; i++) {
-        ahead[i * KV_VEC] = k[i].lo;
-#if !KV_f16
-        ahead[i * KV_VEC + 1] = k[i].hi;
-#endif
-    }
+    for (int i = 0; i < DEPTH * OWN; i++)
+        ahead[i] = k[i];
 #endif
 }
 
@@ -207,12 +203,8 @@ void body(uvec3 group)
     LOOK_UP
 #endif
 #if AHEAD > 1
-    for (int i = 0; i < DEPTH * OWN; i++) {
-        k[i].lo = ahead[i * KV_VEC];
-#if !KV_f16
-        k[i].hi = ahead[i * KV_VEC + 1];
-#endif
-    }
+    for (int i = 0; i < DEPTH * OWN; i++)
+        k[i] = ahead[i];
 #else
     FETCH(k, 0u)
 #endif

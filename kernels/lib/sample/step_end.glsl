@@ -5,11 +5,12 @@
 
 const uint NOBODY = 0xffffffffu; // no logit is a number
 
-// All invocations ask for the stop ids early: a barrier before step_end() makes them visible.
+// All invocations ask for the stop ids early: a barrier before step_end() makes them visible. Their
+// number is bounded here, and not where it ends the loop: see "Loops" of docs/kernels.md.
 void stop_ids_fetch(uint tid)
 {
     for (uint i = tid; i < 33u; i += uint(LOCAL_X))
-        stop_ids[i] = STOPS[i];
+        stop_ids[i] = i == 0u ? min(STOPS[0], 32u) : STOPS[i];
 }
 
 // By one invocation. True: the sequence has stopped.
@@ -17,7 +18,7 @@ bool step_end(uint id)
 {
     uint pos = step_pos + step_tokens;
     uint stopped = pos >= step_context ? 2u : 0u;
-    for (uint i = 0u; i < min(stop_ids[0], 32u); i++)
+    for (uint i = 0u; i < stop_ids[0]; i++)
         if (stop_ids[1u + i] == id && step_ignore_eos == 0u)
             stopped = 1u;
     stopped = id == NOBODY ? 3u : stopped;

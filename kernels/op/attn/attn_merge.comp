@@ -55,10 +55,14 @@ void body(uvec3 group)
         sum += max_sum[s].y * exp(max_sum[s].x - all_max);
     uint i = tid % uint(VEC4S);
     vec4 x = vec4(0.0);
-    for (uint s = tid / uint(VEC4S); s < uint(SPLITS); s += uint(SPLIT_THREADS)) {
-        // An empty split has sum 0 and may hold anything.
-        vec4 value = P[part0 + (first + s) * uint(VEC4S) + i];
-        x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
+    // As often in every invocation: see "Loops" of docs/kernels.md.
+    for (uint s0 = 0u; s0 < uint(SPLITS); s0 += uint(SPLIT_THREADS)) {
+        uint s = s0 + tid / uint(VEC4S);
+        if (SPLITS % SPLIT_THREADS == 0 || s < uint(SPLITS)) {
+            // An empty split has sum 0 and may hold anything.
+            vec4 value = P[part0 + (first + s) * uint(VEC4S) + i];
+            x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
+        }
     }
     part[tid] = x;
     memoryBarrierShared(); barrier();

@@ -59,7 +59,7 @@ void soften(uint r, uint first, uint end, uint count)
         new_max = max(new_max, score[r * uint(KEYS) + j]);
     float rescale = exp2(row_max[r] - new_max);
     float sum = row_sum[r] * rescale;
-    for (uint j = 0u; j < count; j++) {
+    for (uint j = 0u; j < uint(KEYS); j++) { // of the whole tile: see "Loops" of docs/kernels.md
         bool seen = first <= j && j < end;
         float p = seen ? exp2(score[r * uint(KEYS) + j] - new_max) : 0.0;
         score[r * uint(KEYS) + j] = p;

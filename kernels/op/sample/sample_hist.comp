@@ -22,6 +22,7 @@
 //! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint mass_low[1024] // fixed: bins of a digit of 10 bits
 //! SHARED uint mass_high[1024] // fixed: bins of a digit of 10 bits
+//! REQUIRE 1024 % WG_SIZE == 0
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
 //! LIB uint64
 //! LIB sample
@@ -34,9 +35,9 @@ void body(uvec3 group)
 {
     step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
-    for (uint i = tid; i < 1024u; i += uint(LOCAL_X)) {
-        mass_low[i] = 0u;
-        mass_high[i] = 0u;
+    for (uint i = 0u; i < 1024u; i += uint(LOCAL_X)) { // see "Loops" of docs/kernels.md
+        mass_low[i + tid] = 0u;
+        mass_high[i + tid] = 0u;
     }
     nucleus n = nucleus_load();
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
@@ -66,10 +67,10 @@ void body(uvec3 group)
         }
     }
     memoryBarrierShared(); barrier();
-    for (uint i = tid; i < 1024u; i += uint(LOCAL_X)) {
-        uvec2 mass = uvec2(mass_low[i], mass_high[i]);
+    for (uint i = 0u; i < 1024u; i += uint(LOCAL_X)) {
+        uvec2 mass = uvec2(mass_low[i + tid], mass_high[i + tid]);
         if (mass != uvec2(0u)) {
-            uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * i;
+            uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * (i + tid);
             uint old = atomicAdd(CAND[at], mass.x);
             uint carry = old + mass.x < old ? 1u : 0u;
             if (mass.y + carry != 0u)

@@ -119,8 +119,8 @@ void body(uvec3 group)
             kv_rows column = kv_skip(values, n % uint(VEC4S));
             if (r < live) {
                 vec4 x = o[i] * row_rescale[r];
-                for (uint j = 0u; j < count; j++)
-                    x += score[r * uint(KEYS) + j] * kv_load_vec4(kv_row(column, first + j), 0u);
+                for (uint j = first; j < first + count; j++) // not from 0: it would be unrolled
+                    x += score[r * uint(KEYS) + j - first] * kv_load_vec4(kv_row(column, j), 0u);
                 o[i] = x;
             }
         }

@@ -204,9 +204,9 @@ struct gl_program_params {
     size_t len;
     const char *label;  /* kernel name for messages, debuggers, profiles; copied */
     const char *origin; /* "builtin" or a path, for messages */
-    /* Logs why a source does not compile, in place of gl's own line: `words` are the driver's, of
-     * several lines. Returns the status of the call. NULL = gl's own line. */
-    enum dgl_status (*refused)(void *priv, const char *words);
+    /* Logs why a source does not compile, or link, in place of gl's own line: `words` are the
+     * driver's, of several lines. Returns the status of the call. NULL = gl's own line. */
+    enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
     /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set

@@ -149,8 +149,8 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
     const char *step = compiled ? "link" : "compile";
     if (!line)
         status = dgl_fail_memory(dev->log, "the driver's words", 0);
-    else if (!compiled && params->refused)
-        status = params->refused(params->refused_priv, words);
+    else if (params->refused)
+        status = params->refused(params->refused_priv, compiled, words);
     else if (params->quiet)
         status = DGL_ERR_KERNEL;
     else

@@ -442,10 +442,10 @@ struct kernel_message {
 };
 /* False: the line names no place. */
 bool kernel_message_parse(struct dgl_str text, struct kernel_message *out);
-/* Logs what a driver says of a kernel that it refuses, place by place in the kernel's file and its
- * libs: the first error as the error of the call, the others as notices. `generated` is the text
- * that the driver got. Returns DGL_ERR_KERNEL. */
-enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kernel_choice *choice,
-                                    struct dgl_str generated, const char *words);
+/* Logs what a driver says of a kernel that it refuses to compile, or to link, place by place in the
+ * kernel's file and its libs: the first error as the error of the call, the others as notices.
+ * `generated` is the text that the driver got. Returns DGL_ERR_KERNEL. */
+enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kernel_choice *choice,
+                                    struct dgl_str generated, bool linking, const char *words);
 
 #endif

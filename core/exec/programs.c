@@ -80,11 +80,11 @@ struct source {
     const struct dgl_buf *text;
 };
 
-static enum dgl_status source_refused(void *priv, const char *words)
+static enum dgl_status source_refused(void *priv, bool linking, const char *words)
 {
     const struct source *s = priv;
-    return kernel_fail_compile(s->log, s->choice, (struct dgl_str){s->text->p, s->text->len},
-                               words);
+    return kernel_fail_program(s->log, s->choice, (struct dgl_str){s->text->p, s->text->len},
+                               linking, words);
 }
 
 /* The text of a use, for the driver. */

@@ -58,11 +58,11 @@ static void keep_error(void *priv, enum dgl_log_level level, const char *text)
         dgl_logf(c->to, level, "%s", text);
 }
 
-static enum dgl_status refused(void *priv, const char *words)
+static enum dgl_status refused(void *priv, bool linking, const char *words)
 {
     struct compiling *c = priv;
     const struct dgl_log log = {.write = keep_error, .priv = c, .level = DGL_LOG_NOTICE};
-    return kernel_fail_compile(&log, c->choice, c->text, words);
+    return kernel_fail_program(&log, c->choice, c->text, linking, words);
 }
 
 /* Consumes `source` on success. */

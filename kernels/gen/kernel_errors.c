@@ -181,7 +181,8 @@ static struct quoted quoted_in(struct dgl_str text)
     struct quoted q = {.count = 0};
     for (size_t i = 0; i + 1 < text.len && q.count < MAX_QUOTED; i++) {
         size_t len = 0;
-        if (!memchr("'`\"", text.p[i], 3))
+        /* not the apostrophe of a word */
+        if (!memchr("'`\"", text.p[i], 3) || (i > 0 && is_name_char(text.p[i - 1])))
             continue;
         while (i + 1 + len < text.len && is_name_char(text.p[i + 1 + len]))
             len++;
@@ -221,8 +222,19 @@ static void look_at_word(void *priv, struct dgl_str word, uint32_t line)
         s->last = line;
 }
 
-/* The first line with the name that is not in a comment; 0 = none. */
-static uint32_t find_name(struct dgl_str text, struct dgl_str name)
+/* Whether a word, the type, comes before byte `at` of a line. */
+static bool follows_type(struct dgl_str line, size_t at)
+{
+    struct dgl_str before = dgl_str_trim((struct dgl_str){line.p, at});
+    size_t len = 0;
+    while (len < before.len && is_name_char(before.p[before.len - 1 - len]))
+        len++;
+    const struct dgl_str word = {before.p + before.len - len, len};
+    return len > 0 && before.len < at && !dgl_str_eq(word, "return") && !dgl_str_eq(word, "else");
+}
+
+/* The first line with the name, or with a declaration of it, that is not in a comment; 0 = none. */
+static uint32_t find_name(struct dgl_str text, struct dgl_str name, bool declared)
 {
     struct dgl_str line;
     for (uint32_t number = 1; text.len && dgl_str_split(&text, '\n', &line); number++) {
@@ -230,10 +242,33 @@ static uint32_t find_name(struct dgl_str text, struct dgl_str name)
         for (; at + name.len <= line.len && strncmp(line.p + at, "//", 2) != 0; at++)
             if (memcmp(line.p + at, name.p, name.len) == 0 &&
                 (at == 0 || !is_name_char(line.p[at - 1])) &&
-                (at + name.len == line.len || !is_name_char(line.p[at + name.len])))
+                (at + name.len == line.len || !is_name_char(line.p[at + name.len])) &&
+                (!declared || follows_type(line, at)))
                 return number;
     }
     return 0;
+}
+
+/* The first line with a name that is quoted: of the texts that are not built in, or of all where
+ * none is given. False: there is none. */
+static bool find_quoted(const struct kernel_choice *choice, const struct quoted *quoted,
+                        bool declared, struct kernel_place *out)
+{
+    const struct kernel *kernel = choice->kernel;
+    const bool all = !has_given(choice);
+    for (uint32_t i = 0; i <= kernel->num_libs; i++) {
+        const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
+        if (!all && !is_given(choice, i))
+            continue;
+        *out = (struct kernel_place){.path = lib ? lib->path : kernel->path, .first_line = 1};
+        out->text = lib ? (struct dgl_str){lib->text, lib->text_len}
+                        : (struct dgl_str){kernel->text, kernel->text_len};
+        for (size_t q = 0; q < quoted->count && !out->line; q++)
+            out->line = find_name(out->text, quoted->name[q], declared);
+        if (out->line)
+            return true;
+    }
+    return false;
 }
 
 /*
@@ -245,30 +280,20 @@ static uint32_t find_name(struct dgl_str text, struct dgl_str name)
 static struct origin find_cause(const struct kernel_choice *choice, struct dgl_str generated,
                                 const struct kernel_message *message, const struct origin *use)
 {
-    const struct kernel *kernel = choice->kernel;
     struct search search = {.choice = choice,
                             .line = message->line,
                             .step = kernel_line_step(choice),
                             .quoted = quoted_in(message->text)};
     struct origin cause = *use;
+    struct kernel_place place;
     if (!has_given(choice))
         return cause;
     kernel_expand_line(generated,
                        &(struct kernel_expand_trace){message->line, look_at_word, &search});
     if (search.named && !(use->given && search.here))
         return find_place(choice, generated, search.named, 0);
-    for (uint32_t i = 0; i <= kernel->num_libs && !cause.given; i++) {
-        const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
-        struct kernel_place place = {.path = lib ? lib->path : kernel->path, .first_line = 1};
-        if (!is_given(choice, i))
-            continue;
-        place.text = lib ? (struct dgl_str){lib->text, lib->text_len}
-                         : (struct dgl_str){kernel->text, kernel->text_len};
-        for (size_t q = 0; q < search.quoted.count && !place.line; q++)
-            place.line = find_name(place.text, search.quoted.name[q]);
-        if (place.line)
-            cause = (struct origin){.place = place, .given = true};
-    }
+    if (!cause.given && find_quoted(choice, &search.quoted, false, &place))
+        cause = (struct origin){.place = place, .given = true};
     if (!cause.given && search.first) {
         cause = find_place(choice, generated, search.first, 0);
         cause.last_line = cause.place.line + search.last - search.first;
@@ -291,9 +316,45 @@ static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel
     return false;
 }
 
-enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kernel_choice *choice,
-                                    struct dgl_str generated, const char *words)
+/*
+ * Words without a place, in one line, as a linker's about a function that has no body: at the
+ * declaration of a name that it quotes, else at the first line with it.
+ */
+static enum dgl_status fail_unplaced(const struct dgl_log *log, const struct kernel_choice *choice,
+                                     const char *step, const char *words)
 {
+    const char *name = choice->kernel->name;
+    struct dgl_str rest = dgl_str_of(words), line;
+    struct dgl_buf all = {0}, text = {0}, path = {0};
+    struct kernel_place place;
+    while (all.len < 2 * MAX_TEXT && rest.len && dgl_str_split(&rest, '\n', &line)) {
+        line = dgl_str_trim(line);
+        if (take_word(&line, "error:"))
+            line = dgl_str_trim(line);
+        if (line.len > 0)
+            dgl_buf_printf(&all, "%s%.*s", all.len ? " | " : "", (int)line.len, line.p);
+    }
+    const struct quoted quoted = quoted_in((struct dgl_str){all.p, all.len});
+    if (find_quoted(choice, &quoted, true, &place) || find_quoted(choice, &quoted, false, &place)) {
+        dgl_buf_printf(&text, "%s (kernel %s does not %s)", all.p, name, step);
+        kernel_fail_at(log, &place, text.failed ? name : text.p);
+    } else {
+        if (has_given(choice))
+            kernel_choice_origin(choice, &path);
+        dgl_fail(log, DGL_ERR_KERNEL, "%s: kernel %s does not %s: %s",
+                 path.p ? path.p : choice->kernel->path, name, step,
+                 all.p ? all.p : "the driver gives no reason");
+    }
+    dgl_buf_finish(&path);
+    dgl_buf_finish(&text);
+    dgl_buf_finish(&all);
+    return DGL_ERR_KERNEL;
+}
+
+enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kernel_choice *choice,
+                                    struct dgl_str generated, bool linking, const char *words)
+{
+    const char *step = linking ? "link" : "compile";
     struct {
         struct kernel_message message;
         struct origin cause;
@@ -301,7 +362,6 @@ enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kern
     const struct kernel *kernel = choice->kernel;
     struct kernel_message message;
     struct dgl_str rest = dgl_str_of(words), line = DGL_STR("");
-    struct dgl_buf all = {0};
     size_t errors = 0, told = 0;
     while (next_error(&rest, &line, &message))
         errors++;
@@ -346,8 +406,8 @@ enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kern
         if (moved)
             dgl_buf_printf(&text, "at %s:%u", use.place.path, use.place.line);
         if (told == 0)
-            dgl_buf_printf(&text, "%skernel %s does not compile", moved ? "; " : " (",
-                           kernel->name);
+            dgl_buf_printf(&text, "%skernel %s does not %s", moved ? "; " : " (", kernel->name,
+                           step);
         if (told == 0 && errors > 1)
             dgl_buf_printf(&text, ", the first of %zu errors", errors);
         if (moved || told == 0)
@@ -359,22 +419,5 @@ enum dgl_status kernel_fail_compile(const struct dgl_log *log, const struct kern
         dgl_buf_finish(&path);
         dgl_buf_finish(&text);
     }
-    if (told > 0)
-        return DGL_ERR_KERNEL;
-    /* Words without a place, in one line. */
-    rest = dgl_str_of(words);
-    while (all.len < 2 * MAX_TEXT && rest.len && dgl_str_split(&rest, '\n', &line)) {
-        line = dgl_str_trim(line);
-        if (line.len > 0)
-            dgl_buf_printf(&all, "%s%.*s", all.len ? " | " : "", (int)line.len, line.p);
-    }
-    struct dgl_buf path = {0};
-    if (has_given(choice))
-        kernel_choice_origin(choice, &path);
-    enum dgl_status status = dgl_fail(log, DGL_ERR_KERNEL, "%s: kernel %s does not compile: %s",
-                                      path.p ? path.p : kernel->path, kernel->name,
-                                      all.p ? all.p : "the driver gives no reason");
-    dgl_buf_finish(&path);
-    dgl_buf_finish(&all);
-    return status;
+    return told > 0 ? DGL_ERR_KERNEL : fail_unplaced(log, choice, step, words);
 }

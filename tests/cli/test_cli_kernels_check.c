@@ -277,6 +277,41 @@ static void libs_are_checked_by_their_kernels(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* A function of a lib that has lost its body: who calls it says where it is declared. */
+static void linkers_words_name_the_lib(void **state)
+{
+    (void)state;
+    static const char body[] = "void rope_begin()\n{";
+    char *dir = test_tmpdir();
+    size_t len, failed = 0;
+    char *text = tiny_file_read("kernels/lib/math", "rope.glsl", &len), *at = strstr(text, body);
+    struct process_result r;
+    assert_non_null(at);
+    /* "{", its lines and "}" become blanks, and stay as many lines */
+    at += sizeof(body) - 3;
+    *at++ = ';';
+    for (; *at != '}'; at++)
+        *at = *at == '\n' ? '\n' : ' ';
+    *at = ' ';
+    test_write_file(dir, "rope.glsl", text, len);
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", "--json", NULL);
+    assert_code(&r, 1);
+    const struct dgl_json *list = dgl_json_get(process_json(&r), "kernels"), *row;
+    for (size_t i = 0; (row = dgl_json_at(list, i)); i++) {
+        const struct dgl_str reason = dgl_json_str(dgl_json_get(row, "reason"));
+        if (!dgl_str_eq(dgl_json_str(dgl_json_get(row, "verdict")), "failed"))
+            continue;
+        failed++;
+        assert_non_null(reason.p);
+        assert_contains(reason.p, "/rope.glsl:14:6: ");
+        assert_contains(reason.p, "rope_begin");
+    }
+    assert_true(failed > 0);
+    process_finish(&r);
+    free(text);
+    test_tmpdir_remove(dir);
+}
+
 /* A lib that no kernel splices has nobody to judge it: alone, and beside a kernel. */
 static void libs_of_no_kernel_are_skipped(void **state)
 {
@@ -400,6 +435,7 @@ int main(void)
         cmocka_unit_test(check_reports_as_json),
         cmocka_unit_test(files_that_do_not_parse_are_rows),
         cmocka_unit_test(libs_are_checked_by_their_kernels),
+        cmocka_unit_test(linkers_words_name_the_lib),
         cmocka_unit_test(libs_of_no_kernel_are_skipped),
         cmocka_unit_test(bench_reports_as_json),
         cmocka_unit_test(wrong_kernels_are_not_timed),

@@ -431,11 +431,27 @@ static const struct words_row words[] = {
      "",
      "kernel sample does not compile: the driver gives no reason\n",
      {NULL}},
+    {"the linker of Mesa",
+     "matmul",
+     "error: unresolved reference to function `weight_at'\n",
+     "f16.glsl:1:7: unresolved reference to function `weight_at' (kernel sample does not link)\n",
+     {"      |       ^\n"}},
+    {"a linker that names a place",
+     "matmul",
+     "0(31) : error C3002: call to undefined function \"twice\"\n",
+     "sample.comp:31:18: call to undefined function \"twice\" (kernel sample does not link)\n",
+     {SUM_LINE}},
+    {"a linker about no function",
+     "matmul",
+     "error: the driver's limit `MAX_COMPUTE' is passed\n",
+     "sample.comp: kernel sample does not link: the driver's limit `MAX_COMPUTE' is passed\n",
+     {NULL}},
 };
 
 static void words_case(void **state)
 {
     const struct words_row *row = *state;
+    const bool linking = strstr(row->error, "does not link");
     struct kernel_set *set = loaded_set(NULL);
     struct kernel_choice choice;
     struct dgl_buf text = {0};
@@ -448,9 +464,9 @@ static void words_case(void **state)
     test_log_init(&log, DGL_LOG_NOTICE);
     assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
     assert_int_equal(kernel_generate(NULL, &choice, &text), DGL_OK);
-    assert_int_equal(
-        kernel_fail_compile(&log.log, &choice, (struct dgl_str){text.p, text.len}, row->words),
-        DGL_ERR_KERNEL);
+    assert_int_equal(kernel_fail_program(&log.log, &choice, (struct dgl_str){text.p, text.len},
+                                         linking, row->words),
+                     DGL_ERR_KERNEL);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, row->error);
     for (size_t i = 0; i < 4 && row->notices[i]; i++)
@@ -535,11 +551,33 @@ static const struct given_row {
      "mine/sample.comp:5:17: 'patch' : Reserved word (at generated:8; kernel sample does not "
      "compile)\n",
      "    5 | //! PARAM float patch\n"},
+    {"a function of a lib without a body", "mine/twice.glsl",
+     OWN_TWICE("// twice()", "float twice(float x);"),
+     "error: unresolved reference to function `twice'\n",
+     "mine/twice.glsl:5:7: unresolved reference to function `twice' (kernel sample does not "
+     "link)\n",
+     "    5 | float twice(float x);\n      |       ^\n"},
+    {"its declaration after a macro with it", "mine/twice.glsl",
+     OWN_TWICE("#define TWO_OF(x) (twice(x))", "float twice(float x);"),
+     "error: unresolved reference to function `twice'\n",
+     "mine/twice.glsl:5:7: unresolved reference to function `twice' (kernel sample does not "
+     "link)\n",
+     "    5 | float twice(float x);\n"},
+    {"a function of a kernel without a body", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1", "float sun(float x);", "    float a = sun(1.0);"),
+     "error: unresolved reference to function `sun'\n",
+     "mine/sample.comp:7:7: unresolved reference to function `sun' (kernel sample does not "
+     "link)\n",
+     "    7 | float sun(float x);\n"},
+    {"a linker about nothing of the file", "mine/twice.glsl",
+     OWN_TWICE("", "float twice(float x) { return x; }"), "error: too many uniforms\n",
+     "mine/twice.glsl: kernel sample does not link: too many uniforms\n", NULL},
 };
 
 static void given_case(void **state)
 {
     const struct given_row *row = *state;
+    const bool linking = strstr(row->error, "does not link");
     const char *const dirs[] = {"mine"};
     const struct dgl_kernel_text file = {row->path, row->text, strlen(row->text)};
     struct kernel_set *set = loaded_set(
@@ -555,9 +593,9 @@ static void given_case(void **state)
     test_log_init(&log, DGL_LOG_NOTICE);
     assert_int_equal(kernel_choose(NULL, set, &request, NULL, 0, &choice), DGL_OK);
     assert_int_equal(kernel_generate(NULL, &choice, &text), DGL_OK);
-    assert_int_equal(
-        kernel_fail_compile(&log.log, &choice, (struct dgl_str){text.p, text.len}, row->words),
-        DGL_ERR_KERNEL);
+    assert_int_equal(kernel_fail_program(&log.log, &choice, (struct dgl_str){text.p, text.len},
+                                         linking, row->words),
+                     DGL_ERR_KERNEL);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, row->error);
     assert_ptr_equal(strstr(log.text, row->error), log.text);

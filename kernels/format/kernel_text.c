@@ -408,7 +408,7 @@ static enum dgl_status check_bytes(struct kernel_parser *p)
         p->line += byte == '\n';
         if (byte == 0)
             return kernel_parser_fail(p, "the file holds a zero byte; kernels and libs are text");
-        if ((byte < 0x20 && !strchr("\t\n\v\f\r", byte)) || byte == 0x7f)
+        if ((byte < 0x20 && !strchr("\t\n\r", byte)) || byte == 0x7f)
             return kernel_parser_fail(
                 p, "the file holds a control character, 0x%02x; kernels and libs are text", byte);
     }

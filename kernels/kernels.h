@@ -50,12 +50,14 @@ struct kernel_bind {
     char type[16]; /* GLSL element type of the runtime-sized array: uint, float, vec4, uvec4 ... */
     enum kernel_access access;
     bool coherent; /* groups read what others of the same dispatch wrote */
+    uint32_t line;
 };
 enum kernel_param_type { KERNEL_UINT, KERNEL_INT, KERNEL_FLOAT };
 /* Member of the std140 block at UBO binding 0; parameter i lies at byte 4 * i. */
 struct kernel_param {
     char name[32];
     enum kernel_param_type type;
+    uint32_t line;
 };
 /* CONST: a #define that the request supplies, unless it has a preset. */
 struct kernel_const {

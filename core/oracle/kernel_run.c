@@ -309,8 +309,8 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
             if (strcmp(s->params[j].name, kernel->params[i].name) == 0)
                 given = &s->params[j];
         if (!given) {
-            snprintf(run->why, KERNEL_RUN_WHY, "PARAM %s is none of %s", kernel->params[i].name,
-                     s->request.op);
+            snprintf(run->why, KERNEL_RUN_WHY, "%s:%u: PARAM %s is none of %s", kernel->path,
+                     kernel->params[i].line, kernel->params[i].name, s->request.op);
             return DGL_ERR_KERNEL;
         }
         memcpy(&words[i], given->is_float ? (const void *)&given->f : &given->u, 4);

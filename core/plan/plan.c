@@ -152,20 +152,24 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
 enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op,
                                   const struct kernel *kernel)
 {
-    for (uint32_t i = 0; i < kernel->num_binds; i++)
-        if (!op_find_bind(op, kernel->binds[i].name))
-            return dgl_fail(log, DGL_ERR_KERNEL, "%s: BIND %s: operation %s has no such buffer",
-                            kernel->path, kernel->binds[i].name, op->request.op);
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
+        const struct kernel_bind *bind = &kernel->binds[i];
+        if (!op_find_bind(op, bind->name))
+            return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: BIND %s: operation %s has no such buffer",
+                            kernel->path, bind->line, bind->name, op->request.op);
+    }
     for (uint32_t i = 0; i < kernel->num_params; i++) {
         const struct kernel_param *param = &kernel->params[i];
         const struct op_param *value = op_find_param(op, param->name);
         if (!value)
-            return dgl_fail(log, DGL_ERR_KERNEL, "%s: PARAM %s: operation %s has no such parameter",
-                            kernel->path, param->name, op->request.op);
+            return dgl_fail(log, DGL_ERR_KERNEL,
+                            "%s:%u: PARAM %s: operation %s has no such parameter", kernel->path,
+                            param->line, param->name, op->request.op);
         if (value->is_float != (param->type == KERNEL_FLOAT))
-            return dgl_fail(log, DGL_ERR_KERNEL, "%s: PARAM %s is %s, operation %s gives a %s",
-                            kernel->path, param->name, value->is_float ? "uint" : "float",
-                            op->request.op, value->is_float ? "float" : "uint");
+            return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: PARAM %s is %s, operation %s gives a %s",
+                            kernel->path, param->line, param->name,
+                            value->is_float ? "uint" : "float", op->request.op,
+                            value->is_float ? "float" : "uint");
     }
     return DGL_OK;
 }

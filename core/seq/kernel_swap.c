@@ -76,12 +76,17 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
             &verdict);
     if (status != DGL_OK)
         return status;
+    struct dgl_buf files = {0}; /* those that were edited, where there are any */
+    if (has_users_text(&use->choice))
+        kernel_choice_origin(&use->choice, &files);
+    const char *path = files.p && !files.failed ? files.p : kernel->path;
     if (verdict.kind == KERNEL_WRONG)
-        return dgl_fail(log, DGL_ERR_KERNEL, "%s: it fails its known-answer test: %s", kernel->path,
-                        verdict.text);
+        status = dgl_fail(log, DGL_ERR_KERNEL, "%s: it fails its known-answer test: %s", path,
+                          verdict.text);
     if (verdict.kind == KERNEL_SKIPPED)
-        dgl_warn(log, "%s: it runs without a known-answer test: %s", kernel->path, verdict.text);
-    return DGL_OK;
+        dgl_warn(log, "%s: it runs without a known-answer test: %s", path, verdict.text);
+    dgl_buf_finish(&files);
+    return status;
 }
 
 enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,

@@ -239,6 +239,7 @@ static enum dgl_status parse_bind(struct kernel_parser *p)
         (status = take_word(p, "the name", &word)) != DGL_OK ||
         (status = copy_name(p, word, bind->name, sizeof(bind->name))) != DGL_OK)
         return status;
+    bind->line = p->line;
     k->num_binds++;
     return DGL_OK;
 }
@@ -257,6 +258,7 @@ static enum dgl_status parse_param(struct kernel_parser *p)
         (status = copy_name(p, word, param->name, sizeof(param->name))) != DGL_OK)
         return status;
     param->type = (enum kernel_param_type)type;
+    param->line = p->line;
     k->num_params++;
     return DGL_OK;
 }

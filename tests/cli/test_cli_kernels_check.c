@@ -69,6 +69,8 @@ static const struct check_row check_rows[] = {
      "//! LOCAL 1\n//! GROUPS H / 99999 * T\nvoid body(uvec3 group) {}\n",
      1, "GROUPS x comes to 0 with H=260, T=7: wanted 1 to ", "1 of 1 kernels failed"},
     {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
+    {"unknown_parameter", NORM("norm_mine", "//! PARAM float foo\n", "sum / float(H) + foo"), 1,
+     "mine.comp:13", "1 of 1 kernels failed"},
     {"does_not_parse", NORM("norm_mine", "//! WARP 3\n", "sum"), 1,
      "mine.comp:13:5: 'WARP' is not a directive", "1 of 1 kernels failed"},
     {"unknown_operation",

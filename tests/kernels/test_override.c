@@ -225,6 +225,64 @@ static void test_wrong_kernel_is_refused(void **state)
     free(path);
 }
 
+/* An edited lib is named, not the built-in kernel that splices it. */
+static void test_wrong_lib_is_refused_by_its_file(void **state)
+{
+    (void)state;
+    static const char right[] = "vec4(-b.x, b.y,";
+    size_t len;
+    char *text = tiny_file_read("kernels/lib/math", "rope.glsl", &len), *at = strstr(text, right);
+    char *libs = test_tmpdir(), *path = dgl_path_join(libs, "rope.glsl"), want[512];
+    const char *folder = libs;
+    struct dgl_kernels *kernels = NULL;
+    assert_non_null(at);
+    memcpy(at, "vec4(b.x, b.y, ", sizeof(right) - 1);
+    test_write_file(libs, "rope.glsl", text, len);
+    test_log_clear(&engine.log);
+    assert_int_equal(dgl_kernels_create(&engine.log.log,
+                                        dgl_kernels_params(.dirs = &folder, .num_dirs = 1),
+                                        &kernels),
+                     DGL_OK);
+    assert_int_equal(dgl_model_set_kernels(engine.model, kernels), DGL_ERR_KERNEL);
+    assert_int_equal(engine.log.errors, 1);
+    snprintf(want, sizeof(want), "%s: it fails its known-answer test: ", path);
+    assert_contains(engine.log.text, want);
+    check_answer();
+    dgl_kernels_destroy(&kernels);
+    test_tmpdir_remove(libs);
+    free(text);
+    free(path);
+}
+
+/* What no operation gives: the line that asks for it. */
+static const struct misfit_row {
+    const char *name, *find, *replace, *error;
+} misfits[] = {
+    {"BIND that the operation lacks", "//! CONST H", "//! BIND read float Q\n//! CONST H",
+     ": BIND Q: operation norm has no such buffer"},
+    {"PARAM that the operation lacks", "//! CONST H", "//! PARAM float foo\n//! CONST H",
+     ": PARAM foo: operation norm has no such parameter"},
+    {"PARAM of another type", "//! PARAM float eps", "//! PARAM uint eps",
+     ": PARAM eps is uint, operation norm gives a float"},
+};
+
+static void misfit_case(void **state)
+{
+    const struct misfit_row *row = *state;
+    char *path = write_edited("norm_rms", row->find, row->replace), want[512];
+    size_t len;
+    char *text = tiny_file_read(dir, "mine.comp", &len);
+    const char *at = strstr(text, row->replace);
+    uint32_t line = 1;
+    for (const char *p = text; p < at; p++)
+        line += *p == '\n';
+    snprintf(want, sizeof(want), "%s:%u%s\n", path, line, row->error);
+    assert_int_equal(swap(path), DGL_ERR_KERNEL);
+    assert_contains(engine.log.text, want);
+    free(text);
+    free(path);
+}
+
 /* Only programs with the edited text are linked; a known-answer test would add what it needs. */
 static void test_swap_links_no_more_than_it_must(void **state)
 {
@@ -491,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_override_takes_effect_on_a_live_session),
         cmocka_unit_test(test_swap_between_two_tokens),
         cmocka_unit_test(test_wrong_kernel_is_refused),
+        cmocka_unit_test(test_wrong_lib_is_refused_by_its_file),
         cmocka_unit_test(test_swap_links_no_more_than_it_must),
         cmocka_unit_test(test_no_swap_in_a_call_that_profiles),
         cmocka_unit_test(test_override_at_load),
@@ -505,6 +564,7 @@ int main(void)
     tiny_greedy(engine.session, prompt, PROMPT, greedy, ANSWER);
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     failures += test_run_table("broken", test_broken, brokens);
+    failures += test_run_table("misfits", misfit_case, misfits);
     failures += test_run_table("swap during a call", test_swap_during_a_call, in_call);
     test_tmpdir_remove(dir);
     tiny_engine_close(&engine);

@@ -207,12 +207,23 @@ static enum dgl_status upload(struct run *run, struct held *h)
     return status;
 }
 
+/* The first word that is not what it was before the run; b->words: there is none. */
+static size_t first_changed(const struct problem_buffer *b, const uint32_t *words)
+{
+    size_t i = 0;
+    if (b->before && memcmp(words, b->before, 4 * b->words) == 0)
+        return b->words;
+    while (i < b->words && words[i] == (b->before ? b->before[i] : PROBLEM_POISON))
+        i++;
+    return i;
+}
+
 static enum dgl_status download(struct run *run, const struct held *h)
 {
     const struct problem_buffer *b = h->problem;
     if (!h->buffer || b->bits)
         return DGL_OK;
-    size_t total = b->words + 2 * GUARD_WORDS, bad = 0;
+    size_t total = b->words + 2 * GUARD_WORDS, bad = 0, changed = b->words;
     uint32_t *words = dgl_new_array(uint32_t, total);
     enum dgl_status status =
         words ? gl_buffer_read(run->r->dev->gl, h->buffer, 0, words, 4ull * total)
@@ -228,6 +239,15 @@ static enum dgl_status download(struct run *run, const struct held *h)
     }
     if (status == DGL_OK && b->after)
         memcpy(b->after, words + GUARD_WORDS, 4 * b->words);
+    else if (status == DGL_OK)
+        changed = first_changed(b, words + GUARD_WORDS);
+    if (changed < b->words) {
+        snprintf(run->why, KERNEL_RUN_WHY,
+                 "word %zu of %zu of %s, which is only read, is %08x and was %08x", changed,
+                 b->words, b->name, (unsigned)words[GUARD_WORDS + changed],
+                 (unsigned)(b->before ? b->before[changed] : PROBLEM_POISON));
+        status = DGL_ERR_KERNEL;
+    }
     free(words);
     return status;
 }

@@ -41,7 +41,7 @@ struct problem_buffer {
     const char *name; /* as kernels' BIND lines have it */
     size_t words;
     const uint32_t *before;     /* NULL: every word is PROBLEM_POISON */
-    uint32_t *after;            /* what the kernel left; NULL: nobody asks */
+    uint32_t *after;            /* what the kernel left; NULL: it may only read, all stays */
     const uint32_t *want_words; /* all of its words afterwards; NULL: those of its results count */
     bool free;                  /* words that are no results may change */
     bool bits; /* for timing: random words, finite in every format of weights, instead of NaN */

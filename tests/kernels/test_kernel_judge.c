@@ -45,15 +45,25 @@ static struct kernel_judge *make_judge(struct kernel_set *set, enum kernel_judge
     return judge;
 }
 
-/* The text of a built-in kernel whose body does its work where `body` says right(group). */
-static char *wrapped_text(const char *name, const char *body)
+/* The text of a built-in kernel whose body does its work where `body` says right(group). It may
+ * write to the buffer `written`, not NULL, which it has as "BIND read TYPE NAME". */
+static char *wrapped_text(const char *name, const char *body, const char *written)
 {
-    static const char head[] = "void body(uvec3 group)";
+    static const char head[] = "void body(uvec3 group)", read[] = "//! BIND read ";
     struct kernel_set *set = make_set(NULL);
     const struct kernel *kernel = checked((void *)(uintptr_t)kernel_set_find(set, name));
     const char *at = checked(strstr(kernel->text, head));
+    const char *from = kernel->text;
     struct dgl_buf out = {0};
-    dgl_buf_append(&out, kernel->text, (size_t)(at - kernel->text));
+    if (written) {
+        char line[64];
+        snprintf(line, sizeof(line), "%s%s\n", read, written);
+        const char *bind = checked(strstr(from, line));
+        dgl_buf_append(&out, from, (size_t)(bind - from));
+        dgl_buf_puts(&out, "//! BIND readwrite ");
+        from = bind + strlen(read);
+    }
+    dgl_buf_append(&out, from, (size_t)(at - from));
     dgl_buf_puts(&out, "void right(uvec3 group)");
     dgl_buf_puts(&out, at + strlen(head));
     dgl_buf_printf(&out, "\nvoid body(uvec3 group)\n{\n%s\n}\n", body);
@@ -153,9 +163,45 @@ static void wrong_kernels_are_caught(void **state)
     struct kernel_verdict verdict;
     if (!dev)
         SKIP("%s: no GLES device", row->name);
-    char *text = wrapped_text(row->kernel, row->body);
+    char *text = wrapped_text(row->kernel, row->body, NULL);
     struct kernel_set *set = make_set(text);
     judge_named(set, row->kernel, KERNEL_JUDGE_FULL, &verdict);
+    if (verdict.kind != (row->says ? KERNEL_WRONG : KERNEL_PASSED))
+        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
+                 verdict.worst, verdict.text);
+    if (row->says)
+        assert_contains(verdict.text, row->says);
+    kernel_set_destroy(&set);
+    free(text);
+}
+
+/* Kernels whose results are right, and that write to a buffer which their operation only reads. */
+struct input_row {
+    const char *name, *kernel, *body, *written;
+    const char *says; /* a part of the verdict; NULL: the kernel is right */
+};
+
+static const struct input_row input_rows[] = {
+    {"the same again", "norm_rms", THEN ONCE "X[1] = X[1];", "vec4 X", NULL},
+    {"norm's rows", "norm_rms", THEN ONCE "X[1] = vec4(7.0);", "vec4 X",
+     "of X, which is only read, is "},
+    {"norm's gains", "norm_rms", THEN ONCE "G[H / 4 - 1] = vec4(7.0);", "vec4 G",
+     "of G, which is only read, is "},
+    {"a product's weights", "matmul_decode", THEN ONCE "W[0] ^= 1u;", "uint W",
+     "of W, which is only read, is "},
+    {"choices of experts", "moe_combine", THEN ONCE "ROUTE[0].x ^= 1u;", "uvec2 ROUTE",
+     "of ROUTE, which is only read, is "},
+};
+
+static void inputs_must_stay(void **state)
+{
+    const struct input_row *row = *state;
+    struct kernel_verdict verdict;
+    if (!dev)
+        SKIP("%s: no GLES device", row->name);
+    char *text = wrapped_text(row->kernel, row->body, row->written);
+    struct kernel_set *set = make_set(text);
+    judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
     if (verdict.kind != (row->says ? KERNEL_WRONG : KERNEL_PASSED))
         fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
                  verdict.worst, verdict.text);
@@ -343,6 +389,7 @@ int main(void)
         dev = NULL;
     int failures = cmocka_run_group_tests_name("judge", tests, NULL, NULL);
     failures += test_run_table("wrong", wrong_kernels_are_caught, wrong_rows);
+    failures += test_run_table("input", inputs_must_stay, input_rows);
     failures += test_run_table("careless", careless_kernels_are_caught, careless_rows);
     dgl_device_destroy(&dev);
     return failures;

@@ -249,14 +249,17 @@ static uint32_t find_name(struct dgl_str text, struct dgl_str name, bool declare
     return 0;
 }
 
-/* The first line with a name that is quoted: of the texts that are not built in, or of all where
- * none is given. False: there is none. */
+/* Where a name that is quoted is declared, else its first line: in the texts that are not built in,
+ * or in all where none is given. False: there is none. */
 static bool find_quoted(const struct kernel_choice *choice, const struct quoted *quoted,
-                        bool declared, struct kernel_place *out)
+                        struct kernel_place *out)
 {
     const struct kernel *kernel = choice->kernel;
     const bool all = !has_given(choice);
-    for (uint32_t i = 0; i <= kernel->num_libs; i++) {
+    const uint32_t texts = kernel->num_libs + 1;
+    for (uint32_t n = 0; n < 2 * texts; n++) {
+        const bool declared = n < texts;
+        const uint32_t i = n % texts;
         const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
         if (!all && !is_given(choice, i))
             continue;
@@ -292,7 +295,7 @@ static struct origin find_cause(const struct kernel_choice *choice, struct dgl_s
                        &(struct kernel_expand_trace){message->line, look_at_word, &search});
     if (search.named && !(use->given && search.here))
         return find_place(choice, generated, search.named, 0);
-    if (!cause.given && find_quoted(choice, &search.quoted, false, &place))
+    if (!cause.given && find_quoted(choice, &search.quoted, &place))
         cause = (struct origin){.place = place, .given = true};
     if (!cause.given && search.first) {
         cause = find_place(choice, generated, search.first, 0);
@@ -335,7 +338,7 @@ static enum dgl_status fail_unplaced(const struct dgl_log *log, const struct ker
             dgl_buf_printf(&all, "%s%.*s", all.len ? " | " : "", (int)line.len, line.p);
     }
     const struct quoted quoted = quoted_in((struct dgl_str){all.p, all.len});
-    if (find_quoted(choice, &quoted, true, &place) || find_quoted(choice, &quoted, false, &place)) {
+    if (find_quoted(choice, &quoted, &place)) {
         dgl_buf_printf(&text, "%s (kernel %s does not %s)", all.p, name, step);
         kernel_fail_at(log, &place, text.failed ? name : text.p);
     } else {
@@ -375,7 +378,11 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
         if (again)
             continue;
         seen++;
-        const struct origin use = find_place(choice, generated, message.line, message.column);
+        struct origin use = find_place(choice, generated, message.line, message.column);
+        const struct quoted names = quoted_in(message.text);
+        struct kernel_place named;
+        if (message.line == 0 && find_quoted(choice, &names, &named))
+            use = (struct origin){.place = named, .given = has_given(choice)};
         struct origin cause = find_cause(choice, generated, &message, &use);
         struct dgl_buf path = {0}, text = {0};
         for (size_t i = 0; i < told; i++) {

@@ -11,25 +11,32 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
 
-bool kernel_body_has(struct dgl_str text, const char *function)
+uint32_t kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function,
+                          bool *of_group)
 {
     const char *const wanted[] = {"void", function, "(", "uvec3"};
     struct kernel_lexer lexer;
-    size_t found = 0;
-    if (!kernel_lexer_init(&lexer, text, 1))
-        return true; /* kernel_body_check() will say that there is no memory */
+    size_t matched = 0;
+    uint32_t line = 0;
+    *of_group = true;
+    if (!kernel_lexer_init(&lexer, text, first_line))
+        return first_line; /* kernel_body_check() will say that there is no memory */
     for (;;) {
         struct kernel_token token = kernel_lexer_next(&lexer);
         if (token.kind == TOKEN_END)
             break;
         if (token.kind == TOKEN_NEWLINE)
             continue;
-        found = dgl_str_eq(token.text, wanted[found]) ? found + 1 : dgl_str_eq(token.text, "void");
-        if (found == sizeof(wanted) / sizeof(*wanted))
+        if (matched == 3 && !line)
+            line = token.line;
+        matched =
+            dgl_str_eq(token.text, wanted[matched]) ? matched + 1 : dgl_str_eq(token.text, "void");
+        if (matched == sizeof(wanted) / sizeof(*wanted))
             break;
     }
+    *of_group = matched == sizeof(wanted) / sizeof(*wanted);
     kernel_lexer_finish(&lexer);
-    return found == sizeof(wanted) / sizeof(*wanted);
+    return line;
 }
 
 /* The names that a text has #define lines for, sorted. */

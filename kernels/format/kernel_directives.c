@@ -311,6 +311,10 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
         if ((status = check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES)) != DGL_OK ||
             (status = take_integer(p, &tune->choices[tune->num_choices])) != DGL_OK)
             return status;
+        for (uint32_t i = 0; i < tune->num_choices; i++)
+            if (tune->choices[i] == tune->choices[tune->num_choices])
+                return kernel_parser_fail(p, "TUNE: the choice %lld is given twice",
+                                          (long long)tune->choices[i]);
         tune->num_choices++;
     } while (dgl_str_trim(p->rest).len > 0);
     k->num_tunes++;

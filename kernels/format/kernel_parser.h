@@ -71,7 +71,9 @@ bool kernel_is_reserved(const char *name);
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib);
-/* The text defines `void FUNCTION(uvec3 ...)`. */
-bool kernel_body_has(struct dgl_str text, const char *function);
+/* The line of the first `void FUNCTION(...)`, 0 where there is none; *of_group says whether the
+ * text has one that begins with a uvec3. */
+uint32_t kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function,
+                          bool *of_group);
 
 #endif

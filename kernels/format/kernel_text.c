@@ -326,10 +326,20 @@ static enum dgl_status check_body(struct kernel_parser *p)
     const struct dgl_str body = {k->body, k->text_len - (size_t)(k->body - k->text)};
     p->line = k->body_line;
     enum dgl_status status = kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
-    if (status == DGL_OK && !kernel_body_has(body, "body"))
+    if (status != DGL_OK)
+        return status;
+    bool of_group;
+    uint32_t line = kernel_body_find(body, k->body_line, "body", &of_group);
+    if (!of_group) {
+        p->line = line ? line : k->body_line;
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
-    k->begins = kernel_body_has(body, "begin");
-    return status;
+    }
+    line = kernel_body_find(body, k->body_line, "begin", &k->begins);
+    if (line && !k->begins) {
+        p->line = line;
+        return kernel_parser_fail(p, "begin is not void begin(uvec3 group): nothing would call it");
+    }
+    return DGL_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

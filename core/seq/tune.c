@@ -410,11 +410,15 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     if (p->compare && (t.store.count == 0 || t.depth < 2))
         goto done;
     t.most_tokens = s->ubatch < TOKENS ? s->ubatch : TOKENS;
-    if (p->depth < 0 || p->seconds < 0 || t.depth > room || t.depth < 2) {
+    if (p->seconds < 0) {
+        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "tune: %d seconds: wanted 0 or more",
+                          p->seconds);
+        goto done;
+    }
+    if (p->depth < 0 || t.depth > room || t.depth < 2) {
         status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                          "tune: a depth of %d and %d seconds: the depth is 2 to the context of %d "
-                          "less %d",
-                          p->depth, p->seconds, s->context, TUNER_SAMPLE_LISTS + 2);
+                          "tune: a depth of %d: it is 2 to the context of %d less %d", p->depth,
+                          s->context, TUNER_SAMPLE_LISTS + 2);
         goto done;
     }
     t.num_ids = (size_t)(t.depth > t.most_tokens ? t.depth : t.most_tokens) + 1;

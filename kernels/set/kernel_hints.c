@@ -528,6 +528,10 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
     else if (!is_text && !exists)
         status = fail_key(source, key.p);
+    else if (!is_text && list && dgl_json_is(member, DGL_JSON_ARRAY))
+        status =
+            refuse(source, "%s: %s has a member that is no %s, wanted a list of %ss", source->where,
+                   key.p, features ? "name" : "plain value", features ? "name" : "plain value");
     else if (!is_text)
         status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
                         dgl_json_type_name(dgl_json_type(member)),

@@ -335,8 +335,11 @@ struct bad_case {
 };
 
 static const struct bad_case bad_cases[] = {
-    {"a depth beyond the context", {.depth = 250}, {"depth of 250", "256"}},
-    {"a depth below 0", {.depth = -1}, {"depth of -1"}},
+    {"a depth beyond the context",
+     {.depth = 250},
+     {"depth of 250: it is 2 to the context of 256 less"}},
+    {"a depth below 0", {.depth = -1}, {"depth of -1: it is"}},
+    {"time below 0", {.seconds = -1}, {"tune: -1 seconds: wanted 0 or more"}},
     {"an operation that the plan lacks", {.op = "qk_norm"}, {"no operation qk_norm"}},
 };
 

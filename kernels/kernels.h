@@ -378,6 +378,19 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out);
 
+/* What an operation gives its kernels by name. */
+struct kernel_supply {
+    const char *op;
+    bool (*has_buffer)(const void *priv, const char *name);
+    /* False: there is none of that name. */
+    bool (*has_param)(const void *priv, const char *name, bool *is_float);
+    const void *priv;
+};
+/* Whether the operation has each BIND and PARAM of the kernel; else *why says which it has not, and
+ * on which line. */
+bool kernel_is_supplied(const struct kernel *kernel, const struct kernel_supply *supply,
+                        char why[512]);
+
 /* Whether a LIB line of the kernel may become the lib, for some words of its WHEN lines. */
 bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib);
 /* Whether some kernel of the set splices the lib, or phases do (phases.h). */

@@ -183,6 +183,8 @@ bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct 
     all->repeats = out->row[0].repeats;
     for (uint32_t i = 0; i < out->row[0].num_buffers; i++)
         stack(out, i, steps);
+    memcpy(all->idle, out->row[0].idle, sizeof(all->idle));
+    all->num_idle = out->row[0].num_idle;
     memcpy(all->stages, out->row[0].stages, sizeof(all->stages));
     all->num_stages = out->row[0].num_stages;
     return true;

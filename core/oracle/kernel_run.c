@@ -284,7 +284,38 @@ static struct held *find_held(struct run *run, uint32_t stage, const char *name)
     return NULL;
 }
 
-/* A bind that the problem does not have means nothing there, and is left unbound. */
+struct supplied {
+    const struct problem *p;
+    const struct problem_stage *stage;
+};
+
+static bool has_buffer(const void *priv, const char *name)
+{
+    const struct supplied *s = priv;
+    bool has = s->stage->own_name && strcmp(s->stage->own_name, name) == 0;
+    for (uint32_t i = 0; i < s->p->num_buffers; i++)
+        has |= strcmp(s->p->buffers[i].name, name) == 0;
+    for (uint32_t i = 0; i < s->p->num_idle; i++)
+        has |= strcmp(s->p->idle[i], name) == 0;
+    return has;
+}
+
+static const struct problem_param *find_param(const struct problem_stage *stage, const char *name)
+{
+    for (uint32_t i = 0; i < stage->num_params; i++)
+        if (strcmp(stage->params[i].name, name) == 0)
+            return &stage->params[i];
+    return NULL;
+}
+
+static bool has_param(const void *priv, const char *name, bool *is_float)
+{
+    const struct supplied *s = priv;
+    const struct problem_param *param = find_param(s->stage, name);
+    *is_float = param && param->is_float;
+    return param != NULL;
+}
+
 static enum dgl_status bind_storage(struct run *run, uint32_t stage)
 {
     const struct kernel *kernel = run->stages[stage].choice->kernel;
@@ -293,7 +324,7 @@ static enum dgl_status bind_storage(struct run *run, uint32_t stage)
     d->num_storage = (uint8_t)kernel->num_binds;
     for (uint32_t i = 0; i < kernel->num_binds && status == DGL_OK; i++) {
         struct held *h = find_held(run, stage, kernel->binds[i].name);
-        if (!h)
+        if (!h) /* it means nothing here */
             continue;
         if (!h->buffer)
             status = upload(run, h);
@@ -324,15 +355,8 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
     struct gl_dispatch *d = &run->dispatch[stage];
     uint32_t words[(KERNEL_MAX_PARAMS + 3) / 4 * 4] = {0};
     for (uint32_t i = 0; i < kernel->num_params; i++) {
-        const struct problem_param *given = NULL;
-        for (uint32_t j = 0; j < s->num_params && !given; j++)
-            if (strcmp(s->params[j].name, kernel->params[i].name) == 0)
-                given = &s->params[j];
-        if (!given) {
-            snprintf(run->why, KERNEL_RUN_WHY, "%s:%u: PARAM %s is none of %s", kernel->path,
-                     kernel->params[i].line, kernel->params[i].name, s->request.op);
-            return DGL_ERR_KERNEL;
-        }
+        const struct problem_param *given = find_param(s, kernel->params[i].name);
+        assert(given);
         memcpy(&words[i], given->is_float ? (const void *)&given->f : &given->u, 4);
     }
     enum dgl_status status = uniform(run, words, sizeof(words), &run->params[stage]);
@@ -370,6 +394,11 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
     enum dgl_status status = DGL_OK;
     for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
         const struct kernel_stage *s = &run->stages[i];
+        const struct supplied supplied = {run->p, &run->p->stages[i]};
+        const struct kernel_supply supply = {supplied.stage->request.op, has_buffer, has_param,
+                                             &supplied};
+        if (!kernel_is_supplied(s->choice->kernel, &supply, run->why))
+            return DGL_ERR_KERNEL;
         run->dispatch[i].program = s->program;
         const int64_t tokens = run->p->step.tokens, band = run->p->stages[i].band;
         const uint32_t max_x = gl_device_caps(run->r->dev->gl)->limits.max_groups[0];

@@ -41,8 +41,8 @@ struct kernel_stage {
 
 /* Runs the stages [p->num_stages] of a problem in turn and reads its buffers back. DGL_ERR_KERNEL:
  * the kernel did what it must not (`why`): a guard word or a word of a buffer that is only read has
- * changed, a PARAM is none of the operation's, GROUPS gives none. Others are faults of the device,
- * and logged. */
+ * changed, a BIND or PARAM is none of the operation's, GROUPS gives none. Others are faults of the
+ * device, and logged. */
 enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
                                     const struct kernel_stage *stages, char why[KERNEL_RUN_WHY]);
 

@@ -316,6 +316,8 @@ static void make_prefill(struct problem *p, const struct kernel_case *c)
     problem_out(p, "O", o, a->tokens * a->o_stride);
     if (a->ref.sinks)
         problem_in(p, "S", a->sinks, a->ref.heads);
+    else
+        problem_idle(p, "S");
     if (c->timing)
         return;
     struct problem_result *result = problem_result(p, "O", 0, a->tokens, a->width);
@@ -433,8 +435,12 @@ static void make_decode(struct problem *p, const struct kernel_case *c)
         problem_out(p, "O", NULL, a->width);
         if (a->ref.sinks)
             problem_in(p, "S", a->sinks, a->ref.heads);
+        else
+            problem_idle(p, "S");
         if (a->gain)
             problem_in(p, "G", a->gain, a->gain_words);
+        else
+            problem_idle(p, "G");
         p->repeats = c->timing ? 0 : 2;
     } else {
         problem_out(p, "P", NULL, a->splits == 1 ? a->width : parts);
@@ -500,6 +506,8 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
     problem_in(p, "P", parts, words);
     if (has_sinks)
         problem_in(p, "S", sinks, heads);
+    else
+        problem_idle(p, "S");
     problem_out(p, "O", NULL, (size_t)heads * dim);
     (void)problem_stage(p, &q);
     p->bytes = 4ull * (words + (uint64_t)heads * dim);

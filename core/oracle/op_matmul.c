@@ -239,6 +239,8 @@ static void make(struct problem *p, const struct kernel_case *c)
         make_room_for_sums(p, &m);
     if (!request_is(&q, "pre", "none") || request_is(&q, "bias", "row") || c->timing)
         problem_in(p, "A", m.a, a_words);
+    else
+        problem_idle(p, "A");
     problem_out(p, "Y", before, y_rows * y_stride);
     if (has_join(&q)) {
         problem_in(p, "R", m.r, m.k);

@@ -90,6 +90,12 @@ struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t 
     return buffer;
 }
 
+void problem_idle(struct problem *p, const char *name)
+{
+    assert(p->num_idle < PROBLEM_MAX_IDLE);
+    p->idle[p->num_idle++] = name;
+}
+
 struct problem_buffer *problem_buffer(struct problem *p, const char *name)
 {
     for (uint32_t i = 0; i < p->num_buffers; i++)

@@ -15,6 +15,7 @@
 #define PROBLEM_MAX_PARAMS  12
 #define PROBLEM_MAX_STAGES  10
 #define PROBLEM_MAX_RESULTS 3
+#define PROBLEM_MAX_IDLE    2
 #define PROBLEM_POISON      0x7FC0BAD0u /* a NaN: every word of a buffer without contents */
 
 /* The sequence that all rows of a problem are of: not the first, which kernels might take unasked.
@@ -86,6 +87,9 @@ struct problem {
     uint64_t seed;
     struct problem_buffer buffers[PROBLEM_MAX_BUFFERS];
     uint32_t num_buffers;
+    /* Buffers that kernels have and that mean nothing here: they are not bound. */
+    const char *idle[PROBLEM_MAX_IDLE];
+    uint32_t num_idle;
     struct problem_stage stages[PROBLEM_MAX_STAGES];
     uint32_t num_stages;
     struct problem_result results[PROBLEM_MAX_RESULTS];
@@ -130,6 +134,8 @@ struct problem_buffer *problem_exact(struct problem *p, const char *name, const 
                                      const void *want, size_t count);
 /* A buffer of random bits, for timing. */
 struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t count);
+/* A buffer that the operation has and that means nothing in this case. */
+void problem_idle(struct problem *p, const char *name);
 /* NULL: there is none of that name. */
 struct problem_buffer *problem_buffer(struct problem *p, const char *name);
 /* Adds values to compare, all zero so far, and one after the other from word `at` on; `stride` may

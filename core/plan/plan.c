@@ -149,29 +149,25 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
     }
 }
 
+static bool op_has_buffer(const void *priv, const char *name)
+{
+    return op_find_bind(priv, name) != NULL;
+}
+
+static bool op_has_param(const void *priv, const char *name, bool *is_float)
+{
+    const struct op_param *param = op_find_param(priv, name);
+    *is_float = param && param->is_float;
+    return param != NULL;
+}
+
 enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op,
                                   const struct kernel *kernel)
 {
-    for (uint32_t i = 0; i < kernel->num_binds; i++) {
-        const struct kernel_bind *bind = &kernel->binds[i];
-        if (!op_find_bind(op, bind->name))
-            return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: BIND %s: operation %s has no such buffer",
-                            kernel->path, bind->line, bind->name, op->request.op);
-    }
-    for (uint32_t i = 0; i < kernel->num_params; i++) {
-        const struct kernel_param *param = &kernel->params[i];
-        const struct op_param *value = op_find_param(op, param->name);
-        if (!value)
-            return dgl_fail(log, DGL_ERR_KERNEL,
-                            "%s:%u: PARAM %s: operation %s has no such parameter", kernel->path,
-                            param->line, param->name, op->request.op);
-        if (value->is_float != (param->type == KERNEL_FLOAT))
-            return dgl_fail(log, DGL_ERR_KERNEL, "%s:%u: PARAM %s is %s, operation %s gives a %s",
-                            kernel->path, param->line, param->name,
-                            value->is_float ? "uint" : "float", op->request.op,
-                            value->is_float ? "float" : "uint");
-    }
-    return DGL_OK;
+    const struct kernel_supply supply = {op->request.op, op_has_buffer, op_has_param, op};
+    char why[512];
+    return kernel_is_supplied(kernel, &supply, why) ? DGL_OK
+                                                    : dgl_fail(log, DGL_ERR_KERNEL, "%s", why);
 }
 
 bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment)

@@ -59,6 +59,10 @@ bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word);
 /* `word` is one of the blank-separated `words`. */
 bool kernel_word_in(const char *words, const char *word);
 
+/* The first line of the kernel's file with that directive that has the word; 1: there is none. */
+uint32_t kernel_directive_line(const struct kernel *kernel, const char *directive,
+                               const char *word);
+
 /* Adds a text to a hash as if all its lines ended in LF: another editor is no change. */
 void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len);
 

@@ -434,6 +434,22 @@ static enum dgl_status check_bytes(struct kernel_parser *p)
     return DGL_OK;
 }
 
+uint32_t kernel_directive_line(const struct kernel *kernel, const char *directive, const char *word)
+{
+    struct dgl_str rest = {kernel->text, kernel->text_len}, line;
+    for (uint32_t number = 1; dgl_str_split(&rest, '\n', &line); number++) {
+        struct dgl_str key, each;
+        if (!dgl_str_starts(line, "//!"))
+            continue;
+        line = (struct dgl_str){line.p + 3, line.len - 3};
+        if (kernel_word_next(&line, &key) && dgl_str_eq(key, directive))
+            while (kernel_word_next(&line, &each))
+                if (dgl_str_eq(each, word))
+                    return number;
+    }
+    return 1;
+}
+
 void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len)
 {
     const char *end = text + len, *start = text;

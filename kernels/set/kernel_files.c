@@ -28,23 +28,6 @@ struct addition {
     uint32_t source;
 };
 
-/* The first line of the directive that has the word. */
-static uint32_t find_line(const struct addition *a, const char *directive, const char *word)
-{
-    struct dgl_str rest = {a->text, a->len}, line;
-    for (uint32_t number = 1; dgl_str_split(&rest, '\n', &line); number++) {
-        struct dgl_str key, each;
-        if (!dgl_str_starts(line, "//!"))
-            continue;
-        line = (struct dgl_str){line.p + 3, line.len - 3};
-        if (kernel_word_next(&line, &key) && dgl_str_eq(key, directive))
-            while (kernel_word_next(&line, &each))
-                if (dgl_str_eq(each, word))
-                    return number;
-    }
-    return 1;
-}
-
 /* A user's kernel is for an operation that there is, and asks for constants that operations have:
  * those of the built-in kernels, which serve all of them. Else it would never run, without a word.
  */
@@ -65,9 +48,9 @@ static enum dgl_status check_operation(const struct addition *a, const struct ke
     }
     enum dgl_status status = DGL_OK;
     if (!known)
-        status =
-            dgl_fail(a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s",
-                     a->path, find_line(a, "OP", kernel->op), kernel->op, names.p ? names.p : "");
+        status = dgl_fail(
+            a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s", a->path,
+            kernel_directive_line(kernel, "OP", kernel->op), kernel->op, names.p ? names.p : "");
     names.len = 0;
     for (uint32_t c = 0; c < kernel->num_consts && known && !wrong; c++) {
         bool supplied = kernel->consts[c].has_preset;
@@ -84,8 +67,8 @@ static enum dgl_status check_operation(const struct addition *a, const struct ke
     if (wrong)
         status = dgl_fail(a->log, DGL_ERR_KERNEL,
                           "%s:%u: CONST: no operation supplies %s; built-in kernels of %s use: %s",
-                          a->path, find_line(a, "CONST", wrong->name), wrong->name, kernel->op,
-                          names.len ? names.p : "none");
+                          a->path, kernel_directive_line(kernel, "CONST", wrong->name), wrong->name,
+                          kernel->op, names.len ? names.p : "none");
     dgl_buf_finish(&names);
     return status;
 }

@@ -226,3 +226,37 @@ bool kernel_pattern_check(const char *pattern, struct dgl_str *bad)
     }
     return true;
 }
+
+/* ---- what an operation gives its kernels ----------------------------------------------------- */
+
+bool kernel_is_supplied(const struct kernel *kernel, const struct kernel_supply *supply,
+                        char why[512])
+{
+    static const char *const types[] = {
+        [KERNEL_UINT] = "uint", [KERNEL_INT] = "int", [KERNEL_FLOAT] = "float"};
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
+        const char *name = kernel->binds[i].name;
+        if (supply->has_buffer(supply->priv, name))
+            continue;
+        snprintf(why, 512, "%.300s:%u: BIND %s: operation %s has no such buffer", kernel->path,
+                 (unsigned)kernel->binds[i].line, name, supply->op);
+        return false;
+    }
+    for (uint32_t i = 0; i < kernel->num_params; i++) {
+        const struct kernel_param *param = &kernel->params[i];
+        const unsigned line = param->line;
+        bool is_float;
+        if (!supply->has_param(supply->priv, param->name, &is_float)) {
+            snprintf(why, 512, "%.300s:%u: PARAM %s: operation %s has no such parameter",
+                     kernel->path, line, param->name, supply->op);
+            return false;
+        }
+        if (is_float != (param->type == KERNEL_FLOAT)) {
+            snprintf(why, 512, "%.300s:%u: PARAM %s is %s, operation %s gives a %s", kernel->path,
+                     line, param->name, types[param->type], supply->op,
+                     is_float ? "float" : "uint");
+            return false;
+        }
+    }
+    return true;
+}

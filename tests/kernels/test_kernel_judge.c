@@ -71,6 +71,24 @@ static char *wrapped_text(const char *name, const char *body, const char *writte
     return checked(dgl_buf_take(&out));
 }
 
+/* The text of a built-in kernel with other words in all places of `find`. */
+static char *replaced_text(const char *name, const char *find, const char *put)
+{
+    struct dgl_buf text = {0};
+    struct kernel_set *set = make_set(NULL);
+    const struct kernel *kernel = checked((void *)(uintptr_t)kernel_set_find(set, name));
+    const char *from = kernel->text, *at = strstr(from, find);
+    assert_non_null(at);
+    for (; at; at = strstr(from, find)) {
+        dgl_buf_append(&text, from, (size_t)(at - from));
+        dgl_buf_puts(&text, put);
+        from = at + strlen(find);
+    }
+    dgl_buf_puts(&text, from);
+    kernel_set_destroy(&set);
+    return checked(dgl_buf_take(&text));
+}
+
 static void judge_named(struct kernel_set *set, const char *name, enum kernel_judge_mode mode,
                         struct kernel_verdict *out)
 {
@@ -83,6 +101,16 @@ static void judge_named(struct kernel_set *set, const char *name, enum kernel_ju
         fail_msg("%s: %s: %s", name, dgl_status_str(status), device_log.text);
     kernel_judge_destroy(&judge);
     device_leave(dev, &saved);
+}
+
+/* `says` NULL: it has passed; else a part of why it is wrong. */
+static void assert_verdict(const struct kernel_verdict *verdict, const char *says)
+{
+    if (verdict->kind != (says ? KERNEL_WRONG : KERNEL_PASSED))
+        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict->kind, verdict->cases,
+                 verdict->worst, verdict->text);
+    if (says)
+        assert_contains(verdict->text, says);
 }
 
 static void built_in_kernels_pass(void **state)
@@ -166,11 +194,7 @@ static void wrong_kernels_are_caught(void **state)
     char *text = wrapped_text(row->kernel, row->body, NULL);
     struct kernel_set *set = make_set(text);
     judge_named(set, row->kernel, KERNEL_JUDGE_FULL, &verdict);
-    if (verdict.kind != (row->says ? KERNEL_WRONG : KERNEL_PASSED))
-        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
-                 verdict.worst, verdict.text);
-    if (row->says)
-        assert_contains(verdict.text, row->says);
+    assert_verdict(&verdict, row->says);
     kernel_set_destroy(&set);
     free(text);
 }
@@ -202,11 +226,7 @@ static void inputs_must_stay(void **state)
     char *text = wrapped_text(row->kernel, row->body, row->written);
     struct kernel_set *set = make_set(text);
     judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
-    if (verdict.kind != (row->says ? KERNEL_WRONG : KERNEL_PASSED))
-        fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
-                 verdict.worst, verdict.text);
-    if (row->says)
-        assert_contains(verdict.text, row->says);
+    assert_verdict(&verdict, row->says);
     kernel_set_destroy(&set);
     free(text);
 }
@@ -238,22 +258,11 @@ static void careless_kernels_are_caught(void **state)
 {
     const struct careless_row *row = *state;
     struct kernel_verdict verdict;
-    struct dgl_buf text = {0};
     char rows[32];
     if (!dev)
         SKIP("%s: no GLES device", row->name);
-    struct kernel_set *set = make_set(NULL);
-    const struct kernel *kernel = checked((void *)(uintptr_t)kernel_set_find(set, row->kernel));
-    const char *from = kernel->text, *at = strstr(from, row->find);
-    assert_non_null(at);
-    for (; at; at = strstr(from, row->find)) {
-        dgl_buf_append(&text, from, (size_t)(at - from));
-        dgl_buf_puts(&text, row->put);
-        from = at + strlen(row->find);
-    }
-    dgl_buf_puts(&text, from);
-    kernel_set_destroy(&set);
-    set = make_set(checked(text.p));
+    char *text = replaced_text(row->kernel, row->find, row->put);
+    struct kernel_set *set = make_set(text);
     judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
     if (verdict.kind != KERNEL_WRONG)
         fail_msg("verdict %d after %u cases, worst %.3g: %s", (int)verdict.kind, verdict.cases,
@@ -262,7 +271,43 @@ static void careless_kernels_are_caught(void **state)
     assert_contains(verdict.text, rows);
     assert_contains(verdict.text, ": row ");
     kernel_set_destroy(&set);
-    dgl_buf_finish(&text);
+    free(text);
+}
+
+/* Texts with a BIND or PARAM that their operation does not have. */
+struct supply_row {
+    const char *name, *kernel, *find, *put;
+    const char *says; /* a part of the verdict; NULL: the kernel is right */
+};
+
+static const struct supply_row supply_rows[] = {
+    {"as it is", "norm_rms", "PARAM float eps", "PARAM float eps", NULL},
+    {"a buffer more", "norm_rms", "//! PARAM float eps",
+     "//! BIND read float Q\n//! PARAM float eps",
+     "changed.comp:18: BIND Q: operation norm has no such buffer"},
+    {"another name", "moe_combine", "ROUTE", "WAYS",
+     "changed.comp:10: BIND WAYS: operation moe_combine has no such buffer"},
+    {"another case's", "matmul_decode", "//! BIND read vec4 A",
+     "//! BIND read vec4 A\n//! BIND read vec4 R", ": BIND R: operation matmul has no such buffer"},
+    {"a parameter more", "norm_rms", "PARAM float eps", "PARAM float eps\n//! PARAM uint rows",
+     "changed.comp:19: PARAM rows: operation norm has no such parameter"},
+    {"another type", "matmul_prefill", "//! PARAM float softcap",
+     "//! PARAM float softcap\n//! PARAM uint eps",
+     ": PARAM eps is uint, operation matmul gives a float"},
+};
+
+static void only_what_is_supplied_is_taken(void **state)
+{
+    const struct supply_row *row = *state;
+    struct kernel_verdict verdict;
+    if (!dev)
+        SKIP("%s: no GLES device", row->name);
+    char *text = replaced_text(row->kernel, row->find, row->put);
+    struct kernel_set *set = make_set(text);
+    judge_named(set, row->kernel, KERNEL_JUDGE_QUICK, &verdict);
+    assert_verdict(&verdict, row->says);
+    kernel_set_destroy(&set);
+    free(text);
 }
 
 static bool refuse_third(void *priv)
@@ -390,6 +435,7 @@ int main(void)
     int failures = cmocka_run_group_tests_name("judge", tests, NULL, NULL);
     failures += test_run_table("wrong", wrong_kernels_are_caught, wrong_rows);
     failures += test_run_table("input", inputs_must_stay, input_rows);
+    failures += test_run_table("supply", only_what_is_supplied_is_taken, supply_rows);
     failures += test_run_table("careless", careless_kernels_are_caught, careless_rows);
     dgl_device_destroy(&dev);
     return failures;

@@ -11,6 +11,7 @@
 #include "core/oracle/kernel_run.h"
 #include "core/oracle/op_problem.h"
 #include "core/oracle/ref_ops.h"
+#include "core/plan/weight_layout.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
 
@@ -409,6 +410,42 @@ static bool splices_given(const struct kernel_judge *judge, const struct kernel 
     return found;
 }
 
+/* Whether the operation knows the attributes and words of the kernel's WHEN lines, and some weights
+ * are packed as its LAYOUT says: else nothing ever asks for it. False: `why`. */
+static bool is_asked_for(const struct op_rule *rule, const struct kernel *kernel, char why[512])
+{
+    bool packed = kernel->layout[0] == '\0';
+    for (size_t i = 0; i < REF_TYPES && !packed; i++)
+        packed = weight_layout_find(ref_types[i], kernel->layout) != NULL;
+    if (!packed)
+        snprintf(why, 512, "%.300s:%u: LAYOUT %s: no weights are packed so", kernel->path,
+                 (unsigned)kernel_directive_line(kernel, "LAYOUT", kernel->layout), kernel->layout);
+    for (uint32_t i = 0; i < kernel->num_when && packed; i++) {
+        const struct kernel_when *when = &kernel->when[i];
+        const unsigned line = kernel_directive_line(kernel, "WHEN", when->key);
+        struct dgl_str words = dgl_str_of(when->words), word;
+        uint32_t a = 0;
+        while (a < OP_MAX_ATTRS && rule->attrs[a].key && strcmp(rule->attrs[a].key, when->key) != 0)
+            a++;
+        if (a == OP_MAX_ATTRS || !rule->attrs[a].key) {
+            snprintf(why, 512, "%.300s:%u: WHEN %s: operation %s has no such attribute",
+                     kernel->path, line, when->key, rule->op);
+            return false;
+        }
+        while (kernel_word_next(&words, &word)) {
+            bool known = dgl_str_eq(word, "none");
+            for (uint32_t w = 0; w < OP_MAX_WORDS && rule->attrs[a].words[w]; w++)
+                known |= dgl_str_eq(word, rule->attrs[a].words[w]);
+            if (known)
+                continue;
+            snprintf(why, 512, "%.300s:%u: WHEN %s: %s of operation %s is never '%.*s'",
+                     kernel->path, line, when->key, when->key, rule->op, (int)word.len, word.p);
+            return false;
+        }
+    }
+    return packed;
+}
+
 /* Whether a case is the first with some lib that is not built in; it is no longer then. */
 static bool has_new_lib(const struct kernel_choice *choice, const struct kernel_lib **seen,
                         size_t *num_seen)
@@ -445,6 +482,9 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     const uint32_t wanted = judge->params.mode == KERNEL_JUDGE_QUICK && all > 2 ? 2 : all;
     const struct kernel_lib *seen[MAX_SEEN];
     size_t num_seen = 0;
+    char unasked[512];
+    if (rule && !is_asked_for(rule, kernel, unasked))
+        judge_wrong(out, name, NULL, unasked);
     for (uint32_t i = 0; i < wanted && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
         if (!presets_hold(judge, rule, kernel, i, &c, choice, reason)) {
             c = (struct kernel_case){.request = c.request};

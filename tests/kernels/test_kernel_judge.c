@@ -274,7 +274,7 @@ static void careless_kernels_are_caught(void **state)
     free(text);
 }
 
-/* Texts with a BIND or PARAM that their operation does not have. */
+/* Texts with a BIND, PARAM, WHEN or LAYOUT that their operation does not have. */
 struct supply_row {
     const char *name, *kernel, *find, *put;
     const char *says; /* a part of the verdict; NULL: the kernel is right */
@@ -294,6 +294,14 @@ static const struct supply_row supply_rows[] = {
     {"another type", "matmul_prefill", "//! PARAM float softcap",
      "//! PARAM float softcap\n//! PARAM uint eps",
      ": PARAM eps is uint, operation matmul gives a float"},
+    {"an attribute", "norm_rms", "WHEN post store add", "WHEN post store add\n//! WHEN posst store",
+     "changed.comp:15: WHEN posst: operation norm has no such attribute"},
+    {"a word", "norm_rms", "WHEN post store add", "WHEN post store add none addd",
+     "changed.comp:14: WHEN post: post of operation norm is never 'addd'"},
+    {"a layout", "norm_rms", "//! PARAM float eps", "//! PARAM float eps\n//! LAYOUT foo",
+     "changed.comp:19: LAYOUT foo: no weights are packed so"},
+    {"a layout that there is", "norm_rms", "//! PARAM float eps",
+     "//! PARAM float eps\n//! LAYOUT split", NULL},
 };
 
 static void only_what_is_supplied_is_taken(void **state)

@@ -21,6 +21,7 @@
 
 #define TEXT_MAX  (1u << 20) /* bytes of a file; what is longer the library refuses */
 #define DEPTH_MAX 8
+#define FILES_MAX 1000 /* of a folder, as when they are read */
 
 /* Trials of edited files, until each group is taken or refused. */
 struct attempt {
@@ -96,11 +97,13 @@ static void hide_unknown(struct watch *w, const char *dir, int depth)
     if (depth > DEPTH_MAX || dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
         return;
     for (size_t i = 0; i < count; i++) {
+        if (names[i][0] == '.')
+            continue;
         char *path = dgl_path_join(dir, names[i]);
         w->failed = w->failed || !path;
         if (path && watch_is_kernel_file(names[i]))
             add_file(w, path);
-        else if (path && names[i][0] != '.' && dgl_path_is_dir(path) && !dgl_path_is_link(path))
+        else if (path && dgl_path_is_dir(path) && !dgl_path_is_link(path))
             hide_unknown(w, path, depth + 1);
         free(path);
     }
@@ -219,11 +222,34 @@ static void end_attempt(struct watch *w, bool answered)
     }
 }
 
+/* A folder with more files than are read of one is told in one line; false: there is one. */
+static bool check_folders(const struct watch *w)
+{
+    const struct option_strs *dirs = &w->opt->kernel_dir;
+    for (size_t d = 0; d < dirs->count + (w->pack_dir != NULL); d++) {
+        const char *dir = d < dirs->count ? dirs->item[d] : w->pack_dir;
+        size_t count = 0;
+        for (size_t i = 0; i < w->num_files; i++)
+            count += w->files[i].now.there && watch_is_in(w->files[i].path, dir);
+        if (count <= FILES_MAX)
+            continue;
+        console_say("watch: %s: refused: a kernel directory has at most %d files, it has %zu: no "
+                    "edit is taken before some are gone",
+                    dir, FILES_MAX, count);
+        return false;
+    }
+    return true;
+}
+
 /* Groups of files that are not as in force. */
 static void begin_attempt(struct watch *w)
 {
     struct attempt *a = &w->attempt;
     *a = (struct attempt){0};
+    if (!check_folders(w)) {
+        end_attempt(w, false);
+        return;
+    }
     for (size_t i = 0; i < w->num_files; i++) {
         struct watch_file *f = &w->files[i];
         f->group = watch_text_equal(&f->good, &f->now) ? WATCH_NO_GROUP : i;

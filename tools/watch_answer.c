@@ -79,12 +79,14 @@ static bool find_builtin(void *priv, const struct dgl_kernel_info *k)
 static bool is_told_by_another(const struct watch_tried *t, const struct watch_knowns *now,
                                const struct watch_file *f)
 {
-    for (size_t i = 0; i < t->num_files && find_known(now, f->path); i++) {
+    const bool known = find_known(now, f->path) != NULL;
+    for (size_t i = 0; i < t->num_files && known; i++) {
         const struct watch_file *gone = &t->files[i];
+        if (gone->now.there || gone->group != f->group ||
+            (!gone->edited && f->group == WATCH_NO_GROUP))
+            continue;
         const struct watch_known *other = watch_find_namesake(now, gone);
-        if (!gone->now.there && gone->group == f->group &&
-            (gone->edited || f->group != WATCH_NO_GROUP) && other &&
-            strcmp(other->path, f->path) == 0)
+        if (other && strcmp(other->path, f->path) == 0)
             return true;
     }
     return false;
@@ -153,55 +155,78 @@ static bool has_line(const struct watch_tried *t, const struct watch_knowns *now
     return (taken || (f->edited && f->group == WATCH_NO_GROUP)) && !is_told_by_another(t, now, f);
 }
 
-/* Adds what was logged of the files that were taken: each remark stands in the line of the file
- * that it names, else in the last line. */
-static void add_remarks(const struct watch_tried *t, const struct watch_knowns *now,
-                        const struct dgl_buf *said, const struct watch_file *f, struct dgl_buf *out)
+/* Of each file, whether it is told as taken, and what follows in its line: what was logged of the
+ * files that were taken. Each remark stands in the line of the file that it names, else in the last
+ * line. Made once: with a thousand files each look-up counts. */
+struct lines {
+    bool *has;               /* [num_files] */
+    struct dgl_buf *remarks; /* [num_files] */
+};
+
+static void sort_remarks(const struct watch_tried *t, const struct dgl_buf *said,
+                         const struct lines *lines)
 {
     struct dgl_str rest = {said->p ? said->p : "", said->len}, line;
-    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
-        const struct watch_file *owner = NULL, *last = NULL;
+    size_t last = t->num_files;
+    while (last > 0 && !lines->has[last - 1])
+        last--;
+    while (rest.len && last > 0 && dgl_str_split(&rest, '\n', &line)) {
+        size_t owner = 0;
         if (line.p[0] == CONSOLE_CAPTURED_ERROR)
             continue;
-        for (size_t i = 0; i < t->num_files; i++) {
-            const struct watch_file *each = &t->files[i];
-            if (!has_line(t, now, each))
-                continue;
-            last = each;
-            if (!owner && memmem(line.p, line.len, each->path, strlen(each->path)))
-                owner = each;
-        }
-        if ((owner ? owner : last) == f)
-            dgl_buf_printf(out, "; %.*s", (int)line.len - 1, line.p + 1);
+        while (owner < last && !(lines->has[owner] && memmem(line.p, line.len, t->files[owner].path,
+                                                             strlen(t->files[owner].path))))
+            owner++;
+        dgl_buf_printf(&lines->remarks[owner < last ? owner : last - 1], "; %.*s",
+                       (int)line.len - 1, line.p + 1);
     }
 }
 
-static void tell_line(const struct watch_tried *t, const struct watch_knowns *now,
-                      const struct watch_file *f)
+static bool lines_init(const struct watch_tried *t, const struct watch_knowns *now,
+                       struct lines *lines)
 {
-    struct dgl_buf remarks = {0};
+    lines->has = dgl_new_array(bool, t->num_files + 1);
+    lines->remarks = dgl_new_array(struct dgl_buf, t->num_files + 1);
+    if (!lines->has || !lines->remarks)
+        return false;
+    for (size_t i = 0; i < t->num_files; i++)
+        lines->has[i] = has_line(t, now, &t->files[i]);
     for (size_t g = 0; t->groups && g <= t->num_groups; g++)
         if (t->groups[g].outcome == WATCH_TAKEN)
-            add_remarks(t, now, &t->groups[g].said, f, &remarks);
-    tell_taken(t, now, f, remarks.p ? remarks.p : "");
-    dgl_buf_finish(&remarks);
+            sort_remarks(t, &t->groups[g].said, lines);
+    return true;
+}
+
+static void lines_finish(const struct watch_tried *t, struct lines *lines)
+{
+    for (size_t i = 0; i < t->num_files && lines->remarks; i++)
+        dgl_buf_finish(&lines->remarks[i]);
+    free(lines->remarks);
+    free(lines->has);
+}
+
+static void tell_line(const struct watch_tried *t, const struct watch_knowns *now,
+                      const struct lines *lines, size_t i)
+{
+    tell_taken(t, now, &t->files[i], lines->remarks[i].p ? lines->remarks[i].p : "");
 }
 
 bool watch_answer(const struct watch_tried *t)
 {
     struct watch_knowns now;
-    const bool ok = watch_knowns_init(&now, t->engine);
+    struct lines lines = {0};
+    const bool ok = watch_knowns_init(&now, t->engine) && lines_init(t, &now, &lines);
     for (size_t i = 0; i < t->num_files && ok; i++)
-        if (t->files[i].group == WATCH_NO_GROUP && has_line(t, &now, &t->files[i]))
-            tell_line(t, &now, &t->files[i]);
+        if (t->files[i].group == WATCH_NO_GROUP && lines.has[i])
+            tell_line(t, &now, &lines, i);
     for (size_t g = 0; t->groups && g < t->num_groups && ok; g++) {
         bool refused = false;
         for (size_t i = 0; i < t->num_files; i++) {
             const struct watch_file *f = &t->files[i];
             if (f->group != g)
                 continue;
-            if (has_line(t, &now, f))
-                tell_line(t, &now, f);
+            if (lines.has[i])
+                tell_line(t, &now, &lines, i);
             if (t->groups[g].outcome == WATCH_TAKEN || !f->edited)
                 continue;
             refused = true;
@@ -210,6 +235,7 @@ bool watch_answer(const struct watch_tried *t)
         if (refused)
             tell_rest(&t->groups[g].said);
     }
+    lines_finish(t, &lines);
     watch_knowns_finish(&now);
     return ok;
 }

@@ -163,10 +163,12 @@ static void walk(struct watch_files *w, const char *dir, int depth)
     if (dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
         return;
     for (size_t i = 0; i < count; i++) {
+        if (names[i][0] == '.')
+            continue;
         char *path = dgl_path_join(dir, names[i]);
         if (path && watch_is_kernel_file(names[i]))
             note_edit(w, path);
-        else if (path && names[i][0] != '.' && dgl_path_is_dir(path) && !dgl_path_is_link(path))
+        else if (path && dgl_path_is_dir(path) && !dgl_path_is_link(path))
             walk(w, path, depth + 1);
         w->failed = w->failed || !path;
         free(path);
@@ -307,10 +309,12 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
                 match_file(w, opt->user_kernels_path, dir, event->name);
             continue;
         }
+        if (event->name[0] == '.') /* hidden: locks of editors and what they write first */
+            continue;
         char *path = dgl_path_join(dir, event->name);
         w->failed = w->failed || !path;
         if (path && (event->mask & IN_ISDIR) && !watch_is_kernel_file(event->name)) {
-            if ((event->mask & (IN_CREATE | IN_MOVED_TO)) && event->name[0] != '.') {
+            if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
                 walk(w, path, depth + 1);
             } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
                 drop_places(w, path);

@@ -334,8 +334,8 @@ static enum dgl_status list_folder(const struct walk *walk, const char *dir, cha
     return DGL_OK;
 }
 
-/* The files of one folder in the order of their names, then its folders likewise. Hidden folders
- * and links to folders are left alone. */
+/* The files of one folder in the order of their names, then its folders likewise. What is hidden
+ * (editors keep locks and backups so) and links to folders are left alone. */
 static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
 {
     char **names = NULL;
@@ -350,7 +350,7 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
         const char *name = names[i % num_names];
         const bool lib = dgl_str_ends(dgl_str_of(name), ".glsl");
         const bool file = lib || dgl_str_ends(dgl_str_of(name), ".comp");
-        if (file == want_folder || (want_folder && name[0] == '.'))
+        if (file == want_folder || name[0] == '.')
             continue;
         char *path = dgl_path_join(dir, name);
         if (!path) {

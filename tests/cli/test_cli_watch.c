@@ -424,6 +424,68 @@ static void what_is_no_file_is_refused(void)
         free(paths[i]);
 }
 
+/* What would make a start fail: told in one line, and edits are taken again when it is gone. */
+static void more_files_than_are_read_are_told_in_one_line(void)
+{
+    struct author stage = {.dir = checked(dgl_path_join(author.dir, ".stage"))};
+    char *path = checked(dgl_path_join(author.dir, "stage")), file[32];
+    assert_int_equal(dgl_dir_make(NULL, stage.dir), DGL_OK);
+    for (int i = 0; i < 1001; i++) {
+        snprintf(file, sizeof(file), "%d.comp", i);
+        save(&stage, file, "junk");
+    }
+    assert_int_equal(rename(stage.dir, path), 0);
+    const char *before =
+        terminal_expect(&author.t, "refused: a kernel directory has at most 1000 files");
+    assert_null(strstr(before, "watch: 0: "));
+    assert_int_equal(rename(path, stage.dir), 0);
+    terminal_expect(&author.t, "watch: 1000: taken away: ");
+    dgl_dir_remove(stage.dir);
+    free(stage.dir);
+    free(path);
+    expect_edits();
+}
+
+/* All are answered, each once, and those that are wrong hold back no other. */
+static void many_files_at_once_are_answered(void)
+{
+    struct author stage = {.dir = checked(dgl_path_join(author.dir, ".stage"))};
+    char *path = checked(dgl_path_join(author.dir, "stage")), name[32], line[100];
+    assert_int_equal(dgl_dir_make(NULL, stage.dir), DGL_OK);
+    for (int i = 100; i < 150; i++) {
+        snprintf(name, sizeof(name), "z%d", i);
+        char *text = beside(name, "return best.y;", "return best.y + 0u;");
+        snprintf(name, sizeof(name), "z%d.comp", i);
+        save(&stage, name, i == 120 ? "junk" : text);
+        free(text);
+    }
+    assert_int_equal(rename(stage.dir, path), 0);
+    for (int i = 100; i < 150; i++) {
+        snprintf(line, sizeof(line), "watch: z%d: %s", i, i == 120 ? "refused: " : "taken ");
+        terminal_expect(&author.t, line);
+    }
+    assert_int_equal(rename(path, stage.dir), 0);
+    terminal_expect(&author.t, "watch: z149: taken away: ");
+    dgl_dir_remove(stage.dir);
+    free(stage.dir);
+    free(path);
+}
+
+/* Locks and backups of editors: the next line is that of the next edit. */
+static void hidden_files_are_left_alone(void)
+{
+    char *lock = checked(dgl_path_join(author.dir, ".#sample_pick.comp"));
+    char *text = with(author.text, "return best.y;", "return best.y ^ 0u;");
+    assert_int_equal(symlink("author@host.1:2", lock), 0);
+    save(&author, ".own.comp", "junk");
+    save(&author, "sample_pick.comp", text);
+    assert_null(strstr(terminal_expect(&author.t, "watch: sample_pick: taken "), "refused"));
+    unlink(lock);
+    remove_file(".own.comp");
+    free(lock);
+    free(text);
+}
+
 static void a_folder_that_is_moved_away_and_back_is_watched(void)
 {
     char away[600];
@@ -459,6 +521,10 @@ static const struct edit edits[] = {
     {"a kernel and its lib are taken together", a_kernel_and_its_lib_are_taken_together},
     {"a NAME that is there twice", a_name_that_is_there_twice},
     {"a file that is renamed keeps its kernel", a_file_that_is_renamed_keeps_its_kernel},
+    {"many files at once are answered", many_files_at_once_are_answered},
+    {"more files than are read are told in one line",
+     more_files_than_are_read_are_told_in_one_line},
+    {"hidden files are left alone", hidden_files_are_left_alone},
     {"what is no file is refused", what_is_no_file_is_refused},
     {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},
     {"a folder that is moved away and back is watched",

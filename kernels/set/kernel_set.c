@@ -113,8 +113,13 @@ static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *
     size_t len = 0;
     if (given && !given->text)
         return DGL_OK;
-    enum dgl_status status = given ? kernel_text_copy(log, given, &text, &len)
-                                   : dgl_stream_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
+    enum dgl_status status = DGL_OK;
+    if (given)
+        status = kernel_text_copy(log, given, &text, &len);
+    else if (path == params->user_config) /* of every call: none waits for a pipe */
+        status = dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
+    else
+        status = dgl_stream_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
     if (status == DGL_OK)
         status = kernel_hints_add_json(&source, text, len);
     free(text);

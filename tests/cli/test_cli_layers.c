@@ -533,6 +533,27 @@ static void faults_of_the_users_hints_name_their_file(void **state)
     test_tmpdir_remove(top);
 }
 
+/* Nobody will ever write to it. */
+static void a_pipe_is_no_file_of_the_users_hints(void **state)
+{
+    char *top = test_tmpdir(), *dir = make_dir(top, "dopplergl"), set[4200];
+    char *path = dgl_path_join(dir, "kernels.json");
+    struct process_result r;
+    (void)state;
+    snprintf(set, sizeof(set), "XDG_CONFIG_HOME=%s", top);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    process_run(&(const struct process_params){.args = (const char *const[]){"kernels", "bench",
+                                                                             "norm_rms", NULL},
+                                               .env = (const char *const[]){set, NULL}},
+                &r);
+    assert_code(&r, 1);
+    assert_one_error(&r, path);
+    process_finish(&r);
+    free(path);
+    free(dir);
+    test_tmpdir_remove(top);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -541,6 +562,7 @@ int main(void)
         cmocka_unit_test(sources_are_named),
         cmocka_unit_test(requests_that_the_model_lacks_are_told),
         cmocka_unit_test(faults_of_the_users_hints_name_their_file),
+        cmocka_unit_test(a_pipe_is_no_file_of_the_users_hints),
     };
     int failed = test_run_table("cli manifest hints", manifest_case, manifests);
     failed += test_run_table("cli layers", layers_are_in_order, ladders);

@@ -308,7 +308,7 @@ struct dgl_kernels_params {
     size_t num_dirs;
     const char *const *files; /* single override files, each of another NAME */
     size_t num_files;
-    const char *user_config;  /* path of a JSON object of kernel hints, below config_file; NULL */
+    const char *user_config;  /* file with a JSON object of kernel hints, below config_file; NULL */
     const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */
     const char *profile;      /* "fast", "safe", "fused", ...; NULL = none */
     const char *hints;        /* JSON object of kernel hints; NULL = none */

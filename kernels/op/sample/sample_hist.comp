@@ -22,7 +22,6 @@
 //! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)
 //! SHARED uint mass_low[1024] // fixed: bins of a digit of 10 bits
 //! SHARED uint mass_high[1024] // fixed: bins of a digit of 10 bits
-//! REQUIRE 1024 % WG_SIZE == 0
 //! REQUIRE VOCAB < 524288 && LEVEL >= 0 && LEVEL <= 2
 //! LIB uint64
 //! LIB sample
@@ -35,9 +34,12 @@ void body(uvec3 group)
 {
     step_row = group.y;
     uint tid = gl_LocalInvocationID.x;
-    for (uint i = 0u; i < 1024u; i += uint(LOCAL_X)) { // see "Loops" of docs/kernels.md
-        mass_low[i + tid] = 0u;
-        mass_high[i + tid] = 0u;
+    // Not a constant: loops that are written out take long to compile, see "Loops" of
+    // docs/kernels.md.
+    uint bins = step_top_p_q == 0u ? 0u : 1024u;
+    for (uint i = tid; i < bins; i += uint(LOCAL_X)) {
+        mass_low[i] = 0u;
+        mass_high[i] = 0u;
     }
     nucleus n = nucleus_load();
     uint begin = group.x * SLICE, end = min(begin + SLICE, uint(VOCAB));
@@ -67,10 +69,10 @@ void body(uvec3 group)
         }
     }
     memoryBarrierShared(); barrier();
-    for (uint i = 0u; i < 1024u; i += uint(LOCAL_X)) {
-        uvec2 mass = uvec2(mass_low[i + tid], mass_high[i + tid]);
+    for (uint i = tid; i < bins; i += uint(LOCAL_X)) {
+        uvec2 mass = uvec2(mass_low[i], mass_high[i]);
         if (mass != uvec2(0u)) {
-            uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * (i + tid);
+            uint at = CAND_HIST + 2048u * uint(LEVEL) + 2u * i;
             uint old = atomicAdd(CAND[at], mass.x);
             uint carry = old + mass.x < old ? 1u : 0u;
             if (mass.y + carry != 0u)

@@ -2,6 +2,7 @@
 # Runs test programs, TEST_JOBS of them at once (one per core unless told), and adds up their cases and processor time.
 # usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed"; skips and times are listed before it.
 # Those that tests/slowest names run first, so that the end is not one long test.
+# What failed is printed at once and again at the end, since the end is what a cut log keeps.
 # Every program writes TAP; a skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
 # SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: printed before each name, and suffix of the
 # output folder.
@@ -15,7 +16,7 @@ case $build in
 esac
 out=$build/test-output${TEST_LABEL:+-$TEST_LABEL}
 mkdir -p "$out" || exit 2
-rm -f "$out"/*.count "$out"/*.skips "$out"/*.cpu
+rm -f "$out"/*.count "$out"/*.skips "$out"/*.cpu "$out"/*.failed
 export DOPPLERGL_TEST_BUILD="$build"
 export XDG_CACHE_HOME="${DOPPLERGL_TEST_CACHE:-$absolute/test-cache}"
 if [ -n "$SAN" ]; then
@@ -52,6 +53,10 @@ done | sort -k 2,2nr | awk -v wall=$(($(date +%s) - start)) '
         for (i = 1; i <= NR && NR >= 20 && cpu[i] > sum / 20; i++)
             printf "  more than a twentieth: %s, %.1f s, %.1f%%\n", name[i], cpu[i], 100 * cpu[i] / sum
     }'
+if [ "$failed" -gt 0 ]; then
+    echo "failed:"
+    cat "$out"/*.failed
+fi
 echo "$passed $failed $skipped" > "$out/total" # for tests/drivers.sh
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -2,6 +2,7 @@
 # Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped") and OUT/NAME.cpu
 # (processor seconds of the program and its children) and prints what a reader wants to see, at once, because others run
 # beside it.
+# What it printed of a failure is kept in OUT/NAME.failed: run.sh prints it once more at the end.
 # usage: run_one.sh OUT PROGRAM     Variables: TEST_TIMEOUT, TEST_SECONDS, TEST_LABEL, TEST_WRAPPER as in run.sh.
 out=$1
 program=$2
@@ -46,4 +47,5 @@ report=$(
     fi
 )
 printf '%s\n' "$report"
+[ "$f" -gt 0 ] && printf '%s\n' "$report" > "$out/$name.failed"
 echo "$p $f $s" > "$out/$name.count"

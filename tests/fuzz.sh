@@ -6,7 +6,8 @@ build=$1
 shift
 seconds=${FUZZ_SECONDS:-20}
 [ $# -gt 0 ] || set -- $(for f in tests/fuzz/fuzz_*.c; do f=${f##*/fuzz_}; echo "${f%.c}"; done)
-export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:$ASAN_OPTIONS"
+# intercept_tls_get_addr: tests/run.sh says why.
+export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0:$ASAN_OPTIONS"
 export UBSAN_OPTIONS="print_stacktrace=1:$UBSAN_OPTIONS"
 mkdir -p "$build/found" || exit 2
 failed=0

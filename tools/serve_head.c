@@ -1,5 +1,6 @@
 /* What the head of a request decides: its route, whether it may ask, and whether where it ends is
  * beyond doubt. */
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -33,6 +34,19 @@ static const struct route *route_of(const char *path)
         if (strcmp(routes[i].path, path) == 0)
             return &routes[i];
     return strncmp(path, SERVE_MODEL_PATH, strlen(SERVE_MODEL_PATH)) == 0 ? &model_route : NULL;
+}
+
+static size_t scheme_len(const char *target)
+{
+    const size_t len = strncasecmp(target, "http", 4) == 0 ? 4 : 0;
+    const size_t secure = len && (target[len] == 's' || target[len] == 'S');
+    return len && strncmp(target + len + secure, "://", 3) == 0 ? len + secure + 3 : 0;
+}
+
+size_t serve_head_before_path(const char *target)
+{
+    const size_t scheme = scheme_len(target);
+    return scheme ? scheme + strcspn(target + scheme, "/") : 0;
 }
 
 /* Takes as long whatever is in either text: as long as the given one. */
@@ -100,15 +114,15 @@ static bool is_this_machine(struct dgl_str host)
  * programs of strangers. One may send requests across origins, whose answers it only cannot read,
  * and one from a name that its owner has made lead to this machine (DNS rebinding) reads them,
  * too. */
-static const char *why_foreign(const struct serve *s, const char *host, const char *origin)
+static const char *why_foreign(const struct serve *s, struct dgl_str name, const char *origin)
 {
     const char *allowed = s->opt->cors;
     if (s->num_keys > 0 || (allowed && strcmp(allowed, "*") == 0))
         return NULL;
-    const struct dgl_str name = dgl_str_of(host), friendly = authority_of(allowed);
-    if (serve_is_loopback(s->opt->host) && host && !is_this_machine(host_of(name)) &&
+    const struct dgl_str friendly = authority_of(allowed);
+    if (serve_is_loopback(s->opt->host) && name.p && !is_this_machine(host_of(name)) &&
         !(friendly.len > 0 && same_name(host_of(name), host_of(friendly))))
-        return "the header Host names another machine than this one";
+        return "the request is to another machine's name than this one's";
     if (origin && origin[0] && !(allowed && strcmp(allowed, origin) == 0) &&
         !(name.len > 0 && same_name(authority_of(origin), name)))
         return "the request comes from a web page of another origin";
@@ -141,7 +155,7 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
 }
 
 /* RFC 9112, 3.2, 5.1 and 6.3; what libmicrohttpd leaves to us, or does not answer well. */
-static bool refuse_framing(struct MHD_Connection *connection, const char *version,
+static void refuse_framing(struct MHD_Connection *connection, const char *version,
                            struct serve_error *error)
 {
     struct framing f = {0};
@@ -158,25 +172,51 @@ static bool refuse_framing(struct MHD_Connection *connection, const char *versio
                      "Transfer-Encoding");
     else if (f.codings == 1 && !f.chunked)
         serve_refuse(error, 501, NULL, "of transfer encodings only chunked is taken");
-    return error->status != 0;
+}
+
+/* A host and a port as a URL may have them; with a user's name it is none of HTTP. */
+static bool is_authority(struct dgl_str name)
+{
+    static const char marks[] = "-._~!$&'()*+,;=:[]";
+    for (size_t i = 0; i < name.len; i++)
+        if (!isalnum((unsigned char)name.p[i]) && !strchr(marks, name.p[i]))
+            return false;
+    return name.len > 0 && name.p[0] != ':';
+}
+
+/* The host that a request is to, "HOST:PORT": that of its target, where it has one, whatever Host
+ * says (RFC 9112, 3.2.2). */
+static struct dgl_str host_asked(struct MHD_Connection *connection, const char *target)
+{
+    const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const size_t scheme = scheme_len(target);
+    if (scheme)
+        return (struct dgl_str){target + scheme, serve_head_before_path(target) - scheme};
+    return (struct dgl_str){header, header ? strlen(header) : 0};
 }
 
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
-                       const char *version)
+                       const char *target, const char *version)
 {
     const struct serve *s = ex->server;
     const struct route *route = route_of(ex->path);
+    const struct dgl_str host = host_asked(connection, target);
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
-    const char *allow = gets ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    const bool all = strcmp(ex->path, "*") == 0; /* of the server, not of a path */
+    const char *allow = all    ? "GET, HEAD, POST, OPTIONS"
+                        : gets ? "GET, HEAD, OPTIONS"
+                               : "POST, OPTIONS";
     struct serve_error error = {0};
     const char *foreign =
-        why_foreign(s, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
-                    mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
+        why_foreign(s, host, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
         ex->announced = UINT64_MAX;
-    if (refuse_framing(connection, version, &error)) {
+    refuse_framing(connection, version, &error);
+    if (error.status == 0 && scheme_len(target) && !is_authority(host))
+        serve_refuse(&error, 400, NULL, "the target of the request has no host, or none of HTTP");
+    if (error.status) {
         ex->closes = true;
         serve_exchange_refuse(ex, &error);
         return;
@@ -188,7 +228,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         serve_exchange_refuse(ex, &error);
         return;
     }
-    if (route && strcmp(ex->method, "OPTIONS") == 0) {
+    if ((route || all) && strcmp(ex->method, "OPTIONS") == 0) {
         ex->allow = allow;
         serve_exchange_answer(ex, 204);
         return;

@@ -32,10 +32,11 @@ static void name_client(struct MHD_Connection *connection, char *out, size_t siz
 }
 
 static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connection *connection,
-                                             const char *path, const char *method)
+                                             const char *target, const char *method)
 {
     struct serve_exchange *ex = dgl_new(struct serve_exchange);
     const struct serve_link *link = serve_link_of(connection);
+    const size_t before = serve_head_before_path(target);
     const char *origin = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
     if (!ex)
         return NULL;
@@ -46,7 +47,7 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     ex->start_ns = dgl_now_ns();
     atomic_init(&ex->refs, 1);
     pthread_mutex_init(&ex->lock, NULL);
-    snprintf(ex->path, sizeof(ex->path), "%s", path);
+    snprintf(ex->path, sizeof(ex->path), "%s", before && !target[before] ? "/" : target + before);
     snprintf(ex->method, sizeof(ex->method), "%s", method);
     snprintf(ex->origin, sizeof(ex->origin), "%s", origin ? origin : "");
     name_client(connection, ex->client, sizeof(ex->client));
@@ -60,13 +61,15 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     return ex;
 }
 
-/* Of a path: %XX are bytes, but for %00, which would end the text that routes are compared with. */
+/* Of a path: %XX are bytes, but for %00, which would end the text that routes are compared with. A
+ * host has none that mean bytes, and what they mean could end it elsewhere than for a proxy. */
 static size_t unescape(void *priv, struct MHD_Connection *connection, char *text)
 {
-    char *out = text;
+    const size_t before = serve_head_before_path(text);
+    char *out = text + before;
     (void)priv;
     (void)connection;
-    for (const char *c = text; *c; c++) {
+    for (const char *c = out; *c; c++) {
         unsigned byte = 0;
         if (*c == '%' && isxdigit((unsigned char)c[1]) && isxdigit((unsigned char)c[2]))
             byte = (unsigned)strtoul((const char[]){c[1], c[2], '\0'}, NULL, 16);
@@ -77,7 +80,7 @@ static size_t unescape(void *priv, struct MHD_Connection *connection, char *text
     return (size_t)(out - text);
 }
 
-static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, const char *path,
+static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, const char *target,
                               const char *method, const char *version, const char *bytes,
                               size_t *len, void **of_request)
 {
@@ -86,13 +89,13 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     enum MHD_Result result = MHD_YES;
     if (!ex) {
         struct serve_link *link = serve_link_of(connection);
-        ex = *of_request = begin_exchange(s, connection, path, method);
+        ex = *of_request = begin_exchange(s, connection, target, method);
         if (!ex)
             return MHD_NO;
         if (link)
             atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&ex->lock);
-        serve_head_decide(ex, connection, version);
+        serve_head_decide(ex, connection, target, version);
         ex->discards = ex->state == EXCHANGE_ANSWERED;
         if (ex->closes ||
             (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))

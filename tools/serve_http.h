@@ -49,9 +49,12 @@ void serve_exchange_leave(struct serve_exchange *ex);
 /* Counts and logs a request that libmicrohttpd refused with this status. */
 void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
 
+/* Bytes of a request's target before its path: none, or a scheme and a host, as clients write them
+ * to proxies. */
+size_t serve_head_before_path(const char *target);
 /* Answers what the head of a request already decides. */
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
-                       const char *version);
+                       const char *target, const char *version);
 /* The body is there. */
 void serve_head_answer(struct serve_exchange *ex);
 

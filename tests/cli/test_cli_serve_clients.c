@@ -171,6 +171,57 @@ static void test_rough(void **state)
     reply_finish(&r);
 }
 
+struct target {
+    const char *name, *line, *host; /* the first line up to the version; NULL = no such header */
+    int status;
+    const char *part; /* of the answer, NULL = nothing */
+};
+static const struct target targets[] = {
+    {"a host in the target", "GET http://localhost/v1/models", "localhost", 200, "\"object\""},
+    {"a port as well", "GET http://127.0.0.1:8080/health", "localhost", 200, "\"ok\""},
+    {"letters of any case", "GET HTTPS://LocalHost/health", "localhost", 200, "\"ok\""},
+    {"an address of IPv6", "GET http://[::1]:80/health", "localhost", 200, "\"ok\""},
+    {"arguments", "GET http://localhost/health?a=http://b/c", "localhost", 200, "\"ok\""},
+    {"no path", "GET http://localhost", "localhost", 200, "<!"},
+    {"no path, but arguments", "GET http://localhost?a", "localhost", 200, "<!"},
+    {"a path with %XX", "GET http://localhost/v1/m%6fdels", "localhost", 200, "\"object\""},
+    {"no such path", "GET http://localhost/v1/nothing", "localhost", 404, "'/v1/nothing'"},
+    {"two of them", "GET http://localhost/http://localhost/health", "localhost", 404, "'/http:"},
+    {"another method", "PUT http://localhost/health", "localhost", 405, "GET, HEAD"},
+    {"the target decides", "GET http://localhost/health", "evil.example", 200, "\"ok\""},
+    {"for another host, too", "GET http://evil.example/health", "localhost", 403, "machine"},
+    {"a host is wanted all the same", "GET http://localhost/health", NULL, 400, "Host is missing"},
+    {"an empty host", "GET http:///health", "localhost", 400, "no host"},
+    {"a port alone", "GET http://:80/health", "localhost", 400, "no host"},
+    {"a user", "GET http://localhost@evil.example/health", "localhost", 400, "no host"},
+    {"%XX in the host", "GET http://localhost%2f.evil.example/health", "localhost", 400, "no host"},
+    {"another scheme", "GET ftp://localhost/health", "localhost", 404, "'ftp://localhost/health'"},
+    {"the whole server", "OPTIONS *", "localhost", 204, "Allow: GET, HEAD, POST, OPTIONS"},
+    {"the whole server, otherwise", "GET *", "localhost", 404, "'*'"},
+};
+
+/* The forms of RFC 9112, 3.2: proxies are sent the second. */
+static void test_target(void **state)
+{
+    const struct target *row = *state;
+    struct dgl_buf out = {0}, held = {0};
+    struct reply r;
+    const int fd = server_connect(&server);
+    dgl_buf_printf(&out, "%s HTTP/1.1\r\nConnection: close\r\n", row->line);
+    if (row->host)
+        dgl_buf_printf(&out, "Host: %s\r\n", row->host);
+    dgl_buf_puts(&out, "\r\n");
+    assert_true(server_send(fd, out.p, out.len));
+    server_receive(fd, &held, &r);
+    if (r.status != row->status)
+        fail_msg("%s: %d, not %d: %s", row->line, r.status, row->status, r.body);
+    assert_contains(r.status == 204 ? r.head : r.body, row->part);
+    reply_finish(&r);
+    dgl_buf_finish(&out);
+    dgl_buf_finish(&held);
+    close(fd);
+}
+
 /* More than fits beside them in a request's memory, although the line ends. */
 static void many_arguments_are_answered(void **state)
 {
@@ -383,6 +434,7 @@ int main(void)
     int failures = cmocka_run_group_tests_name("serve: clients", with_server, start_server, NULL);
     failures += test_run_table("serve: leaving", test_leaving, leavings);
     failures += test_run_table("serve: rough", test_rough, roughs);
+    failures += test_run_table("serve: targets", test_target, targets);
     server_end(&server);
     return failures + cmocka_run_group_tests_name("serve: crowds", alone, NULL, NULL);
 }

@@ -70,9 +70,10 @@ void rank_experts(uint tid, uint t)
     memoryBarrierShared(); barrier();
     float max_logit = rank_logits[0], sum = 0.0;
 #if SCORING_softmax_topk
-    if (tid < 16u)
-        for (uint e = tid; e < uint(E); e += 16u) // fixed: likewise
-            sum += exp(logit_of(rank_key(e)) - max_logit);
+    // Not a constant, so that 32 rounds stay a loop: see "Loops" of docs/kernels.md.
+    uint end = tid < 16u ? uint(E) : 0u;
+    for (uint e = tid; e < end; e += 16u) // fixed: likewise
+        sum += exp(logit_of(rank_key(e)) - max_logit);
     if (tid < 16u)
         rank_part[tid] = sum;
     memoryBarrierShared(); barrier();

@@ -30,9 +30,11 @@ struct phases_exec {
     struct dgl_device *dev;
     struct exec_phases_params params;
     struct phases_pending pending[PHASE_FORMS]; /* by form */
+    struct phases_run *runs;                    /* all that have a program */
 };
 
 struct phases_run {
+    struct phases_run *next;        /* of the executor's */
     struct phase_schedule schedule; /* its uses' choices are gone */
     struct dgl_buf text;
     struct gl_program *program;
@@ -294,10 +296,9 @@ static struct gl_program_params program_params(const struct dgl_buf *text)
         .source = text->p, .len = text->len, .label = "phases", .origin = "builtin", .quiet = true};
 }
 
-static bool is_pending(const struct phases_pending *pending, const struct dgl_buf *text)
+static bool same_text(const struct dgl_buf *a, const struct dgl_buf *b)
 {
-    return pending->program && pending->text.len == text->len &&
-           memcmp(pending->text.p, text->p, text->len) == 0;
+    return a->len == b->len && memcmp(a->p, b->p, a->len) == 0;
 }
 
 enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
@@ -315,7 +316,7 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
     assert(status != DGL_ERR_UNSUPPORTED); /* the caller has asked */
     if (status == DGL_OK && text.failed)
         status = dgl_fail_memory(base->log, "program of phases", text.len);
-    if (status == DGL_OK && !is_pending(pending, &text)) {
+    if (status == DGL_OK && !(pending->program && same_text(&pending->text, &text))) {
         const struct gl_program_params params = program_params(&text);
         gl_pending_destroy(exec->dev->gl, &pending->program);
         dgl_buf_finish(&pending->text);
@@ -335,24 +336,32 @@ bool exec_phases_is_ready(const struct exec *base, struct recipe recipe)
     return !program || gl_pending_is_ready(exec->dev->gl, program);
 }
 
-/* The program of the text: the pending one, or a new one. */
-static enum dgl_status make_program(struct phases_exec *exec, uint32_t form,
-                                    const struct dgl_buf *text, struct gl_program **out)
+/* The program of the run's text: that of another sequence, the pending one, or a new one. */
+static enum dgl_status make_program(struct phases_exec *exec, uint32_t form, struct phases_run *run)
 {
     struct dgl_device *dev = exec->dev;
     struct phases_pending *pending = &exec->pending[form];
-    const struct gl_program_params params = program_params(text);
+    const struct gl_program_params params = program_params(&run->text);
+    const struct phases_run *other = exec->runs;
     enum dgl_status status = DGL_OK;
     uint64_t start_ns = dgl_now_ns();
-    if (text->failed)
-        return dgl_fail_memory(exec->base.log, "program of phases", text->len);
-    if (is_pending(pending, text)) {
-        status = gl_pending_take(dev->gl, &pending->program, out);
+    if (run->text.failed)
+        return dgl_fail_memory(exec->base.log, "program of phases", run->text.len);
+    while (other && !same_text(&other->text, &run->text))
+        other = other->next;
+    if (other) {
+        run->program = gl_program_ref(other->program);
+    } else if (pending->program && same_text(&pending->text, &run->text)) {
+        status = gl_pending_take(dev->gl, &pending->program, &run->program);
         dgl_buf_finish(&pending->text);
     } else {
-        status = gl_programs_create(dev->gl, &params, 1, NULL, out);
+        status = gl_programs_create(dev->gl, &params, 1, NULL, &run->program);
     }
     dev->compile_ns += dgl_now_ns() - start_ns;
+    if (status == DGL_OK) {
+        run->next = exec->runs;
+        exec->runs = run;
+    }
     return status;
 }
 
@@ -443,7 +452,7 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     if (status == DGL_ERR_UNSUPPORTED)
         status = dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
     if (status == DGL_OK)
-        status = make_program(exec, run->recipe.form, &d->text, &d->program);
+        status = make_program(exec, run->recipe.form, d);
     if (status == DGL_OK)
         status = upload_table(exec, d);
     if (status == DGL_OK)
@@ -482,6 +491,11 @@ static void phases_destroy(struct exec_run *run)
     struct phases_run *d = run->priv;
     if (!d)
         return;
+    struct phases_run **at = &exec->runs;
+    while (*at && *at != d)
+        at = &(*at)->next;
+    if (*at)
+        *at = d->next;
     gl_program_destroy(exec->dev->gl, &d->program);
     pool_release(exec->dev->pool, &d->table);
     pool_release(exec->dev->pool, &d->control);

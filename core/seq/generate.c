@@ -163,6 +163,7 @@ static struct executor_query next_steps(const struct generation *g)
 static enum dgl_status choose_executor(struct generation *g)
 {
     struct executor_query query = next_steps(g);
+    g->undecided = false;
     enum dgl_status status = executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
     return status == DGL_OK ? session_write_args(g->s, g->queue.run) : status;
 }
@@ -285,7 +286,8 @@ static enum dgl_status restart(struct generation *g)
 enum dgl_status generation_sample_first(struct generation *g)
 {
     enum dgl_status status = sample_one(g);
-    if (status == DGL_OK && !g->done && !g->logits)
+    g->undecided = g->in_company;
+    if (status == DGL_OK && !g->done && !g->logits && !g->in_company)
         status = session_is_current(g->s) ? choose_executor(g) : follow_kernels(g);
     return status;
 }
@@ -315,7 +317,7 @@ enum dgl_status generation_advance(struct generation *g)
         return follow_kernels(g);
     int32_t steps = steps_wanted(g);
     struct executor_query query = next_steps(g);
-    bool due = executor_is_due(s, &query);
+    bool due = g->undecided || executor_is_due(s, &query);
     if (due && g->queue.steps == 0) {
         status = choose_executor(g);
         due = false;

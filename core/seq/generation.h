@@ -18,6 +18,7 @@ struct generation {
     bool in_company; /* which passes evaluate the prompt depends on nothing but the prompt */
     /* its own */
     bool done;
+    bool undecided; /* which executor takes its next steps */
     struct text_stream stream;
     struct exec_run *sample; /* of the session */
     size_t cap_tokens;
@@ -38,7 +39,8 @@ enum dgl_status generation_restore(struct generation *g);
 /* One pass over the next tokens of the prompt, of which some are left, `most` of them at most. Does
  * not wait. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
-/* After the whole prompt, or all of what was restored: the next token. Waits. */
+/* After the whole prompt, or all of what was restored: the next token. Waits. In company no
+ * executor is chosen before the answer decodes alone, which it may never do. */
 enum dgl_status generation_sample_first(struct generation *g);
 /* Until `done`: queues the next steps, or takes the oldest that are queued. DGL_ERR_CANCELLED, not
  * logged: the device was told to stop. */

@@ -632,6 +632,46 @@ static void test_trial_counts_nothing(void **state)
     dgl_generate_result_finish(&r[1]);
 }
 
+static void count_end(void *priv, const struct dgl_request_result *result)
+{
+    assert_int_equal(result->status, DGL_OK);
+    ++*(int *)priv;
+}
+
+/* Of answers in company only those that decode alone, the first and the last, have runs of the
+ * persistent executor made for them. */
+static void test_company(void **state)
+{
+    enum { ANSWERS = 6 };
+    (void)state;
+    struct dgl_batch *batch = NULL;
+    size_t left = 1;
+    int ended = 0;
+    assert_int_equal(
+        dgl_batch_create(engine.model,
+                         dgl_batch_params(.sequences = ANSWERS, .queue = ANSWERS, .context = 64),
+                         &batch),
+        DGL_OK);
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+    know_that_it_is_faster();
+    for (int i = 0; i < ANSWERS; i++)
+        assert_int_equal(
+            dgl_batch_submit(batch,
+                             dgl_request_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 30,
+                                                .ignore_eos = true, .finish_cb = count_end,
+                                                .priv = &ended),
+                             NULL),
+            DGL_OK);
+    while (left > 0)
+        assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+    assert_int_equal(ended, ANSWERS);
+    assert_string_equal(chosen().name, "persistent");
+    assert_true(injector.bound >= 1);
+    assert_at_most(injector.bound, 2);
+    dgl_batch_destroy(&batch);
+}
+
 /* Software renderers compute one work group after the other. */
 static void test_software_is_refused(void **state)
 {
@@ -662,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_trial_counts_nothing),
+        cmocka_unit_test(test_company),
         cmocka_unit_test(test_software_is_refused),
     };
     set_up(NULL);

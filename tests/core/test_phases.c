@@ -580,6 +580,57 @@ static void compare(const struct run_case *c, const char *path, const struct pha
     dgl_kernels_destroy(&kernels);
 }
 
+/* Runs of several sequences have one program, for as long as any of them is there. */
+static void test_shared_program(void **state)
+{
+    (void)state;
+    const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    struct dgl_session *other = NULL;
+    struct exec *exec = NULL;
+    struct gl_saved saved;
+    static const struct {
+        int made, dropped; /* of the two runs; -1 = none */
+        uint64_t links;    /* programs */
+    } steps[] = {{0, -1, 1}, {1, -1, 0}, {-1, 0, 0}, {0, -1, 0},
+                 {-1, 1, 0}, {-1, 0, 0}, {1, -1, 1}};
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = SMALL), &kernels),
+                     DGL_OK);
+    tiny_engine_open(
+        &e, &(struct tiny_engine_params){.context = 64, .kv_type = DGL_KV_F32, .kernels = kernels});
+    assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 64), &other),
+                     DGL_OK);
+    struct exec_run *run[2] = {NULL, NULL};
+    const struct memory *memory[2] = {&e.session->memory, &other->memory};
+    assert_int_equal(exec_phases_create(e.device, &e.model->engine->plan,
+                                        &(struct exec_phases_params){.groups = 1}, &exec),
+                     DGL_OK);
+    assert_int_equal(session_enter(e.session, &saved), DGL_OK);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        const uint64_t linked = gl_device_counters(e.device->gl).programs_linked;
+        const int made = steps[i].made, dropped = steps[i].dropped;
+        if (made >= 0)
+            assert_int_equal(exec_run_create(exec, recipe, memory[made], &run[made]), DGL_OK);
+        if (dropped >= 0)
+            exec_run_destroy(&run[dropped]);
+        const uint64_t links = gl_device_counters(e.device->gl).programs_linked - linked;
+        if (links != steps[i].links)
+            fail_msg("step %zu linked %llu programs, expected %llu", i, (unsigned long long)links,
+                     (unsigned long long)steps[i].links);
+        assert_true(!run[0] || !run[1] ||
+                    exec_phases_record(run[0])->program == exec_phases_record(run[1])->program);
+    }
+    for (int i = 0; i < 2; i++)
+        exec_run_destroy(&run[i]);
+    exec_unref(&exec);
+    assert_int_equal(session_leave(e.session, &saved, NULL, DGL_OK), DGL_OK);
+    dgl_session_destroy(&other);
+    assert_int_equal(e.log.errors, 0);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+}
+
 static void test_run(void **state)
 {
     const struct run_case *c = *state;
@@ -640,9 +691,8 @@ static void test_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_recipes),
-        cmocka_unit_test(test_schedule),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_other_recipes), cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_lost),          cmocka_unit_test(test_shared_program),
         cmocka_unit_test(test_parts),
     };
     builtin = loaded_set(NULL);

@@ -40,6 +40,7 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     struct recipe recipe = run->recipe;
     if (injector_of(run->exec)->refuses >> recipe.form & 1u)
         return DGL_ERR_KERNEL;
+    injector_of(run->exec)->bound++;
     recipe.form = 0;
     recipe.segments &= ~(1u << SEG_EARLY_EXIT);
     enum dgl_status status = exec_run_create(inner, recipe, memory, &own->whole);

@@ -24,11 +24,11 @@ struct injector {
     uint32_t best_groups; /* with other numbers of them a step takes a millisecond; 0 = with none */
     const int32_t *known; /* ids by position: nothing is computed, these are the answers */
     /* what it saw */
-    int32_t submits;     /* since it was installed */
-    uint32_t most_steps; /* of one of them */
-    int32_t begun, probed, cleared;
-    uint32_t begun_forms; /* bit i: form i of the program */
-    uint32_t groups;      /* as set last */
+    int32_t submits;                       /* since it was installed */
+    uint32_t most_steps;                   /* of one of them */
+    int32_t begun, bound, probed, cleared; /* bound: runs that were made */
+    uint32_t begun_forms;                  /* bit i: form i of the program */
+    uint32_t groups;                       /* as set last */
     /* its own */
     struct exec *inner; /* borrowed: the engine's dispatches */
     struct gl_device *gl;

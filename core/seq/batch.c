@@ -549,6 +549,8 @@ static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
     int32_t count = 0, misfit;
     for (int32_t i = 0; i < lanes; i++)
         count += b->lanes[i].group == group && is_member(&b->lanes[i]);
+    if (count > 0)
+        status = group_begin(group);
     while (group->flights > 0 && status == DGL_OK && (count < 2 || group_misfit(group) >= 0))
         status = take_news(b, group);
     while (status == DGL_OK && (misfit = group_misfit(group)) >= 0)
@@ -593,15 +595,16 @@ static enum dgl_status push_groups(struct dgl_batch *b)
 static enum dgl_status step_lanes(struct dgl_batch *b)
 {
     const int32_t lanes = b->info.sequences, reads = reader(b);
+    const bool waits = b->reads_first && reads >= 0; /* whoever could write */
     batch_reads_look(b);
-    enum dgl_status status = push_groups(b);
+    enum dgl_status status = waits ? DGL_OK : push_groups(b);
     struct batch_request *r;
     bool read = false;
     for (int32_t first = 0; first < lanes && status == DGL_OK; first += WAVE) {
         if (first > 0) /* what follows is queued behind it */
             status = batch_reads_end(b);
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
-        for (int32_t i = first; i < end && status == DGL_OK; i++)
+        for (int32_t i = first; i < end && status == DGL_OK && !waits; i++)
             if (b->lanes[i].slot < 0 && (r = at_turn(b, i, REQUEST_WRITES)))
                 status = settle(b, r, write_on(r));
         const uint64_t pass = b->reads.begun_ns;
@@ -643,6 +646,13 @@ enum dgl_status batch_step(struct dgl_batch *b)
     enum dgl_status status = step_lanes(b);
     b->stepping = false;
     return status;
+}
+
+void batch_read_first(struct dgl_batch *b)
+{
+    b->reads_first = true;
+    for (int32_t i = 0; i < b->num_groups; i++)
+        b->groups[i]->least = b->groups[i]->slots;
 }
 
 void batch_lose(struct dgl_batch *b)

@@ -70,6 +70,7 @@ struct dgl_batch {
     uint64_t hold_ns;            /* that a pass of a prompt may take beside answers; 0 = any */
     struct batch_reads reads;
     bool stepping;
+    bool reads_first; /* batch_read_first() */
     struct dgl_batch_info info;
 };
 
@@ -83,6 +84,10 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
                              uint64_t *id);
 void batch_cancel(struct dgl_batch *b, uint64_t id);
 enum dgl_status batch_step(struct dgl_batch *b);
+/* For measuring: answers wait while prompts are read, so that all of them decode together from the
+ * first step on, and no passes over fewer sequences than a group has lanes are compiled before they
+ * come up. Before the first step. */
+void batch_read_first(struct dgl_batch *b);
 /* Before a step on a device that was lost: what is queued there is gone. */
 void batch_lose(struct dgl_batch *b);
 

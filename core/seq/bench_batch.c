@@ -1,6 +1,6 @@
-/* Timing of sequences that decode together. Prompts are read one after the other, so the first
- * sequences are ahead of the last; only steps count in which all of them decode, and none is
- * let end before the last of these. */
+/* Timing of sequences that decode together. All prompts are read before any sequence decodes; only
+ * steps count in which all of them do, behind the first tokens that come of it, for which programs
+ * are compiled; and none is let end before the last of these. */
 #include "core/seq/bench_batch.h"
 
 #include <stdlib.h>
@@ -64,8 +64,8 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
 {
     struct dgl_model *m = s->model;
     const int32_t prompt = p->depth > 0 ? p->depth : 1;
-    /* While the prompts of the others are read, a sequence decodes up to two readbacks for each. */
-    const int64_t ahead = (int64_t)p->batch * 2 * session_readback_interval(s);
+    /* What is queued at either end of the window. */
+    const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * GROUP_MAX_STEPS;
     int64_t context = (int64_t)prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
     context = context < m->info.context ? context : m->info.context;
     const size_t count = (size_t)p->batch * (size_t)prompt;
@@ -87,13 +87,15 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     for (size_t i = 0; i < count; i++)
         b->ids[i] =
             (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
-    status = dgl_batch_create(m,
-                              dgl_batch_params(.sequences = p->batch, .queue = p->batch,
-                                               .context = (int32_t)context, .chunk = s->ubatch,
-                                               .invariant = p->batch_invariant),
-                              &b->batch);
+    status = dgl_batch_create(
+        m,
+        dgl_batch_params(.sequences = p->batch, .queue = p->batch, .context = (int32_t)context,
+                         .chunk = s->ubatch, .invariant = p->batch_invariant,
+                         .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
+        &b->batch);
     if (status != DGL_OK)
         goto failed;
+    batch_read_first(b->batch);
     *out = b;
     return DGL_OK;
 
@@ -113,6 +115,11 @@ void bench_batch_destroy(struct bench_batch **batch)
     free(b->request);
     free(b->ids);
     free(b);
+}
+
+bool bench_batch_shares_passes(const struct bench_batch *b)
+{
+    return b->batch->num_groups > 0;
 }
 
 /* DGL_ERR_CANCELLED also when the session was. */
@@ -150,6 +157,9 @@ enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *r
                                   &b->request[i]);
     }
     while (status == DGL_OK && b->begun < b->sequences && b->ended == 0)
+        status = step(b, NULL);
+    b->tokens = 0;
+    while (status == DGL_OK && b->tokens == 0 && b->ended == 0)
         status = step(b, NULL);
     before = device_counters(dev);
     b->tokens = 0;

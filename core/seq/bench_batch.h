@@ -23,6 +23,8 @@ struct bench_batch_run {
 enum dgl_status bench_batch_create(struct dgl_session *session,
                                    const struct dgl_bench_params *params, struct bench_batch **out);
 void bench_batch_destroy(struct bench_batch **batch);
+/* Whether passes are over several of the sequences, else each decodes alone. */
+bool bench_batch_shares_passes(const struct bench_batch *batch);
 /* One repetition. *run is always initialised; bench_batch_run_finish(). DGL_ERR_CANCELLED, not
  * logged. */
 enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);

@@ -44,6 +44,7 @@ enum dgl_status group_create(struct dgl_model *m, const struct group_params *p,
         return dgl_fail_memory(log, "sequences", sizeof(*group));
     }
     group->slots = slots;
+    group->least = 2;
     group->prepared = m->engine_serial - 1;
     group->session->model = m;
     const struct dgl_session_params params = {
@@ -313,8 +314,27 @@ static enum dgl_status write_rows(struct seq_group *group)
     return status;
 }
 
-/* Everything that passes over any number of members run, so that none waits for a compiler later:
- * their sampling is compiled when an answer begins. */
+/* Everything that passes over any number of members from `least` on run, so that none waits for a
+ * compiler later: their sampling is compiled when an answer begins. */
+static uint32_t all_segments(const struct seq_group *group)
+{
+    const struct plan *plan = &group->session->model->engine->plan;
+    uint32_t segments = recipe_of(SEG_REPORT).segments | recipe_of(SEG_DECODE).segments |
+                        recipe_of(SEG_HEAD).segments;
+    for (int32_t n = group->least; n <= group->slots; n++)
+        segments |= recipe_of(plan_batch_body(plan, n)).segments;
+    return segments;
+}
+
+enum dgl_status group_begin(struct seq_group *group)
+{
+    const struct dgl_session *s = group->session;
+    if (group->begun || !session_is_current(s))
+        return DGL_OK;
+    group->begun = true;
+    return exec_begin(&s->model->engine->programs, &s->model->engine->plan, all_segments(group));
+}
+
 static enum dgl_status prepare(struct seq_group *group)
 {
     struct dgl_session *s = group->session;
@@ -324,12 +344,8 @@ static enum dgl_status prepare(struct seq_group *group)
         status = plan_add_batch(&m->engine->plan);
     if (status != DGL_OK || group->prepared == m->engine_serial)
         return status;
-    uint32_t segments = recipe_of(SEG_REPORT).segments | recipe_of(SEG_DECODE).segments |
-                        recipe_of(SEG_HEAD).segments;
-    for (int32_t n = 2; n <= group->slots; n++)
-        segments |= recipe_of(plan_batch_body(&m->engine->plan, n)).segments;
     atomic_store(&s->cancel, false);
-    status = session_compile(s, segments);
+    status = session_compile(s, all_segments(group));
     if (status == DGL_OK) /* which may replan */
         status = plan_add_batch(&m->engine->plan);
     group->prepared = m->engine_serial;

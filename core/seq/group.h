@@ -35,12 +35,14 @@ struct group_flight {
 struct seq_group {
     struct dgl_session *session; /* what the slots' state lies in: session_init_batch() */
     int32_t slots, members;
+    int32_t least; /* passes over fewer sequences are compiled when they come up */
     struct group_slot slot[DGL_STEP_SEQS];
     struct group_flight flight[GROUP_MAX_FLIGHTS]; /* [flights], oldest first */
     int32_t flights, steps;                        /* queued, of all flights */
     uint8_t row[DGL_STEP_SEQS];                    /* slots of the rows that the device knows */
     int32_t rows;
     uint32_t prepared; /* engine whose programs are compiled */
+    bool begun;        /* group_begin() has been called */
     uint64_t read_ns, step_ns;
     struct dgl_kv_table pages; /* as on the device */
 };
@@ -62,6 +64,9 @@ void group_destroy(struct seq_group **group);
 /* Whether the answer can be a member now: nobody wants its logits, its rotary table is the common
  * one, and the page table has room. */
 bool group_admits(const struct seq_group *group, const struct generation *g);
+/* Once an answer is being written that could have company: starts the compiler for passes over
+ * several where that holds nobody up, so that the next answer finds them. */
+enum dgl_status group_begin(struct seq_group *group);
 /* After the first token of an answer of which nothing is queued. *slot is its place until it
  * leaves. */
 enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_t *slot);

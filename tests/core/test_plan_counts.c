@@ -1,5 +1,6 @@
 /* How many operations a decode step has where a device can run the fused ones, for every family:
- * each is a dispatch. */
+ * each is a dispatch; and how many programs passes over several sequences are: each takes time to
+ * compile before the first of them. */
 #include "tests/support/test.h"
 
 #include "tests/support/family.h"
@@ -56,10 +57,53 @@ static void a_step_has_few_operations(void **state)
     planned_close(&p);
 }
 
+struct body_row {
+    const char *name; /* of the config */
+    int32_t least;    /* sequences of the smallest passes */
+    size_t programs;  /* of passes over up to 64 */
+    size_t ops;       /* of a step by the smallest body, one token drawn: dispatches */
+};
+
+static const struct body_row bodies[] = {
+    {"llama-3.2-1b", 2, 36, 83},  {"llama-3.2-1b", 17, 13, 116}, {"llama-3.2-1b", 64, 8, 116},
+    {"llama-3.1-8b", 2, 36, 163}, {"llama-3.1-8b", 64, 8, 228},
+};
+
+static void passes_over_several_are_few_programs(void **state)
+{
+    const struct body_row *row = *state;
+    const struct kernel_use *seen[256];
+    char config[256];
+    struct planned p;
+    size_t count = 0;
+    snprintf(config, sizeof(config), "tests/models/configs/%s.json", row->name);
+    planned_open(&p, &(struct shape_model_params){.config = config, .quantize = "q4_k"}, MADE_GPU,
+                 builtin);
+    assert_int_equal(plan_add_batch(&p.plan), DGL_OK);
+    const enum segment first = plan_batch_body(&p.plan, row->least);
+    for (int s = (int)first; s <= SEG_BATCH_64; s++)
+        for (size_t i = 0; i < p.plan.segment[s].ops.count; i++) {
+            size_t j = 0;
+            while (j < count && seen[j] != p.plan.segment[s].use[i])
+                j++;
+            assert_true(j < sizeof(seen) / sizeof(seen[0]));
+            seen[j] = p.plan.segment[s].use[i];
+            count += j == count;
+        }
+    const size_t ops =
+        p.plan.segment[first].ops.count + p.plan.segment[SEG_SAMPLE_GREEDY].ops.count;
+    if (count > row->programs || ops > row->ops)
+        fail_msg("%zu programs, %zu dispatches of a step, expected %zu and %zu at most", count, ops,
+                 row->programs, row->ops);
+    printf("# %zu programs, %zu dispatches\n", count, ops);
+    planned_close(&p);
+}
+
 int main(void)
 {
     builtin = loaded_set(NULL);
     int failures = test_run_table("counts", a_step_has_few_operations, rows);
+    failures += test_run_table("passes", passes_over_several_are_few_programs, bodies);
     kernel_set_destroy(&builtin);
     return failures;
 }

@@ -493,9 +493,60 @@ static void test_progress_cancels(void **state)
     dgl_bench_result_finish(&r);
 }
 
+/* Sequences that decode together from the first step on: passes over fewer of them are not
+ * compiled, which a batch of requests does, and nothing of it within the figures. */
+static void test_batch_bodies(void **state)
+{
+    enum { SEQUENCES = 4 };
+    (void)state;
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    struct dgl_batch *batch = NULL;
+    size_t left = 1;
+    const int32_t ids[] = {5, 6};
+    assert_int_equal(
+        dgl_kernels_create(
+            NULL,
+            dgl_kernels_params(.hints = "{\"variants\":{\"matmul/columns=2\":\"matmul_prefill\"}}"),
+            &kernels),
+        DGL_OK);
+    tiny_engine_open(&e, &(struct tiny_engine_params){.context = 128, .kernels = kernels});
+    const struct engine *made = e.model->engine;
+    for (int warmup = DGL_BENCH_NO_WARMUP; warmup < 2; warmup += 2) {
+        struct dgl_bench_result r = bench(
+            e.session, dgl_bench_params(.prompt_tokens = 2, .decode_tokens = 8, .batch = SEQUENCES,
+                                        .repetitions = 1, .warmup = warmup, .skip_copy = true));
+        assert_int_equal(r.decode.programs_linked, 0);
+        assert_int_equal(r.decode.buffers_created, 0);
+        assert_in_range(r.decode.tokens, SEQUENCES * 8, SEQUENCES * 16);
+        assert_string_equal(r.executor, "dispatch");
+        assert_contains(r.executor_reason, "several sequences");
+        dgl_bench_result_finish(&r);
+    }
+    const enum segment body = plan_batch_body(&made->plan, SEQUENCES);
+    assert_int_not_equal(body, SEG_BATCH_2);
+    assert_true(exec_is_compiled(&made->programs, &made->plan, 1u << body));
+    assert_false(exec_is_compiled(&made->programs, &made->plan, 1u << SEG_BATCH_2));
+    assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = SEQUENCES), &batch),
+                     DGL_OK);
+    for (int i = 0; i < SEQUENCES; i++)
+        assert_int_equal(dgl_batch_submit(batch,
+                                          dgl_request_params(.ids = ids, .num_ids = 2,
+                                                             .max_tokens = 12, .ignore_eos = true),
+                                          NULL),
+                         DGL_OK);
+    while (left > 0)
+        assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+    assert_true(exec_is_compiled(&made->programs, &made->plan, 1u << SEG_BATCH_2));
+    dgl_batch_destroy(&batch);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_batch_bodies, reset),
         cmocka_unit_test_setup(test_counts_are_as_asked, reset),
         cmocka_unit_test_setup(test_rates, reset),
         cmocka_unit_test_setup(test_times_of_tokens, reset),

@@ -101,6 +101,55 @@ static void test_load(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
+/* The first answer of a batch begins what passes over several run, once it is being written, and
+ * those passes take it. */
+static void test_company(void **state)
+{
+    (void)state;
+    static const char hints[] = "{\"variants\":{\"matmul/columns=2\":\"matmul_prefill\"}}";
+    for (int threads = 0; threads < 2; threads++) {
+        struct tiny_engine e;
+        struct dgl_kernels *kernels = NULL;
+        struct dgl_batch *batch = NULL;
+        size_t left = 1;
+        aside = threads > 0;
+        assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = hints), &kernels),
+                         DGL_OK);
+        open_engine(&e, kernels);
+        assert_int_equal(
+            dgl_batch_create(e.model, dgl_batch_params(.sequences = 4, .context = CONTEXT), &batch),
+            DGL_OK);
+        const struct programs *programs = &e.model->engine->programs;
+        const struct plan *plan = &e.model->engine->plan;
+        const uint32_t bodies = 1u << plan_batch_body(plan, 2) | 1u << plan_batch_body(plan, 4);
+        const size_t loading = begun;
+        size_t written = 0;
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(
+                dgl_batch_submit(batch,
+                                 dgl_request_params(.ids = prompt, .num_ids = PROMPT,
+                                                    .max_tokens = 12, .ignore_eos = true),
+                                 NULL),
+                DGL_OK);
+            for (int step = 0; i == 0 && begun == loading && step < 8; step++)
+                assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+            written = i == 0 ? begun : written;
+        }
+        if (threads ? written <= loading : written != loading)
+            fail_msg("threads %d: %zu programs begun by loading, %zu by the first answer", threads,
+                     loading, written - loading);
+        assert_false(exec_is_compiled(programs, plan, bodies));
+        while (left > 0)
+            assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+        assert_true(exec_is_compiled(programs, plan, bodies));
+        assert_int_equal(begun, written); /* none was begun twice */
+        dgl_batch_destroy(&batch);
+        tiny_engine_close(&e);
+        dgl_kernels_destroy(&kernels);
+        assert_int_equal(e.log.errors, 0);
+    }
+}
+
 /* A kernel that does not compile is told by the call that wants it, as it is without threads. */
 static void test_broken_kernel(void **state)
 {
@@ -294,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_load, setup),
+        cmocka_unit_test_setup(test_company, setup),
         cmocka_unit_test_setup(test_broken_kernel, setup),
         cmocka_unit_test_setup(test_lost, setup),
         cmocka_unit_test_setup(test_no_links_after_the_first_token, setup),

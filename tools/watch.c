@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "tools/watch_answer.h"
@@ -30,6 +31,7 @@ struct attempt {
     size_t trying;               /* num_groups: all */
     bool progress;               /* one was taken since all were looked at */
     struct dgl_kernels *kernels; /* of the trial; NULL: not read yet */
+    bool tried;                  /* all were: what is left is to say so */
 };
 
 struct watch {
@@ -72,20 +74,37 @@ static struct watch_file *add_file(struct watch *w, const char *path)
     return f;
 }
 
-static void read_now(struct watch *w, struct watch_file *f)
+/* The file as it is; *out is the caller's. */
+static void read_text(const struct watch *w, const struct watch_file *f, struct watch_text *out)
 {
     const struct dgl_log quiet = {0};
     bool named = f->is_hints;
     for (size_t i = 0; i < w->opt->kernel_file.count; i++)
         named = named || strcmp(w->opt->kernel_file.item[i], f->path) == 0;
+    *out =
+        (struct watch_text){.there = named ? dgl_path_exists(f->path) : dgl_path_present(f->path)};
+    if (out->there && dgl_file_slurp(&quiet, f->path, TEXT_MAX, &out->bytes, &out->len) != DGL_OK)
+        out->bytes = NULL;
+    out->by_library = out->there && (!out->bytes || (!named && dgl_path_is_link(f->path)));
+}
+
+/* False: it is empty, and perhaps only for now. */
+static bool read_now(const struct watch *w, struct watch_file *f, bool empty_too)
+{
+    struct watch_text text;
+    read_text(w, f, &text);
+    const bool was_empty = f->calm.empty;
+    f->calm.empty = text.bytes && text.len == 0;
+    if (f->calm.empty && !was_empty && !empty_too) {
+        watch_text_finish(&text);
+        return false;
+    }
     watch_text_finish(&f->now);
-    f->now.there = named ? dgl_path_exists(f->path) : dgl_path_present(f->path);
-    if (f->now.there &&
-        dgl_file_slurp(&quiet, f->path, TEXT_MAX, &f->now.bytes, &f->now.len) != DGL_OK)
-        f->now.bytes = NULL;
-    if (f->now.bytes)
+    f->now = text;
+    if (text.bytes)
         watch_name_by(f, &f->now, f->name);
-    f->now.by_library = f->now.there && (!f->now.bytes || (!named && dgl_path_is_link(f->path)));
+    watch_calm_read(&f->calm, dgl_now_ns());
+    return true;
 }
 
 /* Files in a folder that no event has told of: they count when one does. */
@@ -110,29 +129,45 @@ static void hide_unknown(struct watch *w, const char *dir, int depth)
     dgl_names_free(names, count);
 }
 
-/* Reads what was edited anew; its answers are due. */
-static void take_edits(struct watch *w)
+/* Something has happened to a file, or to a folder. */
+static void note(void *priv, const char *path, enum watch_event event)
 {
-    size_t count = 0;
-    char *const *paths = watch_files_edited(w->events, &count);
-    for (size_t i = 0; i < count && !w->failed; i++) {
-        struct watch_file *f = find_file(w, paths[i]);
-        if (!f && watch_is_kernel_file(paths[i]))
-            f = add_file(w, paths[i]);
-        if (f)
-            f->edited = true;
-        for (size_t j = 0; j < w->num_files && !f; j++) /* a folder has gone, or another has come */
-            if (watch_is_in(w->files[j].path, paths[i]) &&
-                (w->files[j].good.there || w->files[j].now.there))
-                w->files[j].edited = true;
-    }
-    watch_files_forget(w->events);
+    struct watch *w = priv;
+    const uint64_t now_ns = dgl_now_ns();
+    struct watch_file *f = find_file(w, path);
+    if (!f && watch_is_kernel_file(path))
+        f = add_file(w, path);
+    if (f)
+        watch_calm_note(&f->calm, event, now_ns);
+    for (size_t i = 0; i < w->num_files && !f; i++) /* a folder has gone, or another has come */
+        if (watch_is_in(w->files[i].path, path) &&
+            (w->files[i].good.there || w->files[i].now.there))
+            watch_calm_note(&w->files[i].calm, event, now_ns);
+}
+
+/* Edits can be read: all that are calm, and together. */
+static bool have_settled(const struct watch *w)
+{
+    const uint64_t now_ns = dgl_now_ns();
+    size_t of[WATCH_OVERDUE + 1] = {0};
+    for (size_t i = 0; i < w->num_files; i++)
+        of[watch_calm_state(&w->files[i].calm, now_ns)]++;
+    return of[WATCH_OVERDUE] > 0 || (of[WATCH_CALM] > 0 && of[WATCH_BUSY] == 0);
+}
+
+/* Reads what was edited anew; its answers are due. `all`: what is left alone too. */
+static void take_edits(struct watch *w, bool all)
+{
+    const uint64_t now_ns = dgl_now_ns();
     for (size_t i = 0; i < w->num_files; i++) {
         struct watch_file *f = &w->files[i];
+        const enum watch_state state = watch_calm_state(&f->calm, now_ns);
         const bool was = f->good.there || f->now.there;
-        if (f->edited)
-            read_now(w, f);
-        f->edited = f->edited && (was || f->now.there);
+        if (state == WATCH_IDLE || (state == WATCH_LEFT_ALONE && !all) || !read_now(w, f, all))
+            continue;
+        f->edited = was || f->now.there;
+        if (!f->edited)
+            watch_calm_answered(&f->calm);
     }
     for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
         hide_unknown(w, w->opt->kernel_dir.item[i], 0);
@@ -217,9 +252,61 @@ static void end_attempt(struct watch *w, bool answered)
     dgl_kernels_destroy(&a->kernels);
     *a = (struct attempt){0};
     for (size_t i = 0; i < w->num_files; i++) {
-        w->files[i].group = WATCH_NO_GROUP;
-        w->files[i].edited = false;
+        struct watch_file *f = &w->files[i];
+        f->group = WATCH_NO_GROUP;
+        if (f->edited)
+            watch_calm_answered(&f->calm);
+        f->edited = false;
     }
+}
+
+/* What is to become of the refusal of a group, by its files. */
+static enum watch_refusal weigh_refusal(const struct watch *w, size_t group)
+{
+    const uint64_t now_ns = dgl_now_ns();
+    enum watch_refusal worst = WATCH_SAY;
+    for (size_t i = 0; i < w->num_files && worst != WATCH_AGAIN; i++) {
+        const struct watch_file *f = &w->files[i];
+        if (f->group != group || !f->edited)
+            continue;
+        enum watch_refusal refusal = watch_calm_refusal(&f->calm, now_ns);
+        struct watch_text text = {0};
+        if (refusal == WATCH_SAY && now_ns - f->calm.first_ns < WATCH_LATEST_NS) {
+            read_text(w, f, &text); /* not every change is told */
+            if ((text.bytes || f->now.bytes) && !watch_text_equal(&text, &f->now))
+                refusal = WATCH_AGAIN;
+            watch_text_finish(&text);
+        }
+        worst = refusal > worst ? refusal : worst;
+    }
+    return worst;
+}
+
+/* All trials are made. A refusal is said once its files have been left alone since they were read;
+ * what was changed meanwhile has another text to be tried. `at_once`: nothing is waited for. */
+static void answer_attempt(struct watch *w, bool at_once)
+{
+    struct attempt *a = &w->attempt;
+    const uint64_t now_ns = dgl_now_ns();
+    bool wait = false;
+    watch_files_look(w->events);
+    for (size_t g = 0; g < a->num_groups; g++) {
+        if (a->groups[g].outcome != WATCH_REFUSED)
+            continue;
+        const enum watch_refusal refusal = weigh_refusal(w, g);
+        wait = wait || (refusal == WATCH_WAIT && !at_once);
+        if (refusal != WATCH_AGAIN)
+            continue;
+        a->groups[g].outcome = WATCH_OPEN;
+        for (size_t i = 0; i < w->num_files; i++) {
+            struct watch_file *f = &w->files[i];
+            if (f->group == g && f->edited)
+                watch_calm_again(&f->calm, now_ns);
+            f->edited = f->edited && f->group != g;
+        }
+    }
+    if (!wait)
+        end_attempt(w, true);
 }
 
 /* A folder with more files than are read of one is told in one line; false: there is one. */
@@ -299,7 +386,7 @@ static void next_trial(struct watch *w)
         a->progress = false;
         next = 0;
     }
-    end_attempt(w, true);
+    a->tried = true;
 }
 
 static void end_trial(struct watch *w, enum dgl_status status)
@@ -331,14 +418,14 @@ static void end_trial(struct watch *w, enum dgl_status status)
     next_trial(w);
 }
 
-/* Goes on with the attempt; `wait`: to its end, else not beyond what a token can wait for. */
+/* Goes on with the trials; `wait`: to their end, else not beyond what a token can wait for. */
 static void go_on(struct watch *w, bool wait)
 {
     struct console *console = &w->engine->console;
     struct attempt *a = &w->attempt;
     const enum dgl_log_level level = console->log.level;
     bool ready = true;
-    do {
+    while (a->groups && !a->tried) {
         /* The error is the reason, what else is logged follows it, with -q too. */
         struct dgl_buf *said = &a->groups[a->trying].said;
         enum dgl_status status = DGL_OK;
@@ -356,7 +443,45 @@ static void go_on(struct watch *w, bool wait)
         console->capture = NULL;
         if (ready || status != DGL_OK)
             end_trial(w, status);
-    } while (wait && a->groups);
+        if (!wait)
+            break;
+    }
+}
+
+static bool has_edits(const struct watch *w)
+{
+    bool any = false;
+    for (size_t i = 0; i < w->num_files && !any; i++)
+        any = w->files[i].edited;
+    return any;
+}
+
+static void finish_attempt(struct watch *w)
+{
+    go_on(w, true);
+    if (w->attempt.groups)
+        answer_attempt(w, true);
+}
+
+/* Tries and answers what is open, then what was edited until now; `unequal`: and every file that is
+ * not as in force. */
+static void finish_edits(struct watch *w, bool unequal)
+{
+    finish_attempt(w);
+    watch_files_look(w->events);
+    const uint64_t now_ns = dgl_now_ns();
+    for (size_t i = 0; i < w->num_files && unequal; i++) {
+        struct watch_file *f = &w->files[i];
+        struct watch_text text;
+        read_text(w, f, &text);
+        if (!watch_text_equal(&f->good, &text))
+            watch_calm_again(&f->calm, now_ns);
+        watch_text_finish(&text);
+    }
+    take_edits(w, true);
+    if (has_edits(w) && !w->failed)
+        begin_attempt(w);
+    finish_attempt(w);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -388,11 +513,9 @@ static void note_start(struct watch *w)
         add_hints(w, opt->user_kernels_path);
     w->failed = !watch_knowns_init(&known, w->engine) || w->failed;
     take_set(w);
-    if (!w->failed)
-        take_edits(w);
     for (size_t i = 0; i < w->num_files && !w->failed; i++) {
         struct watch_file *f = &w->files[i];
-        read_now(w, f);
+        read_now(w, f, true);
         const bool hidden = !f->good.there && watch_find_namesake(&known, f);
         const bool loaded =
             f->is_hints &&
@@ -402,6 +525,8 @@ static void note_start(struct watch *w)
             !watch_text_set(&f->good, f->now.bytes, f->now.len))
             w->failed = true;
         f->edited = !watch_text_equal(&f->good, &f->now);
+        if (!f->edited)
+            watch_calm_answered(&f->calm);
     }
     watch_knowns_finish(&known);
 }
@@ -457,7 +582,8 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
             w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
         w->failed = opt->allow_pack_kernels && !w->pack_dir;
     }
-    if (w && !w->failed && !watch_files_create(&w->events, &e->console, opt, w->pack_dir)) {
+    const struct watch_files_params params = {&e->console, opt, w ? w->pack_dir : NULL, note, w};
+    if (w && !w->failed && !watch_files_create(&w->events, &params)) {
         w->failed = true;
         watch_destroy(&w);
         return false;
@@ -474,18 +600,17 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
     return true;
 }
 
-/* Goes on with what is open, and begins with what is new; `now`: see watch_files_look(). */
-static void poll_edits(struct watch *w, bool wait, bool now)
+/* Goes on with what is open, and begins with what is new. */
+static void poll_edits(struct watch *w, bool wait)
 {
-    bool news = watch_files_look(w->events, now);
-    for (size_t i = 0; i < w->num_files && !news; i++) /* from the beginning */
-        news = w->files[i].edited;
-    if (news && !w->attempt.groups) {
-        take_edits(w);
+    watch_files_look(w->events);
+    if (!w->attempt.groups && have_settled(w))
+        take_edits(w, false);
+    if (!w->attempt.groups && has_edits(w)) /* from the beginning too */
         begin_attempt(w);
-    }
-    if (w->attempt.groups)
-        go_on(w, wait);
+    go_on(w, wait);
+    if (w->attempt.tried)
+        answer_attempt(w, false);
     w->failed = w->failed || watch_files_failed(w->events);
 }
 
@@ -499,7 +624,7 @@ static void poll_once(struct watch *w, bool wait)
 {
     if (!w || w->failed)
         return;
-    poll_edits(w, wait, false);
+    poll_edits(w, wait);
     tell_failure(w);
 }
 
@@ -517,18 +642,7 @@ void watch_reread(struct watch *w)
 {
     if (w->failed)
         return;
-    if (w->attempt.groups)
-        go_on(w, true);
-    watch_files_look(w->events, true);
-    take_edits(w);
-    for (size_t i = 0; i < w->num_files && !w->failed; i++) {
-        struct watch_file *f = &w->files[i];
-        read_now(w, f);
-        f->edited = f->edited || !watch_text_equal(&f->good, &f->now);
-    }
-    begin_attempt(w);
-    if (w->attempt.groups)
-        go_on(w, true);
+    finish_edits(w, true);
     tell_failure(w);
 }
 
@@ -538,11 +652,8 @@ void watch_destroy(struct watch **watch)
     *watch = NULL;
     if (!w)
         return;
-    if (!w->failed && !interrupted()) {
-        if (w->attempt.groups)
-            go_on(w, true);
-        poll_edits(w, true, true);
-    }
+    if (!w->failed && !interrupted())
+        finish_edits(w, false);
     end_attempt(w, false);
     watch_files_destroy(&w->events);
     for (size_t i = 0; i < w->num_files; i++) {

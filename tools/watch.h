@@ -16,7 +16,7 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
  * token can wait for it. When there is nothing: one system call, and one for each folder that the
  * options name. To be called from token_cb. `priv` is a struct watch, or NULL. */
 void watch_poll(void *priv);
-/* The same to its end: nothing else is to be done. */
+/* The same with all trials: nothing else is to be done. */
 void watch_idle(void *priv);
 /* The same for every file that is not as in force, whether an edit was told of or not. */
 void watch_reread(struct watch *w);

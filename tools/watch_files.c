@@ -1,5 +1,4 @@
-/* inotify over folders and files of kernels: what was saved, renamed or deleted, and when all that
- * has been left alone for long enough.
+/* inotify over folders and files of kernels: what is being written, was saved, renamed or deleted.
  *
  * A watch is of a folder, not of its name: a folder that the options name (a root) is compared at
  * every look with what has its name now, and what has come there instead is watched and read anew.
@@ -14,14 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/mem.h"
 
-#define QUIET_NS 60000000ull
-#define MOST_NS  1000000000ull
-#define EVENTS   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
-#define DEPTH    8 /* folders within folders, as when they are read */
+#define EVENTS (IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
+#define DEPTH  8 /* folders within folders, as when they are read */
 
 /* A folder that is watched. Depth 0 and -1 are roots, which are kept while they are not there. */
 struct place {
@@ -33,15 +29,10 @@ struct place {
 };
 
 struct watch_files {
-    const struct console *console;
-    const struct options *opt;
+    struct watch_files_params params;
     int fd;
-    const char *pack_dir;
     struct place *places;
     size_t num_places, cap_places;
-    char **edited; /* paths, each once */
-    size_t num_edited, cap_edited;
-    uint64_t first_ns, last_ns; /* of the edits */
     bool failed;
 };
 
@@ -65,7 +56,8 @@ static void add_place(struct watch_files *w, const char *dir, int depth)
     if (find_folder(dir, &place.dev, &place.ino)) {
         place.wd = inotify_add_watch(w->fd, dir, EVENTS | IN_ONLYDIR);
         if (place.wd < 0 && errno != ENOENT && errno != ENOTDIR)
-            console_note(w->console, "watch: %s cannot be watched: %s", dir, strerror(errno));
+            console_note(w->params.console, "watch: %s cannot be watched: %s", dir,
+                         strerror(errno));
     }
     /* One folder may be watched for two reasons, and by two names. */
     while (i < w->num_places && (!w->places[i].dir || strcmp(w->places[i].dir, dir) != 0 ||
@@ -127,27 +119,12 @@ bool watch_is_kernel_file(const char *name)
     return dgl_str_ends(dgl_str_of(name), ".comp") || dgl_str_ends(dgl_str_of(name), ".glsl");
 }
 
-static void note_edit(struct watch_files *w, const char *path)
+static void note_saved(const struct watch_files *w, const char *path)
 {
-    size_t i = 0;
-    w->last_ns = dgl_now_ns();
-    if (w->num_edited == 0)
-        w->first_ns = w->last_ns;
-    while (i < w->num_edited && strcmp(w->edited[i], path) != 0)
-        i++;
-    if (i < w->num_edited)
-        return;
-    char *copy = strdup(path);
-    if (!copy ||
-        !dgl_grow((void **)&w->edited, &w->cap_edited, w->num_edited + 1, sizeof(*w->edited))) {
-        free(copy);
-        w->failed = true;
-        return;
-    }
-    w->edited[w->num_edited++] = copy;
+    w->params.note(w->params.priv, path, WATCH_SAVED);
 }
 
-/* Watches the folder and those in it; the kernel files there count as edited, and so does what only
+/* Watches the folder and those in it; the kernel files there count as saved, and so does what only
  * has the name of one. */
 static void walk(struct watch_files *w, const char *dir, int depth)
 {
@@ -167,7 +144,7 @@ static void walk(struct watch_files *w, const char *dir, int depth)
             continue;
         char *path = dgl_path_join(dir, names[i]);
         if (path && watch_is_kernel_file(names[i]))
-            note_edit(w, path);
+            note_saved(w, path);
         else if (path && dgl_path_is_dir(path) && !dgl_path_is_link(path))
             walk(w, path, depth + 1);
         w->failed = w->failed || !path;
@@ -196,7 +173,8 @@ static void watch_file(struct watch_files *w, const char *path)
 }
 
 /* Notes the file if it is that of the event, by its own name or by that which its link leads to. */
-static void match_file(struct watch_files *w, const char *file, const char *dir, const char *name)
+static void match_file(struct watch_files *w, const char *file, const char *dir, const char *name,
+                       enum watch_event event)
 {
     char *path = dgl_path_join(dir, name), *target = dgl_path_target(file);
     const char *slash = strrchr(file, '/');
@@ -205,7 +183,7 @@ static void match_file(struct watch_files *w, const char *file, const char *dir,
         slash ? strlen(dir) == dir_len && strncmp(dir, file, dir_len) == 0 : strcmp(dir, ".") == 0;
     if ((same_dir && strcmp(file + dir_len, name) == 0) ||
         (path && target && strcmp(path, target) == 0)) {
-        note_edit(w, file);
+        w->params.note(w->params.priv, file, event);
         if (dgl_path_is_link(file)) /* perhaps to another folder than before */
             watch_file(w, file);
     }
@@ -221,7 +199,7 @@ static void match_folder(struct watch_files *w, const char *file, const char *di
     const char *paths[] = {file, target ? target : file};
     for (size_t i = 0; i < 2; i++) {
         const char *slash = strrchr(paths[i], '/');
-        match_file(w, file, dir, slash ? slash + 1 : paths[i]);
+        match_file(w, file, dir, slash ? slash + 1 : paths[i], WATCH_SAVED);
     }
     w->failed = w->failed || !target;
     free(target);
@@ -231,7 +209,7 @@ static void match_folder(struct watch_files *w, const char *file, const char *di
  * moved, and may have been made again. */
 static void follow_roots(struct watch_files *w)
 {
-    const struct options *opt = w->opt;
+    const struct options *opt = w->params.opt;
     for (size_t i = 0; i < w->num_places && !w->failed; i++) {
         const char *dir = w->places[i].dir;
         const int depth = w->places[i].depth;
@@ -244,7 +222,7 @@ static void follow_roots(struct watch_files *w)
             continue;
         if (depth == 0) {
             drop_places(w, dir);
-            note_edit(w, dir);
+            note_saved(w, dir);
             walk(w, dir, 0);
             continue;
         }
@@ -273,7 +251,7 @@ static bool is_made_at_once(const char *dir, const char *name)
 
 static void take_event(struct watch_files *w, const struct inotify_event *event)
 {
-    const struct options *opt = w->opt;
+    const struct options *opt = w->params.opt;
     /* Any file may have changed, or the folder has gone: follow_roots() reads anew. */
     for (size_t i = 0; i < w->num_places && (event->mask & (IN_Q_OVERFLOW | IN_IGNORED)); i++) {
         struct place *p = &w->places[i];
@@ -282,7 +260,7 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
         if (event->mask & IN_IGNORED)
             p->wd = -1;
         if (p->depth == 0)
-            note_edit(w, p->dir);
+            note_saved(w, p->dir);
         if (p->depth <= 0) {
             p->dev = 0;
             p->ino = 0;
@@ -297,16 +275,18 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
             continue;
         const char *dir = w->places[i].dir;
         const int depth = w->places[i].depth;
+        /* What was made is still empty, unless it was made at once. */
+        const bool written =
+            (event->mask & IN_MODIFY) || ((event->mask & IN_CREATE) && !(event->mask & IN_ISDIR) &&
+                                          !is_made_at_once(dir, event->name));
+        const enum watch_event what = written ? WATCH_WRITTEN : WATCH_SAVED;
         if (depth < 0) {
-            if ((event->mask & IN_CREATE) && !(event->mask & IN_ISDIR) &&
-                !is_made_at_once(dir, event->name))
-                continue;
             for (size_t f = 0; f < opt->kernel_file.count; f++)
-                match_file(w, opt->kernel_file.item[f], dir, event->name);
+                match_file(w, opt->kernel_file.item[f], dir, event->name, what);
             if (opt->kernel_config)
-                match_file(w, opt->kernel_config, dir, event->name);
+                match_file(w, opt->kernel_config, dir, event->name, what);
             if (opt->user_kernels_path)
-                match_file(w, opt->user_kernels_path, dir, event->name);
+                match_file(w, opt->user_kernels_path, dir, event->name, what);
             continue;
         }
         if (event->name[0] == '.') /* hidden: locks of editors and what they write first */
@@ -318,17 +298,16 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
                 walk(w, path, depth + 1);
             } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
                 drop_places(w, path);
-                note_edit(w, path);
+                note_saved(w, path);
             }
-        } else if (path && watch_is_kernel_file(event->name) &&
-                   (!(event->mask & IN_CREATE) || is_made_at_once(dir, event->name))) {
-            note_edit(w, path);
+        } else if (path && watch_is_kernel_file(event->name)) {
+            w->params.note(w->params.priv, path, what);
         }
         free(path);
     }
 }
 
-static void take_events(struct watch_files *w)
+void watch_files_look(struct watch_files *w)
 {
     _Alignas(struct inotify_event) char block[16384];
     ssize_t got;
@@ -343,18 +322,15 @@ static void take_events(struct watch_files *w)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-bool watch_files_create(struct watch_files **out, const struct console *console,
-                        const struct options *opt, const char *pack_dir)
+bool watch_files_create(struct watch_files **out, const struct watch_files_params *params)
 {
+    const struct options *opt = params->opt;
     struct watch_files *w = *out = dgl_new(struct watch_files);
     if (!w) {
         console_error("out of memory for --watch-kernels");
         return false;
     }
-    *w = (struct watch_files){.console = console,
-                              .opt = opt,
-                              .pack_dir = pack_dir,
-                              .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    *w = (struct watch_files){.params = *params, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     if (w->fd < 0) {
         console_error("--watch-kernels: files cannot be watched: %s", strerror(errno));
         return false;
@@ -367,8 +343,8 @@ bool watch_files_create(struct watch_files **out, const struct console *console,
         watch_file(w, opt->kernel_config);
     if (opt->user_kernels_path)
         watch_file(w, opt->user_kernels_path);
-    if (pack_dir)
-        walk(w, pack_dir, 0);
+    if (params->pack_dir)
+        walk(w, params->pack_dir, 0);
     if (w->failed)
         console_error("out of memory for --watch-kernels");
     return !w->failed;
@@ -384,32 +360,8 @@ void watch_files_destroy(struct watch_files **files)
         close(w->fd);
     for (size_t i = 0; i < w->num_places; i++)
         free(w->places[i].dir);
-    watch_files_forget(w);
     free(w->places);
-    free(w->edited);
     free(w);
-}
-
-bool watch_files_look(struct watch_files *w, bool now)
-{
-    take_events(w);
-    if (w->num_edited == 0)
-        return false;
-    const uint64_t at = dgl_now_ns();
-    return now || at - w->last_ns >= QUIET_NS || at - w->first_ns >= MOST_NS;
-}
-
-char *const *watch_files_edited(const struct watch_files *w, size_t *count)
-{
-    *count = w->num_edited;
-    return w->edited;
-}
-
-void watch_files_forget(struct watch_files *w)
-{
-    for (size_t i = 0; i < w->num_edited; i++)
-        free(w->edited[i]);
-    w->num_edited = 0;
 }
 
 bool watch_files_failed(const struct watch_files *w)

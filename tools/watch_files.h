@@ -4,23 +4,25 @@
 #define DGL_TOOLS_WATCH_FILES_H
 
 #include "tools/console.h"
+#include "tools/watch_calm.h"
 
 struct watch_files;
-/* Everything is borrowed; `pack_dir`, the pack's folder of kernels, may be NULL. Kernel files that
- * are in folders count as edited. False after an error line; watch_files_destroy() follows either
- * way. */
-bool watch_files_create(struct watch_files **out, const struct console *console,
-                        const struct options *opt, const char *pack_dir);
+struct watch_files_params {
+    const struct console *console;
+    const struct options *opt;
+    const char *pack_dir; /* the pack's folder of kernels; may be NULL */
+    /* Hears of each file, by its path as the layers of kernels are given it, and of folders that
+     * have gone or come, which are always WATCH_SAVED. */
+    void (*note)(void *priv, const char *path, enum watch_event event);
+    void *priv; /* first argument of note */
+};
+/* Everything is borrowed. Kernel files that are in folders count as saved. False after an error
+ * line; watch_files_destroy() follows either way. */
+bool watch_files_create(struct watch_files **out, const struct watch_files_params *params);
 void watch_files_destroy(struct watch_files **files);
-/* Takes what has happened. Only what closes, renames or deletes a file counts: one that is still
- * being written is left alone. True: something was edited, and nothing has happened for a moment,
- * since editors save in several steps; `now`: without that moment. Without news one system call,
- * and one for each folder that the options name. */
-bool watch_files_look(struct watch_files *files, bool now);
-/* Paths of files, as the layers of kernels are given them, and of folders that have gone or come.
- * Borrowed until the next call. */
-char *const *watch_files_edited(const struct watch_files *files, size_t *count);
-void watch_files_forget(struct watch_files *files);
+/* Tells what has happened. Without news one system call, and one for each folder that the options
+ * name. */
+void watch_files_look(struct watch_files *files);
 /* Out of memory: edits are missed. */
 bool watch_files_failed(const struct watch_files *files);
 

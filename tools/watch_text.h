@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tools/watch_calm.h"
+
 #define WATCH_NAME_SIZE 128
 #define WATCH_NO_GROUP  SIZE_MAX
 
@@ -29,7 +31,8 @@ struct watch_file {
     bool is_hints;
     struct watch_text good; /* in force */
     struct watch_text now;  /* as it was last read */
-    bool edited;            /* an answer is due */
+    struct watch_calm calm; /* what has happened to it */
+    bool edited;            /* as it was read, an answer is due */
     size_t group;           /* of the attempt; WATCH_NO_GROUP: it is as in force */
 };
 bool watch_is_lib(const struct watch_file *f);

@@ -471,6 +471,30 @@ static void many_files_at_once_are_answered(void)
     free(path);
 }
 
+/* Saved, and opened again before that was looked at: what it holds meanwhile is no text. That the
+ * watch has looked says the answer to another edit. */
+static void a_file_that_is_opened_again_is_left_alone(void)
+{
+    char *path = checked(dgl_path_join(author.dir, "sample_pick.comp"));
+    char *own = beside("own_pick", "return best.y;", "return best.y - 0u;"),
+         *text = with(author.text, "return best.y;", "return best.y - 0u;");
+    save(&author, "sample_pick.comp", author.text);
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_true(fd >= 0);
+    save(&author, "own.comp", own);
+    const char *before = terminal_expect(&author.t, "watch: own_pick: taken ");
+    if (strstr(before, "refused"))
+        fail_msg("a file is refused while it is written: %s", before);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    expect_taken(&author, "sample_pick", text);
+    remove_file("own.comp");
+    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    free(path);
+    free(own);
+    free(text);
+}
+
 /* Locks and backups of editors: the next line is that of the next edit. */
 static void hidden_files_are_left_alone(void)
 {
@@ -524,6 +548,7 @@ static const struct edit edits[] = {
     {"many files at once are answered", many_files_at_once_are_answered},
     {"more files than are read are told in one line",
      more_files_than_are_read_are_told_in_one_line},
+    {"a file that is opened again is left alone", a_file_that_is_opened_again_is_left_alone},
     {"hidden files are left alone", hidden_files_are_left_alone},
     {"what is no file is refused", what_is_no_file_is_refused},
     {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},

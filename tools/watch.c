@@ -41,8 +41,11 @@ struct watch {
     struct watch_files *events;
     struct watch_file *files;
     size_t num_files, cap_files;
+    char **links; /* to folders; told once */
+    size_t num_links, cap_links;
     struct attempt attempt;
-    bool failed; /* out of memory: nothing is watched any more */
+    bool started; /* what was there before the library has told */
+    bool failed;  /* out of memory: nothing is watched any more */
 };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -99,10 +102,11 @@ static bool read_now(const struct watch *w, struct watch_file *f, bool empty_too
         watch_text_finish(&text);
         return false;
     }
+    /* What says no NAME has that which it had, unless the file has come anew. */
+    if (text.there && !watch_name_of(f, &text, f->name) && !f->good.there && !f->now.there)
+        watch_name_by(f, &text, f->name);
     watch_text_finish(&f->now);
     f->now = text;
-    if (text.bytes)
-        watch_name_by(f, &f->now, f->name);
     watch_calm_read(&f->calm, dgl_now_ns());
     return true;
 }
@@ -129,6 +133,29 @@ static void hide_unknown(struct watch *w, const char *dir, int depth)
     dgl_names_free(names, count);
 }
 
+/* Notes a link to a folder, or that it has gone. */
+static void note_link(struct watch *w, const char *path, bool there)
+{
+    size_t i = 0;
+    while (i < w->num_links && strcmp(w->links[i], path) != 0)
+        i++;
+    if (!there && i < w->num_links) {
+        free(w->links[i]);
+        w->links[i] = w->links[--w->num_links];
+    }
+    if (!there || i < w->num_links)
+        return;
+    char *copy = strdup(path);
+    if (!copy || !dgl_grow((void **)&w->links, &w->cap_links, i + 1, sizeof(*w->links))) {
+        free(copy);
+        w->failed = true;
+        return;
+    }
+    w->links[w->num_links++] = copy;
+    if (w->started)
+        console_say("watch: %s: a link to a folder is not followed", path);
+}
+
 /* Something has happened to a file, or to a folder. */
 static void note(void *priv, const char *path, enum watch_event event)
 {
@@ -137,6 +164,8 @@ static void note(void *priv, const char *path, enum watch_event event)
     struct watch_file *f = find_file(w, path);
     if (!f && watch_is_kernel_file(path))
         f = add_file(w, path);
+    else if (!f)
+        note_link(w, path, event == WATCH_LINKED);
     if (f)
         watch_calm_note(&f->calm, event, now_ns);
     for (size_t i = 0; i < w->num_files && !f; i++) /* a folder has gone, or another has come */
@@ -208,7 +237,8 @@ static bool is_tried(const struct attempt *a, const struct watch_file *f)
 static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **out)
 {
     struct options opt = *w->opt;
-    struct dgl_kernel_text *texts = dgl_new_array(struct dgl_kernel_text, w->num_files);
+    struct dgl_kernel_text *texts =
+        dgl_new_array(struct dgl_kernel_text, w->num_files + w->num_links);
     size_t count = 0;
     *out = NULL;
     if (!texts) {
@@ -223,6 +253,8 @@ static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **out)
         if (!t->by_library)
             texts[count++] = (struct dgl_kernel_text){f->path, t->bytes, t->len};
     }
+    for (size_t i = 0; i < w->num_links; i++) /* no news */
+        texts[count++] = (struct dgl_kernel_text){.path = w->links[i]};
     opt.kernel_dir.count = 0;
     for (size_t i = 0; i < w->opt->kernel_dir.count; i++) {
         const char *dir = w->opt->kernel_dir.item[i];
@@ -596,6 +628,7 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
         return false;
     }
     tell_start(w);
+    w->started = true;
     *out = w;
     return true;
 }
@@ -661,6 +694,9 @@ void watch_destroy(struct watch **watch)
         watch_text_finish(&w->files[i].now);
         free(w->files[i].path);
     }
+    for (size_t i = 0; i < w->num_links; i++)
+        free(w->links[i]);
+    free(w->links);
     free(w->pack_dir);
     free(w->files);
     free(w);

@@ -14,6 +14,7 @@
 enum watch_event {
     WATCH_WRITTEN, /* created or changed by somebody who has it open */
     WATCH_SAVED,   /* closed, renamed, made at once, deleted: an edit */
+    WATCH_LINKED,  /* there is a link to a folder, which is not followed: no edit */
 };
 
 /* Of one file. All zero: nothing has happened. */

@@ -124,6 +124,11 @@ static void note_saved(const struct watch_files *w, const char *path)
     w->params.note(w->params.priv, path, WATCH_SAVED);
 }
 
+static bool is_linked_folder(const char *path)
+{
+    return dgl_path_is_dir(path) && dgl_path_is_link(path);
+}
+
 /* Watches the folder and those in it; the kernel files there count as saved, and so does what only
  * has the name of one. */
 static void walk(struct watch_files *w, const char *dir, int depth)
@@ -145,7 +150,9 @@ static void walk(struct watch_files *w, const char *dir, int depth)
         char *path = dgl_path_join(dir, names[i]);
         if (path && watch_is_kernel_file(names[i]))
             note_saved(w, path);
-        else if (path && dgl_path_is_dir(path) && !dgl_path_is_link(path))
+        else if (path && is_linked_folder(path))
+            w->params.note(w->params.priv, path, WATCH_LINKED);
+        else if (path && dgl_path_is_dir(path))
             walk(w, path, depth + 1);
         w->failed = w->failed || !path;
         free(path);
@@ -293,15 +300,17 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
             continue;
         char *path = dgl_path_join(dir, event->name);
         w->failed = w->failed || !path;
-        if (path && (event->mask & IN_ISDIR) && !watch_is_kernel_file(event->name)) {
-            if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
-                walk(w, path, depth + 1);
-            } else if (event->mask & (IN_DELETE | IN_MOVED_FROM)) { /* with the files in it */
-                drop_places(w, path);
-                note_saved(w, path);
-            }
-        } else if (path && watch_is_kernel_file(event->name)) {
+        if (path && watch_is_kernel_file(event->name)) {
             w->params.note(w->params.priv, path, what);
+        } else if (path && (event->mask & (IN_DELETE | IN_MOVED_FROM))) { /* with the files in it */
+            if (event->mask & IN_ISDIR)
+                drop_places(w, path);
+            note_saved(w, path);
+        } else if (path && (event->mask & (IN_CREATE | IN_MOVED_TO))) {
+            if (event->mask & IN_ISDIR)
+                walk(w, path, depth + 1);
+            else if (is_linked_folder(path))
+                w->params.note(w->params.priv, path, WATCH_LINKED);
         }
         free(path);
     }

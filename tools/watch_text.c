@@ -61,12 +61,18 @@ bool watch_is_lib(const struct watch_file *f)
     return !f->is_hints && dgl_str_ends(dgl_str_of(f->path), ".glsl");
 }
 
-void watch_name_by(const struct watch_file *f, const struct watch_text *t,
+bool watch_name_of(const struct watch_file *f, const struct watch_text *t,
                    char name[WATCH_NAME_SIZE])
 {
     struct dgl_str text = {t->bytes ? t->bytes : "", t->bytes ? t->len : 0};
+    return !f->is_hints && !watch_is_lib(f) && next_word(&text, "NAME", name);
+}
+
+void watch_name_by(const struct watch_file *f, const struct watch_text *t,
+                   char name[WATCH_NAME_SIZE])
+{
     const char *slash = strrchr(f->path, '/'), *base = slash ? slash + 1 : f->path;
-    if (!f->is_hints && !watch_is_lib(f) && next_word(&text, "NAME", name))
+    if (watch_name_of(f, t, name))
         return;
     const size_t len = strlen(base) - (!f->is_hints && watch_is_kernel_file(base) ? 5 : 0);
     snprintf(name, WATCH_NAME_SIZE, "%.*s",

@@ -27,7 +27,7 @@ void watch_text_finish(struct watch_text *t);
 
 struct watch_file {
     char *path;                 /* as the layers have it */
-    char name[WATCH_NAME_SIZE]; /* by the last text that was there */
+    char name[WATCH_NAME_SIZE]; /* in answers: by the last text that says one */
     bool is_hints;
     struct watch_text good; /* in force */
     struct watch_text now;  /* as it was last read */
@@ -36,8 +36,10 @@ struct watch_file {
     size_t group;           /* of the attempt; WATCH_NO_GROUP: it is as in force */
 };
 bool watch_is_lib(const struct watch_file *f);
-/* What answers call the file by one of its texts: the NAME of its kernel or lib, else its file's
- * name. */
+/* The NAME of the kernel that the text is; false, and nothing written: it says none. */
+bool watch_name_of(const struct watch_file *f, const struct watch_text *t,
+                   char name[WATCH_NAME_SIZE]);
+/* The NAME of the kernel or lib that the text is, else the file's name. */
 void watch_name_by(const struct watch_file *f, const struct watch_text *t,
                    char name[WATCH_NAME_SIZE]);
 /* By some text of each, one is a kernel that splices the other, both go by one name, or one gives

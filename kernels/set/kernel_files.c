@@ -360,7 +360,8 @@ static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t d
             if (!given || given->text)
                 status = add_walked(walk, path, lib ? name : NULL);
         } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
-            dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
+            if (!kernel_text_given(walk->params, path))
+                dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
         } else if (dgl_path_is_dir(path) || kernel_texts_in(walk->params, path)) {
             status = add_folder(walk, path, depth + 1);
         }

@@ -262,6 +262,8 @@ static void a_refused_file_holds_back_no_other(void)
     save(&author, "own.comp", bad);
     terminal_expect(&author.t, "watch: own_pick: refused: ");
     terminal_expect(&author.t, "OP: no operation is called nothing; there are: ");
+    save(&author, "own.comp", "junk"); /* goes by the NAME that the file had */
+    terminal_expect(&author.t, "watch: own_pick: refused: ");
     save(&author, "sample_pick.comp", good);
     expect_taken(&author, "sample_pick", good);
     save(&author, "own.comp", mended);
@@ -495,6 +497,26 @@ static void a_file_that_is_opened_again_is_left_alone(void)
     free(text);
 }
 
+/* Told when it comes, and not with every edit; nor is what is in it read. */
+static void a_link_to_a_folder_is_told_once(void)
+{
+    char *path = checked(dgl_path_join(author.dir, "linked")), *target = test_tmpdir();
+    char *text = with(author.text, "return best.y;", "return best.y ^ 0u;");
+    test_write_file(target, "own.comp", "junk", 4);
+    assert_int_equal(symlink(target, path), 0);
+    terminal_expect(&author.t, "linked: a link to a folder is not followed");
+    save(&author, "sample_pick.comp", author.text);
+    expect_taken(&author, "sample_pick", author.text);
+    save(&author, "sample_pick.comp", text);
+    const char *before = terminal_expect(&author.t, "watch: sample_pick: taken ");
+    if (strstr(before, "followed") || strstr(before, "refused"))
+        fail_msg("said with another edit: %s", before);
+    unlink(path);
+    test_tmpdir_remove(target);
+    free(path);
+    free(text);
+}
+
 /* Locks and backups of editors: the next line is that of the next edit. */
 static void hidden_files_are_left_alone(void)
 {
@@ -549,6 +571,7 @@ static const struct edit edits[] = {
     {"more files than are read are told in one line",
      more_files_than_are_read_are_told_in_one_line},
     {"a file that is opened again is left alone", a_file_that_is_opened_again_is_left_alone},
+    {"a link to a folder is told once", a_link_to_a_folder_is_told_once},
     {"hidden files are left alone", hidden_files_are_left_alone},
     {"what is no file is refused", what_is_no_file_is_refused},
     {"a folder that is made again is watched", a_folder_that_is_made_again_is_watched},

@@ -380,7 +380,8 @@ enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl
 /* What became of a kernel on a device. */
 enum dgl_verdict {
     DGL_VERDICT_PASSED,
-    DGL_VERDICT_FAILED,  /* does not compile, touches what is not its own, or computes wrongly */
+    DGL_VERDICT_FAILED,  /* does not compile, touches what is not its own, computes wrongly, or says
+                            what no device can have: LOCAL 0 */
     DGL_VERDICT_SKIPPED, /* no case of it can run on the device */
 };
 /* Strings are borrowed for the call. */

@@ -69,7 +69,7 @@ struct kernel_tune {
     char name[32];
     const struct kernel_expr *preset; /* over constants, device properties and earlier tunables */
     int64_t choices[KERNEL_MAX_CHOICES];
-    uint32_t num_choices;
+    uint32_t num_choices, line;
 };
 /* WHEN key = a b c: the kernel serves requests whose attribute `key` is one of the words. */
 struct kernel_when {
@@ -150,8 +150,10 @@ struct kernel {
     const struct kernel_expr *active; /* invocations with work; as groups; NULL = all of them */
     struct kernel_decls decls;
     uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
+    uint32_t local_line, groups_line, prefer_line;
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
+    uint32_t require_line[KERNEL_MAX_REQUIRES];
     uint32_t num_require;
     const struct kernel_expr *prefer; /* higher wins; NULL = 0 */
     bool f16;                         /* arithmetic in f16: only with computePrecision = f16 */
@@ -300,6 +302,13 @@ struct kernel_shared_size {
  * "matmul/phase=decode/weight=q4_k/N=2048/K=8192". */
 void kernel_request_key(const struct kernel_request *request, struct dgl_buf *out);
 
+/* A line of a kernel's or a lib's file. */
+struct kernel_line {
+    const char *path; /* NULL: none */
+    uint32_t line;
+    uint32_t source; /* as of a kernel */
+};
+
 /* The hint that decided a choice. Borrowed from the set. */
 struct kernel_hint_used {
     const char *key, *value, *origin; /* key NULL: none did */
@@ -335,6 +344,9 @@ struct kernel_choice {
         char text[320];
     } fallbacks[KERNEL_MAX_FALLBACKS];
     uint32_t num_fallbacks;
+    /* of a kernel that cannot run: the directive whose arithmetic is at fault, on whatever device;
+     * none where the device, or a rule that the text itself states, is the reason */
+    struct kernel_line fault;
 };
 
 /* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one

@@ -195,6 +195,8 @@ static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_ben
             status = kernel_judge_time(j->judge, &subject, &shape->load, &timing, &timed);
         if (status == DGL_OK && timed.kind != KERNEL_PASSED)
             verdict = timed;
+    } else if (shape->choice.fault.path) {
+        kernel_judge_fault(&verdict, kernel, &shape->choice.fault, why);
     } else {
         snprintf(verdict.text, sizeof(verdict.text), "%s: %s", kernel->name, why);
     }

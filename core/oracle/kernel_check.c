@@ -94,7 +94,7 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
         dgl_buf_printf(out, " from %u", (unsigned)c->pos);
 }
 
-/* NULL `why`: the kernel cannot run, `verdict` has the reason. */
+/* Of a case, or of the kernel's text. */
 static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
                         const struct kernel_case *c, const char *why)
 {
@@ -162,8 +162,10 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
                   : !problem_check(p, kernel->tolerance, &verdict->worst, why))
             wrong = why;
     }
+    /* A line of the file is at fault for whatever case. */
+    const bool placed = strncmp(why, kernel->path, strlen(kernel->path)) == 0;
     if (status == DGL_OK && wrong)
-        judge_wrong(verdict, kernel->name, compiled ? c : NULL, why);
+        judge_wrong(verdict, kernel->name, compiled && !placed ? c : NULL, why);
     free(choices);
     return status;
 }
@@ -200,6 +202,14 @@ static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_r
     return status;
 }
 
+void kernel_judge_fault(struct kernel_verdict *verdict, const struct kernel *kernel,
+                        const struct kernel_line *fault, const char *why)
+{
+    verdict->kind = KERNEL_WRONG;
+    snprintf(verdict->text, sizeof(verdict->text), "%s:%u: %s (kernel %s)", fault->path,
+             (unsigned)fault->line, why, kernel->name);
+}
+
 /* The choice of a kernel for a request; false: `why`. */
 static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
                 const struct kernel_request *request, struct kernel_choice *out, char why[192])
@@ -214,12 +224,13 @@ static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
 }
 
 /* Fits the case to itself, then `kernel` to the case. False: the kernel does not serve it, or not
- * here: `why` is "" when no plan asks for such a case. */
+ * here: `why` is "" when no plan asks for such a case, and out->fault as of kernel_fit_try(). */
 static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
                    const struct kernel *kernel, struct kernel_case *c, struct kernel_choice *out,
                    char why[192])
 {
     why[0] = '\0';
+    out->fault = (struct kernel_line){NULL, 0, 0};
     if (rule->settle && !rule->settle(c))
         return false;
     if (!request_is(&c->request, "weight", "none") && request_is(&c->request, "layout", "none"))
@@ -282,10 +293,12 @@ enum dgl_status kernel_judge_case(struct kernel_judge *judge, const char *kernel
         status = dgl_fail_memory(judge->params.dev->log, kernel, sizeof(*choice));
     else if (!rule || !k)
         skip(out, kernel, rule ? "no such kernel" : "no known answers");
-    else if (!settle(judge, rule, k, &settled, choice, why))
-        skip(out, kernel, why);
-    else
+    else if (settle(judge, rule, k, &settled, choice, why))
         status = run_case(judge, rule, choice, &settled, out);
+    else if (choice->fault.path)
+        kernel_judge_fault(out, k, &choice->fault, why);
+    else
+        skip(out, kernel, why);
     free(choice);
     return status;
 }
@@ -340,7 +353,8 @@ static bool make_case(const struct kernel_judge *judge, const struct op_rule *ru
     return settle(judge, rule, kernel, out, choice, why);
 }
 
-/* The i-th case; its shape is the first, from the i-th on, that the kernel can run. */
+/* The i-th case; its shape is the first, from the i-th on, that the kernel can run, or for which
+ * its text is at fault (false, and choice->fault). */
 static bool nth_case(const struct kernel_judge *judge, const struct op_rule *rule,
                      const struct kernel *kernel, uint32_t i, struct kernel_case *out,
                      struct kernel_choice *choice, char reason[192])
@@ -352,6 +366,8 @@ static bool nth_case(const struct kernel_judge *judge, const struct op_rule *rul
             return true;
         if (why[0] && (!reason[0] || strncmp(why, "WHEN ", 5) != 0))
             snprintf(reason, 192, "%s", why);
+        if (choice->fault.path)
+            break;
     }
     return false;
 }
@@ -487,9 +503,7 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
         judge_wrong(out, name, NULL, unasked);
     for (uint32_t i = 0; i < wanted && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
         if (!presets_hold(judge, rule, kernel, i, &c, choice, reason)) {
-            c = (struct kernel_case){.request = c.request};
-            c.request.num_consts = 0; /* the reason has those that matter */
-            judge_wrong(out, name, &c, reason);
+            kernel_judge_fault(out, kernel, &choice->fault, reason);
         }
     reason[0] = '\0';
     if (kernel && !rule)
@@ -497,10 +511,13 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     /* Some combinations of words make no sense: a few more are looked at. Of libs that are not
      * built in each is tried, however few cases are wanted. */
     const uint32_t looked_at = splices_given(judge, kernel) ? 3 * all : 3 * wanted;
-    for (uint32_t i = 0; i < looked_at && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
-        if (nth_case(judge, rule, kernel, i, &c, choice, reason) &&
-            (has_new_lib(choice, seen, &num_seen) || out->cases < wanted))
+    for (uint32_t i = 0; i < looked_at && status == DGL_OK && out->kind == KERNEL_PASSED; i++) {
+        const bool runs = nth_case(judge, rule, kernel, i, &c, choice, reason);
+        if (!runs && choice->fault.path)
+            kernel_judge_fault(out, kernel, &choice->fault, reason);
+        else if (runs && (has_new_lib(choice, seen, &num_seen) || out->cases < wanted))
             status = run_case(judge, rule, choice, &c, out);
+    }
     const bool full = rule && judge->params.mode == KERNEL_JUDGE_FULL;
     for (size_t s = 0; full && s < rule->num_specials && status == DGL_OK; s++) {
         const struct op_special *special = &rule->specials[s];
@@ -508,8 +525,12 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
         begin_case(rule, kernel, all + (uint32_t)s, &special->shape, &c);
         for (size_t w = 0; w < OP_MAX_ATTRS && special->words[w].key; w++)
             request_set(&c.request, special->words[w].key, special->words[w].word);
-        if (out->kind == KERNEL_PASSED && settle(judge, rule, kernel, &c, choice, why))
+        if (out->kind != KERNEL_PASSED)
+            break;
+        if (settle(judge, rule, kernel, &c, choice, why))
             status = run_case(judge, rule, choice, &c, out);
+        else if (choice->fault.path)
+            kernel_judge_fault(out, kernel, &choice->fault, why);
     }
     /* Rows of several sequences, of the first that can be. */
     const uint32_t crowds = judge->params.mode == KERNEL_JUDGE_QUICK ? 1 : CROWD_CASES;

@@ -53,7 +53,8 @@ void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set);
 
 enum kernel_verdict_kind {
     KERNEL_PASSED,  /* every case within the tolerance */
-    KERNEL_WRONG,   /* does not compile, touches what is not its own, or computes wrongly */
+    KERNEL_WRONG,   /* does not compile, touches what is not its own, computes wrongly, or says what
+                       no device can have */
     KERNEL_SKIPPED, /* no case can run on this device */
 };
 
@@ -115,9 +116,12 @@ enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kerne
 void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out);
 /* Fits a case to itself and a kernel to the case: constants that follow from others are added.
  * False: the kernel does not serve it, or not here; `why` says by which rule, and is "" when no
- * plan asks for such a case. */
+ * plan asks for such a case; out->fault as of kernel_fit_try(). */
 bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
                       struct kernel_case *c, struct kernel_choice *out, char why[192]);
+/* The verdict on a kernel whose choice->fault is set, because of `why`. */
+void kernel_judge_fault(struct kernel_verdict *verdict, const struct kernel *kernel,
+                        const struct kernel_line *fault, const char *why);
 const struct dgl_log *kernel_judge_log(const struct kernel_judge *judge);
 
 /* The operation has known answers. */

@@ -405,7 +405,8 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
         if (!kernel_groups_band(s->choice, tokens, band, max_x, run->dispatch[i].groups)) {
             char why[192];
             kernel_groups_refusal(s->choice, tokens, band, max_x, why);
-            snprintf(run->why, KERNEL_RUN_WHY, "%s", why);
+            snprintf(run->why, KERNEL_RUN_WHY, "%.300s:%u: %s", s->choice->kernel->path,
+                     (unsigned)s->choice->kernel->groups_line, why);
             return DGL_ERR_KERNEL;
         }
         status = bind_storage(run, i);

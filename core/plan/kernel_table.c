@@ -105,5 +105,6 @@ enum dgl_status kernel_use_groups(const struct plan_device *device, const struct
     if (kernel_groups_band(&use->choice, tokens, rows, max_x, groups))
         return DGL_OK;
     kernel_groups_refusal(&use->choice, tokens, rows, max_x, why);
-    return dgl_fail(device->log, DGL_ERR_KERNEL, "%s: %s", use->choice.kernel->path, why);
+    return dgl_fail(device->log, DGL_ERR_KERNEL, "%s:%u: %s", use->choice.kernel->path,
+                    (unsigned)use->choice.kernel->groups_line, why);
 }

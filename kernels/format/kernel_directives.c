@@ -296,6 +296,7 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
     if (status != DGL_OK)
         return status;
     struct kernel_tune *tune = &k->tunes[k->num_tunes];
+    tune->line = p->line;
     if ((status = take_word(p, "the name", &word)) != DGL_OK ||
         (status = copy_name(p, word, tune->name, sizeof(tune->name))) != DGL_OK)
         return status;
@@ -332,6 +333,7 @@ static enum dgl_status parse_local(struct kernel_parser *p)
     enum dgl_status status = DGL_OK;
     int64_t value;
     p->kernel->num_lets_local = p->decls->num_lets;
+    p->kernel->local_line = p->line;
     for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++) {
         status = take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]);
         if (status == DGL_OK && !kernel_expr_outcomes(p->kernel->local[i], is_count, &value))
@@ -344,6 +346,7 @@ static enum dgl_status parse_local(struct kernel_parser *p)
 static enum dgl_status parse_groups(struct kernel_parser *p)
 {
     enum dgl_status status = DGL_OK;
+    p->kernel->groups_line = p->line;
     for (int i = 0; i < 2 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++)
         status = take_expr(p, SCOPE_GROUPS, &p->kernel->groups[i]);
     return status;
@@ -413,6 +416,7 @@ static enum dgl_status parse_shared(struct kernel_parser *p)
 
 static enum dgl_status parse_prefer(struct kernel_parser *p)
 {
+    p->kernel->prefer_line = p->line;
     return take_expr(p, SCOPE_PLAN, &p->kernel->prefer);
 }
 
@@ -426,6 +430,7 @@ static enum dgl_status parse_require(struct kernel_parser *p)
     status = take_expr(p, SCOPE_PLAN, &k->require[k->num_require]);
     if (status != DGL_OK)
         return status;
+    k->require_line[k->num_require] = p->line;
     k->require_text[k->num_require] = dgl_arena_strndup(p->arena, text.p, text.len);
     if (!k->require_text[k->num_require++])
         return dgl_fail_memory(p->log, "a kernel's REQUIRE", text.len);

@@ -68,6 +68,8 @@ void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len);
 
 /* Names of device properties with the GLES 3.1 minimum of each; ends with a NULL name. */
 extern const struct kernel_var kernel_property_minimum[];
+/* `name` is one of them, or HAS_x. */
+bool kernel_is_fact(const char *name);
 /* `name` is that of a LET or SHARED. */
 bool kernel_decls_have(const struct kernel_decls *decls, const char *name);
 

@@ -58,7 +58,6 @@ bool kernel_has_flag(const struct kernel *kernel, const char *name);
 bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name);
 /* `name` is the name of a BIND, PARAM, CONST, TUNE, LET or SHARED. */
 bool kernel_has_name(const struct kernel *kernel, const char *name);
-bool kernel_is_fact(const char *name);  /* of the device: SHARED_BYTES, HAS_x */
 bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
 bool kernel_is_pass(const char *name);  /* T, BAND: known when groups are counted */
 bool kernel_is_reserved(const char *name);

@@ -144,6 +144,10 @@ struct pick {
     const struct kernel *blocked; /* NULL: none */
     int64_t blocked_rank;
     char blocked_why[192];
+    /* The first whose text is at fault, unless it is built in: that is never passed over. */
+    const struct kernel *faulty; /* NULL: none */
+    struct kernel_line fault;
+    char fault_why[192];
 };
 
 static void pick_add(struct pick *pick, const struct kernel_choice *choice, int64_t rank)
@@ -195,8 +199,17 @@ static void add_fallback(struct kernel_fallback *list, uint32_t *count, const ch
         snprintf(list[(*count)++].text, sizeof(list->text), "%.120s: %s", head, why);
 }
 
+static void note_fault(struct pick *pick, const struct kernel_choice *choice, const char *why)
+{
+    if (pick->faulty || !choice->fault.path || choice->fault.source == 0)
+        return;
+    pick->faulty = choice->kernel;
+    pick->fault = choice->fault;
+    snprintf(pick->fault_why, sizeof(pick->fault_why), "%s", why);
+}
+
 /* Tries a kernel with the tunables of all hints, then without those that yield. One that could run
- * without those that were asked for is noted in `pick`. */
+ * without those that were asked for is noted in `pick`, and so is one whose text is at fault. */
 static bool fit(const struct chooser *c, const struct kernel *kernel, struct pick *pick,
                 struct kernel_choice *choice, int64_t *rank, char why[192])
 {
@@ -206,8 +219,12 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     char asked_why[192], free_why[192], head[160];
     if (kernel_fit_hinted(&fit, kernel, choice, rank, why))
         return true;
-    if (!kernel_serves(kernel, fit.request) || !has_tunes(c, kernel, KERNEL_HEARS_ALL))
+    if (!kernel_serves(kernel, fit.request))
         return false;
+    if (!has_tunes(c, kernel, KERNEL_HEARS_ALL)) {
+        note_fault(pick, choice, why);
+        return false;
+    }
     fit.hears = KERNEL_HEARS_ASKED;
     const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
     if (kernel_fit_hinted(&fit, kernel, choice, rank, asked_why)) {
@@ -217,8 +234,10 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
         return true;
     }
     fit.hears = KERNEL_HEARS_NONE;
-    bool blocked = has_tunes(c, kernel, KERNEL_HEARS_ASKED) &&
-                   kernel_fit_try(&fit, kernel, &free_choice, &free_rank, free_why);
+    const bool runs = kernel_fit_try(&fit, kernel, &free_choice, &free_rank, free_why);
+    const bool blocked = runs && has_tunes(c, kernel, KERNEL_HEARS_ASKED);
+    if (!runs)
+        note_fault(pick, &free_choice, free_why);
     /* Another kernel may have the columns that one cannot have. */
     if (blocked && shape.cols)
         free_rank = INT64_MIN;
@@ -344,6 +363,17 @@ static enum dgl_status fail_blocked(const struct chooser *c, const struct pick *
     return status;
 }
 
+static enum dgl_status fail_fault(const struct chooser *c, const struct pick *pick)
+{
+    struct dgl_buf request = {0};
+    kernel_request_describe(c->fit.request, &request);
+    enum dgl_status status = dgl_fail(c->log, DGL_ERR_KERNEL, "%s:%u: %s (kernel %s for %s)",
+                                      pick->fault.path, (unsigned)pick->fault.line, pick->fault_why,
+                                      pick->faulty->name, request.p ? request.p : "");
+    dgl_buf_finish(&request);
+    return status;
+}
+
 static enum dgl_status fail_none(const struct chooser *c, const struct pick *pick, const char *what)
 {
     struct dgl_buf request = {0};
@@ -443,7 +473,10 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
         pick_among(c, FILTER_REQUESTED, &pick);
     *done = true;
     *passed = false;
-    if (is_blocked(&pick)) {
+    if (pick.faulty) {
+        status = fail_fault(c, &pick);
+        out->asked = true;
+    } else if (is_blocked(&pick)) {
         status = fail_blocked(c, &pick);
         out->asked = true;
     } else if (pick.choice.kernel) {
@@ -494,7 +527,10 @@ static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct 
     enum dgl_status status = DGL_OK;
     pick_among(c, filter, &pick);
     *done = pick.choice.kernel || filter == FILTER_ALL || pick.served > 0;
-    if (is_blocked(&pick)) {
+    if (pick.faulty) {
+        status = fail_fault(c, &pick);
+        out->asked = true;
+    } else if (is_blocked(&pick)) {
         status = fail_blocked(c, &pick);
         out->asked = true;
     } else if (pick.choice.kernel) {

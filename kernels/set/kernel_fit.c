@@ -19,6 +19,8 @@ struct attempt {
 #define WHY_SIZE      192
 #define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
 
+static const char *const local_names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
+
 static bool refuse(struct attempt *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool refuse(struct attempt *a, const char *fmt, ...)
 {
@@ -82,13 +84,104 @@ static struct values values_of(const struct kernel_expr *expr, const struct kern
     return v;
 }
 
-static bool eval(struct attempt *a, const char *directive, const struct kernel_expr *expr,
-                 int64_t *out)
+/* ---- whose fault it is ----------------------------------------------------------------------- */
+
+/* What an expression follows from, through the tunables and LETs that it names. */
+struct causes {
+    const struct kernel *kernel;
+    const struct kernel_choice *choice;                /* its libs */
+    uint32_t tunes, lets[1 + KERNEL_MAX_LIBS], locals; /* bits: those that were looked into */
+    bool sizes;                                        /* constants and words of the request */
+    bool subgroups; /* SUBGROUP_SIZE, any power of two on some device */
+    bool limits;    /* that and what else devices have more or less of */
+};
+
+static bool add_cause(const void *ctx, const char *name);
+
+/* Once for each: expressions may name what they name many times. */
+static void look_into(struct causes *c, const struct kernel_expr *expr, uint32_t *seen, uint32_t i)
+{
+    if (!expr || (*seen & (1u << i)))
+        return;
+    *seen |= 1u << i;
+    kernel_expr_unknown(expr, add_cause, &c);
+}
+
+static bool add_cause(const void *ctx, const char *name)
+{
+    struct causes *c = *(struct causes *const *)ctx;
+    const struct kernel *k = c->kernel;
+    for (uint32_t i = 0; i < k->num_consts; i++)
+        c->sizes |= strcmp(k->consts[i].name, name) == 0;
+    for (uint32_t i = 0; i < k->num_flags; i++)
+        c->sizes |= strcmp(k->flags[i].name, name) == 0;
+    c->subgroups |= strcmp(name, "SUBGROUP_SIZE") == 0;
+    /* A text says for which kind of device it speaks; it cannot say how much that has. */
+    c->limits |=
+        kernel_is_fact(name) && strcmp(name, "SOFTWARE") != 0 && strcmp(name, "LLVMPIPE") != 0;
+    for (uint32_t i = 0; i < k->num_tunes; i++)
+        if (strcmp(k->tunes[i].name, name) == 0)
+            look_into(c, k->tunes[i].preset, &c->tunes, i);
+    for (uint32_t l = 0; l <= k->num_libs; l++) {
+        const struct kernel_decls *decls = l == 0                   ? &k->decls
+                                           : c->choice->libs[l - 1] ? &c->choice->libs[l - 1]->decls
+                                                                    : NULL;
+        for (uint32_t i = 0; decls && i < decls->num_lets; i++)
+            if (strcmp(decls->lets[i].name, name) == 0)
+                look_into(c, decls->lets[i].value, &c->lets[l], i);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        if (strcmp(name, local_names[i]) == 0)
+            look_into(c, k->local[i], &c->locals, i);
+    return true;
+}
+
+/* What can be evaluated of LETs and REQUIREs lets the request through. */
+static bool may_serve(struct attempt *a)
+{
+    const struct kernel_decls *decls = &a->kernel->decls;
+    const char *bad;
+    int64_t value;
+    uint32_t at = a->choice->num_consts + a->choice->num_tunes;
+    for (uint32_t i = 0; i < decls->num_lets; i++)
+        if (kernel_expr_eval(decls->lets[i].value, a->choice->vars, a->choice->num_vars, &value,
+                             &bad))
+            a->choice->vars[at + i] = (struct kernel_var){decls->lets[i].name, value};
+    for (uint32_t i = 0; i < a->kernel->num_require; i++)
+        if (kernel_expr_eval(a->kernel->require[i], a->choice->vars, a->choice->num_vars, &value,
+                             &bad) &&
+            !value)
+            return false;
+    return true;
+}
+
+/* What a text says in `expr`, at `place`, has no use: its own fault, unless it follows from a limit
+ * of the device or a REQUIRE leaves such sizes out. */
+static void blame(struct attempt *a, const struct kernel_line *place,
+                  const struct kernel_expr *expr)
+{
+    struct causes causes = {.kernel = a->kernel, .choice = a->choice}, *filled = &causes;
+    kernel_expr_unknown(expr, add_cause, &filled);
+    if (!causes.limits && may_serve(a))
+        a->choice->fault = *place;
+}
+
+/* A line of the lib, NULL: of the kernel. */
+static struct kernel_line line_in(const struct attempt *a, const struct kernel_lib *lib,
+                                  uint32_t line)
+{
+    return lib ? (struct kernel_line){lib->path, line, lib->source}
+               : (struct kernel_line){a->kernel->path, line, a->kernel->source};
+}
+
+static bool eval(struct attempt *a, const char *directive, struct kernel_line place,
+                 const struct kernel_expr *expr, int64_t *out)
 {
     const char *bad = NULL;
     if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
         return true;
     const struct values values = values_of(expr, a->choice->vars, a->choice->num_vars);
+    blame(a, &place, expr);
     return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, values.text);
 }
 
@@ -275,11 +368,13 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
             value = forced->value;
         else if (hint)
             value = hint->number;
-        else if (!eval(a, tune->name, tune->preset, &value))
+        else if (!eval(a, tune->name, line_in(a, NULL, tune->line), tune->preset, &value))
             return false;
         if (!is_choice(tune, value)) {
             const struct values values =
                 values_of(tune->preset, a->choice->vars, a->choice->num_vars);
+            const struct kernel_line place = line_in(a, NULL, tune->line);
+            blame(a, &place, tune->preset);
             return refuse(a, "TUNE %s: the preset is %lld%s, which is not one of its choices",
                           tune->name, (long long)value, values.text);
         }
@@ -321,14 +416,17 @@ static bool fill_names(struct attempt *a)
     return true;
 }
 
-/* LETs `first` to `end` - 1; the first of them is LET number `at` of the choice. */
-static bool fill_lets(struct attempt *a, const struct kernel_decls *decls, uint32_t first,
-                      uint32_t end, uint32_t at)
+/* LETs `first` to `end` - 1 of `lib`, NULL: of the kernel; the first of them is LET number `at` of
+ * the choice. */
+static bool fill_lets(struct attempt *a, const struct kernel_lib *lib, uint32_t first, uint32_t end,
+                      uint32_t at)
 {
     struct kernel_var *vars = &a->choice->vars[a->choice->num_consts + a->choice->num_tunes + at];
+    const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
     for (uint32_t i = first; i < end; i++) {
         int64_t value;
-        if (!eval(a, decls->lets[i].name, decls->lets[i].value, &value))
+        if (!eval(a, decls->lets[i].name, line_in(a, lib, decls->lets[i].line),
+                  decls->lets[i].value, &value))
             return false;
         *vars++ = (struct kernel_var){decls->lets[i].name, value};
     }
@@ -343,36 +441,44 @@ static int64_t property(const struct attempt *a, const char *name)
 /* LOCAL, the LETs that it may use before it and all others after it. */
 static bool check_local(struct attempt *a)
 {
-    static const char *const names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
     static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
     int64_t all = 1, max = property(a, "MAX_INVOCATIONS");
     int64_t *local = a->choice->local;
-    const struct kernel_decls *decls = &a->kernel->decls;
-    if (!fill_lets(a, decls, 0, a->kernel->num_lets_local, 0))
+    const struct kernel_line place = line_in(a, NULL, a->kernel->local_line);
+    uint32_t at = a->kernel->num_lets_local;
+    if (!fill_lets(a, NULL, 0, at, 0))
         return false;
     for (int i = 0; i < 3; i++) {
         local[i] = 1;
-        if (a->kernel->local[i] && !eval(a, "LOCAL", a->kernel->local[i], &local[i]))
+        if (a->kernel->local[i] && !eval(a, "LOCAL", place, a->kernel->local[i], &local[i]))
             return false;
-        int64_t limit = property(a, limits[i]);
-        if (local[i] < 1 || local[i] > limit)
-            return refuse(a, "%s is %lld, %s is %lld", names[i], (long long)local[i], limits[i],
-                          (long long)limit);
+    }
+    for (int i = 0; i < 3; i++)
+        add_var(a->choice, local_names[i], local[i]);
+    for (int i = 0; i < 3; i++) {
+        const int64_t limit = property(a, limits[i]);
+        if (local[i] < 1) {
+            const struct values values =
+                values_of(a->kernel->local[i], a->choice->vars, a->choice->num_vars);
+            blame(a, &place, a->kernel->local[i]);
+            return refuse(a, "%s is %lld%s, wanted 1 or more", local_names[i], (long long)local[i],
+                          values.text);
+        }
+        if (local[i] > limit)
+            return refuse(a, "%s is %lld, %s is %lld", local_names[i], (long long)local[i],
+                          limits[i], (long long)limit);
         if (__builtin_mul_overflow(all, local[i], &all) || all > max)
             return refuse(a, "LOCAL has %lld invocations or more, MAX_INVOCATIONS is %lld",
                           (long long)all, (long long)max);
     }
-    for (int i = 0; i < 3; i++)
-        add_var(a->choice, names[i], local[i]);
-    uint32_t at = a->kernel->num_lets_local;
-    if (!fill_lets(a, decls, at, decls->num_lets, at))
+    if (!fill_lets(a, NULL, at, a->kernel->decls.num_lets, at))
         return false;
-    at = decls->num_lets;
+    at = a->kernel->decls.num_lets;
     for (uint32_t i = 0; i < a->kernel->num_libs; i++) {
-        decls = &a->choice->libs[i]->decls;
-        if (!fill_lets(a, decls, 0, decls->num_lets, at))
+        const struct kernel_lib *lib = a->choice->libs[i];
+        if (!fill_lets(a, lib, 0, lib->decls.num_lets, at))
             return false;
-        at += decls->num_lets;
+        at += lib->decls.num_lets;
     }
     return true;
 }
@@ -384,17 +490,24 @@ static int64_t element_bytes(const char *type)
     return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
 }
 
-static bool add_shared(struct attempt *a, const struct kernel_decls *decls)
+/* Those of `lib`, NULL: of the kernel. */
+static bool add_shared(struct attempt *a, const struct kernel_lib *lib)
 {
     struct kernel_choice *choice = a->choice;
+    const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
     for (uint32_t i = 0; i < decls->num_shared; i++) {
         const struct kernel_shared *decl = &decls->shared[i];
+        const struct kernel_line place = line_in(a, lib, decl->line);
         const int64_t bytes = element_bytes(decl->type);
         int64_t count = 1;
-        if (decl->count && !eval(a, decl->name, decl->count, &count))
+        if (decl->count && !eval(a, decl->name, place, decl->count, &count))
             return false;
-        if (count < 0 || count > INT32_MAX)
-            return refuse(a, "SHARED %s has %lld elements", decl->name, (long long)count);
+        if (count < 0 || count > INT32_MAX) {
+            const struct values values = values_of(decl->count, choice->vars, choice->num_vars);
+            blame(a, &place, decl->count);
+            return refuse(a, "SHARED %s has %lld elements%s", decl->name, (long long)count,
+                          values.text);
+        }
         if (count == 0)
             continue;
         choice->shared[choice->num_shared++] = (struct kernel_shared_size){decl, count};
@@ -406,10 +519,10 @@ static bool add_shared(struct attempt *a, const struct kernel_decls *decls)
 static bool check_shared(struct attempt *a)
 {
     const int64_t max = property(a, "SHARED_BYTES");
-    if (!add_shared(a, &a->kernel->decls))
+    if (!add_shared(a, NULL))
         return false;
     for (uint32_t i = 0; i < a->kernel->num_libs; i++)
-        if (!add_shared(a, &a->choice->libs[i]->decls))
+        if (!add_shared(a, a->choice->libs[i]))
             return false;
     if (a->choice->shared_bytes > max)
         return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)a->choice->shared_bytes,
@@ -430,7 +543,8 @@ static bool check_requires(struct attempt *a)
 {
     for (uint32_t i = 0; i < a->kernel->num_require; i++) {
         int64_t value;
-        if (!eval(a, "REQUIRE", a->kernel->require[i], &value))
+        if (!eval(a, "REQUIRE", line_in(a, NULL, a->kernel->require_line[i]), a->kernel->require[i],
+                  &value))
             return false;
         if (!value)
             return refuse(a, "REQUIRE %s", a->kernel->require_text[i]);
@@ -447,7 +561,8 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     return check_when(&a) && check_right(&a) && fill_names(&a) && check_extensions(&a) &&
            fill_tunes(&a, out->num_consts) && check_local(&a) && check_shared(&a) &&
            check_limits(&a) && check_requires(&a) &&
-           (!kernel->prefer || eval(&a, "PREFER", kernel->prefer, rank));
+           (!kernel->prefer ||
+            eval(&a, "PREFER", line_in(&a, NULL, kernel->prefer_line), kernel->prefer, rank));
 }
 
 bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
@@ -460,52 +575,6 @@ bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel
 }
 
 /* ---- presets --------------------------------------------------------------------------------- */
-
-/* What a preset follows from, through the tunables above it too. */
-struct causes {
-    const struct kernel *kernel;
-    uint32_t num_tunes; /* above it */
-    bool sizes;         /* constants and words of the request */
-    bool subgroups;     /* SUBGROUP_SIZE, any power of two on some device */
-};
-
-static bool add_cause(const void *ctx, const char *name)
-{
-    struct causes *c = *(struct causes *const *)ctx;
-    const struct kernel *k = c->kernel;
-    const uint32_t num_tunes = c->num_tunes;
-    for (uint32_t i = 0; i < k->num_consts; i++)
-        c->sizes |= strcmp(k->consts[i].name, name) == 0;
-    for (uint32_t i = 0; i < k->num_flags; i++)
-        c->sizes |= strcmp(k->flags[i].name, name) == 0;
-    c->subgroups |= strcmp(name, "SUBGROUP_SIZE") == 0;
-    for (uint32_t i = 0; i < num_tunes; i++) {
-        c->num_tunes = i;
-        if (strcmp(k->tunes[i].name, name) == 0)
-            kernel_expr_unknown(k->tunes[i].preset, add_cause, &c);
-    }
-    c->num_tunes = num_tunes;
-    return true;
-}
-
-/* What can be evaluated of LETs and REQUIREs without tunables lets the request through. */
-static bool may_serve(struct attempt *a)
-{
-    const struct kernel_decls *decls = &a->kernel->decls;
-    const char *bad;
-    int64_t value;
-    uint32_t at = a->choice->num_consts + a->choice->num_tunes;
-    for (uint32_t i = 0; i < decls->num_lets; i++)
-        if (kernel_expr_eval(decls->lets[i].value, a->choice->vars, a->choice->num_vars, &value,
-                             &bad))
-            a->choice->vars[at + i] = (struct kernel_var){decls->lets[i].name, value};
-    for (uint32_t i = 0; i < a->kernel->num_require; i++)
-        if (kernel_expr_eval(a->kernel->require[i], a->choice->vars, a->choice->num_vars, &value,
-                             &bad) &&
-            !value)
-            return false;
-    return true;
-}
 
 /* The first tunable whose preset is no choice, by its number; num_tunes where there is none, or the
  * kernel is not for the request. */
@@ -532,11 +601,16 @@ bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kerne
     here.num_device = fit->num_device;
     char other[WHY_SIZE];
     const uint32_t bad = bad_preset(&here, kernel, scratch, why);
-    struct causes causes = {.kernel = kernel, .num_tunes = bad}, *filled = &causes;
+    struct causes causes = {.kernel = kernel, .choice = scratch}, *filled = &causes;
     if (bad == kernel->num_tunes)
         return true;
     kernel_expr_unknown(kernel->tunes[bad].preset, add_cause, &filled);
-    return !causes.sizes || causes.subgroups || bad_preset(&least, kernel, scratch, other) != bad;
+    const bool holds =
+        !causes.sizes || causes.subgroups || bad_preset(&least, kernel, scratch, other) != bad;
+    scratch->fault =
+        holds ? (struct kernel_line){NULL, 0, 0}
+              : (struct kernel_line){kernel->path, kernel->tunes[bad].line, kernel->source};
+    return holds;
 }
 
 /* ---- hints on work groups -------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ struct kernel_fit {
     uint32_t num_forced;
 };
 /* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then
- * says which rule. */
+ * says which rule, and out->fault whether, and where, its text is at fault. */
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[192]);
 /* The same with what the hints workgroupOverrides and colsPerWorkgroup want, for which at most two
@@ -31,7 +31,7 @@ bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel
 bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *scratch, char why[192]);
 /* False: the kernel is for the request, but the preset of a tunable is none of its choices for such
- * sizes, on whatever device; *why then says which. */
+ * sizes, on whatever device; *why and scratch->fault then say which. */
 bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kernel,
                         struct kernel_choice *scratch, char why[192]);
 

@@ -38,6 +38,11 @@
     "        Y[int(t) * Y_STRIDE + i] = y;\n"                                                      \
     "    }\n"                                                                                      \
     "}\n"
+#define LOCAL(size)                                                                                \
+    "// A norm.\n//! NAME norm_mine\n//! OP norm\n//! VARIANT mine\n//! WHEN post store add\n"     \
+    "//! BIND read float X\n//! BIND read float G\n//! BIND readwrite float Y\n"                   \
+    "//! PARAM float eps\n//! CONST H X_STRIDE Y_STRIDE\n//! LOCAL " size                          \
+    "\n//! GROUPS 1\nvoid body(uvec3 group) {}\n"
 #define TUNED(tune) NORM("norm_mine", "//! TUNE " tune "\n", "sum / float(H)")
 #define RIGHT(name) NORM(name, "", "sum / float(H)")
 
@@ -68,6 +73,36 @@ static const struct check_row check_rows[] = {
      "// A nothing.\n//! NAME none\n//! OP norm\n//! VARIANT x\n//! CONST H\n"
      "//! LOCAL 1\n//! GROUPS H / 99999 * T\nvoid body(uvec3 group) {}\n",
      1, "GROUPS x comes to 0 with H=260, T=7: wanted 1 to ", "1 of 1 kernels failed"},
+    /* arithmetic that no device could do: a fault of the text, with its line */
+    {"local_of_none", LOCAL("H - H"), 1,
+     "mine.comp:11: LOCAL_X is 0 with H=260, wanted 1 or more (kernel norm_mine)",
+     "1 of 1 kernels failed"},
+    {"local_below_none", LOCAL("WG - 64\n//! TUNE WG = SOFTWARE ? 32 : 64 in 32 64"), 1,
+     "mine.comp:11: LOCAL_X is -32 with WG=32, wanted 1 or more (kernel norm_mine)",
+     "1 of 1 kernels failed"},
+    {"local_of_a_limit", LOCAL("MAX_LOCAL_X / 99999"), 1, "skipped  norm_mine: LOCAL_X is 0 with ",
+     "no kernel ran"},
+    {"shared_below_none", NORM("norm_mine", "//! SHARED float a[0 - LOCAL_X]\n", "sum / float(H)"),
+     1, "mine.comp:13: SHARED a has -32 elements with LOCAL_X=32 (kernel norm_mine)",
+     "1 of 1 kernels failed"},
+    {"prefer_divides_by_zero", NORM("norm_mine", "//! PREFER 10 / 0\n", "sum / float(H)"), 1,
+     "mine.comp:13: PREFER cannot be evaluated: division by zero (kernel norm_mine)",
+     "1 of 1 kernels failed"},
+    {"prefer_overflows",
+     NORM("norm_mine", "//! PREFER 9223372036854775807 + H\n", "sum / float(H)"), 1,
+     "mine.comp:13: PREFER cannot be evaluated: overflow with H=260 (kernel norm_mine)",
+     "1 of 1 kernels failed"},
+    {"let_divides_by_zero", NORM("norm_mine", "//! LET HALF = 8 / (H - H)\n", "sum / float(H)"), 1,
+     "mine.comp:13: HALF cannot be evaluated: division by zero with H=260",
+     "1 of 1 kernels failed"},
+    {"shared_of_a_limit",
+     NORM("norm_mine", "//! SHARED float a[SHARED_BYTES - 999999]\n", "sum / float(H)"), 1,
+     "skipped  norm_mine: SHARED a has ", "no kernel ran"},
+    {"shared_too_large", NORM("norm_mine", "//! SHARED float a[999999]\n", "sum / float(H)"), 1,
+     "skipped  norm_mine: SHARED is 3999996, SHARED_BYTES is ", "no kernel ran"},
+    {"shared_of_sizes_that_it_leaves_out",
+     NORM("norm_mine", "//! SHARED float a[300 - H]\n//! REQUIRE H <= 300\n", "sum / float(H)"), 0,
+     "1 passed, 0 failed, 0 skipped", NULL},
     {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
     {"unknown_parameter", NORM("norm_mine", "//! PARAM float foo\n", "sum / float(H) + foo"), 1,
      "mine.comp:13", "1 of 1 kernels failed"},

@@ -115,6 +115,18 @@ static void a_failing_edit_is_refused(void)
     free(text);
 }
 
+/* What no device could do, whatever it has. */
+static void impossible_arithmetic_is_refused(void)
+{
+    char *text =
+        with(author.text, "//! OP sample_pick\n", "//! OP sample_pick\n//! PREFER 1 / 0\n");
+    save(&author, "sample_pick.comp", text);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
+    terminal_expect(&author.t,
+                    "/sample_pick.comp:13: PREFER cannot be evaluated: division by zero");
+    free(text);
+}
+
 /* Closed in the middle, as by a copy that was interrupted. */
 static void a_half_written_file_is_refused(void)
 {
@@ -552,6 +564,7 @@ struct edit {
 static const struct edit edits[] = {
     {"an edit is taken", an_edit_is_taken},
     {"a failing edit is refused", a_failing_edit_is_refused},
+    {"impossible arithmetic is refused", impossible_arithmetic_is_refused},
     {"a half-written file is refused", a_half_written_file_is_refused},
     {"a file is left alone while it is written", a_file_is_left_alone_while_it_is_written},
     {"a wrong kernel is refused", a_wrong_kernel_is_refused},

@@ -134,7 +134,8 @@ static void assert_choice_in(const struct kernel_set *set, const struct device *
     enum dgl_status status =
         kernel_choose(&log.log, set, &request, device->properties, device->count, &choice);
     if (!wanted) {
-        assert_int_equal(status, DGL_ERR_UNSUPPORTED);
+        const bool of_text = strstr(text, ".comp:") != NULL; /* a line of a file is at fault */
+        assert_int_equal(status, of_text ? DGL_ERR_KERNEL : DGL_ERR_UNSUPPORTED);
         assert_int_equal(log.errors, 1);
         assert_contains(log.text, text);
         return;
@@ -430,15 +431,49 @@ static void added_kernel_ranks_between_config_and_profile(void **state)
     test_tmpdir_remove(dir);
 }
 
-static void replaced_kernel_keeps_its_place(void **state)
+/* Of built-in kernels that others of the operation beat, or could serve instead. */
+static const struct replaced_case {
+    const char *name;
+    const char *lines; /* of the kernel mm */
+    const struct device *device;
+    const char *hints; /* NULL: none */
+    const char *wanted, *text;
+} replaced[] = {
+    {"it keeps its place", SMALL "//! PREFER 10\n", &big, NULL, "mm_sub",
+     "preferred: 20 over mm (10)"},
+    {"what a device lacks passes it over", "//! LOCAL 99999\n//! GROUPS 1\n", &big, NULL, "mm_sub",
+     "mm.comp): LOCAL_X is 99999, MAX_LOCAL_X is 1024"},
+    {"what it leaves out passes it over",
+     "//! CONST K\n//! LOCAL K - 64\n//! GROUPS 1\n//! REQUIRE K > 64\n", &big, NULL, "mm_sub",
+     "mm.comp): LOCAL_X is 0 with K=64, wanted 1 or more"},
+    {"its own arithmetic is an error", "//! CONST K\n//! LOCAL K - 64\n//! GROUPS 1\n", &big, NULL,
+     NULL, "mm.comp:6: LOCAL_X is 0 with K=64, wanted 1 or more (kernel mm for matmul weight=f16"},
+    {"behind tunables and LETs too",
+     "//! TUNE A = SOFTWARE ? 1 : 2 in 1 2\n//! LET B = 2 - A\n//! LOCAL 32\n//! GROUPS 1\n"
+     "//! SHARED float c[1 / B]\n",
+     &big, NULL, NULL,
+     "mm.comp:9: c cannot be evaluated: division by zero with B=0 (kernel mm for"},
+    {"a limit of the device is none of it",
+     "//! LET A = SHARED_BYTES - 99999\n//! LOCAL 32\n//! GROUPS 1\n//! SHARED float c[A]\n", &big,
+     NULL, "mm_sub", "mm.comp): SHARED c has -50847 elements with A=-50847"},
+    {"nor are values that a hint asks for",
+     "//! TUNE A = 2 in 1 2\n//! LET B = 1 / (A - 1)\n//! LOCAL 32\n//! GROUPS 1\n//! PREFER 30\n",
+     &big, "{\"tunes\":{\"mm.A\":1}}", NULL,
+     "the hint tunes.mm.A=1 (--kernel-hints) cannot be met for matmul"},
+    {"a hint for another kernel asks for no other",
+     "//! LOCAL 1 - 1 * LLVMPIPE - 1\n//! GROUPS 1\n", &big,
+     "{\"variants\":{\"matmul\":\"mm_sub\"}}", "mm_sub", "hint"},
+};
+
+static void replaced_kernel_is_judged_by_its_text(void **state)
 {
-    (void)state;
-    char *dir = test_tmpdir();
-    static const char text[] = KERNEL("mm", "matmul", "baseline", SMALL "//! PREFER 10\n");
+    const struct replaced_case *c = *state;
+    char *dir = test_tmpdir(), text[1024];
+    snprintf(text, sizeof(text), KERNEL("mm", "matmul", "baseline", "%s"), c->lines);
     test_write_file(dir, "mm.comp", text, strlen(text));
-    struct kernel_set *set =
-        loaded_set(dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1));
-    assert_choice_in(set, &big, F16, "mm_sub", "preferred: 20 over mm (10)");
+    struct kernel_set *set = loaded_set(
+        dgl_kernels_params(.dirs = (const char *const[]){dir}, .num_dirs = 1, .hints = c->hints));
+    assert_choice_in(set, c->device, F16, c->wanted, c->text);
     kernel_set_destroy(&set);
     test_tmpdir_remove(dir);
 }
@@ -867,7 +902,6 @@ static void too_many_facts_are_refused(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_kernel_keeps_its_place),
         cmocka_unit_test(choice_holds_constants_tunables_and_properties),
         cmocka_unit_test(choice_holds_lets_and_shared_memory),
         cmocka_unit_test(tune_hint_sets_the_tunable),
@@ -880,5 +914,6 @@ int main(void)
     failed += test_run_table("kernel_tunes", tunables_have_value_and_origin, tunes);
     failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
     failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);
+    failed += test_run_table("kernel_replaced", replaced_kernel_is_judged_by_its_text, replaced);
     return failed + cmocka_run_group_tests_name("kernel_choice", tests, NULL, NULL);
 }

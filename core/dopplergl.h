@@ -211,7 +211,8 @@ const char *dgl_device_gl_version(const struct dgl_device *dev);
 bool dgl_device_is_lost(const struct dgl_device *dev);
 /* Folder that keeps compiled kernels for later processes; NULL: they are compiled again each time,
  * because dgl_device_params.cache_dir is "", the folder cannot be written or belongs to others too,
- * or the driver gives no program binaries. Borrowed from the device. */
+ * or the driver gives no program binaries; then the folder keeps only what else is known of it.
+ * Borrowed from the device. */
 const char *dgl_device_cache_dir(const struct dgl_device *dev);
 
 /* Work since the device was opened; the difference of two readings is the work between them. */

@@ -258,6 +258,9 @@ bool gl_program_key(const struct gl_device *dev, const char *source, size_t len,
 /* Device and driver as the files of the cache name them: "RENDERER, VERSION", at most 255 bytes; ""
  * without a cache. */
 const char *gl_program_cache_device(const struct gl_device *dev);
+/* The driver gives binaries of programs, so that a cache keeps them; other files are kept there
+ * without. */
+bool gl_program_is_kept(const struct gl_device *dev);
 /* Folder of the on-disk cache; NULL without one that can be written, which is said once. */
 const char *gl_program_cache_dir(struct gl_device *dev);
 /* One owner more, each of which destroys it. */

@@ -147,18 +147,17 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
                              : HARDWARE_WAIT_NS;
     if (lim->program_binary)
         glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
-    if (count > 0 && count <= (GLint)(sizeof(formats) / sizeof(formats[0]))) {
+    if (count > (GLint)(sizeof(formats) / sizeof(formats[0])))
+        count = 0;
+    if (count > 0)
         glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats);
-        gl_progcache_init(&dev->cache, &(struct gl_progcache_params){.dir = params->cache_dir,
-                                                                     .vendor = caps->vendor,
-                                                                     .renderer = caps->renderer,
-                                                                     .version = caps->version,
-                                                                     .formats = formats,
-                                                                     .num_formats = count});
-        dev->cache.told = dev->cache.reason != NULL;
-        if (dev->cache.told)
-            dgl_notice(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
-    }
+    gl_progcache_init(&dev->cache, &(struct gl_progcache_params){.dir = params->cache_dir,
+                                                                 .vendor = caps->vendor,
+                                                                 .renderer = caps->renderer,
+                                                                 .version = caps->version,
+                                                                 .formats = formats,
+                                                                 .num_formats = count});
+    gl_progcache_tell(&dev->cache, dev->log);
     status = gl_errors_check(dev, "starting the device");
     if (status != DGL_OK)
         return status;

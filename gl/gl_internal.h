@@ -107,6 +107,7 @@ void gl_ext_load(struct gl_ext *ext, const char *list, gl_proc (*get)(const char
 
 struct gl_progcache {
     char *dir;                           /* NULL = off */
+    bool programs;                       /* the driver gives binaries of programs */
     char identity[65];                   /* hash of driver and format, part of every key */
     char device[DGL_CACHE_DEVICE_BYTES]; /* for people */
     uint64_t max_bytes;                  /* trimmed to this, oldest first */
@@ -118,10 +119,12 @@ struct gl_progcache_params {
     const char *dir; /* NULL = XDG, "" = off */
     const char *vendor, *renderer, *version;
     const int32_t *formats; /* binary formats of the driver */
-    int num_formats;
+    int num_formats;        /* 0: only what others keep in the folder */
 };
 /* Never fails: without a usable directory the cache is off. */
 void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
+/* Says why nothing is kept, when that is so and was not said. */
+void gl_progcache_tell(struct gl_progcache *cache, const struct dgl_log *log);
 void gl_progcache_finish(struct gl_progcache *cache);
 bool gl_progcache_key(const struct gl_progcache *cache, const char *source, size_t len,
                       char key[65]);

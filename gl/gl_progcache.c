@@ -41,6 +41,7 @@
 #include "core/base/cache_kind.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/base/str.h"
@@ -95,7 +96,7 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
 {
     struct dgl_buf text = {0};
 
-    *cache = (struct gl_progcache){.max_bytes = MAX_BYTES};
+    *cache = (struct gl_progcache){.max_bytes = MAX_BYTES, .programs = params->num_formats > 0};
     if (params->dir && !params->dir[0])
         return;
     dgl_buf_printf(&text, "dopplergl program cache %d\n%s\n%s\n%s\n", CACHE_VERSION, params->vendor,
@@ -117,6 +118,15 @@ void gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_par
     int dir = open_dir(cache, false);
     if (dir >= 0)
         close(dir);
+}
+
+void gl_progcache_tell(struct gl_progcache *cache, const struct dgl_log *log)
+{
+    if (cache->reason && !cache->told)
+        dgl_notice(log, "%s are not kept: %s",
+                   cache->programs ? "compiled programs" : "known answers of kernels",
+                   cache->reason);
+    cache->told = cache->reason != NULL;
 }
 
 void gl_progcache_finish(struct gl_progcache *cache)

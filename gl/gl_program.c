@@ -72,7 +72,8 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
         jobs[i].id = glCreateProgram();
         if (!jobs[i].id)
             return gl_errors_check(dev, "making a program");
-        if (!gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
+        if (!dev->cache.programs ||
+            !gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
             jobs[i].key[0] = '\0';
         if (load_binary(dev, &jobs[i]))
             continue;
@@ -215,7 +216,7 @@ static bool tell(const struct gl_compile *how, size_t done, size_t total)
 static void note_batch(const struct gl_device *dev, const struct job *jobs, size_t count,
                        uint64_t start_ns)
 {
-    const char *dir = dev->cache.dir;
+    const char *dir = dev->cache.programs ? dev->cache.dir : NULL;
     size_t found = 0;
     if (!dgl_log_enabled(dev->log, DGL_LOG_INFO))
         return;
@@ -224,7 +225,7 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
     dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
              (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
              dir ? dir : "no cache");
-    if (found < count && dev->cache.reason && !dev->cache.told)
+    if (found < count && dev->cache.programs && dev->cache.reason && !dev->cache.told)
         dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
 
@@ -478,14 +479,17 @@ const char *gl_program_cache_device(const struct gl_device *dev)
     return dev->cache.device;
 }
 
+bool gl_program_is_kept(const struct gl_device *dev)
+{
+    return dev->cache.programs;
+}
+
 const char *gl_program_cache_dir(struct gl_device *dev)
 {
     struct gl_progcache *cache = &dev->cache;
     if (gl_progcache_prepare(cache))
         return cache->dir;
-    if (cache->reason && !cache->told)
-        dgl_notice(dev->log, "compiled programs are not kept: %s", cache->reason);
-    cache->told = cache->reason != NULL;
+    gl_progcache_tell(cache, dev->log);
     return NULL;
 }
 

@@ -44,7 +44,7 @@ TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wr
 TEST_LDLIBS_test_cli_lost = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_serve_fakes = $(TOOL_LIBS)
 $(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_serve_fakes: $(TOOL_ALL)
-TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create
+TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create -Wl,--wrap=gl_progcache_init
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get
 # The server's reader of requests is a part of the command.

@@ -94,9 +94,9 @@ int command_selftest(const struct options *opt)
     else
         dgl_buf_finish(&t.out);
     if (status == DGL_OK && t.wrong > 0) {
-        console_error("%s: %u kernel%s wrongly and %s not used here from now on; update the driver",
+        console_error("%s: %u kernel%s wrongly; update the driver, or take another device",
                       dgl_device_get_info(e.device)->renderer, t.wrong,
-                      t.wrong == 1 ? " computes" : "s compute", t.wrong == 1 ? "is" : "are");
+                      t.wrong == 1 ? " computes" : "s compute");
         code = EXIT_FAILED;
     }
     engine_close(&e);

@@ -152,7 +152,7 @@ bool dgl_device_is_compiling(struct dgl_device *dev)
 
 const char *dgl_device_cache_dir(const struct dgl_device *dev)
 {
-    return gl_program_cache_dir(dev->gl);
+    return gl_program_is_kept(dev->gl) ? gl_program_cache_dir(dev->gl) : NULL;
 }
 
 static void tell_event(void *priv, const struct gl_event *event)

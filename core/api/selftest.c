@@ -1,6 +1,7 @@
 /* dgl_selftest(). */
 #include <string.h>
 
+#include "core/base/log.h"
 #include "core/memory/kernel_records.h"
 #include "core/plan/plan.h"
 #include "core/seq/trust.h"
@@ -8,6 +9,7 @@
 struct selftest {
     const struct dgl_selftest_params *p;
     uint64_t done, total;
+    bool wrong; /* a kernel is */
 };
 
 static bool go_on(void *priv)
@@ -63,6 +65,7 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
                                                 .cases = verdict.cases,
                                                 .worst = verdict.worst,
                                                 .reason = verdict.text};
+        t.wrong |= wrong;
         if (wrong)
             status = kernel_records_add_wrong(device, kernel->name);
         t.done++;
@@ -71,6 +74,13 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
     }
     if (status == DGL_OK)
         kernel_records_store(device);
+    if (status == DGL_OK && t.wrong && kernel_records_last(device))
+        dgl_notice(device->log, "%s: wrong kernels are not used here from now on",
+                   device->info.renderer);
+    else if (status == DGL_OK && t.wrong)
+        dgl_warn(device->log,
+                 "%s: later processes use wrong kernels: no folder keeps what was found",
+                 device->info.renderer);
 done:
     kernel_judge_destroy(&judge);
     device_leave(device, &saved);

@@ -518,7 +518,7 @@ static void phases_finish(struct exec *base)
         const bool ready = wanted && gl_pending_is_ready(gl, pending->program);
         if (wanted && !ready)
             dgl_info(base->log, "the compiler is still at the program of persistent dispatches");
-        if (wanted && gl_program_cache_dir(gl) &&
+        if (wanted && gl_program_is_kept(gl) && gl_program_cache_dir(gl) &&
             (ready || (exec->params.finishes && !pending->optional)) &&
             gl_pending_take(gl, &pending->program, &program) == DGL_OK)
             gl_program_destroy(gl, &program);

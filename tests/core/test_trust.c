@@ -11,6 +11,7 @@
 #include "core/base/hash.h"
 #include "core/memory/kernel_records.h"
 #include "core/seq/session.h"
+#include "gl/gl_internal.h"
 
 #define MODEL "tests/models/story-llama-q4_k_m"
 #define STEPS 6
@@ -19,7 +20,18 @@
 
 static struct {
     const char *kernel; /* NULL: a right driver; "": every kernel */
+    bool bare;          /* it gives no program binaries, as softpipe */
 } liar;
+
+void __real_gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
+void __wrap_gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
+void __wrap_gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params)
+{
+    struct gl_progcache_params used = *params;
+    if (liar.bare)
+        used.num_formats = 0;
+    __real_gl_progcache_init(cache, &used);
+}
 
 static bool is_lied_about(const char *label)
 {
@@ -123,25 +135,22 @@ static struct outcome right; /* of a right driver, its cache empty */
 
 static void set_up(void)
 {
-    struct dgl_device *dev = NULL;
     folder = test_tmpdir();
-    assert_int_equal(
-        dgl_device_create(NULL, dgl_device_params(.select = "any", .cache_dir = folder), &dev),
-        DGL_OK);
-    bool keeps = dgl_device_cache_dir(dev) != NULL;
-    dgl_device_destroy(&dev);
-    if (!keeps)
-        return;
     run(&right, folder, NULL);
     assert_int_equal(right.status, DGL_OK);
     assert_string_equal(right.log.text, "");
 }
 
-#define NEEDS_CACHE()                                                                              \
-    do {                                                                                           \
-        if (!right.kernel[0])                                                                      \
-            SKIP("this driver gives no program binaries: nothing is kept");                        \
-    } while (0)
+static size_t count_files(const char *dir_path, const char *suffix)
+{
+    size_t count = 0;
+    DIR *dir = opendir(dir_path);
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+        count += strstr(e->d_name, suffix) != NULL;
+    closedir(dir);
+    return count;
+}
 
 /* The only file of records; fails when there is none. Transferred. */
 static char *records_path(void)
@@ -172,7 +181,6 @@ static void test_judged_once(void **state)
 {
     (void)state;
     struct outcome again;
-    NEEDS_CACHE();
     assert_true(right.judged > 0);
     run(&again, folder, NULL);
     check_same_answer(&again);
@@ -188,7 +196,6 @@ static void test_another_kernel_serves(void **state)
 {
     (void)state;
     struct outcome wrong, later;
-    NEEDS_CACHE();
     char *other = test_tmpdir();
     liar.kernel = right.kernel;
     run(&wrong, other, NULL);
@@ -223,6 +230,7 @@ struct told {
     char name[64], reason[256];
     bool wrong;
     int count;
+    struct test_log log;
 };
 
 static bool take_verdict(void *priv, const struct dgl_kernel_verdict *v, bool wrong)
@@ -239,9 +247,11 @@ static enum dgl_status selftest(const char *cache, const char *name, struct told
 {
     struct dgl_device *dev = NULL;
     *told = (struct told){.count = 0};
-    assert_int_equal(
-        dgl_device_create(NULL, dgl_device_params(.select = "any", .cache_dir = cache), &dev),
-        DGL_OK);
+    test_log_init(&told->log, DGL_LOG_NOTICE);
+    assert_int_equal(dgl_device_create(&told->log.log,
+                                       dgl_device_params(.select = "any", .cache_dir = cache),
+                                       &dev),
+                     DGL_OK);
     enum dgl_status status = dgl_selftest(
         dev, dgl_selftest_params(.name = name, .quick = true, .cb = take_verdict, .priv = told));
     dgl_device_destroy(&dev);
@@ -254,7 +264,6 @@ static void test_self_test(void **state)
     (void)state;
     struct outcome o;
     struct told told;
-    NEEDS_CACHE();
     liar.kernel = right.kernel;
     assert_int_equal(selftest(folder, right.kernel, &told), DGL_OK);
     liar.kernel = NULL;
@@ -262,6 +271,7 @@ static void test_self_test(void **state)
     assert_string_equal(told.name, right.kernel);
     assert_true(told.wrong);
     assert_contains(told.reason, right.kernel);
+    assert_contains(told.log.text, "wrong kernels are not used here from now on");
     run(&o, folder, NULL);
     check_same_answer(&o);
     assert_string_not_equal(o.kernel, right.kernel);
@@ -272,6 +282,12 @@ static void test_self_test(void **state)
     check_same_answer(&o);
     assert_string_equal(o.kernel, right.kernel);
     assert_string_equal(o.log.text, "");
+    /* Without a cache it tells what is wrong, and that nobody will know. */
+    liar.kernel = right.kernel;
+    assert_int_equal(selftest("", right.kernel, &told), DGL_OK);
+    liar.kernel = NULL;
+    assert_true(told.wrong);
+    assert_contains(told.log.text, "later processes use wrong kernels: no folder keeps what was");
     assert_int_equal(selftest(folder, "nix", &told), DGL_ERR_INVALID_ARG);
     assert_int_equal(told.count, 0);
 }
@@ -280,7 +296,6 @@ static void test_no_kernel_is_left(void **state)
 {
     (void)state;
     struct outcome wrong;
-    NEEDS_CACHE();
     char *other = test_tmpdir();
     liar.kernel = "";
     run(&wrong, other, NULL);
@@ -290,6 +305,42 @@ static void test_no_kernel_is_left(void **state)
     assert_contains(wrong.log.text, right.kernel);
     assert_contains(wrong.log.text, "update the device's driver, or take another device");
     liar.kernel = NULL;
+    test_tmpdir_remove(other);
+}
+
+/* What was found is kept where no program is: such a driver compiles anew, but is asked once. */
+static void test_driver_without_binaries(void **state)
+{
+    (void)state;
+    struct outcome first, again, wrong, later;
+    struct told told;
+    char *bare = test_tmpdir(), *other = test_tmpdir();
+    liar.bare = true;
+    run(&first, bare, NULL);
+    check_same_answer(&first);
+    assert_true(first.judged > 0);
+    run(&again, bare, NULL);
+    check_same_answer(&again);
+    assert_int_equal(again.judged, 0);
+    assert_int_equal(count_files(bare, ".prog"), 0);
+    assert_int_equal(count_files(bare, ".judged"), 1);
+    /* Its first use finds a wrong kernel, and so does the self test, for what runs later. */
+    liar.kernel = right.kernel;
+    run(&wrong, other, NULL);
+    check_same_answer(&wrong);
+    assert_string_not_equal(wrong.kernel, right.kernel);
+    assert_contains(wrong.log.text, "a built-in kernel computes wrongly here and is not used: ");
+    assert_contains(wrong.log.text, right.kernel);
+    assert_int_equal(selftest(bare, right.kernel, &told), DGL_OK);
+    assert_true(told.wrong);
+    liar.kernel = NULL;
+    run(&later, bare, NULL);
+    check_same_answer(&later);
+    assert_string_equal(later.kernel, wrong.kernel);
+    assert_contains(later.log.text, right.kernel);
+    assert_contains(later.log.text, "computed wrongly here and is not used");
+    liar.bare = false;
+    test_tmpdir_remove(bare);
     test_tmpdir_remove(other);
 }
 
@@ -325,7 +376,6 @@ static void records_are_believed(void **state)
     struct dgl_buf text = {0};
     char *bytes = NULL, sum[65];
     size_t len = 0;
-    NEEDS_CACHE();
     char *path = records_path();
     assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &bytes, &len), DGL_OK);
     const size_t end = len - strlen("sha256 ") - 65;
@@ -376,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_another_kernel_serves),
         cmocka_unit_test(test_self_test),
         cmocka_unit_test(test_no_kernel_is_left),
+        cmocka_unit_test(test_driver_without_binaries),
     };
     set_up();
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

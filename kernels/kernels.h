@@ -327,6 +327,10 @@ struct kernel_choice {
      * "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag", or what
      * the caller calls these */
     const char *tune_origin[KERNEL_MAX_TUNES];
+    /* of each tunable: the hint that gave it, of whatever kind; key NULL: none did */
+    struct kernel_tune_hint {
+        const char *key, *value;
+    } tune_hint[KERNEL_MAX_TUNES];
     enum kernel_hints_heard heard; /* for its tunables */
     int64_t local[3];
     const struct kernel_lib *libs[KERNEL_MAX_LIBS]; /* kernel->num_libs, for the request's words */

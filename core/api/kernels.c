@@ -27,6 +27,9 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
                           "%s: a link, and no folder of the pack's own: name where it leads with "
                           "--kernel-dir",
                           own);
+    else if (status == DGL_OK && dgl_path_present(own) && !dgl_path_is_dir(own))
+        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
+                          "%s: no folder: the kernels that a pack brings are files in one", own);
     if (status == DGL_OK && (dgl_path_is_dir(own) || kernel_texts_in(params, own))) {
         dirs[0] = own;
         for (size_t i = 0; i < params->num_dirs; i++)

@@ -50,7 +50,7 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
     struct dgl_buf list = {0};
     const char *origin = NULL;
     const char *q4k = kernel_set_hint(plan->kernels.set, "q4kMatmul", &origin);
-    char text[160];
+    char text[320];
     if (q4_k_expanded && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0) {
         snprintf(text, sizeof(text), "q4kMatmul=%s", q4k);
         add_once(&list, text);
@@ -65,9 +65,8 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
         }
         for (uint32_t t = 0; t < choice->num_tunes; t++)
             if (strcmp(choice->tune_origin[t], KERNEL_MANIFEST_ORIGIN) == 0) {
-                snprintf(text, sizeof(text), "tunes.%s.%s=%lld", choice->kernel->name,
-                         choice->kernel->tunes[t].name,
-                         (long long)choice->vars[choice->num_consts + t].value);
+                snprintf(text, sizeof(text), "%s=%s", choice->tune_hint[t].key,
+                         choice->tune_hint[t].value);
                 add_once(&list, text);
             }
     }

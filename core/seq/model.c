@@ -60,7 +60,12 @@ static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernel
     if (m->file->format != MODEL_RDRR || (kernels && kernels->pack))
         return;
     char *own = dgl_path_join(m->file->path, PACK_KERNELS);
-    if (own && dgl_path_is_dir(own))
+    if (own && dgl_path_is_link(own))
+        dgl_notice(m->dev->log,
+                   "%s: a link, and no folder of the pack's own: kernels there are not used; "
+                   "--kernel-dir takes those of a folder",
+                   own);
+    else if (own && dgl_path_is_dir(own))
         dgl_notice(m->dev->log,
                    "%s: kernels that the pack brings are not used; --allow-pack-kernels takes them",
                    own);

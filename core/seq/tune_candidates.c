@@ -74,6 +74,7 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
                 *fits = *fits && value == var->value;
             }
         memset(out->tune_origin, 0, sizeof(out->tune_origin)); /* they were the set's */
+        memset(out->tune_hint, 0, sizeof(out->tune_hint));
         memset(&out->hint, 0, sizeof(out->hint));
     }
     kernel_set_destroy(&set);

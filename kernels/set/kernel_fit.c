@@ -364,6 +364,8 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
         const struct kernel_var *forced = find_var(fit->forced, fit->num_forced, tune->name);
         int64_t value;
         a->choice->tune_origin[i] = hint ? hint->origin : "default";
+        if (hint)
+            a->choice->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
         if (forced)
             value = forced->value;
         else if (hint)
@@ -702,9 +704,13 @@ bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel
     for (uint32_t count = 1; count <= 2; count++) {
         if (!try_tunes(&other, kernel, &wanted, fit->hears, 0, count, out, rank))
             continue;
-        for (uint32_t i = 0; i < kernel->num_tunes; i++)
-            if (find_var(other.forced, other.num_forced, kernel->tunes[i].name))
-                out->tune_origin[i] = shape.local ? shape.local->origin : shape.cols->origin;
+        for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+            const struct kernel_hint *hint = shape.local ? shape.local : shape.cols;
+            if (!find_var(other.forced, other.num_forced, kernel->tunes[i].name))
+                continue;
+            out->tune_origin[i] = hint->origin;
+            out->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
+        }
         return true;
     }
     return false;

@@ -585,11 +585,14 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
     if (status != DGL_OK)
         return status;
     const struct dgl_json *root = dgl_json_root(doc);
-    if (dgl_json_is(root, DGL_JSON_OBJECT))
-        status = add_object(source, "", root);
-    else
+    const struct dgl_json *strict = dgl_json_get(root, "strict");
+    if (!dgl_json_is(root, DGL_JSON_OBJECT))
         status = refuse(source, "%s: kernel hints are %s, wanted an object", source->where,
                         dgl_json_type_name(dgl_json_type(root)));
+    else if (strict && !dgl_json_is(strict, DGL_JSON_NULL)) /* first: it is about the others */
+        status = add_member(source, "", strict);
+    if (status == DGL_OK && dgl_json_is(root, DGL_JSON_OBJECT))
+        status = add_object(source, "", root);
     dgl_json_destroy(&doc);
     return status;
 }

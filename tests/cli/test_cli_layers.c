@@ -89,7 +89,18 @@ static const struct manifest_row manifests[] = {
     {"tunable of the defaults", "\"tunes\": {\"norm_rms.WG_SIZE\": 128}", false, NULL, NULL,
      "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL, NULL},
     {"work group of the defaults", "\"workgroupOverrides\": {\"norm_rms\": [128]}", false, NULL,
-     NULL, "decide over kernels: tunes.norm_rms.WG_SIZE=128;", NULL, NULL},
+     NULL, "decide over kernels: workgroupOverrides.norm_rms=128;", NULL, NULL},
+    {"tunable of the defaults for some requests",
+     "\"tunes\": {\"norm/post=store\": {\"norm_rms.WG_SIZE\": 128}}", false, NULL, NULL,
+     "decide over kernels: tunes.norm/post=store.norm_rms.WG_SIZE=128;", NULL, NULL},
+    {"strict defaults that forbid what nobody knows",
+     "\"disableFeatures\": [\"madeup\"], \"strict\": true", false, NULL,
+     "disableFeatures has 'madeup', wanted subgroups", NULL, NULL, NULL},
+    {"a person is strict with what nobody knows", "\"disableFeatures\": [\"madeup\"]", false,
+     "{\"strict\":true}", "disableFeatures has 'madeup', wanted subgroups", NULL, NULL, NULL},
+    {"features that a person allows to be unknown",
+     "\"disableFeatures\": [\"madeup\"], \"strict\": true", false, "{\"strict\":false}", NULL, NULL,
+     NULL, NULL},
     {"features that a manifest forbids", "\"disableFeatures\": [\"subgroups\", \"shader-f16\"]",
      true, NULL, NULL, NULL, NULL, NULL},
     {"pinned columns that no kernel has", "\"colsPerWorkgroup\": 7", true, NULL,
@@ -322,18 +333,54 @@ static void layers_are_in_order(void **state)
     test_tmpdir_remove(top);
 }
 
+/* What a pack has under the name `kernels`, and what is said of it without and with the option. */
+static const struct own_row {
+    const char *name;
+    enum { OWN_DIR, OWN_LINK, OWN_LOST_LINK, OWN_FILE } kind;
+    const char *notice;  /* without: a part of it; NULL: nothing is said */
+    const char *refusal; /* with: the error; NULL: the kernels are read */
+} own_rows[] = {
+    {"folder", OWN_DIR, "/kernels: kernels that the pack brings are not used; --allow-pack-kernels",
+     NULL},
+    {"link", OWN_LINK, "/kernels: a link, and no folder of the pack's own: kernels there are not",
+     "/kernels: a link, and no folder of the pack's own"},
+    {"link that leads nowhere", OWN_LOST_LINK, "/kernels: a link, and no folder of the pack's own",
+     "/kernels: a link, and no folder of the pack's own"},
+    {"file", OWN_FILE, NULL,
+     "/kernels: no folder: the kernels that a pack brings are files in one"},
+};
+
 /* A link could lead to programs that came with nothing. */
-static void linked_folder_of_a_pack_is_refused(void **state)
+static void own_folder_of_a_pack_is_a_folder(void **state)
 {
-    (void)state;
+    const struct own_row *row = *state;
     char *pack = pack_with_hints("", false), *other = test_tmpdir();
     char *own = dgl_path_join(pack, "kernels");
     struct process_result r;
-    put_kernel(other, "norm_rms", "norm_rms");
-    assert_int_equal(symlink(other, own), 0);
+    if (row->kind == OWN_DIR)
+        free(make_dir(pack, "kernels"));
+    put_kernel(row->kind == OWN_DIR ? own : other, "norm_rms", "norm_rms");
+    if (row->kind == OWN_LINK)
+        assert_int_equal(symlink(other, own), 0);
+    else if (row->kind == OWN_LOST_LINK)
+        assert_int_equal(symlink(TEST_MISSING, own), 0);
+    else if (row->kind == OWN_FILE)
+        test_write_file(pack, "kernels", "x", 1);
+    process_command(&r, "generate", "--device", "any", "-m", pack, "-p", "Once", "-n", "1", NULL);
+    assert_code(&r, 0);
+    if (row->notice)
+        assert_contains(r.err, row->notice);
+    else
+        assert_null(strstr(r.err, "/kernels: "));
+    if (row->refusal)
+        assert_null(strstr(r.err, "--allow-pack-kernels"));
+    process_finish(&r);
     process_command(&r, "kernels", "list", "--allow-pack-kernels", "-m", pack, NULL);
-    assert_code(&r, 1);
-    assert_one_error(&r, "/kernels: a link, and no folder of the pack's own");
+    assert_code(&r, row->refusal ? 1 : 0);
+    if (row->refusal)
+        assert_one_error(&r, row->refusal);
+    else
+        assert_contains(r.out, own);
     process_finish(&r);
     free(own);
     test_tmpdir_remove(other);
@@ -557,7 +604,6 @@ static void a_pipe_is_no_file_of_the_users_hints(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linked_folder_of_a_pack_is_refused),
         cmocka_unit_test(shapes_have_tunables_of_their_own),
         cmocka_unit_test(sources_are_named),
         cmocka_unit_test(requests_that_the_model_lacks_are_told),
@@ -565,6 +611,7 @@ int main(void)
         cmocka_unit_test(a_pipe_is_no_file_of_the_users_hints),
     };
     int failed = test_run_table("cli manifest hints", manifest_case, manifests);
+    failed += test_run_table("cli own folders", own_folder_of_a_pack_is_a_folder, own_rows);
     failed += test_run_table("cli layers", layers_are_in_order, ladders);
     failed += test_run_table("cli layer options", option_case, options);
     return failed + cmocka_run_group_tests_name("cli user hints", tests, NULL, NULL);

@@ -270,8 +270,8 @@ typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *ove
 /* Kernels, then libs; false from `cb` ends it. */
 enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
                                      kernel_override_cb cb, void *priv);
-/* Appends a kernel called `name` to begin with: a built-in one for `op` ("matmul/decode": of that
- * operation, with a WHEN line that has the word), the baseline where there is one. */
+/* Appends a kernel called `name` to begin with: a built-in one for `op`, the baseline where there
+ * is one ("matmul/decode/pre=join": of that operation, with WHEN lines that have the words). */
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
                                 const char *name, const char *op, struct dgl_buf *out);
 

@@ -351,7 +351,7 @@ static const struct option table[] = {
 
     {"kernels", 0, "op", "OP",
      "of `new`: what the kernel computes, an operation or one with words of WHEN lines "
-     "(matmul/decode); of `show --generated`: for which step of the model (qkv)",
+     "(matmul/decode/pre=join); of `show --generated`: for which step of the model (qkv)",
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
     {"kernels", 0, "shape", "KEY=VALUE,...",
      "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "

@@ -343,7 +343,8 @@ static bool add_user_kernels(struct defaults *d)
 /* The XDG specification leaves such values out; whoever set them means something. */
 static void warn_relative(const struct defaults *d)
 {
-    static const char *const variables[] = {"XDG_CONFIG_HOME", "XDG_CACHE_HOME"};
+    static const char *const variables[] = {"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+                                            "XDG_STATE_HOME"};
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         const char *value = getenv(variables[i]);
         if (value && value[0] && value[0] != '/')

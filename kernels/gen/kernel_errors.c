@@ -149,9 +149,10 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
         place.path = "generated";
         place.line = number - (kernel->num_libs + 1) * step;
     }
-    /* Beyond the end, where a brace is missing: the last line. */
+    /* Beyond the end, where a brace is missing: the last line that has words. */
     uint32_t lines = place.first_line - 1;
-    for (size_t i = 0; i < place.text.len; i++)
+    const struct dgl_str words = dgl_str_trim(place.text);
+    for (size_t i = 0; i < (size_t)(words.p - place.text.p) + words.len; i++)
         lines += i == 0 || place.text.p[i - 1] == '\n';
     if (place.line > lines) {
         place.line = lines;

@@ -92,20 +92,24 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
 
 /* ---- a new kernel ---------------------------------------------------------------------------- */
 
-/* "matmul/decode": the operation matmul and a WHEN line that has the word decode. */
+/* "matmul/decode/pre=join": the operation matmul, a WHEN line that has the word decode, and that of
+ * `pre` has join. */
 static bool is_for(const struct kernel *kernel, const char *op)
 {
     struct dgl_str rest = dgl_str_of(op), part;
     if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, kernel->op))
         return false;
     while (dgl_str_split(&rest, '/', &part)) {
+        struct dgl_str key, value = part;
+        const bool keyed = kernel_part_split(part, &key, &value);
         char word[64];
         uint32_t i = 0;
-        if (part.len >= sizeof(word))
+        if (value.len >= sizeof(word))
             return false;
-        memcpy(word, part.p, part.len);
-        word[part.len] = '\0';
-        while (i < kernel->num_when && !kernel_word_in(kernel->when[i].words, word))
+        memcpy(word, value.p, value.len);
+        word[value.len] = '\0';
+        while (i < kernel->num_when && (!kernel_word_in(kernel->when[i].words, word) ||
+                                        (keyed && !dgl_str_eq(key, kernel->when[i].key))))
             i++;
         if (i == kernel->num_when)
             return false;

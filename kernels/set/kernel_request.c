@@ -41,8 +41,7 @@ static bool is_const(struct dgl_str name)
     return name.len && name.p[0] >= 'A' && name.p[0] <= 'Z';
 }
 
-/* Splits `key=value`; false: `part` is a word alone. */
-static bool split_equals(struct dgl_str part, struct dgl_str *key, struct dgl_str *value)
+bool kernel_part_split(struct dgl_str part, struct dgl_str *key, struct dgl_str *value)
 {
     const char *equals = part.len ? memchr(part.p, '=', part.len) : NULL;
     if (!equals)
@@ -56,7 +55,7 @@ static bool part_holds(const struct kernel_request *request, struct dgl_str part
 {
     struct dgl_str key, value;
     int64_t number;
-    if (!split_equals(part, &key, &value)) {
+    if (!kernel_part_split(part, &key, &value)) {
         for (uint32_t i = 0; i < request->num_attrs; i++)
             if (dgl_str_eq(part, request->attrs[i].word))
                 return true;
@@ -151,7 +150,7 @@ bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, str
         char word[64];
         key = DGL_STR("");
         value = *bad;
-        if (split_equals(*bad, &key, &value) &&
+        if (kernel_part_split(*bad, &key, &value) &&
             (is_const(key) ? is_known_const(set, key) : dgl_str_eq(key, "layout")))
             continue;
         /* Plans have more numbers of columns than WHEN lines name. */
@@ -217,7 +216,7 @@ bool kernel_pattern_check(const char *pattern, struct dgl_str *bad)
         return false;
     while (dgl_str_split(&rest, '/', bad)) {
         bool ok = is_name(*bad);
-        if (split_equals(*bad, &key, &value))
+        if (kernel_part_split(*bad, &key, &value))
             ok =
                 is_name(key) && (is_const(key) ? dgl_parse_i64(value, INT64_MIN, INT64_MAX, &number)
                                                : is_name(value));

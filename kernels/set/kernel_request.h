@@ -14,6 +14,8 @@ void kernel_request_describe(const struct kernel_request *request, struct dgl_bu
  * `key=word` (that attribute has it), `CONST=integer`. Returns the number of its parts, OP counted,
  * 0 when it does not match. */
 int kernel_request_match(const struct kernel_request *request, const char *pattern);
+/* Splits a part `key=word`; false: it is a word alone. */
+bool kernel_part_split(struct dgl_str part, struct dgl_str *key, struct dgl_str *word);
 /* A pattern in which every part is `word`, `key=word` or `CONST=integer`; its OP is not looked up.
  * Else *bad is the part that is not. */
 bool kernel_pattern_check(const char *pattern, struct dgl_str *bad);

@@ -74,7 +74,8 @@ char *hub_cache_dir(void)
         dgl_buf_puts(&out, "/hub");
         return dgl_buf_take(&out);
     }
-    if (!put_env(&out, "XDG_CACHE_HOME")) {
+    const char *xdg = getenv("XDG_CACHE_HOME"); /* its specification: no relative paths */
+    if (!xdg || (xdg[0] != '/' && xdg[0] != '~') || !put_env(&out, "XDG_CACHE_HOME")) {
         put_env(&out, "HOME");
         dgl_buf_puts(&out, "/.cache");
     }

@@ -192,13 +192,14 @@ static enum dgl_status look_at_snapshot(void *priv, const struct hub_snapshot *s
     return w->stopped ? DGL_OK : look_at_folder(w, snapshot->path, snapshot);
 }
 
-/* $VARIABLE, else $HOME/DEFAULT, with `tail` after it; a folder that is not there has no models. */
+/* $VARIABLE, one of the XDG specification only where it is absolute, else $HOME/DEFAULT, with `tail`
+ * after it; a folder that is not there has no models. */
 static enum dgl_status look_at_place(struct walk *w, const char *variable, const char *in_home,
                                      const char *tail)
 {
     const char *value = getenv(variable), *home = getenv("HOME");
     struct dgl_buf path = {0};
-    if (value && value[0])
+    if (value && value[0] && (value[0] == '/' || strncmp(variable, "XDG_", 4) != 0))
         dgl_buf_printf(&path, "%s%s", value, tail);
     else
         dgl_buf_printf(&path, "%s/%s%s", home ? home : "", in_home, tail);

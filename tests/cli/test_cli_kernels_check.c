@@ -103,6 +103,10 @@ static const struct check_row check_rows[] = {
     {"shared_of_sizes_that_it_leaves_out",
      NORM("norm_mine", "//! SHARED float a[300 - H]\n//! REQUIRE H <= 300\n", "sum / float(H)"), 0,
      "1 passed, 0 failed, 0 skipped", NULL},
+    {"brace_is_missing",
+     "// A nothing.\n//! NAME none\n//! OP norm\n//! VARIANT x\n//! LOCAL 1\n//! GROUPS 1\n"
+     "void body(uvec3 group)\n{\n    if (group.x > 0u) {\n        return;\n    }\n\n\n",
+     1, "mine.comp:11: ", "1 of 1 kernels failed"},
     {"does_not_compile", NORM("norm_mine", "", "summ / float(H)"), 1, "mine.comp:22", "failed"},
     {"unknown_parameter", NORM("norm_mine", "//! PARAM float foo\n", "sum / float(H) + foo"), 1,
      "mine.comp:13", "1 of 1 kernels failed"},

@@ -259,6 +259,7 @@ static const struct cache_row caches[] = {
     {"HUGGINGFACE_HUB_CACHE", NULL, "/b", "/c", "/d", "/b"},
     {"HF_HOME", NULL, NULL, "/c", "/d", "/c/hub"},
     {"XDG_CACHE_HOME", NULL, NULL, NULL, "/d", "/d/huggingface/hub"},
+    {"relative XDG_CACHE_HOME", NULL, NULL, NULL, "d", "/u/.cache/huggingface/hub"},
     {"HOME", NULL, NULL, NULL, NULL, "/u/.cache/huggingface/hub"},
     {"empty variables", "", "", "", "", "/u/.cache/huggingface/hub"},
     {"tilde", "~/x", NULL, NULL, NULL, "/u/x"},
@@ -359,6 +360,17 @@ static void list_of_the_places(void **state)
     setenv("XDG_DATA_HOME", data, 1);
     setenv("LLAMA_CACHE", TEST_MISSING, 1);
     assert_int_equal(dgl_models_iterate(&log.log, NULL, put_entry, &got), DGL_OK);
+    /* Its specification knows no relative paths: those are left out. */
+    char *cwd = getcwd(NULL, 0);
+    struct dgl_buf without = {0};
+    assert_int_equal(chdir(root), 0);
+    setenv("XDG_DATA_HOME", "data", 1);
+    assert_int_equal(dgl_models_iterate(&log.log, NULL, put_entry, &without), DGL_OK);
+    assert_int_equal(chdir(cwd), 0);
+    assert_null(strstr(without.p, "mine"));
+    assert_non_null(strstr(got.p, "mine"));
+    dgl_buf_finish(&without);
+    free(cwd);
     unsetenv("LLAMA_CACHE");
     if (saved)
         setenv("XDG_DATA_HOME", saved, 1);

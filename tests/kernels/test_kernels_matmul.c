@@ -283,18 +283,22 @@ static void sums_do_not_depend_on_tunables(void **state)
 
 /* ---- parts of K ---------------------------------------------------------------------------- */
 
-/* Kernels that cut K, their columns, and a number of parts. */
+/* Kernels that cut K, their columns, a tunable that decides into how many parts, for few and many;
+ * and two numbers of tokens. */
 struct cut_case {
-    const char *name, *columns;
-    int parts;
+    const char *name, *columns, *tune;
+    int whole, parts;
+    uint32_t tokens, fewer;
 };
 static const struct cut_case cuts[] = {
-    {"matmul_prefill_wide", "256", 3},
-    {"matmul_lanes_subgroup", "64", 4},
+    {"matmul_prefill_wide", "256", "CUT", 0, 3, 40, 23},
+    {"matmul_lanes_subgroup", "64", "CUT", 0, 4, 40, 23},
+    {"matmul_ranges_subgroup", "8", "SLICE", 4, 1, 8, 5},
+    {"matmul_ranges_subgroup", "4", "SLICE", 4, 1, 4, 3},
 };
 
-/* Y of a case, computed with the tiles that do not fill a device cut into `cut` parts. Transferred;
- * NULL: the kernel cannot run here, and why. */
+/* Y of a case, computed with `cut` for the kernel's tunable. Transferred; NULL: the kernel cannot
+ * run here, and why. */
 static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *kernel,
                            const struct shape *shape, int cut, char why[BENCH_WHY])
 {
@@ -308,7 +312,7 @@ static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *
     struct problem p = {.seed = c.seed};
     op_rule_find("matmul")->make(&p, &c);
     assert_false(p.failed);
-    snprintf(hint, sizeof(hint), "{\"tunes\": {\"%s.CUT\": %d}}", kernel->name, cut);
+    snprintf(hint, sizeof(hint), "{\"tunes\": {\"%s.%s\": %d}}", kernel->name, kernel->tune, cut);
     assert_true(kernel_bench_hint(cutting, hint));
     enum bench_result result = kernel_bench_solve(cutting, kernel->name, &p, why);
     uint32_t *y = NULL;
@@ -326,20 +330,21 @@ static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *
     return y;
 }
 
-/* The last row tile is cut and the others are not; a token's results are those of a pass over fewer
- * tokens, whoever arrived last. */
+/* Of tiles the last row is cut and the others are not; a token's results are those of a pass over
+ * fewer tokens, whoever arrived last. */
 static void parts_of_k_are_joined(void **state)
 {
-    const struct shape all = {"prefill", "none", "store", .k = 768, .n = 450, .tokens = 40};
-    struct shape few = all;
     const struct cut_case *kernel = *state;
+    const struct shape all = {"prefill", "none",   "store",
+                              .k = 768,  .n = 450, .tokens = kernel->tokens};
+    struct shape few = all;
     char why[BENCH_WHY] = "";
     size_t differ = 0;
     if (!bench)
         SKIP("no GLES device");
-    few.tokens = 23;
+    few.tokens = kernel->fewer;
     struct kernel_bench *cutting = checked(kernel_bench_create(false));
-    uint32_t *whole = solve_cut(cutting, kernel, &all, 0, why);
+    uint32_t *whole = solve_cut(cutting, kernel, &all, kernel->whole, why);
     uint32_t *cut = whole ? solve_cut(cutting, kernel, &all, kernel->parts, why) : NULL;
     uint32_t *again = cut ? solve_cut(cutting, kernel, &few, kernel->parts, why) : NULL;
     kernel_bench_destroy(&cutting);

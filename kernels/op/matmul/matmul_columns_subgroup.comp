@@ -67,6 +67,7 @@
 //! LIB weight_{weight}
 //! LIB activations
 //! LIB matmul_result
+//! LIB gemv_block
 //! LIB gemv_columns
 
 uint first;           // first row of the group within the band

@@ -1292,8 +1292,10 @@ struct dgl_batch_params {
      * device, of which a line of level DGL_LOG_NOTICE tells. */
     int32_t context;
     /* Tokens of KV cache that all sequences share, in pages of 64: 0 = as many as all contexts come
-     * to, or as fit. When they run out, the request that came last gives its own back, waits, and
-     * is evaluated again. */
+     * to, or as fit. A request begins when there will be room for all that it and the running ones
+     * are expected to come to: max_tokens with ignore_eos, else what answers have come to lately.
+     * When pages run out all the same, the request that came last gives its own back, waits, and is
+     * evaluated again. */
     int32_t cache_tokens;
     int32_t chunk; /* prompt tokens per step; 0 = chosen for the device, as for sessions */
     /* The same bits in any company: each answer comes from passes of its own, which reads the

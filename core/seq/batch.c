@@ -308,6 +308,8 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
         r->result.finish = DGL_FINISH_CANCELLED;
     }
     generation_finish(&r->g);
+    if (r->result.num_tokens > 0)
+        batch_pages_learn(r);
     if (r->lane)
         batch_pages_give(r->lane);
     pthread_mutex_lock(&b->lock);
@@ -422,7 +424,7 @@ static enum dgl_status read_on(struct batch_request *r)
 {
     struct dgl_session *s = r->lane->session;
     const int32_t count = batch_request_tokens(r);
-    int32_t adopted = 0;
+    int32_t adopted = 0, end;
     enum dgl_status status = DGL_OK;
     if (!session_is_current(s))
         status = session_follow(s);
@@ -449,8 +451,9 @@ static enum dgl_status read_on(struct batch_request *r)
         r->result.num_reused += (size_t)adopted;
         r->batch->info.reused_tokens += (uint64_t)adopted;
     }
+    end = s->len + s->ubatch < count ? s->len + s->ubatch : count;
     if (status == DGL_OK && s->len < count && !batch_pages_waits(r) &&
-        batch_pages_make_room(r, s->len + s->ubatch)) {
+        batch_pages_make_room(r, end)) {
         const int32_t held = s->len;
         batch_reads_begin(r->batch);
         status = generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch));

@@ -66,6 +66,7 @@ struct dgl_batch {
     struct batch_request *first, *last; /* all that have not ended, in the order of submission */
     uint64_t next_id;
     uint32_t pages, first_pages; /* of the KV cache, promised to its lanes */
+    float answer_tokens;         /* that answers have come to lately */
     int32_t turn;                /* lane that reads its prompt next */
     uint64_t hold_ns;            /* that a pass of a prompt may take beside answers; 0 = any */
     struct batch_reads reads;

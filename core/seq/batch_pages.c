@@ -1,16 +1,29 @@
-/* The pages of a batch's lanes, and the requests that give theirs up.
+/* The pages of a batch's lanes: which requests may begin, and which give theirs up.
  *
- * Lanes are guests of the KV cache. Whoever came later yields: the oldest request always gets on,
- * so that all of them end. A request that yields keeps its tokens; when it runs again they are
- * evaluated as a prompt is, and its next draw is the one that it would have made. */
+ * Lanes are guests of the KV cache. A request begins when there will be pages for all that it and
+ * the running ones are expected to come to, each a token further with every step until its end: an
+ * answer whose length is known has that one, another is as long as answers have been lately, or
+ * half as long again as it is already. So pages run out where answers are longer than expected, and
+ * then whoever came later yields: the oldest request always gets on, so that all of them end. A
+ * request that yields keeps its tokens; it waits for as much room as any other, and when it runs
+ * again they are evaluated as a prompt is, and its next draw is the one that it would have made.
+ * It does so a few times only: each time an older one has become half as long again as it was when
+ * room for both was expected, or the two did not keep step.
+ *
+ * The account of steps ahead is that of R. Gong et al., "Past-Future Scheduler for LLM Serving
+ * under SLA Guarantees" (2025), with a mean in place of a distribution. */
 #include "core/seq/batch_pages.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/base/log.h"
 
 /* Positions of each lane that there is room for when a batch begins. */
 #define FIRST_TOKENS 512
+
+/* Length of an answer, as long as none has ended. */
+#define FIRST_ANSWER 256
 
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
@@ -22,6 +35,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     struct dgl_memory mem;
     struct gl_saved saved = {0};
     b->info.context = context;
+    b->answer_tokens = FIRST_ANSWER;
     if (context < 0 || context > m->info.context || rows < 0)
         return DGL_OK; /* the first lane's session refuses them */
     if (p->cache_tokens < 0)
@@ -103,28 +117,105 @@ int32_t batch_request_tokens(const struct batch_request *r)
     return (int32_t)(r->result.num_prompt_ids + r->result.num_tokens);
 }
 
-/* Pages that a request has when its tokens are evaluated, and so many more as fit a page. */
-static uint32_t wanted_pages(const struct batch_request *r)
+/* Positions that a request may come to: its last token is not evaluated. */
+static int32_t most_tokens(const struct batch_request *r)
 {
-    const int64_t tokens = batch_request_tokens(r), context = r->batch->info.context;
-    int64_t most = tokens + DGL_KV_PAGE;
-    if (r->how.max_tokens > 0 && (int64_t)r->result.num_prompt_ids + r->how.max_tokens < most)
-        most = (int64_t)r->result.num_prompt_ids + r->how.max_tokens;
-    return plan_kv_pages((int32_t)(most < context ? most : context));
+    const int64_t prompt = (int64_t)r->result.num_prompt_ids, context = r->batch->info.context;
+    const int64_t answer = r->how.max_tokens == DGL_TOKENS_NONE ? 0
+                           : r->how.max_tokens > 0              ? r->how.max_tokens - 1
+                                                                : context;
+    return (int32_t)(prompt + answer < context ? prompt + answer : context);
+}
+
+static size_t half_again(size_t tokens)
+{
+    return tokens + tokens / 2;
+}
+
+/* Positions that it is expected to come to. */
+static int32_t expected_tokens(const struct batch_request *r)
+{
+    const int32_t most = most_tokens(r), prompt = (int32_t)r->result.num_prompt_ids;
+    const int32_t written = (int32_t)r->result.num_tokens;
+    int32_t answer = (int32_t)r->batch->answer_tokens;
+    if (r->how.ignore_eos && r->how.num_stop == 0)
+        return most;
+    if (answer < (int32_t)half_again((size_t)written))
+        answer = (int32_t)half_again((size_t)written);
+    if (answer < written + DGL_KV_PAGE)
+        answer = written + DGL_KV_PAGE;
+    return prompt < most - answer ? prompt + answer : most;
+}
+
+void batch_pages_learn(const struct batch_request *r)
+{
+    float *lately = &r->batch->answer_tokens;
+    const float tokens = (float)r->result.num_tokens;
+    const bool cut = r->result.finish != DGL_FINISH_EOS && r->result.finish != DGL_FINISH_STOP;
+    /* How long one that was cut would have been is not known, but for that. */
+    if (!cut || tokens > *lately)
+        *lately += (tokens - *lately) / 16;
+}
+
+/* A request's pages in the steps ahead. */
+struct stay {
+    int32_t tokens, expected;
+    int32_t end;    /* steps until it is over: each takes it a token further */
+    uint32_t taken; /* pages that are counted already, by themselves or those that share them */
+    uint32_t own;   /* of these, that nobody shares */
+};
+
+static struct stay stay_of(const struct batch_request *r)
+{
+    const struct kv_cache *kv = &r->batch->model->kv;
+    struct stay stay = {.tokens = batch_request_tokens(r), .expected = expected_tokens(r)};
+    stay.end = stay.expected - stay.tokens + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS;
+    if (!r->lane) {
+        /* Pages that it will share cost nothing as long as someone has them. */
+        stay.taken =
+            kv_prefix_held(kv, r->result.prompt_ids, (int32_t)r->result.num_prompt_ids - 1);
+        return stay;
+    }
+    const struct kv_pages *pages = &r->lane->session->pages;
+    stay.taken = pages->count;
+    for (uint32_t i = 0; i < pages->count; i++)
+        stay.own += kv->page[pages->page[i]].guests == 1;
+    return stay;
+}
+
+/* Pages that are wanted so many steps ahead. */
+static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps)
+{
+    int64_t pages = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const struct stay *s = &stay[i];
+        const int32_t left = s->expected > s->tokens ? s->expected - s->tokens : 0;
+        const uint32_t wanted = plan_kv_pages(s->tokens + (left < steps ? left : steps));
+        if (s->end < steps)
+            pages -= s->own;
+        else
+            pages += wanted > s->taken ? wanted - s->taken : 0;
+    }
+    return pages;
 }
 
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
 {
-    const struct kv_cache *kv = &b->model->kv;
-    const int32_t prompt = (int32_t)r->result.num_prompt_ids;
-    /* Pages that it will share cost nothing as long as someone has them. */
-    int64_t want = (int64_t)wanted_pages(r) - kv_prefix_held(kv, r->result.prompt_ids, prompt - 1);
-    for (int32_t i = 0; i < b->info.sequences; i++) {
-        const struct batch_lane *lane = &b->lanes[i];
-        const uint32_t wanted = lane->request ? wanted_pages(lane->request) : 0;
-        want += wanted > lane->session->pages.count ? wanted - lane->session->pages.count : 0;
-    }
-    return b->info.running == 0 || want <= (int64_t)kv->guest_pages - kv->guest_used;
+    const int64_t free = (int64_t)b->model->kv.guest_pages - b->model->kv.guest_used;
+    struct stay stay[BATCH_MAX_SEQUENCES];
+    int32_t count = 0;
+    if (b->info.running == 0)
+        return true;
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        if (b->lanes[i].request)
+            stay[count++] = stay_of(b->lanes[i].request);
+    assert(count < b->info.sequences);
+    stay[count++] = stay_of(r);
+    /* Until one ends they only grow. */
+    for (int32_t i = 0; i < count; i++)
+        if (pages_ahead(stay, count, stay[i].end) > free)
+            return false;
+    return true;
 }
 
 bool batch_pages_waits(const struct batch_request *r)
@@ -153,6 +244,21 @@ void batch_pages_give(struct batch_lane *lane)
     session_trim_pages(lane->session);
 }
 
+/* Pages have run out: answers are longer than expected, which those that have ended do not tell. */
+static void expect_more(struct dgl_batch *b)
+{
+    size_t tokens = 0, writers = 0;
+    for (int32_t i = 0; i < b->info.sequences; i++) {
+        const struct batch_request *r = b->lanes[i].request;
+        if (r && r->result.num_tokens > 0) {
+            tokens += half_again(r->result.num_tokens);
+            writers++;
+        }
+    }
+    if (writers > 0 && (float)(tokens / writers) > b->answer_tokens)
+        b->answer_tokens = (float)(tokens / writers);
+}
+
 static void preempt(struct batch_request *r)
 {
     struct dgl_batch *b = r->batch;
@@ -160,6 +266,7 @@ static void preempt(struct batch_request *r)
               "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
               (unsigned long long)r->id, r->lane->session->pages.count, batch_request_tokens(r),
               b->model->kv.guest_used, b->model->kv.guest_pages);
+    expect_more(b);
     decode_queue_drop(&r->g.queue);
     batch_pages_give(r->lane);
     r->preempted = r->begun;
@@ -178,7 +285,8 @@ bool batch_pages_make_room(struct batch_request *r, int32_t tokens)
 {
     struct dgl_batch *b = r->batch;
     const struct dgl_session *s = r->lane->session;
-    const uint32_t pages = plan_kv_pages(tokens < s->context ? tokens : s->context);
+    const int32_t most = most_tokens(r);
+    const uint32_t pages = plan_kv_pages(tokens < most ? tokens : most);
     while (kv_cache_lacks(&b->model->kv, &s->pages, pages) > 0) {
         struct batch_request *youngest = r;
         for (int32_t i = 0; i < b->info.sequences; i++) {

@@ -229,7 +229,8 @@ static enum dgl_status reserve(struct seq_group *group, int32_t steps)
         struct group_slot *slot = &group->slot[i];
         if (!slot->g)
             continue;
-        status = session_reserve(slot->g->s, slot->g->s->len + group->steps + steps);
+        const int32_t end = slot->g->s->len + group->steps + steps;
+        status = session_reserve(slot->g->s, end < slot->limit ? end : slot->limit);
         fits = fits && slot->g->s->pages.count <= slot->kv_room;
     }
     if (status == DGL_OK && !fits)

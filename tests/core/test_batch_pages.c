@@ -9,7 +9,7 @@
 #include "tests/support/gl_fail.h"
 
 #define CONTEXT 640
-#define MOST    200 /* tokens of an answer */
+#define MOST    320 /* tokens of an answer */
 
 static struct tiny_engine engine;
 static char *dir;
@@ -24,6 +24,7 @@ struct heard {
     enum dgl_finish finish;
     uint64_t id;
     int *begun, place; /* by first tokens */
+    size_t ends;       /* the caller ends it after so many tokens; 0 = never */
 };
 
 static bool hear_token(void *priv, const struct dgl_token *token)
@@ -35,7 +36,7 @@ static bool hear_token(void *priv, const struct dgl_token *token)
     h->margin[h->count] =
         token->num_top == 2 ? token->top[0].logprob - token->top[1].logprob : 1.0f;
     h->ids[h->count++] = token->chosen.id;
-    return true;
+    return h->count != h->ends;
 }
 
 static void hear_end(void *priv, const struct dgl_request_result *result)
@@ -194,24 +195,26 @@ static void pages_are_those_of_the_tokens(void **state)
 /* ---- when pages run out ---------------------------------------------------------------------- */
 
 #define REQUESTS 6
+/* No stop id ends them, which nobody knows before. */
+static const struct dgl_logit_bias never[] = {{1, -1e9f}, {2, -1e9f}};
+#define NEVER .logit_bias = never, .num_logit_bias = 2
 static const struct dgl_request_params requests[REQUESTS] = {
-    {.ids = text, .num_ids = 40, .max_tokens = 150, .ignore_eos = true},
+    {.ids = text, .num_ids = 40, .max_tokens = 150, .sampling = {NEVER}},
     {.ids = text + 1,
      .num_ids = 30,
      .max_tokens = 160,
-     .ignore_eos = true,
-     .sampling = {.temperature = 1, .seed = 3}},
+     .sampling = {.temperature = 1, .seed = 3, NEVER}},
     {.ids = text + 2,
      .num_ids = 90,
      .max_tokens = 110,
-     .ignore_eos = true,
      .sampling = {.temperature = 0.8f,
                   .top_k = 20,
                   .repeat_penalty = 1.2f,
                   .repeat_last_n = 64,
-                  .seed = 11}},
-    {.ids = text, .num_ids = 45, .max_tokens = 150, .ignore_eos = true, .logprobs = true},
-    {.ids = text + 4, .num_ids = 1, .max_tokens = 180, .ignore_eos = true},
+                  .seed = 11,
+                  NEVER}},
+    {.ids = text, .num_ids = 45, .max_tokens = 150, .logprobs = true, .sampling = {NEVER}},
+    {.ids = text + 4, .num_ids = 1, .max_tokens = 180, .sampling = {NEVER}},
     {.ids = text + 5, .num_ids = 20, .max_tokens = DGL_TOKENS_NONE},
 };
 static struct heard alone[REQUESTS];
@@ -255,6 +258,7 @@ static void test_shortage(void **state)
         open_batch(dgl_batch_params(.sequences = row->sequences, .context = 256,
                                     .cache_tokens = row->cache_tokens, .invariant = row->apart));
     memset(heard, 0, sizeof(heard));
+    b->answer_tokens = 1; /* so that pages run out */
     for (int i = 0; i < REQUESTS; i++)
         submit(b, &requests[i], &heard[i]);
     if (row->meanwhile != NOTHING) {
@@ -338,6 +342,78 @@ static void nobody_overtakes(void **state)
     run_all(b);
     assert_int_equal(heard[0].place, 1);
     assert_int_equal(heard[1].place, 2);
+    close_batch(&b);
+}
+
+/* Answers that are longer, together, than there is room for. */
+struct rush {
+    const char *name;
+    int32_t requests, sequences, cache_tokens;
+    int32_t prompt, answer; /* tokens of each; 0 = any number up to 300 */
+    int32_t max_tokens;     /* as the request says; 0 = nothing */
+    bool known;             /* max_tokens is that, and nothing else ends them */
+    float expected;         /* tokens of the answers before; 0 = there were none */
+    double most;            /* tokens that are evaluated, by those that are different */
+    uint64_t waits;         /* times that requests give up, at most */
+};
+static const struct rush rushes[] = {
+    {"lengths that are known", 6, 6, 640, 70, 220, 0, true, 0, 1.05, 1},
+    {"as long as expected", 6, 6, 640, 70, 160, 0, false, 0, 1.05, 1},
+    {"longer than expected", 6, 6, 640, 70, 220, 0, false, 1, 1.12, 1},
+    {"longer than expected, of long prompts", 6, 6, 704, 200, 220, 0, false, 1, 1.1, 2},
+    {"much shorter than they may be", 12, 12, 1024, 70, 20, 500, false, 0, 1.0, 0},
+    {"of any length", 12, 12, 768, 0, 0, 0, false, 0, 1.05, 1},
+};
+
+/* Whoever begins mostly ends, and nobody waits for ever: what is evaluated twice is little.
+ * Passes of a given length do not depend on time, and so nothing does here. */
+static void test_rush(void **state)
+{
+    enum { MOST_REQUESTS = 12 };
+    const struct rush *row = *state;
+    static struct heard heard[MOST_REQUESTS];
+    int32_t ids[CONTEXT];
+    int begun = 0;
+    uint64_t least = 0;
+    struct dgl_counters before, after;
+    struct dgl_batch_info info;
+    struct dgl_batch *b =
+        open_batch(dgl_batch_params(.sequences = row->sequences, .context = CONTEXT,
+                                    .cache_tokens = row->cache_tokens, .chunk = 128));
+    memset(heard, 0, sizeof(heard));
+    if (row->expected > 0)
+        b->answer_tokens = row->expected;
+    dgl_device_get_counters(engine.device, &before);
+    for (int i = 0; i < row->requests; i++) {
+        const int32_t prompt = row->prompt ? row->prompt : 1 + i * 97 % 300;
+        const int32_t answer = row->answer ? row->answer : 1 + i * 173 % 300;
+        memcpy(ids, text, sizeof(ids));
+        ids[0] = i + 4;
+        heard[i].begun = &begun;
+        heard[i].ends = (size_t)answer;
+        least += (uint64_t)(prompt + answer - 1);
+        submit(b,
+               dgl_request_params(.ids = ids, .num_ids = (size_t)prompt,
+                                  .max_tokens = row->known ? answer : row->max_tokens,
+                                  .ignore_eos = row->known, .sampling = {NEVER}),
+               &heard[i]);
+    }
+    run_all(b);
+    dgl_device_get_counters(engine.device, &after);
+    dgl_batch_get_info(b, &info);
+    const uint64_t work = after.tokens - before.tokens;
+    print_message("# %s: %llu tokens evaluated, %llu are different; %llu times of %u pages\n",
+                  row->name, (unsigned long long)work, (unsigned long long)least,
+                  (unsigned long long)info.preempted, info.pages);
+    for (int i = 0; i < row->requests; i++) {
+        assert_int_equal(heard[i].finished, 1);
+        assert_int_equal(heard[i].status, DGL_OK);
+        assert_int_equal(heard[i].count, heard[i].ends);
+        /* In the order in which they came, but for those that are in lanes at once. */
+        assert_in_range(heard[i].place + row->sequences, i + 2, i + 2 * row->sequences);
+    }
+    assert_at_most((double)work, row->most * (double)least);
+    assert_at_most((double)info.preempted, (double)row->waits);
     close_batch(&b);
 }
 
@@ -448,6 +524,7 @@ int main(void)
     failures += test_run_table("crowds", test_crowd, crowds);
     learn_alone();
     failures += test_run_table("shortages", test_shortage, shortages);
+    failures += test_run_table("rushes", test_rush, rushes);
     failures += test_run_table("refusals", test_refusal, refusals);
     failures += test_run_table("rooms", test_room, rooms);
     close_engine(NULL);

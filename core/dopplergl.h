@@ -373,8 +373,8 @@ enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dg
 /* A kernel file to begin with, called `name`: a copy of the built-in kernel for `op`, an operation
  * ("norm") or one with words of its kernels' WHEN lines ("matmul/decode/pre=join"). *text, *len
  * bytes and a NUL, transferred: dgl_free(). DGL_ERR_INVALID_ARG: there is a kernel of that name,
- * the name is none, or nothing is for `op` ("", too): lines of the log then tell which operations there
- * are, with their words. */
+ * the name is none, or nothing is for `op` ("", too): lines of the log then tell which operations
+ * there are, with their words. */
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
                                      const char *name, const char *op, char **text, size_t *len);
 

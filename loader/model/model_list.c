@@ -192,8 +192,8 @@ static enum dgl_status look_at_snapshot(void *priv, const struct hub_snapshot *s
     return w->stopped ? DGL_OK : look_at_folder(w, snapshot->path, snapshot);
 }
 
-/* $VARIABLE, one of the XDG specification only where it is absolute, else $HOME/DEFAULT, with `tail`
- * after it; a folder that is not there has no models. */
+/* $VARIABLE, one of the XDG specification only where it is absolute, else $HOME/DEFAULT, with
+ * `tail` after it; a folder that is not there has no models. */
 static enum dgl_status look_at_place(struct walk *w, const char *variable, const char *in_home,
                                      const char *tail)
 {

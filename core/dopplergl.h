@@ -755,28 +755,32 @@ const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
 /* Replaces the kernels of a live model (NULL = built-in ones), all or nothing: on failure the old
- * programs stay in use and the next token is the one that they compute. Programs whose text is the
- * same are kept; kernels and libs of folders and files are compiled at once, and each must give the
- * known answers of its operation within its TOLERANCE (dgl_kernels_params.unchecked leaves that
- * out): milliseconds for each beside its compilation. Takes effect at the next call on any session;
- * called from token_cb or text_cb of dgl_generate(), where alone it may be during a call, with the
- * next tokens that are queued. Sessions keep their tokens and what was evaluated of them. Weights
- * that the new kernels want in another type or layout (the hint q4kMatmul) are packed again from
- * the model's files, which takes as long as loading them; the device holds none of them twice
- * meanwhile, so that a failure then (no memory, an unreadable file) has the old ones loaded again,
- * and should that fail too, calls that compute fail until dgl_model_rebuild() brings them back.
+ * programs stay in use and the next token is the one that they compute. Programs whose text is
+ * the same are kept; kernels and libs of folders and files are compiled at once, and each must
+ * give the known answers of its operation within its TOLERANCE (dgl_kernels_params.unchecked
+ * leaves that out): milliseconds for each beside its compilation. So must those that are new and
+ * serve no step of the model, unless they cannot run on the device, which is told as a warning.
+ * Takes effect at the next call on any session; called from token_cb or text_cb of
+ * dgl_generate(), where alone it may be during a call, with the next tokens that are queued.
+ * Sessions keep their tokens and what was evaluated of them. Weights that the new kernels want
+ * in another type or layout (the hint q4kMatmul) are packed again from the model's files, which
+ * takes as long as loading them; the device holds none of them twice meanwhile, so that a
+ * failure then (no memory, an unreadable file) has the old ones loaded again, and should that
+ * fail too, calls that compute fail until dgl_model_rebuild() brings them back.
  * dgl_model_info.weight_bytes follows. DGL_ERR_NO_MEMORY: the weights would not fit;
- * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or computes
- * wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow; dgl_model_prepare_kernels() does
- * most of it beforehand. */
+ * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or
+ * computes wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow;
+ * dgl_model_prepare_kernels() does most of it beforehand. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
 /* Does a part of what dgl_model_set_kernels() of the same kernels does before it changes anything,
- * so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or between calls,
- * until *ready says that only the change is left. The first call plans, and compiles; where the
- * driver compiles on threads of its own it only starts them, and calls do nothing until they are
- * done. Then each call runs one known-answer test: milliseconds. Fails as dgl_model_set_kernels()
- * does, and what was prepared is given up; so it is when either is called with another handle, and
- * by dgl_model_rebuild(). It need not be called at all, nor to its end. */
+ * so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or between
+ * calls, until *ready says that only the change is left. The first call plans, and compiles;
+ * where the driver compiles on threads of its own it only starts them, and calls do nothing
+ * until they are done. Then each call runs one known-answer test: milliseconds; of a kernel that
+ * serves no step those of `dopplergl kernels check --quick`, which are compiled first. Fails as
+ * dgl_model_set_kernels() does, and what was prepared is given up; so it is when either is
+ * called with another handle, and by dgl_model_rebuild(). It need not be called at all, nor to
+ * its end. */
 enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready);
 

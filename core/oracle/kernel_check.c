@@ -166,6 +166,7 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
     const bool placed = strncmp(why, kernel->path, strlen(kernel->path)) == 0;
     if (status == DGL_OK && wrong)
         judge_wrong(verdict, kernel->name, compiled && !placed ? c : NULL, why);
+    verdict->built = wrong && compiled && !placed;
     free(choices);
     return status;
 }

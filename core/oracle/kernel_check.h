@@ -60,6 +60,7 @@ enum kernel_verdict_kind {
 
 struct kernel_verdict {
     enum kernel_verdict_kind kind;
+    bool built;     /* a wrong one: it ran; else the text begins with its place */
     uint32_t cases; /* that ran; of a wrong kernel the last one is the wrong one */
     double worst;   /* largest error as a part of what TOLERANCE allows */
     /* Wrong: one line with kernel, case, element, what it is and what was wanted, or the driver's

@@ -201,8 +201,13 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
  * draws from their logits. The plan has the segments of such passes: plan_add_batch(). */
 void plan_iterate_batch(const struct plan *plan, int32_t sequences,
                         bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
-/* Warns of kernels and libs from a user's files that serve no operation of the plan: one line. Not
- * of those that were in the set `before`, which may be NULL. */
+/* Kernels and libs (one of the two) from a user's files that serve no operation of the plan, but
+ * for those that were in the set `before`, which may be NULL. */
+void plan_iterate_unused(const struct plan *plan, const struct kernel_set *before,
+                         void (*cb)(void *priv, const struct kernel *kernel,
+                                    const struct kernel_lib *lib),
+                         void *priv);
+/* Warns of these: one line. */
 void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model);
 /* Appends "NAME (FILE), NAME (FILE)": the kernels and libs that some operation of the plan runs and
  * that are not built in; nothing without any. */

@@ -182,43 +182,64 @@ static bool serves_plan(const struct plan *plan, const struct kernel *kernel,
     return false;
 }
 
-void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model)
+void plan_iterate_unused(const struct plan *plan, const struct kernel_set *before,
+                         void (*cb)(void *priv, const struct kernel *kernel,
+                                    const struct kernel_lib *lib),
+                         void *priv)
 {
-    enum { SHOWN = 4 };
     const struct kernel_set *set = plan->kernels.set;
-    struct dgl_buf list = {0};
-    size_t unused = 0;
     for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
         const struct kernel *old = before ? kernel_set_find(before, kernel->name) : NULL;
-        if (kernel->source == 0 || serves_plan(plan, kernel, NULL) ||
-            (old && old->source != 0 &&
-             same_text(old->text, old->text_len, kernel->text, kernel->text_len)))
-            continue;
-        if (unused++ < SHOWN)
-            dgl_buf_printf(&list, "%s%s (%s, operation %s)", unused > 1 ? ", " : "", kernel->origin,
-                           kernel->name, kernel->op);
+        if (kernel->source != 0 && !serves_plan(plan, kernel, NULL) &&
+            !(old && old->source != 0 &&
+              same_text(old->text, old->text_len, kernel->text, kernel->text_len)))
+            cb(priv, kernel, NULL);
     }
     for (size_t i = 0; i < kernel_set_num_libs(set); i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
         const struct kernel_lib *old = before ? kernel_set_lib(before, lib->name) : NULL;
-        const bool spliced = kernel_set_splices(set, lib);
-        if (lib->source == 0 || serves_plan(plan, NULL, lib) ||
-            (old && old->source != 0 && kernel_set_splices(before, old) == spliced &&
-             same_text(old->text, old->text_len, lib->text, lib->text_len)))
-            continue;
-        if (unused++ < SHOWN)
-            dgl_buf_printf(&list, "%s%s (%s, a lib%s)", unused > 1 ? ", " : "", lib->path,
-                           lib->name, spliced ? "" : " that no kernel splices");
+        if (lib->source != 0 && !serves_plan(plan, NULL, lib) &&
+            !(old && old->source != 0 &&
+              kernel_set_splices(before, old) == kernel_set_splices(set, lib) &&
+              same_text(old->text, old->text_len, lib->text, lib->text_len)))
+            cb(priv, NULL, lib);
     }
-    if (unused > SHOWN)
-        dgl_buf_printf(&list, ", ... (%zu in all)", unused);
-    if (unused)
+}
+
+enum { UNUSED_SHOWN = 4 };
+
+struct unused {
+    const struct kernel_set *set;
+    struct dgl_buf list;
+    size_t count;
+};
+
+static void list_unused(void *priv, const struct kernel *kernel, const struct kernel_lib *lib)
+{
+    struct unused *u = priv;
+    if (u->count++ >= UNUSED_SHOWN)
+        return;
+    dgl_buf_puts(&u->list, u->count > 1 ? ", " : "");
+    if (kernel)
+        dgl_buf_printf(&u->list, "%s (%s, operation %s)", kernel->origin, kernel->name, kernel->op);
+    else
+        dgl_buf_printf(&u->list, "%s (%s, a lib%s)", lib->path, lib->name,
+                       kernel_set_splices(u->set, lib) ? "" : " that no kernel splices");
+}
+
+void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, const char *model)
+{
+    struct unused u = {.set = plan->kernels.set};
+    plan_iterate_unused(plan, before, list_unused, &u);
+    if (u.count > UNUSED_SHOWN)
+        dgl_buf_printf(&u.list, ", ... (%zu in all)", u.count);
+    if (u.count)
         dgl_warn(plan->device->log,
                  "serves no step of %s on this device: %s; `dopplergl kernels explain` tells which "
                  "kernels do",
-                 model, list.p ? list.p : "a kernel file");
-    dgl_buf_finish(&list);
+                 model, u.list.p ? u.list.p : "a kernel file");
+    dgl_buf_finish(&u.list);
 }
 
 void plan_name_users_texts(const struct plan *plan, struct dgl_buf *out)

@@ -52,21 +52,25 @@ static bool go_on(void *priv)
     return !(log && log->cancelled && log->cancelled(log->priv));
 }
 
+static enum dgl_status make_judge(const struct dgl_model *m, struct kernel_swap *swap)
+{
+    return swap->judge ? DGL_OK
+                       : kernel_judge_create(
+                             &(struct kernel_judge_params){.dev = m->dev,
+                                                           .set = swap->engine->programs.table->set,
+                                                           .mode = KERNEL_JUDGE_QUICK,
+                                                           .go_on = go_on,
+                                                           .priv = (void *)m},
+                             &swap->judge);
+}
+
 static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *swap,
                                  const struct kernel_use *use)
 {
     const struct dgl_log *log = m->dev->log;
     const struct kernel *kernel = use->choice.kernel;
     struct kernel_verdict verdict;
-    enum dgl_status status = DGL_OK;
-    if (!swap->judge)
-        status = kernel_judge_create(
-            &(struct kernel_judge_params){.dev = m->dev,
-                                          .set = swap->engine->programs.table->set,
-                                          .mode = KERNEL_JUDGE_QUICK,
-                                          .go_on = go_on,
-                                          .priv = (void *)m},
-            &swap->judge);
+    enum dgl_status status = make_judge(m, swap);
     if (status == DGL_OK)
         status = kernel_judge_use(
             swap->judge,
@@ -89,6 +93,91 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
     return status;
 }
 
+static const char *edited_path(const struct kernel_set *set, const struct kernel *kernel)
+{
+    const char *path = kernel->path;
+    for (size_t i = 0; kernel->source == 0 && i < kernel_set_num_libs(set); i++) {
+        const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        if (lib->source != 0 && kernel_splices(kernel, lib))
+            path = lib->path;
+    }
+    return path;
+}
+
+/* No step runs it, so that its text was not compiled: the judge does both. */
+static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap *swap,
+                                  struct idle_kernel *idle)
+{
+    const struct dgl_log *log = m->dev->log;
+    const struct kernel *kernel = idle->kernel;
+    struct kernel_verdict verdict;
+    enum dgl_status status = make_judge(m, swap);
+    if (status == DGL_OK)
+        status = kernel_judge_kernel(swap->judge, kernel->name, &verdict);
+    if (status != DGL_OK)
+        return status;
+    kernel_judge_forget(swap->judge);
+    idle->ran = verdict.kind == KERNEL_PASSED;
+    if (verdict.kind == KERNEL_WRONG && !verdict.built)
+        status = dgl_fail(log, DGL_ERR_KERNEL, "%s", verdict.text);
+    else if (verdict.kind == KERNEL_WRONG)
+        status = dgl_fail(log, DGL_ERR_KERNEL, "%s: it fails its known-answer test: %s",
+                          edited_path(swap->engine->programs.table->set, kernel), verdict.text);
+    if (verdict.kind == KERNEL_SKIPPED && kernel->source != 0)
+        dgl_warn(log, "%s: it is not compiled here: %s", kernel->path, verdict.text);
+    return status;
+}
+
+/* All kernels were judged: libs that none of those has that can run here. */
+struct idle_libs {
+    const struct dgl_log *log;
+    const struct kernel_swap *swap;
+};
+
+static void tell_idle_lib(void *priv, const struct kernel *kernel, const struct kernel_lib *lib)
+{
+    const struct idle_libs *to = priv;
+    const struct kernel_swap *swap = to->swap;
+    bool ran = false, spliced = false;
+    for (size_t i = 0; i < swap->num_idle && !kernel; i++) {
+        const bool has = kernel_splices(swap->idle[i].kernel, lib);
+        spliced = spliced || has;
+        ran = ran || (has && swap->idle[i].ran);
+    }
+    if (spliced && !ran)
+        dgl_warn(to->log, "%s: it is not compiled here: no kernel that splices it can run",
+                 lib->path);
+}
+
+struct idle_search {
+    struct kernel_swap *swap;
+    bool failed;
+};
+
+static void add_idle(struct idle_search *search, const struct kernel *kernel)
+{
+    struct kernel_swap *swap = search->swap;
+    size_t i = 0;
+    while (i < swap->num_idle && swap->idle[i].kernel != kernel)
+        i++;
+    if (i < swap->num_idle || search->failed)
+        return;
+    search->failed = !dgl_grow((void **)&swap->idle, &swap->cap_idle, i + 1, sizeof(*swap->idle));
+    if (!search->failed)
+        swap->idle[swap->num_idle++] = (struct idle_kernel){.kernel = kernel};
+}
+
+static void find_idle(void *priv, const struct kernel *kernel, const struct kernel_lib *lib)
+{
+    struct idle_search *search = priv;
+    const struct kernel_set *set = search->swap->engine->programs.table->set;
+    if (kernel)
+        add_idle(search, kernel);
+    for (size_t i = 0; lib && i < kernel_set_count(set); i++)
+        if (kernel_splices(kernel_set_at(set, i), lib))
+            add_idle(search, kernel_set_at(set, i));
+}
+
 enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap)
 {
@@ -106,6 +195,11 @@ enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engi
     }
     if (status == DGL_OK && swap->count > 0)
         status = programs_begin(&engine->programs, swap->fresh, swap->count);
+    struct idle_search search = {.swap = swap};
+    if (!unchecked)
+        plan_iterate_unused(&engine->plan, m->kernels, find_idle, &search);
+    if (search.failed && status == DGL_OK)
+        status = dgl_fail_memory(m->dev->log, "kernels", swap->num_idle);
     return status;
 }
 
@@ -139,11 +233,18 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
         status = check_use(m, swap, use);
         more = wait;
     }
+    while (swap->idle_judged < swap->num_idle && more && status == DGL_OK) {
+        status = check_idle(m, swap, &swap->idle[swap->idle_judged++]);
+        more = wait;
+        if (status == DGL_OK && swap->idle_judged == swap->num_idle)
+            plan_iterate_unused(&swap->engine->plan, m->kernels, tell_idle_lib,
+                                &(struct idle_libs){m->dev->log, swap});
+    }
     const struct dgl_counters work = counters_since(dev, &before);
     counters_add(&dev->aside, &work);
     dev->untold = untold;
     dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
-    *ready = status == DGL_OK && swap->judged == swap->count;
+    *ready = status == DGL_OK && swap->judged == swap->count && swap->idle_judged == swap->num_idle;
     return status;
 }
 
@@ -151,5 +252,6 @@ void kernel_swap_finish(struct kernel_swap *swap)
 {
     kernel_judge_destroy(&swap->judge);
     free(swap->fresh);
+    free(swap->idle);
     *swap = (struct kernel_swap){0};
 }

@@ -5,12 +5,20 @@
 
 #include "core/seq/model.h"
 
+/* A kernel that no step runs, but that a new text of the user's is part of, which no step has. */
+struct idle_kernel {
+    const struct kernel *kernel; /* borrowed from the engine's set */
+    bool ran;                    /* it was compiled, and gave the known answers */
+};
+
 /* What has to be done before an engine may replace the model's. Filled by kernel_swap_begin(). */
 struct kernel_swap {
     struct engine *engine; /* borrowed */
     bool unchecked;
     const struct kernel_use **fresh; /* to be compiled, borrowed from the engine's plan */
     size_t count, judged;            /* of these */
+    struct idle_kernel *idle;
+    size_t num_idle, cap_idle, idle_judged;
     bool compiled;
     struct kernel_judge *judge; /* NULL until it is needed */
 };
@@ -21,10 +29,12 @@ struct kernel_swap {
 enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap);
 /* Goes on. Each use of a user's text that the old engine did not run has to pass its known-answer
- * test, unless `unchecked`. With `wait` all of that is done; without, one part: nothing while the
- * compiler works aside; all programs, in one call; the known answers of one use. *ready: there is
- * no more to do. DGL_ERR_KERNEL names what is wrong; nothing has changed then. The device is
- * entered, and the model has the engine that it had at the beginning. */
+ * test, and where no use has the text, each kernel that does, unless `unchecked`. With `wait`
+ * all of that is done; without, one part: nothing while the compiler works aside; all programs,
+ * in one call; the known answers of one use, or of one kernel that no use has, which is compiled
+ * for them. *ready: there is no more to do. DGL_ERR_KERNEL names what is wrong; nothing has
+ * changed then. The device is entered, and the model has the engine that it had at the
+ * beginning. */
 enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
                                   bool *ready);
 /* Accepts one that is all zero, and a lost device. */

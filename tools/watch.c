@@ -24,12 +24,17 @@
 #define DEPTH_MAX 8
 #define FILES_MAX 1000 /* of a folder, as when they are read */
 
-/* Trials of edited files, until each group is taken or refused. */
+/* Trials of edited files, until each group is taken or refused: of all groups, then of halves of
+ * what was refused, down to single ones. So of n groups with k wrong ones there are at most
+ * 2 k log2(n) + 1 trials, and as many again as are refused while any of that is taken. */
 struct attempt {
-    struct watch_group *groups; /* [num_groups], and one for all together; NULL: no attempt */
+    struct watch_group *groups; /* [num_groups], and one for all that are taken; NULL: no attempt */
     size_t num_groups;
-    size_t trying;               /* num_groups: all */
-    bool progress;               /* one was taken since all were looked at */
+    size_t first, end;           /* groups that are tried */
+    size_t size;                 /* a power of two: first is a multiple, end at most so much more */
+    bool singly;                 /* what was refused, once more */
+    bool progress;               /* some were taken since all were looked at */
+    struct dgl_buf said;         /* of the trial */
     struct dgl_kernels *kernels; /* of the trial; NULL: not read yet */
     bool tried;                  /* all were: what is left is to say so */
 };
@@ -230,7 +235,7 @@ static void take_set(struct watch *w)
 /* Is the edited text of the file what the trial has? */
 static bool is_tried(const struct attempt *a, const struct watch_file *f)
 {
-    return f->group != WATCH_NO_GROUP && (a->trying == a->num_groups || f->group == a->trying);
+    return f->group != WATCH_NO_GROUP && f->group >= a->first && f->group < a->end;
 }
 
 /* The layers with the texts of the trial; *out is the caller's. */
@@ -280,6 +285,7 @@ static void end_attempt(struct watch *w, bool answered)
         w->failed = true;
     for (size_t g = 0; a->groups && g <= a->num_groups; g++)
         dgl_buf_finish(&a->groups[g].said);
+    dgl_buf_finish(&a->said);
     free(a->groups);
     dgl_kernels_destroy(&a->kernels);
     *a = (struct attempt){0};
@@ -393,61 +399,82 @@ static void begin_attempt(struct watch *w)
     }
     a->groups = dgl_new_array(struct watch_group, a->num_groups + 1);
     w->failed = w->failed || !a->groups;
-    a->trying = a->num_groups > 1 ? a->num_groups : 0;
+    for (a->size = 1; a->size < a->num_groups;)
+        a->size *= 2;
+    a->end = a->num_groups;
     if (w->failed || a->num_groups == 0)
         end_attempt(w, !w->failed);
 }
 
-/* The trial that follows, or the end. */
-static void next_trial(struct watch *w)
+/* The trial of what follows the groups before `next`, or the end. */
+static void next_trial(struct attempt *a, size_t next)
 {
-    struct attempt *a = &w->attempt;
-    size_t next = a->trying == a->num_groups ? 0 : a->trying + 1;
-    if (a->trying == a->num_groups && a->groups[a->num_groups].outcome == WATCH_TAKEN)
-        next = a->num_groups;
     for (int round = 0; round < 2; round++) {
-        while (next < a->num_groups && a->groups[next].outcome == WATCH_TAKEN)
+        while (a->singly && next < a->num_groups && a->groups[next].outcome == WATCH_TAKEN)
             next++;
         if (next < a->num_groups) {
-            a->trying = next;
+            /* The other half of the largest whose first half ends here. */
+            a->size = a->singly ? 1 : next & -next;
+            a->first = next;
+            a->end = next + a->size < a->num_groups ? next + a->size : a->num_groups;
             return;
         }
         if (!a->progress)
             break;
         /* What was taken may be what the others were lacking. */
         a->progress = false;
+        a->singly = true;
         next = 0;
     }
     a->tried = true;
 }
 
+static void halve_trial(struct attempt *a)
+{
+    while (a->first + a->size / 2 >= a->end)
+        a->size /= 2;
+    a->size /= 2;
+    a->end = a->first + a->size;
+}
+
 static void end_trial(struct watch *w, enum dgl_status status)
 {
     struct attempt *a = &w->attempt;
-    const size_t trying = a->trying;
     if (status == DGL_ERR_CANCELLED) {
         end_attempt(w, false);
         return;
     }
-    a->groups[trying].outcome = status == DGL_OK ? WATCH_TAKEN : WATCH_REFUSED;
-    for (size_t i = 0; i < w->num_files && status == DGL_OK; i++) {
-        struct watch_file *f = &w->files[i];
-        if (!is_tried(a, f))
-            continue;
-        a->groups[f->group].outcome = WATCH_TAKEN;
-        watch_text_finish(&f->good);
-        if (f->now.bytes)
-            w->failed = !watch_text_set(&f->good, f->now.bytes, f->now.len) || w->failed;
-    }
     if (status == DGL_OK) {
-        a->progress = trying < a->num_groups;
+        struct watch_group *all = &a->groups[a->num_groups];
+        all->outcome = WATCH_TAKEN;
+        dgl_buf_append(&all->said, a->said.p, a->said.len);
+        for (size_t g = a->first; g < a->end; g++)
+            a->groups[g].outcome = WATCH_TAKEN;
+        for (size_t i = 0; i < w->num_files; i++) {
+            struct watch_file *f = &w->files[i];
+            if (!is_tried(a, f))
+                continue;
+            watch_text_finish(&f->good);
+            if (f->now.bytes)
+                w->failed = !watch_text_set(&f->good, f->now.bytes, f->now.len) || w->failed;
+        }
+        a->progress = a->end - a->first < a->num_groups;
         dgl_kernels_destroy(&w->engine->kernels);
         w->engine->kernels = a->kernels;
         a->kernels = NULL;
         take_set(w);
+    } else if (a->end - a->first == 1) {
+        struct watch_group *group = &a->groups[a->first];
+        group->outcome = WATCH_REFUSED;
+        dgl_buf_finish(&group->said);
+        group->said = a->said;
+        a->said = (struct dgl_buf){0};
     }
     dgl_kernels_destroy(&a->kernels);
-    next_trial(w);
+    if (status == DGL_OK || a->end - a->first == 1)
+        next_trial(a, a->end);
+    else
+        halve_trial(a);
 }
 
 /* Goes on with the trials; `wait`: to their end, else not beyond what a token can wait for. */
@@ -459,11 +486,10 @@ static void go_on(struct watch *w, bool wait)
     bool ready = true;
     while (a->groups && !a->tried) {
         /* The error is the reason, what else is logged follows it, with -q too. */
-        struct dgl_buf *said = &a->groups[a->trying].said;
         enum dgl_status status = DGL_OK;
         if (!a->kernels)
-            said->len = 0;
-        console->capture = said;
+            a->said.len = 0;
+        console->capture = &a->said;
         console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
         if (!a->kernels)
             status = read_layers(w, &a->kernels);

@@ -34,7 +34,7 @@ struct watch_tried {
     const struct engine *engine;
     const struct watch_file *files;
     size_t num_files;
-    const struct watch_group *groups; /* [num_groups], and one for all together; NULL: none */
+    const struct watch_group *groups; /* [num_groups], and one for all that are taken; NULL: none */
     size_t num_groups;
 };
 /* A line for each file that was edited, or is taken at last; the compiler's lines follow it. False:

@@ -32,6 +32,7 @@ TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: $(TOOL_PARTS)
 $(BUILD)/tests/test_watch_text: $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
 $(BUILD)/tests/test_watch_calm: $(BUILD)/obj/tools/watch_calm.o
+$(BUILD)/tests/test_watch_halves: $(BUILD)/obj/tools/watch_halves.o
 $(BUILD)/tests/test_screen: $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
 $(BUILD)/tests/test_plot: $(BUILD)/obj/tools/plot.o
 

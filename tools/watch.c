@@ -18,22 +18,19 @@
 #include "core/base/mem.h"
 #include "tools/watch_answer.h"
 #include "tools/watch_files.h"
+#include "tools/watch_halves.h"
 #include "tools/watch_text.h"
 
 #define TEXT_MAX  (1u << 20) /* bytes of a file; what is longer the library refuses */
 #define DEPTH_MAX 8
 #define FILES_MAX 1000 /* of a folder, as when they are read */
 
-/* Trials of edited files, until each group is taken or refused: of all groups, then of halves of
- * what was refused, down to single ones. So of n groups with k wrong ones there are at most
- * 2 k log2(n) + 1 trials, and as many again as are refused while any of that is taken. */
+/* Trials of edited files, until each group is taken or refused. */
 struct attempt {
     struct watch_group *groups; /* [num_groups], and one for all that are taken; NULL: no attempt */
+    bool *refused;              /* [num_groups]: the outcome of each */
     size_t num_groups;
-    size_t first, end;           /* groups that are tried */
-    size_t size;                 /* a power of two: first is a multiple, end at most so much more */
-    bool singly;                 /* what was refused, once more */
-    bool progress;               /* some were taken since all were looked at */
+    struct watch_halves trial;
     struct dgl_buf said;         /* of the trial */
     struct dgl_kernels *kernels; /* of the trial; NULL: not read yet */
     bool tried;                  /* all were: what is left is to say so */
@@ -235,7 +232,7 @@ static void take_set(struct watch *w)
 /* Is the edited text of the file what the trial has? */
 static bool is_tried(const struct attempt *a, const struct watch_file *f)
 {
-    return f->group != WATCH_NO_GROUP && f->group >= a->first && f->group < a->end;
+    return f->group != WATCH_NO_GROUP && f->group >= a->trial.first && f->group < a->trial.end;
 }
 
 /* The layers with the texts of the trial; *out is the caller's. */
@@ -287,6 +284,7 @@ static void end_attempt(struct watch *w, bool answered)
         dgl_buf_finish(&a->groups[g].said);
     dgl_buf_finish(&a->said);
     free(a->groups);
+    free(a->refused);
     dgl_kernels_destroy(&a->kernels);
     *a = (struct attempt){0};
     for (size_t i = 0; i < w->num_files; i++) {
@@ -398,43 +396,11 @@ static void begin_attempt(struct watch *w)
         a->num_groups++;
     }
     a->groups = dgl_new_array(struct watch_group, a->num_groups + 1);
-    w->failed = w->failed || !a->groups;
-    for (a->size = 1; a->size < a->num_groups;)
-        a->size *= 2;
-    a->end = a->num_groups;
+    a->refused = dgl_new_array(bool, a->num_groups + 1);
+    w->failed = w->failed || !a->groups || !a->refused;
+    watch_halves_begin(&a->trial, a->num_groups);
     if (w->failed || a->num_groups == 0)
         end_attempt(w, !w->failed);
-}
-
-/* The trial of what follows the groups before `next`, or the end. */
-static void next_trial(struct attempt *a, size_t next)
-{
-    for (int round = 0; round < 2; round++) {
-        while (a->singly && next < a->num_groups && a->groups[next].outcome == WATCH_TAKEN)
-            next++;
-        if (next < a->num_groups) {
-            /* The other half of the largest whose first half ends here. */
-            a->size = a->singly ? 1 : next & -next;
-            a->first = next;
-            a->end = next + a->size < a->num_groups ? next + a->size : a->num_groups;
-            return;
-        }
-        if (!a->progress)
-            break;
-        /* What was taken may be what the others were lacking. */
-        a->progress = false;
-        a->singly = true;
-        next = 0;
-    }
-    a->tried = true;
-}
-
-static void halve_trial(struct attempt *a)
-{
-    while (a->first + a->size / 2 >= a->end)
-        a->size /= 2;
-    a->size /= 2;
-    a->end = a->first + a->size;
 }
 
 static void end_trial(struct watch *w, enum dgl_status status)
@@ -448,8 +414,10 @@ static void end_trial(struct watch *w, enum dgl_status status)
         struct watch_group *all = &a->groups[a->num_groups];
         all->outcome = WATCH_TAKEN;
         dgl_buf_append(&all->said, a->said.p, a->said.len);
-        for (size_t g = a->first; g < a->end; g++)
+        for (size_t g = a->trial.first; g < a->trial.end; g++) {
             a->groups[g].outcome = WATCH_TAKEN;
+            a->refused[g] = false;
+        }
         for (size_t i = 0; i < w->num_files; i++) {
             struct watch_file *f = &w->files[i];
             if (!is_tried(a, f))
@@ -458,23 +426,20 @@ static void end_trial(struct watch *w, enum dgl_status status)
             if (f->now.bytes)
                 w->failed = !watch_text_set(&f->good, f->now.bytes, f->now.len) || w->failed;
         }
-        a->progress = a->end - a->first < a->num_groups;
         dgl_kernels_destroy(&w->engine->kernels);
         w->engine->kernels = a->kernels;
         a->kernels = NULL;
         take_set(w);
-    } else if (a->end - a->first == 1) {
-        struct watch_group *group = &a->groups[a->first];
+    } else if (a->trial.end - a->trial.first == 1) {
+        struct watch_group *group = &a->groups[a->trial.first];
         group->outcome = WATCH_REFUSED;
+        a->refused[a->trial.first] = true;
         dgl_buf_finish(&group->said);
         group->said = a->said;
         a->said = (struct dgl_buf){0};
     }
     dgl_kernels_destroy(&a->kernels);
-    if (status == DGL_OK || a->end - a->first == 1)
-        next_trial(a, a->end);
-    else
-        halve_trial(a);
+    a->tried = !watch_halves_next(&a->trial, status == DGL_OK, a->refused);
 }
 
 /* Goes on with the trials; `wait`: to their end, else not beyond what a token can wait for. */

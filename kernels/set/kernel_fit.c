@@ -119,9 +119,12 @@ static bool add_cause(const void *ctx, const char *name)
     /* A text says for which kind of device it speaks; it cannot say how much that has. */
     c->limits |=
         kernel_is_fact(name) && strcmp(name, "SOFTWARE") != 0 && strcmp(name, "LLVMPIPE") != 0;
+    /* Whatever a preset follows from, its values are the text's own choice. */
+    const bool limits = c->limits;
     for (uint32_t i = 0; i < k->num_tunes; i++)
         if (strcmp(k->tunes[i].name, name) == 0)
             look_into(c, k->tunes[i].preset, &c->tunes, i);
+    c->limits = limits;
     for (uint32_t l = 0; l <= k->num_libs; l++) {
         const struct kernel_decls *decls = l == 0                   ? &k->decls
                                            : c->choice->libs[l - 1] ? &c->choice->libs[l - 1]->decls

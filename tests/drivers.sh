@@ -4,7 +4,7 @@
 # "N passed, M failed". A driver that breaks counts as a failure, and the next one has its turn.
 # BUILD: build folder. DRIVERS=all: also the newer Mesas that scripts in the test data (DOPPLERGL_TEST_DATA) unpack
 # from Debian's mirror into BUILD/drivers, 400 MB each. DRIVERS='LABEL ...': only those, as in 'softpipe zink-sid'.
-# DRIVER_SECONDS: how long a program may take on softpipe (300), which interprets shaders.
+# DRIVER_SECONDS: processor time of a program on softpipe (300), which interprets shaders.
 build=${BUILD:-build}
 data=${DOPPLERGL_TEST_DATA:-../shared}
 wanted=${DRIVERS:-here}
@@ -67,7 +67,7 @@ run() {
         return 0
     fi
     case $renderer in
-    *"$name"*) echo "== $label: $renderer${steps:+, DRIVER_TEST_STEPS=$steps}${seconds:+, $seconds s for a program}" ;;
+    *"$name"*) echo "== $label: $renderer${steps:+, DRIVER_TEST_STEPS=$steps}${seconds:+, $seconds s of processor time for a program}" ;;
     *)
         echo "== $label skipped: ${renderer:-no device} is what opens here"
         conclude "$label" "skipped: ${renderer:-no device} is what opens here"
@@ -81,9 +81,10 @@ run() {
     env TEST_LABEL="$label" TEST_WRAPPER="$wrapper" TEST_TIMEOUT="${TEST_TIMEOUT:-1800}" TEST_SECONDS="$seconds" \
         DOPPLERGL_TEST_CACHE="$absolute/test-cache-$label" DOPPLERGL_TEST_SEED="$seed" \
         DRIVER_TEST_STEPS="$steps" "$@" sh tests/run.sh "$build" $programs
-    if read -r passed failed skipped < "$build/test-output-$label/total"; then
-        conclude "$label" "$renderer: $passed passed, $failed failed, $skipped skipped${seed:+ (a sample)}" \
-            "$passed" "$failed"
+    if read -r passed failed skipped cases < "$build/test-output-$label/total"; then
+        conclude "$label" "$renderer: $passed passed, $failed failed, $skipped skipped$(
+            [ "$cases" -gt 0 ] && echo "; a sample, $((passed + failed)) of $cases cases"
+        )" "$passed" "$failed"
     else
         conclude "$label" "$renderer: tests/run.sh did not come to its end" 0 1
     fi

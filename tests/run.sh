@@ -6,8 +6,8 @@
 # Every program writes TAP; a skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
 # SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: printed before each name, and suffix of the
 # output folder.
-# TEST_WRAPPER: a command that runs the programs; TEST_SECONDS: instead of TEST_TIMEOUT, where time ends a program without
-# a failure: what was not run is listed with the skips (tests/drivers.sh).
+# TEST_WRAPPER: a command that runs the programs; TEST_SECONDS: processor time after which a program ends without a failure,
+# as it then does after TEST_TIMEOUT: what was not run is listed with the skips (tests/drivers.sh).
 build=$1
 shift
 case $build in
@@ -35,10 +35,10 @@ printf '%s\n' "$@" | awk -F / 'NR == FNR { if ($0 !~ /^#/) rank[$0] = NR; next }
     { print ($NF in rank ? rank[$NF] : 9999), $0 }' tests/slowest - | sort -s -n -k 1,1 | cut -d ' ' -f 2- |
     xargs -P "$jobs" -n 1 sh tests/run_one.sh "$out"
 # A program without a count was never run to its end: run_one.sh itself was stopped.
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 cases=0
 for program in "$@"; do
-    read -r p f s < "$out/${program##*/}.count" || p=0 f=1 s=0
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    read -r p f s all < "$out/${program##*/}.count" || p=0 f=1 s=0 all=
+    cases=$((cases + ${all:-0})) passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
 if [ "$skipped" -gt 0 ]; then
     echo "skipped: $skipped cases"
@@ -46,6 +46,7 @@ if [ "$skipped" -gt 0 ]; then
 else
     echo "skipped: none"
 fi
+[ "$cases" -gt 0 ] && echo "ran: $((passed + failed)) of $cases cases"
 # Processor time of everything, and who takes more than a twentieth of it.
 for program in "$@"; do
     printf '%s %s\n' "${program##*/}" "$(cat "$out/${program##*/}.cpu" 2> /dev/null || echo 0)"
@@ -60,6 +61,6 @@ if [ "$failed" -gt 0 ]; then
     echo "failed:"
     cat "$out"/*.failed
 fi
-echo "$passed $failed $skipped" > "$out/total" # for tests/drivers.sh
+echo "$passed $failed $skipped $cases" > "$out/total" # for tests/drivers.sh
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

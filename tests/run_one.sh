@@ -1,16 +1,16 @@
 #!/bin/sh
-# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped") and OUT/NAME.cpu
-# (processor seconds of the program and its children) and prints what a reader wants to see, at once, because others run
-# beside it.
-# What it printed of a failure is kept in OUT/NAME.failed: run.sh prints it once more at the end.
+# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped", with TEST_SECONDS
+# also how many cases a complete run has) and OUT/NAME.cpu (processor seconds of the program and its children) and prints what
+# a reader wants to see, at once, because others run beside it.
 # usage: run_one.sh OUT PROGRAM     Variables: TEST_TIMEOUT, TEST_SECONDS, TEST_LABEL, TEST_WRAPPER as in run.sh.
 out=$1
 program=$2
 name=${program##*/}
 tap=$out/$name.tap err=$out/$name.err
 start=$(date +%s)
+[ -n "$TEST_SECONDS" ] && ulimit -S -t "$TEST_SECONDS" # of each process from here on: SIGXCPU
 # shellcheck disable=SC2086
-CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_SECONDS:-${TEST_TIMEOUT:-1200}}" $TEST_WRAPPER "$program" \
+CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1200}" $TEST_WRAPPER "$program" \
     > "$tap" 2> "$err" < /dev/null
 code=$?
 # In this shell, not in a substitution: that has children of its own. The second line is "0m1.25s 0m0.50s", user and system.
@@ -18,6 +18,10 @@ times > "$out/$name.cpu"
 cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += t[1] * 60 + t[2] } printf "%.1f", sum }' \
     "$out/$name.cpu")
 echo "$cpu" > "$out/$name.cpu"
+# What the program has in all, for those who bound its time.
+all=
+[ -n "$TEST_SECONDS" ] && all=$(DOPPLERGL_TEST_LIST=1 timeout -k 5 120 $TEST_WRAPPER "$program" 2> /dev/null < /dev/null |
+    grep -c '^# case: ')
 p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
 s=$(grep -cE '^(not ok [0-9]*|ok .*) # SKIP' "$tap")
 f=$(grep '^not ok ' "$tap" | grep -vc '^not ok [0-9]* # SKIP')
@@ -25,9 +29,14 @@ planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$tap" | awk '{n += $1} END {print n
 # A program that died lost the cases that it did not reach; one that failed outside of its cases (a leak,
 # an empty group) is a failure too.
 missing=$((planned - p - s - f))
-if [ "$code" -eq 124 ] && [ -n "$TEST_SECONDS" ] && [ "$f" -eq 0 ] && [ "$p" -gt 0 ]; then
+case $code in
+124) over="${TEST_TIMEOUT:-1200} seconds" ;;
+152) over="$TEST_SECONDS seconds of processor time" ;; # 128 + SIGXCPU
+*) over= ;;
+esac
+if [ -n "$over" ] && [ -n "$TEST_SECONDS" ] && [ "$f" -eq 0 ] && [ "$p" -gt 0 ]; then
     last=$(grep '^ok ' "$tap" | tail -n 1 | sed 's/^ok [0-9]* - //')
-    bounded="not run within $TEST_SECONDS seconds: $missing cases after $last, and the groups after theirs"
+    bounded="not run within $over: $missing cases after $last, and the groups after theirs"
     s=$((s + missing)) missing=0 code=0
 fi
 [ "$missing" -gt 0 ] && f=$((f + missing))
@@ -42,10 +51,10 @@ report=$(
         grep -A8 '^not ok [0-9]* - ' "$tap" | sed 's/^/    /' | head -60
         tail -n 40 "$err" | sed 's/^/    /'
         [ "$missing" -gt 0 ] && echo "    $missing cases were not reached"
-        [ "$code" -eq 124 ] && echo "    stopped after ${TEST_SECONDS:-${TEST_TIMEOUT:-1200}} seconds (TEST_TIMEOUT)"
+        [ -n "$over" ] && echo "    stopped after $over"
         echo "    exit code $code, whole output in $tap and $name.err"
     fi
 )
 printf '%s\n' "$report"
 [ "$f" -gt 0 ] && printf '%s\n' "$report" > "$out/$name.failed"
-echo "$p $f $s" > "$out/$name.count"
+echo "$p $f $s $all" > "$out/$name.count"

@@ -218,14 +218,24 @@ static const struct runner_case runner_cases[] = {
     {"runner: time is over", "echo 1..9; echo ok 1 - a; echo ok 2 - b; exit 124",
      "2 passed, 0 failed", 0,
      "program: not run within 60 seconds: 7 cases after b, and the groups after theirs",
-     "TEST_SECONDS=60"},
+     "TEST_TIMEOUT=60 TEST_SECONDS=50"},
+    {"runner: processor time is over",
+     "[ $DOPPLERGL_TEST_LIST ] && { echo '# case: a'; echo '# case: b'; exit; }\n"
+     "echo 1..2; echo ok 1 - a; while :; do :; done",
+     "1 passed, 0 failed", 0,
+     "program: not run within 1 seconds of processor time: 1 cases after a, and the groups after",
+     "TEST_SECONDS=1"},
+    {"runner: cases in all",
+     "[ $DOPPLERGL_TEST_LIST ] && { echo '# case: a'; echo '# case: b'; exit; }\n"
+     "echo 1..1; echo ok 1 - a",
+     "1 passed, 0 failed", 0, "ran: 1 of 2 cases", "TEST_SECONDS=50"},
     {"runner: time is over after a failure",
      "echo 1..9; echo ok 1 - a; echo not ok 2 - b; exit 124", "1 passed, 8 failed", 1,
-     "stopped after 60 seconds", "TEST_SECONDS=60"},
+     "stopped after 60 seconds", "TEST_TIMEOUT=60 TEST_SECONDS=50"},
     {"runner: time is over before the first case", "echo 1..9; exit 124", "0 passed, 9 failed", 1,
-     "9 cases were not reached", "TEST_SECONDS=60"},
+     "9 cases were not reached", "TEST_TIMEOUT=60 TEST_SECONDS=50"},
     {"runner: a crash while time is limited", "echo 1..9; echo ok 1 - a; kill -ABRT $$",
-     "1 passed, 8 failed", 1, "exit code 134", "TEST_SECONDS=60"},
+     "1 passed, 8 failed", 1, "exit code 134", "TEST_TIMEOUT=60 TEST_SECONDS=50"},
 };
 
 static void check_runner(void **state)

@@ -18,6 +18,8 @@ struct family_case {
 };
 /* One family's checkpoint through the engine. */
 void family_check(const struct family_case *c);
+/* Its first prompt alone, of a few tokens: where the driver interprets shaders. */
+void family_check_first(const struct family_case *c);
 /* With hints for kernels, as JSON; NULL = none. */
 void family_check_hinted(const struct family_case *c, const char *hints);
 /* The same as a test function over a table of family_case. */

@@ -75,11 +75,29 @@ __attribute__((constructor)) static void set_up_program(void)
         cmocka_set_test_filter(filter);
 }
 
+static bool only_lists(void)
+{
+    const char *text = getenv("DOPPLERGL_TEST_LIST");
+    return text && *text;
+}
+
+#undef _cmocka_run_group_tests
+
+int test_run_group(const char *group, const struct CMUnitTest *cases, size_t count,
+                   CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    if (!only_lists())
+        return _cmocka_run_group_tests(group, cases, count, set_up, tear_down);
+    for (size_t i = 0; i < count; i++)
+        printf("# case: %s\n", cases[i].name);
+    return 0;
+}
+
 bool test_is_sample(uint64_t *seed)
 {
     const char *text = getenv("DOPPLERGL_TEST_SEED");
     char *end = NULL;
-    if (!text || !*text)
+    if (!text || !*text || only_lists())
         return false;
     uint64_t value = strtoull(text, &end, 10);
     if (*end || !isdigit((unsigned char)*text)) {
@@ -122,7 +140,7 @@ int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *r
     if (sample)
         printf("# %s: %zu of %zu cases (DOPPLERGL_TEST_SEED=%llu)\n", group, used, count,
                (unsigned long long)seed);
-    int failures = used ? _cmocka_run_group_tests(group, cases, used, NULL, NULL) : 0;
+    int failures = used ? test_run_group(group, cases, used, NULL, NULL) : 0;
     free(position);
     free(cases);
     return failures;

@@ -62,6 +62,12 @@ int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *r
  * program: a misspelled one must not pass for a complete run. */
 bool test_is_sample(uint64_t *seed);
 
+/* With DOPPLERGL_TEST_LIST set a program runs no case: it prints "# case: NAME" for each that a
+ * complete run has, also of the walks. So cmocka's two macros run groups by this function. */
+int test_run_group(const char *group, const struct CMUnitTest *cases, size_t count,
+                   CMFixtureFunction set_up, CMFixtureFunction tear_down);
+#define _cmocka_run_group_tests test_run_group
+
 /* A log that keeps what it is told, newest last, so that a test can look at messages. */
 struct test_log {
     struct dgl_log log; /* hand out &t.log */

@@ -110,23 +110,29 @@ static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
     dgl_buf_finish(&name);
 }
 
-/* The kernel in question for a stage of its own operation; else a built-in one. */
+/* The kernel in question for a stage of its own operation; else a built-in one, also one that is
+ * known to be wrong: the answer tells whether that matters here. */
 static enum dgl_status choose(struct kernel_judge *judge, const struct problem_stage *stage,
                               const struct kernel_subject *use, struct kernel_choice *out)
 {
     const struct plan_device *device = &judge->params.dev->plan;
+    struct kernel_var able[sizeof(device->properties) / sizeof(device->properties[0])];
+    size_t num_able = 0;
     if (stage->is_subject) {
         *out = *use->choice;
         return DGL_OK;
     }
+    for (size_t i = 0; i < device->num_properties; i++)
+        if (!dgl_str_starts(dgl_str_of(device->properties[i].name), KERNEL_WRONG_PROPERTY))
+            able[num_able++] = device->properties[i];
     if (!judge->builtin) {
         enum dgl_status status = kernel_set_create(
             judge->params.dev->log, &(struct dgl_kernels_params){0}, &judge->builtin);
         if (status != DGL_OK)
             return status;
     }
-    return kernel_choose(judge->params.dev->log, judge->builtin, &stage->request,
-                         device->properties, device->num_properties, out);
+    return kernel_choose(judge->params.dev->log, judge->builtin, &stage->request, able, num_able,
+                         out);
 }
 
 /* Runs a problem whose subject is use->choice; with `crowd`, not NULL, it is that of its rows. Adds

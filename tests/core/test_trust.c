@@ -20,6 +20,7 @@
 
 static struct {
     const char *kernel; /* NULL: a right driver; "": every kernel */
+    const char *define; /* what it halves; NULL: K */
     bool bare;          /* it gives no program binaries, as softpipe */
 } liar;
 
@@ -48,7 +49,7 @@ enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
                                           const struct gl_program_params *params, size_t count,
                                           const struct gl_compile *how, struct gl_program **out)
 {
-    static const char define[] = "#define K ";
+    const char *define = liar.define ? liar.define : "#define K ";
     struct gl_program_params *lies = checked(dgl_new_array(struct gl_program_params, count));
     char **texts = checked(dgl_new_array(char *, count));
     memcpy(lies, params, count * sizeof(*lies));
@@ -308,6 +309,26 @@ static void test_no_kernel_is_left(void **state)
     test_tmpdir_remove(other);
 }
 
+/* Kernels that are asked together with a wrong one are judged by what they compute. */
+static void test_stage_that_is_wrong(void **state)
+{
+    (void)state;
+    struct told told;
+    char *other = test_tmpdir();
+    liar.kernel = "sample_hist";
+    liar.define = "#define LEVEL ";
+    assert_int_equal(selftest(other, "sample_hist", &told), DGL_OK);
+    liar.kernel = liar.define = NULL;
+    assert_int_equal(told.count, 1);
+    assert_true(told.wrong);
+    assert_int_equal(selftest(other, "sample_max", &told), DGL_OK);
+    assert_int_equal(told.count, 1);
+    assert_string_equal(told.name, "sample_max");
+    assert_false(told.wrong);
+    assert_int_equal(told.log.errors, 0);
+    test_tmpdir_remove(other);
+}
+
 /* What was found is kept where no program is: such a driver compiles anew, but is asked once. */
 static void test_driver_without_binaries(void **state)
 {
@@ -422,11 +443,9 @@ static void records_are_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_judged_once),
-        cmocka_unit_test(test_another_kernel_serves),
-        cmocka_unit_test(test_self_test),
-        cmocka_unit_test(test_no_kernel_is_left),
-        cmocka_unit_test(test_driver_without_binaries),
+        cmocka_unit_test(test_judged_once),         cmocka_unit_test(test_another_kernel_serves),
+        cmocka_unit_test(test_self_test),           cmocka_unit_test(test_no_kernel_is_left),
+        cmocka_unit_test(test_stage_that_is_wrong), cmocka_unit_test(test_driver_without_binaries),
     };
     set_up();
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

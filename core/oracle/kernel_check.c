@@ -94,6 +94,24 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
         dgl_buf_printf(out, " from %u", (unsigned)c->pos);
 }
 
+/* Those that a wrong answer may come from as well. */
+static void name_others(struct kernel_verdict *verdict, const struct problem *p,
+                        const struct kernel_choice *choices)
+{
+    struct dgl_buf text = {0};
+    const struct kernel *last = NULL;
+    for (uint32_t i = 0; i < p->num_stages; i++) {
+        if (p->stages[i].is_subject || choices[i].kernel == last)
+            continue;
+        dgl_buf_printf(&text, "%s%s", last ? ", " : "; computed together with ",
+                       choices[i].kernel->name);
+        last = choices[i].kernel;
+    }
+    const size_t len = strlen(verdict->text);
+    snprintf(verdict->text + len, sizeof(verdict->text) - len, "%s", text.p ? text.p : "");
+    dgl_buf_finish(&text);
+}
+
 /* Of a case, or of the kernel's text. */
 static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
                         const struct kernel_case *c, const char *why)
@@ -173,6 +191,8 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
     if (status == DGL_OK && wrong)
         judge_wrong(verdict, kernel->name, compiled && !placed ? c : NULL, why);
     verdict->built = wrong && compiled && !placed;
+    if (status == DGL_OK && verdict->built)
+        name_others(verdict, p, choices);
     free(choices);
     return status;
 }

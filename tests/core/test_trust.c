@@ -228,7 +228,7 @@ static void test_another_kernel_serves(void **state)
 }
 
 struct told {
-    char name[64], reason[256];
+    char name[64], reason[512];
     bool wrong;
     int count;
     struct test_log log;
@@ -317,6 +317,10 @@ static void test_stage_that_is_wrong(void **state)
     char *other = test_tmpdir();
     liar.kernel = "sample_hist";
     liar.define = "#define LEVEL ";
+    assert_int_equal(selftest(other, "sample_mass", &told), DGL_OK);
+    assert_true(told.wrong);
+    assert_contains(told.reason, "sample_mass: ");
+    assert_contains(told.reason, "; computed together with sample_max, sample_hist, ");
     assert_int_equal(selftest(other, "sample_hist", &told), DGL_OK);
     liar.kernel = liar.define = NULL;
     assert_int_equal(told.count, 1);

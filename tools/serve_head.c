@@ -134,7 +134,16 @@ struct framing {
     size_t hosts, lengths, codings;
     bool chunked; /* the coding */
     bool broken;  /* a header's name is none */
+    bool control; /* a value has a character that no line may have */
 };
+
+/* A line that goes on below. Where the header had no value, libmicrohttpd takes what follows for a
+ * part of its name. */
+static bool is_folded(const char *name, const char *header)
+{
+    const size_t len = strlen(header);
+    return strncasecmp(name, header, len) == 0 && name[len];
+}
 
 static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
@@ -143,8 +152,11 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     struct framing *f = priv;
     (void)kind;
-    if (!name[0] || name[strspn(name, token)])
+    if (!name[0] || name[strspn(name, token)] || is_folded(name, MHD_HTTP_HEADER_CONTENT_LENGTH) ||
+        is_folded(name, MHD_HTTP_HEADER_TRANSFER_ENCODING))
         f->broken = true;
+    for (const char *c = value; c && *c; c++)
+        f->control |= iscntrl((unsigned char)*c) && *c != '\t';
     f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
     f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
@@ -154,7 +166,7 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* RFC 9112, 3.2, 5.1 and 6.3; what libmicrohttpd leaves to us, or does not answer well. */
+/* RFC 9112, 2.2, 3.2, 5.1, 5.2 and 6.3: what libmicrohttpd leaves to us, or does not do well. */
 static void refuse_framing(struct MHD_Connection *connection, const char *version,
                            struct serve_error *error)
 {
@@ -162,6 +174,8 @@ static void refuse_framing(struct MHD_Connection *connection, const char *versio
     mhd.get_connection_values(connection, MHD_HEADER_KIND, note_header, &f);
     if (f.broken)
         serve_refuse(error, 400, NULL, "the name of a header is empty, or has a blank or the like");
+    else if (f.control)
+        serve_refuse(error, 400, NULL, "the value of a header has a control character");
     else if (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
         serve_refuse(error, 400, NULL, "the header Host is missing");
     else if (f.hosts > 1)

@@ -386,9 +386,10 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);
 
-/* The same kernel for the same request with `local` invocations in a work group of one dimension: a
- * choice of kernel_choose() with at most one tunable set to another of its values, where the device
- * has these properties. False when none of them gives that. */
+/* The same kernel for the same request with `local` invocations in a work group of one dimension,
+ * where the device has these properties: a choice of kernel_choose() with all of its tunables but
+ * WG_SIZE, or, of a kernel without a WG_SIZE, with all but one. No other decides in which order
+ * anything is added up. False when that gives no such group. */
 bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,

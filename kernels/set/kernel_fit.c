@@ -650,36 +650,23 @@ static bool has_shape(const struct kernel_shape_hints *shape, const struct kerne
            (!shape->cols || has_cols(choice, shape->cols->number));
 }
 
-/* What is_wanted() says of a choice. */
-struct wanted {
-    const struct kernel_shape_hints *shape; /* NULL: `local` decides */
-    uint32_t local;
-};
-
-static bool is_wanted(const struct wanted *wanted, const struct kernel_choice *choice)
-{
-    if (wanted->shape)
-        return has_shape(wanted->shape, choice);
-    return choice->local[0] == wanted->local && choice->local[1] * choice->local[2] == 1;
-}
-
-/* Sets tunables from `first` on, `more` at most, to other values until the choice is wanted.
- * Tunables that hints of the layers of `fixed` decide stay. */
+/* Sets tunables from `first` on, `more` at most, to other values until the choice has the shape.
+ * Tunables that hints decide stay. */
 static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
-                      const struct wanted *wanted, enum kernel_hints_heard fixed, uint32_t first,
-                      uint32_t more, struct kernel_choice *out, int64_t *rank)
+                      const struct kernel_shape_hints *shape, uint32_t first, uint32_t more,
+                      struct kernel_choice *out, int64_t *rank)
 {
     char why[WHY_SIZE];
     for (uint32_t i = first; i < kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &kernel->tunes[i];
         if (kernel_hints_find_tune(kernel_set_hints(fit->set), fit->request, kernel->name,
-                                   tune->name, fixed))
+                                   tune->name, fit->hears))
             continue;
         const uint32_t at = fit->num_forced++;
         for (uint32_t j = 0; j < tune->num_choices; j++) {
             fit->forced[at] = (struct kernel_var){tune->name, tune->choices[j]};
-            if (more > 1 ? try_tunes(fit, kernel, wanted, fixed, i + 1, more - 1, out, rank)
-                         : kernel_fit_try(fit, kernel, out, rank, why) && is_wanted(wanted, out))
+            if (more > 1 ? try_tunes(fit, kernel, shape, i + 1, more - 1, out, rank)
+                         : kernel_fit_try(fit, kernel, out, rank, why) && has_shape(shape, out))
                 return true;
         }
         fit->num_forced--;
@@ -691,7 +678,6 @@ bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel
                        struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
     const struct kernel_shape_hints shape = kernel_fit_shape(fit, kernel);
-    const struct wanted wanted = {.shape = &shape};
     struct kernel_fit other = *fit;
     bool fits = kernel_fit_try(fit, kernel, out, rank, why);
     if (!shape.local && !shape.cols)
@@ -705,7 +691,7 @@ bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel
                  shape.local ? shape.local->key : shape.cols->key,
                  shape.local ? shape.local->value : shape.cols->value);
     for (uint32_t count = 1; count <= 2; count++) {
-        if (!try_tunes(&other, kernel, &wanted, fit->hears, 0, count, out, rank))
+        if (!try_tunes(&other, kernel, &shape, 0, count, out, rank))
             continue;
         for (uint32_t i = 0; i < kernel->num_tunes; i++) {
             const struct kernel_hint *hint = shape.local ? shape.local : shape.cols;
@@ -719,26 +705,49 @@ bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel
     return false;
 }
 
+static bool is_sized(const struct kernel_choice *choice, uint32_t local)
+{
+    return choice->local[0] == local && choice->local[1] * choice->local[2] == 1;
+}
+
 bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out)
 {
     const struct kernel *kernel = choice->kernel;
-    const struct wanted wanted = {.local = local};
     struct kernel_fit fit = {.set = set,
                              .request = request,
                              .device = device,
                              .num_device = num_device,
-                             .hears = choice->heard};
+                             .hears = choice->heard,
+                             .num_forced = choice->num_tunes};
     const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    bool has_size = false;
     char why[WHY_SIZE];
     int64_t rank;
-    if (kernel_fit_hinted(&fit, kernel, out, &rank, why) && is_wanted(&wanted, out))
+    for (uint32_t i = 0; i < choice->num_tunes; i++) {
+        fit.forced[i] = choice->vars[choice->num_consts + i];
+        has_size |= strcmp(kernel->tunes[i].name, "WG_SIZE") == 0;
+    }
+    if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
         return true;
-    /* What was asked for stays. */
-    return !shape.local && !shape.cols &&
-           try_tunes(&fit, kernel, &wanted, KERNEL_HEARS_ASKED, 0, 1, out, &rank);
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &kernel->tunes[i];
+        const int64_t before = fit.forced[i].value;
+        /* What was asked for stays. */
+        if (shape.local || shape.cols || (has_size && strcmp(tune->name, "WG_SIZE") != 0) ||
+            kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, tune->name,
+                                   KERNEL_HEARS_ASKED))
+            continue;
+        for (uint32_t j = 0; j < tune->num_choices; j++) {
+            fit.forced[i].value = tune->choices[j];
+            if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
+                return true;
+        }
+        fit.forced[i].value = before;
+    }
+    return false;
 }
 
 /* ---- group counts ---------------------------------------------------------------------------- */

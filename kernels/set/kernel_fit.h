@@ -14,7 +14,8 @@ struct kernel_fit {
     const struct kernel_var *device;
     size_t num_device;
     enum kernel_hints_heard hears; /* hints for tunables that count */
-    struct kernel_var forced[2];   /* tunables with these values, whatever hints and presets say */
+    /* Tunables with these values, whatever hints and presets say. */
+    struct kernel_var forced[KERNEL_MAX_TUNES];
     uint32_t num_forced;
 };
 /* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then

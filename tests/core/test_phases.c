@@ -184,6 +184,69 @@ static void test_shape(void **state)
     fixture_close(&f);
 }
 
+/* Constants that say how a group's invocations share the work: no sum depends on them. */
+static const char *const shares[] = {"WG_SIZE", "ROW_SETS", "ROW_LANES", "PASSES",
+                                     "STAGED",  "FULL",     "TAILS",     "SUBGROUPS_N",
+                                     "TURN",    "CHUNK",    "SUBGROUPS", "AT_A_TIME"};
+
+static bool is_share(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++)
+        found |= strcmp(shares[i], name) == 0;
+    return found;
+}
+
+/* A kernel with so many invocations, and so much less shared memory: all else is as it is by single
+ * dispatches. */
+static void check_resized(const struct planned *p, const struct kernel_use *use, uint32_t local,
+                          int64_t spare)
+{
+    struct kernel_var properties[KERNEL_MAX_PROPERTIES];
+    const struct kernel_choice *plain = &use->choice;
+    struct kernel_choice sized;
+    for (size_t i = 0; i < p->device.num_properties; i++) {
+        properties[i] = p->device.properties[i];
+        if (strcmp(properties[i].name, "SHARED_BYTES") == 0)
+            properties[i].value -= spare;
+    }
+    if (!kernel_choice_resize(p->plan.kernels.set, &use->request, properties,
+                              p->device.num_properties, plain, local, &sized))
+        return;
+    for (uint32_t i = 0; i < plain->num_consts + plain->num_tunes + plain->num_lets; i++)
+        if (plain->vars[i].value != sized.vars[i].value && !is_share(plain->vars[i].name))
+            fail_msg("%s of %s is %lld with %u invocations and %lld bytes less, %lld without",
+                     plain->vars[i].name, plain->kernel->name, (long long)sized.vars[i].value,
+                     local, (long long)spare, (long long)plain->vars[i].value);
+}
+
+/* What decides the order of a sum is the same for both executors, whatever a program's groups are:
+ * equal tokens. */
+static void test_order(void **state)
+{
+    const struct shape_case *c = *state;
+    static const enum segment steps[] = {SEG_DECODE,      SEG_HEAD,       SEG_BIAS,
+                                         SEG_PENALTY,     SEG_DRY,        SEG_SAMPLE_GREEDY,
+                                         SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL};
+    struct planned p;
+    char config[128];
+    snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
+    if (c->parts[0])
+        SKIP("it has no program");
+    for (int type = 0; type < 2; type++) {
+        planned_open(
+            &p,
+            &(struct shape_model_params){.config = config, .quantize = type ? "q8_0" : "q4_k_m"},
+            c->device, builtin);
+        for (size_t s = 0; s < sizeof(steps) / sizeof(*steps); s++)
+            for (size_t i = 0; i < p.plan.segment[steps[s]].ops.count; i++)
+                for (uint32_t local = 512; local >= 64; local /= 2)
+                    for (int64_t spare = 0; spare <= 6 * 6144; spare += 6144)
+                        check_resized(&p, p.plan.segment[steps[s]].use[i], local, spare);
+        planned_close(&p);
+    }
+}
+
 /* A run that is no decode step is refused, with the reason. */
 static void test_other_recipes(void **state)
 {
@@ -697,6 +760,7 @@ int main(void)
     };
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);
+    failed += test_run_table("order", test_order, shapes);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     failed += test_run_table_sample("runs", test_run, runs, 5);
     failed += test_run_table_sample("parts", test_run, part_runs, 9);

@@ -99,8 +99,8 @@ static void every_work_group_size_agrees(void **state)
         "decode", {8, 2, 32, 16, .pos = 300, .splits = 3}, true, false};
     static const struct attn_row prefill = {
         "prefill", {8, 2, 32, 16, .tokens = 33, .pos = 30}, true, false};
-    static const char *const names[] = {"KEY_SUBGROUPS", "MOST_HEADS", "DEPTH",    "ROUNDS",
-                                        "UNIT_GROUPS",   "SUBGROUPS",  "OWN_ROWS", "AHEAD"};
+    static const char *const names[] = {"KEY_PARTS",   "MOST_HEADS", "DEPTH",    "ROUNDS",
+                                        "UNIT_GROUPS", "SUBGROUPS",  "OWN_ROWS", "AHEAD"};
     const char *name;
     if (!benches[0])
         SKIP("every_work_group_size_agrees: no GLES device");

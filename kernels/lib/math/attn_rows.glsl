@@ -1,14 +1,15 @@
 // What a work group needs of the new token, in shared memory: the queries of its heads, normed,
 // rotated and scaled, and the new key and value as the cache will give them back. Needs libs
 // kv_round, rope, rope_items, attn_score and attn_share, WHEN norm none head all, subgroup
-// shuffles, and the constants SUBGROUPS and KEY_THREADS, a power of two.
+// shuffles, and the constants SUBGROUPS, KEY_PARTS and KEY_THREADS, a power of two.
 //
 //! SHARED vec2 new_rows[(HEADS_BLOCK + 2) * HEAD_DIM / 2] // q of each head, k, v
-//! LET NUM_SQUARES = NORM_none ? 0 : NORM_all ? 2 * SUBGROUPS : (HEADS_BLOCK + 2) * VEC4S / 2
-//! SHARED float squares[NUM_SQUARES] // parts of sums
+//! LET ALL_SQUARES = NORM_all ? 2 * HEADS_BLOCK * KEY_PARTS : 0
+//! SHARED float squares[NORM_head ? (HEADS_BLOCK + 2) * VEC4S / 2 : ALL_SQUARES] // parts of sums
 
 const uint NEW_KEY = uint(HEADS_BLOCK), NEW_VALUE = NEW_KEY + 1u; // rows of new_rows
 const int NORM_PART = VEC4S % KEY_THREADS == 0 ? KEY_THREADS : 2; // neighbours with a sum
+const int TEAM = HEADS_BLOCK * KEY_PARTS; // parts of a sum of all heads
 const int ITEMS = ((HEADS_BLOCK + 2) * VEC4S + WG_SIZE - 1) / WG_SIZE;
 
 // The head of QKV that row r of new_rows is made of.
@@ -32,21 +33,25 @@ vec2 gain_pair(uint first, uint dim)
 
 // Sums of the squares of all queries and of all keys, in this order.
 #if NORM_all
-void sum_squares(uint tid, uint first)
+void sum_squares(uint first)
 {
-    float q = 0.0, k = 0.0;
-    for (uint i = tid; i < uint(HEADS * VEC4S); i += uint(WG_SIZE))
-        q += dot(QKV[first + i], QKV[first + i]);
-    first += uint(HEADS * VEC4S);
-    for (uint i = tid; i < uint(KV_HEADS * VEC4S); i += uint(WG_SIZE))
-        k += dot(QKV[first + i], QKV[first + i]);
-    for (uint mask = 1u; mask < gl_SubgroupSize; mask *= 2u) {
-        q += subgroupShuffleXor(q, mask);
-        k += subgroupShuffleXor(k, mask);
-    }
-    if (gl_SubgroupInvocationID == 0u) {
-        squares[2u * gl_SubgroupID] = q;
-        squares[2u * gl_SubgroupID + 1u] = k;
+    uint step = uint(TEAM) * gl_SubgroupSize;
+    uint keys = first + uint(HEADS * VEC4S);
+    for (uint part = gl_SubgroupID; part < uint(TEAM); part += uint(SUBGROUPS)) {
+        float q = 0.0, k = 0.0;
+        uint begin = part * gl_SubgroupSize + gl_SubgroupInvocationID;
+        for (uint i = begin; i < uint(HEADS * VEC4S); i += step)
+            q += dot(QKV[first + i], QKV[first + i]);
+        for (uint i = begin; i < uint(KV_HEADS * VEC4S); i += step)
+            k += dot(QKV[keys + i], QKV[keys + i]);
+        for (uint mask = 1u; mask < gl_SubgroupSize; mask *= 2u) {
+            q += subgroupShuffleXor(q, mask);
+            k += subgroupShuffleXor(k, mask);
+        }
+        if (gl_SubgroupInvocationID == 0u) {
+            squares[2u * part] = q;
+            squares[2u * part + 1u] = k;
+        }
     }
 }
 #endif
@@ -56,7 +61,7 @@ float norm_factor(uint r)
 {
     float sum = 0.0;
 #if NORM_all
-    for (uint e = 0u; e < uint(SUBGROUPS); e++)
+    for (uint e = 0u; e < uint(TEAM); e++)
         sum += squares[2u * e + (r < NEW_KEY ? 0u : 1u)];
     sum /= float((r < NEW_KEY ? HEADS : KV_HEADS) * HEAD_DIM);
 #elif NORM_head
@@ -123,7 +128,7 @@ void make_rows(uint tid, attn_share share, row_items items)
             squares[n / uint(NORM_PART)] = square;
     }
 #elif NORM_all
-    sum_squares(tid, share.row * uint(QKV_STRIDE / 4));
+    sum_squares(share.row * uint(QKV_STRIDE / 4));
 #endif
 #if !NORM_none
     memoryBarrierShared(); barrier();

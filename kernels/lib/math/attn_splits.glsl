@@ -1,7 +1,7 @@
 // Parts of the attention of one token, each from one split of the keys, and their merge by the
 // group that arrives last. Needs libs attn_score and attn_share, `coherent vec4 PARTS[]`,
-// `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (splits at most), shared out_part
-// and max_sum of OUTS * SLICES elements. With sinks all invocations call
+// `vec4 O[]`, `float S[]`, WHEN sinks none head, the LET TAKEN (splits at most), shared out_part of
+// OUTS * SLICES elements and max_sum of HEADS_BLOCK * SLICES. With sinks all invocations call
 // sink_begin() first.
 
 // Asks for the sink of the head of which the invocation writes a part, long before it is needed.
@@ -80,16 +80,17 @@ void merge_splits(uint tid, attn_share share)
             }
         }
         out_part[n] = sum;
-        max_sum[n] = vec2(all_max, weight);
+        if (i == 0u)
+            max_sum[slice * uint(HEADS_BLOCK) + r] = vec2(all_max, weight);
     }
     memoryBarrierShared(); barrier();
     for (uint n = tid; n < uint(OUTS); n += uint(WG_SIZE)) {
         vec4 x = vec4(0.0);
         float top = NO_SCORE, weight = 0.0;
         for (uint e = 0u; e < uint(SLICES); e++)
-            top = max(top, max_sum[e * uint(OUTS) + n].x);
+            top = max(top, max_sum[e * uint(HEADS_BLOCK) + n / uint(VEC4S)].x);
         for (uint e = 0u; e < uint(SLICES); e++) {
-            vec2 ms = max_sum[e * uint(OUTS) + n];
+            vec2 ms = max_sum[e * uint(HEADS_BLOCK) + n / uint(VEC4S)];
             float w = ms.y > 0.0 ? exp2(ms.x - top) : 0.0;
             x += w * out_part[e * uint(OUTS) + n];
             weight += w * ms.y;

@@ -5,8 +5,10 @@
 // HEADS_BLOCK heads of one KV head, of which only as many splits take part as leave ROUNDS rounds
 // of keys to each: the others return at once. A group makes the
 // rows of its heads, normed, rotated and scaled, and the new key and value, in shared memory, once
-// for all. Then each subgroup has one of the heads and every KEY_SUBGROUPS-th run of keys, so that
-// K and V come from memory once and to the other heads' subgroups from the unit's cache.
+// for all. Then a subgroup has one of the heads and every KEY_PARTS-th run of keys, so that K and V
+// come from memory once and to the other heads' subgroups from the unit's cache. In a group of
+// fewer subgroups each has several such parts, one after the other; in one of more some have none:
+// no sum depends on WG_SIZE.
 // KEY_THREADS invocations (a power of two) share a key, DEPTH keys in turn: each holds OWN vec8s of
 // q and of the result (one, unless a subgroup has fewer invocations than a head has vec8s) and
 // loads as many of key and value; sums of DEPTH scores and their softmax, in powers of two, are
@@ -55,33 +57,37 @@
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE MOST_HEADS = HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 || SPLITS <= 4 ? 4 : 2 in 1 2 4 8
-//! TUNE KEY_SUBGROUPS = 8 / min(MOST_HEADS, HEADS / KV_HEADS) in 1 2 4 8 16
+//! TUNE MANY = SPLITS > 4 && SUBGROUP_SIZE <= 32 && MAX_INVOCATIONS >= 512 in 0 1
+//! TUNE SETS = MANY && SHARED_BYTES >= 32768 ? 16 : 8 in 4 8 16 32 // subgroups with a part each
+//! TUNE KEY_PARTS = max(1, SETS / min(MOST_HEADS, HEADS / KV_HEADS) / 2 * 2) in 1 2 4 8 16
+//! TUNE WG_SIZE = max(1, SUBGROUP_SIZE) * SETS in 8 16 32 64 128 256 512 1024
 //! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 4
 //! TUNE AHEAD = HEAD_DIM <= 64 && KV_f16 ? 2 : 0 in 0 1 2
 //! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
-//! LET SUBGROUPS = HEADS_BLOCK * KEY_SUBGROUPS
-//! LET WG_SIZE = max(1, SUBGROUP_SIZE) * SUBGROUPS
+//! LET SUBGROUPS = WG_SIZE / max(1, SUBGROUP_SIZE)
+//! LET AT_A_TIME = min(KEY_PARTS, max(1, SUBGROUPS / HEADS_BLOCK)) // parts
 //! LET VEC4S = HEAD_DIM / 4
 //! LET VEC8S = HEAD_DIM / 8
 //! LET MOST_THREADS = max(DEPTH, VEC8S <= 4 ? 4 : VEC8S <= 8 ? 8 : VEC8S <= 16 ? 16 : 32)
 //! LET KEY_THREADS = min(MOST_THREADS, max(1, SUBGROUP_SIZE))
 //! LET SLOTS = SUBGROUP_SIZE / KEY_THREADS
 //! LET OUTS = HEADS_BLOCK * VEC4S
-//! LET SLICES = max(1, WG_SIZE / OUTS) // of the splits, merged side by side
+// Of the splits, merged side by side:
+//! LET SLICES = max(1, KEY_PARTS * SUBGROUP_SIZE / VEC4S)
 //! LET HEAD_BLOCKS = KV_HEADS * ceildiv(HEADS / KV_HEADS, HEADS_BLOCK)
 //! LET TAKEN = max(1, min(SPLITS, UNIT_GROUPS * max(COMPUTE_UNITS, 16) / HEAD_BLOCKS)) // splits
 //! LET AT_ONCE = min(16, ceildiv(TAKEN, SLICES))
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS HEAD_BLOCKS * TAKEN T
-//! ACTIVE T * HEADS * TAKEN * KEY_SUBGROUPS * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
-//! SHARED vec4 out_part[max(KEY_SUBGROUPS, SLICES) * OUTS]
-//! SHARED vec2 max_sum[max(KEY_SUBGROUPS, SLICES) * OUTS]
+//! ACTIVE T * HEADS * TAKEN * AT_A_TIME * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
+//! SHARED vec4 out_part[max(KEY_PARTS, SLICES) * OUTS]
+//! SHARED vec2 max_sum[max(KEY_PARTS, SLICES) * HEADS_BLOCK]
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM <= 256 && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
-//! REQUIRE SUBGROUP_SIZE >= DEPTH
+//! REQUIRE SUBGROUP_SIZE >= DEPTH && SUBGROUPS >= HEADS_BLOCK
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! PREFER SOFTWARE ? -1 : 30
 //! TOLERANCE 1e-11
@@ -102,7 +108,8 @@
 //! LIB last_group
 
 const int OWN = (VEC8S + KEY_THREADS - 1) / KEY_THREADS;
-const int KEYS = KEY_SUBGROUPS * SLOTS; // at a time
+const int TURNS = (KEY_PARTS + AT_A_TIME - 1) / AT_A_TIME;
+const int KEYS = KEY_PARTS * SLOTS; // at a time
 const int ROUND = DEPTH * KEYS;
 // A round begins at a multiple of ROUND, so that its keys lie in so many pages: those of as many
 // turns of KEYS each.
@@ -114,23 +121,36 @@ const int PAGES = min(DEPTH, max(1, ROUND / KV_RUN)), PAGE_TURNS = DEPTH / PAGES
 // row, zeros of q). The invocations of a key are neighbours within the subgroup, whatever the order
 // of local invocations.
 struct attn_place {
-    uint i8, key_subgroup;
-    uint slot0, slot; // of the subgroup's keys the first, and its own
+    uint i8, part;
+    uint slot0, slot; // of the part's keys the first, and its own
     kv_rows keys;
+    bool idle;    // without a part
     uint old_end; // of the split's keys already in the cache
     uint begin;   // the first round
 };
+
+// The subgroup's part in a turn.
+void take_part(uint turn, attn_share share, inout attn_place at)
+{
+    at.part = turn * uint(AT_A_TIME) + gl_SubgroupID / uint(HEADS_BLOCK);
+    at.slot0 = at.part * uint(SLOTS);
+    at.slot = at.slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
+    at.old_end = min(share.end, share.pos);
+#if SUBGROUPS != HEADS_BLOCK * AT_A_TIME || KEY_PARTS % AT_A_TIME != 0
+    at.idle = gl_SubgroupID >= uint(HEADS_BLOCK * AT_A_TIME) || at.part >= uint(KEY_PARTS);
+    at.old_end = at.idle ? 0u : at.old_end;
+#else
+    at.idle = false;
+#endif
+}
 
 // False: the whole group has no keys.
 bool place_of(uvec3 group, out attn_share share, out attn_place at)
 {
     share = attn_share_of(group.y, group.x, uint(TAKEN), uint(ROUNDS * ROUND), uint(ROUND));
     at.i8 = gl_SubgroupInvocationID % uint(KEY_THREADS);
-    at.key_subgroup = gl_SubgroupID / uint(HEADS_BLOCK);
-    at.slot0 = at.key_subgroup * uint(SLOTS);
-    at.slot = at.slot0 + gl_SubgroupInvocationID / uint(KEY_THREADS);
+    take_part(0u, share, at);
     at.keys = kv_skip(kv_keys(share.seq, share.kv_head), at.i8 < uint(VEC8S) ? at.i8 : 0u);
-    at.old_end = min(share.end, share.pos);
     at.begin = share.first / uint(ROUND) * uint(ROUND);
     return share.inside && share.split < share.splits;
 }
@@ -224,91 +244,107 @@ void body(uvec3 group)
         }
 
     vec4 q[2 * OWN], o[2 * OWN]; // halves of vec8s
-    for (int i = 0; i < 2 * OWN; i++) {
-        q[i] = new_vec4(row, OWN_VEC4(i));
-        o[i] = vec4(0.0);
-    }
-    float row_max = NO_SCORE, row_sum = 0.0; // the sum in DEPTH parts
-    // The new key is the first of slot 0; its whole subgroup computes, as shuffles want it.
-    if (share.has_new && place.key_subgroup == 0u) {
-        bool mine = slot == 0u;
-        float product = 0.0;
-        for (int i = 0; i < 2 * OWN; i++)
-            product += dot(q[i], new_vec4(NEW_KEY, OWN_VEC4(i)));
-        product = key_sum(product);
-        row_max = mine ? score_of(product) : NO_SCORE;
-        row_sum = mine && part == 0u ? 1.0 : 0.0;
-        for (int i = 0; i < 2 * OWN; i++)
-            o[i] = mine ? new_vec4(NEW_VALUE, OWN_VEC4(i)) : vec4(0.0);
-    }
-
-    for (uint first = place.begin; first + slot0 < old_end; first += uint(ROUND)) {
-        float s[DEPTH];
-        for (int d = 0; d < DEPTH; d++) {
-            vec4 a, b;
-            kv_unpack_vec8(k[d * OWN], a, b);
-            s[d] = dot(q[0], a) + dot(q[1], b);
-            for (int e = 1; e < OWN; e++) {
-                kv_unpack_vec8(k[d * OWN + e], a, b);
-                s[d] += dot(q[2 * e], a) + dot(q[2 * e + 1], b);
-            }
-        }
-        if (next < old_end) {
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (turn > 0) {
+            take_part(uint(turn), share, place);
+            slot0 = place.slot0;
+            slot = place.slot;
+            old_end = place.old_end;
+            next = place.begin;
+            LOOK_UP
             FETCH(k, 0u)
-        }
-        uint key = first + part * uint(KEYS) + slot;
-        bool valid = key < old_end && (WINDOW == 0 || key >= share.first);
-        float score = spread_sums(i8, s);
-        score = valid ? score_of(score) : NO_SCORE;
-        float new_max = max(row_max, spread_max(score));
-        float rescale = exp2(row_max - new_max), weight = valid ? exp2(score - new_max) : 0.0;
-        row_max = new_max;
-        row_sum = row_sum * rescale + weight;
-        for (int i = 0; i < 2 * OWN; i++)
-            o[i] *= rescale;
-        for (int d = 0; d < DEPTH; d++) {
-            vec4 a, b;
-            float w = subgroupShuffle(weight, lane0 + uint(d * KEY_THREADS / DEPTH));
-            for (int e = 0; e < OWN; e++) {
-                kv_unpack_vec8(v[d * OWN + e], a, b);
-                o[2 * e] += w * a;
-                o[2 * e + 1] += w * b;
-            }
-        }
-        if (next < old_end) {
             FETCH(v, KV_TO_VALUE)
             next += uint(ROUND);
-            LOOK_UP
+            if (next < old_end) {
+                LOOK_UP
+            }
         }
-    }
+        for (int i = 0; i < 2 * OWN; i++) {
+            q[i] = new_vec4(row, OWN_VEC4(i));
+            o[i] = vec4(0.0);
+        }
+        float row_max = NO_SCORE, row_sum = 0.0; // the sum in DEPTH parts
+        // The new key is the first of slot 0; its whole subgroup computes, as shuffles want it.
+        if (share.has_new && place.part == 0u) {
+            bool mine = slot == 0u;
+            float product = 0.0;
+            for (int i = 0; i < 2 * OWN; i++)
+                product += dot(q[i], new_vec4(NEW_KEY, OWN_VEC4(i)));
+            product = key_sum(product);
+            row_max = mine ? score_of(product) : NO_SCORE;
+            row_sum = mine && part == 0u ? 1.0 : 0.0;
+            for (int i = 0; i < 2 * OWN; i++)
+                o[i] = mine ? new_vec4(NEW_VALUE, OWN_VEC4(i)) : vec4(0.0);
+        }
 
-    float all_max = row_max;
-    for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u)
-        all_max = max(all_max, subgroupShuffleXor(all_max, mask));
-    float rescale = exp2(row_max - all_max);
-    for (int i = 0; i < 2 * OWN; i++)
-        o[i] *= rescale;
-    row_sum = spread_sum(row_sum) * rescale;
-    for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u) {
-        row_sum += subgroupShuffleXor(row_sum, mask);
+        for (uint first = place.begin; first + slot0 < old_end; first += uint(ROUND)) {
+            float s[DEPTH];
+            for (int d = 0; d < DEPTH; d++) {
+                vec4 a, b;
+                kv_unpack_vec8(k[d * OWN], a, b);
+                s[d] = dot(q[0], a) + dot(q[1], b);
+                for (int e = 1; e < OWN; e++) {
+                    kv_unpack_vec8(k[d * OWN + e], a, b);
+                    s[d] += dot(q[2 * e], a) + dot(q[2 * e + 1], b);
+                }
+            }
+            if (next < old_end) {
+                FETCH(k, 0u)
+            }
+            uint key = first + part * uint(KEYS) + slot;
+            bool valid = key < old_end && (WINDOW == 0 || key >= share.first);
+            float score = spread_sums(i8, s);
+            score = valid ? score_of(score) : NO_SCORE;
+            float new_max = max(row_max, spread_max(score));
+            float rescale = exp2(row_max - new_max), weight = valid ? exp2(score - new_max) : 0.0;
+            row_max = new_max;
+            row_sum = row_sum * rescale + weight;
+            for (int i = 0; i < 2 * OWN; i++)
+                o[i] *= rescale;
+            for (int d = 0; d < DEPTH; d++) {
+                vec4 a, b;
+                float w = subgroupShuffle(weight, lane0 + uint(d * KEY_THREADS / DEPTH));
+                for (int e = 0; e < OWN; e++) {
+                    kv_unpack_vec8(v[d * OWN + e], a, b);
+                    o[2 * e] += w * a;
+                    o[2 * e + 1] += w * b;
+                }
+            }
+            if (next < old_end) {
+                FETCH(v, KV_TO_VALUE)
+                next += uint(ROUND);
+                LOOK_UP
+            }
+        }
+
+        float all_max = row_max;
+        for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u)
+            all_max = max(all_max, subgroupShuffleXor(all_max, mask));
+        float rescale = exp2(row_max - all_max);
         for (int i = 0; i < 2 * OWN; i++)
-            o[i] += subgroupShuffleXor(o[i], mask);
-    }
-    if (gl_SubgroupInvocationID < uint(KEY_THREADS)) {
-        uint to = place.key_subgroup * uint(HEADS_BLOCK) + row;
-        for (int i = 0; i < 2 * OWN; i++)
-            if (OWN_VEC4(i) < uint(VEC4S))
-                out_part[to * uint(VEC4S) + OWN_VEC4(i)] = o[i];
-        max_sum[to] = vec2(all_max, row_sum);
+            o[i] *= rescale;
+        row_sum = spread_sum(row_sum) * rescale;
+        for (uint mask = uint(KEY_THREADS); mask < gl_SubgroupSize; mask *= 2u) {
+            row_sum += subgroupShuffleXor(row_sum, mask);
+            for (int i = 0; i < 2 * OWN; i++)
+                o[i] += subgroupShuffleXor(o[i], mask);
+        }
+        if (gl_SubgroupInvocationID < uint(KEY_THREADS) && !place.idle) {
+            uint to = place.part * uint(HEADS_BLOCK) + row;
+            for (int i = 0; i < 2 * OWN; i++)
+                if (OWN_VEC4(i) < uint(VEC4S))
+                    out_part[to * uint(VEC4S) + OWN_VEC4(i)] = o[i];
+            max_sum[to] = vec2(all_max, row_sum);
+        }
     }
     memoryBarrierShared(); barrier();
     for (uint n = tid; n < uint(OUTS); n += uint(WG_SIZE)) {
         uint r = n / uint(VEC4S), i = n % uint(VEC4S);
         float all_max = NO_SCORE, sum = 0.0;
         vec4 x = vec4(0.0);
-        for (uint e = 0u; e < uint(KEY_SUBGROUPS); e++)
+        for (uint e = 0u; e < uint(KEY_PARTS); e++)
             all_max = max(all_max, max_sum[e * uint(HEADS_BLOCK) + r].x);
-        for (uint e = 0u; e < uint(KEY_SUBGROUPS); e++) {
+        for (uint e = 0u; e < uint(KEY_PARTS); e++) {
             vec2 ms = max_sum[e * uint(HEADS_BLOCK) + r];
             float rescale = exp2(ms.x - all_max);
             sum += ms.y * rescale;

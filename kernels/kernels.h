@@ -275,7 +275,7 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
                                 const char *name, const char *op, struct dgl_buf *out);
 
-/* ---- choice: kernel_choose.c, kernel_fit.c ---- */
+/* ---- choice: kernel_choose.c, kernel_fit.c, kernel_groups.c ---- */
 
 struct kernel_attr {
     const char *key, *word; /* weight=q4_k, phase=decode, kv=f16, act=silu */

@@ -1,5 +1,4 @@
-/* Whether one kernel can run one request on one device, with which numbers, and how many groups it
- * takes then. */
+/* Whether one kernel can run one request on one device, and with which numbers. */
 #include "kernels/set/kernel_fit.h"
 
 #include <assert.h>
@@ -16,8 +15,7 @@ struct attempt {
     char *why;
 };
 
-#define WHY_SIZE      192
-#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
+#define WHY_SIZE 192
 
 static const char *const local_names[] = {"LOCAL_X", "LOCAL_Y", "LOCAL_Z"};
 
@@ -38,7 +36,7 @@ static struct kernel_var *add_var(struct kernel_choice *choice, const char *name
     return var;
 }
 
-static const struct kernel_var *find_var(const struct kernel_var *vars, size_t num_vars,
+const struct kernel_var *kernel_find_var(const struct kernel_var *vars, size_t num_vars,
                                          const char *name)
 {
     for (size_t i = 0; i < num_vars; i++)
@@ -47,19 +45,10 @@ static const struct kernel_var *find_var(const struct kernel_var *vars, size_t n
     return NULL;
 }
 
-/* " with K=64, T=3" into a text: the values of an expression's names, each once. */
-struct values {
-    const struct kernel_var *vars;
-    size_t num_vars;
-    const char *told[16];
-    size_t num_told, len;
-    char text[120];
-};
-
 static bool add_value(const void *ctx, const char *name)
 {
-    struct values *v = *(struct values *const *)ctx;
-    const struct kernel_var *var = find_var(v->vars, v->num_vars, name);
+    struct kernel_values *v = *(struct kernel_values *const *)ctx;
+    const struct kernel_var *var = kernel_find_var(v->vars, v->num_vars, name);
     char one[64];
     for (size_t i = 0; i < v->num_told; i++)
         if (strcmp(v->told[i], name) == 0)
@@ -76,10 +65,10 @@ static bool add_value(const void *ctx, const char *name)
     return true;
 }
 
-static struct values values_of(const struct kernel_expr *expr, const struct kernel_var *vars,
-                               size_t num_vars)
+struct kernel_values kernel_values_of(const struct kernel_expr *expr, const struct kernel_var *vars,
+                                      size_t num_vars)
 {
-    struct values v = {.vars = vars, .num_vars = num_vars}, *filled = &v;
+    struct kernel_values v = {.vars = vars, .num_vars = num_vars}, *filled = &v;
     kernel_expr_unknown(expr, add_value, &filled);
     return v;
 }
@@ -183,7 +172,8 @@ static bool eval(struct attempt *a, const char *directive, struct kernel_line pl
     const char *bad = NULL;
     if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
         return true;
-    const struct values values = values_of(expr, a->choice->vars, a->choice->num_vars);
+    const struct kernel_values values =
+        kernel_values_of(expr, a->choice->vars, a->choice->num_vars);
     blame(a, &place, expr);
     return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, values.text);
 }
@@ -271,7 +261,8 @@ static bool fill_consts(struct attempt *a)
     const struct kernel_request *request = a->fit->request;
     for (uint32_t i = 0; i < a->kernel->num_consts; i++) {
         const struct kernel_const *c = &a->kernel->consts[i];
-        const struct kernel_var *given = find_var(request->consts, request->num_consts, c->name);
+        const struct kernel_var *given =
+            kernel_find_var(request->consts, request->num_consts, c->name);
         if (!given && !c->has_preset)
             return refuse(a, "CONST %s is not given", c->name);
         add_var(a->choice, c->name, given ? given->value : c->preset);
@@ -304,7 +295,7 @@ static void fill_properties(struct attempt *a)
     const struct kernel_hint *disabled =
         kernel_hints_find(kernel_set_hints(fit->set), "disableFeatures");
     for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)
-        if (!find_var(fit->device, fit->num_device, property->name))
+        if (!kernel_find_var(fit->device, fit->num_device, property->name))
             add_var(a->choice, property->name, property->value);
     for (size_t i = 0; i < fit->num_device; i++)
         add_var(a->choice, fit->device[i].name,
@@ -331,9 +322,10 @@ static bool check_extensions(struct attempt *a)
         const char *extension = a->kernel->extensions[i];
         char name[64];
         snprintf(name, sizeof(name), "HAS_%s", extension);
-        const struct kernel_var *has = find_var(a->choice->vars, a->choice->num_vars, name);
-        const struct kernel_var *given = find_var(fit->device, fit->num_device, name);
-        const struct kernel_var *size = find_var(fit->device, fit->num_device, "SUBGROUP_SIZE");
+        const struct kernel_var *has = kernel_find_var(a->choice->vars, a->choice->num_vars, name);
+        const struct kernel_var *given = kernel_find_var(fit->device, fit->num_device, name);
+        const struct kernel_var *size =
+            kernel_find_var(fit->device, fit->num_device, "SUBGROUP_SIZE");
         if (has && has->value)
             continue;
         if (given && given->value)
@@ -364,7 +356,7 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
         const struct kernel_tune *tune = &a->kernel->tunes[i];
         const struct kernel_hint *hint = kernel_hints_find_tune(
             kernel_set_hints(fit->set), fit->request, a->kernel->name, tune->name, fit->hears);
-        const struct kernel_var *forced = find_var(fit->forced, fit->num_forced, tune->name);
+        const struct kernel_var *forced = kernel_find_var(fit->forced, fit->num_forced, tune->name);
         int64_t value;
         a->choice->tune_origin[i] = hint ? hint->origin : "default";
         if (hint)
@@ -376,8 +368,8 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
         else if (!eval(a, tune->name, line_in(a, NULL, tune->line), tune->preset, &value))
             return false;
         if (!is_choice(tune, value)) {
-            const struct values values =
-                values_of(tune->preset, a->choice->vars, a->choice->num_vars);
+            const struct kernel_values values =
+                kernel_values_of(tune->preset, a->choice->vars, a->choice->num_vars);
             const struct kernel_line place = line_in(a, NULL, tune->line);
             blame(a, &place, tune->preset);
             return refuse(a, "TUNE %s: the preset is %lld%s, which is not one of its choices",
@@ -440,7 +432,7 @@ static bool fill_lets(struct attempt *a, const struct kernel_lib *lib, uint32_t 
 
 static int64_t property(const struct attempt *a, const char *name)
 {
-    return find_var(a->choice->vars, a->choice->num_vars, name)->value;
+    return kernel_find_var(a->choice->vars, a->choice->num_vars, name)->value;
 }
 
 /* LOCAL, the LETs that it may use before it and all others after it. */
@@ -463,8 +455,8 @@ static bool check_local(struct attempt *a)
     for (int i = 0; i < 3; i++) {
         const int64_t limit = property(a, limits[i]);
         if (local[i] < 1) {
-            const struct values values =
-                values_of(a->kernel->local[i], a->choice->vars, a->choice->num_vars);
+            const struct kernel_values values =
+                kernel_values_of(a->kernel->local[i], a->choice->vars, a->choice->num_vars);
             blame(a, &place, a->kernel->local[i]);
             return refuse(a, "%s is %lld%s, wanted 1 or more", local_names[i], (long long)local[i],
                           values.text);
@@ -508,7 +500,8 @@ static bool add_shared(struct attempt *a, const struct kernel_lib *lib)
         if (decl->count && !eval(a, decl->name, place, decl->count, &count))
             return false;
         if (count < 0 || count > INT32_MAX) {
-            const struct values values = values_of(decl->count, choice->vars, choice->num_vars);
+            const struct kernel_values values =
+                kernel_values_of(decl->count, choice->vars, choice->num_vars);
             blame(a, &place, decl->count);
             return refuse(a, "SHARED %s has %lld elements%s", decl->name, (long long)count,
                           values.text);
@@ -616,226 +609,4 @@ bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kerne
         holds ? (struct kernel_line){NULL, 0, 0}
               : (struct kernel_line){kernel->path, kernel->tunes[bad].line, kernel->source};
     return holds;
-}
-
-/* ---- hints on work groups -------------------------------------------------------------------- */
-
-struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
-                                           const struct kernel *kernel)
-{
-    const struct kernel_hints *hints = kernel_set_hints(fit->set);
-    struct kernel_shape_hints shape = {NULL, NULL};
-    char key[96];
-    snprintf(key, sizeof(key), "workgroupOverrides.%s", kernel->name);
-    shape.local = kernel_hints_find_heard(hints, key, fit->hears);
-    if (strcmp(fit->request->op, "matmul") == 0 &&
-        strcmp(kernel_request_word(fit->request, "phase"), "decode") == 0)
-        shape.cols = kernel_hints_find_heard(hints, "colsPerWorkgroup", fit->hears);
-    return shape;
-}
-
-/* One group serves `cols` rows of weights, and two are needed for one row more. */
-static bool has_cols(const struct kernel_choice *choice, int64_t cols)
-{
-    uint32_t one[3], two[3];
-    return kernel_groups_band(choice, 1, cols, GROUPS_YZ_MAX, one) &&
-           kernel_groups_band(choice, 1, cols + 1, GROUPS_YZ_MAX, two) &&
-           one[0] * one[1] * one[2] == 1 && two[0] * two[1] * two[2] == 2;
-}
-
-static bool has_shape(const struct kernel_shape_hints *shape, const struct kernel_choice *choice)
-{
-    return (!shape->local ||
-            memcmp(choice->local, shape->local->local, sizeof(choice->local)) == 0) &&
-           (!shape->cols || has_cols(choice, shape->cols->number));
-}
-
-/* Sets tunables from `first` on, `more` at most, to other values until the choice has the shape.
- * Tunables that hints decide stay. */
-static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
-                      const struct kernel_shape_hints *shape, uint32_t first, uint32_t more,
-                      struct kernel_choice *out, int64_t *rank)
-{
-    char why[WHY_SIZE];
-    for (uint32_t i = first; i < kernel->num_tunes; i++) {
-        const struct kernel_tune *tune = &kernel->tunes[i];
-        if (kernel_hints_find_tune(kernel_set_hints(fit->set), fit->request, kernel->name,
-                                   tune->name, fit->hears))
-            continue;
-        const uint32_t at = fit->num_forced++;
-        for (uint32_t j = 0; j < tune->num_choices; j++) {
-            fit->forced[at] = (struct kernel_var){tune->name, tune->choices[j]};
-            if (more > 1 ? try_tunes(fit, kernel, shape, i + 1, more - 1, out, rank)
-                         : kernel_fit_try(fit, kernel, out, rank, why) && has_shape(shape, out))
-                return true;
-        }
-        fit->num_forced--;
-    }
-    return false;
-}
-
-bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
-                       struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
-{
-    const struct kernel_shape_hints shape = kernel_fit_shape(fit, kernel);
-    struct kernel_fit other = *fit;
-    bool fits = kernel_fit_try(fit, kernel, out, rank, why);
-    if (!shape.local && !shape.cols)
-        return fits;
-    if (fits && has_shape(&shape, out))
-        return true;
-    if (!kernel_serves(kernel, fit->request))
-        return false;
-    if (fits)
-        snprintf(why, WHY_SIZE, "no two of its tunables give it the work groups of %s=%s",
-                 shape.local ? shape.local->key : shape.cols->key,
-                 shape.local ? shape.local->value : shape.cols->value);
-    for (uint32_t count = 1; count <= 2; count++) {
-        if (!try_tunes(&other, kernel, &shape, 0, count, out, rank))
-            continue;
-        for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-            const struct kernel_hint *hint = shape.local ? shape.local : shape.cols;
-            if (!find_var(other.forced, other.num_forced, kernel->tunes[i].name))
-                continue;
-            out->tune_origin[i] = hint->origin;
-            out->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
-        }
-        return true;
-    }
-    return false;
-}
-
-static bool is_sized(const struct kernel_choice *choice, uint32_t local)
-{
-    return choice->local[0] == local && choice->local[1] * choice->local[2] == 1;
-}
-
-bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
-                          const struct kernel_var *device, size_t num_device,
-                          const struct kernel_choice *choice, uint32_t local,
-                          struct kernel_choice *out)
-{
-    const struct kernel *kernel = choice->kernel;
-    struct kernel_fit fit = {.set = set,
-                             .request = request,
-                             .device = device,
-                             .num_device = num_device,
-                             .hears = choice->heard,
-                             .num_forced = choice->num_tunes};
-    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
-    bool has_size = false;
-    char why[WHY_SIZE];
-    int64_t rank;
-    for (uint32_t i = 0; i < choice->num_tunes; i++) {
-        fit.forced[i] = choice->vars[choice->num_consts + i];
-        has_size |= strcmp(kernel->tunes[i].name, "WG_SIZE") == 0;
-    }
-    if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
-        return true;
-    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-        const struct kernel_tune *tune = &kernel->tunes[i];
-        const int64_t before = fit.forced[i].value;
-        /* What was asked for stays. */
-        if (shape.local || shape.cols || (has_size && strcmp(tune->name, "WG_SIZE") != 0) ||
-            kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, tune->name,
-                                   KERNEL_HEARS_ASKED))
-            continue;
-        for (uint32_t j = 0; j < tune->num_choices; j++) {
-            fit.forced[i].value = tune->choices[j];
-            if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
-                return true;
-        }
-        fit.forced[i].value = before;
-    }
-    return false;
-}
-
-/* ---- group counts ---------------------------------------------------------------------------- */
-
-/* The variables of a dispatch; how many. */
-static size_t dispatch_vars(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                            struct kernel_var vars[KERNEL_MAX_VARS + 2])
-{
-    memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
-    vars[choice->num_vars] = (struct kernel_var){"T", tokens};
-    vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
-    return choice->num_vars + 2;
-}
-
-/* An expression of a dispatch; true without one. */
-static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,
-                          int64_t tokens, int64_t rows, int64_t *out)
-{
-    struct kernel_var vars[KERNEL_MAX_VARS + 2];
-    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
-    const char *bad;
-    return !expr || kernel_expr_eval(expr, vars, num_vars, out, &bad);
-}
-
-bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                        uint32_t max_x, uint32_t groups[3])
-{
-    int64_t count[2] = {1, 1};
-    for (int i = 0; i < 2; i++)
-        if (!eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]) ||
-            count[i] < 1)
-            return false;
-    if (max_x == 0 || count[1] > GROUPS_YZ_MAX || count[0] > (int64_t)max_x * GROUPS_YZ_MAX)
-        return false;
-    int64_t z = (count[0] + max_x - 1) / max_x;
-    groups[0] = (uint32_t)((count[0] + z - 1) / z);
-    groups[1] = (uint32_t)count[1];
-    groups[2] = (uint32_t)z;
-    return true;
-}
-
-void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                           uint32_t max_x, char why[WHY_SIZE])
-{
-    const int64_t most[2] = {(int64_t)max_x * GROUPS_YZ_MAX, GROUPS_YZ_MAX};
-    struct kernel_var vars[KERNEL_MAX_VARS + 2];
-    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
-    why[0] = '\0';
-    for (int i = 0; i < 2 && !why[0]; i++) {
-        const struct kernel_expr *expr = choice->kernel->groups[i];
-        int64_t count = 1;
-        const char *bad = NULL;
-        if (!expr)
-            continue;
-        const struct values values = values_of(expr, vars, num_vars);
-        if (!kernel_expr_eval(expr, vars, num_vars, &count, &bad))
-            snprintf(why, WHY_SIZE, "GROUPS %c cannot be evaluated: %s%s", "xy"[i], bad,
-                     values.text);
-        else if (count < 1 || count > most[i])
-            snprintf(why, WHY_SIZE, "GROUPS %c comes to %lld%s: wanted 1 to %lld", "xy"[i],
-                     (long long)count, values.text, (long long)most[i]);
-    }
-}
-
-bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
-                   uint32_t groups[3])
-{
-    const struct kernel_var *rows = find_var(choice->vars, choice->num_consts, "N");
-    return kernel_groups_band(choice, tokens, rows ? rows->value : 0, max_x, groups);
-}
-
-bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                        uint32_t max_x, uint64_t *launched, uint64_t *active)
-{
-    int64_t count[2] = {1, 1}, work = 0;
-    uint32_t groups[3];
-    const uint64_t local =
-        (uint64_t)choice->local[0] * (uint64_t)choice->local[1] * (uint64_t)choice->local[2];
-    if (!kernel_groups_band(choice, tokens, rows, max_x, groups))
-        return false;
-    *launched = (uint64_t)groups[0] * groups[1] * groups[2] * local;
-    for (int i = 0; i < 2; i++)
-        eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]);
-    *active = (uint64_t)count[0] * (uint64_t)count[1] * local;
-    if (!choice->kernel->active)
-        return true;
-    if (!eval_dispatch(choice, choice->kernel->active, tokens, rows, &work) || work < 0)
-        return false;
-    *active = (uint64_t)work < *active ? (uint64_t)work : *active;
-    return true;
 }

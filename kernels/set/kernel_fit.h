@@ -8,6 +8,20 @@
 /* The kernel is for such requests, on whatever device. */
 bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request);
 
+/* NULL: none has the name. */
+const struct kernel_var *kernel_find_var(const struct kernel_var *vars, size_t num_vars,
+                                         const char *name);
+/* " with K=64, T=3" in `text`: the values of the names of an expression, each once. */
+struct kernel_values {
+    const struct kernel_var *vars;
+    size_t num_vars;
+    const char *told[16];
+    size_t num_told, len;
+    char text[120];
+};
+struct kernel_values kernel_values_of(const struct kernel_expr *expr, const struct kernel_var *vars,
+                                      size_t num_vars);
+
 struct kernel_fit {
     const struct kernel_set *set;
     const struct kernel_request *request;
@@ -22,10 +36,6 @@ struct kernel_fit {
  * says which rule, and out->fault whether, and where, its text is at fault. */
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[192]);
-/* The same with what the hints workgroupOverrides and colsPerWorkgroup want, for which at most two
- * tunables take other values than without them. */
-bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
-                       struct kernel_choice *out, int64_t *rank, char why[192]);
 
 /* Whether the device has what the kernel wants of it for any request: extensions and storage
  * bindings, and that it computes rightly. Else *why says which. */
@@ -36,6 +46,12 @@ bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel
 bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kernel,
                         struct kernel_choice *scratch, char why[192]);
 
+/* kernel_groups.c */
+
+/* kernel_fit_try() with what the hints workgroupOverrides and colsPerWorkgroup want, for which at
+ * most two tunables take other values than without them. */
+bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *out, int64_t *rank, char why[192]);
 /* The hints that kernel_fit_hinted() would meet; NULL: none. */
 struct kernel_shape_hints {
     const struct kernel_hint *local, *cols;

@@ -1,0 +1,233 @@
+/* Work groups of a chosen kernel: how many a dispatch has, how many of their invocations have work,
+ * and choices whose groups have the size that hints or an executor want. */
+#include "kernels/set/kernel_fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/format/kernel_format.h"
+
+#define WHY_SIZE      192
+#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
+
+/* ---- hints on work groups -------------------------------------------------------------------- */
+
+struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
+                                           const struct kernel *kernel)
+{
+    const struct kernel_hints *hints = kernel_set_hints(fit->set);
+    struct kernel_shape_hints shape = {NULL, NULL};
+    char key[96];
+    snprintf(key, sizeof(key), "workgroupOverrides.%s", kernel->name);
+    shape.local = kernel_hints_find_heard(hints, key, fit->hears);
+    if (strcmp(fit->request->op, "matmul") == 0 &&
+        strcmp(kernel_request_word(fit->request, "phase"), "decode") == 0)
+        shape.cols = kernel_hints_find_heard(hints, "colsPerWorkgroup", fit->hears);
+    return shape;
+}
+
+/* One group serves `cols` rows of weights, and two are needed for one row more. */
+static bool has_cols(const struct kernel_choice *choice, int64_t cols)
+{
+    uint32_t one[3], two[3];
+    return kernel_groups_band(choice, 1, cols, GROUPS_YZ_MAX, one) &&
+           kernel_groups_band(choice, 1, cols + 1, GROUPS_YZ_MAX, two) &&
+           one[0] * one[1] * one[2] == 1 && two[0] * two[1] * two[2] == 2;
+}
+
+static bool has_shape(const struct kernel_shape_hints *shape, const struct kernel_choice *choice)
+{
+    return (!shape->local ||
+            memcmp(choice->local, shape->local->local, sizeof(choice->local)) == 0) &&
+           (!shape->cols || has_cols(choice, shape->cols->number));
+}
+
+/* Sets tunables from `first` on, `more` at most, to other values until the choice has the shape.
+ * Tunables that hints decide stay. */
+static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
+                      const struct kernel_shape_hints *shape, uint32_t first, uint32_t more,
+                      struct kernel_choice *out, int64_t *rank)
+{
+    char why[WHY_SIZE];
+    for (uint32_t i = first; i < kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &kernel->tunes[i];
+        if (kernel_hints_find_tune(kernel_set_hints(fit->set), fit->request, kernel->name,
+                                   tune->name, fit->hears))
+            continue;
+        const uint32_t at = fit->num_forced++;
+        for (uint32_t j = 0; j < tune->num_choices; j++) {
+            fit->forced[at] = (struct kernel_var){tune->name, tune->choices[j]};
+            if (more > 1 ? try_tunes(fit, kernel, shape, i + 1, more - 1, out, rank)
+                         : kernel_fit_try(fit, kernel, out, rank, why) && has_shape(shape, out))
+                return true;
+        }
+        fit->num_forced--;
+    }
+    return false;
+}
+
+bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
+                       struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
+{
+    const struct kernel_shape_hints shape = kernel_fit_shape(fit, kernel);
+    struct kernel_fit other = *fit;
+    bool fits = kernel_fit_try(fit, kernel, out, rank, why);
+    if (!shape.local && !shape.cols)
+        return fits;
+    if (fits && has_shape(&shape, out))
+        return true;
+    if (!kernel_serves(kernel, fit->request))
+        return false;
+    if (fits)
+        snprintf(why, WHY_SIZE, "no two of its tunables give it the work groups of %s=%s",
+                 shape.local ? shape.local->key : shape.cols->key,
+                 shape.local ? shape.local->value : shape.cols->value);
+    for (uint32_t count = 1; count <= 2; count++) {
+        if (!try_tunes(&other, kernel, &shape, 0, count, out, rank))
+            continue;
+        for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+            const struct kernel_hint *hint = shape.local ? shape.local : shape.cols;
+            if (!kernel_find_var(other.forced, other.num_forced, kernel->tunes[i].name))
+                continue;
+            out->tune_origin[i] = hint->origin;
+            out->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool is_sized(const struct kernel_choice *choice, uint32_t local)
+{
+    return choice->local[0] == local && choice->local[1] * choice->local[2] == 1;
+}
+
+bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
+                          const struct kernel_var *device, size_t num_device,
+                          const struct kernel_choice *choice, uint32_t local,
+                          struct kernel_choice *out)
+{
+    const struct kernel *kernel = choice->kernel;
+    struct kernel_fit fit = {.set = set,
+                             .request = request,
+                             .device = device,
+                             .num_device = num_device,
+                             .hears = choice->heard,
+                             .num_forced = choice->num_tunes};
+    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    bool has_size = false;
+    char why[WHY_SIZE];
+    int64_t rank;
+    for (uint32_t i = 0; i < choice->num_tunes; i++) {
+        fit.forced[i] = choice->vars[choice->num_consts + i];
+        has_size |= strcmp(kernel->tunes[i].name, "WG_SIZE") == 0;
+    }
+    if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
+        return true;
+    for (uint32_t i = 0; i < kernel->num_tunes; i++) {
+        const struct kernel_tune *tune = &kernel->tunes[i];
+        const int64_t before = fit.forced[i].value;
+        /* What was asked for stays. */
+        if (shape.local || shape.cols || (has_size && strcmp(tune->name, "WG_SIZE") != 0) ||
+            kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, tune->name,
+                                   KERNEL_HEARS_ASKED))
+            continue;
+        for (uint32_t j = 0; j < tune->num_choices; j++) {
+            fit.forced[i].value = tune->choices[j];
+            if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
+                return true;
+        }
+        fit.forced[i].value = before;
+    }
+    return false;
+}
+
+/* ---- group counts ---------------------------------------------------------------------------- */
+
+/* The variables of a dispatch; how many. */
+static size_t dispatch_vars(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                            struct kernel_var vars[KERNEL_MAX_VARS + 2])
+{
+    memcpy(vars, choice->vars, choice->num_vars * sizeof(*vars));
+    vars[choice->num_vars] = (struct kernel_var){"T", tokens};
+    vars[choice->num_vars + 1] = (struct kernel_var){"BAND", rows};
+    return choice->num_vars + 2;
+}
+
+/* An expression of a dispatch; true without one. */
+static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,
+                          int64_t tokens, int64_t rows, int64_t *out)
+{
+    struct kernel_var vars[KERNEL_MAX_VARS + 2];
+    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
+    const char *bad;
+    return !expr || kernel_expr_eval(expr, vars, num_vars, out, &bad);
+}
+
+bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint32_t groups[3])
+{
+    int64_t count[2] = {1, 1};
+    for (int i = 0; i < 2; i++)
+        if (!eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]) ||
+            count[i] < 1)
+            return false;
+    if (max_x == 0 || count[1] > GROUPS_YZ_MAX || count[0] > (int64_t)max_x * GROUPS_YZ_MAX)
+        return false;
+    int64_t z = (count[0] + max_x - 1) / max_x;
+    groups[0] = (uint32_t)((count[0] + z - 1) / z);
+    groups[1] = (uint32_t)count[1];
+    groups[2] = (uint32_t)z;
+    return true;
+}
+
+void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                           uint32_t max_x, char why[WHY_SIZE])
+{
+    const int64_t most[2] = {(int64_t)max_x * GROUPS_YZ_MAX, GROUPS_YZ_MAX};
+    struct kernel_var vars[KERNEL_MAX_VARS + 2];
+    const size_t num_vars = dispatch_vars(choice, tokens, rows, vars);
+    why[0] = '\0';
+    for (int i = 0; i < 2 && !why[0]; i++) {
+        const struct kernel_expr *expr = choice->kernel->groups[i];
+        int64_t count = 1;
+        const char *bad = NULL;
+        if (!expr)
+            continue;
+        const struct kernel_values values = kernel_values_of(expr, vars, num_vars);
+        if (!kernel_expr_eval(expr, vars, num_vars, &count, &bad))
+            snprintf(why, WHY_SIZE, "GROUPS %c cannot be evaluated: %s%s", "xy"[i], bad,
+                     values.text);
+        else if (count < 1 || count > most[i])
+            snprintf(why, WHY_SIZE, "GROUPS %c comes to %lld%s: wanted 1 to %lld", "xy"[i],
+                     (long long)count, values.text, (long long)most[i]);
+    }
+}
+
+bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
+                   uint32_t groups[3])
+{
+    const struct kernel_var *rows = kernel_find_var(choice->vars, choice->num_consts, "N");
+    return kernel_groups_band(choice, tokens, rows ? rows->value : 0, max_x, groups);
+}
+
+bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                        uint32_t max_x, uint64_t *launched, uint64_t *active)
+{
+    int64_t count[2] = {1, 1}, work = 0;
+    uint32_t groups[3];
+    const uint64_t local =
+        (uint64_t)choice->local[0] * (uint64_t)choice->local[1] * (uint64_t)choice->local[2];
+    if (!kernel_groups_band(choice, tokens, rows, max_x, groups))
+        return false;
+    *launched = (uint64_t)groups[0] * groups[1] * groups[2] * local;
+    for (int i = 0; i < 2; i++)
+        eval_dispatch(choice, choice->kernel->groups[i], tokens, rows, &count[i]);
+    *active = (uint64_t)count[0] * (uint64_t)count[1] * local;
+    if (!choice->kernel->active)
+        return true;
+    if (!eval_dispatch(choice, choice->kernel->active, tokens, rows, &work) || work < 0)
+        return false;
+    *active = (uint64_t)work < *active ? (uint64_t)work : *active;
+    return true;
+}

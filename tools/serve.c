@@ -241,15 +241,22 @@ static enum dgl_status open_model(struct serve *s)
     return status;
 }
 
-/* The first answer compiles what all need: nobody is to wait for that, and a model that cannot
- * answer is told of before it is asked. */
-static enum dgl_status answer_once(struct serve *s)
+/* The first answers compile what all need, alone and together, sampled as requests are that say
+ * nothing: nobody is to wait for that, and a model that cannot answer is told of before it is
+ * asked. */
+static enum dgl_status answer_first(struct serve *s)
 {
-    const int32_t first = 0;
+    static const int32_t ids[3] = {0};
     struct dgl_batch_info info;
     size_t left = 1;
-    enum dgl_status status = dgl_batch_submit(
-        s->batch, dgl_request_params(.ids = &first, .num_ids = 1, .max_tokens = 2), NULL);
+    enum dgl_status status = DGL_OK;
+    dgl_batch_get_info(s->batch, &info);
+    for (int i = 0; i < 2 && status == DGL_OK; i++)
+        status = dgl_batch_submit(
+            s->batch,
+            dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1, .max_tokens = 4,
+                               .ignore_eos = true, .sampling = s->sampling),
+            NULL);
     while (status == DGL_OK && left > 0)
         status = dgl_batch_step(s->batch, &left);
     dgl_batch_get_info(s->batch, &info);
@@ -301,7 +308,7 @@ static int serve_run(struct serve *s)
     }
     enum dgl_status status = open_model(s);
     if (status == DGL_OK)
-        status = answer_once(s);
+        status = answer_first(s);
     if (status == DGL_OK) {
         catch_signals();
         atomic_store(&s->ready, true);

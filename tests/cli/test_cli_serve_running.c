@@ -265,9 +265,32 @@ static void systemd_takes_the_unit(void **state)
         SKIP("systemd-analyze is not installed");
 }
 
+/* Nothing is compiled, or looked for among what was, once it says that it listens. */
+static void the_first_client_waits_for_no_compiler(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    server_start(&s, (const char *const[]){"-c", "64", "-v", NULL});
+    server_post(&s, TEXT, "{\"prompt\":\"Once upon a time\",\"max_tokens\":4}", &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    server_post(&s, TEXT, "{\"prompt\":\"A dog\",\"max_tokens\":8,\"n\":3}", &r);
+    assert_int_equal(r.status, 200);
+    reply_finish(&r);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    const char *listens = strstr(s.said.p, "listening on");
+    assert_non_null(listens);
+    assert_non_null(strstr(s.said.p, "kernels: "));
+    if (strstr(listens, "kernels: "))
+        fail_msg("%s", listens);
+    server_finish(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_client_waits_for_no_compiler),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(figures_are_of_clients),
         cmocka_unit_test(a_key_of_the_environment_is_not_told),

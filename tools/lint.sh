@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks beyond the compiler's: formatting, long functions, include arrows, forbidden calls, missing comments.
+# Checks beyond the compiler's: formatting, long functions, include arrows, forbidden calls, missing comments, the map of the
+# code.
 # Prints the shape of each room, then one line per violation, and exits with 1 when there is any. Works on the files in
 # the tree, built or not.
 LC_ALL=C
@@ -108,6 +109,27 @@ awk '
         if (out ~ /[^ \t]/) print FILENAME ":" FNR ":" out
     }
 ' $c_files > "$work/code"
+
+# Files and functions that the maps of the code name: they exist. With /dev/null, grep says in which it found them.
+maps=$(find docs/architecture.md docs/where-to-look.md 2> /dev/null)
+find ./* -type f ! -path './build/*' > "$work/files"
+# shellcheck disable=SC2086
+grep -oE '[A-Za-z0-9_/.-]+\.(c|h|comp|glsl|sh|py|html|md)([^A-Za-z0-9]|$)' /dev/null $maps | sed -E 's/[^A-Za-z0-9]$//' |
+    sort -u | awk -F: '
+        NR == FNR {
+            n = split($0, part, "/")
+            for (i = n; i > 1; i--) { tail = i == n ? part[i] : part[i] "/" tail; known[tail] = 1 }
+            next
+        }
+        !($2 in known) { print $1 ":1: there is no file " $2 }
+    ' "$work/files" - >> "$found"
+# shellcheck disable=SC2086
+grep -ohE '\<[a-z_0-9]+\(' $c_files $shaders | sort -u > "$work/functions"
+# shellcheck disable=SC2086
+grep -oE '`[a-z_0-9]+\(\)`' /dev/null $maps | tr -d '`' | sed 's/)$//' | sort -u | awk -F: '
+    FILENAME == ARGV[1] { known[$0] = 1; next }
+    !($2 in known) { print $1 ":1: there is no function " $2 ")" }
+' "$work/functions" - >> "$found"
 
 # Include arrows of docs/architecture.md: what each room may include beside itself. Two levels: ROOM, and ROOM/ROOM
 # inside core, kernels and loader. A header in core/, kernels/ itself is the vocabulary of its room.

@@ -459,11 +459,11 @@ struct broken {
 };
 
 static const struct broken brokens[] = {
-    {"GLSL that does not compile", "norm_rms", "sum += dot(x, x);", "sum += dot(x, nonsense);",
+    {"GLSL that does not compile", "norm_rms", "squares[p] = sum;", "squares[p] = nonsense;",
      "nonsense"},
     {"a missing semicolon", "norm_rms", "barrier();", "barrier()", "mine.comp"},
-    {"a brace too many", "norm_rms", "squares[tid] = sum;", "squares[tid] = sum; }", "mine.comp"},
-    {"a brace too few", "norm_rms", "squares[tid] = sum;", "{ squares[tid] = sum;", "mine.comp"},
+    {"a brace too many", "norm_rms", "squares[p] = sum;", "squares[p] = sum; }", "mine.comp"},
+    {"a brace too few", "norm_rms", "squares[p] = sum;", "{ squares[p] = sum;", "mine.comp"},
     {"a macro that never ends", "norm_rms", "float sum = 0.0;",
      "\n#define ENDLESS(x) ENDLESS(x) + (x\nfloat sum = ENDLESS(0.0);", "mine.comp"},
     {"a function that is not there", "sample_pick", "uint id = choose(tid);",
@@ -476,7 +476,7 @@ static const struct broken brokens[] = {
     {"a parameter of another type", "norm_rms", "//! PARAM float eps", "//! PARAM uint eps", "eps"},
     {"a constant that the operation does not have", "norm_rms", "//! CONST H X_STRIDE",
      "//! CONST H BOGUS X_STRIDE", "BOGUS"},
-    {"more shared memory than any device has", "norm_rms", "squares[WG_SIZE]", "squares[99999999]",
+    {"more shared memory than any device has", "norm_rms", "squares[64]", "squares[99999999]",
      "SHARED is 399999996"},
     {"a local size beyond the device", "norm_rms", "//! LOCAL WG_SIZE", "//! LOCAL 65536", "65536"},
     {"no groups at all", "norm_rms", "//! GROUPS T", "//! GROUPS 0", "GROUPS"},

@@ -150,7 +150,7 @@ struct kernel {
     const struct kernel_expr *active; /* invocations with work; as groups; NULL = all of them */
     struct kernel_decls decls;
     uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
-    uint32_t local_line, groups_line, prefer_line;
+    uint32_t local_line, groups_line, active_line, prefer_line;
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
     uint32_t require_line[KERNEL_MAX_REQUIRES];
@@ -446,6 +446,10 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
  * GROUPS asks for. False where kernel_groups_band() is, and when ACTIVE cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
+/* Why its ACTIVE is no number of the invocations of a dispatch; false, and `why` as it was: it is
+ * one. */
+bool kernel_active_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
+                           uint32_t max_x, char why[192]);
 
 /* ---- generation: kernel_gen.c ---- */
 

@@ -402,11 +402,17 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
         run->dispatch[i].program = s->program;
         const int64_t tokens = run->p->step.tokens, band = run->p->stages[i].band;
         const uint32_t max_x = gl_device_caps(run->r->dev->gl)->limits.max_groups[0];
+        const struct kernel *kernel = s->choice->kernel;
+        uint32_t line = 0;
+        char why[192];
         if (!kernel_groups_band(s->choice, tokens, band, max_x, run->dispatch[i].groups)) {
-            char why[192];
             kernel_groups_refusal(s->choice, tokens, band, max_x, why);
-            snprintf(run->why, KERNEL_RUN_WHY, "%.300s:%u: %s", s->choice->kernel->path,
-                     (unsigned)s->choice->kernel->groups_line, why);
+            line = kernel->groups_line;
+        } else if (kernel_active_refusal(s->choice, tokens, band, max_x, why)) {
+            line = kernel->active_line;
+        }
+        if (line) {
+            snprintf(run->why, KERNEL_RUN_WHY, "%.300s:%u: %s", kernel->path, (unsigned)line, why);
             return DGL_ERR_KERNEL;
         }
         status = bind_storage(run, i);

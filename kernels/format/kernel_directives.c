@@ -354,6 +354,7 @@ static enum dgl_status parse_groups(struct kernel_parser *p)
 
 static enum dgl_status parse_active(struct kernel_parser *p)
 {
+    p->kernel->active_line = p->line;
     return take_expr(p, SCOPE_GROUPS, &p->kernel->active);
 }
 

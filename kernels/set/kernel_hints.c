@@ -47,7 +47,14 @@ static enum dgl_status fault_of(const struct kernel_hint_source *source)
     return source->layer <= KERNEL_LAYER_PINNED ? DGL_ERR_FORMAT : DGL_ERR_INVALID_ARG;
 }
 
-/* Refuses a hint. What a tuner measured for kernels that have changed since is left out. */
+bool kernel_layer_yields(const struct kernel_hints *hints, enum kernel_layer layer)
+{
+    return layer == KERNEL_LAYER_TUNER ||
+           (!hints->strict && (layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_PROFILE));
+}
+
+/* Refuses a hint. What a tuner measured for kernels that have changed since is left out, and so is,
+ * with a word, what a manifest has by default: other versions know other hints and kernels. */
 static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
     DGL_PRINTF(2, 3);
 static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
@@ -57,16 +64,13 @@ static enum dgl_status refuse(const struct kernel_hint_source *source, const cha
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (source->layer != KERNEL_LAYER_TUNER)
+    if (!kernel_layer_yields(source->hints, source->layer))
         return dgl_fail(source->log, fault_of(source), "%s", text);
-    dgl_debug(source->log, "%s", text);
+    if (source->layer == KERNEL_LAYER_TUNER)
+        dgl_debug(source->log, "%s", text);
+    else
+        dgl_notice(source->log, "%s: passed over", text);
     return DGL_OK;
-}
-
-bool kernel_layer_yields(const struct kernel_hints *hints, enum kernel_layer layer)
-{
-    return layer == KERNEL_LAYER_TUNER ||
-           (!hints->strict && (layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_PROFILE));
 }
 
 static size_t find_index(const struct kernel_hints *hints, const char *key)

@@ -421,27 +421,42 @@ static void manifest_says_default_and_pinned(void **state)
     kernel_set_destroy(&with);
 }
 
+#define KNOWN    "\"disableFeatures\":[\"subgroups\"]"
+#define FEATURES "\"disableFeatures\":[\"GL_other\",\"subgroups\"]"
+
 /* Of a manifest's defaults the rest is heard; where they are pinned, or strict, nothing is. */
-static void unknown_features_of_a_manifest(void **state)
+static void unknown_hints_of_a_manifest(void **state)
 {
     static const struct {
-        const char *hints;
+        const char *hints, *said;
         bool pinned;
         enum dgl_status status;
-    } rows[] = {{"{\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", false, DGL_OK},
-                {"{\"strict\":true,\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", false,
-                 DGL_ERR_FORMAT},
-                {"{\"disableFeatures\":[\"GL_other\",\"subgroups\"]}", true, DGL_ERR_FORMAT}};
+    } rows[] = {
+        {FEATURES, ": disableFeatures has 'GL_other', ", false, DGL_OK},
+        {"\"strict\":true," FEATURES, ": disableFeatures has 'GL_other', ", false, DGL_ERR_FORMAT},
+        {FEATURES, ": disableFeatures has 'GL_other', ", true, DGL_ERR_FORMAT},
+        {"\"nope\":1," KNOWN, ": there is no kernel hint 'nope'; there are ", false, DGL_OK},
+        {"\"strict\":true,\"nope\":1", ": there is no kernel hint 'nope'", false, DGL_ERR_FORMAT},
+        {"\"nope\":1", ": there is no kernel hint 'nope'", true, DGL_ERR_FORMAT},
+        {"\"variants\":{\"matmul\":\"gone\"}," KNOWN, ": variants.matmul is 'gone', wanted ", false,
+         DGL_OK},
+        {"\"tunes\":{\"norm_rms.WG_SIZE\":99}," KNOWN, ": there is no kernel 'norm_rms'", false,
+         DGL_OK},
+        {"\"attentionDecode\":[]," KNOWN, ": attentionDecode is an array, wanted a string", false,
+         DGL_OK},
+        {"\"tunes\":7," KNOWN, ": tunes is a number, wanted an object", false, DGL_OK},
+    };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char json[256];
+        snprintf(json, sizeof(json), "{%s}", rows[i].hints);
         struct kernel_set *set = loaded_set(NULL), *with = NULL;
         struct test_log log;
         test_log_init(&log, DGL_LOG_NOTICE);
-        const struct kernel_manifest_hints hints = {"/a/pack",
-                                                    rows[i].pinned ? NULL : rows[i].hints,
-                                                    rows[i].pinned ? rows[i].hints : NULL};
+        const struct kernel_manifest_hints hints = {"/a/pack", rows[i].pinned ? NULL : json,
+                                                    rows[i].pinned ? json : NULL};
         assert_int_equal(kernel_set_with_manifest(&log.log, set, &hints, &with), rows[i].status);
-        assert_contains(log.text, ": disableFeatures has 'GL_other', ");
+        assert_contains(log.text, rows[i].said);
         assert_int_equal(log.errors, rows[i].status != DGL_OK);
         if (with)
             assert_hint(with, "disableFeatures", "subgroups", "manifest");
@@ -761,11 +776,11 @@ static void manifest_faults_are_faults_of_the_file(void **state)
     test_log_init(&log, DGL_LOG_ERROR);
     assert_int_equal(kernel_set_with_manifest(&log.log, set,
                                               &(const struct kernel_manifest_hints){
-                                                  "/a/pack", "{\"attentionDecode\":\"x\"}", NULL},
+                                                  "/a/pack", NULL, "{\"attentionDecode\":\"x\"}"},
                                               &with),
                      DGL_ERR_FORMAT);
     assert_null(with);
-    assert_contains(log.text, "/a/pack: manifest: attentionDecode is 'x'");
+    assert_contains(log.text, "/a/pack: manifest (pinned): attentionDecode is 'x'");
     kernel_set_destroy(&set);
 }
 
@@ -819,7 +834,7 @@ int main(void)
         FILE_TEST(file_of_two_mebibytes_is_refused),
         cmocka_unit_test(no_hint_without_layers),
         cmocka_unit_test(manifest_says_default_and_pinned),
-        cmocka_unit_test(unknown_features_of_a_manifest),
+        cmocka_unit_test(unknown_hints_of_a_manifest),
         cmocka_unit_test(manifest_texts_may_be_null),
         cmocka_unit_test(manifest_is_below_the_caller),
         cmocka_unit_test(layers_are_in_order),

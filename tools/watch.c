@@ -170,6 +170,9 @@ static void note(void *priv, const char *path, enum watch_event event)
         note_link(w, path, event == WATCH_LINKED);
     if (f)
         watch_calm_note(&f->calm, event, now_ns);
+    for (size_t i = 0; i < w->num_files && event == WATCH_FREED; i++)
+        if (!watch_text_equal(&w->files[i].good, &w->files[i].now))
+            watch_calm_note(&w->files[i].calm, WATCH_SAVED, now_ns);
     for (size_t i = 0; i < w->num_files && !f; i++) /* a folder has gone, or another has come */
         if (watch_is_in(w->files[i].path, path) &&
             (w->files[i].good.there || w->files[i].now.there))

@@ -15,6 +15,7 @@ enum watch_event {
     WATCH_WRITTEN, /* created or changed by somebody who has it open */
     WATCH_SAVED,   /* closed, renamed, made at once, deleted: an edit */
     WATCH_LINKED,  /* there is a link to a folder, which is not followed: no edit */
+    WATCH_FREED,   /* the folder has gone because of which whatever was edited was refused */
 };
 
 /* Of one file. All zero: nothing has happened. */

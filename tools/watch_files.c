@@ -33,6 +33,7 @@ struct watch_files {
     int fd;
     struct place *places;
     size_t num_places, cap_places;
+    char *deep; /* the last folder that lies too deep, because of which edits are refused */
     bool failed;
 };
 
@@ -139,6 +140,9 @@ static void walk(struct watch_files *w, const char *dir, int depth)
     if (depth > DEPTH) {
         console_say("watch: %s: refused: a kernel directory is at most %d folders deep", dir,
                     DEPTH);
+        free(w->deep);
+        w->deep = strdup(dir);
+        w->failed = w->failed || !w->deep;
         return;
     }
     add_place(w, dir, depth);
@@ -306,6 +310,11 @@ static void take_event(struct watch_files *w, const struct inotify_event *event)
             if (event->mask & IN_ISDIR)
                 drop_places(w, path);
             note_saved(w, path);
+            if (w->deep && !dgl_path_is_dir(w->deep)) {
+                w->params.note(w->params.priv, w->deep, WATCH_FREED);
+                free(w->deep);
+                w->deep = NULL;
+            }
         } else if (path && (event->mask & (IN_CREATE | IN_MOVED_TO))) {
             if (event->mask & IN_ISDIR)
                 walk(w, path, depth + 1);
@@ -370,6 +379,7 @@ void watch_files_destroy(struct watch_files **files)
     for (size_t i = 0; i < w->num_places; i++)
         free(w->places[i].dir);
     free(w->places);
+    free(w->deep);
     free(w);
 }
 

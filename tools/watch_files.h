@@ -12,7 +12,7 @@ struct watch_files_params {
     const struct options *opt;
     const char *pack_dir; /* the pack's folder of kernels; may be NULL */
     /* Hears of each file, by its path as the layers of kernels are given it, of folders that have
-     * gone or come, which are always WATCH_SAVED, and of links to folders. */
+     * gone or come, which are always WATCH_SAVED, of links to folders, and of WATCH_FREED. */
     void (*note)(void *priv, const char *path, enum watch_event event);
     void *priv; /* first argument of note */
 };

@@ -62,7 +62,7 @@ static const struct op_shape norm_shapes[] = {
     {{{"H", 1152}, {"Y_STRIDE", 1160}}, 33, 0, 0, 0},
     {{{"H", 36}, {"X_STRIDE", 40}}, 2, 0, 0, 0},
     {{{"H", 5120}}, 3, 0, 0, 0},
-    {{{"H", 256}}, 64, 0, 0, 0},
+    {{{"H", 256}}, 259, 0, 0, 0}, /* more than a pass of 256 */
 };
 
 const struct op_rule op_rule_norm = {

@@ -458,6 +458,7 @@ static void what_is_no_file_is_refused(void)
     char *paths[] = {dgl_path_join(author.dir, "pipe.comp"),
                      dgl_path_join(author.dir, "folder.comp"),
                      dgl_path_join(author.dir, "1/2/3/4/5/6/7/8/9")};
+    char *text = with(author.text, "return best.y;", "return best.y & ~0u;");
     assert_int_equal(mkfifo(paths[0], 0600), 0);
     terminal_expect(&author.t, "watch: pipe: refused: ");
     unlink(paths[0]);
@@ -468,8 +469,12 @@ static void what_is_no_file_is_refused(void)
     terminal_expect(&author.t, "watch: folder: taken away: ");
     assert_int_equal(dgl_dir_make(NULL, paths[2]), DGL_OK);
     terminal_expect(&author.t, "/8/9: refused: a kernel directory is at most 8 folders deep");
+    save(&author, "sample_pick.comp", text);
+    terminal_expect(&author.t, "watch: sample_pick: refused: ");
     assert_int_equal(rmdir(paths[2]), 0);
+    expect_taken(&author, "sample_pick", text); /* without another save */
     expect_edits();
+    free(text);
     for (size_t i = 0; i < 3; i++)
         free(paths[i]);
 }

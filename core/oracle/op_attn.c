@@ -547,6 +547,7 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
 
 static const struct op_shape prefill_shapes[] = {
     {{HEADS(5, 5, 80, 20), {"QKV_STRIDE", 1208}, {"O_STRIDE", 408}}, 33, 5, 0, 0},
+    {{HEADS(4, 2, 64, 64)}, 5, 1500, 0, 0},
     {{HEADS(4, 2, 64, 64), {"WINDOW", 24}}, 70, 3, 0, 0},
     {{HEADS(3, 1, 96, 96), {"SOFTCAP", 1}, {"WINDOW", 33}}, 20, 30, 0, LOUD(100) | CAP(30)},
     {{HEADS(8, 1, 16, 16)}, 33, 250, 0, 0},
@@ -560,6 +561,7 @@ static const struct op_shape prefill_shapes[] = {
 
 static const struct op_shape decode_shapes[] = {
     {{HEADS(5, 5, 80, 80), {"SPLITS", 3}}, 1, 33, 0, 0},
+    {{HEADS(4, 2, 64, 64), {"SPLITS", 4}}, 1, 1100, 0, 0},
     {{HEADS(4, 2, 64, 64), {"SPLITS", 1}, {"WINDOW", 24}}, 1, 200, 0, 0},
     {{HEADS(8, 1, 16, 16), {"SPLITS", 16}}, 1, 7, 0, 0},
     {{HEADS(6, 2, 128, 64), {"SPLITS", 64}}, 1, 65, 0, SCALED},

@@ -11,7 +11,14 @@
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-enum { VOCAB = 67 };
+/* Rows of weights: many where they are short, so that ids are large. */
+enum { LEAST_VOCAB = 67, MOST_VOCAB = 50021, VOCAB_VALUES = 1 << 18 };
+
+static uint32_t vocab_of(uint32_t h)
+{
+    const uint32_t vocab = VOCAB_VALUES / h;
+    return vocab < LEAST_VOCAB ? LEAST_VOCAB : vocab > MOST_VOCAB ? MOST_VOCAB : vocab;
+}
 
 static void narrow_embed(struct kernel_case *c)
 {
@@ -33,7 +40,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     const uint32_t h = (uint32_t)request_const(&q, "H", 0), tokens = c->tokens ? c->tokens : 1;
     request_default(&q, "X_STRIDE", h);
     const size_t stride = (size_t)request_const(&q, "X_STRIDE", 0);
-    const uint32_t vocab = c->rows ? c->rows : VOCAB;
+    const uint32_t vocab = c->rows ? c->rows : vocab_of(h);
     const uint32_t bands = c->cuts[0] ? 2 : c->bands ? c->bands : 1;
     const uint32_t step = c->cuts[0] ? c->cuts[0] : vocab / bands;
     struct op_weights w;

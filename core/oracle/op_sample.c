@@ -10,7 +10,7 @@
 #include "core/oracle/op_problem.h"
 #include "core/oracle/ref_sample.h"
 
-enum { CONTEXT = 700, START = 40, STOP_WORDS = 33, ARRIVED_WORDS = 64, NUM_ARGS = 7 };
+enum { CONTEXT = 700, START = 140, STOP_WORDS = 33, ARRIVED_WORDS = 64, NUM_ARGS = 7 };
 
 /* Logits, and bits beside them. */
 enum {
@@ -24,6 +24,7 @@ enum {
     STOPS = 16,   /* the best id is a stop id */
     STOPPED = 32, /* the sequence has stopped before */
     FULL = 64,    /* the context ends here */
+    LATE = 128,   /* the best ids are among the last */
 };
 
 static float logit_at(uint32_t variant, uint32_t i, struct problem *p)
@@ -48,14 +49,12 @@ static float logit_at(uint32_t variant, uint32_t i, struct problem *p)
 /* ids: one that breaks repeats, and one that does together with others. */
 static const struct ref_breaker breakers[] = {{{3}, 1}, {{5, 1}, 2}, {{5, 1, 2}, 3}};
 enum { NUM_BREAKERS = sizeof(breakers) / sizeof(breakers[0]) };
-static const struct dgl_logit_bias biases[] = {
-    {3, 1.25f}, {0, -INFINITY}, {49, 0x1p-20f}, {8, -100}};
-enum { NUM_BIASES = sizeof(biases) / sizeof(biases[0]) };
+enum { NUM_BIASES = 300 };
 
 #define DRY_MULTIPLIER 0.8f
 #define DRY_BASE       1.75f
 #define DRY_ALLOWED    2
-#define DRY_LENGTHS    100 /* beyond any repeat of START tokens */
+#define DRY_LENGTHS    150 /* beyond any repeat of START tokens */
 
 struct sample {
     struct ref_sampler twin;
@@ -77,8 +76,8 @@ static void fill_adjust(struct sample *s)
     const uint32_t vocab = s->twin.vocab;
     w[ADJUST_NUM_BIASES] = (uint32_t)s->sampling.num_logit_bias;
     for (uint32_t i = 0; i < s->sampling.num_logit_bias; i++) {
-        w[ADJUST_BIASES + 2 * i] = (uint32_t)biases[i].id;
-        w[ADJUST_BIASES + 2 * i + 1] = bits_of(biases[i].bias);
+        w[ADJUST_BIASES + 2 * i] = (uint32_t)s->sampling.logit_bias[i].id;
+        w[ADJUST_BIASES + 2 * i + 1] = bits_of(s->sampling.logit_bias[i].bias);
     }
     w[ADJUST_PRESENCE] = bits_of(s->sampling.presence_penalty);
     w[ADJUST_FREQUENCY] = bits_of(s->sampling.frequency_penalty);
@@ -138,15 +137,23 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
         step->top_p_q = 0xf3333333; /* 0.95 */
         step->min_p_q = 0x051eb851; /* 0.02 */
     }
-    if (strcmp(c->request.op, "sample_bias") == 0 && vocab > 49) {
-        s->sampling.logit_bias = biases;
-        s->sampling.num_logit_bias = NUM_BIASES;
+    if (strcmp(c->request.op, "sample_bias") == 0) {
+        static const float bias[] = {1.25f, -INFINITY, 0x1p-20f, -100, 9};
+        const uint32_t count = vocab / 2 < NUM_BIASES ? vocab / 2 : NUM_BIASES;
+        struct dgl_logit_bias *all = problem_new(p, struct dgl_logit_bias, NUM_BIASES);
+        if (p->failed)
+            return NULL;
+        for (uint32_t i = 0; i < count; i++) /* from the last id to the first, in steps */
+            all[i] = (struct dgl_logit_bias){(int32_t)(vocab - 1 - i * (vocab / count)),
+                                             bias[i % (sizeof(bias) / sizeof(bias[0]))]};
+        s->sampling.logit_bias = all;
+        s->sampling.num_logit_bias = count;
     }
     if (strcmp(c->request.op, "sample_penalty") == 0) {
         s->sampling.repeat_penalty = step->repeat_penalty = 1.3f;
         step->repeat_inverse = (float)(1.0 / (double)1.3f);
-        s->sampling.repeat_last_n = 33;
-        step->repeat_last_n = 33;
+        s->sampling.repeat_last_n = 120;
+        step->repeat_last_n = 120;
         s->sampling.presence_penalty = 0.7f;
         s->sampling.frequency_penalty = 0.13f;
     }
@@ -165,6 +172,8 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
     uint32_t best = 0;
     for (uint32_t i = 0; i < vocab; i++) {
         logits[i] = logit_at(c->variant, i, p);
+        if (c->variant & LATE && i >= vocab - vocab / 16 - 1)
+            logits[i] += 12;
         if (logits[i] > logits[best] || isnan(logits[best]))
             best = i;
     }
@@ -359,10 +368,11 @@ static bool member_report(struct kernel_case *c, uint32_t row)
     }
 
 static const struct op_shape shapes[] = {
-    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL},
-    {VOCAB(5000), 1, 0, 0, LOGITS_STEPS},
-    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},
+    {VOCAB(9001), 1, 0, 0, LOGITS_NORMAL | LATE},
+    {VOCAB(5000), 1, 0, 0, LOGITS_STEPS | LATE},
+    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL | LATE},
     {VOCAB(4096), 1, 0, 0, LOGITS_CLOSE},
+    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},
     {VOCAB(100), 1, 0, 0, LOGITS_INFINITE | STOPS},
     {VOCAB(2049), 1, 0, 0, LOGITS_NORMAL | STOPPED},
     {VOCAB(50), 1, 0, 0, LOGITS_NORMAL | STOPS},
@@ -371,8 +381,8 @@ static const struct op_shape shapes[] = {
 };
 
 static const struct op_shape hist_shapes[] = {
-    {{{"VOCAB", 5000}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_STEPS},
-    {{{"VOCAB", 2050}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NORMAL},
+    {{{"VOCAB", 5000}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_STEPS | LATE},
+    {{{"VOCAB", 9001}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NORMAL | LATE},
     {{{"VOCAB", 4096}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_CLOSE},
     {{{"VOCAB", 300}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NAN},
     {{{"VOCAB", 100}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_INFINITE},

@@ -446,10 +446,9 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
  * GROUPS asks for. False where kernel_groups_band() is, and when ACTIVE cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
-/* Why its ACTIVE is no number of the invocations of a dispatch; false, and `why` as it was: it is
- * one. */
+/* Why its ACTIVE is no number of invocations; false, and `why` as it was: it is one. */
 bool kernel_active_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
-                           uint32_t max_x, char why[192]);
+                           char why[192]);
 
 /* ---- generation: kernel_gen.c ---- */
 

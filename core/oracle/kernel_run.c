@@ -408,7 +408,7 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
         if (!kernel_groups_band(s->choice, tokens, band, max_x, run->dispatch[i].groups)) {
             kernel_groups_refusal(s->choice, tokens, band, max_x, why);
             line = kernel->groups_line;
-        } else if (kernel_active_refusal(s->choice, tokens, band, max_x, why)) {
+        } else if (kernel_active_refusal(s->choice, tokens, band, why)) {
             line = kernel->active_line;
         }
         if (line) {

@@ -173,7 +173,7 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
     for (uint32_t i = 0; i < vocab; i++) {
         logits[i] = logit_at(c->variant, i, p);
         if (c->variant & LATE && i >= vocab - vocab / 16 - 1)
-            logits[i] += 12;
+            logits[i] += 4;
         if (logits[i] > logits[best] || isnan(logits[best]))
             best = i;
     }
@@ -368,25 +368,24 @@ static bool member_report(struct kernel_case *c, uint32_t row)
     }
 
 static const struct op_shape shapes[] = {
-    {VOCAB(9001), 1, 0, 0, LOGITS_NORMAL | LATE},
-    {VOCAB(5000), 1, 0, 0, LOGITS_STEPS | LATE},
-    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL | LATE},
-    {VOCAB(4096), 1, 0, 0, LOGITS_CLOSE},
-    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},
-    {VOCAB(100), 1, 0, 0, LOGITS_INFINITE | STOPS},
-    {VOCAB(2049), 1, 0, 0, LOGITS_NORMAL | STOPPED},
-    {VOCAB(50), 1, 0, 0, LOGITS_NORMAL | STOPS},
-    {VOCAB(64), 1, 0, 0, LOGITS_ALL_NAN},
-    {VOCAB(1), 1, 0, 0, LOGITS_NORMAL},
+    {VOCAB(9001), 1, 0, 0, LOGITS_NORMAL | LATE},   {VOCAB(5000), 1, 0, 0, LOGITS_STEPS},
+    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL},          {VOCAB(4097), 1, 0, 0, LOGITS_STEPS | LATE},
+    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},       {VOCAB(4096), 1, 0, 0, LOGITS_CLOSE},
+    {VOCAB(100), 1, 0, 0, LOGITS_INFINITE | STOPS}, {VOCAB(2049), 1, 0, 0, LOGITS_NORMAL | STOPPED},
+    {VOCAB(6001), 1, 0, 0, LOGITS_NORMAL | LATE},   {VOCAB(50), 1, 0, 0, LOGITS_NORMAL | STOPS},
+    {VOCAB(64), 1, 0, 0, LOGITS_ALL_NAN},           {VOCAB(1), 1, 0, 0, LOGITS_NORMAL},
 };
 
 static const struct op_shape hist_shapes[] = {
-    {{{"VOCAB", 5000}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_STEPS | LATE},
-    {{{"VOCAB", 9001}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NORMAL | LATE},
+    {{{"VOCAB", 5000}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_STEPS},
+    {{{"VOCAB", 2050}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NORMAL},
     {{{"VOCAB", 4096}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_CLOSE},
     {{{"VOCAB", 300}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_NAN},
     {{{"VOCAB", 100}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_INFINITE},
     {{{"VOCAB", 2049}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_NORMAL | STOPPED},
+    {{{"VOCAB", 9001}, {"LEVEL", 0}}, 1, 0, 0, LOGITS_NORMAL | LATE},
+    {{{"VOCAB", 4097}, {"LEVEL", 1}}, 1, 0, 0, LOGITS_STEPS | LATE},
+    {{{"VOCAB", 9001}, {"LEVEL", 2}}, 1, 0, 0, LOGITS_NORMAL | LATE},
 };
 
 /* The variant is why the sequence has stopped. */

@@ -193,17 +193,23 @@ static void test_judged_once(void **state)
     assert_int_equal(again.judged, 0);
 }
 
+/* The head's own kernel computes wrongly from now on: a first use finds it, and another serves. */
+static void run_with_wrong(struct outcome *o, const char *cache)
+{
+    liar.kernel = right.kernel;
+    run(o, cache, NULL);
+    check_same_answer(o);
+    assert_string_not_equal(o->kernel, right.kernel);
+    assert_contains(o->log.text, "a built-in kernel computes wrongly here and is not used: ");
+    assert_contains(o->log.text, right.kernel);
+}
+
 static void test_another_kernel_serves(void **state)
 {
     (void)state;
     struct outcome wrong, later;
     char *other = test_tmpdir();
-    liar.kernel = right.kernel;
-    run(&wrong, other, NULL);
-    check_same_answer(&wrong);
-    assert_string_not_equal(wrong.kernel, right.kernel);
-    assert_contains(wrong.log.text, "a built-in kernel computes wrongly here and is not used: ");
-    assert_contains(wrong.log.text, right.kernel);
+    run_with_wrong(&wrong, other);
     assert_contains(wrong.reason, "it computes wrongly on this device (self test)");
     assert_contains(wrong.reason, right.kernel);
     /* It is remembered, whatever the driver does by now. */
@@ -350,12 +356,7 @@ static void test_driver_without_binaries(void **state)
     assert_int_equal(count_files(bare, ".prog"), 0);
     assert_int_equal(count_files(bare, ".judged"), 1);
     /* Its first use finds a wrong kernel, and so does the self test, for what runs later. */
-    liar.kernel = right.kernel;
-    run(&wrong, other, NULL);
-    check_same_answer(&wrong);
-    assert_string_not_equal(wrong.kernel, right.kernel);
-    assert_contains(wrong.log.text, "a built-in kernel computes wrongly here and is not used: ");
-    assert_contains(wrong.log.text, right.kernel);
+    run_with_wrong(&wrong, other);
     assert_int_equal(selftest(bare, right.kernel, &told), DGL_OK);
     assert_true(told.wrong);
     liar.kernel = NULL;

@@ -3,6 +3,8 @@
 //
 //! LET KV_ROW = HEAD_DIM / 8 * (KV_f16 ? 1 : 2)
 
+const int KV_VEC8 = 2 - KV_f16; // uvec4s of a vector
+
 // As stored: can be on its way before it is needed, in as few registers as the cache's type takes.
 struct kv_vec8 {
     uvec4 lo;
@@ -10,6 +12,26 @@ struct kv_vec8 {
     uvec4 hi;
 #endif
 };
+
+// As uvec4s and from them, for what is kept between functions: a program of phases ends the life of
+// variables of plain types alone.
+uvec4 kv_vec8_part(kv_vec8 x, int i)
+{
+#if KV_f16
+    return x.lo;
+#else
+    return i == 0 ? x.lo : x.hi;
+#endif
+}
+
+kv_vec8 kv_vec8_of(uvec4 lo, uvec4 hi)
+{
+#if KV_f16
+    return kv_vec8(lo);
+#else
+    return kv_vec8(lo, hi);
+#endif
+}
 
 kv_vec8 kv_fetch_vec8(uint row, uint i)
 {

@@ -180,7 +180,7 @@ uint page_rows[PAGES], none;
 
 // AHEAD: the first round's pages, or its keys too, are asked for before other groups are waited
 // for: nothing of it changes in a step.
-kv_vec8 ahead[AHEAD > 1 ? DEPTH * OWN : 1];
+uvec4 ahead[AHEAD > 1 ? DEPTH * OWN * KV_VEC8 : 1];
 
 void begin(uvec3 group)
 {
@@ -196,7 +196,8 @@ void begin(uvec3 group)
     kv_vec8 k[DEPTH * OWN];
     FETCH(k, 0u)
     for (int i = 0; i < DEPTH * OWN; i++)
-        ahead[i] = k[i];
+        for (int j = 0; j < KV_VEC8; j++)
+            ahead[i * KV_VEC8 + j] = kv_vec8_part(k[i], j);
 #endif
 }
 
@@ -224,7 +225,7 @@ void body(uvec3 group)
 #endif
 #if AHEAD > 1
     for (int i = 0; i < DEPTH * OWN; i++)
-        k[i] = ahead[i];
+        k[i] = kv_vec8_of(ahead[i * KV_VEC8], ahead[i * KV_VEC8 + KV_VEC8 - 1]);
 #else
     FETCH(k, 0u)
 #endif

@@ -73,6 +73,8 @@ static const struct order_case cases[] = {
     {"attention, whole", "attn_token", .attn = &one},
     {"attention, norm of all heads", "attn_token", .attn = &all},
     {"attention, norms and sinks", "attn_token", .attn = &head},
+    {"merge", "attn_merge", .attrs = {{"sinks", "head"}},
+     .consts = {{"HEADS", 3}, {"HEAD_DIM", 96}, {"SPLITS", 7}}},
     {"experts glu", "moe_matmul", .attrs = EXPERT("glu", "silu"), .consts = EXPERTS(512, 64, 2)},
     {"experts combine", "moe_matmul", .attrs = EXPERT("combine", "none"),
      .consts = EXPERTS(768, 48, 4)},

@@ -3,11 +3,13 @@
 // o[h] = sum_s w_s P.o[h][s] / sum_s w_s sum[h][s], w_s = exp(max[h][s] - max over s). One work
 // group per head and row of the pass. The weights first, one split per invocation; then
 // SPLIT_THREADS sets of HEAD_DIM / 4 invocations add up every SPLIT_THREADS-th part, all loads
-// independent of one another. Alone in a dispatch because every group of the O projection would
-// otherwise do all of it again: on an H200 with 16 splits of 32 heads that took the projection of
-// Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape llama-3.2-1b:q4_k
-// --profile, driver 580, 2026-11-21). Utilisation: fewer splits than SPLIT_THREADS, of few heads,
-// leave sets without a part; the dispatch costs more than its invocations.
+// independent of one another. Others have no part: a program of phases gives a group a power of
+// two of them, which heads of 96 numbers never fill. Alone in a dispatch because every group of the
+// O projection would otherwise do all of it again: on an H200 with 16 splits of 32 heads that took
+// the projection of Llama-3.2-1B from about 15 to 43 us per layer (dopplergl bench --shape
+// llama-3.2-1b:q4_k --profile, driver 580, 2026-11-21). Utilisation: fewer splits than
+// SPLIT_THREADS, of few heads, leave sets without a part; the dispatch costs more than its
+// invocations.
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -18,14 +20,15 @@
 //! BIND read float S
 //! CONST HEADS HEAD_DIM SPLITS
 //! TUNE SPLIT_THREADS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8 16 32
+//! TUNE WG_SIZE = SOFTWARE && HEAD_DIM < 257 ? 64 : SPLIT_THREADS > 8 ? 512 : 128 in 64 128 256 512
 //! LET VEC4S = HEAD_DIM / 4
-//! LET WG_SIZE = SPLIT_THREADS * VEC4S
+//! LET SETS = SPLIT_THREADS * VEC4S // invocations with a part
 //! LOCAL WG_SIZE
 //! GROUPS HEADS T
 //! ACTIVE T * HEADS * VEC4S * min(SPLIT_THREADS, SPLITS)
-//! SHARED vec4 part[WG_SIZE]
+//! SHARED vec4 part[SETS]
 //! SHARED vec2 max_sum[SPLITS]
-//! REQUIRE HEAD_DIM % 4 == 0
+//! REQUIRE HEAD_DIM % 4 == 0 && SETS <= WG_SIZE
 //! TOLERANCE 1e-12
 
 void body(uvec3 group)
@@ -58,13 +61,14 @@ void body(uvec3 group)
     // As often in every invocation: see "Loops" of docs/kernels.md.
     for (uint s0 = 0u; s0 < uint(SPLITS); s0 += uint(SPLIT_THREADS)) {
         uint s = s0 + tid / uint(VEC4S);
-        if (SPLITS % SPLIT_THREADS == 0 || s < uint(SPLITS)) {
+        if ((SPLITS % SPLIT_THREADS == 0 || s < uint(SPLITS)) && tid < uint(SETS)) {
             // An empty split has sum 0 and may hold anything.
             vec4 value = P[part0 + (first + s) * uint(VEC4S) + i];
             x += max_sum[s].y > 0.0 ? value * exp(max_sum[s].x - all_max) : vec4(0.0);
         }
     }
-    part[tid] = x;
+    if (tid < uint(SETS))
+        part[tid] = x;
     memoryBarrierShared(); barrier();
     if (tid < uint(VEC4S) && group.x < uint(HEADS)) {
         for (uint e = 1u; e < uint(SPLIT_THREADS); e++)

@@ -11,32 +11,60 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/step.h"
 
-uint32_t kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function,
-                          bool *of_group)
+static struct kernel_token next_word(struct kernel_lexer *lexer)
 {
-    const char *const wanted[] = {"void", function, "(", "uvec3"};
+    struct kernel_token token;
+    do
+        token = kernel_lexer_next(lexer);
+    while (token.kind == TOKEN_NEWLINE);
+    return token;
+}
+
+/* Takes "uvec3 NAME )", the name left out or not. False: *lexer is as it was. */
+static bool take_group(struct kernel_lexer *lexer)
+{
+    struct kernel_lexer at = *lexer;
+    struct kernel_token token = next_word(&at);
+    const bool of_group = dgl_str_eq(token.text, "uvec3");
+    token = next_word(&at);
+    if (token.kind == TOKEN_WORD)
+        token = next_word(&at);
+    if (!of_group || !dgl_str_eq(token.text, ")"))
+        return false;
+    *lexer = at;
+    return true;
+}
+
+/* A word before "name (" that is no type: a call follows it. */
+static bool is_no_type(struct dgl_str word)
+{
+    return dgl_str_eq(word, "return") || dgl_str_eq(word, "else") || dgl_str_eq(word, "do") ||
+           dgl_str_eq(word, "define");
+}
+
+struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function)
+{
+    struct kernel_entry entry = {.found = false};
     struct kernel_lexer lexer;
-    size_t matched = 0;
-    uint32_t line = 0;
-    *of_group = true;
+    struct kernel_token type = {.kind = TOKEN_NEWLINE}, name = type;
     if (!kernel_lexer_init(&lexer, text, first_line))
-        return first_line; /* kernel_body_check() will say that there is no memory */
-    for (;;) {
-        struct kernel_token token = kernel_lexer_next(&lexer);
+        return (struct kernel_entry){.found = true}; /* kernel_body_check() tells of the memory */
+    while (!entry.found) {
+        struct kernel_token token = next_word(&lexer);
         if (token.kind == TOKEN_END)
             break;
-        if (token.kind == TOKEN_NEWLINE)
-            continue;
-        if (matched == 3 && !line)
-            line = token.line;
-        matched =
-            dgl_str_eq(token.text, wanted[matched]) ? matched + 1 : dgl_str_eq(token.text, "void");
-        if (matched == sizeof(wanted) / sizeof(*wanted))
-            break;
+        const bool typed =
+            (type.kind == TOKEN_WORD && !is_no_type(type.text)) || dgl_str_eq(type.text, "]");
+        if (dgl_str_eq(token.text, "(") && dgl_str_eq(name.text, function) && typed) {
+            entry.found = dgl_str_eq(type.text, "void") && take_group(&lexer);
+            if (entry.found || !entry.line)
+                entry.line = name.line;
+        }
+        type = name;
+        name = token;
     }
-    *of_group = matched == sizeof(wanted) / sizeof(*wanted);
     kernel_lexer_finish(&lexer);
-    return line;
+    return entry;
 }
 
 /* The names that a text has #define lines for, sorted. */

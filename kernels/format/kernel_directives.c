@@ -83,6 +83,8 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
     enum dgl_status status = copy_word(p, word, name, cap < sizeof(name) ? cap : sizeof(name));
     if (status != DGL_OK)
         return status;
+    if (kernel_is_glsl_word(name))
+        return kernel_parser_fail(p, "%s: the name %s is a word of GLSL", p->directive, name);
     if (kernel_is_reserved(name))
         return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
     if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_decls_have(p->decls, name))

@@ -61,6 +61,7 @@ bool kernel_has_name(const struct kernel *kernel, const char *name);
 bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
 bool kernel_is_pass(const char *name);  /* T, BAND: known when groups are counted */
 bool kernel_is_reserved(const char *name);
+bool kernel_is_glsl_word(const char *name);
 
 /* ---- kernel_body.c ---- */
 
@@ -70,9 +71,12 @@ bool kernel_is_reserved(const char *name);
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib);
-/* The line of the first `void FUNCTION(...)`, 0 where there is none; *of_group says whether the
- * text has one that begins with a uvec3. */
-uint32_t kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function,
-                          bool *of_group);
+/* Where a text declares a function that main() would call. */
+struct kernel_entry {
+    bool found;    /* there is a `void FUNCTION(uvec3)`, or there was no memory to look for it */
+    uint32_t line; /* of it, else of the first other FUNCTION that is declared; 0 = none */
+};
+struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line,
+                                     const char *function);
 
 #endif

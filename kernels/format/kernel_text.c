@@ -124,6 +124,24 @@ bool kernel_is_pass(const char *name)
     return strcmp(name, "T") == 0 || strcmp(name, "BAND") == 0;
 }
 
+/* Words of GLSL ES 3.10, also those that it keeps for later: a #define of one breaks what the
+ * generator writes. */
+static const char glsl_words[] =
+    "active asm atomic_uint attribute bool break buffer bvec2 bvec3 bvec4 case cast centroid class "
+    "coherent common const continue default discard do double dvec2 dvec3 dvec4 else enum extern "
+    "external false filter fixed flat float for goto half highp hvec2 hvec3 hvec4 if in inline "
+    "inout input int interface invariant ivec2 ivec3 ivec4 layout long lowp mat2 mat2x2 mat2x3 "
+    "mat2x4 mat3 mat3x2 mat3x3 mat3x4 mat4 mat4x2 mat4x3 mat4x4 mediump namespace noinline "
+    "noperspective out output partition patch precise precision public readonly resource restrict "
+    "return sample shared short sizeof smooth static struct subroutine superp switch template this "
+    "true typedef uint uniform union unsigned using uvec2 uvec3 uvec4 varying vec2 vec3 vec4 void "
+    "volatile while writeonly defined";
+
+bool kernel_is_glsl_word(const char *name)
+{
+    return kernel_word_in(glsl_words, name);
+}
+
 bool kernel_is_reserved(const char *name)
 {
     static const char *const prefixes[] = {"gl_", "GL_", "step_", "STEP_", "HAS_"};
@@ -328,17 +346,17 @@ static enum dgl_status check_body(struct kernel_parser *p)
     enum dgl_status status = kernel_body_check(p->log, p->path, body, k->body_line, k, NULL);
     if (status != DGL_OK)
         return status;
-    bool of_group;
-    uint32_t line = kernel_body_find(body, k->body_line, "body", &of_group);
-    if (!of_group) {
-        p->line = line ? line : k->body_line;
+    const struct kernel_entry main = kernel_body_find(body, k->body_line, "body");
+    const struct kernel_entry begin = kernel_body_find(body, k->body_line, "begin");
+    if (!main.found) {
+        p->line = main.line ? main.line : k->body_line;
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
     }
-    line = kernel_body_find(body, k->body_line, "begin", &k->begins);
-    if (line && !k->begins) {
-        p->line = line;
+    if (!begin.found && begin.line) {
+        p->line = begin.line;
         return kernel_parser_fail(p, "begin is not void begin(uvec3 group): nothing would call it");
     }
+    k->begins = begin.found;
     return DGL_OK;
 }
 
@@ -416,6 +434,9 @@ static enum dgl_status check_bytes(struct kernel_parser *p)
     for (size_t i = 0; i < p->text.len; i++) {
         const unsigned char byte = (unsigned char)p->text.p[i];
         p->line += byte == '\n';
+        if (byte == '\r' && (i + 1 == p->text.len || p->text.p[i + 1] != '\n'))
+            return kernel_parser_fail(p, "the line ends with CR alone (0x0d): lines end with LF, "
+                                         "or with CR and LF");
         if (byte == 0)
             return kernel_parser_fail(p, "the file holds a zero byte; kernels and libs are text");
         if ((byte < 0x20 && !strchr("\t\n\r", byte)) || byte == 0x7f)
@@ -551,6 +572,13 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     lib->body_len = len - (size_t)(lib->body - text);
     status = kernel_body_check(log, lib->path, (struct dgl_str){lib->body, lib->body_len},
                                lib->body_line, NULL, NULL);
+    const struct dgl_str body = {lib->body, lib->body_len};
+    const struct kernel_entry begin = kernel_body_find(body, lib->body_line, "begin");
+    if (status == DGL_OK && begin.found) {
+        p.line = begin.line;
+        status = kernel_parser_fail(&p, "void begin(uvec3 group) belongs into the kernel: that of "
+                                        "a lib would not be called");
+    }
     if (status == DGL_OK)
         *out = lib;
     return status;

@@ -5,7 +5,11 @@
 
 #include "kernels/format/kernel_excerpt.h"
 #include "kernels/format/kernel_format.h"
+#include "kernels/format/kernel_lexer.h"
+#include "kernels/format/kernel_parser.h"
 #include "kernels/kernels.h"
+
+#define GENERATED "generated" /* what directives become, as a place */
 
 enum { SHOWN = 8, SEEN = 64, MAX_TEXT = 400, MAX_QUOTED = 4 };
 
@@ -146,7 +150,7 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
         const char *end = start ? strchr(start, '\n') : NULL;
         if (end)
             place.text = (struct dgl_str){end + 1, (size_t)(generated.p + generated.len - end - 1)};
-        place.path = "generated";
+        place.path = GENERATED;
         place.line = number - (kernel->num_libs + 1) * step;
     }
     /* Beyond the end, where a brace is missing: the last line that has words. */
@@ -166,7 +170,7 @@ static bool is_same(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-/* The names that a message quotes: those of functions without their parameters. */
+/* The names that a message quotes: those of functions without type and parameters. */
 struct quoted {
     struct dgl_str name[MAX_QUOTED];
     size_t count;
@@ -187,9 +191,18 @@ static struct quoted quoted_in(struct dgl_str text)
             continue;
         while (i + 1 + len < text.len && is_name_char(text.p[i + 1 + len]))
             len++;
-        if (len > 0 && (text.p[i + 1] < '0' || text.p[i + 1] > '9'))
-            q.name[q.count++] = (struct dgl_str){text.p + i + 1, len};
-        i += 1 + len; /* the quote that closes, or what follows a name */
+        size_t begin = i + 1, end = begin + len; /* of a second word, as in "float f(float)" */
+        if (len > 0 && end < text.len && text.p[end] == ' ') {
+            for (begin = ++end; end < text.len && is_name_char(text.p[end]);)
+                end++;
+            if (end == begin || end == text.len || text.p[end] != '(') {
+                begin = i + 1;
+                end = begin + len;
+            }
+        }
+        if (len > 0 && (text.p[begin] < '0' || text.p[begin] > '9'))
+            q.name[q.count++] = (struct dgl_str){text.p + begin, end - begin};
+        i = end; /* the quote that closes, or what follows a name */
     }
     return q;
 }
@@ -275,6 +288,81 @@ static bool find_quoted(const struct kernel_choice *choice, const struct quoted 
     return false;
 }
 
+/* The first call of a function inside of itself, else by another one; 0 = none. */
+static uint32_t find_call(struct dgl_str text, struct dgl_str function)
+{
+    struct kernel_lexer lexer;
+    struct kernel_token before = {.kind = TOKEN_NEWLINE}, token;
+    uint32_t depth = 0, by_another = 0, line = 0;
+    bool declared = false; /* the block that follows, or that is open, is its own */
+    if (!kernel_lexer_init(&lexer, text, 1))
+        return 0;
+    for (; !line && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END; before = token) {
+        const bool named = is_same(before.text, function) && dgl_str_eq(token.text, "(");
+        if (named && depth > 0 && declared)
+            line = before.line;
+        else if (named && depth > 0 && !by_another)
+            by_another = before.line;
+        declared = declared || (named && depth == 0);
+        if (dgl_str_eq(token.text, "{"))
+            depth++;
+        else if (dgl_str_eq(token.text, "}") && depth > 0)
+            depth--;
+        else if (!dgl_str_eq(token.text, ";"))
+            continue;
+        declared = declared && depth > 0;
+    }
+    kernel_lexer_finish(&lexer);
+    return line ? line : by_another;
+}
+
+/* The place of a message that names no line: where what it quotes is declared, and of recursion
+ * the call. False: there is none. */
+static bool place_by_name(const struct kernel_choice *choice, struct dgl_str message,
+                          struct kernel_place *out)
+{
+    const struct quoted names = quoted_in(message);
+    if (!find_quoted(choice, &names, out))
+        return false;
+    const uint32_t call = memmem(message.p, message.len, "recursi", strlen("recursi"))
+                              ? find_call(out->text, names.name[0])
+                              : 0;
+    if (call) {
+        out->line = call;
+        out->word = names.name[0];
+    }
+    return true;
+}
+
+/* The directive that declares a word of a line that the generator wrote. False: none does. */
+static bool find_directive(const struct kernel_choice *choice, const struct kernel_place *use,
+                           struct kernel_place *out)
+{
+    const struct kernel *kernel = choice->kernel;
+    const struct dgl_str line = kernel_place_line(use);
+    for (size_t at = 0, len; at < line.len; at += len + 1) {
+        char name[64];
+        for (len = 0; at + len < line.len && is_name_char(line.p[at + len]);)
+            len++;
+        if (len == 0 || len >= sizeof(name))
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)len, line.p + at);
+        for (uint32_t i = 0; i <= kernel->num_libs; i++) {
+            const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
+            if (!is_given(choice, i) ||
+                !(lib ? kernel_decls_have(&lib->decls, name) : kernel_has_name(kernel, name)))
+                continue;
+            *out = (struct kernel_place){
+                .path = lib ? lib->path : kernel->path,
+                .text = {lib ? lib->text : kernel->text, lib ? lib->text_len : kernel->text_len},
+                .first_line = 1};
+            out->line = find_name(out->text, dgl_str_of(name), false);
+            return out->line > 0;
+        }
+    }
+    return false;
+}
+
 /*
  * The place in a given text that is at fault where the driver names one that is not: where a name
  * that it quotes was written in a macro that the line expands; else the first line with that name,
@@ -297,6 +385,9 @@ static struct origin find_cause(const struct kernel_choice *choice, struct dgl_s
     if (search.named && !(use->given && search.here))
         return find_place(choice, generated, search.named, 0);
     if (!cause.given && find_quoted(choice, &search.quoted, &place))
+        cause = (struct origin){.place = place, .given = true};
+    if (!cause.given && strcmp(use->place.path, GENERATED) == 0 &&
+        find_directive(choice, &use->place, &place))
         cause = (struct origin){.place = place, .given = true};
     if (!cause.given && search.first) {
         cause = find_place(choice, generated, search.first, 0);
@@ -380,9 +471,8 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
             continue;
         seen++;
         struct origin use = find_place(choice, generated, message.line, message.column);
-        const struct quoted names = quoted_in(message.text);
         struct kernel_place named;
-        if (message.line == 0 && find_quoted(choice, &names, &named))
+        if (message.line == 0 && place_by_name(choice, message.text, &named))
             use = (struct origin){.place = named, .given = has_given(choice)};
         struct origin cause = find_cause(choice, generated, &message, &use);
         struct dgl_buf path = {0}, text = {0};

@@ -117,7 +117,11 @@ static const struct bad_case cases[] = {
      "void body(uvec3 group)\r\n{\r\n}\r\n",
      .error = NULL},
     {"CR alone", "// Summary\r//! NAME mine\r//! OP matmul\r",
-     .error = "the directive //! NAME is missing", .status = DGL_ERR_KERNEL},
+     .error = "x.comp:1: the line ends with CR alone (0x0d)", .status = DGL_ERR_KERNEL},
+    {"CR alone in the body", HEAD "void body(uvec3 group)\r{\n}\n",
+     .error = "x.comp:7: the line ends with CR alone (0x0d)", .status = DGL_ERR_KERNEL},
+    {"CR alone at the end of a lib", "// Lib\n#define A 1\r", .lib = true,
+     .error = "x.glsl:2: the line ends with CR alone (0x0d)", .status = DGL_ERR_KERNEL},
     {"words beyond ASCII in comments",
      "// Summe \xc3\xbc"
      "ber K\n"

@@ -551,11 +551,11 @@ static const struct given_row {
      "mine/sample.comp:10:19: `sun' undeclared (kernel sample does not compile)\n",
      "   10 |     float a = SUM(sun);\n"},
     {"a directive", "mine/sample.comp",
-     OWN_KERNEL("//! PARAM float patch", "//! GROUPS 1", "    float a = 1.0;"),
-     "ERROR: 0:10008: 'patch' : Reserved word",
-     "mine/sample.comp:5:17: 'patch' : Reserved word (at generated:8; kernel sample does not "
+     OWN_KERNEL("//! PARAM float taken", "//! GROUPS 1", "    float a = 1.0;"),
+     "ERROR: 0:10008: 'taken' : Reserved word",
+     "mine/sample.comp:5:17: 'taken' : Reserved word (at generated:8; kernel sample does not "
      "compile)\n",
-     "    5 | //! PARAM float patch\n"},
+     "    5 | //! PARAM float taken\n"},
     {"a function of a lib without a body", "mine/twice.glsl",
      OWN_TWICE("// twice()", "float twice(float x);"),
      "error: unresolved reference to function `twice'\n",
@@ -574,6 +574,29 @@ static const struct given_row {
      "mine/sample.comp:7:7: unresolved reference to function `sun' (kernel sample does not "
      "link)\n",
      "    7 | float sun(float x);\n"},
+    {"recursion, which no line is told of", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1", "float sun(float x)\n{\n    return sun(x);\n}",
+                "    float a = sun(1.0);"),
+     "0:0(0): error: function `float sun(float)' has static recursion\n",
+     "mine/sample.comp:9:12: function `float sun(float)' has static recursion (kernel sample does "
+     "not compile)\n",
+     "    9 |     return sun(x);\n"},
+    {"recursion by way of another", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1",
+                "float sun(float x);\nfloat moon(float x) { return sun(x); }\n"
+                "float sun(float x) { return moon(x); }",
+                "    float a = sun(1.0);"),
+     "0:0(0): error: function `float sun(float)' has static recursion\n"
+     "0:0(0): error: function `float moon(float)' has static recursion\n",
+     "mine/sample.comp:8:30: function `float sun(float)' has static recursion (kernel sample does "
+     "not compile, the first of 2 errors)\n",
+     "    9 | float sun(float x) { return moon(x); }\n"},
+    {"a name of what the generator writes", "mine/sample.comp",
+     OWN_KERNEL("//! GROUPS 1", "//! LET local_size_x = 1", "    float a = 1.0;"),
+     "0:10007(8): error: syntax error, unexpected INTCONSTANT",
+     "mine/sample.comp:7: syntax error, unexpected INTCONSTANT (at generated:7; kernel sample does "
+     "not compile)\n",
+     "    7 | //! LET local_size_x = 1\n"},
     {"a linker about nothing of the file", "mine/twice.glsl",
      OWN_TWICE("", "float twice(float x) { return x; }"), "error: too many uniforms\n",
      "mine/twice.glsl: kernel sample does not link: too many uniforms\n", NULL},

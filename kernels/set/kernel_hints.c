@@ -495,18 +495,19 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
     return true;
 }
 
-/* The members of a list with `separator` between them, which names have not in them. False: one is
- * no string and no number, or, where they are `names`, no name. */
-static bool list_text(const struct dgl_json *list, char separator, bool names, struct dgl_buf *out)
+/* The members of a list: names with blanks between them, which they have not in them, else integers
+ * with commas. False: one is something else. */
+static bool list_text(const struct dgl_json *list, bool names, struct dgl_buf *out)
 {
     for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m)) {
         const struct dgl_str text = dgl_json_str(m);
+        int64_t integer;
         if (m != dgl_json_first(list))
-            dgl_buf_putc(out, separator);
+            dgl_buf_putc(out, names ? ' ' : ',');
         if (names && (!dgl_json_is(m, DGL_JSON_STRING) || !text.len ||
-                      memchr(text.p, separator, text.len) || memchr(text.p, '\t', text.len)))
+                      memchr(text.p, ' ', text.len) || memchr(text.p, '\t', text.len)))
             return false;
-        if (dgl_json_is(m, DGL_JSON_BOOL) || !value_text(m, out))
+        if ((!names && !dgl_json_i64(m, &integer)) || !value_text(m, out))
             return false;
     }
     return true;
@@ -519,29 +520,29 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     struct dgl_buf key = {0}, value = {0};
     enum dgl_status status;
     dgl_buf_printf(&key, "%s%.*s", prefix, (int)name.len, name.p);
-    bool features = strcmp(key.p ? key.p : "", "disableFeatures") == 0;
-    bool list = features || strcmp(prefix, "workgroupOverrides.") == 0;
+    const bool features = strcmp(key.p ? key.p : "", "disableFeatures") == 0;
+    const bool sizes = strcmp(prefix, "workgroupOverrides.") == 0;
+    const bool is_list = dgl_json_is(member, DGL_JSON_ARRAY);
     bool exists = features || *prefix || strcmp(key.p ? key.p : "", "colsPerWorkgroup") == 0;
     for (size_t i = 0; i < NUM_HINTS; i++)
         exists = exists || dgl_str_eq(name, vocabulary[i].key);
-    bool is_text = list && dgl_json_is(member, DGL_JSON_ARRAY)
-                       ? list_text(member, features ? ' ' : ',', features, &value)
-                       : !features && value_text(member, &value);
+    const bool is_plain = !features && (!sizes || dgl_str_eq(dgl_json_str(member), "auto"));
+    const bool is_text = (features || sizes) && is_list ? list_text(member, features, &value)
+                                                        : is_plain && value_text(member, &value);
+    const char *wanted = features ? "a list of names"
+                         : sizes  ? "auto or a list of one to three numbers, as [64, 1, 1]"
+                                  : "a string";
     dgl_buf_puts(&value, "");
     if (key.failed || value.failed)
         status = dgl_fail_memory(source->log, "a kernel hint", name.len);
     else if (!is_text && !exists)
         status = fail_key(source, key.p);
-    else if (!is_text && list && dgl_json_is(member, DGL_JSON_ARRAY))
-        status =
-            refuse(source, "%s: %s has a member that is no %s, wanted a list of %ss", source->where,
-                   key.p, features ? "name" : "plain value", features ? "name" : "plain value");
+    else if (!is_text && (features || sizes) && is_list)
+        status = refuse(source, "%s: %s has a member that is no %s, wanted %s", source->where,
+                        key.p, features ? "name" : "integer", wanted);
     else if (!is_text)
         status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
-                        dgl_json_type_name(dgl_json_type(member)),
-                        features ? "a list of names"
-                        : list   ? "a list of plain values"
-                                 : "a string");
+                        dgl_json_type_name(dgl_json_type(member)), wanted);
     else
         status = add_hint(source, key.p, value.p);
     dgl_buf_finish(&key);

@@ -52,6 +52,17 @@ static void every_local_size_is_a_tunable_or_a_let(void **state)
     kernel_set_destroy(&set);
 }
 
+/* `kernels list` prints the first line of a file alone. */
+static void every_summary_is_whole(void **state)
+{
+    (void)state;
+    struct kernel_set *set = loaded_set(NULL);
+    for (size_t i = 0; i < kernel_set_count(set); i++)
+        if (!dgl_str_ends(dgl_str_of(kernel_set_at(set, i)->summary), "."))
+            fail_msg("%s: %s", kernel_set_at(set, i)->path, kernel_set_at(set, i)->summary);
+    kernel_set_destroy(&set);
+}
+
 /* The kernel's file name is its NAME: an override folder made of copies has the same names. */
 static void every_kernel_is_named_like_its_file(void **state)
 {
@@ -176,6 +187,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_local_size_is_a_tunable_or_a_let),
+        cmocka_unit_test(every_summary_is_whole),
         cmocka_unit_test(every_kernel_is_named_like_its_file),
         cmocka_unit_test(every_kernel_may_have_crlf),
     };

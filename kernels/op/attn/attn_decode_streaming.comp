@@ -1,5 +1,4 @@
-// Attention of one token, key after key, without shared memory: any HEAD_DIM that is a multiple of
-// 4.
+// Attention of one token, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
 // of one split. An invocation has SLICE vec4s of a head's result for one split: it goes through the

@@ -1,5 +1,4 @@
-// Attention of many tokens, key after key, without shared memory: any HEAD_DIM that is a multiple
-// of 4.
+// Attention of many tokens, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. An invocation has
 // SLICE vec4s of one head's result for one token: it goes through the keys that the token sees in

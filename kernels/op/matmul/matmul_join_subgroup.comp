@@ -1,5 +1,4 @@
-// Matrix-vector product with subgroups whose x is the residual stream that the block before has yet
-// to join.
+// Matrix-vector product with subgroups whose x, the residual stream, it joins with a block first.
 //
 // As matmul_decode_subgroup, with the prologue of lib matmul_join: one barrier and the reads of R
 // more for each group, one dispatch less for all. The first weights are asked for before that.

@@ -1,5 +1,4 @@
-// Matrix product for 32 and 64 tokens with subgroups, q4_k: blocks of results in registers, codes
-// and x in shared memory.
+// Matrix product for 32 and 64 tokens with subgroups, q4_k: codes and x are in shared memory.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k]. A subgroup has ROWS rows and all columns: LANES_N lanes along
 // the rows and LANES_T along the columns, each with THREAD_ROWS x THREAD_COLUMNS results. The

@@ -1,5 +1,4 @@
-// Matrix product for 4 and 8 tokens with subgroups: x of a slice of K stays in shared memory, rows
-// of a range pass by.
+// Matrix product for 4 and 8 tokens with subgroups: a slice of x stays, rows of a range pass by.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k]. Where matmul_columns_subgroup stages x for every chunk of K and
 // waits for it each time, a group here stages its slice of x once, SLICE units per lane, and its

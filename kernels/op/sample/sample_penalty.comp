@@ -1,5 +1,4 @@
-// Repetition, presence and frequency penalties of the distinct ids among the last repeat_last_n
-// tokens, in place.
+// Repetition, presence and frequency penalties of the ids among the last tokens, in place.
 //
 // LOGITS is [T][VOCAB] f32, IDS the ids of the sequence. Positive logits are multiplied by 1 /
 // penalty (rounded once on the host, since GLSL's division is not exact), others by the penalty;

@@ -1,5 +1,4 @@
-// The chosen token's id, and the step state advanced by it: position, draws, stop ids, a full
-// context.
+// The chosen token's id, and the step state advanced by it: position, draws, stop ids, the end.
 //
 // kind=greedy: the best of the slices' best. kind=topk: the top_k best of the slices' candidates,
 // then top-p, min-p, temperature and draw among them; ranks and running masses are found by

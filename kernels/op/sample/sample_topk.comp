@@ -1,5 +1,4 @@
-// The top_k best logits of each slice of 2048: keys and ids, ties to the lowest id, in no order of
-// rank.
+// The top_k best logits of each slice of 2048: keys and ids in no order, ties to the lowest id.
 //
 // LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 256 s of CAND as up to 128 pairs (key,
 // id); a slice with fewer logits than top_k is filled up with key 0. Group x is slice x, y the row.

@@ -153,7 +153,8 @@ int kernels_check(struct engine *e, const struct options *opt)
     }
     code = out_exit(out_buf(&j.out));
     if (failed > 0)
-        console_error("kernels check: %u of %u kernels failed", failed, passed + failed);
+        console_error("kernels check: %u of %u kernels failed%s", failed, passed + failed + skipped,
+                      skipped ? "; those skipped count as well" : "");
     else if (passed == 0)
         console_error("kernels check: no kernel ran%s",
                       skipped ? ": all were skipped" : ": there is none to check");
@@ -208,6 +209,9 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
     if (t->copy_share > 0)
         dgl_buf_printf(&j->out, ", %.0f%% of a copy's %.2f", 100 * t->copy_share, t->copy_gbps);
     dgl_buf_printf(&j->out, "; %.2f GFLOP/s\n", gflops);
+    if (t->copy_share > 1)
+        dgl_buf_puts(&j->out, "  (more than a copy, since data that fit into the device's caches "
+                              "stay there between rounds)\n");
     return out_buf(&j->out);
 }
 

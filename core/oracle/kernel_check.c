@@ -94,21 +94,47 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
         dgl_buf_printf(out, " from %u", (unsigned)c->pos);
 }
 
-/* Those that a wrong answer may come from as well. */
-static void name_others(struct kernel_verdict *verdict, const struct problem *p,
-                        const struct kernel_choice *choices)
+/* Whether a text of the program is not built in. */
+static bool is_given(const struct kernel_choice *choice)
 {
-    struct dgl_buf text = {0};
+    bool given = choice->kernel->source != 0;
+    for (uint32_t l = 0; l < choice->kernel->num_libs; l++)
+        given = given || choice->libs[l]->source != 0;
+    return given;
+}
+
+/* With which others the subject has computed a wrong answer, all of them built in: of texts that
+ * are not, it is the only one, whatever else the set has. */
+static void name_others(const struct kernel_judge *judge, struct kernel_verdict *verdict,
+                        const struct problem *p, const struct kernel_choice *choices,
+                        const struct kernel_choice *subject)
+{
+    struct dgl_buf others = {0}, unused = {0}, text = {0};
     const struct kernel *last = NULL;
     for (uint32_t i = 0; i < p->num_stages; i++) {
-        if (p->stages[i].is_subject || choices[i].kernel == last)
+        const struct kernel *kernel = choices[i].kernel;
+        if (p->stages[i].is_subject || kernel == last)
             continue;
-        dgl_buf_printf(&text, "%s%s", last ? ", " : "; computed together with ",
-                       choices[i].kernel->name);
-        last = choices[i].kernel;
+        const struct kernel *own = kernel_set_find(judge->params.set, kernel->name);
+        dgl_buf_printf(&others, "%s%s", last ? ", " : "", kernel->name);
+        if (own && own->source != 0)
+            dgl_buf_printf(&unused, "%s%s", unused.len ? ", " : "", kernel->name);
+        last = kernel;
     }
+    if (last && !is_given(subject))
+        dgl_buf_printf(&text, "; computed together with %s, all of them built in",
+                       others.p ? others.p : "");
+    else if (last)
+        dgl_buf_printf(&text,
+                       "; computed together with the built-in %s: the text that is not built in, "
+                       "that of %s, is at fault",
+                       others.p ? others.p : "", subject->kernel->name);
+    if (last && unused.len)
+        dgl_buf_printf(&text, " (yours of %s had no part in it)", unused.p);
     const size_t len = strlen(verdict->text);
     snprintf(verdict->text + len, sizeof(verdict->text) - len, "%s", text.p ? text.p : "");
+    dgl_buf_finish(&others);
+    dgl_buf_finish(&unused);
     dgl_buf_finish(&text);
 }
 
@@ -192,7 +218,7 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
         judge_wrong(verdict, kernel->name, compiled && !placed ? c : NULL, why);
     verdict->built = wrong && compiled && !placed;
     if (status == DGL_OK && verdict->built)
-        name_others(verdict, p, choices);
+        name_others(judge, verdict, p, choices, use->choice);
     free(choices);
     return status;
 }

@@ -360,6 +360,55 @@ static void linkers_words_name_the_lib(void **state)
 }
 
 /* A lib that no kernel splices has nobody to judge it: alone, and beside a kernel. */
+/* A count of what failed is of all that are told. */
+static void those_skipped_count(void **state)
+{
+    static const char lib[] = "// Mine.\nfloat spare(float x) { return x; }\n";
+    (void)state;
+    char *dir = test_tmpdir();
+    struct process_result r;
+    test_write_file(dir, "spare.glsl", lib, strlen(lib));
+    free(write_kernel(dir, NORM("norm_mine", "", "summ / float(H)")));
+    process_command(&r, "kernels", "check", dir, "--device", "any", "--quick", NULL);
+    assert_code(&r, 1);
+    assert_contains(r.out, "0 passed, 1 failed, 1 skipped\n");
+    assert_one_error(&r, "1 of 2 kernels failed; those skipped count as well");
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
+/* Stages of sampling are judged together with the built-in ones: the one that is wrong is told. */
+static void wrong_stages_are_told(void **state)
+{
+    static const char end[] = "return best.y;";
+    (void)state;
+    char *dir = test_tmpdir(), text[65536], find[65536];
+    struct process_result r;
+    process_command(&r, "kernels", "show", "sample_pick", NULL);
+    assert_code(&r, 0);
+    const char *at = strstr(r.out, end);
+    assert_non_null(at);
+    snprintf(text, sizeof(text), "%.*sreturn best.y ^ 1u;%s", (int)(at - r.out), r.out,
+             at + strlen(end));
+    process_finish(&r);
+    process_command(&r, "kernels", "show", "sample_max", NULL);
+    assert_code(&r, 0);
+    snprintf(find, sizeof(find), "%s", r.out);
+    process_finish(&r);
+    test_write_file(dir, "sample_pick.comp", text, strlen(text));
+    test_write_file(dir, "sample_max.comp", find, strlen(find));
+    process_command(&r, "kernels", "check", dir, "--device", "any", NULL);
+    join_lines(&r);
+    assert_code(&r, 1);
+    assert_contains(r.out, "passed   sample_max: ");
+    assert_contains(r.out, "failed   sample_pick: ");
+    assert_contains(r.out, "; computed together with the built-in sample_max: the text that is not "
+                           "built in, that of sample_pick, is at fault (yours of sample_max had no "
+                           "part in it)");
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 static void libs_of_no_kernel_are_skipped(void **state)
 {
     static const char lib[] = "// Mine.\nfloat spare(float x) { return x; }\n";
@@ -398,6 +447,7 @@ struct bench_row {
 
 static const struct bench_row bench_rows[] = {
     {"norm", "norm_rms", "H=260,tokens=3", 0, "GB/s", NULL},
+    {"in_the_cache", "norm_rms", "H=4096,tokens=64", 0, "% of a copy's ", NULL},
     {"one_type", "embed_rows", "weight=q8_0,H=96,tokens=4", 0, "embed weight=q8_0", NULL},
     {"attention", "attn_decode", "HEADS=4,KV_HEADS=2,HEAD_DIM=64,pos=99,SPLITS=2", 0,
      "attn_decode kv=f16 HEADS=4", NULL},
@@ -436,6 +486,11 @@ static void bench_case(void **state)
         assert_one_error(&r, row->error);
     else
         assert_no_error(&r);
+    /* More than a copy reaches is explained, and nothing else is. */
+    const char *share = strstr(r.out, "GB/s, ");
+    const long percent = share ? strtol(share + strlen("GB/s, "), NULL, 10) : 0;
+    if (percent != 100 && (percent > 100) != (strstr(r.out, "more than a copy") != NULL))
+        fail_msg("%s", r.out);
     process_finish(&r);
 }
 
@@ -484,6 +539,8 @@ int main(void)
         cmocka_unit_test(libs_are_checked_by_their_kernels),
         cmocka_unit_test(linkers_words_name_the_lib),
         cmocka_unit_test(libs_of_no_kernel_are_skipped),
+        cmocka_unit_test(those_skipped_count),
+        cmocka_unit_test(wrong_stages_are_told),
         cmocka_unit_test(bench_reports_as_json),
         cmocka_unit_test(wrong_kernels_are_not_timed),
     };

@@ -327,6 +327,7 @@ static void test_stage_that_is_wrong(void **state)
     assert_true(told.wrong);
     assert_contains(told.reason, "sample_mass: ");
     assert_contains(told.reason, "; computed together with sample_max, sample_hist, ");
+    assert_contains(told.reason, ", all of them built in");
     assert_int_equal(selftest(other, "sample_hist", &told), DGL_OK);
     liar.kernel = liar.define = NULL;
     assert_int_equal(told.count, 1);

@@ -529,8 +529,10 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     const bool is_plain = !features && (!sizes || dgl_str_eq(dgl_json_str(member), "auto"));
     const bool is_text = (features || sizes) && is_list ? list_text(member, features, &value)
                                                         : is_plain && value_text(member, &value);
+    const bool number = strncmp(prefix, "tunes.", 6) == 0 || dgl_str_eq(name, "colsPerWorkgroup");
     const char *wanted = features ? "a list of names"
                          : sizes  ? "auto or a list of one to three numbers, as [64, 1, 1]"
+                         : number ? "a number or auto"
                                   : "a string";
     dgl_buf_puts(&value, "");
     if (key.failed || value.failed)

@@ -729,7 +729,7 @@ static const struct hint_case hints[] = {
     {"columns of a word", "{\"colsPerWorkgroup\":\"many\"}", NULL, NULL,
      "colsPerWorkgroup is 'many', wanted", DGL_ERR_INVALID_ARG},
     {"columns in a list", "{\"colsPerWorkgroup\":[4]}", NULL, NULL,
-     "colsPerWorkgroup is an array, wanted a string", DGL_ERR_INVALID_ARG},
+     "colsPerWorkgroup is an array, wanted a number or auto", DGL_ERR_INVALID_ARG},
     {"features by flag", NULL, "disableFeatures=subgroups GL_NV_gpu_shader5", NULL, NULL, 0},
     {"unknown feature", "{\"disableFeatures\":[\"subgroups\",\"f64\"]}", NULL, NULL,
      "disableFeatures has 'f64', wanted subgroups, shader-f16 or an extension: GL_KHR_shader_",

@@ -123,7 +123,7 @@ static void impossible_arithmetic_is_refused(void)
     save(&author, "sample_pick.comp", text);
     terminal_expect(&author.t, "watch: sample_pick: refused: ");
     terminal_expect(&author.t,
-                    "/sample_pick.comp:13: PREFER cannot be evaluated: division by zero");
+                    "/sample_pick.comp:12: PREFER cannot be evaluated: division by zero");
     free(text);
 }
 

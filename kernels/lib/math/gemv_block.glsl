@@ -76,30 +76,46 @@ void gemv_fetch(uint row0, uint unit)
 
 // Adds up `acc` over the subgroup, giving away half of the values with each step while a lane has
 // several: then lane l has the sums of values l * OWN_VALUES and on, or, with fewer values than
-// lanes, of value l * VALUES / SUBGROUP.
-#define HALVE(half, across) \
-    upper = (lane & uint(across)) != 0u; \
-    for (int i = 0; i < (half); i++) { \
-        float give = upper ? acc[i] : acc[i + (half)]; \
-        acc[i] = (upper ? acc[i + (half)] : acc[i]) + subgroupShuffleXor(give, uint(across)); \
-    }
+// lanes, of value l * VALUES / SUBGROUP. The loops are no part of a macro: a program of phases has
+// those between constants written out.
+#define UPPER(across) (lane & uint(across)) != 0u
+#define HALVE(i, half, across) \
+    float give = upper ? acc[i] : acc[(i) + (half)]; \
+    acc[i] = (upper ? acc[(i) + (half)] : acc[i]) + subgroupShuffleXor(give, uint(across));
 
 void gemv_reduce(uint lane)
 {
-    bool upper;
-    HALVE(VALUES / 2, SUBGROUP / 2)
-    HALVE(VALUES / 4, SUBGROUP / 4)
+    bool upper = UPPER(SUBGROUP / 2);
+    for (int i = 0; i < VALUES / 2; i++) {
+        HALVE(i, VALUES / 2, SUBGROUP / 2)
+    }
+    upper = UPPER(SUBGROUP / 4);
+    for (int i = 0; i < VALUES / 4; i++) {
+        HALVE(i, VALUES / 4, SUBGROUP / 4)
+    }
 #if VALUES >= 8
-    HALVE(VALUES / 8, SUBGROUP / 8)
+    upper = UPPER(SUBGROUP / 8);
+    for (int i = 0; i < VALUES / 8; i++) {
+        HALVE(i, VALUES / 8, SUBGROUP / 8)
+    }
 #endif
 #if VALUES >= 16 && SUBGROUP >= 16
-    HALVE(VALUES / 16, SUBGROUP / 16)
+    upper = UPPER(SUBGROUP / 16);
+    for (int i = 0; i < VALUES / 16; i++) {
+        HALVE(i, VALUES / 16, SUBGROUP / 16)
+    }
 #endif
 #if VALUES >= 32 && SUBGROUP >= 32
-    HALVE(VALUES / 32, SUBGROUP / 32)
+    upper = UPPER(SUBGROUP / 32);
+    for (int i = 0; i < VALUES / 32; i++) {
+        HALVE(i, VALUES / 32, SUBGROUP / 32)
+    }
 #endif
 #if VALUES >= 64 && SUBGROUP >= 64
-    HALVE(VALUES / 64, SUBGROUP / 64)
+    upper = UPPER(SUBGROUP / 64);
+    for (int i = 0; i < VALUES / 64; i++) {
+        HALVE(i, VALUES / 64, SUBGROUP / 64)
+    }
 #endif
     for (uint across = uint(SUBGROUP / VALUES / 2); across > 0u; across /= 2u)
         acc[0] += subgroupShuffleXor(acc[0], across);

@@ -115,12 +115,14 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                              .hears = choice->heard,
                              .num_forced = choice->num_tunes};
     const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
-    bool has_size = false;
+    const char *size = NULL; /* the tunable that says it: no sum depends on that */
     char why[WHY_SIZE];
     int64_t rank;
     for (uint32_t i = 0; i < choice->num_tunes; i++) {
         fit.forced[i] = choice->vars[choice->num_consts + i];
-        has_size |= strcmp(kernel->tunes[i].name, "WG_SIZE") == 0;
+        if (strcmp(kernel->tunes[i].name, "WG_SIZE") == 0 ||
+            (!size && strcmp(kernel->tunes[i].name, "SETS") == 0))
+            size = kernel->tunes[i].name;
     }
     if (kernel_fit_try(&fit, kernel, out, &rank, why) && is_sized(out, local))
         return true;
@@ -128,7 +130,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
         const struct kernel_tune *tune = &kernel->tunes[i];
         const int64_t before = fit.forced[i].value;
         /* What was asked for stays. */
-        if (shape.local || shape.cols || (has_size && strcmp(tune->name, "WG_SIZE") != 0) ||
+        if (shape.local || shape.cols || (size && strcmp(tune->name, size) != 0) ||
             kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, tune->name,
                                    KERNEL_HEARS_ASKED))
             continue;

@@ -56,6 +56,9 @@ struct phase_program {
     struct phase_use *uses;
     uint32_t num_uses;
     uint32_t num_rows;
+    /* Rows of a pass at most, each the next token of a sequence of its own, how many is in the
+     * range that goes with a dispatch; 1: there is one, of the first sequence of the step table. */
+    uint32_t columns;
     bool one_row;          /* a dispatch for each, or the begin() of what is first needs the step */
     uint32_t parts;        /* dispatches of a token; 1: one dispatch runs several tokens */
     uint32_t local;        /* invocations of a work group */

@@ -37,7 +37,7 @@ static enum dgl_status probe(struct exec_run *run, struct residency *out)
 
 static void set_groups(struct exec_run *run, uint32_t groups)
 {
-    exec_phases_set_groups(run->exec, groups, RESIDENCY_MAX_SPINS);
+    exec_phases_set_groups(run, groups);
 }
 
 static enum dgl_status clear(struct exec_run *run)

@@ -25,12 +25,16 @@ struct phases_pending {
     bool optional; /* the executor's end does not wait for it */
 };
 
+/* Widths of programs: of steps of one sequence, of up to 2, 4 and 8. */
+#define WIDTHS 4
+_Static_assert(1 << (WIDTHS - 1) == PLAN_PHASE_ROWS, "the largest of them");
+
 struct phases_exec {
     struct exec base;
     struct dgl_device *dev;
     struct exec_phases_params params;
-    struct phases_pending pending[PHASE_FORMS]; /* by form */
-    struct phases_run *runs;                    /* all that have a program */
+    struct phases_pending pending[WIDTHS][PHASE_FORMS]; /* by width and form */
+    struct phases_run *runs;                            /* all that have a program */
 };
 
 struct phases_run {
@@ -39,6 +43,12 @@ struct phases_run {
     struct dgl_buf text;
     struct gl_program *program;
     struct gl_buffer *table;   /* the uniform block, then a block with a range of rows per record */
+    uint32_t *words;           /* [size / 4], of the table */
+    uint64_t size, first;      /* bytes of it, and where the blocks of records begin */
+    uint64_t stride;           /* from a block to the next */
+    uint32_t *row_groups;      /* [columns][num_rows][2]: groups in x, in all, for so many tokens */
+    bool stale;                /* the table is of another number of tokens */
+    uint32_t groups;           /* of a persistent dispatch */
     struct gl_buffer *control; /* struct dgl_phase_control */
     /* Of a token, one after the other: a dispatch for each row (one_row), else for each part. */
     struct gl_dispatch *records;
@@ -48,6 +58,15 @@ struct phases_run {
 static struct phases_exec *exec_of(const struct exec *exec)
 {
     return (struct phases_exec *)exec;
+}
+
+static struct phases_pending *pending_of(struct phases_exec *exec, struct recipe recipe)
+{
+    size_t width = 0;
+    while (1 << width < plan_step_rows(recipe))
+        width++;
+    assert(plan_step_rows(recipe) == 1 << width);
+    return &exec->pending[width][recipe.form];
 }
 
 /* ---- schedule -------------------------------------------------------------------------------- */
@@ -63,14 +82,17 @@ struct collector {
     size_t num_buffers, cap_buffers;
     struct kernel_var properties[KERNEL_MAX_PROPERTIES]; /* of the device, for one kernel of many */
     uint32_t local;
-    bool fits; /* every kernel takes the invocations */
+    bool passes; /* over several sequences */
+    bool fits;   /* every kernel takes the invocations */
     char *reason;
 };
 
-/* The memory of a pass over one token: scratch is the sequence's own. */
+/* The memory of a step: scratch is the sequence's own, or that of several, but for what is too
+ * large for that. */
 static struct gl_range resolve(const struct memory *memory, struct ref ref)
 {
-    return ref.kind == REF_ACT ? memory->step_scratch[ref.id] : memory_resolve(memory, ref);
+    const bool own = ref.kind == REF_ACT && memory->step_scratch[ref.id].buffer;
+    return own ? memory->step_scratch[ref.id] : memory_resolve(memory, ref);
 }
 
 static enum dgl_status place_of(struct collector *c, struct gl_range range, struct phase_place *out)
@@ -86,6 +108,14 @@ static enum dgl_status place_of(struct collector *c, struct gl_range range, stru
     }
     *out = (struct phase_place){i, range.offset};
     return DGL_OK;
+}
+
+static bool has_word(const struct kernel_request *request, const char *key, const char *word)
+{
+    for (uint32_t i = 0; i < request->num_attrs; i++)
+        if (strcmp(request->attrs[i].key, key) == 0)
+            return strcmp(request->attrs[i].word, word) == 0;
+    return false;
 }
 
 /* The kernel of a use with the program's invocations, the same for all operations that share it. */
@@ -107,6 +137,13 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
                      use->choice.kernel->name, c->local);
             return DGL_ERR_UNSUPPORTED;
         }
+    }
+    /* All invocations of a group have a part in the sum of a row's squares. */
+    const bool norms = has_word(&use->request, "pre", "norm");
+    if (c->passes && norms && use->choice.local[0] != c->local) {
+        snprintf(c->reason, REASON_SIZE, "%s with %u invocations adds up a norm in another order",
+                 use->choice.kernel->name, c->local);
+        return DGL_ERR_UNSUPPORTED;
     }
     *out = *choice;
     return DGL_OK;
@@ -159,6 +196,7 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
         .log = exec->base.log,
         .ops = c->ops,
         .one_row = exec->params.one_row,
+        .columns = (uint32_t)plan_step_rows(recipe),
         .local = c->local,
         .max_views = limits->max_ssbo_bindings,
         .max_table_bytes = limits->max_ubo_bytes,
@@ -194,9 +232,9 @@ static void collector_finish(struct collector *c)
 }
 
 /* The invocations of the kernel that reads most: the others follow it. */
-static uint32_t main_local(const struct plan *plan)
+static uint32_t main_local(const struct plan *plan, enum segment segment)
 {
-    const struct plan_segment *body = &plan->segment[SEG_DECODE];
+    const struct plan_segment *body = &plan->segment[segment];
     uint64_t most = 0;
     uint32_t local = 0;
     for (size_t i = 0; i < body->ops.count; i++)
@@ -229,15 +267,16 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
 {
     const struct plan *plan = exec->base.plan;
     const uint32_t asked = exec->params.local, bindings = plan->device->limits.max_ssbo_bindings;
-    const uint32_t sizes[] = {asked ? asked : main_local(plan), 512, 256, 128, 64, 32};
-    const size_t num_sizes = asked ? 1 : sizeof(sizes) / sizeof(*sizes);
+    const enum segment body = plan_step_body(recipe);
     char *reason = c->reason, first[REASON_SIZE] = "";
     enum dgl_status status = DGL_ERR_UNSUPPORTED;
     bool told = false;
-    if (!RECIPE_HAS(recipe, SEG_DECODE) || recipe.count) {
+    if (body == SEG_COUNT || recipe.count) {
         snprintf(reason, REASON_SIZE, "it is no decode step");
         return status;
     }
+    const uint32_t sizes[] = {asked ? asked : main_local(plan, body), 512, 256, 128, 64, 32};
+    const size_t num_sizes = asked ? 1 : sizeof(sizes) / sizeof(*sizes);
     if (bindings < LEAST_BINDINGS) {
         snprintf(reason, REASON_SIZE, "it needs %d storage bindings or more, the device has %u",
                  LEAST_BINDINGS, bindings);
@@ -248,6 +287,7 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
         collector_init(c, exec, memory, sizes[i / SHARED_STEPS],
                        (int64_t)(i % SHARED_STEPS) * SHARED_STEP);
         c->reason = reason;
+        c->passes = body != SEG_DECODE;
         status = make_schedule(exec, recipe, memory, c, schedule);
         if (i == 0 || (c->fits && !told))
             snprintf(first, sizeof(first), "%s", reason);
@@ -305,7 +345,7 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
                                   const struct memory *memory, bool optional)
 {
     struct phases_exec *exec = exec_of(base);
-    struct phases_pending *pending = &exec->pending[recipe.form];
+    struct phases_pending *pending = pending_of(exec, recipe);
     char reason[REASON_SIZE] = "";
     struct collector c = {.exec = exec, .reason = reason};
     struct phase_schedule schedule = {0};
@@ -331,16 +371,17 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
 
 bool exec_phases_is_ready(const struct exec *base, struct recipe recipe)
 {
-    const struct phases_exec *exec = (const struct phases_exec *)base;
-    const struct gl_pending *program = exec->pending[recipe.form].program;
+    struct phases_exec *exec = exec_of(base);
+    const struct gl_pending *program = pending_of(exec, recipe)->program;
     return !program || gl_pending_is_ready(exec->dev->gl, program);
 }
 
 /* The program of the run's text: that of another sequence, the pending one, or a new one. */
-static enum dgl_status make_program(struct phases_exec *exec, uint32_t form, struct phases_run *run)
+static enum dgl_status make_program(struct phases_exec *exec, struct recipe recipe,
+                                    struct phases_run *run)
 {
     struct dgl_device *dev = exec->dev;
-    struct phases_pending *pending = &exec->pending[form];
+    struct phases_pending *pending = pending_of(exec, recipe);
     const struct gl_program_params params = program_params(&run->text);
     const struct phases_run *other = exec->runs;
     enum dgl_status status = DGL_OK;
@@ -373,40 +414,81 @@ static enum dgl_status phases_compile(struct exec_run *run)
     return run->priv ? DGL_OK : dgl_fail_memory(run->exec->log, "run", sizeof(struct phases_run));
 }
 
+/* Groups of each row of the table for every number of tokens that a pass may have. */
+static enum dgl_status list_groups(const struct phases_exec *exec, struct phases_run *d,
+                                   const struct collector *c)
+{
+    const struct plan *plan = exec->base.plan;
+    const struct phase_program *p = &d->schedule.program;
+    uint32_t *out = d->row_groups = dgl_new_array(uint32_t, 2ull * p->columns * p->num_rows);
+    if (!out)
+        return dgl_fail_memory(exec->base.log, "groups of phases", p->num_rows);
+    for (uint32_t tokens = 1; tokens <= p->columns; tokens++)
+        for (uint32_t i = 0; i < p->num_rows; i++) {
+            const struct phase_op *op = &c->ops[i];
+            uint32_t groups[3];
+            if (!kernel_groups_band(op->choice, (int32_t)tokens, op_weight_rows(op->op),
+                                    plan->device->limits.max_groups[0], groups))
+                return dgl_fail(exec->base.log, DGL_ERR_KERNEL,
+                                "%s: GROUPS gives no usable count for %u tokens",
+                                op->choice->kernel->name, tokens);
+            *out++ = groups[0] * groups[2];
+            *out++ = groups[0] * groups[1] * groups[2];
+        }
+    return DGL_OK;
+}
+
+/* Gives the table the groups of a pass over so many tokens. */
+static void put_tokens(struct phases_exec *exec, struct phases_run *d, uint32_t tokens)
+{
+    const struct phase_program *p = &d->schedule.program;
+    const uint32_t *groups = d->row_groups + 2ull * (tokens - 1) * p->num_rows;
+    assert(tokens >= 1 && tokens <= p->columns);
+    for (uint32_t i = 0; i < p->num_rows; i++)
+        memcpy(d->words + p->shared_words + i * p->row_words + 1, groups + 2ull * i, 8);
+    for (uint32_t r = 0; r < d->num_records; r++) {
+        d->words[(d->first + r * d->stride) / 4 + 2] = tokens;
+        if (exec->params.one_row)
+            d->records[r].groups[0] = groups[2ull * r + 1];
+    }
+    d->stale = true;
+}
+
+static enum dgl_status write_table(struct phases_exec *exec, struct phases_run *d)
+{
+    d->stale = false;
+    return gl_buffer_write(exec->dev->gl, d->table, 0, d->words, d->size);
+}
+
 /* The table and the ranges of rows, each range at an aligned offset. */
-static enum dgl_status upload_table(struct phases_exec *exec, struct phases_run *d)
+static enum dgl_status make_table(struct phases_exec *exec, struct phases_run *d)
 {
     struct dgl_device *dev = exec->dev;
     const uint32_t rows = d->schedule.program.num_rows;
-    const uint64_t align = dev->plan.limits.ubo_align > 16 ? dev->plan.limits.ubo_align : 16;
-    const uint64_t first = (d->schedule.table_bytes + align - 1) / align * align;
+    d->stride = dev->plan.limits.ubo_align > 16 ? dev->plan.limits.ubo_align : 16;
+    d->first = (d->schedule.table_bytes + d->stride - 1) / d->stride * d->stride;
     d->num_records = exec->params.one_row ? rows : d->schedule.num_parts;
-    const uint64_t size = first + d->num_records * align;
-    uint32_t *words = dgl_calloc(1, size);
+    d->size = d->first + d->num_records * d->stride;
+    d->words = dgl_calloc(1, d->size);
     d->records = dgl_new_array(struct gl_dispatch, d->num_records);
-    if (!words || !d->records) {
-        free(words);
-        return dgl_fail_memory(exec->base.log, "table of phases", size);
-    }
-    memcpy(words, d->schedule.table, d->schedule.table_bytes);
+    if (!d->words || !d->records)
+        return dgl_fail_memory(exec->base.log, "table of phases", d->size);
+    memcpy(d->words, d->schedule.table, d->schedule.table_bytes);
     for (uint32_t r = 0; r < d->num_records; r++) {
         const struct phase_part *part = exec->params.one_row ? NULL : &d->schedule.parts[r];
-        words[(first + r * align) / 4] = part ? part->first : r;
-        words[(first + r * align) / 4 + 1] = part ? part->last : r + 1;
+        d->words[(d->first + r * d->stride) / 4] = part ? part->first : r;
+        d->words[(d->first + r * d->stride) / 4 + 1] = part ? part->last : r + 1;
     }
     enum dgl_status status = pool_acquire(
-        dev->pool, &(struct gl_buffer_params){.size = size, .label = "phases"}, &d->table);
+        dev->pool, &(struct gl_buffer_params){.size = d->size, .label = "phases"}, &d->table);
     if (status == DGL_OK)
         status = pool_acquire(dev->pool,
                               &(struct gl_buffer_params){.size = sizeof(struct dgl_phase_control),
                                                          .label = "control"},
                               &d->control);
-    if (status == DGL_OK)
-        status = gl_buffer_write(dev->gl, d->table, 0, words, size);
-    free(words);
     for (uint32_t r = 0; r < d->num_records; r++) {
         d->records[r].uniform[0] = (struct gl_range){d->table, 0, d->schedule.table_bytes};
-        d->records[r].uniform[1] = (struct gl_range){d->table, first + r * align, 16};
+        d->records[r].uniform[1] = (struct gl_range){d->table, d->first + r * d->stride, 16};
     }
     return status;
 }
@@ -419,7 +501,6 @@ static void fill_records(struct phases_exec *exec, struct phases_run *d, const s
     const struct phase_part *part = d->schedule.parts;
     for (uint32_t r = 0; r < d->num_records; r++) {
         struct gl_dispatch *record = &d->records[r];
-        const uint32_t *row = d->schedule.table + p->shared_words + r * p->row_words;
         const uint32_t first = exec->params.one_row ? r : d->schedule.parts[r].first;
         part += first >= part->last;
         record->program = d->program;
@@ -434,8 +515,7 @@ static void fill_records(struct phases_exec *exec, struct phases_run *d, const s
         }
         record->uniform[2] = pages;
         record->num_uniform = 3;
-        record->groups[0] = exec->params.one_row ? row[2] : exec->params.groups;
-        record->groups[1] = record->groups[2] = 1;
+        record->groups[0] = record->groups[1] = record->groups[2] = 1;
     }
     gl_hazards_derive(d->records, d->num_records, true);
 }
@@ -452,21 +532,29 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     if (status == DGL_ERR_UNSUPPORTED)
         status = dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
     if (status == DGL_OK)
-        status = make_program(exec, run->recipe.form, d);
+        status = make_program(exec, run->recipe, d);
     if (status == DGL_OK)
-        status = upload_table(exec, d);
+        status = make_table(exec, d);
+    if (status == DGL_OK)
+        status = list_groups(exec, d, &c);
     if (status == DGL_OK)
         status = gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control));
-    if (status == DGL_OK)
+    if (status == DGL_OK) {
+        d->groups = exec->params.groups;
         fill_records(exec, d, &c, memory->state[BUF_PAGES]);
+        put_tokens(exec, d, (uint32_t)run->tokens);
+        status = write_table(exec, d);
+    }
     collector_finish(&c);
     return status;
 }
 
-/* Decoding has one token per pass: nothing changes. */
+/* The table is written with the next submit. */
 static void phases_regroup(struct exec_run *run)
 {
-    (void)run;
+    struct phases_run *d = run->priv;
+    if (d->row_groups)
+        put_tokens(exec_of(run->exec), d, (uint32_t)run->tokens);
 }
 
 /* One dispatch for all tokens, or several for each of them. */
@@ -478,8 +566,10 @@ static enum dgl_status phases_submit(struct exec_run *run, uint32_t steps, uint6
     const uint32_t rounds = d->num_records > 1 ? steps : 1;
     const uint32_t words[] = {0, steps / rounds, DGL_PHASE_RUN, exec->params.max_spins};
     enum dgl_status status = gl_buffer_write(gl, d->control, 0, words, sizeof(words));
+    if (status == DGL_OK && d->stale)
+        status = write_table(exec, d);
     for (uint32_t r = 0; r < d->num_records && !exec->params.one_row; r++)
-        d->records[r].groups[0] = exec->params.groups;
+        d->records[r].groups[0] = d->groups;
     for (uint32_t i = 0; i < rounds && status == DGL_OK; i++)
         status = gl_submit(gl, d->records, d->num_records, gpu_ns);
     return status;
@@ -501,6 +591,8 @@ static void phases_destroy(struct exec_run *run)
     pool_release(exec->dev->pool, &d->control);
     phase_schedule_finish(&d->schedule);
     dgl_buf_finish(&d->text);
+    free(d->words);
+    free(d->row_groups);
     free(d->records);
     free(d);
     run->priv = NULL;
@@ -511,8 +603,8 @@ static void phases_finish(struct exec *base)
 {
     struct phases_exec *exec = exec_of(base);
     struct gl_device *gl = exec->dev->gl;
-    for (uint32_t form = 0; form < PHASE_FORMS; form++) {
-        struct phases_pending *pending = &exec->pending[form];
+    for (size_t i = 0; i < WIDTHS * PHASE_FORMS; i++) {
+        struct phases_pending *pending = &exec->pending[i / PHASE_FORMS][i % PHASE_FORMS];
         struct gl_program *program = NULL;
         const bool wanted = pending->program && !gl_pending_is_stale(gl, pending->program);
         const bool ready = wanted && gl_pending_is_ready(gl, pending->program);
@@ -549,10 +641,9 @@ enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *pl
     return DGL_OK;
 }
 
-void exec_phases_set_groups(struct exec *exec, uint32_t groups, uint32_t max_spins)
+void exec_phases_set_groups(struct exec_run *run, uint32_t groups)
 {
-    exec_of(exec)->params.groups = groups;
-    exec_of(exec)->params.max_spins = max_spins;
+    ((struct phases_run *)run->priv)->groups = groups;
 }
 
 struct dgl_device *exec_phases_device(const struct exec *exec)

@@ -19,8 +19,10 @@ struct exec_phases_params {
     bool finishes;      /* its end waits for a program on its way, which goes into the cache */
 };
 
-/* An executor for recipes that evaluate and sample (recipe_decode()); others are refused when a run
- * is made. `plan` is borrowed. */
+/* An executor for recipes that evaluate and sample: of one sequence (recipe_decode()), or of
+ * several with a body of plan_batch_body(), PLAN_PHASE_ROWS of them at most; others are refused
+ * when a run is made. A run of the latter is for as many rows as exec_run_set_tokens() says, which
+ * are those of the step table. `plan` is borrowed. */
 enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *plan,
                                    const struct exec_phases_params *params, struct exec **out);
 
@@ -32,8 +34,8 @@ enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
                                   struct dgl_buf *text, struct dgl_buf *forms);
 /* Starts the compiler for such a run; exec_run_create() then takes its program. One program of each
- * form is on its way at a time: another one takes its place. `optional`: params.finishes does not
- * count. */
+ * form and width is on its way at a time: another one takes its place. `optional`: params.finishes
+ * does not count. */
 enum dgl_status exec_phases_begin(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, bool optional);
 /* Whether exec_run_create() would not wait for it. */
@@ -49,8 +51,8 @@ uint32_t exec_phases_parts(const struct exec_run *run);
 struct gl_dispatch *exec_phases_record(struct exec_run *run);
 /* The control words: struct dgl_phase_control (kernels/phase_control.h). */
 struct gl_range exec_phases_control(const struct exec_run *run);
-/* Groups of a persistent dispatch, and polls of one wait: for runs of today and later. */
-void exec_phases_set_groups(struct exec *exec, uint32_t groups, uint32_t max_spins);
+/* Groups of its persistent dispatch from now on. */
+void exec_phases_set_groups(struct exec_run *run, uint32_t groups);
 /* The program's text. Borrowed. */
 struct dgl_str exec_phases_text(const struct exec_run *run);
 

@@ -12,9 +12,7 @@ enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
     if (sequences == 1)
         plan_sequence_bytes(plan, context, sizes);
     else
-        plan_batch_bytes(plan, context, sequences, sizes);
-    for (int i = BUF_STATE_COUNT; i < BUF_COUNT && sequences > 1; i++)
-        sizes[i] = 0;
+        plan_batch_own_bytes(plan, context, sequences, sizes);
     enum dgl_status status = arena_init(&memory->arena, dev, "sequence", sizes, BUF_COUNT, ranges);
     for (int i = 0; i < BUF_COUNT; i++)
         *(i < BUF_STATE_COUNT ? &memory->state[i] : &memory->step_scratch[i]) = ranges[i];

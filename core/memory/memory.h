@@ -12,7 +12,7 @@ struct memory {
     const struct workspace *workspace;    /* the model's: scratch of a pass */
     const struct kv_cache *kv;            /* the model's */
     /* The sequence's, in one arena: its state, then scratch of its own for passes over one token,
-     * for programs that see only a few buffers. */
+     * for programs that see only a few buffers; of several sequences plan_batch_own_bytes(). */
     struct gl_range state[BUF_STATE_COUNT];
     struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     struct arena arena;
@@ -20,7 +20,7 @@ struct memory {
 };
 
 /* Makes arena, state and step_scratch for a sequence of `context` tokens; of several `sequences`,
- * state that they have in one, and no step_scratch. On failure they are empty. */
+ * for them in one. On failure they are empty. */
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
                                   const struct plan *plan, int32_t context, int32_t sequences);
 /* After other kernels: makes ARGS larger where their plan has more operations. What it holds does

@@ -461,6 +461,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     b.use = dgl_new_array(uint32_t, count);
     p->uses = dgl_new_array(struct phase_use, count);
     p->one_row = params->one_row;
+    p->columns = params->columns;
     p->local = params->local;
     p->row_words = PHASE_ROW_WORDS;
     p->barrier = params->barrier;

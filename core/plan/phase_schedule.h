@@ -32,6 +32,7 @@ struct phase_schedule_params {
     /* The step table, the ids, and scratch that outlives no token, all in one buffer. */
     struct phase_place step, ids, scratch;
     bool one_row;             /* a dispatch for each row */
+    uint32_t columns;         /* as in struct phase_program */
     uint32_t local;           /* invocations of a work group */
     uint32_t max_views;       /* storage bindings, the control words' included */
     uint64_t max_table_bytes; /* of a uniform block */

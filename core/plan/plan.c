@@ -47,6 +47,24 @@ enum segment plan_batch_body(const struct plan *plan, int32_t sequences)
     return body;
 }
 
+enum segment plan_step_body(struct recipe recipe)
+{
+    enum segment body = SEG_DECODE;
+    if (RECIPE_HAS(recipe, SEG_DECODE))
+        return SEG_DECODE;
+    for (body = SEG_BATCH_2; body <= SEG_BATCH_64; body++)
+        if (RECIPE_HAS(recipe, body))
+            return body;
+    return SEG_COUNT;
+}
+
+int32_t plan_step_rows(struct recipe recipe)
+{
+    const enum segment body = plan_step_body(recipe);
+    const int32_t columns = body == SEG_COUNT ? 0 : plan_body_columns(body);
+    return columns < PLAN_PHASE_ROWS ? columns : PLAN_PHASE_ROWS;
+}
+
 enum segment plan_body(const struct plan *plan, int32_t tokens)
 {
     if (tokens == 1)

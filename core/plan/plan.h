@@ -105,6 +105,11 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 enum dgl_status plan_add_batch(struct plan *plan);
 /* Body of a pass over the next tokens of so many sequences, 2 to DGL_STEP_SEQS. */
 enum segment plan_batch_body(const struct plan *plan, int32_t sequences);
+/* The body of a step of a recipe, and sequences that a program of all its operations is for: one,
+ * or up to so many of a pass over several, PLAN_PHASE_ROWS at most. SEG_COUNT, 0: it has none. */
+#define PLAN_PHASE_ROWS 8
+enum segment plan_step_body(struct recipe recipe);
+int32_t plan_step_rows(struct recipe recipe);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
 
@@ -155,6 +160,10 @@ uint64_t plan_sequence_total(const struct plan *plan, int32_t context);
  * over all of them. */
 void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequences,
                       uint64_t bytes[BUF_COUNT]);
+/* Of the same sequences what they have of their own: the state, and scratch for passes over up to
+ * PLAN_PHASE_ROWS of them, but for the sums of parts of products, for which it is large. */
+void plan_batch_own_bytes(const struct plan *plan, int32_t context, int32_t sequences,
+                          uint64_t bytes[BUF_COUNT]);
 /* Sequences that passes over several of them can hold, up to so many: fewer where a binding is too
  * small for what they have in one; below 2 there are no such passes. */
 int32_t plan_batch_slots(const struct plan *plan, int32_t context, int32_t sequences);

@@ -109,6 +109,17 @@ void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequence
     bytes[BUF_REPORT] = n * OPLIST_REPORT_WORDS * 4;
 }
 
+void plan_batch_own_bytes(const struct plan *plan, int32_t context, int32_t sequences,
+                          uint64_t bytes[BUF_COUNT])
+{
+    uint64_t scratch[BUF_COUNT];
+    plan_batch_bytes(plan, context, sequences, bytes);
+    plan_batch_bytes(plan, 1, sequences < PLAN_PHASE_ROWS ? sequences : PLAN_PHASE_ROWS, scratch);
+    scratch[BUF_SUMS] = 0;
+    for (int i = BUF_STATE_COUNT; i < BUF_COUNT; i++)
+        bytes[i] = scratch[i];
+}
+
 int32_t plan_batch_slots(const struct plan *plan, int32_t context, int32_t sequences)
 {
     const uint64_t binding = plan_device_binding_bytes(plan->device);
@@ -129,7 +140,7 @@ uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batc
 {
     const int32_t context = batch->context;
     const int32_t rows = batch->rows < context ? batch->rows : context;
-    uint64_t shared[BUF_COUNT], group[BUF_COUNT], total = 0;
+    uint64_t shared[BUF_COUNT], group[BUF_COUNT], own[BUF_COUNT], total = 0;
     *state = (uint64_t)batch->sequences * plan_sequence_total(plan, context);
     plan_buffer_bytes(plan, context, rows, shared);
     for (int32_t first = 0, i = 0; batch->groups && i < PLAN_BATCH_GROUPS; i++) {
@@ -137,7 +148,8 @@ uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batc
         if (slots < 2)
             break;
         plan_batch_bytes(plan, context, slots, group);
-        *state += arena_layout_bytes(plan->device, group, BUF_STATE_COUNT);
+        plan_batch_own_bytes(plan, context, slots, own);
+        *state += arena_layout_bytes(plan->device, own, BUF_COUNT);
         for (int k = BUF_STATE_COUNT; k < BUF_COUNT; k++)
             shared[k] = group[k] > shared[k] ? group[k] : shared[k];
         first += slots;

@@ -107,6 +107,12 @@ static const char *word_text(struct generator *g, const struct phase_value *valu
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
+/* Whether it is for passes over several sequences. */
+static bool is_pass(const struct phase_program *p)
+{
+    return p->columns > 1;
+}
+
 static void put_head(struct generator *g)
 {
     const struct phase_program *p = g->program;
@@ -126,9 +132,10 @@ static void put_head(struct generator *g)
                    "    uvec4 phase_rows[%u];\n"
                    "};\n"
                    "layout(std140, binding = 1) uniform PhaseRange {\n"
-                   "    uint phase_first, phase_last, phase_spare0, phase_spare1;\n"
+                   "    uint phase_first, phase_last, %s, phase_spare1;\n"
                    "};\n",
-                   p->local, p->shared_words / 4, p->num_rows * p->row_words / 4);
+                   p->local, p->shared_words / 4, p->num_rows * p->row_words / 4,
+                   is_pass(p) ? "pass_rows" : "phase_spare0");
     for (uint32_t i = 0; i < p->num_views; i++) {
         const struct phase_view *view = &p->views[i];
         bool control = i + 1 == p->num_views;
@@ -151,19 +158,25 @@ static void put_head(struct generator *g)
     }
 }
 
-/* The state of row 0's sequence; kernels know it by the names that put_step() of kernel_gen.c gives
- * it. Loaded once per token: a uniform block would show what the host wrote. */
-static void put_step(struct generator *g)
+/* The fields of row `row` from its words in phase_step, between what makes an index of its
+ * number. */
+static void put_step_fields(struct dgl_buf *out, const char *row, const char *open,
+                            const char *close)
 {
-    const struct phase_program *p = g->program;
-    struct dgl_buf *out = g->out;
     unsigned field = 0;
-    dgl_buf_puts(out, "struct Step {\n");
-#define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " " #name ";\n");
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_printf(out, "        step_table[%s]." #name " = %s(phase_step[%s%u%s]);\n", row,       \
+                   strcmp(#glsl, "float") == 0 ? "uintBitsToFloat" : "uint", open, field++,        \
+                   close);
     DGL_STEP_FIELDS(X)
 #undef X
+}
+
+/* The state of row 0's sequence; kernels know it by the names that put_step() of kernel_gen.c gives
+ * it. Loaded once per token: a uniform block would show what the host wrote. */
+static void put_one_row(struct dgl_buf *out)
+{
     dgl_buf_printf(out,
-                   "};\n"
                    "shared Step step_table[1];\n"
                    "shared uint phase_offset, phase_step[%zu];\n"
                    "const uint pass_rows = 1u;\n"
@@ -171,23 +184,12 @@ static void put_step(struct generator *g)
                    "uint row_pos(uint t) { return step_table[0].pos + phase_offset; }\n"
                    "uint row_ids(uint t) { return 0u; }\n"
                    "uint row_adjust(uint t) { return 0u; }\n"
-                   "uint step_row;\n" /* kernels set it: to 0 */
-                   "#define STATE phase_v%u\n"
-                   "#define SCRATCH_FLOAT phase_v%u\n"
-                   "#define SCRATCH_VEC4 phase_v%u\n"
-                   "#define phase_ids_at %s\n"
-                   "#define phase_step_at %s\n"
-                   "#define phase_scratch_at %s\n"
-                   "#define PHASE_LOCAL %uu\n"
-                   "#define PHASE_GROUPS gl_NumWorkGroups.x\n"
-                   "#define PHASE_GROUP gl_WorkGroupID.x\n"
-                   "#define PHASE_PASSED %s\n"
-                   "shared uint phase_word;\n",
-                   sizeof(struct dgl_step) / 4, p->state_view, p->float_view, p->vec4_view,
-                   word_text(g, &p->ids_base, false), word_text(g, &p->step_base, false),
-                   word_text(g, &p->scratch_base, false), p->local,
-                   p->parts > 1 ? "phase_passed_before()" : "0u");
-    phase_control_put(out);
+                   "uint step_row;\n", /* kernels set it: to 0 */
+                   sizeof(struct dgl_step) / 4);
+}
+
+static void put_one_row_load(struct dgl_buf *out)
+{
     dgl_buf_printf(
         out,
         "void step_load()\n"
@@ -200,15 +202,119 @@ static void put_step(struct generator *g)
         "        phase_offset = row >> 16;\n",
         offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4,
         offsetof(struct dgl_step_table, seq) / 4, sizeof(struct dgl_step) / 4);
-#define X(glsl, c, name)                                                                           \
-    dgl_buf_printf(out, "        step_table[0]." #name " = %s(phase_step[%u]);\n",                 \
-                   strcmp(#glsl, "float") == 0 ? "uintBitsToFloat" : "uint", field++);
-    DGL_STEP_FIELDS(X)
-#undef X
+    put_step_fields(out, "0", "", "");
     dgl_buf_puts(out, "    }\n    memoryBarrierShared(); barrier();\n}\n");
 #define X(glsl, c, name) dgl_buf_puts(out, "#define step_" #name " step_table[0]." #name "\n");
     DGL_STEP_FIELDS(X)
 #undef X
+}
+
+/* The same of a pass over several sequences. Only theirs are loaded: to kernels a row's sequence
+ * has the number of the row. */
+static void put_rows(struct dgl_buf *out, uint32_t columns)
+{
+    dgl_buf_printf(out,
+                   "shared Step step_table[%u];\n"
+                   "shared uint phase_step[%zu];\n"
+                   "shared uint phase_seq[%u], phase_ids[%u], phase_adjust[%u];\n"
+                   "shared uint phase_from[%u], phase_end[%u], phase_live;\n"
+                   "uint row_seq(uint t) { return t; }\n"
+                   "uint row_pos(uint t) { return step_table[t].pos; }\n"
+                   "uint row_ids(uint t) { return phase_ids[t]; }\n"
+                   "uint row_adjust(uint t) { return phase_adjust[t]; }\n"
+                   "uint step_row;\n",
+                   columns, columns * sizeof(struct dgl_step) / 4, columns, columns, columns,
+                   columns, columns);
+}
+
+/* What of a row does not change within a dispatch is looked up once, before a group waits for
+ * others. A dispatch that is given up leaves a mark in the ids of every row, by each group that
+ * leaves it: behind a mark no group writes an id any more. */
+static void put_rows_load(struct dgl_buf *out)
+{
+    const size_t step = sizeof(struct dgl_step) / 4, seq = offsetof(struct dgl_step_table, seq) / 4;
+    dgl_buf_printf(out,
+                   "void phase_note()\n"
+                   "{\n"
+                   "    for (uint r = gl_LocalInvocationIndex; r < pass_rows; r += PHASE_LOCAL) {\n"
+                   "        uint seq = STATE[phase_step_at + %zuu + r] & 0xffffu;\n"
+                   "        phase_seq[r] = seq;\n"
+                   "        phase_ids[r] = seq * STATE[phase_step_at + %zuu];\n"
+                   "        phase_adjust[r] = seq * STATE[phase_step_at + %zuu];\n"
+                   "        phase_from[r] = STATE[phase_step_at + STEP_WORD_pos + seq * %zuu];\n"
+                   "        phase_end[r] = STATE[phase_step_at + STEP_WORD_context + seq * %zuu];\n"
+                   "    }\n"
+                   "}\n",
+                   offsetof(struct dgl_step_table, row) / 4,
+                   offsetof(struct dgl_step_table, ids_stride) / 4,
+                   offsetof(struct dgl_step_table, adjust_stride) / 4, step, step);
+    dgl_buf_puts(out, "void phase_mark()\n"
+                      "{\n"
+                      "    uint count = CONTROL[CONTROL_steps] * pass_rows;\n"
+                      "    for (uint i = gl_LocalInvocationIndex; i < count; i += PHASE_LOCAL) {\n"
+                      "        uint r = i % pass_rows, pos = phase_from[r] + 1u + i / pass_rows;\n"
+                      "        if (pos <= phase_end[r])\n"
+                      "            STATE[phase_ids_at + phase_ids[r] + pos] = PHASE_ABORTED_ID;\n"
+                      "    }\n"
+                      "}\n");
+    dgl_buf_printf(out,
+                   "void step_load()\n"
+                   "{\n"
+                   "    uint i = gl_LocalInvocationIndex, words = pass_rows * %zuu;\n"
+                   "    for (uint n = i; n < words; n += PHASE_LOCAL)\n"
+                   "        phase_step[n] = STATE[phase_step_at + %zuu + "
+                   "phase_seq[n / %zuu] * %zuu + n %% %zuu];\n"
+                   "    if (i == 0u)\n"
+                   "        phase_live = 0u;\n"
+                   "    memoryBarrierShared(); barrier();\n"
+                   "    for (uint r = i; r < pass_rows; r += PHASE_LOCAL) {\n"
+                   "        uint w = r * %zuu;\n",
+                   step, seq, step, step, step, step);
+    put_step_fields(out, "r", "w + uint(", ")");
+    dgl_buf_printf(out,
+                   "        if (phase_step[w + %zuu] == 0u)\n"
+                   "            phase_live = 1u;\n"
+                   "    }\n    memoryBarrierShared(); barrier();\n}\n",
+                   offsetof(struct dgl_step, stopped) / 4);
+#define X(glsl, c, name)                                                                           \
+    dgl_buf_puts(out, "#define step_" #name " step_table[step_row]." #name "\n");
+    DGL_STEP_FIELDS(X)
+#undef X
+}
+
+static void put_step(struct generator *g)
+{
+    const struct phase_program *p = g->program;
+    struct dgl_buf *out = g->out;
+    dgl_buf_puts(out, "struct Step {\n");
+#define X(glsl, c, name) dgl_buf_puts(out, "    " #glsl " " #name ";\n");
+    DGL_STEP_FIELDS(X)
+#undef X
+    dgl_buf_puts(out, "};\n");
+    if (is_pass(p))
+        put_rows(out, p->columns);
+    else
+        put_one_row(out);
+    dgl_buf_printf(out,
+                   "#define STATE phase_v%u\n"
+                   "#define SCRATCH_FLOAT phase_v%u\n"
+                   "#define SCRATCH_VEC4 phase_v%u\n"
+                   "#define phase_ids_at %s\n"
+                   "#define phase_step_at %s\n"
+                   "#define phase_scratch_at %s\n"
+                   "#define PHASE_LOCAL %uu\n"
+                   "#define PHASE_GROUPS gl_NumWorkGroups.x\n"
+                   "#define PHASE_GROUP gl_WorkGroupID.x\n"
+                   "#define PHASE_PASSED %s\n"
+                   "shared uint phase_word;\n",
+                   p->state_view, p->float_view, p->vec4_view, word_text(g, &p->ids_base, false),
+                   word_text(g, &p->step_base, false), word_text(g, &p->scratch_base, false),
+                   p->local, p->parts > 1 ? "phase_passed_before()" : "0u");
+    phase_control_put(out);
+    if (is_pass(p))
+        put_rows_load(out);
+    else
+        put_one_row_load(out);
 }
 
 /* ---- one use --------------------------------------------------------------------------------- */
@@ -315,7 +421,8 @@ static void name_directives(struct generator *g, struct phase_names *names,
 /* `wide`: with vec2s in the pool of vec4s. */
 static int64_t pool_bytes(const struct phase_program *program, bool wide)
 {
-    int64_t most[POOLS] = {0}, bytes = 2 * (int64_t)sizeof(struct dgl_step) + 16;
+    const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_pass(program) ? 20 : 0);
+    int64_t most[POOLS] = {0}, bytes = (is_pass(program) ? program->columns : 1) * row + 16;
     for (uint32_t u = 0; u < program->num_uses; u++) {
         const struct kernel_choice *choice = program->uses[u].choice;
         int64_t pool[POOLS] = {0};
@@ -387,8 +494,12 @@ static const char *step_text(struct generator *g)
 {
     struct dgl_buf text = {0};
     unsigned index = offsetof(struct dgl_step_table, seq) / 4;
-    dgl_buf_printf(&text, "uint step_base() { return (STEP[%zu] & 0xffffu) * %zuu; }\n",
-                   offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4);
+    if (is_pass(g->program))
+        dgl_buf_printf(&text, "uint step_base() { return phase_seq[step_row] * %zuu; }\n",
+                       sizeof(struct dgl_step) / 4);
+    else
+        dgl_buf_printf(&text, "uint step_base() { return (STEP[%zu] & 0xffffu) * %zuu; }\n",
+                       offsetof(struct dgl_step_table, row) / 4, sizeof(struct dgl_step) / 4);
 #define X(glsl, c, name)                                                                           \
     dgl_buf_printf(&text, "#define STEP_" #name " (step_base() + %uu)\n", index++);
     DGL_STEP_FIELDS(X)
@@ -513,6 +624,8 @@ static void put_run(struct generator *g, const struct phase_use *use, uint32_t u
     dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
     if (!kernel->begins)
         put_resets(g, &g->names[u], true);
+    if (is_pass(g->program)) /* to those that say nothing of the row they are at */
+        dgl_buf_puts(g->out, "    step_row = 0u;\n");
     dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
     put_call(g, kernel, u, "body");
     dgl_buf_puts(g->out, "}\n");
@@ -580,27 +693,44 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-#define STEP_LOAD(indent)                                                                          \
-    indent "step_load();\n" indent "if (step_stopped != 0u)\n" indent "    return;\n"
+/* The end of the dispatch where no row is left that goes on. */
+static void put_step_load(const struct phase_program *p, const char *indent, struct dgl_buf *out)
+{
+    dgl_buf_printf(out, "%sstep_load();\n%sif (%s)\n%s    return;\n", indent, indent,
+                   is_pass(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
+}
 
 /* The groups of a row that a work group has, one after the other; mostly it is one. */
 void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
     const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;
+    const char *leave = is_pass(p) ? "phase_mark();" : "phase_leave(pos);";
     dgl_buf_puts(out, "void main()\n{\n"
-                      "    uint pos;\n"
-                      "    if (!phase_enter(pos))\n        return;\n");
+                      "    uint pos;\n");
+    if (is_pass(p))
+        dgl_buf_puts(out, "    phase_note();\n"
+                          "    if (!phase_enter(pos)) {\n"
+                          "        if (CONTROL[CONTROL_aborted] != 0u)\n"
+                          "            phase_mark();\n"
+                          "        return;\n"
+                          "    }\n");
+    else
+        dgl_buf_puts(out, "    if (!phase_enter(pos))\n        return;\n");
     if (outside)
-        dgl_buf_puts(out, STEP_LOAD("    "));
+        put_step_load(p, "    ", out);
     else if (p->one_row && !before)
         dgl_buf_puts(out, "    step_load();\n");
     dgl_buf_puts(out, "    uint steps = CONTROL[CONTROL_steps];\n"
                       "    for (uint t = 0u; t < steps; t++) {\n");
-    if (before)
-        dgl_buf_puts(out, "        if (t > 0u && !device_barrier()) {\n"
-                          "            phase_leave(pos);\n"
-                          "            return;\n"
-                          "        }\n" STEP_LOAD("        "));
+    if (before) {
+        dgl_buf_printf(out,
+                       "        if (t > 0u && !device_barrier()) {\n"
+                       "            %s\n"
+                       "            return;\n"
+                       "        }\n",
+                       leave);
+        put_step_load(p, "        ", out);
+    }
     dgl_buf_printf(out,
                    "        bool wait = %s;\n"
                    "        for (uint row = phase_first; row < phase_last; row++) {\n"
@@ -612,7 +742,7 @@ void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
                    "                phase_begin(row, head, g);\n"
                    "                if (wait) {\n"
                    "                    if (!device_wait()) {\n"
-                   "                        phase_leave(pos);\n"
+                   "                        %s\n"
                    "                        return;\n"
                    "                    }\n"
                    "                } else {\n"
@@ -620,13 +750,14 @@ void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
                    "                    barrier();\n"
                    "                }\n"
                    "                wait = false;\n",
-                   before ? "false" : "t > 0u", p->row_words / 4);
-    if (!before)
+                   before ? "false" : "t > 0u", p->row_words / 4, leave);
+    if (!before) {
         dgl_buf_printf(out,
-                       "                if (%srow == phase_first && g == gl_WorkGroupID.x) {\n"
-                       "%s"
-                       "                }\n",
-                       outside ? "t > 0u && " : "", STEP_LOAD("                    "));
+                       "                if (%srow == phase_first && g == gl_WorkGroupID.x) {\n",
+                       outside ? "t > 0u && " : "");
+        put_step_load(p, "                    ", out);
+        dgl_buf_puts(out, "                }\n");
+    }
     dgl_buf_puts(out, "                if (g >= head.z) {\n                ");
     /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
      * last would be alive in the first. */

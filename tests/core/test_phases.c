@@ -28,25 +28,35 @@ struct fixture {
     struct dgl_device dev;
     struct memory memory;
     struct weight_buffers weights;
+    struct workspace workspace;
     struct kv_cache kv;
     struct exec *exec;
     struct gl_buffer **buffers;
     char cookies[64];
 };
 
-static void fixture_open(struct fixture *f, const char *config, enum made_device device)
+/* Of one sequence, or of several. */
+static void fixture_open(struct fixture *f, const char *config, enum made_device device,
+                         const char *quantize, int32_t sequences)
 {
     uint64_t sizes[BUF_COUNT];
     struct arena_cursor cursor = {0}, kv = {0};
     *f = (struct fixture){0};
-    planned_open(&f->p, &(struct shape_model_params){.config = config, .quantize = "q4_k_m"},
+    planned_open(&f->p,
+                 &(struct shape_model_params){.config = config,
+                                              .quantize = quantize,
+                                              .embed = strcmp(quantize, "q4_k") ? NULL : "q4_k"},
                  device, builtin);
-    assert_true(f->p.weights.num_buffers < 32);
+    assert_true(f->p.weights.num_buffers < 30);
     f->buffers = dgl_new_array(struct gl_buffer *, sizeof(f->cookies));
     for (size_t i = 0; i < sizeof(f->cookies); i++)
         f->buffers[i] = (struct gl_buffer *)&f->cookies[i];
     f->weights = (struct weight_buffers){&f->p.weights, f->buffers};
-    plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
+    if (sequences == 1)
+        plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
+    else
+        plan_batch_own_bytes(&f->p.plan, CONTEXT, sequences, sizes);
+    f->workspace.range[BUF_SUMS] = (struct gl_range){f->buffers[30], 0, 1 << 20};
     for (int i = 0; i < BUF_COUNT; i++)
         if (sizes[i]) {
             struct gl_range *range =
@@ -63,6 +73,7 @@ static void fixture_open(struct fixture *f, const char *config, enum made_device
         f->kv.layer[i] = (struct gl_range){f->buffers[47 + kv.buffers], offset, bytes};
     }
     f->memory.weights = &f->weights;
+    f->memory.workspace = &f->workspace;
     f->memory.kv = &f->kv;
     f->dev.log = &f->p.log.log;
     assert_int_equal(
@@ -158,7 +169,7 @@ static void test_shape(void **state)
     struct dgl_buf text = {0};
     char config[128], reason[256];
     snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
-    fixture_open(&f, config, c->device);
+    fixture_open(&f, config, c->device, "q4_k_m", 1);
     for (int kind = SAMPLE_GREEDY; kind < SAMPLE_KINDS; kind++) {
         enum dgl_status status = exec_phases_check(
             f.exec, recipe_decode((enum sample_kind)kind, 0, true), &f.memory, reason, &text, NULL);
@@ -196,6 +207,61 @@ static void test_shape(void **state)
         dgl_buf_finish(&text);
     }
     assert_string_equal(f.p.log.text, ""); /* reasons are the caller's to tell */
+    fixture_close(&f);
+}
+
+struct pass_case {
+    const char *name, *quantize; /* of the config */
+    int32_t rows;
+    const char *reason; /* NULL: it has a program */
+    int local;          /* of its groups */
+};
+
+static const struct pass_case passes[] = {
+    {"llama-3.2-1b", "q4_k", 2, NULL, 512},
+    {"llama-3.2-1b", "q4_k", 3, NULL, 512},
+    {"llama-3.2-1b", "q4_k", 8, NULL, 512},
+    {"llama-3.1-8b", "q4_k", 8, NULL, 256},
+    {"llama-3.2-1b", "q8_0", 8, NULL, 256},
+    {"qwen3-0.6b", "q4_k_m", 4, NULL, 512},
+    {"gemma-3-1b", "q4_k_m", 4, NULL, 512},
+    {"llama-3.2-1b", "q4_k_m", 8, "adds up a norm in another order", 0},
+    {"gpt-oss-20b", "q4_k_m", 8, "moe_group cannot have 256 invocations", 0},
+    {"llama-3.2-1b", "q4_k", 16, "matmul_prefill_wide uses ARRIVED", 0},
+};
+
+/* Passes over several sequences have programs too, for up to PLAN_PHASE_ROWS of them. */
+static void test_pass_shape(void **state)
+{
+    const struct pass_case *c = *state;
+    struct fixture f;
+    struct dgl_buf text = {0};
+    char config[128], reason[256];
+    snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
+    fixture_open(&f, config, MADE_GPU, c->quantize, 8);
+    assert_int_equal(plan_add_batch(&f.p.plan), DGL_OK);
+    struct recipe recipe = recipe_sampling(SAMPLE_GREEDY, 0);
+    recipe.segments |= recipe_of(plan_batch_body(&f.p.plan, c->rows)).segments;
+    recipe.repeats = true;
+    enum dgl_status status = exec_phases_check(f.exec, recipe, &f.memory, reason, &text, NULL);
+    if (c->reason) {
+        assert_int_equal(status, DGL_ERR_UNSUPPORTED);
+        assert_contains(reason, c->reason);
+    } else {
+        if (status != DGL_OK)
+            fail_msg("no program: %s%s", reason, f.p.log.text);
+        char name[64];
+        snprintf(name, sizeof(name), "%s-%s-%d", c->name, c->quantize, c->rows);
+        printf("# %s: %zu bytes %s\n", name, text.len, reason);
+        keep_text(name, &text);
+        const char *local = strstr(text.p, "local_size_x = ");
+        assert_int_equal(atoi(local + 15), c->local);
+        if (strstr(text.p, "for (int "))
+            fail_msg("a loop is left: %.60s", strstr(text.p, "for (int "));
+        validate(&text);
+    }
+    assert_string_equal(f.p.log.text, "");
+    dgl_buf_finish(&text);
     fixture_close(&f);
 }
 
@@ -268,7 +334,7 @@ static void test_other_recipes(void **state)
     (void)state;
     struct fixture f;
     char reason[256];
-    fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU);
+    fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU, "q4_k_m", 1);
     assert_int_equal(exec_phases_check(f.exec, recipe_of(SEG_HEAD), &f.memory, reason, NULL, NULL),
                      DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "no decode step");
@@ -775,6 +841,7 @@ int main(void)
     };
     builtin = loaded_set(NULL);
     int failed = test_run_table("shapes", test_shape, shapes);
+    failed += test_run_table("passes", test_pass_shape, passes);
     failed += test_run_table("order", test_order, shapes);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     failed += test_run_table_sample("runs", test_run, runs, 5);

@@ -65,7 +65,7 @@ void shape_model_open(struct shape_model *m, const struct shape_model_params *p)
     struct tensor_info *info = NULL;
     struct convert_recipe recipe;
     struct convert_plan plan = {0};
-    struct dgl_convert_params convert = {.quantize = p->quantize};
+    struct dgl_convert_params convert = {.quantize = p->quantize, .embed = p->embed};
     struct test_log log;
     test_log_init(&log, DGL_LOG_WARN);
     *m = (struct shape_model){0};

@@ -54,17 +54,24 @@ void engine_destroy(struct engine **engine)
 
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 {
-    const uint32_t kind = RECIPE_HAS(recipe, SEG_SAMPLE_GREEDY) ? SAMPLE_GREEDY
-                          : RECIPE_HAS(recipe, SEG_SAMPLE_TOPK) ? SAMPLE_TOPK
-                                                                : SAMPLE_FULL;
     const uint32_t adjusts = recipe.segments >> SEG_BIAS & 7u;
-    assert(RECIPE_HAS(recipe, SEG_DECODE) && kind * 8 + adjusts < ENGINE_CHOICES);
-    return &engine->choice[kind * 8 + adjusts];
+    uint32_t kind = SAMPLE_KINDS, kinds = 0, width = 0;
+    for (uint32_t i = 0; i < SAMPLE_KINDS; i++)
+        if (RECIPE_HAS(recipe, SEG_SAMPLE_GREEDY + i)) {
+            kind = i;
+            kinds++;
+        }
+    if (kinds != 1 || plan_step_body(recipe) == SEG_COUNT)
+        return NULL;
+    while (1 << width < plan_step_rows(recipe))
+        width++;
+    assert(width * ENGINE_KINDS + kind * 8 + adjusts < ENGINE_CHOICES);
+    return &engine->choice[width * ENGINE_KINDS + kind * 8 + adjusts];
 }
 
-void engine_executor(const struct engine *engine, struct dgl_executor_info *out)
+void engine_choice_info(const struct engine *engine, const struct engine_choice *c,
+                        struct dgl_executor_info *out)
 {
-    const struct engine_choice *c = engine->last ? engine->last : &engine->choice[0];
     bool open = c->state == ENGINE_OPEN, expected = open && c->reason[0];
     bool persistent = c->state == ENGINE_PERSISTENT || expected;
     *out = (struct dgl_executor_info){
@@ -74,4 +81,9 @@ void engine_executor(const struct engine *engine, struct dgl_executor_info *out)
                   : !engine->persistent.exec ? engine->no_persistent
                   : c->untried[0]            ? c->untried
                                              : "persistent dispatches have not been tried yet"};
+}
+
+void engine_executor(const struct engine *engine, struct dgl_executor_info *out)
+{
+    engine_choice_info(engine, engine->last ? engine->last : &engine->choice[0], out);
 }

@@ -22,9 +22,12 @@ struct engine_choice {
     char key[65];                 /* of the record on disk; "" = none */
     struct exec_record record;    /* as measured or read; verdict 0 = not yet */
     bool rival_begun;             /* the compiler has another form of the program */
+    int32_t columns;              /* sequences of a step, at most; 0 = nobody has looked */
 };
-/* Recipes of decode steps: three ways to sample after any of three adjustments. */
-#define ENGINE_CHOICES 24
+/* Recipes of decode steps: three ways to sample after any of three adjustments; of one sequence,
+ * and of passes over up to 2, 4 and 8. */
+#define ENGINE_KINDS   24
+#define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {
     struct plan plan;
@@ -45,8 +48,12 @@ enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *
                               enum dgl_executor wanted, struct engine **out);
 /* How tokens are decoded, as dgl_model_executor() tells it. */
 void engine_executor(const struct engine *engine, struct dgl_executor_info *out);
-/* The choice for decode steps of the recipe. Borrowed. */
+/* The choice for decode steps of the recipe, borrowed; NULL: it is no such step, or several ways to
+ * sample are in one. */
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe);
+/* What the choice comes to, as dgl_model_executor() tells it. */
+void engine_choice_info(const struct engine *engine, const struct engine_choice *choice,
+                        struct dgl_executor_info *out);
 /* Accepts NULL in *engine. Runs of it may still be destroyed, but not submitted. */
 void engine_destroy(struct engine **engine);
 

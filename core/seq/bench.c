@@ -222,10 +222,10 @@ static enum dgl_status count_bytes(struct bench *b)
     }
     struct dgl_executor_info info;
     engine_executor(b->s->model->engine, &info);
-    const bool together = b->batch && bench_batch_shares_passes(b->batch);
-    b->r->executor = together ? "dispatch" : info.name;
-    b->r->executor_reason =
-        together ? "passes over several sequences are single dispatches" : info.reason;
+    if (b->batch && bench_batch_shares_passes(b->batch))
+        bench_batch_executor(b->batch, &info);
+    b->r->executor = info.name;
+    b->r->executor_reason = info.reason;
     return DGL_OK;
 }
 

@@ -25,6 +25,8 @@ enum dgl_status bench_batch_create(struct dgl_session *session,
 void bench_batch_destroy(struct bench_batch **batch);
 /* Whether passes are over several of the sequences, else each decodes alone. */
 bool bench_batch_shares_passes(const struct bench_batch *batch);
+/* How those passes were run last. */
+void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_info *out);
 /* One repetition. *run is always initialised; bench_batch_run_finish(). DGL_ERR_CANCELLED, not
  * logged. */
 enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);

@@ -1,6 +1,7 @@
 /* The choice between executors: known facts, records on disk, a trial; and the way back. */
 #include "core/seq/executor.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +17,10 @@
 #define TRIAL_STEPS  16
 #define TRIAL_ROUNDS 3
 #define WARM_NS      200000000ull
+/* Several sequences, who wait for it all: as many tokens in fewer steps, and fewer numbers of work
+ * groups. A trial by steps of 10 ms takes 0.7 s. */
+#define ROWS_STEPS  8
+#define ROWS_GROUPS 2
 /* Numbers of work groups that are tried: all that are resident, and fewer per unit. */
 #define TRIAL_GROUPS 4
 /* Forms of a program differ by less than executors do. */
@@ -28,6 +33,9 @@
 #define ABORT_SECONDS 86400
 
 _Static_assert(PHASE_FORMS <= EXEC_FORMS, "a record has a time for each form");
+
+#define TRIAL_IDS (ROWS_STEPS * PLAN_PHASE_ROWS)
+_Static_assert(TRIAL_IDS >= TRIAL_STEPS, "of one sequence, too");
 
 static struct recipe formed(struct recipe recipe, uint32_t form)
 {
@@ -68,11 +76,14 @@ static void remember(struct dgl_session *s, struct engine_choice *c, enum exec_v
 static void put_times(const struct dgl_session *s, struct engine_choice *c)
 {
     const struct exec_record *r = &c->record;
+    char what[64] = "token";
+    if (c->columns > 1)
+        snprintf(what, sizeof(what), "step of up to %d sequences", c->columns);
     snprintf(c->reason, sizeof(c->reason),
-             "%sa trial took %.0f us per token by persistent dispatches of %u work groups, %.0f us "
+             "%sa trial took %.0f us per %s by persistent dispatches of %u work groups, %.0f us "
              "by single ones",
              s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
-             (double)r->persistent_ns * 1e-3, r->groups, (double)r->dispatch_ns * 1e-3);
+             (double)r->persistent_ns * 1e-3, what, r->groups, (double)r->dispatch_ns * 1e-3);
     size_t len = strlen(c->reason);
     for (uint32_t form = 0; form < PHASE_FORMS && r->tried & (r->tried - 1u); form++)
         if (r->form_ns[form] && len < sizeof(c->reason))
@@ -114,6 +125,7 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     char reason[PERSISTENT_REASON] = "";
     if (c->state != ENGINE_OPEN)
         return DGL_OK;
+    c->columns = plan_step_rows(recipe);
     if (!p->exec) {
         decide(s, c, ENGINE_DISPATCH, engine->no_persistent);
         return DGL_OK;
@@ -156,12 +168,32 @@ static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c
            c->record.verdict == EXEC_FASTER || (c->record.verdict == 0 && has_time(s));
 }
 
+/* Whether the compiler may begin with the program: of several sequences one of each width is on its
+ * way at a time. Another one that is ready, and that nobody has come back for, makes room. */
+static bool may_begin(struct engine *engine, struct engine_choice *c, struct recipe recipe)
+{
+    const struct persistent *p = &engine->persistent;
+    const size_t first = (size_t)(c - engine->choice) / ENGINE_KINDS * ENGINE_KINDS;
+    bool may = true;
+    for (size_t i = first; i < first + ENGINE_KINDS && c->columns > 1; i++) {
+        struct engine_choice *other = &engine->choice[i];
+        if (other == c || other->state != ENGINE_COMPILING)
+            continue;
+        if (p->ops->is_ready(p->exec, formed(recipe, 0)))
+            other->state = ENGINE_OPEN;
+        else
+            may = false;
+    }
+    return may;
+}
+
 enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
 {
     const struct persistent *p = &s->model->engine->persistent;
     struct engine_choice *c = engine_choice(s->model->engine, recipe);
     enum dgl_status status = executor_look(s, recipe);
-    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(s, c))
+    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(s, c) ||
+        !may_begin(s->model->engine, c, recipe))
         return status;
     status = p->ops->begin(p->exec, formed(recipe, c->record.form), &s->memory, false);
     if (status == DGL_OK)
@@ -169,18 +201,21 @@ enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
     return status;
 }
 
-static bool has_room(const struct dgl_session *s)
+static bool has_room(const struct dgl_session *s, const struct executor_query *q)
 {
+    if (q->rows)
+        return q->rows->has_room(q->rows->priv, ROWS_STEPS);
     return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS) &&
            session_may_reserve(s, s->len + TRIAL_STEPS);
 }
 
 /* The next form of the program that may turn out faster than the one that decodes; PHASE_FORMS:
- * none. Where programs are not kept each process would compile all of them. */
+ * none. Where programs are not kept each process would compile all of them; several sequences have
+ * their first form, as each of theirs is three programs already. */
 static uint32_t next_form(const struct engine_choice *c)
 {
     uint32_t form = 0;
-    if (c->state != ENGINE_PERSISTENT || !c->key[0] || !c->record.persistent_ns)
+    if (c->state != ENGINE_PERSISTENT || !c->key[0] || !c->record.persistent_ns || c->columns > 1)
         return PHASE_FORMS;
     while (form < PHASE_FORMS && (c->record.tried >> form & 1u))
         form++;
@@ -191,17 +226,20 @@ bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 {
     struct engine *engine = s->model->engine;
     const struct persistent *p = &engine->persistent;
-    const struct engine_choice *c = engine_choice(engine, q->recipe);
+    struct engine_choice *c = engine_choice(engine, q->recipe);
     const uint32_t form = next_form(c);
     if (s->profile || !p->exec)
         return false;
     switch (c->state) {
     case ENGINE_OPEN:
-        return is_wanted(s, c);
+        if (q->rows && c->columns == 0)
+            return true; /* to look at it */
+        return is_wanted(s, c) && may_begin(engine, c, q->recipe);
     case ENGINE_COMPILING:
-        return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form));
+        return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
+               (!q->rows || c->record.persistent_ns || has_room(s, q));
     case ENGINE_PERSISTENT:
-        return form < PHASE_FORMS && has_time(s) && has_room(s) &&
+        return form < PHASE_FORMS && has_time(s) && has_room(s, q) &&
                (!c->rival_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
     default:
         return false;
@@ -210,13 +248,22 @@ bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 
 /* ---- trial ----------------------------------------------------------------------------------- */
 
+/* The state of the next step goes to the device. */
+static enum dgl_status write_state(struct dgl_session *s, const struct executor_query *q,
+                                   bool trial)
+{
+    struct dgl_step step = q->step;
+    if (q->rows)
+        return q->rows->write(q->rows->priv, trial);
+    step.ignore_eos |= trial;
+    return session_write_step(s, &step, 0);
+}
+
 /* The next steps, timed, with the ids that they give. */
 static enum dgl_status time_steps(struct dgl_session *s, const struct executor_query *q,
                                   struct exec_run *run, int32_t steps, int32_t *ids, uint64_t *ns)
 {
-    struct dgl_step step = q->step;
-    step.ignore_eos = 1;
-    enum dgl_status status = session_write_step(s, &step, 0);
+    enum dgl_status status = write_state(s, q, true);
     if (status == DGL_OK)
         status = session_write_args(s, run);
     if (status == DGL_OK)
@@ -225,9 +272,10 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
     if (status == DGL_OK)
         status = exec_run_submit(run, (uint32_t)steps, NULL);
     if (status == DGL_OK)
-        status = session_read_ids(s, s->len + 1, steps, ids);
+        status =
+            q->rows ? gl_finish(s->model->dev->gl) : session_read_ids(s, s->len + 1, steps, ids);
     *ns = (dgl_now_ns() - start) / (uint64_t)steps;
-    return status;
+    return status == DGL_OK && q->rows ? q->rows->read(q->rows->priv, steps, ids) : status;
 }
 
 /* The program may run again, and what work groups count is 0, as between dispatches. */
@@ -251,27 +299,31 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
     const uint32_t units = s->model->dev->plan.compute_units;
     const uint32_t step = resident % units == 0 ? units : resident, form = c->record.form;
-    int32_t want[TRIAL_STEPS] = {0}, ids[TRIAL_STEPS];
+    const int32_t steps = q->rows ? ROWS_STEPS : TRIAL_STEPS;
+    const int32_t count = q->rows ? q->rows->count * steps : steps;
+    const int numbers = q->rows ? ROWS_GROUPS : TRIAL_GROUPS;
+    int32_t want[TRIAL_IDS] = {0}, ids[TRIAL_IDS] = {0};
     uint64_t ns;
     bool aborted = false, same = true;
     c->record = (struct exec_record){.form = form, .tried = 1u << form};
     enum dgl_status status;
     const uint64_t start = dgl_now_ns();
+    assert(count <= TRIAL_IDS);
     do
-        status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &ns);
-    while (status == DGL_OK && dgl_now_ns() - start < WARM_NS);
-    for (int i = 0; i < TRIAL_ROUNDS * TRIAL_GROUPS && status == DGL_OK; i++) {
-        const uint32_t less = (uint32_t)(i % TRIAL_GROUPS) * step;
+        status = time_steps(s, q, dispatch, steps, want, &ns);
+    while (status == DGL_OK && (!q->rows || q->wait) && dgl_now_ns() - start < WARM_NS);
+    for (int i = 0; i < TRIAL_ROUNDS * numbers && status == DGL_OK; i++) {
+        const uint32_t less = (uint32_t)(i % numbers) * step;
         if (less >= resident)
             continue;
         if (less == 0)
-            status = time_steps(s, q, dispatch, TRIAL_STEPS, want, &ns);
+            status = time_steps(s, q, dispatch, steps, want, &ns);
         if (status == DGL_OK && less == 0 && (i == 0 || ns < c->record.dispatch_ns))
             c->record.dispatch_ns = ns;
         ops->set_groups(persistent, resident - less);
         if (status == DGL_OK)
-            status = time_steps(s, q, persistent, TRIAL_STEPS, ids, &ns);
-        aborted = executor_is_aborted(ids, TRIAL_STEPS);
+            status = time_steps(s, q, persistent, steps, ids, &ns);
+        aborted = executor_is_aborted(ids, count);
         same = memcmp(ids, want, sizeof(ids)) == 0;
         if (status != DGL_OK || aborted || !same)
             break;
@@ -281,7 +333,7 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
         }
     }
     if (status == DGL_OK)
-        status = session_write_step(s, &q->step, 0);
+        status = write_state(s, q, false);
     if (status == DGL_OK)
         status = session_write_args(s, dispatch);
     if (status != DGL_OK)
@@ -378,7 +430,8 @@ static enum dgl_status try_forms(struct dgl_session *s, const struct executor_qu
     const struct persistent *p = &s->model->engine->persistent;
     enum dgl_status status = DGL_OK;
     uint32_t form;
-    while (status == DGL_OK && (form = next_form(c)) < PHASE_FORMS && has_time(s) && has_room(s)) {
+    while (status == DGL_OK && (form = next_form(c)) < PHASE_FORMS && has_time(s) &&
+           has_room(s, q)) {
         for (uint32_t f = form; f < PHASE_FORMS && !c->rival_begun && status == DGL_OK; f++)
             if (f == form || (q->wait && !(c->record.tried >> f & 1u)))
                 status = p->ops->begin(p->exec, formed(q->recipe, f), &s->memory, true);
@@ -390,6 +443,16 @@ static enum dgl_status try_forms(struct dgl_session *s, const struct executor_qu
     return status;
 }
 
+/* The run of the program, for as many rows as the query has. */
+static enum dgl_status persistent_run(struct dgl_session *s, const struct executor_query *q,
+                                      struct recipe recipe, struct exec_run **run)
+{
+    struct engine *engine = s->model->engine;
+    enum dgl_status status =
+        exec_cache_get(&s->persistent, engine->persistent.exec, recipe, &s->memory, run);
+    return status == DGL_OK && q->rows ? exec_run_set_tokens(*run, q->rows->count) : status;
+}
+
 /* The program is there: may it run, and is it worth it? */
 static enum dgl_status judge(struct dgl_session *s, const struct executor_query *q,
                              struct exec_run *dispatch, struct engine_choice *c)
@@ -399,7 +462,7 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     const struct recipe recipe = formed(q->recipe, c->record.form);
     struct exec_run *run;
     struct residency found;
-    enum dgl_status status = exec_cache_get(&s->persistent, p->exec, recipe, &s->memory, &run);
+    enum dgl_status status = persistent_run(s, q, recipe, &run);
     if (status == DGL_ERR_KERNEL) {
         remember(s, c, EXEC_UNFIT);
         decide(s, c, ENGINE_DISPATCH, "the driver does not take the program");
@@ -416,7 +479,7 @@ static enum dgl_status judge(struct dgl_session *s, const struct executor_query 
     }
     /* A record of more groups is about another slice of the device. */
     bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
-    if (!known && has_room(s))
+    if (!known && has_room(s, q))
         return try_both(s, q, dispatch, run, found.groups, c);
     if (!known && !forced)
         return DGL_OK; /* another time */
@@ -438,10 +501,10 @@ static enum dgl_status use_of(struct dgl_session *s, const struct executor_query
     if (!engine->decoded_ns)
         engine->decoded_ns = dgl_now_ns();
     *max_steps = DGL_READBACK_INTERVAL_MAX;
+    *run = NULL;
     if (c->state != ENGINE_PERSISTENT)
-        return session_run(s, q->recipe, run);
-    enum dgl_status status = exec_cache_get(&s->persistent, engine->persistent.exec,
-                                            formed(q->recipe, c->record.form), &s->memory, run);
+        return q->rows ? DGL_OK : session_run(s, q->recipe, run);
+    enum dgl_status status = persistent_run(s, q, formed(q->recipe, c->record.form), run);
     for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK; form++)
         if (form != c->record.form)
             exec_cache_drop(&s->persistent, formed(q->recipe, form));
@@ -468,10 +531,13 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         struct dgl_counters before = device_counters(dev), trial;
         uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
         const bool first = c->state == ENGINE_COMPILING;
-        if (first && has_room(s))
-            status = session_reserve(s, s->len + TRIAL_STEPS);
+        if (first && has_room(s, q))
+            status = q->rows ? q->rows->reserve(q->rows->priv, ROWS_STEPS)
+                             : session_reserve(s, s->len + TRIAL_STEPS);
         if (first && status == DGL_OK)
             status = session_run(s, q->recipe, &dispatch);
+        if (first && status == DGL_OK && q->rows)
+            status = exec_run_set_tokens(dispatch, q->rows->count);
         if (first && status == DGL_OK)
             status = judge(s, q, dispatch, c);
         if (status == DGL_OK)
@@ -480,12 +546,19 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
         trial = counters_since(dev, &before);
         counters_add(&s->trials, &trial);
     }
-    if (status == DGL_OK && engine->wanted == DGL_EXECUTOR_PERSISTENT &&
+    if (status == DGL_OK && engine->wanted == DGL_EXECUTOR_PERSISTENT && !q->rows &&
         c->state == ENGINE_DISPATCH)
         return dgl_fail(s->model->dev->log, DGL_ERR_UNSUPPORTED,
                         "decoding by persistent dispatches was asked for, but cannot be: %s",
                         c->reason);
     return status == DGL_OK ? use_of(s, q, c, run, max_steps) : status;
+}
+
+enum dgl_status executor_use(struct dgl_session *s, const struct executor_query *q,
+                             struct exec_run **run)
+{
+    int32_t max_steps;
+    return use_of(s, q, engine_choice(s->model->engine, q->recipe), run, &max_steps);
 }
 
 /* ---- abort ----------------------------------------------------------------------------------- */
@@ -503,10 +576,17 @@ enum dgl_status executor_rewind(struct dgl_session *s, const struct executor_que
     struct gl_device *gl = s->model->dev->gl;
     const struct gl_range ids = s->memory.state[BUF_IDS];
     enum dgl_status status = gl_finish(gl);
-    if (status == DGL_OK)
+    if (status == DGL_OK && !q->rows)
         status =
             gl_buffer_write(gl, ids.buffer, ids.offset + (uint64_t)s->len * 4, s->ids + s->len, 4);
-    return status == DGL_OK ? session_write_step(s, &q->step, 0) : status;
+    return status == DGL_OK ? write_state(s, q, false) : status;
+}
+
+enum dgl_status executor_reset(struct dgl_session *s, const struct executor_query *q)
+{
+    const struct engine_choice *c = engine_choice(s->model->engine, q->recipe);
+    enum dgl_status status = executor_rewind(s, q);
+    return status == DGL_OK ? clear_abort(s, formed(q->recipe, c->record.form)) : status;
 }
 
 enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,
@@ -521,10 +601,8 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
              dev->info.renderer);
     remember(s, c, EXEC_ABORTED);
     decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
-    enum dgl_status status = executor_rewind(s, q);
-    if (status == DGL_OK)
-        status = clear_abort(s, formed(q->recipe, c->record.form));
+    enum dgl_status status = executor_reset(s, q);
     if (status == DGL_OK)
         status = use_of(s, q, c, run, max_steps);
-    return status == DGL_OK ? session_write_args(s, *run) : status;
+    return status == DGL_OK && *run ? session_write_args(s, *run) : status;
 }

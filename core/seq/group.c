@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/seq/executor.h"
 
 /* The device should not be busy with what is queued for longer than this: a new prompt waits. */
 #define FLIGHT_NS 10000000ull
@@ -129,15 +130,19 @@ static struct gl_range part_of(const struct seq_group *group, enum plan_buffer b
     return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
 }
 
-static enum dgl_status write_slot(struct seq_group *group, int32_t i, const struct generation *g)
+/* All that the device knows of a member, as the host has it. `trial`: no stop id ends it. */
+static enum dgl_status write_slot(struct seq_group *group, int32_t i, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
     struct gl_device *gl = group->session->model->dev->gl;
+    const struct generation *g = group->slot[i].g;
     const struct gl_range ids = part_of(group, BUF_IDS, i), adjust = part_of(group, BUF_ADJUST, i);
     const struct gl_range table = group->session->memory.state[BUF_STEP];
     const bool adjusts = sampling_adjusts(&g->p->sampling) != 0;
     struct dgl_step step = generation_step(g, g->s->len);
     step.context = (uint32_t)group->slot[i].limit;
+    step.kv_first = group->slot[i].kv_first;
+    step.ignore_eos |= trial;
     enum dgl_status status =
         gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4);
     if (status == DGL_OK)
@@ -165,7 +170,7 @@ enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_
                                : context;
     group->members++;
     *slot = i;
-    return write_slot(group, i, g);
+    return write_slot(group, i, false);
 }
 
 void group_leave(struct seq_group *group, int32_t slot)
@@ -270,11 +275,120 @@ static int32_t steps_wanted(const struct seq_group *group)
     return steps < most ? steps : most;
 }
 
+/* ---- the executor ---------------------------------------------------------------------------- */
+
+static bool has_room(void *priv, int32_t steps)
+{
+    const struct seq_group *group = priv;
+    bool has = true;
+    for (int32_t i = 0; i < group->slots && has; i++) {
+        const struct group_slot *slot = &group->slot[i];
+        const struct dgl_session *s = slot->g ? slot->g->s : NULL;
+        has = !s || (s->len + steps <= slot->limit && !session_moves(s, s->len + steps) &&
+                     session_may_reserve(s, s->len + steps));
+    }
+    return has;
+}
+
+static enum dgl_status reserve_steps(void *priv, int32_t steps)
+{
+    return reserve(priv, steps);
+}
+
+static enum dgl_status write_members(void *priv, bool trial)
+{
+    struct seq_group *group = priv;
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < group->slots && status == DGL_OK; i++)
+        if (group->slot[i].g)
+            status = write_slot(group, i, trial);
+    return status;
+}
+
+static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
+{
+    struct seq_group *group = priv;
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < group->rows && status == DGL_OK; i++) {
+        const struct gl_range at = part_of(group, BUF_IDS, group->row[i]);
+        const struct dgl_session *s = group->slot[group->row[i]].g->s;
+        status = gl_buffer_read(group->session->model->dev->gl, at.buffer,
+                                at.offset + (s->len + 1ull) * 4, ids + (size_t)i * (size_t)steps,
+                                (uint64_t)steps * 4);
+    }
+    return status;
+}
+
+static struct executor_rows rows_of(struct seq_group *group, int32_t count)
+{
+    return (struct executor_rows){.priv = group,
+                                  .count = count,
+                                  .has_room = has_room,
+                                  .reserve = reserve_steps,
+                                  .write = write_members,
+                                  .read = read_rows};
+}
+
+/* The next steps of all that have some before them: *body evaluates, *draws draws. Returns how many
+ * rows that are. */
+static int32_t next_steps(const struct seq_group *group, struct recipe *body, struct recipe *draws)
+{
+    int32_t rows = 0;
+    *draws = (struct recipe){0};
+    for (int32_t i = 0; i < group->slots; i++)
+        if (steps_left(group, &group->slot[i]) > 0) {
+            const struct dgl_sampling *how = &group->slot[i].g->p->sampling;
+            draws->segments |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
+            rows++;
+        }
+    *body = recipe_of(SEG_DECODE);
+    body->segments |= recipe_of(SEG_HEAD).segments;
+    if (rows > 1)
+        *body = recipe_of(plan_batch_body(&group->session->model->engine->plan, rows));
+    return rows;
+}
+
+/* What the executor is asked for steps of these recipes; false: nobody is, dispatches serve. */
+static bool query_of(const struct seq_group *group, struct recipe body, struct recipe draws,
+                     const struct executor_rows *rows, struct executor_query *out)
+{
+    struct engine *engine = group->session->model->engine;
+    struct recipe recipe = {.segments = body.segments | draws.segments, .repeats = true};
+    *out = (struct executor_query){
+        .recipe = recipe, .wait = group->session->wait_executor, .rows = rows};
+    return rows->count > 1 && rows->count <= PLAN_PHASE_ROWS && engine->persistent.exec &&
+           engine_choice(engine, recipe);
+}
+
+/* The executor would decide now what it left open. */
+static bool is_due(const struct seq_group *group)
+{
+    struct executor_query query;
+    struct recipe body, draws;
+    struct seq_group *all = (struct seq_group *)(uintptr_t)group; /* which has_room() only reads */
+    const struct executor_rows rows = rows_of(all, next_steps(group, &body, &draws));
+    return query_of(group, body, draws, &rows, &query) && executor_is_due(group->session, &query);
+}
+
+void group_executor(const struct seq_group *group, struct dgl_executor_info *out)
+{
+    const struct engine *engine = group->session->model->engine;
+    *out = (struct dgl_executor_info){
+        .executor = DGL_EXECUTOR_DISPATCH, .name = "dispatch", .reason = engine->no_persistent};
+    if (group->choice)
+        engine_choice_info(engine, group->choice, out);
+    else if (engine->persistent.exec)
+        out->reason = "passes over more than 8 sequences, or that draw in several ways, are single "
+                      "dispatches";
+}
+
 bool group_can_push(const struct seq_group *group)
 {
     const struct dgl_session *s = group->session;
     const int32_t steps = steps_wanted(group);
     bool moves = !session_is_current(s);
+    if (steps > 0 && !moves && group->flights > 0 && is_due(group))
+        return false;
     for (int32_t i = 0; i < group->slots && !moves; i++) {
         const struct generation *g = group->slot[i].g;
         moves = g && session_moves(g->s, g->s->len + group->steps + steps);
@@ -360,14 +474,51 @@ static enum dgl_status get_run(struct seq_group *group, struct recipe recipe, st
     return status == DGL_OK ? exec_run_set_tokens(*out, group->rows) : status;
 }
 
+/* The persistent run of such steps; NULL: dispatches serve. */
+static enum dgl_status choose(struct seq_group *group, struct recipe body, struct recipe draws,
+                              struct exec_run **run, struct recipe *recipe)
+{
+    struct dgl_session *s = group->session;
+    const struct executor_rows rows = rows_of(group, group->rows);
+    struct executor_query query;
+    int32_t max_steps;
+    *run = NULL;
+    group->choice = NULL;
+    if (!query_of(group, body, draws, &rows, &query))
+        return DGL_OK;
+    enum dgl_status status = group->flights == 0 ? executor_choose(s, &query, run, &max_steps)
+                                                 : executor_use(s, &query, run);
+    group->choice = engine_choice(s->model->engine, query.recipe);
+    *recipe = query.recipe;
+    return status;
+}
+
+/* Steps by dispatches. */
+static enum dgl_status queue_steps(struct seq_group *group, struct recipe evaluates,
+                                   struct recipe draws, int32_t steps)
+{
+    struct dgl_session *s = group->session;
+    struct exec_run *body, *sample;
+    enum dgl_status status = get_run(group, evaluates, &body);
+    if (status == DGL_OK)
+        status = get_run(group, draws, &sample);
+    for (int32_t i = 0; i < steps && status == DGL_OK; i++) {
+        status = session_queue(s, body, 1, DGL_PHASE_DECODE);
+        if (status == DGL_OK)
+            status = session_queue(s, sample, 1, DGL_PHASE_DECODE);
+    }
+    return status;
+}
+
 enum dgl_status group_push(struct seq_group *group)
 {
     struct dgl_session *s = group->session;
     struct group_flight *flight = &group->flight[group->flights];
     const int32_t steps = steps_wanted(group);
-    struct exec_run *body, *sample, *report;
-    struct recipe evaluates, draws = {0};
+    struct exec_run *persistent = NULL, *report;
+    struct recipe evaluates, draws;
     assert(group_can_push(group));
+    flight->persistent = (struct recipe){0};
     enum dgl_status status = reserve(group, steps);
     if (status == DGL_OK)
         status = prepare(group);
@@ -375,24 +526,16 @@ enum dgl_status group_push(struct seq_group *group)
         status = write_rows(group);
     if (status != DGL_OK)
         return status;
-    for (int32_t i = 0; i < group->rows; i++) {
-        const struct dgl_sampling *how = &group->slot[group->row[i]].g->p->sampling;
-        draws.segments |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
-    }
-    evaluates = recipe_of(SEG_DECODE);
-    evaluates.segments |= recipe_of(SEG_HEAD).segments;
-    if (group->rows > 1)
-        evaluates = recipe_of(plan_batch_body(&s->model->engine->plan, group->rows));
-    status = get_run(group, evaluates, &body);
-    if (status == DGL_OK)
-        status = get_run(group, draws, &sample);
+    next_steps(group, &evaluates, &draws);
+    status = choose(group, evaluates, draws, &persistent, &flight->persistent);
+    if (status == DGL_OK && persistent)
+        status = session_queue(s, persistent, (uint32_t)steps, DGL_PHASE_DECODE);
+    else if (status == DGL_OK)
+        status = queue_steps(group, evaluates, draws, steps);
+    if (!persistent)
+        flight->persistent = (struct recipe){0};
     if (status == DGL_OK)
         status = get_run(group, recipe_of(SEG_REPORT), &report);
-    for (int32_t i = 0; i < steps && status == DGL_OK; i++) {
-        status = session_queue(s, body, 1, DGL_PHASE_DECODE);
-        if (status == DGL_OK)
-            status = session_queue(s, sample, 1, DGL_PHASE_DECODE);
-    }
     if (status == DGL_OK)
         status = session_queue(s, report, 1, DGL_PHASE_DECODE);
     const struct gl_range at = s->memory.state[BUF_REPORT];
@@ -414,6 +557,39 @@ enum dgl_status group_push(struct seq_group *group)
     return DGL_OK;
 }
 
+/* What is queued counts for nothing: the device gets what the host knows of the members.
+ * `given_up`: so was the dispatch, else nobody can say. */
+static enum dgl_status start_again(struct seq_group *group, struct recipe recipe, bool given_up)
+{
+    struct dgl_session *s = group->session;
+    const struct executor_rows rows = rows_of(group, group->rows);
+    const struct executor_query query = {.recipe = recipe, .rows = &rows};
+    struct exec_run *run;
+    int32_t max_steps;
+    for (int32_t i = 0; i < group->flights; i++)
+        gl_readback_drop(s->model->dev->gl, group->flight[i].report);
+    group->flights = group->steps = 0;
+    return given_up ? executor_recover(s, &query, &run, &max_steps) : executor_reset(s, &query);
+}
+
+/* Whether the report of a persistent dispatch tells that it was given up; *known: of how many rows
+ * that could be seen. One that was not has brought each row a token at least. */
+static bool is_given_up(const struct seq_group *group, const struct group_flight *flight,
+                        uint32_t report[][OPLIST_REPORT_WORDS], int32_t *known)
+{
+    bool given_up = false;
+    *known = 0;
+    for (int32_t r = 0; r < flight->rows; r++) {
+        const struct group_slot *slot = &group->slot[flight->row[r].slot];
+        given_up |= executor_is_aborted((const int32_t *)report[r] + 1, flight->steps);
+        if (!slot->g || slot->serial != flight->row[r].serial)
+            continue;
+        given_up |= report[r][0] == (uint32_t)slot->g->s->len;
+        ++*known;
+    }
+    return given_up;
+}
+
 enum dgl_status group_take(struct seq_group *group, struct group_news *news, int32_t *count)
 {
     const struct group_flight flight = group->flight[0];
@@ -429,6 +605,12 @@ enum dgl_status group_take(struct seq_group *group, struct group_news *news, int
     const uint64_t begun = flight.queued_ns > group->read_ns ? flight.queued_ns : group->read_ns;
     group->step_ns = (now - begun) / (uint64_t)flight.steps;
     group->read_ns = now;
+    if (status == DGL_OK && flight.persistent.segments) {
+        int32_t known;
+        const bool given_up = is_given_up(group, &flight, report, &known);
+        if (given_up || known == 0)
+            return start_again(group, flight.persistent, given_up);
+    }
     for (int32_t r = 0; r < flight.rows && status == DGL_OK; r++) {
         const struct group_slot *slot = &group->slot[flight.row[r].slot];
         struct group_news *n = &news[*count];

@@ -4,6 +4,14 @@
  * few steps for all and reads one report. A sequence has its pages, and its tokens, from a session;
  * what passes need of it besides (ids, state, adjustments, page table) is in a slot here while it
  * is a member.
+ *
+ * Steps are dispatches per operation, or (up to PLAN_PHASE_ROWS rows that draw in one way) the same
+ * kernels as phases of one persistent dispatch, behind which the report is a dispatch of its own.
+ * The program is that of a pass over up to 2, 4 or 8 rows; how many there are, and which sequences
+ * they are of, is in the step table, and the groups of each phase in the program's. Members come
+ * and go between dispatches as ever. executor.h chooses, with nothing queued, as for one sequence.
+ * A dispatch that is given up leaves marks among the ids that the report tells; then all that is
+ * queued is dropped, and the same steps are run again from what the host knows of each member.
  */
 #ifndef DGL_CORE_GROUP_H
 #define DGL_CORE_GROUP_H
@@ -25,6 +33,7 @@ struct group_slot {
 struct group_flight {
     struct gl_ticket report;
     int32_t steps, rows;
+    struct recipe persistent; /* of the dispatch that they are; no segments: they are single ones */
     uint64_t queued_ns;
     struct {
         uint8_t slot;
@@ -41,8 +50,9 @@ struct seq_group {
     int32_t flights, steps;                        /* queued, of all flights */
     uint8_t row[DGL_STEP_SEQS];                    /* slots of the rows that the device knows */
     int32_t rows;
-    uint32_t prepared; /* engine whose programs are compiled */
-    bool begun;        /* group_begin() has been called */
+    uint32_t prepared;                  /* engine whose programs are compiled */
+    bool begun;                         /* group_begin() has been called */
+    const struct engine_choice *choice; /* of the last steps; NULL = they had none */
     uint64_t read_ns, step_ns;
     struct dgl_kv_table pages; /* as on the device */
 };
@@ -88,8 +98,11 @@ struct group_news {
     int32_t slot, count;
     int32_t ids[GROUP_MAX_STEPS];
 };
+/* How the last steps were run, as dgl_model_executor() tells it. */
+void group_executor(const struct seq_group *group, struct dgl_executor_info *out);
 /* Waits for the oldest steps; news[0 .. *count), [DGL_STEP_SEQS], of those that are still members.
- * Each is to be taken in full before the next call, or its member to leave. */
+ * Each is to be taken in full before the next call, or its member to leave. None where a
+ * persistent dispatch was given up: the same steps come again. */
 enum dgl_status group_take(struct seq_group *group, struct group_news *news, int32_t *count);
 
 #endif

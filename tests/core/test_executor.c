@@ -669,7 +669,106 @@ static void test_company(void **state)
     assert_string_equal(chosen().name, "persistent");
     assert_true(injector.bound >= 1);
     assert_at_most(injector.bound, 2);
+    assert_true(injector.bound_rows >= 1);
+    assert_at_most(injector.bound_rows, 3); /* a width each */
     dgl_batch_destroy(&batch);
+}
+
+/* ---- several sequences ----------------------------------------------------------------------- */
+
+#define CROWD        5
+#define CROWD_TOKENS 45
+
+struct crowd_answer {
+    int32_t ids[CROWD_TOKENS];
+    size_t count;
+    int ended;
+};
+
+static void crowd_end(void *priv, const struct dgl_request_result *result)
+{
+    struct crowd_answer *a = priv;
+    assert_int_equal(result->status, DGL_OK);
+    a->ended++;
+}
+
+static bool crowd_token(void *priv, const struct dgl_token *token)
+{
+    struct crowd_answer *a = priv;
+    assert_true(a->count < CROWD_TOKENS);
+    a->ids[a->count++] = token->chosen.id;
+    return true;
+}
+
+/* Answers of several lengths, in fewer lanes, by passes over all that are there. */
+static void answer_crowd(struct crowd_answer crowd[CROWD])
+{
+    struct dgl_batch *batch = NULL;
+    size_t left = 1;
+    memset(crowd, 0, CROWD * sizeof(*crowd));
+    assert_int_equal(
+        dgl_batch_create(engine.model,
+                         dgl_batch_params(.sequences = CROWD - 1, .queue = CROWD, .context = 64),
+                         &batch),
+        DGL_OK);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(
+            dgl_batch_submit(batch,
+                             dgl_request_params(.ids = prompt, .num_ids = (size_t)(1 + i),
+                                                .max_tokens = CROWD_TOKENS - 7 * i,
+                                                .ignore_eos = true, .token_cb = crowd_token,
+                                                .finish_cb = crowd_end, .priv = &crowd[i]),
+                             NULL),
+            DGL_OK);
+    while (left > 0)
+        assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(crowd[i].ended, 1);
+    dgl_batch_destroy(&batch);
+}
+
+/* The injector for passes over several; one alone decodes by dispatches. */
+static void install_for_rows(void)
+{
+    injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
+    know_that_it_is_faster();
+    for (int i = 0; i < ENGINE_KINDS; i++)
+        engine.model->engine->choice[i].state = ENGINE_DISPATCH;
+}
+
+/* Every dispatch of several answers is given up in turn, after numbers of whole steps, with a
+ * second one queued behind it. */
+static void test_crowd_replay(void **state)
+{
+    (void)state;
+    struct crowd_answer want[CROWD], got[CROWD];
+    const bool software = engine.device->info.software;
+    engine.device->info.software = false; /* several steps, two of them queued */
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_DISPATCH);
+    answer_crowd(want);
+    injector = (struct injector){0};
+    install_for_rows();
+    answer_crowd(got);
+    const int32_t submits = injector.submits;
+    assert_true(submits > 3);
+    assert_memory_equal(got, want, sizeof(want));
+    printf("# %d dispatches of up to %u steps\n", submits, injector.most_steps);
+    for (int32_t at = 1; at <= submits; at++)
+        for (uint32_t after = 0; after < 3; after++) {
+            test_log_clear(&engine.log);
+            injector = (struct injector){.abort_at = at, .abort_after = after};
+            install_for_rows();
+            answer_crowd(got);
+            if (memcmp(got, want, sizeof(want)) != 0)
+                fail_msg("dispatch %d given up after %u steps: other tokens", at, after);
+            assert_int_equal(engine.log.errors, 0);
+            if (injector.submits >= at) {
+                assert_contains(engine.log.text, "computed again by single dispatches");
+                assert_true(injector.cleared >= 1);
+            }
+        }
+    engine.device->info.software = software;
 }
 
 /* Software renderers compute one work group after the other. */
@@ -703,6 +802,7 @@ int main(void)
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_trial_counts_nothing),
         cmocka_unit_test(test_company),
+        cmocka_unit_test(test_crowd_replay),
         cmocka_unit_test(test_software_is_refused),
     };
     set_up(NULL);

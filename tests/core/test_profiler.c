@@ -520,7 +520,8 @@ static void test_batch_bodies(void **state)
         assert_int_equal(r.decode.buffers_created, 0);
         assert_in_range(r.decode.tokens, SEQUENCES * 8, SEQUENCES * 16);
         assert_string_equal(r.executor, "dispatch");
-        assert_contains(r.executor_reason, "several sequences");
+        if (e.device->info.software)
+            assert_contains(r.executor_reason, "renders in software");
         dgl_bench_result_finish(&r);
     }
     const enum segment body = plan_batch_body(&made->plan, SEQUENCES);

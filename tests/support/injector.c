@@ -40,7 +40,10 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     struct recipe recipe = run->recipe;
     if (injector_of(run->exec)->refuses >> recipe.form & 1u)
         return DGL_ERR_KERNEL;
-    injector_of(run->exec)->bound++;
+    if (plan_step_rows(recipe) > 1)
+        injector_of(run->exec)->bound_rows++;
+    else
+        injector_of(run->exec)->bound++;
     recipe.form = 0;
     recipe.segments &= ~(1u << SEG_EARLY_EXIT);
     enum dgl_status status = exec_run_create(inner, recipe, memory, &own->whole);
@@ -55,17 +58,17 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
 
 static void injector_regroup(struct exec_run *run)
 {
-    (void)run;
+    const struct injector_run *own = run->priv;
+    if (own->whole && own->half) {
+        assert_int_equal(exec_run_set_tokens(own->whole, run->tokens), DGL_OK);
+        assert_int_equal(exec_run_set_tokens(own->half, run->tokens), DGL_OK);
+    }
 }
 
-static struct dgl_step read_step(const struct injector_run *own)
+static void read_table(const struct injector_run *own, struct dgl_step_table *table)
 {
-    struct dgl_step_table *table = checked(malloc(sizeof(*table)));
     assert_int_equal(
         gl_buffer_read(own->gl, own->step.buffer, own->step.offset, table, sizeof(*table)), DGL_OK);
-    struct dgl_step step = table->seq[0];
-    free(table);
-    return step;
 }
 
 static void write_id(const struct injector_run *own, uint32_t pos, uint32_t id)
@@ -74,11 +77,15 @@ static void write_id(const struct injector_run *own, uint32_t pos, uint32_t id)
         gl_buffer_write(own->gl, own->ids.buffer, own->ids.offset + pos * 4ull, &id, 4), DGL_OK);
 }
 
-/* As lib device_barrier leaves it. */
-static void mark(const struct injector_run *own, const struct dgl_step *step, uint32_t steps)
+/* As a program of phases leaves it, of every row. */
+static void mark(const struct injector_run *own, const struct dgl_step_table *table, uint32_t steps)
 {
-    for (uint32_t i = 1; i <= steps && step->pos + i <= step->context; i++)
-        write_id(own, step->pos + i, DGL_PHASE_ABORTED_ID);
+    for (uint32_t r = 0; r < table->rows; r++) {
+        const uint32_t seq = table->row[r] & 0xffffu;
+        const struct dgl_step *step = &table->seq[seq];
+        for (uint32_t i = 1; i <= steps && step->pos + i <= step->context; i++)
+            write_id(own, seq * table->ids_stride + step->pos + i, DGL_PHASE_ABORTED_ID);
+    }
 }
 
 /* The known ids instead of computing. */
@@ -96,7 +103,9 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
 {
     struct injector *in = injector_of(run->exec);
     const struct injector_run *own = run->priv;
-    const struct dgl_step step = read_step(own);
+    struct dgl_step_table *table = checked(malloc(sizeof(*table)));
+    read_table(own, table);
+    const struct dgl_step step = table->seq[table->row[0] & 0xffffu];
     assert_null(gpu_ns);
     in->submits++;
     in->most_steps = steps > in->most_steps ? steps : in->most_steps;
@@ -108,9 +117,11 @@ static enum dgl_status injector_submit(struct exec_run *run, uint32_t steps, uin
         if (!in->aborted && status == DGL_OK)
             status = exec_run_submit(own->half, 1, NULL);
         in->aborted = true;
-        mark(own, &step, steps);
+        mark(own, table, steps);
+        free(table);
         return status;
     }
+    free(table);
     uint64_t ns = in->best_groups && in->groups != in->best_groups ? 1000000 : in->step_ns;
     ns += in->form_ns[form];
     if (ns) {

@@ -26,7 +26,8 @@ struct injector {
     /* what it saw */
     int32_t submits;                       /* since it was installed */
     uint32_t most_steps;                   /* of one of them */
-    int32_t begun, bound, probed, cleared; /* bound: runs that were made */
+    int32_t begun, bound, probed, cleared; /* bound: runs that were made, of one sequence */
+    int32_t bound_rows;                    /* of several */
     uint32_t begun_forms;                  /* bit i: form i of the program */
     uint32_t groups;                       /* as set last */
     /* its own */

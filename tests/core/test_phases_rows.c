@@ -1,0 +1,255 @@
+/* Sequences that decode together by one program of phases: the same tokens as by single dispatches,
+ * while members come and go, after a trial, and where dispatches are given up. On any device: a
+ * dispatch per row of the table, or one group that waits for no other. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "core/exec/phases.h"
+#include "core/seq/batch.h"
+#include "kernels/phase_control.h"
+#include "tests/support/tiny_engine.h"
+
+#define ANSWERS 7
+#define LANES   5
+#define MOST    24
+#define CONTEXT 96
+
+/* Kernels that are quick to compile, many of them in one program. */
+#define SMALL                                                                                      \
+    "{\"variants\":{\"matmul/prefill\":\"matmul_prefill\",\"matmul/decode\":\"matmul_decode\","    \
+    "\"attn_decode\":\"attn_decode\",\"attn_prefill\":\"attn_prefill\"},"                          \
+    "\"tunes\":{\"matmul_prefill.ROWS\":16,\"matmul_prefill.TOKENS\":32,"                          \
+    "\"attn_decode.HEADS_BLOCK\":1}}"
+
+/* Those that GPUs get, with attention for keys. */
+#define SUBGROUP(attention)                                                                        \
+    "{\"variants\":{\"matmul/prefill/columns=8\":\"matmul_columns_subgroup\","                     \
+    "\"matmul/prefill/columns=4\":\"matmul_columns_subgroup\","                                    \
+    "\"matmul/prefill/columns=2\":\"matmul_columns_subgroup\"," attention "},"                     \
+    "\"tunes\":{\"matmul_columns_subgroup.LONG\":0,\"matmul_columns_subgroup.K_PARTS\":4,"         \
+    "\"matmul_columns_subgroup.SETS\":4}}"
+
+struct rows_case {
+    const char *name, *path, *hints;
+    struct dgl_sampling sampling;
+    bool one_row;
+    bool tries;      /* nothing is known: a trial decides */
+    uint32_t groups; /* that are said to be resident; more than one: barriers are given up */
+};
+
+static const struct rows_case cases[] = {
+    {.name = "greedy, a dispatch per row", .hints = SMALL, .one_row = true, .groups = 1},
+    {.name = "greedy, one dispatch", .hints = SMALL, .groups = 1},
+    {.name = "drawn, penalties",
+     .hints = SMALL,
+     .sampling = {.temperature = 0.9f,
+                  .top_k = 20,
+                  .repeat_penalty = 1.3f,
+                  .repeat_last_n = 16,
+                  .frequency_penalty = 0.3f,
+                  .seed = 5},
+     .one_row = true,
+     .groups = 1},
+    {.name = "drawn from all",
+     .hints = SMALL,
+     .sampling = {.temperature = 1.1f, .top_p = 0.9f, .seed = 8},
+     .one_row = true,
+     .groups = 1},
+    {.name = "a trial", .hints = SMALL, .one_row = true, .tries = true, .groups = 1},
+    {.name = "given up", .hints = SMALL, .groups = 4000},
+    {.name = "given up in a trial", .hints = SMALL, .tries = true, .groups = 4000},
+};
+
+static const struct rows_case subgroup_cases[] = {
+    {.name = "subgroups, a dispatch per row",
+     .path = "synthetic:story-llama:q4_k",
+     .hints = SUBGROUP("\"attn_token\":\"attn_token_subgroup\""),
+     .one_row = true,
+     .groups = 1},
+    {.name = "subgroups, one dispatch",
+     .path = "synthetic:story-llama:q4_k",
+     .hints = SUBGROUP("\"attn_decode\":\"attn_decode\""),
+     .groups = 1},
+};
+
+/* ---- the executor ---------------------------------------------------------------------------- */
+
+static uint32_t resident; /* of the case */
+static int cleared;
+
+static enum dgl_status rows_check(struct exec *exec, struct recipe recipe,
+                                  const struct memory *memory, char reason[PERSISTENT_REASON],
+                                  char key[65])
+{
+    key[0] = '\0';
+    return exec_phases_check(exec, recipe, memory, reason, NULL, NULL);
+}
+
+static bool rows_is_ready(struct exec *exec, struct recipe recipe)
+{
+    return exec_phases_is_ready(exec, recipe);
+}
+
+static enum dgl_status rows_probe(struct exec_run *run, struct residency *out)
+{
+    (void)run;
+    *out = (struct residency){.groups = resident};
+    return DGL_OK;
+}
+
+static void rows_set_groups(struct exec_run *run, uint32_t groups)
+{
+    exec_phases_set_groups(run, groups);
+}
+
+static enum dgl_status rows_clear(struct exec_run *run)
+{
+    const struct dgl_phase_control zero = {0};
+    const struct gl_range at = exec_phases_control(run);
+    cleared++;
+    return gl_buffer_write(exec_phases_device(run->exec)->gl, at.buffer, at.offset, &zero,
+                           sizeof(zero));
+}
+
+static const struct persistent_ops rows_ops = {.check = rows_check,
+                                               .begin = exec_phases_begin,
+                                               .is_ready = rows_is_ready,
+                                               .probe = rows_probe,
+                                               .set_groups = rows_set_groups,
+                                               .clear = rows_clear};
+
+/* Passes over several sequences get it, one alone decodes by dispatches. */
+static void install(struct tiny_engine *e, const struct rows_case *c)
+{
+    struct engine *engine = e->model->engine;
+    resident = c->groups;
+    cleared = 0;
+    assert_int_equal(exec_phases_create(e->device, &engine->plan,
+                                        &(struct exec_phases_params){
+                                            .one_row = c->one_row, .groups = 1, .max_spins = 100},
+                                        &engine->persistent.exec),
+                     DGL_OK);
+    engine->persistent.ops = &rows_ops;
+    memset(engine->choice, 0, sizeof(engine->choice));
+    for (int i = 0; i < ENGINE_KINDS; i++)
+        engine->choice[i].state = ENGINE_DISPATCH;
+    for (int i = ENGINE_KINDS; i < ENGINE_CHOICES && !c->tries; i++)
+        engine->choice[i].record = (struct exec_record){
+            .verdict = EXEC_FASTER, .groups = c->groups, .dispatch_ns = 2, .persistent_ns = 1};
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+struct heard {
+    int32_t ids[MOST];
+    size_t count;
+    int ended;
+};
+
+static bool hear_token(void *priv, const struct dgl_token *token)
+{
+    struct heard *h = priv;
+    assert_true(h->count < MOST);
+    h->ids[h->count++] = token->chosen.id;
+    return true;
+}
+
+static void hear_end(void *priv, const struct dgl_request_result *result)
+{
+    struct heard *h = priv;
+    assert_int_equal(result->status, DGL_OK);
+    h->ended++;
+}
+
+/* Answers of several lengths in fewer lanes. Returns how many steps of several were by the
+ * executor. */
+static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct heard heard[ANSWERS])
+{
+    int32_t text[40];
+    struct dgl_batch *b = NULL;
+    size_t left = 1;
+    int persistent = 0;
+    tiny_ids(text, 40, dgl_model_get_info(e->model)->vocab, 11);
+    memset(heard, 0, ANSWERS * sizeof(*heard));
+    if (dgl_batch_create(e->model,
+                         dgl_batch_params(.sequences = LANES, .queue = ANSWERS, .context = CONTEXT),
+                         &b) != DGL_OK)
+        fail_msg("batch: %s", e->log.text);
+    assert_int_equal(b->num_groups, 1);
+    b->groups[0]->session->wait_executor = c->tries;
+    for (int i = 0; i < ANSWERS; i++)
+        assert_int_equal(
+            dgl_batch_submit(b,
+                             dgl_request_params(.ids = text + i, .num_ids = (size_t)(3 + 4 * i),
+                                                .max_tokens = MOST - 3 * i, .ignore_eos = true,
+                                                .sampling = c->sampling, .token_cb = hear_token,
+                                                .finish_cb = hear_end, .priv = &heard[i]),
+                             NULL),
+            DGL_OK);
+    for (int steps = 0; left > 0; steps++) {
+        if (dgl_batch_step(b, &left) != DGL_OK)
+            fail_msg("step: %s", e->log.text);
+        const struct engine_choice *choice = b->groups[0]->choice;
+        persistent += choice && choice->state == ENGINE_PERSISTENT;
+        if (choice && choice->state == ENGINE_DISPATCH && !c->tries && c->groups == 1)
+            fail_msg("by dispatches: %s", choice->reason);
+        assert_true(steps < 2000);
+    }
+    for (int i = 0; i < ANSWERS; i++)
+        assert_int_equal(heard[i].ended, 1);
+    dgl_batch_destroy(&b);
+    return persistent;
+}
+
+static void test_rows(void **state)
+{
+    const struct rows_case *c = *state;
+    static struct heard wanted[ANSWERS], got[ANSWERS];
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = c->hints), &kernels),
+                     DGL_OK);
+    tiny_engine_open(
+        &e, &(struct tiny_engine_params){
+                .path = c->path, .context = CONTEXT, .kv_type = DGL_KV_F32, .kernels = kernels});
+    answer_all(&e, &(struct rows_case){.sampling = c->sampling}, wanted);
+    install(&e, c);
+    const int persistent = answer_all(&e, c, got);
+    printf("# %d steps by programs of phases\n", persistent);
+    for (int i = 0; i < ANSWERS; i++) {
+        assert_int_equal(got[i].count, wanted[i].count);
+        for (size_t k = 0; k < got[i].count; k++)
+            if (got[i].ids[k] != wanted[i].ids[k])
+                fail_msg("answer %d, token %zu: %d, by dispatches %d", i, k, got[i].ids[k],
+                         wanted[i].ids[k]);
+    }
+    if (c->groups == 1 && !c->tries)
+        assert_true(persistent > 10);
+    if (c->groups > 1) {
+        assert_true(cleared > 0);
+        if (!c->tries)
+            assert_contains(e.log.text, "computed again by single dispatches");
+        assert_int_equal(persistent, 0);
+    }
+    assert_int_equal(e.log.errors, 0);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+}
+
+static void test_subgroup_rows(void **state)
+{
+    struct dgl_device *dev = NULL;
+    assert_int_equal(dgl_device_create(NULL, dgl_device_params(.select = "any"), &dev), DGL_OK);
+    const uint32_t size = dgl_device_get_limits(dev)->subgroup_size;
+    dgl_device_destroy(&dev);
+    if (size < 8)
+        SKIP("the device has no subgroups of 8 or more");
+    test_rows(state);
+}
+
+int main(void)
+{
+    int failed = test_run_table("rows", test_rows, cases);
+    return failed + test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
+}

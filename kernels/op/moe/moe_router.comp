@@ -58,6 +58,18 @@ vec4 source(uint i, inout float square)
     return x;
 }
 
+uvec4 first_raw[WEIGHT_RAW]; // of the invocation's first columns
+
+// Weights change in no step: they are on their way while groups wait.
+void begin(uvec3 group)
+{
+    uint k = 16u * gl_LocalInvocationID.x, expert = min(group.x, uint(E - 1));
+    uvec4 raw[WEIGHT_RAW];
+    weight_fetch16(expert * uint(W_STRIDE), k < uint(K) ? k : 0u, raw);
+    for (int i = 0; i < WEIGHT_RAW; i++)
+        first_raw[i] = raw[i];
+}
+
 void body(uvec3 group)
 {
     uint tid = gl_LocalInvocationID.x, expert = min(group.x, uint(E - 1));
@@ -65,7 +77,10 @@ void body(uvec3 group)
         uvec4 raw[WEIGHT_RAW];
         vec4 w[4];
         float square = 0.0;
-        weight_fetch16(expert * uint(W_STRIDE), k, raw);
+        for (int i = 0; i < WEIGHT_RAW; i++)
+            raw[i] = first_raw[i];
+        if (PIECES > LOCAL_X && k >= 16u * uint(LOCAL_X))
+            weight_fetch16(expert * uint(W_STRIDE), k, raw);
         vec4 x0 = source(k / 4u, square), x1 = source(k / 4u + 1u, square);
         vec4 x2 = source(k / 4u + 2u, square), x3 = source(k / 4u + 3u, square);
         weight_decode16(raw, k, w);

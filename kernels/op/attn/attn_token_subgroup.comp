@@ -64,7 +64,7 @@
 //! TUNE DEPTH = HEAD_DIM > 64 && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = 1 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 4
-//! TUNE AHEAD = HEAD_DIM <= 64 && KV_f16 ? 2 : 0 in 0 1 2
+//! TUNE AHEAD = HEAD_DIM <= 128 && KV_f16 ? 2 : 0 in 0 1 2
 //! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
 //! LET SUBGROUPS = WG_SIZE / max(1, SUBGROUP_SIZE)
 //! LET AT_A_TIME = min(KEY_PARTS, max(1, SUBGROUPS / HEADS_BLOCK)) // parts

@@ -20,10 +20,10 @@
 #define KERNEL_MAX_LIBS       16
 #define KERNEL_MAX_EXTENSIONS 4
 #define KERNEL_MAX_PROPERTIES 64
-#define KERNEL_MAX_LETS       16 /* of a kernel and its libs together; SHARED likewise */
+#define KERNEL_MAX_LETS       20 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_MAX_FALLBACKS  4   /* hints of one choice that were passed over, as they are told */
-#define KERNEL_MAX_VARS       208 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
+#define KERNEL_MAX_VARS       212 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
  * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are

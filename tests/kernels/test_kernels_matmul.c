@@ -47,6 +47,7 @@ static const struct shape shapes[] = {
     {"decode", "none", "store", .k = 1152, .n = 257, .tokens = 1, .bands = 2},
     {"decode", "norm", "glu", .k = 2048, .n = 64, .tokens = 1, .formats = SOME},
     {"decode", "norm", "store", .k = 4352, .n = 70, .tokens = 1},
+    {"decode", "none", "add", .k = 14336, .n = 20, .tokens = 1}, /* x staged in rounds */
     {"decode", "join_norm", "store", .k = 4, .n = 1, .tokens = 1, .formats = SOME},
     {"decode", "join_norm", "glu", .k = 260, .n = 66, .tokens = 1, .bands = 2, .act = "gelu"},
     {"decode", "join", "store", .k = 1152, .n = 257, .tokens = 1, .formats = "q4_k q8_0"},

@@ -9,11 +9,17 @@
 // may be called before x is there. In shared memory a vec4 of padding follows eight, so that
 // neither neighbouring columns nor lanes 16, 32 or 64 columns apart meet in a bank. A row's slice
 // is summed over the subgroup, and the slices of a row are added in their order: the sum depends on
-// neither the tunables nor the number of groups. Rows longer than the shared memory take several
-// passes, and more rows than `part` holds several chunks.
+// neither the tunables nor the number of groups. Rows of more slices than there are subgroups take
+// several passes, and more rows than `part` holds several chunks. x that does not fit into shared
+// memory is staged in rounds, after which each lane has its own: a pass begins with the latency of
+// weights and x, a round with a barrier. Not where a quarter of the subgroups would be idle.
 //
-//! LET PASSES = ceildiv(SLICES, max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP))
+//! LET FITS = max(1, min((SHARED_BYTES - 9216) / 144, WG_SIZE) / SUBGROUP) // slices of x
+//! LET WHOLE = ceildiv(SLICES, max(1, WG_SIZE / SUBGROUP)) // passes, if x fitted
+//! LET PASSES = 4 * SLICES >= 3 * WHOLE * (WG_SIZE / SUBGROUP) ? WHOLE : ceildiv(SLICES, FITS)
 //! LET STAGED = ceildiv(SLICES, PASSES)
+//! LET X_ROUNDS = ceildiv(STAGED, FITS)
+//! LET X_SLICES = ceildiv(STAGED, X_ROUNDS) // of a round
 //! LET LAST = TAIL ? ceildiv(K, 32) - (SLICES - 1) * SUBGROUP : SUBGROUP
 //! LET TAIL_ROWS = LAST <= SUBGROUP / 4 ? 4 : LAST <= SUBGROUP / 2 ? 2 : 1
 //! LET FULL = TAIL_ROWS > 1 ? SLICES - 1 : STAGED
@@ -21,7 +27,7 @@
 //! LET SUBGROUPS_N = (WG_SIZE / SUBGROUP - TAILS) / max(1, FULL)
 //! LET TURN = 2 * max(1, SUBGROUPS_N) * UNROLL
 //! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
-//! SHARED vec4 xs[STAGED * SUBGROUP * 9]
+//! SHARED vec4 xs[X_SLICES * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
 //
 // Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constants or LETs
@@ -103,21 +109,34 @@ void gemv_begin(uint count, uint zero)
         gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
 
-// Puts x of the slices of a pass into shared memory; whole subgroups call gemv_x(). All of it is
-// asked for before the first is there.
-#define STAGE_ROUNDS ((STAGED * SUBGROUP * 8 + WG_SIZE - 1) / WG_SIZE)
+// Puts x of the slices of a pass into shared memory and the lane's into its registers, in rounds;
+// whole subgroups call gemv_x(). All of it is asked for before the first is there.
+#define STAGE_LOADS ((X_SLICES * SUBGROUP * 8 + WG_SIZE - 1) / WG_SIZE)
 void gemv_stage(uint pass)
 {
-    vec4 x[STAGE_ROUNDS];
+    vec4 x[X_ROUNDS * STAGE_LOADS];
     uint first = gl_SubgroupID * uint(SUBGROUP) + gemv_lane;
-    for (int i = 0; i < STAGE_ROUNDS; i++) {
-        uint v = first + uint(i * WG_SIZE);
-        x[i] = gemv_x(pass * uint(STAGED) + v / uint(8 * SUBGROUP), v % uint(8 * SUBGROUP));
+    for (int i = 0; i < X_ROUNDS * STAGE_LOADS; i++) {
+        uint v = first + uint(i % STAGE_LOADS * WG_SIZE);
+        uint slice = pass * uint(STAGED) + uint(i / STAGE_LOADS * X_SLICES);
+        x[i] = gemv_x(slice + v / uint(8 * SUBGROUP), v % uint(8 * SUBGROUP));
     }
-    for (int i = 0; i < STAGE_ROUNDS; i++) {
-        uint v = first + uint(i * WG_SIZE);
-        if (v < uint(STAGED * SUBGROUP * 8))
-            xs[v + v / 8u] = x[i];
+    for (int round = 0; round < X_ROUNDS; round++) {
+        if (round > 0) {
+            barrier(); // the lanes have theirs
+        }
+        for (int i = 0; i < STAGE_LOADS; i++) {
+            uint v = first + uint(i * WG_SIZE);
+            if (v < uint(X_SLICES * SUBGROUP * 8))
+                xs[v + v / 8u] = x[round * STAGE_LOADS + i];
+        }
+        memoryBarrierShared(); barrier();
+        if (X_ROUNDS == 1 || gemv_k / uint(X_SLICES) == uint(round))
+            for (int i = 0; i < 8; i++) {
+                uint v = (gemv_k - uint(round * X_SLICES)) * uint(8 * SUBGROUP) +
+                         lane_vec4(gemv_lane % gemv_width, uint(i), gemv_width);
+                lane_x[i] = xs[v + v / 8u];
+            }
     }
 }
 
@@ -158,12 +177,6 @@ void gemv_pass(uint pass, uint chunk, uint rows)
     uint slice = pass * uint(STAGED) + gemv_k;
     if (PASSES > 1 || chunk == 0u) {
         gemv_stage(pass);
-        memoryBarrierShared(); barrier();
-        for (int i = 0; i < 8; i++) {
-            uint v = gemv_k * uint(8 * SUBGROUP) +
-                     lane_vec4(gemv_lane % gemv_width, uint(i), gemv_width);
-            lane_x[i] = xs[v + v / 8u];
-        }
         lane_prepare();
     }
     if (!gemv_has_rows() || slice >= uint(SLICES))

@@ -375,7 +375,7 @@ void group_executor(const struct seq_group *group, struct dgl_executor_info *out
     const struct engine *engine = group->session->model->engine;
     *out = (struct dgl_executor_info){
         .executor = DGL_EXECUTOR_DISPATCH, .name = "dispatch", .reason = engine->no_persistent};
-    if (group->choice)
+    if (group->choice && group->prepared == group->session->model->engine_serial)
         engine_choice_info(engine, group->choice, out);
     else if (engine->persistent.exec)
         out->reason = "passes over more than 8 sequences, or that draw in several ways, are single "

@@ -250,6 +250,6 @@ static void test_subgroup_rows(void **state)
 
 int main(void)
 {
-    int failed = test_run_table("rows", test_rows, cases);
+    int failed = test_run_table_sample("rows", test_rows, cases, 3);
     return failed + test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
 }

@@ -281,9 +281,84 @@ static void sizes_are_drawn(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Each tells what it is for, and says faults in a line. */
+struct script_row {
+    const char *name;
+    const char *args[6];
+    int code;
+    const char *out, *err; /* NULL = nothing is promised */
+};
+
+static const struct script_row scripts[] = {
+    {"bench_check", {"tools/dev/bench_check.py", "--help"}, 0, "gate against slow code", NULL},
+    {"measure", {"tools/dev/measure.py", "--help"}, 0, "--rows", NULL},
+    {"performance_table", {"tools/dev/performance_table.py", "--help"}, 0, "--into", NULL},
+    {"plot_sizes", {"tools/dev/plot_sizes.py", "--help"}, 0, "OUT.svg", NULL},
+    {"random_gguf", {"tools/dev/random_gguf.py", "--help"}, 0, "llama-3.2-1b", NULL},
+    {"registers", {"tools/dev/registers.py", "--help"}, 0, "FILE", NULL},
+    {"plot_sizes of one word", {"tools/dev/plot_sizes.py", "x.svg"}, 2, NULL, "usage: "},
+    {"plot_sizes of no report",
+     {"tools/dev/plot_sizes.py", "x.svg", "/none.json"},
+     1,
+     NULL,
+     "/none.json: "},
+    {"plot_sizes of another file",
+     {"tools/dev/plot_sizes.py", "x.svg", "docs/cli.md"},
+     1,
+     NULL,
+     "docs/cli.md: "},
+    {"performance_table of no report",
+     {"tools/dev/performance_table.py", "/none.json"},
+     1,
+     NULL,
+     "/none.json: "},
+    {"performance_table of another file",
+     {"tools/dev/performance_table.py", "docs/cli.md"},
+     1,
+     NULL,
+     "docs/cli.md: "},
+    {"random_gguf of no shape",
+     {"tools/dev/random_gguf.py", "/none/x", "nosuch", "q4_k"},
+     2,
+     NULL,
+     "llama-3.2-1b"},
+};
+
+static void script_case(void **state)
+{
+    const struct script_row *row = *state;
+    struct process_result r;
+    run_script(&r, row->args);
+    assert_code(&r, row->code);
+    if (row->out)
+        assert_contains(r.out, row->out);
+    if (row->err)
+        assert_contains(r.err, row->err);
+    assert_null(strstr(r.err, "Traceback"));
+    process_finish(&r);
+}
+
+/* Why the command refused its flags is the reader's to know. */
+static void a_refusal_is_passed_on(void **state)
+{
+    struct process_result r;
+    char *dir = test_tmpdir();
+    char *program = make_program(dir, "dopplergl",
+                                 "#!/bin/sh\necho 'dopplergl: error: no such shape' >&2\nexit 2\n");
+    (void)state;
+    run_script(&r, (const char *const[]){"tools/dev/bench_check.py", "--dopplergl", program,
+                                         "--shape", "x", NULL});
+    assert_code(&r, 1);
+    assert_contains(r.err, "no such shape");
+    process_finish(&r);
+    free(program);
+    test_tmpdir_remove(dir);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_drawn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_drawn),
+                                       cmocka_unit_test(a_refusal_is_passed_on)};
     if (!has_python()) {
         printf("1..0 # SKIP no python3 here\n");
         return 0;
@@ -291,5 +366,6 @@ int main(void)
     int failures = test_run_table("bench_check", gate_case, gates);
     failures += test_run_table("measure", measurement_case, measurements);
     failures += test_run_table("random_gguf", file_case, files);
+    failures += test_run_table("scripts", script_case, scripts);
     return failures + cmocka_run_group_tests(tests, NULL, NULL);
 }

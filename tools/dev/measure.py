@@ -40,8 +40,6 @@ ROWS = [
     ("qwen3-30b-a3b", "qwen3-30b-a3b:q4_k", ("qwen3-30b-a3b", "q4_k"), 0, 128, []),
     ("mixtral-8x7b", "mixtral-8x7b:q4_k", ("mixtral-8x7b", "q4_k"), 0, 128, []),
     ("qwen3-0.6b-q4_k", "qwen3-0.6b:q4_k", ("qwen3-0.6b", "q4_k"), 0, 128, []),
-    ("1b-q4_k-f16-math", "llama-3.2-1b:q4_k", None, 0, 128, ["--compute-precision", "f16"]),
-    ("8b-q4_k-f16-math", "llama-3.1-8b:q4_k", None, 0, 128, ["--compute-precision", "f16"]),
 ]
 
 

@@ -65,8 +65,13 @@ def main():
     parser.add_argument("report")
     parser.add_argument("--into")
     args = parser.parse_args()
-    with open(args.report) as f:
-        text = table(json.load(f))
+    try:
+        with open(args.report) as f:
+            text = table(json.load(f))
+    except OSError as e:
+        sys.exit(f"{args.report}: {e.strerror}")
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        sys.exit(f"{args.report}: no report of measure.py ({type(e).__name__}: {e})")
     if not args.into:
         sys.stdout.write(text)
         return

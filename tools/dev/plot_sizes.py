@@ -7,6 +7,7 @@ Reports are those of `dopplergl bench --json`, or of measure.py, whose peers bec
 own. Both axes are logarithmic: a device that reads weights at one rate is a straight line. Rows at a
 depth are left out.
 """
+import argparse
 import html
 import json
 import math
@@ -77,12 +78,21 @@ def svg(every):
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit("usage: plot_sizes.py OUT.svg REPORT.json...")
-    every = [p for path in sys.argv[2:] for p in points(path)]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", metavar="OUT.svg")
+    parser.add_argument("reports", metavar="REPORT.json", nargs="+")
+    args = parser.parse_args()
+    every = []
+    for path in args.reports:
+        try:
+            every += points(path)
+        except OSError as e:
+            sys.exit(f"{path}: {e.strerror}")
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            sys.exit(f"{path}: no report of bench or measure.py ({type(e).__name__}: {e})")
     if not every:
         sys.exit("no report has a row at depth 0")
-    with open(sys.argv[1], "w") as f:
+    with open(args.out, "w") as f:
         f.write(svg(every))
 
 

@@ -8,9 +8,9 @@ llama-bench. Rows repeat after a while: nobody's speed depends on the values. Ty
 llama.cpp's quantiser: with q4_k the embedding table and the head are q6_k (its Q4_K_M), rows that
 are no whole blocks of 256 become q8_0, and mxfp4 is for experts alone, the rest f16.
 """
+import argparse
 import os
 import struct
-import sys
 
 LLAMA = {"arch": "llama", "theta": 5e5, "eps": 1e-5}
 SHAPES = {
@@ -157,9 +157,12 @@ def write(path, shape, quant):
 
 
 def main():
-    if len(sys.argv) != 4 or sys.argv[2] not in SHAPES or sys.argv[3] not in ("q4_k", "q8_0", "f16", "mxfp4"):
-        sys.exit(f"usage: random_gguf.py OUT SHAPE q4_k|q8_0|f16|mxfp4; shapes: {', '.join(SHAPES)}")
-    write(sys.argv[1], SHAPES[sys.argv[2]], sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", metavar="OUT")
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("type", choices=("q4_k", "q8_0", "f16", "mxfp4"))
+    args = parser.parse_args()
+    write(args.out, SHAPES[args.shape], args.type)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Registers, spills and size of compute shaders, by Mesa's compiler for a Radeon that need not be there.
 
-usage: registers.py FILE.comp...      GLSL ES 3.10 as the generator writes it; needs glslangValidator, Mesa's RADV and the
+    registers.py FILE.comp...
+
+GLSL ES 3.10 as the generator writes it; needs glslangValidator, Mesa's RADV and the
 Python package vulkan. RADV_FORCE_FAMILY: another Radeon (default navi21). DOPPLERGL_TEST_PHASES=DIR build/tests/test_phases
 leaves the texts of whole decode steps in DIR.
 
 Another compiler than the one of the GPU in question, but what lives how long is a property of the text: a program that needs
 more than 128 registers here has little hope to run 512 invocations per multiprocessor without spills elsewhere.
 """
+import argparse
 import os
 import re
 import subprocess
@@ -18,7 +21,10 @@ import time
 os.environ.setdefault("RADV_FORCE_FAMILY", "navi21")
 os.environ.setdefault("VK_ICD_FILENAMES", "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
 
-import vulkan as vk
+try:
+    import vulkan as vk
+except ImportError:
+    vk = None
 
 SHOWN = {"VGPRs": "registers", "Pre-Sched VGPRs": "before scheduling", "Spilled VGPRs": "spilled",
          "LDS size": "shared bytes", "Instructions": "instructions"}
@@ -74,10 +80,13 @@ def statistics(device, path):
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__.split("\n\n")[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILE.comp", nargs="+")
+    args = parser.parse_args()
+    if not vk:
+        sys.exit("registers.py needs the Python package vulkan")
     device = open_device()
-    for path in sys.argv[1:]:
+    for path in args.files:
         values, seconds = statistics(device, path)
         shown = ", ".join(f"{values[key]} {name}" for key, name in SHOWN.items() if key in values)
         print(f"{os.path.basename(path)}: {shown}, {seconds:.1f} s")

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -16,11 +17,27 @@ struct dgl_atomic_file {
     int dir;     /* that path and temp are relative to; AT_FDCWD unless the caller has opened one */
     mode_t mode; /* before the umask */
     bool failed; /* a write went wrong: commit must not publish what is there */
-    char *name;  /* as the caller gave it, for messages */
+    bool in_place; /* a pipe or a device, which gets the bytes themselves */
+    char *name;    /* as the caller gave it, for messages */
     char *path, *temp;
 };
 
 enum { max_name_tries = 100 };
+
+/* What is there and is no file stays what it is: nothing can take its place. */
+static bool is_special(const struct dgl_atomic_file *file)
+{
+    struct stat st;
+    return file->dir == AT_FDCWD && stat(file->name, &st) == 0 && !S_ISREG(st.st_mode) &&
+           !S_ISDIR(st.st_mode);
+}
+
+static enum dgl_status open_special(struct dgl_atomic_file *file)
+{
+    file->in_place = true;
+    file->fd = open(file->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    return file->fd >= 0 ? DGL_OK : dgl_fail_errno(file->log, "open", file->name);
+}
 
 /* O_EXCL decides who owns a name; process id and time only make the first try likely to succeed. */
 static enum dgl_status open_temp(struct dgl_atomic_file *file)
@@ -70,8 +87,10 @@ static enum dgl_status create(const struct dgl_log *log, const char *name,
     file->fd = -1;
     file->name = strdup(name);
     file->path = target;
-    status =
-        file->name && file->path ? open_temp(file) : dgl_fail_memory(log, name, strlen(name) + 1);
+    if (!file->name || !file->path)
+        status = dgl_fail_memory(log, name, strlen(name) + 1);
+    else
+        status = is_special(file) ? open_special(file) : open_temp(file);
     if (status != DGL_OK)
         dgl_atomic_abort(&file);
     *out = file;
@@ -136,7 +155,7 @@ enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
 {
     struct dgl_atomic_file *file = *handle;
     enum dgl_status status = file->failed ? DGL_ERR_IO : DGL_OK;
-    if (status == DGL_OK && fsync(file->fd) != 0)
+    if (status == DGL_OK && !file->in_place && fsync(file->fd) != 0)
         status = dgl_fail_errno(file->log, "write", file->name);
     if (status == DGL_OK) {
         int closed = close(file->fd); /* NFS reports a full disk here */
@@ -144,9 +163,10 @@ enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
         if (closed != 0)
             status = dgl_fail_errno(file->log, "write", file->name);
     }
-    if (status == DGL_OK && renameat(file->dir, file->temp, file->dir, file->path) != 0)
+    if (status == DGL_OK && !file->in_place &&
+        renameat(file->dir, file->temp, file->dir, file->path) != 0)
         status = dgl_fail_errno(file->log, "replace", file->name);
-    if (status == DGL_OK) {
+    if (status == DGL_OK && !file->in_place) {
         sync_directory(file);
         free(file->temp);
         file->temp = NULL;

@@ -50,7 +50,7 @@ static void step_json(struct dgl_json_writer *w, const struct dgl_profile_step *
     dgl_jw_object(w);
     report_f64(w, "host_us", (double)s->host_ns * 1e-3);
     report_f64(w, "cpu_record_us", (double)s->record_ns * 1e-3);
-    report_f64(w, "gpu_us", (double)s->gpu_ns * 1e-3);
+    known_f64(w, "gpu_us", (double)s->gpu_ns * 1e-3, s->gpu_ns > 0);
     report_f64(w, "readback_us", (double)s->readback_ns * 1e-3);
     report_f64(w, "wall_us",
                (double)(s->host_ns + s->record_ns + s->gpu_ns + s->readback_ns) * 1e-3);
@@ -78,7 +78,10 @@ void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool a
         step_json(w, &p->steps[i]);
     if (asked)
         dgl_jw_end_array(w);
-    known_f64(w, "timer_us", (double)p->timer_ns * 1e-3, asked && p->num_entries > 0);
+    bool timers = false;
+    for (size_t i = 0; i < p->num_entries; i++)
+        timers |= p->entries[i].timed;
+    known_f64(w, "timer_us", (double)p->timer_ns * 1e-3, asked && timers);
 }
 
 static int compare_u64(const void *a, const void *b)
@@ -98,9 +101,36 @@ static double median_us(const struct dgl_profile *p, uint64_t *scratch, size_t a
     return count ? (double)scratch[count / 2] * 1e-3 : 0;
 }
 
+/* Medians over tokens of one kind: those without timers, which are as fast as any, unless only
+ * timers tell what the GPU took. */
+static void put_steps(struct dgl_buf *out, const struct dgl_profile *p)
+{
+    static const size_t at[] = {
+        offsetof(struct dgl_profile_step, host_ns), offsetof(struct dgl_profile_step, record_ns),
+        offsetof(struct dgl_profile_step, gpu_ns), offsetof(struct dgl_profile_step, readback_ns)};
+    size_t timed = 0, told = 0;
+    double us[4];
+    uint64_t *scratch = p->num_steps ? calloc(p->num_steps, sizeof(*scratch)) : NULL;
+    if (!scratch)
+        return;
+    for (size_t i = 0; i < p->num_steps; i++) {
+        timed += p->steps[i].timed;
+        told += !p->steps[i].timed && p->steps[i].gpu_ns > 0;
+    }
+    const bool by_timers = timed > 0 && told == 0;
+    for (int i = 0; i < 4; i++)
+        us[i] = median_us(p, scratch, at[i], by_timers);
+    dgl_buf_printf(out, "a decoded token, median of %zu with%s timers: %.1f us host, %.1f us %s, ",
+                   by_timers ? timed : p->num_steps - timed, by_timers ? "" : "out", us[0], us[1],
+                   by_timers ? "recording and timers" : "recording");
+    if (us[2] > 0)
+        dgl_buf_printf(out, "%.1f us GPU, ", us[2]);
+    dgl_buf_printf(out, "%.1f us readback\n", us[3]);
+    free(scratch);
+}
+
 void profile_table(struct dgl_buf *out, const struct dgl_profile *p)
 {
-    uint64_t *scratch = p->num_steps ? calloc(p->num_steps, sizeof(*scratch)) : NULL;
     if (p->num_entries)
         dgl_buf_printf(out, "%-8s %-14s %-30s %7s %10s %7s %7s %7s\n", "phase", "operation",
                        "kernel", "calls", "GPU us", "share", "GB/s", "of copy");
@@ -121,22 +151,36 @@ void profile_table(struct dgl_buf *out, const struct dgl_profile *p)
             dgl_buf_printf(out, " %6.1f%%", 100 * gbps / p->copy_gbps);
         dgl_buf_putc(out, '\n');
     }
-    if (scratch) {
-        const size_t at[] = {offsetof(struct dgl_profile_step, host_ns),
-                             offsetof(struct dgl_profile_step, record_ns),
-                             offsetof(struct dgl_profile_step, gpu_ns),
-                             offsetof(struct dgl_profile_step, readback_ns)};
-        double us[4];
-        bool timed = p->num_steps == 1 && p->steps[0].timed;
-        for (int i = 0; i < 4; i++)
-            us[i] = median_us(p, scratch, at[i], timed);
-        dgl_buf_printf(out,
-                       "a decoded token, median of %zu: %.1f us host, %.1f us recording, %.1f us "
-                       "GPU, %.1f us readback\n",
-                       p->num_steps, us[0], us[1], us[2], us[3]);
-    }
+    put_steps(out, p);
     if (p->timer_ns)
         dgl_buf_printf(out, "a timer's cost, taken from each dispatch: %.2f us\n",
                        (double)p->timer_ns * 1e-3);
-    free(scratch);
+}
+
+void profile_markdown(struct dgl_buf *out, const struct dgl_profile *p)
+{
+    if (!p->num_entries)
+        return;
+    dgl_buf_puts(out, "\n| phase | operation | kernel | calls | GPU us | share | GB/s | of copy |\n"
+                      "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < p->num_entries; i++) {
+        const struct dgl_profile_entry *e = &p->entries[i];
+        const uint64_t whole = phase_ns(p, e->phase);
+        const double gbps = e->gpu_ns ? (double)e->bytes / (double)e->gpu_ns : 0;
+        dgl_buf_printf(out, "| %s | %s | %s | %llu | ", phase_name(e->phase), e->op, e->kernel,
+                       (unsigned long long)e->calls);
+        if (whole)
+            dgl_buf_printf(out, "%.1f | %.1f%% |", (double)e->gpu_ns * 1e-3,
+                           100 * (double)e->gpu_ns / (double)whole);
+        else
+            dgl_buf_puts(out, "| |");
+        if (gbps > 0)
+            dgl_buf_printf(out, " %.1f", gbps);
+        dgl_buf_puts(out, " |");
+        if (gbps > 0 && p->copy_gbps > 0)
+            dgl_buf_printf(out, " %.1f%%", 100 * gbps / p->copy_gbps);
+        dgl_buf_puts(out, " |\n");
+    }
+    dgl_buf_putc(out, '\n');
+    put_steps(out, p);
 }

@@ -8,5 +8,6 @@
 void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool asked);
 /* Nothing for an empty profile. */
 void profile_table(struct dgl_buf *out, const struct dgl_profile *p);
+void profile_markdown(struct dgl_buf *out, const struct dgl_profile *p);
 
 #endif

@@ -21,8 +21,8 @@ enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
 void profile_sums_finish(struct dgl_profile *sums);
 
 /* Submits a run once with a timer around every operation, waits, and adds the times. `held`:
- * tokens of the sequence after the pass. *gpu_ns (may be NULL) grows by the sum, the timers' cost
- * included, as far as it is known. */
+ * tokens of the sequence after the pass. *gpu_ns (may be NULL) grows by the sum without the timers'
+ * cost, as far as it is known. */
 enum dgl_status profile_run(struct profile *profile, struct exec_run *run, enum dgl_phase phase,
                             int32_t held, uint64_t *gpu_ns);
 /* Adds a run that has just ended; ns [count] are the times of its operations (UINT64_MAX =
@@ -33,8 +33,9 @@ enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
  * one; it ends now. */
 enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
-/* Bytes per second, read plus written, of a plain copy: what the device's memory gives to compute
- * kernels. Allocates up to 1 GiB, and no more than half of what is left, for its duration. */
+/* Bytes per second, read plus written, of a plain copy, the best of some: what the device's memory
+ * gives to compute kernels. Allocates up to 1.5 GiB, and no more than half of what is left, for its
+ * duration. */
 enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps);
 /* The same of reading alone. */
 enum dgl_status profile_read(struct dgl_device *dev, struct kernel_set *set, double *gbps);

@@ -13,7 +13,9 @@ bool decode_queue_has_room(const struct decode_queue *q)
     return q->count < (s->model->dev->info.software || s->profile ? 1 : DECODE_MAX_BATCHES);
 }
 
-/* One step, waited for. Timers slow down what they measure: every other step goes without. */
+/* One step, waited for. Timers slow down what they measure: every other step goes without. The
+ * host's clock knows the device's time in these, as the wait for it, where there are timers to hold
+ * that against and the device does not compute while the host records. */
 static enum dgl_status run_profiled(struct decode_queue *q)
 {
     struct dgl_session *s = q->session;
@@ -35,6 +37,10 @@ static enum dgl_status run_profiled(struct decode_queue *q)
         if (status == DGL_OK && !dev->plan.limits.timer)
             status = profile_add(s->profile, q->run, DGL_PHASE_DECODE, s->len + 1, NULL);
     }
+    if (!q->step.timed && dev->info.software)
+        recorded_ns = q->done_ns;
+    else if (!dev->plan.limits.timer) /* what is waited for is read */
+        q->done_ns = recorded_ns;
     q->step.record_ns = recorded_ns - start_ns;
     q->step.gpu_ns = q->done_ns - recorded_ns;
     return status;

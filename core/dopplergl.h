@@ -1122,10 +1122,12 @@ struct dgl_profile_entry {
 /* Where the time of one decoded token went, by the host's clock: the four follow one another and
  * their sum over all steps is the time of decoding. */
 struct dgl_profile_step {
-    uint64_t host_ns;     /* since the step before: text, stop strings, the caller's callbacks */
-    uint64_t record_ns;   /* queueing the dispatches; the GPU may have begun */
-    uint64_t gpu_ns;      /* from then until the GPU had finished */
-    uint64_t readback_ns; /* bringing the token to the host */
+    uint64_t host_ns; /* since the step before: text, stop strings, the caller's callbacks */
+    /* queueing the dispatches; the GPU may have begun. With timers their cost too; of a renderer in
+     * software, which computes meanwhile, without timers all of its work */
+    uint64_t record_ns;
+    uint64_t gpu_ns;      /* from then until the GPU had finished; 0 = the device cannot tell */
+    uint64_t readback_ns; /* bringing the token to the host, with the wait where gpu_ns is 0 */
     /* With timers around each operation, which let no two of them overlap: slower than a plain
      * step. Every other step is so, where the device has timers. */
     bool timed;
@@ -1668,7 +1670,7 @@ struct dgl_bench_params {
     int32_t warmup;              /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
     bool profile;                /* fill dgl_bench_result.profile in an extra run; batch 1 only */
     bool skip_copy;              /* copy_gbps stays 0: an earlier call on the device measured it */
-    dgl_progress_cb progress_cb; /* may be NULL; in runs */
+    dgl_progress_cb progress_cb; /* may be NULL; in tokens of all runs */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
@@ -1696,9 +1698,13 @@ struct dgl_bench_result {
     double copy_gbps;        /* measured device copy, read plus written, 10^9 bytes per second */
     double cpu_us_per_token; /* host microseconds spent queueing one decode step; 0 of a batch */
     uint64_t compile_ns;     /* compiling kernels; not part of the rates */
-    uint64_t peak_bytes;     /* of buffers on the device, the most at any time */
-    uint64_t estimate_bytes; /* what was estimated of the model and this session */
-    const char *executor;    /* that ran decode steps, as dgl_model_executor() tells; borrowed */
+    /* Of buffers on the device, the most at any time, but for those in which the copy was measured
+     * and kernels computed known answers. */
+    uint64_t peak_bytes;
+    /* What the model, this session and its KV cache take at most for these tokens, the moment in
+     * which a cache moves to a larger one included; of a batch for one sequence. */
+    uint64_t estimate_bytes;
+    const char *executor; /* that ran decode steps, as dgl_model_executor() tells; borrowed */
     const char *executor_reason;
     int32_t *tokens; /* [num_tokens], of the last repetition; of a batch those of one sequence */
     size_t num_tokens;
@@ -1706,6 +1712,10 @@ struct dgl_bench_result {
     struct dgl_counters prefill; /* of the last repetition, up to the first token */
     struct dgl_counters decode;  /* of the last repetition, after it */
     struct dgl_profile profile;  /* empty unless asked for */
+    /* Each submit of the last repetition, prefill then decode, as these counters have them (of a
+     * batch those of prefill alone): how long the host was in the driver. [num_submits] */
+    double *submit_ms;
+    size_t num_submits;
 };
 /* Measures a model on its device by dgl_generate()'s loop, greedily; a batch by dgl_batch_step().
  * DGL_ERR_INVALID_ARG: counts that do not fit the context, or out of their ranges;

@@ -101,13 +101,14 @@ struct gl_counters {
 };
 struct gl_counters gl_device_counters(const struct gl_device *dev);
 
-/* Bytes of all buffers on the device: now, and the most at any time since the device was opened or
- * gl_device_memory_mark(). Staging memory of the host does not count. */
+/* Bytes of all buffers on the device: now, and the most at any time since the device was opened.
+ * Staging memory of the host does not count. */
 struct gl_memory {
     uint64_t bytes, peak_bytes;
 };
 struct gl_memory gl_device_memory(const struct gl_device *dev);
-void gl_device_memory_mark(struct gl_device *dev);
+/* Forgets a peak since `before`, which was of buffers that are no model's. */
+void gl_device_memory_forget(struct gl_device *dev, struct gl_memory before);
 
 /* A stretch of the host's time, told when it ends. */
 enum gl_event_kind {

@@ -129,9 +129,10 @@ struct gl_memory gl_device_memory(const struct gl_device *dev)
     return dev->memory;
 }
 
-void gl_device_memory_mark(struct gl_device *dev)
+void gl_device_memory_forget(struct gl_device *dev, struct gl_memory before)
 {
-    dev->memory.peak_bytes = dev->memory.bytes;
+    const uint64_t now = dev->memory.bytes;
+    dev->memory.peak_bytes = before.peak_bytes > now ? before.peak_bytes : now;
 }
 
 uint64_t gl_buffer_size(const struct gl_buffer *buffer)

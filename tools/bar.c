@@ -7,14 +7,26 @@
 #define MAX_CELLS 40
 #define MIN_CELLS 10
 
+/* Whether this is another bar than before. */
+static bool is_new(const struct bar *bar, const char *what, uint64_t done, uint64_t total)
+{
+    return strncmp(bar->what, what, sizeof(bar->what) - 1) != 0 || done < bar->done ||
+           total != bar->total;
+}
+
+void bar_expect(struct bar *bar, const char *what, uint64_t done, uint64_t total, uint64_t start_ns)
+{
+    if (total > 0 && done < total && is_new(bar, what, done, total))
+        bar_update(bar, what, done, total, start_ns);
+}
+
 bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total, uint64_t now_ns)
 {
     if (total == 0 || done >= total) {
         *bar = (struct bar){0};
         return false;
     }
-    if (strncmp(bar->what, what, sizeof(bar->what) - 1) != 0 || done < bar->done ||
-        total != bar->total) {
+    if (is_new(bar, what, done, total)) {
         *bar = (struct bar){.start_ns = now_ns, .first = done, .total = total};
         snprintf(bar->what, sizeof(bar->what), "%s", what);
     }
@@ -76,9 +88,10 @@ size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now
     static const struct {
         const char *what, *work;
     } works[] = {
-        {"bytes", "reading"},       {"kernels", "compiling kernels"},
-        {"texts", "scoring texts"}, {"windows", "scoring windows"},
-        {"runs", "measuring"},      {"layers", "checking layers"},
+        {"bytes", "reading"},           {"kernels", "compiling kernels"},
+        {"texts", "scoring texts"},     {"windows", "scoring windows"},
+        {"tokens", "measuring"},        {"layers", "checking layers"},
+        {"points", "measuring points"}, {"types", "measuring types"},
     };
     bool bytes = strcmp(bar->what, "bytes") == 0, failed = false;
     const char *work = bytes ? look->work : NULL;

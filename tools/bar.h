@@ -22,6 +22,11 @@ struct bar {
  * work. True: it is time to draw. Work that is done is none. */
 bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total, uint64_t now_ns);
 
+/* Before bar_update(): work that is new began at `start_ns` already, as a part of what takes
+ * long. */
+void bar_expect(struct bar *bar, const char *what, uint64_t done, uint64_t total,
+                uint64_t start_ns);
+
 struct bar_look {
     size_t columns; /* of the terminal; the last one stays free */
     bool colour;

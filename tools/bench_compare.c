@@ -135,7 +135,8 @@ static struct judgement judge(const struct figure *figure, const struct runs *a,
     j.percent = (j.b / j.a - 1) * 100;
     j.welch = dgl_welch_test(a->values, a->count, b->values, b->count);
     j.worse = figure->less ? j.percent : -j.percent;
-    j.regression = j.welch.p < SIGNIFICANT_P && j.worse > REGRESSION_PERCENT;
+    /* More than the limit, not by a rounding of the quotient: 95 of 100 is 5%. */
+    j.regression = j.welch.p < SIGNIFICANT_P && j.worse > REGRESSION_PERCENT * (1 + 1e-9);
     return j;
 }
 
@@ -187,10 +188,10 @@ static void print(const struct options *opt, const struct kind *kind,
         } else {
             dgl_buf_printf(out, "%-24s %14.3f %14.3f %+8.2f%%  p = %.4g, %s\n",
                            kind->judged[i].name, j->a, j->b, j->percent, j->welch.p,
-                           j->regression                           ? "a regression"
-                           : j->welch.p >= SIGNIFICANT_P           ? "may be chance"
-                           : fabs(j->percent) < REGRESSION_PERCENT ? "small"
-                                                                   : "faster");
+                           j->regression                                           ? "a regression"
+                           : j->welch.p >= SIGNIFICANT_P                           ? "may be chance"
+                           : j->worse > 0 || fabs(j->percent) < REGRESSION_PERCENT ? "small"
+                                                                                   : "faster");
         }
     }
     for (size_t i = 0; kind->told[i]; i++) {

@@ -166,6 +166,7 @@ static void raw_json(struct dgl_json_writer *w, const struct dgl_bench_result *r
     dgl_jw_key(w, "raw");
     dgl_jw_object(w);
     report_f64s(w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
+    report_f64s(w, "submit_times_ms", r->submit_ms, r->num_submits);
     report_ids(w, "generated_token_ids", r->tokens, r->num_tokens);
     report_text(w, "generated_text", r->text);
     dgl_jw_end_object(w);
@@ -319,16 +320,19 @@ static bool print_csv(const struct bench_report *report)
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
     const char *device = dgl_device_get_info(report->engine->device)->renderer;
     struct dgl_buf out = {0};
+    char cpu_us[32] = ""; /* not measured of a batch */
+    if (r->batch == 1)
+        snprintf(cpu_us, sizeof(cpu_us), "%.1f", r->cpu_us_per_token);
     dgl_buf_printf(&out,
                    "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
                    "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token,ttft_ms_warm,ttft_ms_cold,"
                    "decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout,batch\n"
-                   "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%.1f,%.2f,%.2f,%.4f,%.4f,%.4f,"
+                   "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%s,%.2f,%.2f,%.4f,%.4f,%.4f,"
                    "%llu,,%d\n",
                    m->name, m->quantization, device, r->prompt_tokens, r->decode_tokens, r->depth,
                    r->prefill_tps_median, r->decode_tps_median, r->decode_gbps, r->copy_gbps,
-                   r->cpu_us_per_token, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50,
-                   r->decode_ms_p90, r->decode_ms_p99, (unsigned long long)r->peak_bytes, r->batch);
+                   cpu_us, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50, r->decode_ms_p90,
+                   r->decode_ms_p99, (unsigned long long)r->peak_bytes, r->batch);
     for (size_t i = 0; i < report->num_depths; i++)
         dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,,,,,,1\n", m->name,
                        m->quantization, device, r->decode_tokens, report->depth[i].tokens,
@@ -384,6 +388,7 @@ static bool print_md(const struct bench_report *report)
         dgl_buf_printf(&out, "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n", m->name, c->quantization,
                        c->layout, r->decode_tokens, at, c->decode_tps, c->decode_gbps);
     }
+    profile_markdown(&out, &r->profile);
     return out_buf(&out);
 }
 

@@ -608,8 +608,6 @@ int bench_serve(const struct options *opt)
         console_error("no request came to its end: %s", DGL_PRINTABLE(load->failure[0].what));
         code = EXIT_FAILED;
     }
-    if (code == EXIT_CANCELLED)
-        console_cancelled(opt);
     http_client_destroy(&load->client);
     for (size_t i = 0; i < load->count; i++)
         drop_request(&load->request[i]);

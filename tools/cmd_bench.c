@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/options_table.h"
@@ -94,6 +95,8 @@ bool command_bench_check(const struct options *opt)
     else if (opt->json + opt->csv + opt->md > 1)
         console_error("bench: give either %s or %s", opt->json ? "--json" : "--md",
                       opt->csv ? "--csv" : "--md");
+    else if (opt->csv && opt->profile)
+        console_error("bench: --csv has no place for --profile: give --md, --json or neither");
     else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix ||
                                opt->profile || opt->trace))
         console_error("bench %s: prints a table or --json, nothing else", what);
@@ -135,6 +138,22 @@ static int32_t run_context(const struct options *opt, const char *path)
     int32_t most = dgl_model_file_info(file)->context_max;
     dgl_model_file_destroy(&file);
     return context < most ? (int32_t)context : most;
+}
+
+/* Progress of rows of measurements, each of which may be over before a bar would be drawn. */
+struct rows {
+    struct console *console;
+    const char *what;
+    uint64_t done, total;
+};
+
+static bool rows_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    const struct rows *rows = priv;
+    (void)what;
+    (void)done;
+    (void)total;
+    return console_progress(rows->console, rows->what, rows->done, rows->total);
 }
 
 static struct dgl_bench_params bench_params(const struct options *opt, struct engine *e)
@@ -188,8 +207,13 @@ static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report
     static const int32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14,
                                      16, 17, 20, 24, 28, 32, 33, 40, 48, 56, 64};
     struct dgl_bench_params p = bench_params(report->opt, e);
+    struct rows rows = {&e->console, "points", 0, 0};
     enum dgl_status status = DGL_OK;
     bool asked = false;
+    for (size_t i = 0; rows.total == i; i++)
+        rows.total += i == 0 || counts[i - 1] < report->opt->batch;
+    p.progress_cb = rows_progress;
+    p.progress_priv = &rows;
     p.skip_copy = true;
     p.prompt_tokens = 1;
     for (size_t i = 0; !asked && status == DGL_OK; i++) {
@@ -197,7 +221,9 @@ static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report
         asked = p.batch == report->opt->batch;
         status = measure_point(e, &p, SWEEP_BATCH, &report->batch[report->num_batches]);
         report->num_batches += status == DGL_OK;
+        rows.done++;
     }
+    rows_progress(&rows, "", 0, 0);
     return status;
 }
 
@@ -206,7 +232,16 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
 {
     struct dgl_bench_params p = bench_params(report->opt, e);
     const int32_t context = report->result.context, tokens = report->result.decode_tokens;
+    struct rows rows = {&e->console, "points", 0, 1};
+    int32_t length;
     enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i + 1 < BENCH_MAX_POINTS && next_length(i, 7, context - tokens - 1, &length);
+         i++)
+        rows.total++;
+    for (size_t i = 0; i < BENCH_MAX_POINTS && next_length(i, 0, context - 2, &length); i++)
+        rows.total++;
+    p.progress_cb = rows_progress;
+    p.progress_priv = &rows;
     p.profile = false;
     p.skip_copy = true;
     p.prompt_tokens = 1;
@@ -217,6 +252,7 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
             break;
         status = measure_point(e, &p, SWEEP_DEPTH, &report->depth[report->num_depths]);
         report->num_depths += status == DGL_OK;
+        rows.done++;
     }
     p.depth = 0;
     p.decode_tokens = 1;
@@ -225,7 +261,10 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
             break;
         status = measure_point(e, &p, SWEEP_PROMPT, &report->prompt[report->num_prompts]);
         report->num_prompts += status == DGL_OK;
+        rows.done++;
     }
+    rows.done = rows.total;
+    rows_progress(&rows, "", 0, 0);
     return status;
 }
 
@@ -271,7 +310,8 @@ static bool find_decode_weights(void *priv, const struct dgl_plan_step *step)
 /* One cell: weights of the type that `path` ends in, by the kernels that are chosen or with a hint.
  * *made false: the hint leads to no other layout here, or none of its kernels can run. */
 static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
-                                    const char *hint, struct bench_report *report, bool *made)
+                                    const char *hint, struct bench_report *report,
+                                    struct rows *rows, bool *made)
 {
     struct engine e;
     struct options with = *opt;
@@ -283,6 +323,7 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
     with.quiet = true;
     with.trace = NULL;
     with.log_level = hint ? "none" : opt->log_level;
+    rows_progress(rows, "", 0, 0);
     enum dgl_status status = engine_open(&e, &with, path, true);
     *made = status == DGL_OK;
     if (status == DGL_OK) {
@@ -300,6 +341,8 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
         struct dgl_bench_params p = bench_params(opt, &e);
         p.skip_copy = true;
         p.profile = false;
+        p.progress_cb = rows_progress;
+        p.progress_priv = rows;
         status = dgl_bench(e.session, &p, &r);
         *made = status == DGL_OK;
     }
@@ -323,15 +366,16 @@ static int by_size(const void *a, const void *b)
 
 /* Every type of weights of the shape, in the layout that is chosen and in every other that its
  * kernels read. */
-static enum dgl_status matrix(const struct options *opt, const struct engine *e,
+static enum dgl_status matrix(const struct options *opt, struct engine *e,
                               struct bench_report *report)
 {
+    struct rows rows = {&e->console, "types", 0, NUM_QUANTS};
     char path[MODEL_PATH_MAX + 32];
     const char *colon = strrchr(opt->shape, ':');
     bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
     int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < NUM_QUANTS && status == DGL_OK; i++) {
+    for (size_t i = 0; i < NUM_QUANTS && status == DGL_OK; i++, rows.done++) {
         struct layout_hints list = {.count = 0};
         if (opt->types && !option_has_word(dgl_str_of(opt->types), ',', dgl_str_of(quants[i])))
             continue;
@@ -342,7 +386,8 @@ static enum dgl_status matrix(const struct options *opt, const struct engine *e,
             snprintf(list.hint[list.count++], sizeof(list.hint[0]), "q4kMatmul=dequant_f16");
         for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
             bool made = false;
-            status = measure_cell(opt, path, quants[i], k ? list.hint[k - 1] : NULL, report, &made);
+            status = measure_cell(opt, path, quants[i], k ? list.hint[k - 1] : NULL, report, &rows,
+                                  &made);
             if (k && status == DGL_ERR_UNSUPPORTED)
                 status = DGL_OK; /* of a kernel that cannot run here */
             else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
@@ -352,6 +397,8 @@ static enum dgl_status matrix(const struct options *opt, const struct engine *e,
                 break;
         }
     }
+    rows.done = rows.total;
+    rows_progress(&rows, "", 0, 0);
     qsort(report->cell, report->num_cells, sizeof(report->cell[0]), by_size);
     return status;
 }
@@ -381,7 +428,9 @@ int command_bench(const struct options *opt)
         const char *path = model_path(opt, bundled);
         with.context = path ? run_context(opt, path) : 0;
     }
+    const uint64_t begun_ns = dgl_now_ns();
     enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
+    e.console.since_ns = begun_ns; /* what follows loading takes as long again */
     if (status == DGL_OK) {
         struct dgl_bench_params params = bench_params(opt, &e);
         status = dgl_bench(e.session, &params, &report->result);

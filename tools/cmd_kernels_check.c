@@ -81,16 +81,13 @@ static void begin(struct judged *j, struct engine *e, const struct options *opt,
 }
 
 /* After the call: EXIT_OK, or the exit code where it failed. */
-static int end(struct judged *j, struct engine *e, const struct options *opt,
-               enum dgl_status status)
+static int end(struct judged *j, struct engine *e, enum dgl_status status)
 {
     e->console.capture = NULL;
     tell_log(j, NULL);
     if (status == DGL_OK)
         return EXIT_OK;
     dgl_buf_finish(&j->out);
-    if (status == DGL_ERR_CANCELLED)
-        console_cancelled(opt);
     return exit_code(status);
 }
 
@@ -135,7 +132,7 @@ int kernels_check(struct engine *e, const struct options *opt)
         dgl_kernels_check_params(.kernels = e->kernels, .overrides_only = own, .quick = opt->quick,
                                  .cb = tell_verdict, .priv = &j, .progress_cb = console_progress,
                                  .progress_priv = &e->console));
-    int code = end(&j, e, opt, status);
+    int code = end(&j, e, status);
     if (code != EXIT_OK)
         return code;
     const uint32_t passed = j.verdicts[DGL_VERDICT_PASSED];
@@ -234,7 +231,7 @@ int kernels_bench(struct engine *e, const struct options *opt)
                                                         .shape = opt->shape, .cb = tell_time,
                                                         .priv = &j, .progress_cb = console_progress,
                                                         .progress_priv = &e->console));
-    int code = end(&j, e, opt, status);
+    int code = end(&j, e, status);
     if (code != EXIT_OK)
         return code;
     if (j.json) {

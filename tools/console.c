@@ -77,9 +77,21 @@ static bool is_cancelled(void *priv)
     return interrupted() != 0;
 }
 
-static void write_log(void *priv, enum dgl_log_level level, const char *text)
+/* The library names its parameters; to who typed it, a flag. */
+static const char *name_flag(const char *text, struct dgl_buf *out)
+{
+    static const char chunk[] = "session chunk ";
+    if (strncmp(text, chunk, sizeof(chunk) - 1) != 0)
+        return text;
+    dgl_buf_printf(out, "--ubatch %s", text + sizeof(chunk) - 1);
+    return out->failed ? text : out->p;
+}
+
+static void write_log(void *priv, enum dgl_log_level level, const char *said)
 {
     const struct console *c = priv;
+    struct dgl_buf named = {0};
+    const char *text = name_flag(said, &named);
     if (c->capture)
         dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
                        text);
@@ -89,6 +101,7 @@ static void write_log(void *priv, enum dgl_log_level level, const char *text)
         put_line("dopplergl: warning: ", text);
     else
         put_line("dopplergl: ", text);
+    dgl_buf_finish(&named);
 }
 
 void console_init(struct console *c, const struct options *opt)
@@ -107,6 +120,7 @@ void console_init(struct console *c, const struct options *opt)
                               .cancelled = is_cancelled};
     c->quiet = opt->quiet;
     c->work = c->cache = NULL;
+    c->since_ns = 0;
     c->capture = NULL;
     cache_told = false;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
@@ -144,7 +158,9 @@ bool console_progress(void *priv, const char *what, uint64_t done, uint64_t tota
 {
     const struct console *c = priv;
     const char *no_color = getenv("NO_COLOR");
-    uint64_t now_ns = dgl_now_ns();
+    const uint64_t now_ns = dgl_now_ns();
+    if (c->since_ns && now_ns - c->since_ns >= BAR_FIRST_NS)
+        bar_expect(&bar, what, done, total, now_ns - BAR_FIRST_NS);
     bool drawn = bar_update(&bar, what, done, total, now_ns);
     if (drawn && !cache_told && c->cache && strcmp(what, "kernels") == 0) {
         cache_told = true;

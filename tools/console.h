@@ -19,7 +19,10 @@ struct console {
     bool quiet;
     bool bar; /* progress bars: standard error is a terminal, without -q */
     /* For the bar; borrowed. NULL: nobody knows. */
-    const char *work;  /* names what goes through bytes: "loading" */
+    const char *work; /* names what goes through bytes: "loading" */
+    /* When the command began whose bars follow one another, dgl_now_ns(); 0: each waits its own
+     * half second. */
+    uint64_t since_ns;
     const char *cache; /* folder that keeps compiled kernels; "" = none does */
     /* Not NULL: takes the lines of the log, each after CONSOLE_CAPTURED_ERROR or a blank. */
     struct dgl_buf *capture;

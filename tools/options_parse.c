@@ -42,6 +42,14 @@ static const struct options defaults = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* What a number that is another program's may have been meant for. */
+static const char *meant_elsewhere(const struct option *o)
+{
+    const bool of_bench = option_has_word(dgl_str_of(o->commands), ' ', DGL_STR("bench"));
+    return of_bench && strcmp(o->name, "batch") == 0 ? "; prefill tokens per pass are --ubatch"
+                                                     : "";
+}
+
 static bool bad_value(const struct option *o, const char *origin, const char *value)
 {
     if (o->type == TYPE_DATE)
@@ -57,8 +65,8 @@ static bool bad_value(const struct option *o, const char *origin, const char *va
     else if (o->type == TYPE_F64)
         console_error("%s %s: wanted a number from %g to %g", origin, value, o->min, o->max);
     else
-        console_error("%s %s: wanted a whole number from %.0f to %.0f", origin, value, o->min,
-                      o->max);
+        console_error("%s %s: wanted a whole number from %.0f to %.0f%s", origin, value, o->min,
+                      o->max, meant_elsewhere(o));
     return false;
 }
 

@@ -155,33 +155,10 @@ const char *dgl_device_cache_dir(const struct dgl_device *dev)
     return gl_program_is_kept(dev->gl) ? gl_program_cache_dir(dev->gl) : NULL;
 }
 
-static void tell_event(void *priv, const struct gl_event *event)
-{
-    static const struct {
-        enum dgl_event_kind kind;
-        const char *name;
-    } rows[] = {
-        [GL_EVENT_FLUSH] = {DGL_EVENT_SUBMIT, "flush"},
-        [GL_EVENT_WAIT] = {DGL_EVENT_SUBMIT, "wait"},
-        [GL_EVENT_MAP] = {DGL_EVENT_SUBMIT, "map"},
-        [GL_EVENT_READBACK] = {DGL_EVENT_READBACK, "readback"},
-        [GL_EVENT_PROGRAM] = {DGL_EVENT_COMPILE, NULL},
-    };
-    const char *name = rows[event->kind].name;
-    device_tell(priv, &(struct dgl_event){.kind = rows[event->kind].kind,
-                                          .name = name ? name : event->label,
-                                          .kernel = "",
-                                          .start_ns = event->start_ns,
-                                          .duration_ns = event->end_ns - event->start_ns,
-                                          .bytes = event->bytes});
-}
-
 void dgl_device_set_trace(struct dgl_device *dev,
                           void (*cb)(void *priv, const struct dgl_event *event), void *priv)
 {
-    dev->trace = cb;
-    dev->trace_priv = priv;
-    gl_device_set_observer(dev->gl, cb ? tell_event : NULL, dev);
+    device_set_trace(dev, cb, priv);
 }
 
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out)

@@ -273,10 +273,13 @@ void dgl_bench_result_finish(struct dgl_bench_result *result)
 {
     profile_sums_finish(&result->profile);
     free(result->decode_latency_ms);
+    free(result->submit_ms);
     free(result->tokens);
     free(result->text);
     result->decode_latency_ms = NULL;
     result->num_latencies = 0;
+    result->submit_ms = NULL;
+    result->num_submits = 0;
     result->tokens = NULL;
     result->num_tokens = 0;
     result->text = NULL;

@@ -65,6 +65,35 @@ void device_tell(const struct dgl_device *dev, const struct dgl_event *event)
         dev->trace(dev->trace_priv, event);
 }
 
+static void tell_event(void *priv, const struct gl_event *event)
+{
+    static const struct {
+        enum dgl_event_kind kind;
+        const char *name;
+    } rows[] = {
+        [GL_EVENT_FLUSH] = {DGL_EVENT_SUBMIT, "flush"},
+        [GL_EVENT_WAIT] = {DGL_EVENT_SUBMIT, "wait"},
+        [GL_EVENT_MAP] = {DGL_EVENT_SUBMIT, "map"},
+        [GL_EVENT_READBACK] = {DGL_EVENT_READBACK, "readback"},
+        [GL_EVENT_PROGRAM] = {DGL_EVENT_COMPILE, NULL},
+    };
+    const char *name = rows[event->kind].name;
+    device_tell(priv, &(struct dgl_event){.kind = rows[event->kind].kind,
+                                          .name = name ? name : event->label,
+                                          .kernel = "",
+                                          .start_ns = event->start_ns,
+                                          .duration_ns = event->end_ns - event->start_ns,
+                                          .bytes = event->bytes});
+}
+
+void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struct dgl_event *event),
+                      void *priv)
+{
+    dev->trace = cb;
+    dev->trace_priv = priv;
+    gl_device_set_observer(dev->gl, cb ? tell_event : NULL, dev);
+}
+
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved)
 {
     if (gl_device_is_lost(dev->gl))

@@ -42,6 +42,9 @@ void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
 /* Opens a lost device again; see gl_device_reopen(). The device is not entered. */
 enum dgl_status device_reopen(struct dgl_device *dev);
 
+/* Events from now on; a `cb` of NULL ends that. */
+void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struct dgl_event *event),
+                      void *priv);
 /* To the trace, if there is one. */
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 

@@ -118,6 +118,18 @@ static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
     return next > least ? next : least;
 }
 
+uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages)
+{
+    struct kv_cache at = *kv;
+    uint64_t most = at.pages;
+    while (at.pages < pages) {
+        const uint32_t next = next_pages(&at, at.pages + 1);
+        most = (uint64_t)at.pages + next;
+        at.pages = next;
+    }
+    return most * kv->page_bytes * kv->layers;
+}
+
 /* Pages that sequences have. */
 static uint32_t used_pages(const struct kv_cache *kv)
 {

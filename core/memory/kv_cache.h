@@ -87,6 +87,9 @@ void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first);
  * freed. Accepts a sequence that is all zero. */
 void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages);
 /* Frees the memory, of which nobody has a page; what is promised stays so. */
+/* The most bytes that it has at any time while a lone sequence comes to have `pages`: as it moves,
+ * what it leaves too. */
+uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages);
 void kv_cache_drop(struct kv_cache *kv);
 /* The sequence's first `count` pages, at most `most`, are there; may move the cache. On failure it
  * has what it had. DGL_ERR_NO_MEMORY for a guest: kv_cache_lacks(). */

@@ -11,6 +11,7 @@
 #include "core/exec/profile.h"
 #include "core/seq/bench_batch.h"
 #include "core/seq/session.h"
+#include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
 #define PROFILE_TOKENS  16 /* every other one with timers */
@@ -30,19 +31,63 @@ struct bench {
     int32_t *ids;              /* [depth + prompt_tokens] */
     struct arrival *arrival;   /* [decode_tokens + 1] */
     size_t arrived;
+    uint64_t done, total, told_ns; /* tokens of all runs; when the caller was told of them */
+    /* Submits of the run at hand, and the end of what was of the device's trace before. */
+    double *submit_ms; /* [num_submits] */
+    size_t num_submits, cap_submits;
+    void (*trace)(void *priv, const struct dgl_event *event);
+    void *trace_priv;
     double ttft_ms[MAX_REPETITIONS], prefill_ms[MAX_REPETITIONS], decode_ms[MAX_REPETITIONS];
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
 };
 
-static bool tell(const struct bench *b, uint64_t done, uint64_t total)
+/* So often the caller is told while tokens come. */
+#define TELL_NS 50000000ull
+
+static bool tell(struct bench *b, uint64_t done)
 {
-    return !b->p.progress_cb || b->p.progress_cb(b->p.progress_priv, "runs", done, total);
+    b->told_ns = dgl_now_ns();
+    return !b->p.progress_cb || b->p.progress_cb(b->p.progress_priv, "tokens", done, b->total);
+}
+
+static enum dgl_status tell_done(struct bench *b, int32_t tokens)
+{
+    b->done += (uint64_t)tokens;
+    return tell(b, b->done) ? DGL_OK : DGL_ERR_CANCELLED;
+}
+
+static void note_submit(void *priv, const struct dgl_event *e)
+{
+    struct bench *b = priv;
+    if (b->trace)
+        b->trace(b->trace_priv, e);
+    if (e->kind == DGL_EVENT_SUBMIT &&
+        dgl_grow((void **)&b->submit_ms, &b->cap_submits, b->num_submits + 1, sizeof(double)))
+        b->submit_ms[b->num_submits++] = (double)e->duration_ns * 1e-6;
+}
+
+/* Takes `count` of the submits, those from `first` on, into the result. */
+static enum dgl_status take_submits(struct bench *b, size_t first, uint64_t count)
+{
+    struct dgl_bench_result *r = b->r;
+    const size_t left = b->num_submits > first ? b->num_submits - first : 0;
+    const size_t taken = count < left ? (size_t)count : left;
+    double *all = realloc(r->submit_ms, (r->num_submits + taken + 1) * sizeof(double));
+    if (!all)
+        return dgl_fail_memory(b->s->model->dev->log, "times of submits", taken * sizeof(double));
+    r->submit_ms = all;
+    if (taken)
+        memcpy(all + r->num_submits, b->submit_ms + first, taken * sizeof(double));
+    r->num_submits += taken;
+    return DGL_OK;
 }
 
 static bool note_arrival(void *priv, int32_t id)
 {
     struct bench *b = priv;
     (void)id;
+    if (dgl_now_ns() - b->told_ns > TELL_NS)
+        tell(b, b->done + (b->arrived < (size_t)b->p.decode_tokens ? b->arrived : 0));
     if (b->arrived <= (size_t)b->p.decode_tokens)
         b->arrival[b->arrived++] =
             (struct arrival){dgl_now_ns(), gl_device_counters(b->s->model->dev->gl).readbacks};
@@ -55,6 +100,7 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                                 struct dgl_generate_result *g)
 {
     b->arrived = 0;
+    b->num_submits = 0;
     *g = (struct dgl_generate_result){0};
     enum dgl_status status = session_generate(
         b->s,
@@ -101,6 +147,8 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;
         b->r->prefill_tps[run] = tokens / ((double)g.prefill_ns * 1e-9);
         b->r->prefill = g.prefill;
+        b->r->num_submits = 0;
+        status = take_submits(b, 0, g.prefill.submits);
     }
     dgl_generate_result_finish(&g);
     return status;
@@ -133,6 +181,7 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
         b->decode_ms[run] = (double)g.decode_ns * 1e-6;
         r->decode_tps[run] = b->p.decode_tokens / ((double)g.decode_ns * 1e-9);
         r->decode = g.decode;
+        status = take_submits(b, g.prefill.submits, g.decode.submits);
         b->record_ns += g.record_ns;
         b->recorded += (uint64_t)b->p.decode_tokens;
         add_latencies(b);
@@ -181,7 +230,10 @@ static enum dgl_status profile(struct bench *b)
     struct dgl_generate_result g = {0};
     struct profile profile;
     const int32_t depth = b->p.depth, tokens = b->p.decode_tokens;
+    struct gl_device *gl = s->model->dev->gl;
+    const struct gl_memory memory = gl_device_memory(gl);
     enum dgl_status status = profile_init(&profile, s->model->dev, s->model->kernels);
+    gl_device_memory_forget(gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
     session_trim(s, 0);
     if (status == DGL_OK && depth > 0)
@@ -230,15 +282,43 @@ static enum dgl_status count_bytes(struct bench *b)
 }
 
 /* The device's copy bandwidth. Its buffers do not count as the model's. */
-static enum dgl_status time_copy(struct bench *b, uint64_t *peak)
+static enum dgl_status time_copy(struct bench *b)
 {
     struct dgl_device *dev = b->s->model->dev;
-    *peak = gl_device_memory(dev->gl).peak_bytes;
+    const struct gl_memory memory = gl_device_memory(dev->gl);
     if (b->p.skip_copy)
         return DGL_OK;
     enum dgl_status status = profile_copy(dev, b->s->model->kernels, &b->r->copy_gbps);
-    gl_device_memory_mark(dev->gl);
+    gl_device_memory_forget(dev->gl, memory);
     return status;
+}
+
+/* What the operations of these segments say about themselves to the device: as single dispatches,
+ * and in each form of one program. */
+static uint64_t record_bytes(const struct bench *b, uint32_t segments)
+{
+    const struct plan *plan = &b->s->model->engine->plan;
+    const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
+    uint64_t ops = 0;
+    for (int s = 0; s < SEG_COUNT; s++)
+        if (segments >> s & 1)
+            ops += plan->segment[s].ops.count;
+    return ops * (align > block ? align : block) * (1 + PHASE_FORMS);
+}
+
+/* Weights and scratch as a session's estimate has them, the cache as it grows to this run's
+ * tokens. */
+static uint64_t estimate(const struct bench *b, uint32_t segments)
+{
+    const struct dgl_session *s = b->s;
+    const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
+    const int32_t more =
+        b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
+    struct dgl_memory memory;
+    plan_estimate(&s->model->engine->plan, &one, 0, &memory);
+    return memory.weight_bytes + memory.scratch_bytes +
+           kv_cache_most_bytes(&s->model->kv, plan_kv_pages(b->p.depth + more + 1)) +
+           record_bytes(b, segments);
 }
 
 static double median_of(const double *values, size_t count)
@@ -308,8 +388,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     struct dgl_device *dev = s->model->dev;
     struct bench b = {.s = s, .p = *params, .r = r};
     struct dgl_bench_params *p = &b.p;
-    struct dgl_memory memory;
-    uint64_t peak = 0, compiled = dev->compile_ns;
+    const uint64_t compiled = dev->compile_ns;
     enum dgl_status status = check_params(s, p);
     if (status != DGL_OK)
         return status;
@@ -336,23 +415,36 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     for (size_t i = 0; i < num_ids; i++)
         b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
 
+    b.trace = dev->trace;
+    b.trace_priv = dev->trace_priv;
+    device_set_trace(dev, note_submit, &b);
     s->wait_executor = p->batch == 1; /* one that decodes a sequence alone is not measured else */
-    status = time_first_prompt(&b);
+    const uint32_t segments = b.decode.segments | recipe_of(SEG_DECODE).segments |
+                              recipe_of(SEG_HEAD).segments |
+                              session_body_segments(s, p->prompt_tokens, s->ubatch) |
+                              (p->depth > 0 ? session_body_segments(s, p->depth, s->ubatch) : 0);
+    r->estimate_bytes = estimate(&b, segments);
+    b.total = (uint64_t)p->prompt_tokens +
+              (uint64_t)runs * (uint64_t)(p->prompt_tokens + p->decode_tokens) + 1;
+    status = tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED;
     session_trim(s, 0);
-    uint32_t bodies = session_body_segments(s, p->prompt_tokens, s->ubatch) |
-                      (p->depth > 0 ? session_body_segments(s, p->depth, s->ubatch) : 0);
     if (status == DGL_OK)
-        status = session_compile(s, bodies | b.decode.segments);
+        status = tell_done(&b, p->prompt_tokens);
+    if (status == DGL_OK)
+        status = session_compile(s, segments);
     r->compile_ns = dev->compile_ns - compiled;
     if (status == DGL_OK)
-        status = time_copy(&b, &peak);
+        status = time_copy(&b);
     if (status == DGL_OK && p->batch > 1)
         status = bench_batch_create(s, p, &b.batch);
     for (int32_t i = 0; i < runs && status == DGL_OK; i++) {
-        status = tell(&b, (uint64_t)i + 1, (uint64_t)runs + 1) ? time_prefill(&b, i - warmup)
-                                                               : DGL_ERR_CANCELLED;
+        status = time_prefill(&b, i - warmup);
+        if (status == DGL_OK)
+            status = tell_done(&b, p->prompt_tokens);
         if (status == DGL_OK)
             status = b.batch ? time_batch(&b, i - warmup) : time_decode(&b, i - warmup);
+        if (status == DGL_OK)
+            status = tell_done(&b, p->decode_tokens);
     }
     if (status == DGL_OK)
         status = count_bytes(&b);
@@ -363,17 +455,16 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     if (status != DGL_OK)
         goto done;
     r->ubatch = session_pass_tokens(s, s->ubatch, s->ubatch, false);
-    const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
-    plan_estimate(&s->model->engine->plan, &one, 0, &memory);
-    r->estimate_bytes = memory.weight_bytes + memory.kv_bytes + memory.scratch_bytes;
     r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;
-    r->peak_bytes = r->peak_bytes > peak ? r->peak_bytes : peak;
-    tell(&b, (uint64_t)runs + 1, (uint64_t)runs + 1);
+    tell(&b, b.total);
 
 done:
     bench_batch_destroy(&b.batch);
+    if (b.total) /* otherwise it was not set */
+        device_set_trace(dev, b.trace, b.trace_priv);
     s->wait_executor = false;
     session_trim(s, 0);
+    free(b.submit_ms);
     free(b.ids);
     free(b.arrival);
     return status;

@@ -165,15 +165,17 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
                         p->context, m->info.context);
     int32_t most = plan_most_rows(&m->engine->plan);
     if (p->chunk < 0 || p->chunk > most)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session chunk %d: %s takes 1 to %d tokens per pass, 0 chooses", p->chunk,
-                        dev->info.renderer, most);
+        return dgl_fail(
+            dev->log, DGL_ERR_INVALID_ARG,
+            "session chunk %d: %s takes 1 to %d tokens per pass; without it one is chosen",
+            p->chunk, dev->info.renderer, most);
     /* A pass is never longer than the context. */
     int32_t context = p->context ? p->context : m->info.context;
     if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
-        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "session chunk %d: a pass takes at most %d tokens, 0 chooses", p->chunk,
-                        DGL_STEP_ROWS);
+        return dgl_fail(
+            dev->log, DGL_ERR_INVALID_ARG,
+            "session chunk %d: a pass takes at most %d tokens; without it one is chosen", p->chunk,
+            DGL_STEP_ROWS);
     enum dgl_status status = model_enter(m, &saved);
     if (status != DGL_OK)
         return status;

@@ -87,6 +87,7 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
         return DGL_OK;
     const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
     const struct dgl_counters before = device_counters(dev);
+    const struct gl_memory memory = gl_device_memory(dev->gl);
     const struct kernel_use **uses =
         dgl_new_array(const struct kernel_use *, engine->plan.kernels.count);
     size_t count = 0, num_wrong = 0;
@@ -113,6 +114,7 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
     free(uses);
     const struct dgl_counters work = counters_since(dev, &before);
     counters_add(&dev->aside, &work);
+    gl_device_memory_forget(dev->gl, memory);
     dev->untold = false;
     if (count > 0)
         kernel_records_store(dev);

@@ -115,7 +115,8 @@ static bool parse(const char *path, struct dgl_str *name, const struct shape **s
     *shape = NULL;
     *quant = NULL;
     const char *colon = strrchr(name->p, ':');
-    if (colon && !is_file(dgl_str_of(colon + 1))) { /* otherwise the colon is the file's own */
+    const bool whole = is_file(*name) && dgl_path_exists(name->p);
+    if (colon && !whole && !is_file(dgl_str_of(colon + 1))) { /* else it is the file's own */
         word = dgl_str_of(colon + 1);
         name->len = (size_t)(colon - name->p);
     }

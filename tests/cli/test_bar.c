@@ -73,7 +73,7 @@ static const struct drawing drawings[] = {
      "scoring texts 20/40 ####################.................... 1.0/s, 20 s left"},
     {"windows", 80, "windows", NULL, 0, 1, 4, 2000,
      "scoring windows 1/4 ##########.............................. 0.5/s, 6 s left"},
-    {"minutes", 80, "runs", NULL, 0, 1, 11, 60000,
+    {"minutes", 80, "tokens", NULL, 0, 1, 11, 60000,
      "measuring 1/11 ###..................................... 0.0/s, 10 min left"},
     {"hours", 80, "rows", NULL, 0, 1, 1001, 60000,
      "rows 1/1001 ........................................ 0.0/s, 17 h left"},

@@ -377,6 +377,7 @@ static const struct cancel_row cancelled[] = {
      false,
      false},
     {"load", {"bench", "load", "--device", "any", "-r", "64"}, false, false},
+    {"kernels check", {"kernels", "check", "--device", "any"}, false, false},
     {"chat", {"chat", "--device", "any"}, true, false},
 };
 

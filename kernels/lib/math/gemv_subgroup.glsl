@@ -123,7 +123,7 @@ void gemv_stage(uint pass)
     }
     for (int round = 0; round < X_ROUNDS; round++) {
         if (round > 0) {
-            barrier(); // the lanes have theirs
+            memoryBarrierShared(); barrier(); // the lanes have theirs
         }
         for (int i = 0; i < STAGE_LOADS; i++) {
             uint v = first + uint(i * WG_SIZE);

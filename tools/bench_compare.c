@@ -43,7 +43,7 @@ static const struct kind kinds[] = {
               "ttft_ms_warm", "ttft_ms_cold", "cpu_us_per_token", "decode_gbps", "copy_gbps",
               "peak_bytes", "compile_ms"},
      .same = {"model", "quantization", "kv_type", "prompt_tokens", "decode_tokens", "depth",
-              "batch"}},
+              "batch", "context", "ubatch"}},
     {.suite = "system",
      .form = "bench load",
      .judged = {{"warm_model_ms", true}},

@@ -385,8 +385,12 @@ static bool print_md(const struct bench_report *report)
                        report->batch[i].median, report->batch[i].step_ms);
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
-        dgl_buf_printf(&out, "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n", m->name, c->quantization,
-                       c->layout, r->decode_tokens, at, c->decode_tps, c->decode_gbps);
+        dgl_buf_printf(&out,
+                       "| %s | %s, %s | pp%d%s | %.1f | | |\n"
+                       "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n",
+                       m->name, c->quantization, c->layout, r->prompt_tokens, at, c->prefill_tps,
+                       m->name, c->quantization, c->layout, r->decode_tokens, at, c->decode_tps,
+                       c->decode_gbps);
     }
     profile_markdown(&out, &r->profile);
     return out_buf(&out);

@@ -114,7 +114,10 @@ bool command_bench_check(const struct options *opt)
     else if (opt->batch > 1 && opt->matrix)
         console_error("bench: --matrix is of one sequence, not of --batch %d", opt->batch);
     else if (compare)
-        return options_are_used(opt, "bench", "bench compare", OPTIONS_KERNEL " model");
+        return options_are_used(opt, "bench", "bench compare",
+                                OPTIONS_KERNEL " model limits kv-type ctx-size shape prompt-tokens "
+                                               "n-predict depth batch batch-invariant ubatch "
+                                               "repetitions warmup types");
     else
         return check_types(opt->types) &&
                (!opt->shape || (options_are_used(opt, "bench", "bench --shape",

@@ -376,9 +376,11 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: a profile is of one sequence, not of a batch of %d", p->batch);
     if (p->depth + most + 1 > s->context)
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "bench: depth %d and %lld tokens do not fit the context of %d: raise -c",
-                        p->depth, (long long)most, s->context);
+        return dgl_fail(
+            log, DGL_ERR_INVALID_ARG,
+            "bench: depth %d, %lld tokens and the one after them do not fit the context of "
+            "%d: raise -c",
+            p->depth, (long long)most, s->context);
     return DGL_OK;
 }
 

@@ -140,6 +140,27 @@ static void compare_says_as_json_what_it_judged(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Runs with other passes are compared, and the reader is told. */
+static void compare_tells_what_differs(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *dir = test_tmpdir(), *a = dgl_path_join(dir, "a.json"), *b = dgl_path_join(dir, "b.json");
+    const char *first =
+        "{\"decode_tps_all\":" STEADY ",\"prefill_tps_all\":" STEADY ",\"ubatch\":128}";
+    const char *second =
+        "{\"decode_tps_all\":" STEADY ",\"prefill_tps_all\":" STEADY ",\"ubatch\":512}";
+    test_write_file(dir, "a.json", first, strlen(first));
+    test_write_file(dir, "b.json", second, strlen(second));
+    process_command(&r, "bench", "compare", checked(a), checked(b), NULL);
+    assert_code(&r, 0);
+    assert_contains(r.err, "the reports differ in ubatch");
+    process_finish(&r);
+    free(a);
+    free(b);
+    test_tmpdir_remove(dir);
+}
+
 /* ---- one run --------------------------------------------------------------------------------- */
 
 /* A report holds against itself: what `bench` writes, `compare` reads. */
@@ -481,6 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compare_says_as_json_what_it_judged),
+        cmocka_unit_test(compare_tells_what_differs),
         cmocka_unit_test(a_report_equals_itself),
         cmocka_unit_test(json_has_the_schema_of_doppler),
         cmocka_unit_test(sweep_reaches_the_context),

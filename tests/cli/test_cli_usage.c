@@ -200,6 +200,7 @@ static const struct usage usages[] = {
     {"an invariant load", {"bench", "serve", "http://a", "--batch-invariant"}, 2, "--batch-inv"},
     {"a load on a device", {"bench", "serve", "http://a", "--device", "any"}, 2, "--device does"},
     {"a rate without a server", {"bench", "--rate", "3"}, 2, "--rate does nothing for `bench`"},
+    {"repetitions of a comparison", {"bench", "compare", "a", "b", "-r", "3"}, 2, "-r"},
     {"a seed of a comparison", {"bench", "compare", "a", "b", "--seed", "3"}, 2, "--seed does"},
     {"one sequence too many", {"bench", "--batch", "65"}, 2, "1 to 64"},
     {"no sequences", {"bench", "--batch", "0"}, 2, "1 to 64"},

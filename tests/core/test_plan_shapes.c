@@ -140,7 +140,7 @@ static const struct choice choices[] = {
     {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}, NULL, 0, 0},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
-    {"matmul", "prefill", "COLUMNS", 16, 16, {"baseline", "baseline", "subgroup"}, "q4_k", 3072, 0},
+    {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 8449, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "wide"}, "q4_k", 4225, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 0, 4097},

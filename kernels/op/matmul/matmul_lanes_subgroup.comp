@@ -1,4 +1,4 @@
-// Matrix product for 32 and 64 tokens with subgroups, q4_k: codes and x are in shared memory.
+// Matrix product for 16, 32, 64 tokens with subgroups, q4_k: codes and x are in shared memory.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k]. A subgroup has ROWS rows and all columns: LANES_N lanes along
 // the rows and LANES_T along the columns, each with THREAD_ROWS x THREAD_COLUMNS results. The
@@ -18,6 +18,12 @@
 //     2048 x 2048     45.9   39.6   28.5   31.7
 //     2048 x 3072     54.8   54.4   31.4   38.5
 //     2048 x 128256    980  1,044    640    551
+// 16 columns by `kernels bench`, matmul_columns_subgroup, tiles and this (THREAD_ROWS 4):
+//     2048 x 16384    67.9   96.7   56.7     4096 x 28672   237   298   181 (K_PARTS 4: 164)
+//     8192 x 2048     64.2   69.7   35.7     14336 x 4096   134   210    94
+//     2048 x 2048     20.6   25.6   18.7     4096 x 4096     42    68    36
+//     2048 x 3072     25.4   30.7   23.4
+// K_PARTS 4 where rows are more than 192, 320 or 64 for a unit, with 16, 32 and 64 columns.
 // K_PARTS 8 and 4: 2048 x 16384 157 and 145, 86 and 96 (32), 2048 x 128256 595 and 551 (32). With
 // blocks of 8 x 8 223 and 101, 4 x 16 197 (2048 x 16384). subgroupBarrier() instead of barrier() is
 // a fence for the whole device to that driver: 165 and 93.
@@ -28,7 +34,7 @@
 //! OP matmul
 //! VARIANT lanes
 //! WHEN phase prefill
-//! WHEN columns 32 64
+//! WHEN columns 16 32 64
 //! WHEN weight q4_k
 //! WHEN pre none
 //! WHEN post store add glu softcap
@@ -49,9 +55,9 @@
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
-//! TUNE THREAD_ROWS = 8 in 4 8
+//! TUNE THREAD_ROWS = COLUMNS == 16 ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 16 in 8 16
-//! TUNE K_PARTS = SOFTWARE ? 2 : N > (COLUMNS == 64 ? 64 : 256) * COMPUTE_UNITS ? 4 : 8 in 1 2 4 8
+//! TUNE K_PARTS = SOFTWARE ? 2 : N > (COLUMNS % 64 * 8 + 64) * COMPUTE_UNITS ? 4 : 8 in 1 2 4 8
 //! TUNE CUT = 1 in 0 1 2 4 8 // 1: as many parts as fill the device
 //! LET WG_SIZE = SUBGROUP * K_PARTS
 //! LET LANES_T = COLUMNS / THREAD_COLUMNS
@@ -79,7 +85,8 @@
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
 //! LET LONG = N > 64 * COMPUTE_UNITS || K > 4096 && N <= 32 * COMPUTE_UNITS
 //! LET BETTER = COLUMNS == 64 ? N <= 128 * COMPUTE_UNITS : LONG
-//! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : BETTER ? 25 : 10 // matmul_prefill_wide: 20
+//! LET RANK = COLUMNS == 16 ? 35 : BETTER ? 25 : 10 // matmul_prefill_wide: 20, _columns: 30
+//! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : RANK
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words
@@ -282,8 +289,8 @@ void body(uvec3 group)
     EACH_COLUMN(ZERO_COLUMN, 0)
     uint k = (begin + part) * 32u;
     fetch_w(k);
+    fetch_x(lane, k);
     for (uint step = begin; step < end; step += uint(K_PARTS)) {
-        fetch_x(lane, k);
         store_w(lane, part, k);
         store_x(lane, base);
         fetch_x(lane, k + 16u);
@@ -292,10 +299,11 @@ void body(uvec3 group)
         multiply(place, part, 0u);
         barrier();
         store_x(lane, base);
+        k += uint(32 * K_PARTS);
+        fetch_x(lane, k);
         memoryBarrierShared(); barrier();
         multiply(place, part, 4u);
         barrier();
-        k += uint(32 * K_PARTS);
     }
     for (uint round = 0u; round < uint(COLUMNS / ROUND); round++) {
         memoryBarrierShared(); barrier();

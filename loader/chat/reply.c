@@ -43,7 +43,8 @@ struct dgl_reply {
     bool drops_blanks;   /* behind a tag */
     bool alone;          /* JSON would be a call */
     size_t num_calls;
-    /* of a call: where its JSON or name begins, behind what opened it */
+    /* of a call: where its JSON or name begins, behind what opened it; of harmony, behind its
+     * header */
     size_t call;
     struct json_scan scan;
     /* of a body: what its header said */
@@ -255,8 +256,8 @@ static bool copy_word(char out[MAX_NAME], struct dgl_str text)
 /* What opened a call is text, and so is what follows, up to the next tag. */
 static void refuse_call(struct dgl_reply *r)
 {
-    const size_t tag = r->alone ? 0 : strlen(r->format->open), len = r->call + r->alone;
-    tell_text(r, DGL_REPLY_CONTENT, r->format->hidden ? len - tag : len);
+    const size_t len = r->call + r->alone;
+    tell_text(r, DGL_REPLY_CONTENT, len);
     drop(r, len);
     r->alone = false;
     r->state = REPLY_TEXT;
@@ -470,13 +471,18 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
             r->state = REPLY_BODY;
             r->kind = DGL_REPLY_CONTENT;
             r->function[0] = '\0';
+            r->call = 0;
             return true;
         }
     }
     if (at < r->text.len) {
         read_head(r, (struct dgl_str){r->text.p, at});
-        drop(r, at + strlen(message));
+        r->call = at + strlen(message);
         r->state = REPLY_BODY;
+        if (!r->function[0]) { /* that of a call is text, should it be none */
+            drop(r, r->call);
+            r->call = 0;
+        }
         return true;
     }
     if (last || r->text.len > MAX_HEAD) /* no header says anything to the user */
@@ -489,7 +495,7 @@ static bool read_channels_body(struct dgl_reply *r, bool last)
     const bool call = r->function[0] != '\0';
     size_t at = r->text.len, hold = r->text.len, gone = 0;
     for (size_t i = 0; i < NUM_ENDS; i++) {
-        const size_t found = find(r, 0, ends[i]), partial = find_partial(r, ends[i]);
+        const size_t found = find(r, r->call, ends[i]), partial = find_partial(r, ends[i]);
         if (found < at) {
             at = found;
             gone = i < NUM_ENDS_GONE ? strlen(ends[i]) : 0;
@@ -497,8 +503,9 @@ static bool read_channels_body(struct dgl_reply *r, bool last)
         hold = partial < hold ? partial : hold;
     }
     const bool ended = at < r->text.len || last;
-    if (ended && call && !take_arguments(r, r->function, "", (struct dgl_str){r->text.p, at}))
-        tell_text(r, DGL_REPLY_CONTENT, at);
+    if (ended && call &&
+        !take_arguments(r, r->function, "", (struct dgl_str){r->text.p + r->call, at - r->call}))
+        tell_text(r, DGL_REPLY_CONTENT, at + gone);
     else if (!call)
         tell_text(r, r->kind, ended ? at : hold);
     if (ended || !call)

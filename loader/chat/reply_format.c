@@ -19,7 +19,6 @@ static const struct reply_format formats[] = {
      .args = "[ARGS]",
      .id = "[CALL_ID]",
      .list = true,
-     .hidden = true,
      .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
     {.name = "hermes",
      .sign = "<tool_call>",
@@ -30,7 +29,6 @@ static const struct reply_format formats[] = {
      .sign = "<|start_header_id|>ipython<|end_header_id|>",
      .open = "<|python_tag|>",
      .alone = true,
-     .hidden = true,
      .tokens = {"<|python_tag|>"}},
 };
 

@@ -20,7 +20,6 @@ struct reply_format {
     const char *args, *id;
     bool list;     /* a call may be a JSON list of calls */
     bool alone;    /* JSON that begins an answer is a call without `open` */
-    bool hidden;   /* `open` is a special token, no text */
     bool channels; /* OpenAI's harmony; `open` and the like do not count */
     /* Of these texts, those that are special tokens; NULL ends. */
     const char *tokens[REPLY_FORMAT_TOKENS];

@@ -131,7 +131,11 @@ static const char *why_foreign(const struct serve *s, struct dgl_str name, const
 
 /* Headers by which a request could mean another to a proxy than to us. */
 struct framing {
+    const char *begin, *end; /* the bytes of the head, from the method on */
+    const char *at;          /* behind what was looked at of them; NULL = not there */
     size_t hosts, lengths, codings;
+    bool junk;    /* bytes that are in no line that we were given */
+    bool moved;   /* a header is not where it was read: it had several lines */
     bool chunked; /* the coding */
     bool broken;  /* a header's name is none */
     bool control; /* a value has a character that no line may have */
@@ -145,6 +149,56 @@ static bool is_folded(const char *name, const char *header)
     return strncasecmp(name, header, len) == 0 && name[len];
 }
 
+static bool is_read_at(const struct framing *f, const char *text)
+{
+    return text && (uintptr_t)text >= (uintptr_t)f->begin && (uintptr_t)text < (uintptr_t)f->end;
+}
+
+/* libmicrohttpd hands out texts that end with their first NUL: what stands behind one in its line
+ * is between two of the texts, where only what parts lines may be. */
+static void look_between(struct framing *f, const char *to)
+{
+    for (; f->at && f->at < to; f->at++)
+        f->junk |= *f->at && !strchr(" \t\r\n", *f->at);
+}
+
+static void look_before(struct framing *f, const char *name, const char *value)
+{
+    if (!is_read_at(f, name) || !is_read_at(f, value)) {
+        f->moved = true;
+    } else {
+        look_between(f, name);
+        f->at = value + strlen(value);
+    }
+}
+
+void *serve_head_note_target(void *priv, const char *target, struct MHD_Connection *connection)
+{
+    struct serve_link *link = serve_link_of(connection);
+    (void)priv;
+    if (link) {
+        link->asked = true;
+        link->target = target;
+        link->target_len = strlen(target);
+    }
+    return NULL;
+}
+
+static void look_at_first_line(struct framing *f, struct MHD_Connection *connection,
+                               const struct serve_first_line *line)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const struct serve_link *link = serve_link_of(connection);
+    f->begin = line->method;
+    f->end = info ? line->method + info->header_size : line->method;
+    if (!is_read_at(f, line->version))
+        return;
+    if (link && is_read_at(f, link->target) && link->target < line->version)
+        f->junk = link->target_len + 1 < (size_t)(line->version - link->target);
+    f->at = line->version + strlen(line->version);
+}
+
 static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
 {
@@ -152,6 +206,7 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     struct framing *f = priv;
     (void)kind;
+    look_before(f, name, value ? value : name);
     if (!name[0] || name[strspn(name, token)] || is_folded(name, MHD_HTTP_HEADER_CONTENT_LENGTH) ||
         is_folded(name, MHD_HTTP_HEADER_TRANSFER_ENCODING))
         f->broken = true;
@@ -167,16 +222,24 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
 }
 
 /* RFC 9112, 2.2, 3.2, 5.1, 5.2 and 6.3: what libmicrohttpd leaves to us, or does not do well. */
-static void refuse_framing(struct MHD_Connection *connection, const char *version,
+static void refuse_framing(struct MHD_Connection *connection, const struct serve_first_line *line,
                            struct serve_error *error)
 {
     struct framing f = {0};
+    look_at_first_line(&f, connection, line);
     mhd.get_connection_values(connection, MHD_HEADER_KIND, note_header, &f);
+    const bool known = f.at != NULL; /* of a library that copies what it reads, nothing is */
+    look_between(&f, f.end);
     if (f.broken)
         serve_refuse(error, 400, NULL, "the name of a header is empty, or has a blank or the like");
     else if (f.control)
         serve_refuse(error, 400, NULL, "the value of a header has a control character");
-    else if (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
+    else if (known && f.moved)
+        serve_refuse(error, 400, NULL, "a header goes on in another line");
+    else if (known && f.junk)
+        serve_refuse(error, 400, NULL,
+                     "the first line or a header has U+0000, or a header no name");
+    else if (f.hosts == 0 && strcmp(line->version, MHD_HTTP_VERSION_1_0) != 0)
         serve_refuse(error, 400, NULL, "the header Host is missing");
     else if (f.hosts > 1)
         serve_refuse(error, 400, NULL, "the header Host comes more than once");
@@ -210,11 +273,11 @@ static struct dgl_str host_asked(struct MHD_Connection *connection, const char *
 }
 
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
-                       const char *target, const char *version)
+                       const struct serve_first_line *line)
 {
     const struct serve *s = ex->server;
     const struct route *route = route_of(ex->path);
-    const struct dgl_str host = host_asked(connection, target);
+    const struct dgl_str host = host_asked(connection, line->target);
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
@@ -227,8 +290,8 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
         why_foreign(s, host, mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin"));
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
         ex->announced = UINT64_MAX;
-    refuse_framing(connection, version, &error);
-    if (error.status == 0 && scheme_len(target) && !is_authority(host))
+    refuse_framing(connection, line, &error);
+    if (error.status == 0 && scheme_len(line->target) && !is_authority(host))
         serve_refuse(&error, 400, NULL, "the target of the request has no host, or none of HTTP");
     if (error.status) {
         ex->closes = true;

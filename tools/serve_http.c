@@ -95,7 +95,8 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         if (link)
             atomic_store(&link->since_ns, dgl_now_ns());
         pthread_mutex_lock(&ex->lock);
-        serve_head_decide(ex, connection, target, version);
+        serve_head_decide(ex, connection,
+                          &(const struct serve_first_line){method, target, version});
         ex->discards = ex->state == EXCHANGE_ANSWERED;
         if (ex->closes ||
             (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
@@ -261,8 +262,8 @@ bool serve_http_start(struct serve *s, uint16_t *port)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opt->timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVE_HEAD_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
         limit >= 4 * THREADS ? (unsigned)THREADS : 1u, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, complete, s, MHD_OPTION_NOTIFY_CONNECTION, serve_link_note, s,
-        MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, serve_head_note_target, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        complete, s, MHD_OPTION_NOTIFY_CONNECTION, serve_link_note, s, MHD_OPTION_END);
     if (!s->http) {
         console_error("serve: the HTTP server does not start: %s", strerror(errno));
         close(fd);

@@ -34,6 +34,9 @@ struct serve_link {
     int fd;
     atomic_bool busy;
     _Atomic uint64_t since_ns;
+    bool asked;         /* a request of it was begun, or refused */
+    const char *target; /* of the request that begins, where it was read */
+    size_t target_len;  /* up to the first NUL */
 };
 
 /* NULL: there was no memory for it. */
@@ -52,9 +55,15 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
 /* Bytes of a request's target before its path: none, or a scheme and a host, as clients write them
  * to proxies. */
 size_t serve_head_before_path(const char *target);
+/* The first line of a request as libmicrohttpd gives it. */
+struct serve_first_line {
+    const char *method, *target, *version;
+};
+/* Notes the target before libmicrohttpd cuts it into pieces. */
+void *serve_head_note_target(void *priv, const char *target, struct MHD_Connection *connection);
 /* Answers what the head of a request already decides. */
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
-                       const char *target, const char *version);
+                       const struct serve_first_line *line);
 /* The body is there. */
 void serve_head_answer(struct serve_exchange *ex);
 

@@ -106,10 +106,10 @@ static void a_full_queue_says_so(void **state)
 /* ---- bytes that are no request -------------------------------------------------------------- */
 
 struct rough {
-    const char *name, *bytes;
-    int status;        /* 0 = closed without an answer */
-    const char *part;  /* of the message */
-    const char *again; /* sent 4000 times after the bytes; NULL = nothing */
+    const char *name, *bytes; /* of a name that begins with NUL, each @ is one */
+    int status;               /* 0 = closed without an answer */
+    const char *part;         /* of the message */
+    const char *again;        /* sent 4000 times after the bytes; NULL = nothing */
 };
 #define GET   "GET /health HTTP/1.1\r\n"
 #define POST  "POST /tokenize HTTP/1.1\r\n"
@@ -130,6 +130,18 @@ static const struct rough roughs[] = {
     {"a blank before the first header", GET " X: y\r\n" HOST "\r\n", 400, "name of", NULL},
     {"a carriage return in a value", POST HOST "X: a\rContent-Length: 2\r\n\r\n", 400, "control",
      NULL},
+    {"no name", GET HOST ": 1\r\n\r\n", 400, "no name", NULL},
+    {"no name before the others", GET ": 1\r\n" HOST "\r\n", 400, "name of", NULL},
+    {"NUL in a value", GET HOST "X: a@b\r\n\r\n", 400, "U+0000", NULL},
+    {"NUL in a value before others", GET "X: a@b\r\n" HOST "\r\n", 400, "U+0000", NULL},
+    {"NUL in a value and no carriage return", GET HOST "X: a@b\n\n", 400, "U+0000", NULL},
+    {"NUL in a name", GET HOST "X@Y: a\r\n\r\n", 400, "", NULL},
+    {"NUL in the path", "GET /hea@lth HTTP/1.1\r\n" HOST "\r\n", 400, "U+0000", NULL},
+    {"NUL behind the path", "GET /health@z HTTP/1.1\r\n" HOST "\r\n", 400, "U+0000", NULL},
+    {"NUL in arguments", "GET /health?a=b@c HTTP/1.1\r\n" HOST "\r\n", 400, "U+0000", NULL},
+    {"NUL in arguments that are escaped", "GET /health?a%41=%41@c HTTP/1.1\r\n" HOST "\r\n", 400,
+     "U+0000", NULL},
+    {"a value that goes on below", GET HOST "X: a\r\n b\r\n\r\n", 400, "goes on", NULL},
     {"a length below its name", POST HOST "Content-Length:\r\n 2\r\n\r\n", 400, "name of", NULL},
     {"a coding below its name", POST HOST "Transfer-Encoding:\r\n chunked\r\n\r\n", 400, "name of",
      NULL},
@@ -156,6 +168,8 @@ static void test_rough(void **state)
     struct dgl_buf out = {0}, held = {0};
     const int fd = server_connect(&server);
     dgl_buf_puts(&out, row->bytes);
+    for (size_t i = 0; i < out.len && strncmp(row->name, "NUL", 3) == 0; i++)
+        out.p[i] = out.p[i] == '@' ? '\0' : out.p[i];
     for (int i = 0; row->again && i < 4000; i++)
         dgl_buf_puts(&out, row->again);
     server_send(fd, out.p, out.len); /* it may have answered before it read all */

@@ -69,6 +69,16 @@ static void test_keys(void **state)
     server_call(&s, "GET", "/health", "Origin: https://b.example\r\n", NULL, &r);
     assert_null(strstr(r.head, "Access-Control-Allow-Origin"));
     reply_finish(&r);
+    static const char cut[] = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
+                              "Authorization: Bearer second\0junk\r\n\r\n";
+    struct dgl_buf held = {0};
+    const int fd = server_connect(&s);
+    assert_true(server_send(fd, cut, sizeof(cut) - 1));
+    server_receive(fd, &held, &r);
+    assert_int_equal(r.status, 400);
+    reply_finish(&r);
+    dgl_buf_finish(&held);
+    close(fd);
     assert_int_equal(server_stop(&s, SIGTERM), 0);
     assert_null(strstr(s.said.p, "sesame"));
     assert_null(strstr(s.said.p, "\"path\""));

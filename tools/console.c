@@ -268,7 +268,7 @@ static void (*idle)(void *priv);
 static void *idle_priv;
 static struct dgl_session *volatile watched;
 
-static void on_signal(int number)
+void interrupt_note(int number)
 {
     if (!signalled || number != SIGINT)
         signalled = number;
@@ -278,7 +278,7 @@ static void on_signal(int number)
 
 void interrupt_catch(int number)
 {
-    handle(number, on_signal);
+    handle(number, interrupt_note);
 }
 
 void process_prepare(void)

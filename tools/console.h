@@ -64,6 +64,8 @@ void process_prepare(void);
 void interrupt_watch(struct dgl_session *session);
 /* One more signal with the effect of SIGTERM. */
 void interrupt_catch(int number);
+/* For another handler: what that of those signals does. */
+void interrupt_note(int number);
 /* The signal that came, 0 = none. One that is to end the program is not hidden by SIGINT. */
 int interrupted(void);
 /* Who waits for input looks at interrupted() this often. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
@@ -32,6 +33,15 @@ static void on_stop(int number)
     last_signal = number;
 }
 
+/* Loading ends as other commands do; a driver that compiles is not waited for twice. */
+static void on_early_stop(int number)
+{
+    on_stop(number);
+    interrupt_note(number);
+    if (signals > 1)
+        _exit(EXIT_CANCELLED);
+}
+
 static void on_hangup(int number)
 {
     (void)number;
@@ -48,16 +58,17 @@ int serve_hangups(void)
     return hangups;
 }
 
-/* From when the model can answer: before, a signal ends the command as it ends others. */
-static void catch_signals(void)
+/* Before the model can answer they end loading; afterwards the engine looks for them. */
+static void catch_signals(bool answers)
 {
-    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART},
+    const struct sigaction stop = {.sa_handler = answers ? on_stop : on_early_stop,
+                                   .sa_flags = SA_RESTART},
                            hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGHUP, &hangup, NULL);
-    if (interrupted()) /* a moment ago */
-        signals++;
+    if (interrupted() && signals == 0) /* before the first call */
+        on_stop(interrupted());
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -189,20 +200,24 @@ static void name_model(struct serve *s)
 static const struct dgl_sampling openai_sampling = {
     .temperature = 1, .top_p = 1, .repeat_last_n = -1};
 
-/* The template is optional: completions need none. */
-static void open_template(struct serve *s)
+/* The template is optional, completions need none; but for one that was asked for. */
+static enum dgl_status open_template(struct serve *s)
 {
     struct dgl_buf said = {0};
     const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    const bool asked = s->opt->template || s->opt->template_name;
     if (!info->has_tokenizer)
-        return;
-    if (!s->opt->template && !s->opt->template_name)
+        return DGL_OK;
+    if (!asked)
         s->engine.console.capture = &said;
-    if (dgl_template_load(&s->engine.console.log,
+    enum dgl_status status =
+        dgl_template_load(&s->engine.console.log,
                           dgl_template_params(.path = info->path, .file = s->opt->template,
                                               .name = s->opt->template_name),
-                          &s->tmpl) != DGL_OK &&
-        s->engine.console.capture)
+                          &s->tmpl);
+    if (status != DGL_OK && asked)
+        return status;
+    if (status != DGL_OK)
         dgl_info(&s->engine.console.log, "no chat template");
     s->engine.console.capture = NULL;
     dgl_buf_finish(&said);
@@ -213,6 +228,7 @@ static void open_template(struct serve *s)
         dgl_warn(&s->engine.console.log,
                  "%s has no chat template that can be used: /v1/chat/completions is refused",
                  info->path);
+    return DGL_OK;
 }
 
 static enum dgl_status open_model(struct serve *s)
@@ -231,7 +247,8 @@ static enum dgl_status open_model(struct serve *s)
         return status;
     s->sampling = openai_sampling;
     status = dgl_model_sampling(s->engine.model, &s->sampling);
-    open_template(s);
+    if (status == DGL_OK)
+        status = open_template(s);
     name_model(s);
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_batch(&s->metrics, &info);
@@ -257,8 +274,10 @@ static enum dgl_status answer_first(struct serve *s)
             dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1, .max_tokens = 4,
                                .ignore_eos = true, .sampling = s->sampling),
             NULL);
-    while (status == DGL_OK && left > 0)
+    while (status == DGL_OK && left > 0 && !interrupted())
         status = dgl_batch_step(s->batch, &left);
+    if (status == DGL_OK && interrupted())
+        status = DGL_ERR_CANCELLED;
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_begin(&s->metrics, &info);
     return status;
@@ -293,6 +312,7 @@ static int serve_run(struct serve *s)
     uint16_t port = 0;
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
+    catch_signals(false);
     if (!read_keys(s, &console.log) || !check_host(s) || !serve_log_open(s) ||
         !serve_page_open(s) || !serve_http_start(s, &port))
         return EXIT_FAILED;
@@ -310,7 +330,7 @@ static int serve_run(struct serve *s)
     if (status == DGL_OK)
         status = answer_first(s);
     if (status == DGL_OK) {
-        catch_signals();
+        catch_signals(true);
         atomic_store(&s->ready, true);
         console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
                     (unsigned)port);
@@ -321,6 +341,10 @@ static int serve_run(struct serve *s)
             code = EXIT_CANCELLED;
     } else {
         code = exit_code(status);
+        if (code == EXIT_CANCELLED && last_signal == SIGTERM) {
+            console_note(&console, "stopping before the model can answer");
+            code = EXIT_OK;
+        }
     }
     serve_http_stop(s);
     atomic_store(&s->stopping, true);

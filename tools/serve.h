@@ -53,6 +53,7 @@ struct serve_choice {
     size_t num_calls, cap_calls;
     bool enough;        /* one call was all that is wanted */
     uint64_t last_ns;   /* when the last token came */
+    size_t num_tokens;  /* that came */
     const char *finish; /* OpenAI's word; static */
 };
 

@@ -65,9 +65,26 @@ void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *
 
 /* ---- the jobs at hand ------------------------------------------------------------------------ */
 
+/* Of answers whose end the batch has not told. */
+static void count_cut(struct serve_exchange *ex)
+{
+    pthread_mutex_lock(&ex->lock);
+    for (size_t i = 0; i < ex->num_choices; i++) {
+        const struct serve_choice *c = &ex->choices[i];
+        const size_t prompt = i / (size_t)ex->request.n;
+        if (!c->id)
+            continue;
+        ex->tokens += c->num_tokens;
+        if (i % (size_t)ex->request.n == 0)
+            ex->prompt_tokens += ex->ends[prompt] - (prompt ? ex->ends[prompt - 1] : 0);
+    }
+    pthread_mutex_unlock(&ex->lock);
+}
+
 /* The engine is done with a job. */
 static void end_job(struct serve_exchange *ex)
 {
+    count_cut(ex);
     struct serve_exchange **link = &ex->server->running;
     while (*link != ex)
         link = &(*link)->next_job;
@@ -97,6 +114,7 @@ static bool take_token(void *priv, const struct dgl_token *token)
     serve_metrics_token(&ex->server->metrics, first,
                         (double)(now - (first ? ex->start_ns : c->last_ns)) * 1e-9);
     c->last_ns = now;
+    c->num_tokens++;
     pthread_mutex_lock(&ex->lock);
     bool ok = !ex->gone && !ex->finished;
     if (ok && ex->request.logprobs) {

@@ -177,7 +177,6 @@ void *serve_head_note_target(void *priv, const char *target, struct MHD_Connecti
     struct serve_link *link = serve_link_of(connection);
     (void)priv;
     if (link) {
-        link->asked = true;
         link->target = target;
         link->target_len = strlen(target);
     }

@@ -19,7 +19,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static void name_client(struct MHD_Connection *connection, char *out, size_t size)
+void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size)
 {
     const union MHD_ConnectionInfo *info =
         mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -35,7 +35,7 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
                                              const char *target, const char *method)
 {
     struct serve_exchange *ex = dgl_new(struct serve_exchange);
-    const struct serve_link *link = serve_link_of(connection);
+    struct serve_link *link = serve_link_of(connection);
     const size_t before = serve_head_before_path(target);
     const char *origin = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
     if (!ex)
@@ -50,7 +50,9 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     snprintf(ex->path, sizeof(ex->path), "%s", before && !target[before] ? "/" : target + before);
     snprintf(ex->method, sizeof(ex->method), "%s", method);
     snprintf(ex->origin, sizeof(ex->origin), "%s", origin ? origin : "");
-    name_client(connection, ex->client, sizeof(ex->client));
+    serve_http_name_client(connection, ex->client, sizeof(ex->client));
+    if (link)
+        link->asked = true;
     atomic_fetch_add(&s->active, 1);
     pthread_mutex_lock(&s->lock);
     ex->next = s->exchanges;

@@ -49,6 +49,7 @@ bool serve_link_look(struct serve *s);
 /* Nobody reads its answer any more. The lock is held. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
+void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
 /* Counts and logs a request that libmicrohttpd refused with this status. */
 void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
 

@@ -1,6 +1,8 @@
 /* Connections of the server, and clients that went away, take too long to ask, or wait for a sign
  * of life. */
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -15,6 +17,22 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection)
     const union MHD_ConnectionInfo *info =
         mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
+}
+
+/* libmicrohttpd closes what has no first line of HTTP without a word, to us as well. */
+static void log_no_request(const struct serve_link *link, struct MHD_Connection *connection)
+{
+    struct serve_exchange ex = {.server = link->server,
+                                .start_ns = atomic_load(&link->since_ns),
+                                .end_ns = dgl_now_ns(),
+                                .end_time = time(NULL)};
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+    if (link->asked || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+        info.tcpi_data_segs_in == 0)
+        return;
+    serve_http_name_client(connection, ex.client, sizeof(ex.client));
+    serve_log_write(&ex);
 }
 
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
@@ -38,6 +56,7 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
         s->links = link;
         pthread_mutex_unlock(&s->lock);
     } else if (link) {
+        log_no_request(link, connection);
         pthread_mutex_lock(&s->lock);
         if (link->before)
             link->before->next = link->next;

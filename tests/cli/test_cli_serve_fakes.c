@@ -125,7 +125,13 @@ enum dgl_status __wrap_dgl_batch_step(struct dgl_batch *batch, size_t *left)
 {
     struct dgl_batch_info info;
     const char *held = getenv(HELD);
+    char stuck[4096];
     passes = 0;
+    snprintf(stuck, sizeof(stuck), "%s.stuck", held ? held : "");
+    if (access(stuck, F_OK) == 0)
+        console_say("is stuck");
+    while (access(stuck, F_OK) == 0)
+        usleep(10000);
     if (!held || access(held, F_OK) != 0)
         return __real_dgl_batch_step(batch, left);
     usleep(10000);
@@ -271,6 +277,28 @@ static void assert_said(const char *name, const struct dgl_buf *got, const char 
     const char *text = got->p ? got->p : "";
     if (strcmp(text, want ? want : "") != 0)
         fail_msg("%s: \"%s\", wanted \"%s\"", name, text, want ? want : "");
+}
+
+/* While it loads: the first waits for what is being done, the second for nothing. */
+static void a_second_signal_waits_for_no_loading(void **state)
+{
+    static const char script[] = "$0 serve --device any --port 0 -c 64 2> $1/said & p=$!\n"
+                                 "until grep -q 'is stuck' $1/said; do sleep 0.01; done\n"
+                                 "kill -TERM $p; sleep 0.1; kill -TERM $p; wait $p";
+    struct process_result r;
+    char stuck[512];
+    (void)state;
+    test_write_file(folder, "held.stuck", "", 0);
+    process_run(
+        &(const struct process_params){
+            .program = "/bin/sh",
+            .args = (const char *const[]){"-c", script, self_command_program(), folder, NULL},
+            .env = (const char *const[]){SERVES "=1", held_setting, NULL}},
+        &r);
+    snprintf(stuck, sizeof(stuck), "%s/held.stuck", folder);
+    unlink(stuck);
+    assert_code(&r, 130);
+    process_finish(&r);
 }
 
 /* Both ways say the same. */
@@ -500,6 +528,7 @@ int main(int argc, char **argv)
     if (argc > 1 && getenv(SERVES))
         return self_command_run(argc, argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_second_signal_waits_for_no_loading),
         cmocka_unit_test(calls_go_back),
         cmocka_unit_test(a_template_that_raises),
         cmocka_unit_test(silent_streams_get_comments),

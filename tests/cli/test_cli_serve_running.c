@@ -129,6 +129,28 @@ static void figures_are_of_clients(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* Bytes that get no answer have a line; who only connects has none. */
+static void no_request_is_logged(void **state)
+{
+    static const char bytes[] = "SSH-2.0-OpenSSH_9\r\n";
+    (void)state;
+    struct server s;
+    struct dgl_buf held = {0};
+    server_start(&s, (const char *const[]){"-c", "64", NULL});
+    close(server_connect(&s));
+    const int fd = server_connect(&s);
+    assert_true(server_send(fd, bytes, sizeof(bytes) - 1));
+    assert_false(server_receive_until(fd, "HTTP/1.1", &held));
+    close(fd);
+    assert_int_equal(server_stop(&s, SIGTERM), 0);
+    const char *line = strstr(s.said.p, "\"method\": \"\", \"path\": \"\", \"status\": 0");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "\"method\""));
+    assert_contains(s.said.p, "\"client\": \"127.0.0.1\", \"method\"");
+    dgl_buf_finish(&held);
+    server_finish(&s);
+}
+
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 struct start {
@@ -167,6 +189,10 @@ static const struct start starts[] = {
      {"serve", "--device", "any", "--host", "not a host", "--insecure"},
      1,
      "not a host"},
+    {"a template that is not there",
+     {"serve", "--device", "any", "--port", "0", "--template", "/nonexistent"},
+     1,
+     "/nonexistent"},
     {"TLS", {"serve", "--ssl-key-file", "x"}, 2, "proxy"},
 };
 
@@ -232,6 +258,48 @@ static void an_end_that_comes_soon(void **state)
         dgl_buf_finish(&held);
         server_finish(&s);
     }
+}
+
+/* From when it catches signals at all, well before the model is there. */
+static void an_end_before_it_listens(void **state)
+{
+    static const char script[] =
+        "$0 serve --device any --port 0 -c 64 & p=$!\n"
+        "until grep -q 'SigCgt:.*[4567cdef]...$' /proc/$p/status; do :; done\n"
+        "sleep $1; kill -$2 $p; wait $p";
+    static const char *const delays[] = {"0", "0.05"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct process_result r;
+        process_run(
+            &(const struct process_params){
+                .program = "/bin/sh",
+                .args = (const char *const[]){"-c", script, process_program(), delays[i % 2],
+                                              i < 2 ? "TERM" : "INT", NULL}},
+            &r);
+        assert_code(&r, i < 2 ? 0 : 130);
+        assert_null(strstr(r.err, "listening"));
+        process_finish(&r);
+    }
+}
+
+/* The log counts what was said until then, and the prompt. */
+static void an_answer_that_is_cut_is_counted(void **state)
+{
+    (void)state;
+    struct server s;
+    struct dgl_buf held = {0};
+    server_start(&s, (const char *const[]){"--drain-timeout", "0", NULL});
+    const int fd = server_begin_stream(&s, TEXT, SERVER_ENDLESS, "data: ", &held);
+    kill(s.pid, SIGTERM);
+    assert_true(server_receive_until(fd, "the server is stopping", &held));
+    close(fd);
+    assert_int_equal(server_stop(&s, 0), 0);
+    assert_contains(s.said.p, "\"path\": \"/v1/completions\"");
+    assert_null(strstr(s.said.p, "\"prompt_tokens\": 0"));
+    assert_null(strstr(s.said.p, "\"tokens\": 0"));
+    dgl_buf_finish(&held);
+    server_finish(&s);
 }
 
 static void sighup_reads_kernels_again(void **state)
@@ -303,9 +371,12 @@ int main(void)
         cmocka_unit_test(the_first_client_waits_for_no_compiler),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(figures_are_of_clients),
+        cmocka_unit_test(no_request_is_logged),
         cmocka_unit_test(a_key_of_the_environment_is_not_told),
         cmocka_unit_test(sigterm_drains),
         cmocka_unit_test(an_end_that_comes_soon),
+        cmocka_unit_test(an_end_before_it_listens),
+        cmocka_unit_test(an_answer_that_is_cut_is_counted),
         cmocka_unit_test(sighup_reads_kernels_again),
         cmocka_unit_test(systemd_takes_the_unit),
     };

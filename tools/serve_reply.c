@@ -82,7 +82,7 @@ static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *i
     char *text = NULL;
     size_t len = 0, characters = 0;
     *whole = true;
-    if (dgl_decode(NULL, tok, ids, count, true, &text, &len) == DGL_OK) {
+    if (count > 0 && dgl_decode(NULL, tok, ids, count, true, &text, &len) == DGL_OK) {
         for (size_t i = 0; i < len; i++)
             characters += ((unsigned char)text[i] & 0xc0) != 0x80;
         *whole = len < 3 || memcmp(text + len - 3, REPLACEMENT, 3) != 0;
@@ -91,18 +91,35 @@ static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *i
     return characters;
 }
 
+/* Whether the last of these ids goes on with a character that those before it left unfinished: that
+ * is no U+FFFD any more then, or still the last one. */
+static bool goes_on(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count)
+{
+    char *before = NULL, *all = NULL;
+    size_t len = 0, all_len = 0;
+    const bool ok = dgl_decode(NULL, tok, ids, count - 1, true, &before, &len) == DGL_OK &&
+                    dgl_decode(NULL, tok, ids, count, true, &all, &all_len) == DGL_OK;
+    const bool on = ok && (all_len <= len || memcmp(before, all, len) != 0);
+    dgl_free(before);
+    dgl_free(all);
+    return on;
+}
+
 /* Tokens are decoded behind the one before them, as in a text. */
 size_t serve_reply_offset(struct serve_choice *c, int32_t id)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
     struct serve_spelling *sp = &c->spelling;
-    const size_t before = c->offset;
     bool whole, any;
     if (!tok)
         return 0;
-    sp->ids[sp->num_ids++] = id;
     const size_t held = sp->begun ? count_characters(tok, sp->ids, 1, &any) : 0,
-                 all = count_characters(tok, sp->ids, sp->num_ids, &whole);
+                 pending = count_characters(tok, sp->ids, sp->num_ids, &any);
+    sp->ids[sp->num_ids++] = id;
+    const size_t all = count_characters(tok, sp->ids, sp->num_ids, &whole);
+    size_t before = c->offset + (pending > held ? pending - held : 0);
+    if (pending > held && goes_on(tok, sp->ids, sp->num_ids))
+        before--;
     if (!whole && sp->num_ids < sizeof(sp->ids) / sizeof(sp->ids[0]))
         return before;
     if (all > held) {

@@ -62,7 +62,7 @@ static bool refuse_type(const struct reader *rd, const char *param, const struct
                         const char *wanted)
 {
     return serve_refuse(rd->error, 400, param, "'%s' is %s, wanted %s", param,
-                        dgl_json_type_name(dgl_json_type(value)), wanted);
+                        !value ? "missing" : dgl_json_type_name(dgl_json_type(value)), wanted);
 }
 
 static bool fail_memory(const struct reader *rd)
@@ -142,8 +142,12 @@ static bool read_sampling(const struct reader *rd)
             return false;
     const struct dgl_json *seed = field(rd, "seed");
     int64_t number = 0;
-    if (seed && (!dgl_json_is(seed, DGL_JSON_NUMBER) || !dgl_json_i64(seed, &number)))
+    if (seed && !dgl_json_is(seed, DGL_JSON_NUMBER))
         return refuse_type(rd, "seed", seed, "a whole number of 64 bits");
+    if (seed && !dgl_json_i64(seed, &number))
+        return serve_refuse(rd->error, 400, "seed",
+                            "'seed' is %.15g, wanted a whole number of 64 bits",
+                            dgl_json_f64(seed));
     r->seeded = seed != NULL && number != -1; /* as llama-server has it */
     s->seed = (uint64_t)number;
     return read_int(rd, "top_k", -1, 128, &s->top_k) &&

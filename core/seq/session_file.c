@@ -218,13 +218,14 @@ static enum dgl_status read_head(struct session_reader *r, const char *path)
                         "%s was written by a machine with another order of bytes (%08x, here %08x):"
                         " remove it to begin anew",
                         path, order, ORDER_MARK);
-    if (len == sizeof(head))
+    if (len >= AT_SIZE + 8)
         wanted = dgl_get_le(head + AT_SIZE, 8);
     if (wanted != size)
         return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s has %" PRIu64 " bytes, as a session file it would have %" PRIu64
+                        "%s has %" PRIu64 " bytes, as a session file it would have %s%" PRIu64
                         ": it was cut off or changed; remove it to begin anew",
-                        path, size, wanted ? wanted : (uint64_t)HEAD_BYTES + DIGEST_BYTES);
+                        path, size, wanted ? "" : "more than ",
+                        wanted ? wanted : (uint64_t)HEAD_BYTES + DIGEST_BYTES);
     take_text(head + AT_MODEL, 64, h->model);
     take_text(head + AT_TOKENIZER, 64, h->tokenizer);
     take_text(head + AT_PRECISION, sizeof(h->precision) - 1, h->precision);

@@ -115,7 +115,9 @@ static const struct refusal refusals[] = {
     {"dimensions", "/v1/embeddings", "{\"input\":\"a\",\"dimensions\":3}", 400, "dimensions",
      "not supported"},
     {"no input", "/v1/embeddings", "{}", 400, "input", "missing"},
-    {"tokenize nothing", "/tokenize", "{}", 400, "content", "string"},
+    {"tokenize nothing", "/tokenize", "{}", 400, "content", "is missing"},
+    {"detokenize nothing", "/detokenize", "{}", 400, "tokens", "is missing"},
+    {"half a seed", TEXT, "{\"prompt\":\"a\",\"seed\":1.5}", 400, "seed", "is 1.5"},
     {"detokenize text", "/detokenize", "{\"tokens\":\"a\"}", 400, "tokens", "list"},
     {"no such path", "/v1/nothing", "{}", 404, NULL, "/v1/nothing"},
     {"post to health", "/health", "{}", 405, NULL, "GET"},
@@ -331,6 +333,24 @@ static void several_choices_and_prompts(void **state)
 }
 
 #define STORY "{\"prompt\":\"Once upon a time\",\"temperature\":0,\"max_tokens\":12"
+
+/* Bytes that never become a character are one each. */
+static void lone_bytes_have_their_places(void **state)
+{
+    struct reply r;
+    (void)state;
+    server_post(&server, TEXT,
+                "{\"prompt\":[0,69,132],\"logit_bias\":{\"132\":30},\"max_tokens\":12,"
+                "\"temperature\":0,\"logprobs\":1}",
+                &r);
+    const struct dgl_json *choice = dgl_json_first(dgl_json_get(reply_json(&r), "choices"));
+    const struct dgl_json *offsets = dgl_json_get(dgl_json_get(choice, "logprobs"), "text_offset");
+    assert_int_equal(dgl_json_count(offsets), 12);
+    for (size_t i = 0; i < 12; i++)
+        if (dgl_json_f64(dgl_json_at(offsets, i)) != (double)i)
+            fail_msg("token %zu is at %g", i, dgl_json_f64(dgl_json_at(offsets, i)));
+    reply_finish(&r);
+}
 
 /* Tokens, the places where they begin, and the text agree. */
 static const struct dgl_json *offsets_of(struct reply *r, const char *text)
@@ -560,6 +580,7 @@ static int start_server(void **state)
 int main(void)
 {
     const struct CMUnitTest with_server[] = {
+        cmocka_unit_test(lone_bytes_have_their_places),
         cmocka_unit_test(long_bodies_are_refused),
         cmocka_unit_test(words_mean_the_same),
         cmocka_unit_test(several_choices_and_prompts),

@@ -106,8 +106,6 @@ bool command_serve_check(const struct options *opt)
 {
     if (opt->template && opt->template_name)
         console_error("serve: --template and --template-name both choose the template, give one");
-    else if (opt->json)
-        console_error("serve: there is nothing to print with --json: the access log is JSON");
     else if (opt->cors && !is_origin(opt->cors))
         console_error("--cors %s: wanted an origin as browsers send it, such as "
                       "https://llm.example or http://localhost:3000, or *",
@@ -303,6 +301,23 @@ static void wait_for_readers(const struct serve *s)
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
+/* For who started it on --port 0. */
+static bool print_address(const struct serve *s, const char *host, uint16_t port)
+{
+    struct dgl_buf line = {0};
+    struct dgl_json_writer w = dgl_json_writer(&line, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "host");
+    dgl_jw_cstr(&w, host);
+    dgl_jw_key(&w, "port");
+    dgl_jw_i64(&w, port);
+    dgl_jw_key(&w, "model");
+    dgl_jw_cstr(&w, s->model_name);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&line, '\n');
+    return out_buf(&line);
+}
+
 static int serve_run(struct serve *s)
 {
     const char *host = s->opt->host ? s->opt->host : "127.0.0.1";
@@ -334,7 +349,8 @@ static int serve_run(struct serve *s)
         atomic_store(&s->ready, true);
         console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
                     (unsigned)port);
-        code = serve_engine_run(s);
+        if (!s->opt->json || print_address(s, host, port))
+            code = serve_engine_run(s);
         if (code != EXIT_CANCELLED)
             wait_for_readers(s);
         if (code == EXIT_OK && last_signal == SIGINT)

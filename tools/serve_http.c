@@ -100,7 +100,8 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         serve_head_decide(ex, connection,
                           &(const struct serve_first_line){method, target, version});
         ex->discards = ex->state == EXCHANGE_ANSWERED;
-        if (ex->closes ||
+        const char *expects = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Expect");
+        if (ex->closes || (ex->discards && expects) || /* it asks before it sends the body */
             (ex->discards && ex->announced > (uint64_t)s->opt->max_body + DISCARD_BYTES))
             result = serve_send_answer(ex, connection);
         pthread_mutex_unlock(&ex->lock);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/bytes.h"
 #include "core/base/checked.h"
@@ -117,7 +118,12 @@ enum dgl_status session_writer_create(const struct dgl_log *log, const char *pat
     memcpy(head + AT_TOKENIZER, h->tokenizer, 64);
     memcpy(head + AT_PRECISION, h->precision, strlen(h->precision));
     memcpy(head + AT_NAME, h->name, strlen(h->name));
-    enum dgl_status status = dgl_atomic_create_private(log, path, &w->file);
+    /* A device would be replaced by a file. */
+    struct stat now;
+    enum dgl_status status =
+        stat(path, &now) == 0 && !S_ISREG(now.st_mode) && !S_ISDIR(now.st_mode)
+            ? dgl_fail(log, DGL_ERR_IO, "%s is no regular file: give another name", path)
+            : dgl_atomic_create_private(log, path, &w->file);
     if (status == DGL_OK)
         status = put(w, head, sizeof(head));
     if (status != DGL_OK)

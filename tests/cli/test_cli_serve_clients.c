@@ -148,6 +148,8 @@ static const struct rough roughs[] = {
     {"two lengths", POST HOST "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "end", NULL},
     {"a length and chunks", POST HOST CHUNK "Content-Length: 3\r\n\r\n", 400, "end", NULL},
     {"another coding", POST HOST "Transfer-Encoding: gzip\r\n\r\n", 501, "chunked", NULL},
+    {"a large body that is asked about",
+     POST HOST "Content-Length: 9000000\r\nExpect: 100-continue\r\n\r\n", 413, "9000000", NULL},
     {"a length below zero", POST HOST "Content-Length: -5\r\n\r\n", 400, "Content-Length", NULL},
     {"a length that is no number", POST HOST "Content-Length: x\r\n\r\n", 400, "Length", NULL},
     {"a length beyond numbers", POST HOST "Content-Length: 99999999999999999999999\r\n\r\n", 413,

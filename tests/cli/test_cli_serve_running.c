@@ -302,6 +302,26 @@ static void an_answer_that_is_cut_is_counted(void **state)
     server_finish(&s);
 }
 
+static void an_address_is_printed(void **state)
+{
+    static const char script[] =
+        "$0 serve --device any --port 0 -c 64 --alias mine --json > $1/out & p=$!\n"
+        "until [ -s $1/out ]; do sleep 0.05; done; kill -TERM $p; wait $p; cat $1/out";
+    struct process_result r;
+    char *dir = test_tmpdir();
+    (void)state;
+    process_run(
+        &(const struct process_params){
+            .program = "/bin/sh",
+            .args = (const char *const[]){"-c", script, process_program(), dir, NULL}},
+        &r);
+    test_tmpdir_remove(dir);
+    assert_code(&r, 0);
+    assert_contains(r.out, "{\"host\": \"127.0.0.1\", \"port\": ");
+    assert_contains(r.out, "\"model\": \"mine\"}");
+    process_finish(&r);
+}
+
 static void sighup_reads_kernels_again(void **state)
 {
     (void)state;
@@ -376,6 +396,7 @@ int main(void)
         cmocka_unit_test(sigterm_drains),
         cmocka_unit_test(an_end_that_comes_soon),
         cmocka_unit_test(an_end_before_it_listens),
+        cmocka_unit_test(an_address_is_printed),
         cmocka_unit_test(an_answer_that_is_cut_is_counted),
         cmocka_unit_test(sighup_reads_kernels_again),
         cmocka_unit_test(systemd_takes_the_unit),

@@ -248,6 +248,15 @@ static void test_logits_and_nothing(void **state)
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     assert_int_equal(dgl_session_save(e.session, dgl_session_save_params(.path = path)), DGL_OK);
     tiny_sync(e.session, prompt, 4);
+    /* What is no file stays what it is. */
+    struct stat kind;
+    char *pipe = path_of("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(dgl_session_save(e.session, dgl_session_save_params(.path = pipe)),
+                     DGL_ERR_IO);
+    assert_true(stat(pipe, &kind) == 0 && S_ISFIFO(kind.st_mode));
+    test_log_clear(&e.log);
+    free(pipe);
     assert_int_equal(
         dgl_session_load(e.session, dgl_session_load_params(.path = path), &data, &len), DGL_OK);
     assert_int_equal(dgl_session_len(e.session), 0);
@@ -329,6 +338,15 @@ static const struct refused refusals[] = {
      {"no session file", "0 bytes"},
      false},
     {"a head that was cut", -1, "", 0, 20, false, DGL_ERR_FORMAT, {"cut off", "20 bytes"}, false},
+    {"a head that was cut, but tells",
+     -1,
+     "",
+     0,
+     100,
+     false,
+     DGL_ERR_FORMAT,
+     {"100 bytes, as a session file it would have 2"},
+     false},
     {"another version",
      VERSION,
      BYTES("\2"),

@@ -1409,10 +1409,10 @@ void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
  * many have not ended: with 0 there is nothing to do. What goes wrong with one request ends that
  * one; an error of this call means the device: DGL_ERR_DEVICE_LOST until dgl_model_rebuild(), after
  * which all go on where they were. DGL_ERR_INVALID_ARG: called from a callback. Blocks; links
- * nothing once the kernels of such requests have been compiled. On the device it allocates only what
- * stays: two small buffers of parameters the first time that one of its `sequences` runs a kind of
- * request (its way of sampling, its penalties), and larger buffers when the KV cache grows. Once each
- * has run each kind, nothing. */
+ * nothing once the kernels of such requests have been compiled. On the device it allocates only
+ * what stays: small buffers of parameters the first time that one of its `sequences` runs a kind
+ * of request (its way of sampling, its penalties), and larger buffers when the KV cache grows.
+ * Once each has run each kind, nothing. */
 enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
 
 /* What a batch does, and has done since it was made. */

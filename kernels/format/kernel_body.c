@@ -48,7 +48,7 @@ struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line, c
     struct kernel_lexer lexer;
     struct kernel_token type = {.kind = TOKEN_NEWLINE}, name = type;
     if (!kernel_lexer_init(&lexer, text, first_line))
-        return (struct kernel_entry){.found = true}; /* kernel_body_check() tells of the memory */
+        return (struct kernel_entry){.failed = true};
     while (!entry.found) {
         struct kernel_token token = next_word(&lexer);
         if (token.kind == TOKEN_END)

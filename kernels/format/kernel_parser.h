@@ -73,7 +73,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
                                   const struct kernel_decls *lib);
 /* Where a text declares a function that main() would call. */
 struct kernel_entry {
-    bool found;    /* there is a `void FUNCTION(uvec3)`, or there was no memory to look for it */
+    bool found;    /* there is a `void FUNCTION(uvec3)` */
+    bool failed;   /* there was no memory to look for it */
     uint32_t line; /* of it, else of the first other FUNCTION that is declared; 0 = none */
 };
 struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line,

@@ -348,6 +348,8 @@ static enum dgl_status check_body(struct kernel_parser *p)
         return status;
     const struct kernel_entry main = kernel_body_find(body, k->body_line, "body");
     const struct kernel_entry begin = kernel_body_find(body, k->body_line, "begin");
+    if (main.failed || begin.failed)
+        return dgl_fail_memory(p->log, p->path, body.len);
     if (!main.found) {
         p->line = main.line ? main.line : k->body_line;
         return kernel_parser_fail(p, "the body lacks void body(uvec3 group)");
@@ -574,6 +576,8 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
                                lib->body_line, NULL, NULL);
     const struct dgl_str body = {lib->body, lib->body_len};
     const struct kernel_entry begin = kernel_body_find(body, lib->body_line, "begin");
+    if (status == DGL_OK && begin.failed)
+        status = dgl_fail_memory(log, lib->path, body.len);
     if (status == DGL_OK && begin.found) {
         p.line = begin.line;
         status = kernel_parser_fail(&p, "void begin(uvec3 group) belongs into the kernel: that of "

@@ -107,6 +107,8 @@ static bool read_now(const struct watch *w, struct watch_file *f, bool empty_too
     /* What says no NAME has that which it had, unless the file has come anew. */
     if (text.there && !watch_name_of(f, &text, f->name) && !f->good.there && !f->now.there)
         watch_name_by(f, &text, f->name);
+    if (!text.there && f->good.there) /* what goes is what was in force, not what was refused */
+        watch_name_of(f, &f->good, f->name);
     watch_text_finish(&f->now);
     f->now = text;
     watch_calm_read(&f->calm, dgl_now_ns());

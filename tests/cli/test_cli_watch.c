@@ -219,6 +219,15 @@ static void a_new_kernel_in_a_new_folder_is_taken(void)
     expect_taken(&author, "own_pick", text);
     unlink(path);
     terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    /* What goes is the text in force, whatever NAME was refused since. */
+    char *other = with(author.text, "//! NAME sample_pick", "//! NAME embed_rows");
+    save(&inside, "own.comp", text);
+    expect_taken(&author, "own_pick", text);
+    save(&inside, "own.comp", other);
+    terminal_expect(&author.t, "watch: embed_rows: refused: ");
+    unlink(path);
+    terminal_expect(&author.t, "watch: own_pick: taken away: ");
+    free(other);
     free(text);
     free(path);
     free(folder);

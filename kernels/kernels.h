@@ -421,8 +421,9 @@ bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
 /* Tells of hints for some requests or kernels that have a say about no step of a model: `requests`
  * and `choices` are its steps', `count` of each. Where the hint `strict` is in force:
- * DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none. `q4_k_expanded`: weights
- * of q4_k were unpacked as a hint says. */
+ * DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none; so does, strict or not, a
+ * person's computePrecision=f16 that no step can follow. `q4_k_expanded`: weights of q4_k were
+ * unpacked as a hint says. */
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
                                        const struct kernel_choice *const *choices, size_t count,

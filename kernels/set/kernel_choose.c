@@ -36,9 +36,18 @@ static bool has(const struct kernel_request *request, const char *key, const cha
     return strcmp(kernel_request_word(request, key), word) == 0;
 }
 
+/* Whether the set has a kernel of PRECISION f16 for such requests, on whatever device. */
+static bool is_served_in_f16(const struct kernel_set *set, const struct kernel_request *request)
+{
+    for (size_t i = 0; i < kernel_set_count(set); i++)
+        if (kernel_set_at(set, i)->f16 && kernel_serves(kernel_set_at(set, i), request))
+            return true;
+    return false;
+}
+
 /* What the five fixed hints mean. False when the hint has nothing to say about the request. */
-static bool read_fixed(const struct kernel_hint *hint, const struct kernel_request *request,
-                       struct requested *requested)
+static bool read_fixed(const struct kernel_set *set, const struct kernel_hint *hint,
+                       const struct kernel_request *request, struct requested *requested)
 {
     bool matmul = strcmp(request->op, "matmul") == 0, decode = has(request, "phase", "decode");
     bool subgroup = strcmp(hint->value, "gemv_subgroup") == 0;
@@ -58,14 +67,15 @@ static bool read_fixed(const struct kernel_hint *hint, const struct kernel_reque
     requested->f16 = strcmp(hint->key, "computePrecision") == 0 && strcmp(hint->value, "f16") == 0;
     requested->word = NULL;
     requested->specificity = 0;
-    return requested->f16 && matmul;
+    return requested->f16 && matmul && is_served_in_f16(set, request);
 }
 
 /* After `passed`, a hint that was passed over, others of its layer are heard; NULL: none was. */
-static struct requested find_requested(const struct kernel_hints *hints,
+static struct requested find_requested(const struct kernel_set *set,
                                        const struct kernel_request *request,
                                        const struct requested *passed)
 {
+    const struct kernel_hints *hints = kernel_set_hints(set);
     struct requested best = {.hint = NULL};
     for (size_t i = 0; i < hints->count; i++) {
         const struct kernel_hint *hint = &hints->items[i];
@@ -77,7 +87,7 @@ static struct requested find_requested(const struct kernel_hints *hints,
             if (requested.specificity == 0)
                 continue;
             requested.specificity++;
-        } else if (!read_fixed(hint, request, &requested)) {
+        } else if (!read_fixed(set, hint, request, &requested)) {
             continue;
         }
         if (passed &&
@@ -122,7 +132,7 @@ static bool passes(const struct chooser *c, enum filter filter, const struct ker
     if (strcmp(kernel->op, c->fit.request->op) != 0)
         return false;
     if (filter == FILTER_ADDED)
-        return kernel->added;
+        return kernel->added && (!kernel->f16 || c->allow_f16);
     if (filter == FILTER_REQUESTED && requested->word && !answers_to(kernel, requested->word))
         return false;
     if (filter == FILTER_REQUESTED && requested->f16 && !kernel->f16)
@@ -304,15 +314,14 @@ static void explain_unmet(const struct chooser *c, const struct pick *pick, stru
         char lacks[192];
         other.op = kernel->op;
         if (!answers_to(kernel, c->requested.word) ||
-            !read_fixed(c->requested.hint, &other, &requested))
+            !read_fixed(c->fit.set, c->requested.hint, &other, &requested))
             continue;
         if (kernel_fit_device(&c->fit, kernel, &scratch, lacks))
             snprintf(lacks, sizeof(lacks), "for %s only", kernel->op);
         add_refusal(out, kernel, lacks);
     }
     if (!out->len)
-        dgl_buf_printf(out, "no kernel of %s is of %s", c->fit.request->op,
-                       c->requested.f16 ? "PRECISION f16" : "that kind");
+        dgl_buf_printf(out, "no kernel of %s is of that kind", c->fit.request->op);
 }
 
 static enum dgl_status fail_wish(const struct chooser *c, const struct pick *pick)
@@ -467,6 +476,10 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
     enum dgl_status status = DGL_OK;
     bool named = dgl_str_starts(dgl_str_of(hint->key), "variants.");
     const struct kernel_hints *hints = kernel_set_hints(c->fit.set);
+    /* One product of a model that cannot be had in f16 does not keep the others from it:
+     * kernel_set_check_heard() refuses where none can. */
+    const bool yields =
+        kernel_layer_yields(hints, hint->layer) || (c->requested.f16 && !hints->strict);
     struct dgl_buf why = {0};
     char head[160];
     if (!c->requested.impossible)
@@ -488,7 +501,7 @@ static enum dgl_status try_wish(struct chooser *c, struct kernel_choice *out, bo
         explain_unmet(c, &pick, &why);
         snprintf(c->note, sizeof(c->note), "hint %s=%s (%s) does not apply here: %s", hint->key,
                  hint->value, hint->origin, why.p ? why.p : "");
-    } else if (kernel_layer_yields(hints, hint->layer)) {
+    } else if (yields) {
         *done = false;
         *passed = true;
         snprintf(head, sizeof(head), "hint %s=%s (%s) does not apply here", hint->key, hint->value,
@@ -513,7 +526,7 @@ static enum dgl_status try_wishes(struct chooser *c, struct kernel_choice *out, 
         const struct requested tried = c->requested;
         status = try_wish(c, out, done, &passed);
         if (passed)
-            c->requested = find_requested(kernel_set_hints(c->fit.set), c->fit.request, &tried);
+            c->requested = find_requested(c->fit.set, c->fit.request, &tried);
     }
     return status;
 }
@@ -560,7 +573,7 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device properties are given, at most %d fit",
                         num_device, KERNEL_MAX_PROPERTIES);
     c.allow_f16 = precision && strcmp(precision->value, "f16") == 0;
-    c.requested = find_requested(hints, request, NULL);
+    c.requested = find_requested(set, request, NULL);
     bool requested_first = c.requested.hint && c.requested.hint->layer > KERNEL_LAYER_FILES;
     if (requested_first)
         status = try_wishes(&c, out, &done);
@@ -628,7 +641,7 @@ static const char *misses(const struct kernel_hint *hint, const struct taken *ta
         if (!subject.pattern) {
             if (strcmp(hint->key, "colsPerWorkgroup") == 0
                     ? strcmp(request->op, "matmul") == 0 && has(request, "phase", "decode")
-                    : read_fixed(hint, request, &requested))
+                    : read_fixed(taken->set, hint, request, &requested))
                 return NULL;
             continue;
         }
@@ -662,9 +675,42 @@ static bool has_operation(const struct kernel_hint *hint, const struct taken *ta
     return false;
 }
 
+/* A person's computePrecision=f16 by which nothing of a model would be computed in f16. It is fine
+ * where other hints have beaten it wherever it had a say. */
+static enum dgl_status check_precision(const struct dgl_log *log, const struct kernel_hint *hint,
+                                       const struct taken *taken)
+{
+    static const char over[] = " does not apply here: ";
+    char head[160];
+    const char *passed = NULL, *why;
+    const int len = snprintf(head, sizeof(head), "hint %s=%s (", hint->key, hint->value);
+    for (size_t i = 0; i < taken->count; i++) {
+        const struct kernel_choice *choice = taken->choices[i];
+        if (choice->kernel->f16)
+            return DGL_OK;
+        for (uint32_t f = 0; f < choice->num_fallbacks && !passed; f++)
+            if (strncmp(choice->fallbacks[f].text, head, (size_t)len) == 0)
+                passed = choice->fallbacks[f].text;
+    }
+    if (!passed && !misses(hint, taken))
+        return DGL_OK;
+    why = passed ? strstr(passed, over) : NULL;
+    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                    "the hint %s=%s (%s) cannot be met for any product of the model: %s; choose "
+                    "another value or auto",
+                    hint->key, hint->value, hint->origin,
+                    why      ? why + strlen(over)
+                    : passed ? passed
+                             : "no kernel of PRECISION f16 is for one");
+}
+
 static enum dgl_status check_heard(const struct dgl_log *log, const struct kernel_hint *hint,
                                    const struct taken *taken, bool strict)
 {
+    const struct kernel_hints *hints = kernel_set_hints(taken->set);
+    if (strcmp(hint->key, "computePrecision") == 0 && strcmp(hint->value, "f16") == 0 &&
+        !kernel_layer_yields(hints, hint->layer))
+        return check_precision(log, hint, taken);
     const bool q4_k = strcmp(hint->key, "q4kMatmul") == 0;
     if (strcmp(hint->value, "auto") == 0 ||
         (strict ? hint->layer == KERNEL_LAYER_TUNER || !kernel_hint_chooses(hint) ||

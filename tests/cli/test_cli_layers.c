@@ -73,8 +73,10 @@ struct manifest_row {
 
 #define SUBGROUP "\"q4kMatmul\": \"gemv_subgroup\""
 #define NO_F16   "\"f16Matmul\": \"gemv_subgroup\""
-#define F16_OVER "hint computePrecision=f16 (manifest) does not apply here: "
-#define OVER     "hint q4kMatmul=gemv_subgroup (manifest) does not apply here: "
+#define FAST     "\"variants\": {\"matmul/decode\": \"matmul_decode_subgroup\"}, "
+#define FAST_OVER                                                                                  \
+    "hint variants.matmul/decode=matmul_decode_subgroup (manifest) does not apply here: "
+#define OVER "hint q4kMatmul=gemv_subgroup (manifest) does not apply here: "
 
 static const struct manifest_row manifests[] = {
     {"none", "", false, NULL, NULL, NULL, NULL, NULL},
@@ -113,8 +115,8 @@ static const struct manifest_row manifests[] = {
      "hint attentionDecode=subgroup (manifest) does not apply here: attn_token_subgroup: EXTENSION "
      "GL_KHR_shader_subgroup_shuffle is absent",
      NULL},
-    {"two defaults that cannot be met", SUBGROUP ", \"computePrecision\": \"f16\"", false, NULL,
-     NULL, NULL, F16_OVER, "; " F16_OVER},
+    {"two defaults that cannot be met", FAST SUBGROUP, false, NULL, NULL, NULL, FAST_OVER,
+     "; " OVER},
     {"strict defaults that cannot be met", SUBGROUP ", \"strict\": true", false, NULL,
      "the hint q4kMatmul=gemv_subgroup (manifest) cannot be met", NULL, NULL, NULL},
     {"strict defaults that a person relaxes", SUBGROUP ", \"strict\": true", false,

@@ -101,13 +101,16 @@ struct device {
 static const struct device minimum = {NULL, 0}, big = {big_gpu, sizeof(big_gpu) / sizeof(*big_gpu)},
                            soft = {software, 2};
 
-/* "op key=word key=word NAME:value": a request in one line, in static memory. */
+/* "op key=word key=word NAME:value": a request in one line, in static memory that every second
+ * call takes again. */
 static struct kernel_request parse_request(const char *line)
 {
-    static char text[256];
+    static char texts[2][256];
+    static int calls;
+    char *text = texts[calls++ % 2];
     struct kernel_request r = {0};
     char *save = NULL;
-    snprintf(text, sizeof(text), "%s", line);
+    snprintf(text, sizeof(texts[0]), "%s", line);
     r.op = strtok_r(text, " ", &save);
     for (char *word; (word = strtok_r(NULL, " ", &save));) {
         char *equals = strchr(word, '='), *colon = strchr(word, ':');
@@ -288,9 +291,20 @@ static const struct hint_case hinted[] = {
      .hints = "{\"q4kMatmul\":\"gemv_subgroup\"}"},
     {{"computePrecision f16", &big, F16, "mm_half", "hint computePrecision=f16"},
      .hints = "{\"computePrecision\":\"f16\"}"},
-    {{"computePrecision f16 without support", &minimum, F16, NULL,
-      "mm_half: EXTENSION GL_f16 is absent"},
+    {{"computePrecision f16 without support", &minimum, F16, "mm",
+      "; hint computePrecision=f16 (--kernel-hints) does not apply here: mm_half: EXTENSION GL_f16 "
+      "is absent"},
      .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"computePrecision f16 without support, strictly", &minimum, F16, NULL,
+      "the hint computePrecision=f16 (--kernel-hints) cannot be met for matmul weight=f16 "
+      "phase=decode: mm_half: EXTENSION GL_f16 is absent"},
+     .hints = "{\"computePrecision\":\"f16\",\"strict\":true}"},
+    {{"computePrecision f16 where no kernel has it", &big, Q4K, "mm", "the only one that can run"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"computePrecision f16 hides nothing where no kernel has it", &big, Q4K, "mm",
+      "hint variants.matmul=mm (manifest)"},
+     .hints = "{\"computePrecision\":\"f16\",\"strict\":true}",
+     .defaults = "{\"variants\":{\"matmul\":\"mm\"}}"},
     {{"computePrecision f32", &big, F16, "mm_sub", "preferred"},
      .hints = "{\"computePrecision\":\"f32\"}"},
     {{"computePrecision f16 is about matmul", &minimum, DECODE, "attn_stream", "the only one"},
@@ -384,6 +398,100 @@ static void hints_give_kernel(void **state)
     kernel_set_destroy(&set);
 }
 
+/* ---- f16 for a whole model ---- */
+
+/* Two steps of a model, with computePrecision=f16 among the hints. */
+struct model_case {
+    const char *name;
+    const struct device *device;
+    const char *requests[2], *wanted[2]; /* and the kernels that they take */
+    const char *hints, *profile;
+    const char *refused; /* part of the message for the model; NULL: none */
+};
+
+#define CANNOT                                                                                     \
+    "the hint computePrecision=f16 (--kernel-hints) cannot be met for any product of the model: "
+
+static const struct model_case models[] = {
+    {"f16 of one product",
+     &big,
+     {F16, Q4K},
+     {"mm_half", "mm"},
+     "{\"computePrecision\":\"f16\"}",
+     NULL,
+     NULL},
+    {"f16 of one product, strictly",
+     &big,
+     {F16, Q4K},
+     {"mm_half", "mm"},
+     "{\"computePrecision\":\"f16\",\"strict\":true}",
+     NULL,
+     NULL},
+    {"f16 that the device lacks",
+     &minimum,
+     {Q4K, F16},
+     {"mm", "mm"},
+     "{\"computePrecision\":\"f16\"}",
+     NULL,
+     CANNOT "mm_half: EXTENSION GL_f16 is absent; choose"},
+    {"f16 of a profile that the device lacks",
+     &minimum,
+     {Q4K, F16},
+     {"mm", "mm"},
+     NULL,
+     "fast",
+     NULL},
+    {"f16 of no product",
+     &big,
+     {Q4K, DECODE},
+     {"mm", "attn_tiled"},
+     "{\"computePrecision\":\"f16\"}",
+     NULL,
+     CANNOT "no kernel of PRECISION f16 is for one; choose"},
+    {"f16 of a profile and of no product",
+     &big,
+     {Q4K, DECODE},
+     {"mm", "attn_tiled"},
+     NULL,
+     "fast",
+     NULL},
+    {"f16 that a hint for fewer steps beats",
+     &big,
+     {F16, Q4K},
+     {"mm", "mm"},
+     "{\"computePrecision\":\"f16\",\"variants\":{\"matmul\":\"mm\"}}",
+     NULL,
+     NULL},
+    {"no f16", &minimum, {F16, Q4K}, {"mm", "mm"}, "{\"computePrecision\":\"f32\"}", NULL, NULL},
+};
+
+static void model_hears_of_f16(void **state)
+{
+    const struct model_case *c = *state;
+    struct kernel_set *set =
+        loaded_set(dgl_kernels_params(.hints = c->hints, .profile = c->profile));
+    struct kernel_request requests[2];
+    static struct kernel_choice choices[2];
+    const struct kernel_request *asked[2] = {&requests[0], &requests[1]};
+    const struct kernel_choice *got[2] = {&choices[0], &choices[1]};
+    struct test_log log;
+    test_log_init(&log, DGL_LOG_NOTICE);
+    for (int i = 0; i < 2; i++) {
+        requests[i] = parse_request(c->requests[i]);
+        assert_int_equal(kernel_choose(&log.log, set, &requests[i], c->device->properties,
+                                       c->device->count, &choices[i]),
+                         DGL_OK);
+        assert_string_equal(choices[i].kernel->name, c->wanted[i]);
+    }
+    assert_int_equal(kernel_set_check_heard(&log.log, set, asked, got, 2, false),
+                     c->refused ? DGL_ERR_UNSUPPORTED : DGL_OK);
+    if (c->refused)
+        assert_contains(log.text, c->refused);
+    else
+        assert_string_equal(log.text, "");
+    kernel_set_destroy(&set);
+}
+
 /* ---- kernels that a user adds ---- */
 
 struct added_case {
@@ -407,6 +515,12 @@ static const struct added_case added[] = {
      "{\"variants\":{\"matmul\":\"mm\"}}", "mm", "hint"},
     {"added kernel serves others", SMALL "//! WHEN weight q4_k\n", F16, NULL, NULL, NULL, "mm_sub",
      "preferred"},
+    {"added kernel of f16 waits for the hint", SMALL "//! PRECISION f16\n", F16, NULL, NULL, NULL,
+     "mm_sub", "preferred"},
+    {"added kernel of f16 beats the config file's hint", SMALL "//! PRECISION f16\n", F16, NULL,
+     NULL, "{\"computePrecision\":\"f16\"}", "mm_user", "file "},
+    {"added kernel of f16 by its PREFER", SMALL "//! PRECISION f16\n//! PREFER 100\n", F16,
+     "{\"computePrecision\":\"f16\"}", NULL, NULL, "mm_user", "hint computePrecision=f16"},
     {"added kernel that cannot run", SMALL "//! REQUIRE K > 64\n//! CONST K\n", F16, NULL, NULL,
      NULL, NULL, "no kernel of the given files can run matmul weight=f16 phase=decode: mm_user ("},
     {"added kernel that cannot run beside a hint", SMALL "//! REQUIRE 0\n", F16,
@@ -916,6 +1030,7 @@ int main(void)
     failed += test_run_table("kernel_origin", origin_and_hash_cover_all_texts, origins);
     failed += test_run_table("kernel_tunes", tunables_have_value_and_origin, tunes);
     failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
+    failed += test_run_table("kernel_model", model_hears_of_f16, models);
     failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);
     failed += test_run_table("kernel_replaced", replaced_kernel_is_judged_by_its_text, replaced);
     return failed + cmocka_run_group_tests_name("kernel_choice", tests, NULL, NULL);

@@ -157,6 +157,37 @@ static int compare_subjects(const void *a, const void *b)
     return x->place < y->place ? -1 : 1;
 }
 
+/* As the weights were placed for: by a request that says nothing of their layout. */
+static enum dgl_status choose_default(const struct tuner *t, const struct subject *subject,
+                                      struct kernel_choice *out)
+{
+    const struct plan_device *device = &t->s->model->dev->plan;
+    struct kernel_request request = subject->usage[0].ops[0].request;
+    for (uint32_t i = 0; i < request.num_attrs && subject->usage[0].segment == SEG_DECODE; i++)
+        if (strcmp(request.attrs[i].key, "layout") == 0)
+            request.attrs[i].word = "none";
+    return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
+}
+
+/* What is known of a subject, by the texts of its kernels. */
+static enum dgl_status look_up(struct tuner *t, struct subject *subject)
+{
+    const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
+    struct kernel_choice choice;
+    bool f16 = precision && strcmp(precision, "f16") == 0;
+    if (f16) {
+        enum dgl_status status = choose_default(t, subject, &choice);
+        if (status != DGL_OK)
+            return status;
+        f16 = choice.kernel->f16;
+    }
+    if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, f16, subject->texts))
+        return dgl_fail_memory(t->log, "a digest of kernels", 65);
+    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
+    subject->time = known ? known->time : 0;
+    return DGL_OK;
+}
+
 static enum dgl_status list_subjects(struct tuner *t)
 {
     /* Where several ask for the same, the first counts. */
@@ -181,14 +212,8 @@ static enum dgl_status list_subjects(struct tuner *t)
                           "names them",
                           t->p->op ? t->p->op : "");
     for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
-        struct subject *subject = &t->subjects[i];
-        subject->place = i;
-        if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, subject->texts)) {
-            status = dgl_fail_memory(t->log, "a digest of kernels", 65);
-            break;
-        }
-        const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
-        subject->time = known ? known->time : 0;
+        t->subjects[i].place = i;
+        status = look_up(t, &t->subjects[i]);
     }
     if (status == DGL_OK)
         qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
@@ -197,17 +222,10 @@ static enum dgl_status list_subjects(struct tuner *t)
 
 /* ---- one subject ----------------------------------------------------------------------------- */
 
-/* As the weights were placed for: by a request that says nothing of their layout. */
 static enum dgl_status add_default(struct tuner *t, const struct subject *subject)
 {
-    const struct plan_device *device = &t->s->model->dev->plan;
-    struct kernel_request request = subject->usage[0].ops[0].request;
     struct kernel_choice choice;
-    for (uint32_t i = 0; i < request.num_attrs && subject->usage[0].segment == SEG_DECODE; i++)
-        if (strcmp(request.attrs[i].key, "layout") == 0)
-            request.attrs[i].word = "none";
-    enum dgl_status status = kernel_choose(t->log, t->set, &request, device->properties,
-                                           device->num_properties, &choice);
+    enum dgl_status status = choose_default(t, subject, &choice);
     return status == DGL_OK ? tuner_add(t, subject, choice.kernel->name, "") : status;
 }
 

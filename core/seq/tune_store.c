@@ -80,9 +80,11 @@ static void add_text(struct dgl_hash *hash, const char *name, const char *text, 
     dgl_hash_update(hash, text, len);
 }
 
-bool tune_texts(const struct kernel_set *set, const char *op, char out[65])
+bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out[65])
 {
     struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (hash && f16)
+        add_text(hash, "PRECISION", "f16", strlen("f16"));
     for (size_t i = 0; hash && i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
         if (strcmp(kernel->op, op) != 0)
@@ -154,7 +156,9 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
                       struct dgl_buf *json, size_t *count)
 {
     bool *valid = dgl_new_array(bool, store->count);
-    char op[64] = "", texts[65] = "";
+    const char *precision = kernel_set_hint(set, "computePrecision", NULL);
+    const bool allow_f16 = precision && strcmp(precision, "f16") == 0;
+    char op[64] = "", texts[2][65] = {""}; /* [1]: in f16 */
     *count = 0;
     for (size_t i = 0; valid && i < store->count; i++) {
         const struct tune_entry *entry = &store->items[i];
@@ -163,10 +167,14 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
             continue;
         if (strncmp(op, entry->key, len) != 0 || op[len]) {
             snprintf(op, sizeof(op), "%.*s", (int)len, entry->key);
-            if (!tune_texts(set, op, texts))
-                texts[0] = '\0';
+            for (int f16 = 0; f16 <= 1; f16++)
+                if (!tune_texts(set, op, f16, texts[f16]))
+                    texts[f16][0] = '\0';
         }
-        valid[i] = tune_entry_says_more(entry) && strcmp(entry->texts, texts) == 0;
+        const struct kernel *kernel = kernel_set_find(set, entry->kernel);
+        const bool f16 = kernel && kernel->f16;
+        valid[i] = tune_entry_says_more(entry) && strcmp(entry->texts, texts[f16]) == 0 &&
+                   (f16 ? allow_f16 : !allow_f16 || !tune_store_find(store, entry->key, texts[1]));
         *count += valid[i];
     }
     if (valid)

@@ -13,7 +13,7 @@ struct tune_entry {
     char *op;             /* the plan's word for it: "qkv" */
     enum dgl_phase phase; /* and in what kind of pass of how many tokens it was measured */
     int32_t tokens;
-    char texts[65];  /* tune_texts() of its kernels */
+    char texts[65];  /* tune_texts() of its kernels, in the precision of `kernel` */
     char kernel[64]; /* NAME */
     char default_kernel[64];
     char *tunes; /* "WG_SIZE=128 EACH=2", blank-separated; "" = presets */
@@ -43,14 +43,16 @@ const struct tune_entry *tune_store_find(const struct tune_store *store, const c
 bool tune_entry_says_more(const struct tune_entry *entry);
 
 /* SHA-256, in hex, over the texts of all kernels of the set that serve an operation, and of their
- * libs: another kernel, or another text of one, is another measurement. False: out of memory. */
-bool tune_texts(const struct kernel_set *set, const char *op, char out[65]);
+ * libs: another kernel, or another text of one, is another measurement, and so is one of kernels of
+ * PRECISION f16, which are compared with each other alone. False: out of memory. */
+bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out[65]);
 /* What the entries ask for, as a JSON object of hints for KERNEL_LAYER_TUNER; `take` says which of
  * them count, NULL = all. */
 void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *take,
                     struct dgl_buf *json);
 /* The entries whose texts are those of the set, as such hints; *count is how many say more than the
- * defaults. */
+ * defaults. Of kernels of PRECISION f16 where computePrecision is f16, and then instead of what was
+ * measured of others for the same request. */
 void tune_store_hints(const struct tune_store *store, const struct kernel_set *set,
                       struct dgl_buf *json, size_t *count);
 

@@ -377,7 +377,7 @@ static void test_variant(void **state)
     kernel_request_key(&use->request, &key);
     entry.key = key.p;
     snprintf(entry.default_kernel, sizeof(entry.default_kernel), "%s", use->choice.kernel->name);
-    assert_true(tune_texts(o.model->untuned, "matmul", entry.texts));
+    assert_true(tune_texts(o.model->untuned, "matmul", false, entry.texts));
     assert_true(tune_store_put(&store, &entry));
     assert_true(tune_store_save(&store, device));
     tune_store_finish(&store);
@@ -588,12 +588,12 @@ static void test_texts_tell_kernels_apart(void **state)
                        *other = kernels_of("other.comp", NULL);
     char plain[65], again[65], texts[65], others[65], embed[65], worst_embed[65];
     (void)state;
-    assert_true(tune_texts(builtin, "norm", plain));
-    assert_true(tune_texts(builtin, "norm", again));
-    assert_true(tune_texts(worst->set, "norm", texts));
-    assert_true(tune_texts(other->set, "norm", others));
-    assert_true(tune_texts(builtin, "embed", embed));
-    assert_true(tune_texts(worst->set, "embed", worst_embed));
+    assert_true(tune_texts(builtin, "norm", false, plain));
+    assert_true(tune_texts(builtin, "norm", false, again));
+    assert_true(tune_texts(worst->set, "norm", false, texts));
+    assert_true(tune_texts(other->set, "norm", false, others));
+    assert_true(tune_texts(builtin, "embed", false, embed));
+    assert_true(tune_texts(worst->set, "embed", false, worst_embed));
     assert_string_equal(plain, again);
     assert_string_not_equal(plain, texts);
     assert_string_not_equal(texts, others);
@@ -602,6 +602,49 @@ static void test_texts_tell_kernels_apart(void **state)
     dgl_kernels_destroy(&worst);
     dgl_kernels_destroy(&other);
     kernel_set_destroy(&builtin);
+}
+
+/* What was measured in f16 and in f32 of one request: each counts for its own precision. */
+static void test_precisions_are_apart(void **state)
+{
+    static const char lines[] =
+        "// Summary\n//! NAME matmul_prefill\n//! OP matmul\n//! VARIANT half\n//! PRECISION f16\n"
+        "//! TUNE ROWS = 1 in 1 2\n//! LOCAL 32\n//! GROUPS ROWS\nvoid body(uvec3 group)\n{\n}\n";
+    static const char *const file = "half.comp", *const asked = "{\"computePrecision\":\"f16\"}";
+    const struct dgl_kernel_text text = {file, lines, strlen(lines)};
+    struct kernel_set *sets[2];
+    struct tune_store store = {0};
+    struct tune_entry entry = {
+        .key = "matmul/phase=prefill/N=64", .op = "o", .phase = DGL_PHASE_PREFILL, .tokens = 64};
+    (void)state;
+    for (int f16 = 0; f16 <= 1; f16++) {
+        sets[f16] = loaded_set(dgl_kernels_params(.files = &file, .num_files = 1, .texts = &text,
+                                                  .num_texts = 1, .hints = f16 ? asked : NULL));
+        assert_true(tune_texts(sets[0], "matmul", f16, entry.texts));
+        entry.tunes = f16 ? "ROWS=2" : "TOKENS=64";
+        snprintf(entry.kernel, sizeof(entry.kernel), "%s",
+                 f16 ? "matmul_prefill" : "matmul_prefill_wide");
+        snprintf(entry.default_kernel, sizeof(entry.default_kernel), "%s", entry.kernel);
+        assert_true(tune_store_put(&store, &entry));
+    }
+    assert_int_equal(store.count, 2);
+    entry.key = "matmul/phase=decode/N=64"; /* no kernel of PRECISION f16 is for it */
+    entry.tunes = "ROWS=4";
+    snprintf(entry.kernel, sizeof(entry.kernel), "matmul_decode");
+    assert_true(tune_texts(sets[0], "matmul", false, entry.texts));
+    assert_true(tune_store_put(&store, &entry));
+    for (int f16 = 0; f16 <= 1; f16++) {
+        struct dgl_buf json = {0};
+        size_t count = 0;
+        tune_store_hints(&store, sets[f16], &json, &count);
+        assert_int_equal(count, 2);
+        assert_contains(json.p, f16 ? "matmul_prefill.ROWS" : "matmul_prefill_wide.TOKENS");
+        assert_null(strstr(json.p, f16 ? "wide" : "matmul_prefill.ROWS"));
+        assert_contains(json.p, "matmul_decode.ROWS");
+        dgl_buf_finish(&json);
+        kernel_set_destroy(&sets[f16]);
+    }
+    tune_store_finish(&store);
 }
 
 int main(void)
@@ -616,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_keys_are_patterns),
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_texts_tell_kernels_apart),
+        cmocka_unit_test(test_precisions_are_apart),
     };
     const struct CMUnitTest batch[] = {cmocka_unit_test(test_batch_bodies)};
     void *state = NULL;

@@ -38,8 +38,10 @@ void checkpoint_open(struct checkpoint_run *run)
                         &converted),
             DGL_OK);
     }
-    test_engine_open(&run->engine,
-                     &(struct test_engine_params){.path = pack, .kv_type = run->kv_type});
+    test_engine_open(&run->engine, &(struct test_engine_params){.path = pack,
+                                                                .kv_type = run->kv_type,
+                                                                .chunk = run->chunk,
+                                                                .kernels = run->kernels});
 }
 
 void checkpoint_close(struct checkpoint_run *run)

@@ -10,12 +10,14 @@ struct checkpoint {
 extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft,
     checkpoint_story_gemma3, checkpoint_story_moe;
 
-/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first three
+/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first five
  * fields are the caller's. */
 struct checkpoint_run {
     const struct checkpoint *checkpoint;
     const char *quantize;
     enum dgl_kv_type kv_type;
+    int32_t chunk;                     /* 0 = default */
+    const struct dgl_kernels *kernels; /* NULL = built in */
     struct reference ref;
     struct test_engine engine;
     char *tmp;

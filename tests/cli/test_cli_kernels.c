@@ -697,6 +697,7 @@ static const struct hint_row hints[] = {
     {"profile fused", {"--kernel-profile", "fused"}},
     {"computePrecision f32", {"--compute-precision", "f32"}},
     {"computePrecision auto", {"--compute-precision", "auto"}},
+    {"computePrecision f16", {"--compute-precision", "f16"}},
     {"q4kMatmul fused_q4k", {"--q4k-matmul", "fused_q4k"}},
     {"q4kMatmul dequant_f16", {"--q4k-matmul", "dequant_f16"}},
     {"q4kMatmul dequant_f32", {"--q4k-matmul", "dequant_f32"}},

@@ -456,6 +456,7 @@ static enum dgl_status read_on(struct batch_request *r)
         batch_pages_make_room(r, end)) {
         const int32_t held = s->len;
         batch_reads_begin(r->batch);
+        r->g.may_step = batch_reads_alone(r->batch);
         status = generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch));
         if (status == DGL_OK)
             status = batch_reads_queued(r->batch, s->len - held);

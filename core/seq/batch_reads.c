@@ -14,6 +14,11 @@ static bool somebody_writes(const struct dgl_batch *b)
     return false;
 }
 
+bool batch_reads_alone(const struct dgl_batch *b)
+{
+    return b->hold_ns > 0 && !somebody_writes(b);
+}
+
 int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most)
 {
     const struct batch_reads *reads = &b->reads;

@@ -12,6 +12,9 @@
 /* A pass over fewer tokens costs as much as one over these. */
 #define BATCH_LEAST_READ 16
 
+/* Nobody else writes, who would wait for this prompt, and how it is read does not have to be the
+ * same in any company. */
+bool batch_reads_alone(const struct dgl_batch *b);
 /* Tokens of the next pass over a prompt, at most `most`. */
 int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most);
 /* Before a pass is queued, and behind it; waits for the one before. */

@@ -561,6 +561,36 @@ enum dgl_status executor_use(struct dgl_session *s, const struct executor_query 
     return use_of(s, q, engine_choice(s->model->engine, q->recipe), run, &max_steps);
 }
 
+/* Steps by single dispatches that a pass over as many columns costs. On one NVIDIA H200 (driver
+ * 580), llama-3.2-1b:q4_k, a step took 816 us, a pass over 2 tokens 1,410, and steps of 4 and 8
+ * sequences, which have more rows in the head than passes over a prompt, 1,343 and 1,795
+ * (docs/perf-log.md, "Prefill and small batches"). Other bodies cost no less than the last. */
+static const struct {
+    int32_t columns;
+    double steps;
+} pass_costs[] = {{1, 1.0}, {2, 1.7}, {4, 1.65}, {8, 2.2}};
+#define PASS_COSTS (sizeof(pass_costs) / sizeof(pass_costs[0]))
+
+struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, int32_t tokens)
+{
+    struct engine *engine = s->model->engine;
+    const struct engine_choice *c = engine_choice(engine, recipe);
+    const struct exec_record *r = &c->record;
+    if (s->profile || c->state != ENGINE_PERSISTENT || r->persistent_ns == 0 || tokens < 1 ||
+        tokens > pass_costs[PASS_COSTS - 1].columns)
+        return NULL;
+    const int32_t columns = plan_body_columns(plan_body(&engine->plan, tokens));
+    size_t i = 0;
+    while (i + 1 < PASS_COSTS && pass_costs[i].columns < columns)
+        i++;
+    if ((double)tokens * (double)r->persistent_ns >= pass_costs[i].steps * (double)r->dispatch_ns)
+        return NULL;
+    struct exec_run *run = exec_cache_find(&s->persistent, formed(recipe, r->form));
+    if (run)
+        engine->persistent.ops->set_groups(run, r->groups);
+    return run;
+}
+
 /* ---- abort ----------------------------------------------------------------------------------- */
 
 bool executor_is_aborted(const int32_t *ids, int32_t count)

@@ -47,6 +47,10 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
 /* The run as it was chosen so far: something may be queued. */
 enum dgl_status executor_use(struct dgl_session *s, const struct executor_query *q,
                              struct exec_run **run);
+/* The run of a persistent dispatch whose steps, one for each, read the next `tokens` of a prompt in
+ * less time than a pass over them is expected to take; NULL: the pass does. Borrowed; one that the
+ * session has decoded by, so that nothing is made or compiled for a prompt. */
+struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, int32_t tokens);
 /* Whether some of the ids of a batch are the marks of an aborted dispatch. */
 bool executor_is_aborted(const int32_t *ids, int32_t count);
 /* Waits for all that was queued, which counts for nothing, and gives the device the state of the

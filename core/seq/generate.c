@@ -164,7 +164,9 @@ static enum dgl_status choose_executor(struct generation *g)
 {
     struct executor_query query = next_steps(g);
     g->undecided = false;
-    enum dgl_status status = executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
+    enum dgl_status status =
+        g->given_up ? executor_use(g->s, &query, &g->queue.run)
+                    : executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
     return status == DGL_OK ? session_write_args(g->s, g->queue.run) : status;
 }
 
@@ -194,16 +196,22 @@ static struct dgl_counters work_since(const struct generation *g, const struct d
     return work;
 }
 
+/* A persistent dispatch was given up: what it computed, and what is queued behind it, is computed
+ * again. */
+static enum dgl_status recover(struct generation *g)
+{
+    const struct executor_query query = next_steps(g);
+    decode_queue_drop(&g->queue);
+    g->given_up = true;
+    return executor_recover(g->s, &query, &g->queue.run, &g->queue.max_steps);
+}
+
 enum dgl_status generation_take(struct generation *g)
 {
-    struct dgl_session *s = g->s;
     int32_t ids[DGL_READBACK_INTERVAL_MAX], count = 0;
     enum dgl_status status = decode_queue_pop(&g->queue, ids, &count);
-    if (status == DGL_OK && executor_is_aborted(ids, count)) {
-        struct executor_query query = next_steps(g);
-        decode_queue_drop(&g->queue);
-        return executor_recover(s, &query, &g->queue.run, &g->queue.max_steps);
-    }
+    if (status == DGL_OK && executor_is_aborted(ids, count))
+        return recover(g);
     for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++)
         status = generation_accept(g, ids[i]);
     return status;
@@ -283,9 +291,19 @@ static enum dgl_status restart(struct generation *g)
     return status;
 }
 
+/* The token after the prompt, unless the steps that read the prompt's end have drawn it. */
+static enum dgl_status first_token(struct generation *g)
+{
+    if (!g->drawn)
+        return sample_one(g);
+    g->drawn = false;
+    enum dgl_status status = check_sampled(g, g->first);
+    return status == DGL_OK ? take_token(g, g->first) : status;
+}
+
 enum dgl_status generation_sample_first(struct generation *g)
 {
-    enum dgl_status status = sample_one(g);
+    enum dgl_status status = first_token(g);
     g->undecided = g->in_company;
     if (status == DGL_OK && !g->done && !g->logits && !g->in_company)
         status = session_is_current(g->s) ? choose_executor(g) : follow_kernels(g);
@@ -394,6 +412,8 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
     return sampling_check(log, &p->sampling);
 }
 
+/* ---- reading the prompt ---------------------------------------------------------------------- */
+
 /* Rows of the passes over the next `count` tokens of the prompt, at most. */
 static int32_t prompt_rows(const struct generation *g, int32_t count)
 {
@@ -471,6 +491,7 @@ enum dgl_status generation_restore(struct generation *g)
 {
     const struct dgl_generate_result *r = g->r;
     const size_t count = r->num_prompt_ids + r->num_tokens;
+    g->drawn = false;
     int32_t *ids = dgl_new_array(int32_t, count);
     if (!ids)
         return dgl_fail_memory(g->s->model->dev->log, "tokens", count * sizeof(*ids));
@@ -484,20 +505,74 @@ enum dgl_status generation_restore(struct generation *g)
     return status == DGL_OK ? session_compile(g->s, needed_segments(g, (int32_t)count)) : status;
 }
 
-enum dgl_status generation_pass(struct generation *g, int32_t most)
+static int32_t prompt_left(const struct generation *g)
+{
+    return (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - g->s->len;
+}
+
+/* Decode steps over the next tokens, which are the last of the prompt. Each draws an id, where the
+ * next given one is then written; that of the last step is the first token of the answer. Waits.
+ * Nothing is evaluated if a dispatch was given up. */
+static enum dgl_status step_through(struct generation *g, struct exec_run *run, int32_t tokens)
 {
     struct dgl_session *s = g->s;
-    const int32_t left = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - s->len;
-    const int32_t rows = prompt_rows(g, left);
-    const int32_t tokens = session_pass_tokens(s, left, most < rows ? most : rows, false);
-    enum dgl_status status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
-    return status == DGL_OK ? gl_flush(s->model->dev->gl) : status;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    enum dgl_status status = DGL_OK;
+    s->logits_valid = false;
+    for (int32_t pos = s->len; pos < s->len + tokens && status == DGL_OK; pos++) {
+        const struct dgl_step step = generation_step(g, pos);
+        status = gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
+                                 s->ids + pos, 4);
+        if (status == DGL_OK)
+            status = session_write_step(s, &step, 0);
+        if (status == DGL_OK)
+            status = session_queue(s, run, 1, DGL_PHASE_PREFILL);
+    }
+    if (status == DGL_OK)
+        status = session_read_ids(s, s->len + tokens, 1, &g->first);
+    if (status != DGL_OK)
+        return status;
+    if (executor_is_aborted(&g->first, 1))
+        return recover(g);
+    session_advance(s, tokens);
+    g->drawn = true;
+    return DGL_OK;
+}
+
+/* One pass over the next tokens of the prompt, `rows` of them at most, or steps over the last. */
+static enum dgl_status read_prompt(struct generation *g, int32_t rows)
+{
+    struct dgl_session *s = g->s;
+    const int32_t left = prompt_left(g);
+    enum dgl_status status = DGL_OK;
+    g->drawn = false;
+    if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
+        executor_reader(s, decode_recipe(g), left)) {
+        struct exec_run *run = NULL;
+        status = session_reserve(s, s->len + left);
+        if (status == DGL_OK) /* which may have dropped the run */
+            run = executor_reader(s, decode_recipe(g), left);
+        if (run)
+            status = step_through(g, run, left);
+    }
+    if (status != DGL_OK || g->drawn)
+        return status;
+    const int32_t tokens = session_pass_tokens(s, left, rows, false);
+    return session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
+}
+
+enum dgl_status generation_pass(struct generation *g, int32_t most)
+{
+    const int32_t rows = prompt_rows(g, prompt_left(g));
+    enum dgl_status status = read_prompt(g, most < rows ? most : rows);
+    return status == DGL_OK && !g->drawn ? gl_flush(g->s->model->dev->gl) : status;
 }
 
 enum dgl_status generation_resume(struct generation *g)
 {
     struct dgl_session *s = g->s;
     decode_queue_drop(&g->queue);
+    g->drawn = false;
     enum dgl_status status = session_write_adjust(s, &g->p->sampling);
     if (g->r->num_tokens == 0)
         return status;
@@ -513,11 +588,16 @@ enum dgl_status generation_resume(struct generation *g)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
+    struct gl_device *gl = g->s->model->dev->gl;
     enum dgl_status status = generation_begin(g);
-    if (status == DGL_OK && g->s->len < (int32_t)g->r->num_prompt_ids)
-        status = session_eval(g->s, (int32_t)g->r->num_prompt_ids);
-    if (status == DGL_OK)
-        status = gl_finish(g->s->model->dev->gl);
+    const int32_t rows = status == DGL_OK ? prompt_rows(g, prompt_left(g)) : 0;
+    while (status == DGL_OK && prompt_left(g) > 0) {
+        status = session_is_cancelled(g->s) ? DGL_ERR_CANCELLED : read_prompt(g, rows);
+        if (status == DGL_OK && prompt_left(g) > 0 && rows > 1)
+            status = gl_flush(gl);
+    }
+    if (status == DGL_OK && !g->drawn)
+        status = gl_finish(gl);
     g->r->prefill_ns = work_ns(g) - g->start_ns;
     g->r->prefill = counters_since(g->s->model->dev, &g->start);
     if (status == DGL_ERR_CANCELLED) {
@@ -574,6 +654,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                            .r = out,
                            .max_tokens = params->max_tokens > 0 ? params->max_tokens : -1,
                            .interval = params->readback_interval,
+                           .may_step = true,
                            .queue.session = s};
     if (g.interval == 0)
         g.interval = session_readback_interval(s);

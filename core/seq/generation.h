@@ -16,9 +16,13 @@ struct generation {
     int32_t max_tokens;        /* -1 = no limit */
     float *logits;   /* [vocab], before each token those that it is drawn from; NULL = not wanted */
     bool in_company; /* which passes evaluate the prompt depends on nothing but the prompt */
+    bool may_step;   /* but its last few tokens may be read by decode steps */
     /* its own */
     bool done;
     bool undecided; /* which executor takes its next steps */
+    bool drawn;     /* the steps that read the end of the prompt have drawn its first token... */
+    int32_t first;  /* ...which is this */
+    bool given_up;  /* a persistent dispatch was: single ones take the rest of the answer */
     struct text_stream stream;
     struct exec_run *sample; /* of the session */
     size_t cap_tokens;
@@ -37,7 +41,7 @@ enum dgl_status generation_begin(struct generation *g);
  * far once more. */
 enum dgl_status generation_restore(struct generation *g);
 /* One pass over the next tokens of the prompt, of which some are left, `most` of them at most. Does
- * not wait. */
+ * not wait, unless decode steps read the last few of them. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
 /* After the whole prompt, or all of what was restored: the next token. Waits. In company no
  * executor is chosen before the answer decodes alone, which it may never do. */

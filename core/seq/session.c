@@ -528,16 +528,21 @@ static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_
     return status == DGL_OK ? session_write_step(s, &step, flags) : status;
 }
 
-/* After the body: the logits that are wanted. */
-static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
+void session_advance(struct dgl_session *s, int32_t tokens)
 {
-    struct exec_run *rows, *head;
-    enum dgl_status status = DGL_OK;
     if (s->shares && session_rope_holds(s, 0))
         kv_prefix_note(&s->model->kv, &s->pages, s->ids, s->len, s->len + tokens);
     s->len += tokens;
     s->model->dev->tokens += (uint64_t)tokens;
     s->logits_valid = false;
+}
+
+/* After the body: the logits that are wanted. */
+static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
+{
+    struct exec_run *rows, *head;
+    enum dgl_status status = DGL_OK;
+    session_advance(s, tokens);
     struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
     if (tail.rows.segments) {
         status = session_run(s, tail.rows, &rows);

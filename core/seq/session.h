@@ -94,6 +94,8 @@ enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint3
 /* Queues a run after which the session holds `held` tokens; waits in a call that profiles. */
 enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
                                int32_t held);
+/* The device has evaluated the next `tokens` of s->ids. */
+void session_advance(struct dgl_session *s, int32_t tokens);
 /* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to
  * machine code, so that no run of them waits for the compiler. DGL_ERR_CANCELLED, not logged:
  * cancelled between two of them. */

@@ -10,6 +10,8 @@
 #include "core/seq/session.h"
 
 #define PROMPT     5
+#define ANSWER     14
+#define MORE       2
 #define PART_BYTES (1u << 17)
 
 static struct tiny_engine engine;
@@ -66,12 +68,32 @@ static void use(enum dgl_executor wanted)
     engine.model->engine_serial++;
 }
 
+static struct dgl_generate_result answer_to(const int32_t *ids, size_t count)
+{
+    return tiny_generate(engine.session,
+                         dgl_generate_params(.ids = ids, .num_ids = count, .max_tokens = ANSWER,
+                                             .ignore_eos = true, .readback_interval = INTERVAL));
+}
+
 static struct dgl_generate_result answer(void)
 {
     dgl_session_trim(engine.session, 0);
-    return tiny_generate(engine.session,
-                         dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 14,
-                                             .ignore_eos = true, .readback_interval = INTERVAL));
+    return answer_to(prompt, PROMPT);
+}
+
+/* The conversation goes on. `faster`: persistent dispatches are said to be, by so much that steps
+ * read what comes next. */
+static struct dgl_generate_result go_on(const struct dgl_generate_result *first, bool faster)
+{
+    struct exec_record *record =
+        &engine_choice(engine.model->engine, recipe_decode(SAMPLE_GREEDY, 0, true))->record;
+    int32_t ids[PROMPT + ANSWER + MORE];
+    record->dispatch_ns = faster ? 10 * record->persistent_ns + 10 : 0;
+    record->persistent_ns += faster;
+    memcpy(ids, prompt, sizeof(prompt));
+    memcpy(ids + PROMPT, first->tokens, ANSWER * sizeof(*ids));
+    memcpy(ids + PROMPT + ANSWER, prompt, MORE * sizeof(*ids));
+    return answer_to(ids, PROMPT + ANSWER + MORE);
 }
 
 /* Where the driver compiles aside, answers are by single dispatches until it is done. */
@@ -89,25 +111,34 @@ static void wait_for_program(void)
     fail_msg("still: %s", info.reason);
 }
 
-/* A forced answer: the program is compiled aside, taken, and gives the tokens of dispatches.
- * Returns how many dispatches it took. */
+/* A forced answer: the program is compiled aside, taken, and gives the tokens of dispatches, also
+ * where its steps read the end of a prompt. Returns how many dispatches the answer took. */
 static uint64_t compare(void)
 {
-    struct dgl_generate_result r[2];
+    struct dgl_generate_result r[2], next[2];
     struct dgl_executor_info info;
     for (int i = 0; i < 2; i++) {
         use(i ? DGL_EXECUTOR_PERSISTENT : DGL_EXECUTOR_DISPATCH);
         if (i)
             wait_for_program();
         r[i] = answer();
+        next[i] = go_on(&r[i], i == 1);
+        assert_int_equal(next[i].prefill.tokens, 1 + MORE);
     }
     dgl_model_executor(engine.model, &info);
     printf("# %s\n", info.reason);
     assert_string_equal(info.name, "persistent");
     tiny_same_tokens(&r[0], &r[1]);
-    const uint64_t dispatches = r[1].decode.dispatches;
-    dgl_generate_result_finish(&r[0]);
-    dgl_generate_result_finish(&r[1]);
+    tiny_same_tokens(&next[0], &next[1]);
+    const uint64_t dispatches = r[1].decode.dispatches, steps = ANSWER - 1;
+    const uint64_t parts = dispatches >= steps ? dispatches / steps : 1;
+    assert_int_equal(next[1].prefill.dispatches, (1 + MORE) * parts);
+    assert_int_equal(next[1].prefill.readbacks, 1);
+    assert_at_most((double)next[1].prefill.submits, 3);
+    for (int i = 0; i < 2; i++) {
+        dgl_generate_result_finish(&r[i]);
+        dgl_generate_result_finish(&next[i]);
+    }
     return dispatches;
 }
 
@@ -116,7 +147,7 @@ static void test_tokens(void **state)
     (void)state;
     struct dgl_executor_info info;
     open_engine(&(struct tiny_engine_params){0});
-    assert_int_equal(compare(), (13 + INTERVAL - 1) / INTERVAL);
+    assert_int_equal(compare(), (ANSWER - 1 + INTERVAL - 1) / INTERVAL);
     dgl_model_executor(engine.model, &info);
     assert_null(strstr(info.reason, "a token takes"));
 }
@@ -136,7 +167,7 @@ static void test_parts(void **state)
     assert_non_null(told);
     const int parts = atoi(told + strlen("a token takes "));
     assert_true(parts > 1);
-    assert_int_equal(dispatches, 13 * parts);
+    assert_int_equal(dispatches, (ANSWER - 1) * parts);
     assert_contains(info.reason, "storage bindings and 8 can be had");
 }
 

@@ -134,6 +134,30 @@ static void test_replay(void **state)
     dgl_generate_result_finish(&whole);
 }
 
+/* After one that was given up the answer goes on past a full context, although persistent
+ * dispatches were asked for. */
+static void test_shift_after_replay(void **state)
+{
+    (void)state;
+    const struct dgl_generate_params *p =
+        dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = CONTEXT + 20,
+                            .readback_interval = 16, .ignore_eos = true, .context_shift = true);
+    injector = (struct injector){0};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_DISPATCH);
+    dgl_session_trim(engine.session, 0);
+    struct dgl_generate_result want = tiny_generate(engine.session, p);
+    injector = (struct injector){.abort_at = 2, .abort_after = 3};
+    injector_install(&injector, engine.model, DGL_EXECUTOR_PERSISTENT);
+    know_that_it_is_faster();
+    dgl_session_trim(engine.session, 0);
+    struct dgl_generate_result got = tiny_generate(engine.session, p);
+    assert_true(got.num_shifted > 0);
+    assert_int_equal(injector.cleared, 1);
+    tiny_same_tokens(&got, &want);
+    dgl_generate_result_finish(&want);
+    dgl_generate_result_finish(&got);
+}
+
 /* A stop id ends the answer in the middle of a batch under either executor. */
 static void test_stop(void **state)
 {
@@ -798,6 +822,7 @@ static void test_software_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shift_after_replay),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_trial_counts_nothing),

@@ -155,13 +155,12 @@ bool dgl_parse_f64(struct dgl_str text, double *out)
     return true;
 }
 
-/* Room for `extra` more bytes and a NUL. */
-static bool buf_reserve(struct dgl_buf *buf, size_t extra)
+bool dgl_buf_reserve(struct dgl_buf *buf, size_t len)
 {
     size_t need;
     if (buf->failed)
         return false;
-    if (__builtin_add_overflow(buf->len, extra, &need) || need == SIZE_MAX ||
+    if (__builtin_add_overflow(buf->len, len, &need) || need == SIZE_MAX ||
         !dgl_grow((void **)&buf->p, &buf->cap, need + 1, 1))
         buf->failed = true;
     return !buf->failed;
@@ -169,7 +168,7 @@ static bool buf_reserve(struct dgl_buf *buf, size_t extra)
 
 void dgl_buf_append(struct dgl_buf *buf, const void *bytes, size_t len)
 {
-    if (!buf_reserve(buf, len))
+    if (!dgl_buf_reserve(buf, len))
         return;
     if (len)
         memcpy(buf->p + buf->len, bytes, len);
@@ -204,7 +203,7 @@ void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args)
     int len = vsnprintf(NULL, 0, fmt, args);
     if (len < 0)
         buf->failed = true;
-    if (len >= 0 && buf_reserve(buf, (size_t)len)) {
+    if (len >= 0 && dgl_buf_reserve(buf, (size_t)len)) {
         vsnprintf(buf->p + buf->len, (size_t)len + 1, fmt, again);
         buf->len += (size_t)len;
     }

@@ -34,6 +34,8 @@ struct dgl_buf {
     bool failed;
 };
 void dgl_buf_append(struct dgl_buf *buf, const void *bytes, size_t len);
+/* Room for so many more bytes and a NUL; false = failed. */
+bool dgl_buf_reserve(struct dgl_buf *buf, size_t len);
 void dgl_buf_puts(struct dgl_buf *buf, const char *text);
 void dgl_buf_putc(struct dgl_buf *buf, char c);
 void dgl_buf_printf(struct dgl_buf *buf, const char *fmt, ...)

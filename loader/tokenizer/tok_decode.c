@@ -129,13 +129,13 @@ static void emit(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
 static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
 {
     const struct tok_decode_step *step = &s->decoder->steps[at];
-    struct dgl_buf text = {0};
+    struct dgl_buf *text = &s->states[at].made;
     struct dgl_str content = {step->content, step->content_len};
+    text->len = 0;
     enum dgl_status status =
-        tok_pattern_replace(s->budget, &step->pattern, content, &s->regex, &s->spans, token, &text);
+        tok_pattern_replace(s->budget, &step->pattern, content, &s->regex, &s->spans, token, text);
     if (status == DGL_OK)
-        emit(s, at, (struct dgl_str){text.p, text.len}, true);
-    dgl_buf_finish(&text);
+        emit(s, at, (struct dgl_str){text->p, text->len}, true);
 }
 
 /* The byte that "<0x41>" stands for, -1 for other tokens. */
@@ -178,7 +178,8 @@ static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct d
 /* Emits what is whole of the bytes so far; the beginning of a character waits. */
 static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
 {
-    struct dgl_buf *held = &s->states[at].held, text = {0};
+    struct dgl_buf *held = &s->states[at].held, *text = &s->states[at].made;
+    text->len = 0;
     if (!tok_bytes_append_unmapped(held, token))
         dgl_buf_append(held, token.p, token.len);
     size_t tail = held->len ? dgl_utf8_incomplete_tail(held->p, held->len) : 0;
@@ -188,14 +189,11 @@ static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_
     if (dgl_utf8_valid_prefix(held->p, whole) == whole) {
         emit(s, at, (struct dgl_str){held->p, whole}, false);
     } else {
-        dgl_utf8_append_lossy(&text, held->p, whole);
-        emit(s, at, (struct dgl_str){text.p, text.len}, false);
+        dgl_utf8_append_lossy(text, held->p, whole);
+        emit(s, at, (struct dgl_str){text->p, text->len}, false);
     }
     memmove(held->p, held->p + whole, tail);
     held->len = tail;
-    if (text.failed)
-        dgl_budget_fail_memory(s->budget, whole);
-    dgl_buf_finish(&text);
 }
 
 static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
@@ -335,11 +333,35 @@ void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget 
     *stream = (struct tok_decode_stream){.budget = budget, .decoder = decoder};
 }
 
+/* Longer tokens are rare: memory comes when they do. */
+#define USUAL_TOKEN_BYTES 128
+#define USUAL_SPANS       32
+
+bool tok_decode_stream_reserve(struct tok_decode_stream *stream)
+{
+    bool done = true;
+    for (size_t i = 0; i < stream->decoder->count && done; i++) {
+        const struct tok_decode_step *step = &stream->decoder->steps[i];
+        struct tok_decode_state *state = &stream->states[i];
+        if (wants_whole_tokens(step))
+            done = dgl_buf_reserve(&state->token, USUAL_TOKEN_BYTES) &&
+                   dgl_buf_reserve(&state->held, USUAL_TOKEN_BYTES) &&
+                   dgl_buf_reserve(&state->made, USUAL_TOKEN_BYTES);
+        if (step->kind == STEP_REPLACE && done)
+            done = dgl_grow((void **)&stream->spans.items, &stream->spans.cap, USUAL_SPANS,
+                            sizeof(*stream->spans.items));
+        if (step->pattern.regex && !stream->regex && done)
+            done = (stream->regex = tok_regex_scratch_create()) != NULL;
+    }
+    return done;
+}
+
 static void reset(struct tok_decode_stream *stream)
 {
     for (size_t i = 0; i < TOK_MAX_STEPS; i++) {
         dgl_buf_finish(&stream->states[i].held);
         dgl_buf_finish(&stream->states[i].token);
+        dgl_buf_finish(&stream->states[i].made);
         stream->states[i] = (struct tok_decode_state){0};
     }
 }
@@ -356,7 +378,8 @@ static enum dgl_status check(struct tok_decode_stream *stream)
 {
     bool failed = stream->out->failed;
     for (size_t i = 0; i < stream->decoder->count; i++)
-        failed |= stream->states[i].held.failed || stream->states[i].token.failed;
+        failed |= stream->states[i].held.failed || stream->states[i].token.failed ||
+                  stream->states[i].made.failed;
     if (failed)
         dgl_budget_fail_memory(stream->budget, stream->out->len);
     return stream->budget->status;

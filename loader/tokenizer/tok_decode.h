@@ -28,6 +28,7 @@ void tok_decoder_finish(struct tok_decoder *decoder);
 struct tok_decode_state {
     struct dgl_buf token; /* the parts so far of a token that a step wants whole */
     struct dgl_buf held;  /* bytes that wait for the rest of their run or character */
+    struct dgl_buf made;  /* what the step has made of the token at hand */
     size_t tokens;        /* finished before this one */
     size_t cut;           /* characters stripped off this token so far */
     bool past_start;      /* nothing more to strip at the start of this token */
@@ -46,6 +47,8 @@ struct tok_decode_stream {
 /* The budget keeps the first failure; nothing is decoded after it. */
 void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget *budget,
                             const struct tok_decoder *decoder);
+/* Memory for tokens of usual lengths, so that decoding them asks for none. False: there is none. */
+bool tok_decode_stream_reserve(struct tok_decode_stream *stream);
 void tok_decode_stream_finish(struct tok_decode_stream *stream);
 /* Appends to `out` what is certain now. Whole characters only. */
 enum dgl_status tok_decode_push(struct tok_decode_stream *stream, struct dgl_str token,

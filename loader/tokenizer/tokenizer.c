@@ -347,7 +347,10 @@ enum dgl_status detokenizer_create(const struct dgl_log *log, const struct dgl_t
     d->skip_special = skip_special;
     d->budget = budget_of(log, "decoding", decode_advice, 0);
     tok_decode_stream_init(&d->stream, &d->budget, &tok->decoder);
-    return DGL_OK;
+    if (tok_decode_stream_reserve(&d->stream))
+        return DGL_OK;
+    detokenizer_destroy(out);
+    return dgl_fail_memory(log, "decoder", sizeof(*d));
 }
 
 enum dgl_status detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out)

@@ -1408,11 +1408,13 @@ void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
  * each in its turn; requests that end make room for the longest waiting. *left (may be NULL) is how
  * many have not ended: with 0 there is nothing to do. What goes wrong with one request ends that
  * one; an error of this call means the device: DGL_ERR_DEVICE_LOST until dgl_model_rebuild(), after
- * which all go on where they were. DGL_ERR_INVALID_ARG: called from a callback. Blocks; links
- * nothing once the kernels of such requests have been compiled. On the device it allocates only
- * what stays: small buffers of parameters the first time that one of its `sequences` runs a kind
- * of request (its way of sampling, its penalties), and larger buffers when the KV cache grows.
- * Once each has run each kind, nothing. */
+ * which all go on where they were. DGL_ERR_INVALID_ARG: called from a callback. Blocks.
+ * Once a kind of request (its way of sampling, its penalties, logprobs, the passes that its prompt
+ * takes) has run in one of the `sequences`, and there was company, later ones of it in any of them
+ * link nothing and allocate nothing, neither on the device nor on the host, but where the KV cache
+ * grows, a sequence comes to a length at which the model changes its rotary frequencies, the text
+ * of an answer has more than eight bytes per token, or sequence breakers of DRY are others than any
+ * sequence had last. dgl_batch_submit() makes what a request has of its own. */
 enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
 
 /* What a batch does, and has done since it was made. */

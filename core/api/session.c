@@ -24,7 +24,7 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     if (!out)
         return dgl_fail_no_out(model->dev->log, "dgl_session_create");
     *out = NULL;
-    return session_create(model, p, false, out);
+    return session_create(model, p, NULL, out);
 }
 
 enum dgl_status dgl_session_clone(struct dgl_session *session,
@@ -46,7 +46,7 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
                         "a clone's context is %d tokens, the session holds %d: trim it first",
                         p.context, session->len);
     struct dgl_session *s = NULL;
-    enum dgl_status status = session_create(m, &p, false, &s);
+    enum dgl_status status = session_create(m, &p, NULL, &s);
     if (status == DGL_OK)
         status = model_enter(m, &saved);
     if (status == DGL_OK) {

@@ -7,15 +7,27 @@
 #include "core/exec/programs.h"
 #include "core/memory/pool.h"
 
+/* Distinct parameter blocks in a buffer of the device; a model has fewer. */
+#define MAX_BLOCKS  256
+#define BLOCK_BYTES (KERNEL_MAX_PARAMS * 4)
+struct params {
+    struct params *next;
+    struct gl_buffer *buffer; /* a block at each multiple of a stride */
+    uint32_t count;
+    uint32_t block[MAX_BLOCKS][KERNEL_MAX_PARAMS]; /* [count] */
+};
+
+/* Layers, sequences and recipes have most of their blocks in common: each is there once, until the
+ * executor goes, so that a run which is made for another sequence makes no buffer. */
 struct dispatch_exec {
     struct exec base;
     struct dgl_device *dev;
     struct programs *programs;
+    struct params *params; /* the one with room first */
 };
 
 struct dispatch_run {
     struct gl_dispatch *list; /* [run->count] */
-    struct gl_buffer *params; /* parameter blocks, one per record */
 };
 
 static struct dispatch_exec *exec_of(const struct exec_run *run)
@@ -68,32 +80,70 @@ static void bind_storage(struct gl_dispatch *record, const struct kernel *kernel
         record->writes |= (uint8_t)(1u << i);
 }
 
-/* Parameter blocks, each at an aligned offset of one buffer. */
-static enum dgl_status upload_params(struct exec_run *run, struct gl_range step,
-                                     struct gl_range pages)
+static uint64_t block_stride(const struct dispatch_exec *exec)
 {
-    struct dgl_device *dev = exec_of(run)->dev;
-    struct dispatch_run *d = run->priv;
-    uint64_t align = dev->plan.limits.ubo_align, stride = KERNEL_MAX_PARAMS * 4;
-    stride = align > stride ? align : (stride + align - 1) / align * align;
-    uint32_t *blocks = dgl_calloc(run->count, stride);
-    if (!blocks)
-        return dgl_fail_memory(dev->log, "parameter blocks", stride * run->count);
+    const uint64_t align = exec->dev->plan.limits.ubo_align;
+    return align > BLOCK_BYTES ? align : (BLOCK_BYTES + align - 1) / align * align;
+}
+
+/* A buffer for more blocks, before those that are full. */
+static enum dgl_status add_params(struct dispatch_exec *exec)
+{
+    struct params *params = dgl_new(struct params);
+    if (!params)
+        return dgl_fail_memory(exec->base.log, "parameter blocks", sizeof(*params));
     enum dgl_status status = pool_acquire(
-        dev->pool, &(struct gl_buffer_params){.size = stride * run->count, .label = "params"},
-        &d->params);
+        exec->dev->pool,
+        &(struct gl_buffer_params){.size = MAX_BLOCKS * block_stride(exec), .label = "params"},
+        &params->buffer);
+    if (status != DGL_OK) {
+        free(params);
+        return status;
+    }
+    params->next = exec->params;
+    exec->params = params;
+    return DGL_OK;
+}
+
+/* The block of these words, which is written on first use. */
+static enum dgl_status find_block(struct dispatch_exec *exec,
+                                  const uint32_t words[KERNEL_MAX_PARAMS], struct gl_range *out)
+{
+    const uint64_t stride = block_stride(exec);
+    enum dgl_status status = DGL_OK;
+    for (const struct params *p = exec->params; p; p = p->next)
+        for (uint32_t i = 0; i < p->count; i++)
+            if (memcmp(p->block[i], words, BLOCK_BYTES) == 0) {
+                *out = (struct gl_range){p->buffer, i * stride, BLOCK_BYTES};
+                return DGL_OK;
+            }
+    if (!exec->params || exec->params->count == MAX_BLOCKS)
+        status = add_params(exec);
+    if (status != DGL_OK)
+        return status;
+    struct params *p = exec->params;
+    *out = (struct gl_range){p->buffer, p->count * stride, BLOCK_BYTES};
+    status = gl_buffer_write(exec->dev->gl, p->buffer, out->offset, words, BLOCK_BYTES);
+    if (status == DGL_OK)
+        memcpy(p->block[p->count++], words, BLOCK_BYTES);
+    return status;
+}
+
+static enum dgl_status bind_uniform(struct exec_run *run, struct gl_range step,
+                                    struct gl_range pages)
+{
+    struct dispatch_run *d = run->priv;
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < run->count && status == DGL_OK; i++) {
         const struct kernel *kernel = run->ops[i].use->choice.kernel;
         struct gl_dispatch *record = &d->list[i];
-        fill_params(run->ops[i].op, kernel, (uint32_t)run->count, blocks + i * stride / 4);
-        record->uniform[0] = (struct gl_range){d->params, i * stride, KERNEL_MAX_PARAMS * 4};
+        uint32_t words[KERNEL_MAX_PARAMS] = {0};
+        fill_params(run->ops[i].op, kernel, (uint32_t)run->count, words);
+        status = find_block(exec_of(run), words, &record->uniform[0]);
         record->uniform[1] = step;
         record->uniform[2] = pages;
         record->num_uniform = kernel->uses_pages ? 3 : kernel->uses_step ? 2 : 1;
     }
-    if (status == DGL_OK)
-        status = gl_buffer_write(dev->gl, d->params, 0, blocks, stride * run->count);
-    free(blocks);
     return status;
 }
 
@@ -108,7 +158,7 @@ static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *
             bind_storage(record, kernel, j, memory_resolve(memory, bind->ref));
         }
     }
-    enum dgl_status status = upload_params(run, memory->state[BUF_STEP], memory->state[BUF_PAGES]);
+    enum dgl_status status = bind_uniform(run, memory->state[BUF_STEP], memory->state[BUF_PAGES]);
     if (status != DGL_OK)
         return status;
     if (RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)) {
@@ -125,11 +175,25 @@ static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *
     return DGL_OK;
 }
 
+static void dispatch_move(struct exec_run *run, const struct memory *to)
+{
+    struct dispatch_run *d = run->priv;
+    const struct memory *from = run->memory;
+    for (size_t i = 0; i < run->count; i++) {
+        struct gl_dispatch *record = &d->list[i];
+        for (uint32_t j = 0; j < record->num_storage; j++)
+            record->storage[j] = memory_move(from, to, record->storage[j]);
+        for (uint32_t j = 1; j < GL_MAX_UNIFORM; j++)
+            record->uniform[j] = memory_move(from, to, record->uniform[j]);
+        record->indirect = memory_move(from, to, record->indirect);
+    }
+}
+
 static void dispatch_regroup(struct exec_run *run)
 {
     struct dispatch_run *d = run->priv;
     for (size_t i = 0; i < run->count; i++)
-        memcpy(d->list[i].groups, run->ops[i].groups, sizeof(d->list[i].groups));
+        memcpy(d->list[i].groups, run->groups[i], sizeof(d->list[i].groups));
 }
 
 static enum dgl_status dispatch_submit(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns)
@@ -146,18 +210,29 @@ static void dispatch_destroy(struct exec_run *run)
     struct dispatch_run *d = run->priv;
     if (!d)
         return;
-    pool_release(exec_of(run)->dev->pool, &d->params);
     free(d->list);
     free(d);
     run->priv = NULL;
 }
 
+static void dispatch_finish(struct exec *base)
+{
+    struct dispatch_exec *exec = (struct dispatch_exec *)base;
+    for (struct params *p = exec->params, *next; p; p = next) {
+        next = p->next;
+        pool_release(exec->dev->pool, &p->buffer);
+        free(p);
+    }
+}
+
 static const struct exec_ops dispatch_ops = {.name = "dispatch",
                                              .compile = dispatch_compile,
                                              .bind = dispatch_bind,
+                                             .move = dispatch_move,
                                              .regroup = dispatch_regroup,
                                              .submit = dispatch_submit,
-                                             .destroy = dispatch_destroy};
+                                             .destroy = dispatch_destroy,
+                                             .finish = dispatch_finish};
 
 enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *plan,
                                      struct programs *programs, struct exec **out)
@@ -205,6 +280,8 @@ enum dgl_status exec_compile(struct programs *programs, const struct plan *plan,
 {
     const struct kernel_use **uses = NULL;
     size_t count = 0;
+    if (exec_is_compiled(programs, plan, segments))
+        return DGL_OK;
     enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
     if (status == DGL_OK)
         status = programs_compile(programs, uses, count, how);
@@ -216,6 +293,8 @@ enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, u
 {
     const struct kernel_use **uses = NULL;
     size_t count = 0;
+    if (exec_is_compiled(programs, plan, segments))
+        return DGL_OK;
     enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
     if (status == DGL_OK)
         status = programs_begin(programs, uses, count);
@@ -225,10 +304,13 @@ enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, u
 
 bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments)
 {
-    for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0; segments >> s & 1u && i < plan->segment[s].ops.count; i++)
+    const struct recipe recipe = {.segments = segments};
+    for (int s = 0; s < SEG_COUNT; s++) {
+        const bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
+        for (size_t i = 0; runs && i < plan->segment[s].ops.count; i++)
             if (!programs_has(programs, plan->segment[s].use[i]))
                 return false;
+    }
     return true;
 }
 

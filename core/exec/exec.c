@@ -33,17 +33,18 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
         if (plan_segment_runs(plan, recipe, (enum segment)s))
             count += plan->segment[s].ops.count;
     run->ops = dgl_new_array(struct exec_op, count);
+    run->groups = dgl_calloc(count, sizeof(*run->groups));
     enum dgl_status status = DGL_OK;
-    if (!run->ops)
+    if (!run->ops || !run->groups)
         status = dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops));
-    for (int s = 0; s < SEG_COUNT && run->ops; s++) {
+    for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
         const struct plan_segment *segment = &plan->segment[s];
         bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
         for (size_t i = 0; runs && i < segment->ops.count; i++)
             run->ops[run->count++] =
                 (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
     }
-    if (recipe.count && run->ops) {
+    if (recipe.count && status == DGL_OK) {
         assert(recipe.first + recipe.count <= run->count);
         memmove(run->ops, run->ops + recipe.first, recipe.count * sizeof(*run->ops));
         run->count = recipe.count;
@@ -54,6 +55,7 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
         status = exec_run_set_tokens(run, 1);
     if (status == DGL_OK)
         status = exec->ops->bind(run, memory);
+    run->memory = memory;
     if (status == DGL_OK)
         *out = run;
     else
@@ -70,7 +72,17 @@ void exec_run_destroy(struct exec_run **prun)
     run->exec->ops->destroy(run);
     exec_unref(&run->exec);
     free(run->ops);
+    free(run->groups);
     free(run);
+}
+
+void exec_run_move(struct exec_run *run, const struct memory *memory)
+{
+    if (run->memory == memory)
+        return;
+    assert(memory_is_like(run->memory, memory));
+    run->exec->ops->move(run, memory);
+    run->memory = memory;
 }
 
 enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens)
@@ -80,9 +92,9 @@ enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens)
         return DGL_OK;
     run->tokens = 0; /* mixed counts, should one of them fail */
     for (size_t i = 0; i < run->count && status == DGL_OK; i++) {
-        struct exec_op *e = &run->ops[i];
+        const struct exec_op *e = &run->ops[i];
         status = kernel_use_groups(run->exec->plan->device, e->use, tokens, op_weight_rows(e->op),
-                                   e->groups);
+                                   run->groups[i]);
     }
     if (status == DGL_OK) {
         run->tokens = tokens;

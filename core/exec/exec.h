@@ -14,17 +14,18 @@
 struct exec_op {
     const struct op *op;          /* borrowed from the plan */
     const struct kernel_use *use; /* borrowed from the plan */
-    uint32_t groups[3];           /* for exec_run.tokens */
 };
 
-/* A recipe, compiled; bound to one sequence's memory. */
+/* A recipe, compiled; bound to one sequence's memory at a time. */
 struct exec_run {
     struct exec *exec;
     struct recipe recipe;
     struct exec_op *ops; /* [count], in order */
     size_t count;
-    int32_t tokens; /* of the pass that groups are for; 0 = none yet */
-    void *priv;     /* the executor's own */
+    uint32_t (*groups)[3];       /* [count] */
+    int32_t tokens;              /* of the pass that groups are for; 0 = none yet */
+    const struct memory *memory; /* borrowed: of the sequence that it is bound to */
+    void *priv;                  /* the executor's own */
 };
 
 struct exec_ops {
@@ -34,6 +35,8 @@ struct exec_ops {
     enum dgl_status (*compile)(struct exec_run *run);
     /* References become ranges. `memory` is borrowed during the call. */
     enum dgl_status (*bind)(struct exec_run *run, const struct memory *memory);
+    /* Ranges of run->memory become those of `to`. No allocation. */
+    void (*move)(struct exec_run *run, const struct memory *to);
     /* The run's groups have changed. */
     void (*regroup)(struct exec_run *run);
     /* `steps` times, after everything submitted before. No allocation, no look-up. `gpu_ns`, when
@@ -54,10 +57,14 @@ struct exec {
 /* Gives a reference back; the last one frees it with free(). Accepts NULL in *exec. */
 void exec_unref(struct exec **exec);
 
-/* A run of the recipe: compiled, bound, and grouped for one token. */
+/* A run of the recipe: compiled, bound, and grouped for one token. `memory` is borrowed as long as
+ * the run is bound to it. */
 enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
                                 const struct memory *memory, struct exec_run **out);
 void exec_run_destroy(struct exec_run **run);
+/* Binds the run to another sequence's memory, which is like that which it is bound to
+ * (memory_is_like()). What was submitted before keeps its own. No allocation. */
+void exec_run_move(struct exec_run *run, const struct memory *memory);
 /* Group counts for a pass of `tokens` tokens; nothing to do when they are already so. */
 enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens);
 static inline enum dgl_status exec_run_submit(struct exec_run *run, uint32_t steps,
@@ -68,7 +75,7 @@ static inline enum dgl_status exec_run_submit(struct exec_run *run, uint32_t ste
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
-/* A sequence's runs by recipe. */
+/* Runs by recipe, of one sequence or of several whose memory is alike. */
 struct exec_cache {
     struct exec_run **runs;
     size_t count, cap;

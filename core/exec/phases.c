@@ -549,6 +549,20 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     return status;
 }
 
+/* Buffers are bound whole; where in them things are, the table says, of either sequence. */
+static void phases_move(struct exec_run *run, const struct memory *to)
+{
+    struct phases_run *d = run->priv;
+    for (size_t r = 0; r < d->num_records; r++) {
+        struct gl_dispatch *record = &d->records[r];
+        for (uint32_t i = 0; i < record->num_storage; i++) {
+            record->storage[i] = memory_move(run->memory, to, record->storage[i]);
+            record->storage[i].size = gl_buffer_size(record->storage[i].buffer);
+        }
+        record->uniform[2] = memory_move(run->memory, to, record->uniform[2]);
+    }
+}
+
 /* The table is written with the next submit. */
 static void phases_regroup(struct exec_run *run)
 {
@@ -622,6 +636,7 @@ static void phases_finish(struct exec *base)
 static const struct exec_ops phases_ops = {.name = "phases",
                                            .compile = phases_compile,
                                            .bind = phases_bind,
+                                           .move = phases_move,
                                            .regroup = phases_regroup,
                                            .submit = phases_submit,
                                            .destroy = phases_destroy,

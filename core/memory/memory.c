@@ -71,3 +71,35 @@ struct gl_range memory_resolve(const struct memory *memory, struct ref ref)
     assert(range.buffer);
     return range;
 }
+
+bool memory_is_like(const struct memory *a, const struct memory *b)
+{
+    bool like = a->arena.count == b->arena.count && a->args.count == b->args.count &&
+                a->workspace == b->workspace && a->kv == b->kv && a->weights == b->weights;
+    for (int i = 0; i < BUF_COUNT && like; i++) {
+        const bool state = i < BUF_STATE_COUNT;
+        const struct gl_range *x = state ? &a->state[i] : &a->step_scratch[i];
+        const struct gl_range *y = state ? &b->state[i] : &b->step_scratch[i];
+        like = x->offset == y->offset && x->size == y->size;
+    }
+    return like;
+}
+
+/* False: the buffer is not the arena's. */
+static bool move_in(const struct arena *from, const struct arena *to, struct gl_buffer **buffer)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (from->buffers[i] == *buffer) {
+            *buffer = to->buffers[i];
+            return true;
+        }
+    return false;
+}
+
+struct gl_range memory_move(const struct memory *from, const struct memory *to,
+                            struct gl_range range)
+{
+    if (!move_in(&from->arena, &to->arena, &range.buffer))
+        move_in(&from->args, &to->args, &range.buffer);
+    return range;
+}

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,50 +149,111 @@ static enum dgl_status match_vocabulary(struct adjust *a, const struct dgl_log *
     return status;
 }
 
+struct breaker_list {
+    const char *const *texts;
+    size_t count;
+};
+
+/* Without a tokenizer there are no texts. */
+static struct breaker_list breakers_of(const struct dgl_tokenizer *tok,
+                                       const struct dgl_sampling *s)
+{
+    static const char *const defaults[] = {"\n", ":", "\"", "*"};
+    struct breaker_list list = {s->dry_breakers, s->num_dry_breakers};
+    if (!s->dry_breakers)
+        list = (struct breaker_list){defaults, sizeof(defaults) / sizeof(defaults[0])};
+    list.count = tok ? list.count : 0;
+    return list;
+}
+
+/* Whether the words are of these. */
+static bool holds(const struct adjust *a, struct breaker_list list)
+{
+    struct dgl_str left = {a->breakers.p, a->breakers.len};
+    for (size_t i = 0; i < list.count && a->has_breakers; i++) {
+        const size_t len = strlen(list.texts[i]);
+        char head[24];
+        const size_t used = (size_t)snprintf(head, sizeof(head), "%zu:", len);
+        if (left.len < used + len || memcmp(left.p, head, used) != 0 ||
+            memcmp(left.p + used, list.texts[i], len) != 0)
+            return false;
+        left = (struct dgl_str){left.p + used + len, left.len - used - len};
+    }
+    return a->has_breakers && dgl_str_eq(left, ".");
+}
+
 static enum dgl_status fill_breakers(struct adjust *a, const struct dgl_log *log,
                                      const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
 {
-    static const char *const defaults[] = {"\n", ":", "\"", "*"};
-    const char *const *breakers = s->dry_breakers ? s->dry_breakers : defaults;
-    size_t count = s->dry_breakers ? s->num_dry_breakers : sizeof(defaults) / sizeof(defaults[0]);
-    struct dgl_buf key = {0};
-    if (!tok && s->dry_breakers && count)
+    const struct breaker_list list = breakers_of(tok, s);
+    if (!tok && s->dry_breakers && s->num_dry_breakers)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "DRY sequence breakers are texts, and the model has no tokenizer: give "
                         "none");
-    for (size_t i = 0; tok && i < count; i++)
-        dgl_buf_printf(&key, "%zu:%s", strlen(breakers[i]), breakers[i]);
-    dgl_buf_puts(&key, ".");
-    if (key.failed)
-        return dgl_fail_memory(log, "sequence breakers", key.len);
-    if (a->has_breakers && strcmp(key.p, a->breakers.p) == 0) {
-        dgl_buf_finish(&key);
+    if (holds(a, list))
         return DGL_OK;
+    a->has_breakers = false;
+    a->breakers.len = 0;
+    for (size_t i = 0; i < list.count; i++)
+        dgl_buf_printf(&a->breakers, "%zu:%s", strlen(list.texts[i]), list.texts[i]);
+    dgl_buf_puts(&a->breakers, ".");
+    if (a->breakers.failed) {
+        const size_t len = a->breakers.len;
+        dgl_buf_finish(&a->breakers);
+        return dgl_fail_memory(log, "sequence breakers", len);
     }
     a->words[ADJUST_SEQUENCE_WORDS] = 0;
     memset(a->words + ADJUST_MARKS, 0, (size_t)(a->vocab + 15) / 16 * sizeof(uint32_t));
-    enum dgl_status status = tok ? match_vocabulary(a, log, tok, breakers, count) : DGL_OK;
-    dgl_buf_finish(&a->breakers);
-    a->breakers = key;
+    enum dgl_status status = tok ? match_vocabulary(a, log, tok, list.texts, list.count) : DGL_OK;
     a->has_breakers = status == DGL_OK;
     a->breakers_dirty = true;
     return status;
 }
 
+void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_tokenizer *tok,
+                  const struct dgl_sampling *s)
+{
+    const struct breaker_list list = breakers_of(tok, s);
+    if (!a->words || a->vocab != from->vocab || holds(a, list) || !holds(from, list))
+        return;
+    a->has_breakers = false;
+    a->breakers.len = 0;
+    dgl_buf_append(&a->breakers, from->breakers.p, from->breakers.len);
+    if (a->breakers.failed) { /* it makes its own */
+        dgl_buf_finish(&a->breakers);
+        return;
+    }
+    const size_t words = oplist_adjust_words(a->vocab);
+    a->words[ADJUST_SEQUENCE_WORDS] = from->words[ADJUST_SEQUENCE_WORDS];
+    memcpy(a->words + ADJUST_MARKS, from->words + ADJUST_MARKS,
+           (words - ADJUST_MARKS) * sizeof(*a->words));
+    a->has_breakers = a->breakers_dirty = true;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
+
+/* Bytes of them that there is room for from the beginning. */
+#define USUAL_BREAKERS 256
+
+enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log)
+{
+    if (a->words)
+        return DGL_OK;
+    a->words = dgl_new_array(uint32_t, oplist_adjust_words(a->vocab));
+    a->head_dirty = a->words != NULL;
+    dgl_buf_reserve(&a->breakers, USUAL_BREAKERS);
+    return a->words && !a->breakers.failed
+               ? DGL_OK
+               : dgl_fail_memory(log, "logit adjustments",
+                                 oplist_adjust_words(a->vocab) * sizeof(*a->words));
+}
 
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *s)
 {
-    const size_t head_bytes = ADJUST_MARKS * sizeof(uint32_t);
-    uint32_t *head = dgl_calloc(1, head_bytes);
-    enum dgl_status status = DGL_OK;
-    if (!a->words) {
-        a->words = dgl_new_array(uint32_t, oplist_adjust_words(a->vocab));
-        a->head_dirty = true;
-    }
-    if (!head || !a->words)
-        status = dgl_fail_memory(log, "logit adjustments", head_bytes);
+    uint32_t head[ADJUST_MARKS] = {0};
+    const size_t head_bytes = sizeof(head);
+    enum dgl_status status = adjust_reserve(a, log);
     if (status == DGL_OK)
         status = fill_biases(head, log, a->vocab, s);
     if (status == DGL_OK && sampling_adjusts(s) >> SAMPLE_DRY & 1) {
@@ -205,6 +267,5 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
         a->head_dirty = a->head_dirty || memcmp(a->words, head, head_bytes) != 0;
         memcpy(a->words, head, head_bytes);
     }
-    free(head);
     return status;
 }

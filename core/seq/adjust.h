@@ -18,7 +18,13 @@ struct adjust {
         breakers_dirty; /* words before ADJUST_MARKS, and from there: not written yet */
 };
 void adjust_finish(struct adjust *a);
+/* Makes the words, unless they are there. */
+enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log);
 
+/* Takes the marks of another one's breakers, where they are those that the parameters want: no text
+ * is decoded. */
+void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_tokenizer *tok,
+                  const struct dgl_sampling *sampling);
 /* Sets the words for parameters that passed sampling_check(). `tok` may be NULL: then there are no
  * default breakers. The first call with breakers, and each with others, decodes the whole
  * vocabulary. DGL_ERR_INVALID_ARG: a bias for an id outside of the vocabulary, breakers without a

@@ -86,7 +86,7 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
                                                    .share_prefix = !p->invariant,
                                                    .progress_cb = p->progress_cb,
                                                    .progress_priv = p->progress_priv),
-                                true, &b->lanes[i].session);
+                                &b->runs, &b->lanes[i].session);
     return status == DGL_OK && !p->invariant ? make_groups(b, p) : status;
 }
 
@@ -168,6 +168,14 @@ static bool tell_text(void *priv, const char *text, size_t len)
     return !r->p.text_cb || r->p.text_cb(r->p.priv, text, len);
 }
 
+/* Tokens of an answer when the context has room for so many after the prompt. */
+static int32_t most_tokens(const struct dgl_generate_params *p, int32_t room)
+{
+    if (p->max_tokens == DGL_TOKENS_NONE)
+        return 0;
+    return p->max_tokens > 0 && p->max_tokens < room ? p->max_tokens : room + 1;
+}
+
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *p, uint64_t *id)
 {
     const struct dgl_session *s = b->lanes[0].session;
@@ -219,6 +227,12 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->how.token_cb = tell_token;
     r->how.text_cb = tell_text;
     r->how.priv = r;
+    r->g.p = &r->how;
+    r->g.r = &r->result;
+    status = generation_init(&r->g, b->model,
+                             most_tokens(&r->how, b->info.context - (int32_t)ids.count));
+    if (status != DGL_OK)
+        goto done;
     r->result.prompt_ids = ids.ids;
     r->result.num_prompt_ids = ids.count;
     ids.ids = NULL;
@@ -380,8 +394,6 @@ static void admit(struct dgl_batch *b)
             continue; /* those behind it may have been cancelled */
         struct dgl_session *s = lane->session;
         r->g.s = s;
-        r->g.p = &r->how;
-        r->g.r = &r->result;
         r->g.queue.session = s;
         r->g.interval = session_readback_interval(s);
         r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
@@ -576,12 +588,30 @@ static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
     return status;
 }
 
+/* A kind of sampling that a member of one group has will come to the others, too. */
+static enum dgl_status prepare_groups(struct dgl_batch *b)
+{
+    enum dgl_status status = DGL_OK;
+    uint32_t draws = 0;
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        if (b->lanes[i].slot >= 0) {
+            const struct dgl_sampling *how = &b->lanes[i].request->how.sampling;
+            draws |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
+        }
+    for (int32_t i = 0; i < b->num_groups && draws && status == DGL_OK; i++)
+        if (b->groups[i]->flights == 0 || session_is_current(b->groups[i]->session))
+            status = group_prepare(b->groups[i], draws);
+    return status;
+}
+
 static enum dgl_status push_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
     gl_device_set_stop(b->model->dev->gl, NULL);
     for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++) {
         status = gather(b, b->groups[i]);
+        if (status == DGL_OK)
+            status = prepare_groups(b);
         for (int32_t k = 0; k < b->info.sequences && status == DGL_OK; k++)
             if (b->lanes[k].group == b->groups[i] && b->lanes[k].slot >= 0)
                 batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->len +
@@ -671,9 +701,7 @@ void batch_lose(struct dgl_batch *b)
             continue;
         r->g.queue.count = 0; /* their fences went with the context */
         r->g.queue.steps = 0;
-        if (!r->begun)
-            generation_finish(&r->g);
-        else if (r->result.num_tokens == 0)
+        if (r->begun && r->result.num_tokens == 0)
             r->state = REQUEST_READS;
         /* One that is being evaluated again goes on with that. */
         r->preempted = r->begun && r->state == REQUEST_READS && r->result.num_tokens > 0;

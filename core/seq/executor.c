@@ -269,6 +269,7 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
     if (status == DGL_OK)
         status = gl_finish(s->model->dev->gl);
     uint64_t start = dgl_now_ns();
+    exec_run_move(run, &s->memory);
     if (status == DGL_OK)
         status = exec_run_submit(run, (uint32_t)steps, NULL);
     if (status == DGL_OK)
@@ -282,7 +283,7 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
 static enum dgl_status clear_abort(struct dgl_session *s, struct recipe recipe)
 {
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    struct exec_run *run = exec_cache_find(&s->persistent, recipe);
+    struct exec_run *run = exec_cache_find(&s->runs->persistent, recipe);
     enum dgl_status status = run ? s->model->engine->persistent.ops->clear(run) : DGL_OK;
     if (status == DGL_OK && arrived.size)
         status = gl_buffer_zero(s->model->dev->gl, arrived.buffer, arrived.offset, arrived.size);
@@ -374,10 +375,12 @@ static enum dgl_status try_form(struct dgl_session *s, const struct executor_que
     r->tried |= 1u << forms[1];
     enum dgl_status status = session_reserve(s, s->len + TRIAL_STEPS);
     for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = exec_cache_get(&s->persistent, p->exec, formed(q->recipe, forms[i]), &s->memory,
-                                &run[i]);
-    if (status == DGL_OK)
+        status = exec_cache_get(&s->runs->persistent, p->exec, formed(q->recipe, forms[i]),
+                                &s->memory, &run[i]);
+    if (status == DGL_OK) {
+        exec_run_move(run[1], &s->memory);
         status = p->ops->probe(run[1], &found);
+    }
     const uint32_t groups = found.groups < r->groups ? found.groups : r->groups;
     bool fit = status == DGL_OK && groups > 0;
     if (status == DGL_ERR_KERNEL)
@@ -449,7 +452,9 @@ static enum dgl_status persistent_run(struct dgl_session *s, const struct execut
 {
     struct engine *engine = s->model->engine;
     enum dgl_status status =
-        exec_cache_get(&s->persistent, engine->persistent.exec, recipe, &s->memory, run);
+        exec_cache_get(&s->runs->persistent, engine->persistent.exec, recipe, &s->memory, run);
+    if (status == DGL_OK)
+        exec_run_move(*run, &s->memory);
     return status == DGL_OK && q->rows ? exec_run_set_tokens(*run, q->rows->count) : status;
 }
 
@@ -505,9 +510,10 @@ static enum dgl_status use_of(struct dgl_session *s, const struct executor_query
     if (c->state != ENGINE_PERSISTENT)
         return q->rows ? DGL_OK : session_run(s, q->recipe, run);
     enum dgl_status status = persistent_run(s, q, formed(q->recipe, c->record.form), run);
-    for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK; form++)
+    /* Another guest may have steps before it in a form that lost. */
+    for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK && !s->guest; form++)
         if (form != c->record.form)
-            exec_cache_drop(&s->persistent, formed(q->recipe, form));
+            exec_cache_drop(&s->runs->persistent, formed(q->recipe, form));
     if (status == DGL_OK)
         engine->persistent.ops->set_groups(*run, c->record.groups);
     if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)

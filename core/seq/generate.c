@@ -466,13 +466,28 @@ static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
     return session_reserve(g->s, prompt < g->s->context - answer ? prompt + answer : g->s->context);
 }
 
+/* Bytes of text per token that there is room for from the beginning: in most languages a token has
+ * two to five. */
+#define TOKEN_BYTES 8
+
+enum dgl_status generation_init(struct generation *g, const struct dgl_model *m, int32_t most)
+{
+    const struct dgl_log *log = m->dev->log;
+    const size_t tokens = (size_t)most, bytes = m->tok ? tokens * TOKEN_BYTES : 0;
+    enum dgl_status status = text_stream_init(&g->stream, log, m->tok, g->p);
+    if (status == DGL_OK &&
+        !dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
+        status = dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
+    if (status == DGL_OK && !dgl_buf_reserve(&g->stream.text, bytes))
+        status = dgl_fail_memory(log, "text", bytes);
+    return status;
+}
+
 enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status status = text_stream_init(&g->stream, s->model->dev->log, s->model->tok, p);
-    if (status == DGL_OK)
-        status = session_write_adjust(s, &p->sampling);
+    enum dgl_status status = session_write_adjust(s, &p->sampling);
     g->start = device_counters(s->model->dev);
     g->trials = s->trials;
     g->start_ns = work_ns(g);
@@ -492,16 +507,14 @@ enum dgl_status generation_restore(struct generation *g)
     const struct dgl_generate_result *r = g->r;
     const size_t count = r->num_prompt_ids + r->num_tokens;
     g->drawn = false;
-    int32_t *ids = dgl_new_array(int32_t, count);
-    if (!ids)
-        return dgl_fail_memory(g->s->model->dev->log, "tokens", count * sizeof(*ids));
+    int32_t *ids = g->s->ids;
+    session_trim(g->s, 0);
     memcpy(ids, r->prompt_ids, r->num_prompt_ids * sizeof(*ids));
     if (r->num_tokens)
         memcpy(ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
     enum dgl_status status = session_write_adjust(g->s, &g->p->sampling);
     if (status == DGL_OK)
         status = session_take_ids(g->s, ids, count, NULL);
-    free(ids);
     return status == DGL_OK ? session_compile(g->s, needed_segments(g, (int32_t)count)) : status;
 }
 
@@ -632,6 +645,8 @@ static enum dgl_status generate_entered(struct generation *g)
     enum dgl_status status = generation_check_params(g->s->model->dev->log, p, g->s->context);
     if (status == DGL_OK)
         status = encode_prompt(g);
+    if (status == DGL_OK)
+        status = generation_init(g, g->s->model, 0);
     if (status == DGL_OK)
         status = run_prompt(g);
     if (status == DGL_OK && p->max_tokens == DGL_TOKENS_NONE)

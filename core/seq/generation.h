@@ -34,8 +34,10 @@ struct generation {
 /* Ranges of the parameters, for a session of `context` tokens. */
 enum dgl_status generation_check_params(const struct dgl_log *log,
                                         const struct dgl_generate_params *p, int32_t context);
-/* Gives the session the prompt's ids, r->prompt_ids, and compiles what the answer needs.
- * generation_finish() is due from here on, also after a failure. */
+/* Needs p and r alone; there is room for `most` tokens. generation_finish() is due from here on,
+ * also after a failure. */
+enum dgl_status generation_init(struct generation *g, const struct dgl_model *model, int32_t most);
+/* Gives the session the prompt's ids, r->prompt_ids, and compiles what the answer needs. */
 enum dgl_status generation_begin(struct generation *g);
 /* The session holds nothing of the answer any more: passes evaluate the prompt and the tokens so
  * far once more. */

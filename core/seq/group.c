@@ -329,6 +329,16 @@ static struct executor_rows rows_of(struct seq_group *group, int32_t count)
                                   .read = read_rows};
 }
 
+/* The body of a pass over so many members. */
+static struct recipe body_of(const struct seq_group *group, int32_t rows)
+{
+    struct recipe body = recipe_of(SEG_DECODE);
+    if (rows > 1)
+        return recipe_of(plan_batch_body(&group->session->model->engine->plan, rows));
+    body.segments |= recipe_of(SEG_HEAD).segments;
+    return body;
+}
+
 /* The next steps of all that have some before them: *body evaluates, *draws draws. Returns how many
  * rows that are. */
 static int32_t next_steps(const struct seq_group *group, struct recipe *body, struct recipe *draws)
@@ -341,10 +351,7 @@ static int32_t next_steps(const struct seq_group *group, struct recipe *body, st
             draws->segments |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
             rows++;
         }
-    *body = recipe_of(SEG_DECODE);
-    body->segments |= recipe_of(SEG_HEAD).segments;
-    if (rows > 1)
-        *body = recipe_of(plan_batch_body(&group->session->model->engine->plan, rows));
+    *body = body_of(group, rows);
     return rows;
 }
 
@@ -430,7 +437,7 @@ static enum dgl_status write_rows(struct seq_group *group)
 }
 
 /* Everything that passes over any number of members from `least` on run, so that none waits for a
- * compiler later: their sampling is compiled when an answer begins. */
+ * compiler later, but for what draws. */
 static uint32_t all_segments(const struct seq_group *group)
 {
     const struct plan *plan = &group->session->model->engine->plan;
@@ -450,19 +457,39 @@ enum dgl_status group_begin(struct seq_group *group)
     return exec_begin(&s->model->engine->programs, &s->model->engine->plan, all_segments(group));
 }
 
-static enum dgl_status prepare(struct seq_group *group)
+/* The runs of all of these, so that passes make none. */
+static enum dgl_status make_runs(struct seq_group *group)
+{
+    struct dgl_session *s = group->session;
+    struct exec_run *run;
+    enum dgl_status status = session_run(s, recipe_of(SEG_REPORT), &run);
+    if (status == DGL_OK)
+        status = session_run(s, body_of(group, 1), &run);
+    for (int32_t n = group->least; n <= group->slots && status == DGL_OK; n++)
+        status = session_run(s, body_of(group, n), &run);
+    for (int draw = SEG_BIAS; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
+        if (group->draws >> draw & 1u)
+            status = session_run(s, recipe_of((enum segment)draw), &run);
+    return status;
+}
+
+enum dgl_status group_prepare(struct seq_group *group, uint32_t draws)
 {
     struct dgl_session *s = group->session;
     struct dgl_model *m = s->model;
     enum dgl_status status = session_follow(s);
     if (status == DGL_OK)
         status = plan_add_batch(&m->engine->plan);
-    if (status != DGL_OK || group->prepared == m->engine_serial)
+    const bool more = (draws & ~group->draws) != 0 || s->runs->dispatch.count == 0;
+    if (status != DGL_OK || (group->prepared == m->engine_serial && !more))
         return status;
     atomic_store(&s->cancel, false);
-    status = session_compile(s, all_segments(group));
+    group->draws |= draws;
+    status = session_compile(s, all_segments(group) | group->draws);
     if (status == DGL_OK) /* which may replan */
         status = plan_add_batch(&m->engine->plan);
+    if (status == DGL_OK)
+        status = make_runs(group);
     group->prepared = m->engine_serial;
     return status;
 }
@@ -493,20 +520,21 @@ static enum dgl_status choose(struct seq_group *group, struct recipe body, struc
     return status;
 }
 
-/* Steps by dispatches. */
+/* Steps by dispatches. What draws is a run for each of its segments, of which there are many
+ * mixtures. */
 static enum dgl_status queue_steps(struct seq_group *group, struct recipe evaluates,
                                    struct recipe draws, int32_t steps)
 {
     struct dgl_session *s = group->session;
-    struct exec_run *body, *sample;
-    enum dgl_status status = get_run(group, evaluates, &body);
-    if (status == DGL_OK)
-        status = get_run(group, draws, &sample);
-    for (int32_t i = 0; i < steps && status == DGL_OK; i++) {
-        status = session_queue(s, body, 1, DGL_PHASE_DECODE);
-        if (status == DGL_OK)
-            status = session_queue(s, sample, 1, DGL_PHASE_DECODE);
-    }
+    struct exec_run *run[1 + SEG_SAMPLE_FULL - SEG_BIAS + 1];
+    int32_t count = 1;
+    enum dgl_status status = get_run(group, evaluates, &run[0]);
+    for (int draw = SEG_BIAS; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
+        if (RECIPE_HAS(draws, draw))
+            status = get_run(group, recipe_of((enum segment)draw), &run[count++]);
+    for (int32_t i = 0; i < steps && status == DGL_OK; i++)
+        for (int32_t k = 0; k < count && status == DGL_OK; k++)
+            status = session_queue(s, run[k], 1, DGL_PHASE_DECODE);
     return status;
 }
 
@@ -521,7 +549,7 @@ enum dgl_status group_push(struct seq_group *group)
     flight->persistent = (struct recipe){0};
     enum dgl_status status = reserve(group, steps);
     if (status == DGL_OK)
-        status = prepare(group);
+        status = group_prepare(group, group->draws);
     if (status == DGL_OK)
         status = write_rows(group);
     if (status != DGL_OK)

@@ -51,6 +51,7 @@ struct seq_group {
     uint8_t row[DGL_STEP_SEQS];                    /* slots of the rows that the device knows */
     int32_t rows;
     uint32_t prepared;                  /* engine whose programs are compiled */
+    uint32_t draws;                     /* segments that members' tokens are drawn by, so far */
     bool begun;                         /* group_begin() has been called */
     const struct engine_choice *choice; /* of the last steps; NULL = they had none */
     uint64_t read_ns, step_ns;
@@ -77,6 +78,9 @@ bool group_admits(const struct seq_group *group, const struct generation *g);
 /* Once an answer is being written that could have company: starts the compiler for passes over
  * several where that holds nobody up, so that the next answer finds them. */
 enum dgl_status group_begin(struct seq_group *group);
+/* With nothing queued, or nothing that has changed: compiles passes over members whose tokens
+ * these segments draw besides those that it knows of, and makes their runs. */
+enum dgl_status group_prepare(struct seq_group *group, uint32_t draws);
 /* After the first token of an answer of which nothing is queued. *slot is its place until it
  * leaves. */
 enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_t *slot);

@@ -71,9 +71,12 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     s->rows = dgl_new_array(struct pass_row, (size_t)s->ubatch);
     s->next = m->sessions;
     m->sessions = s;
+    s->adjust.vocab = (uint32_t)m->info.vocab;
     if (!s->ids || !s->steps || !s->rows)
         return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
-    status = session_make_memory(s);
+    status = s->guest ? adjust_reserve(&s->adjust, dev->log) : DGL_OK;
+    if (status == DGL_OK)
+        status = session_make_memory(s);
     return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
 }
 
@@ -107,6 +110,8 @@ enum dgl_status session_make_memory(struct dgl_session *s)
     s->has_workspace = true;
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
+    if (!s->runs)
+        s->runs = &s->own_runs;
     status = memory_init_state(&s->memory, dev, plan, s->context, s->sequences);
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
     if (status == DGL_OK)
@@ -130,11 +135,18 @@ enum dgl_status session_make_memory(struct dgl_session *s)
     return status == DGL_OK ? session_write_rope(s, 0) : status;
 }
 
+static void clear_runs(struct dgl_session *s)
+{
+    if (!s->runs)
+        return;
+    exec_cache_clear(&s->runs->dispatch);
+    exec_cache_clear(&s->runs->persistent);
+}
+
 void session_drop_memory(struct dgl_session *s)
 {
     struct dgl_device *dev = s->model->dev;
-    exec_cache_clear(&s->runs);
-    exec_cache_clear(&s->persistent);
+    clear_runs(s);
     kv_cache_leave(&s->model->kv, &s->pages);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
@@ -154,8 +166,8 @@ enum dgl_status session_restore(struct dgl_session *s)
     return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
 }
 
-enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p, bool guest,
-                               struct dgl_session **out)
+enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p,
+                               struct session_runs *shared, struct dgl_session **out)
 {
     struct dgl_device *dev = m->dev;
     struct gl_saved saved = {0};
@@ -182,7 +194,8 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
     struct dgl_session *s = dgl_new(struct dgl_session);
     if (s) {
         s->model = m;
-        s->guest = guest;
+        s->guest = shared != NULL;
+        s->runs = shared;
         status = session_init(s, p);
         if (status == DGL_OK)
             *out = s;
@@ -252,13 +265,13 @@ enum dgl_status session_follow(struct dgl_session *s)
         status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
     if (status != DGL_OK)
         return status;
-    if (!session_is_current(s)) {
-        exec_cache_clear(&s->runs);
-        exec_cache_clear(&s->persistent);
-    }
-    s->engine_serial = m->engine_serial;
-    s->workspace_serial = m->workspace.serial;
-    s->kv_serial = m->kv.serial;
+    struct session_runs *runs = s->runs;
+    if (runs->engine_serial != m->engine_serial || runs->workspace_serial != m->workspace.serial ||
+        runs->kv_serial != m->kv.serial)
+        clear_runs(s);
+    runs->engine_serial = s->engine_serial = m->engine_serial;
+    runs->workspace_serial = s->workspace_serial = m->workspace.serial;
+    runs->kv_serial = s->kv_serial = m->kv.serial;
     return DGL_OK;
 }
 
@@ -353,7 +366,7 @@ enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *save
 
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
 {
-    return exec_cache_get(&s->runs, s->model->engine->exec, recipe, &s->memory, out);
+    return exec_cache_get(&s->runs->dispatch, s->model->engine->exec, recipe, &s->memory, out);
 }
 
 enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
@@ -361,6 +374,7 @@ enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint3
 {
     struct dgl_device *dev = s->model->dev;
     uint64_t start_ns = dev->trace ? dgl_now_ns() : 0;
+    exec_run_move(run, &s->memory);
     enum dgl_status status = exec_run_submit(run, steps, NULL);
     if (dev->trace)
         device_tell(dev, &(struct dgl_event){.kind = DGL_EVENT_RECORD,
@@ -463,7 +477,9 @@ enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sam
     const struct gl_range at = s->memory.state[BUF_ADJUST];
     if (sampling_adjusts(sampling) == 0)
         return DGL_OK;
-    a->vocab = (uint32_t)s->model->info.vocab;
+    const bool dry = sampling_adjusts(sampling) >> SAMPLE_DRY & 1;
+    for (const struct dgl_session *o = s->model->sessions; o && dry; o = o->next)
+        adjust_share(a, &o->adjust, s->model->tok, sampling);
     enum dgl_status status = adjust_fill(a, s->model->dev->log, s->model->tok, sampling);
     if (status == DGL_OK && a->head_dirty)
         status = gl_buffer_write(gl, at.buffer, at.offset, a->words, ADJUST_MARKS * 4);
@@ -491,16 +507,8 @@ enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run 
     struct dgl_device *dev = s->model->dev;
     if (!RECIPE_HAS(run->recipe, SEG_EARLY_EXIT))
         return DGL_OK;
-    uint32_t *args = dgl_new_array(uint32_t, run->count * 3);
-    if (!args)
-        return dgl_fail_memory(dev->log, "group counts", run->count * 12);
-    for (size_t i = 0; i < run->count; i++)
-        memcpy(&args[i * 3], run->ops[i].groups, 12);
-    enum dgl_status status =
-        gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer, s->memory.state[BUF_ARGS].offset,
-                        args, run->count * 12);
-    free(args);
-    return status;
+    return gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer,
+                           s->memory.state[BUF_ARGS].offset, run->groups, run->count * 12);
 }
 
 int32_t session_readback_interval(const struct dgl_session *s)
@@ -768,7 +776,8 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
     if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
         keep--;
     session_trim(s, (int32_t)keep);
-    memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
+    if (ids != s->ids)
+        memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
     if (keep < count)
         status = session_adopt(s, (int32_t)count, NULL);
     if (reused)

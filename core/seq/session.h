@@ -14,6 +14,12 @@
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
 
+/* Runs of the engine's executors, and what they were bound to. */
+struct session_runs {
+    struct exec_cache dispatch, persistent;
+    uint32_t engine_serial, workspace_serial, kv_serial;
+};
+
 struct dgl_session {
     struct dgl_model *model;
     struct dgl_session *next; /* of the model's */
@@ -24,10 +30,10 @@ struct dgl_session {
     bool shares;              /* prompts begin with what others have evaluated, where they do */
     struct kv_pages pages;    /* of the model's KV cache */
     struct memory memory;     /* .state is the session's own */
-    struct exec_cache runs, persistent;                  /* of the engine's executors */
-    struct step_table *steps;                            /* of this one sequence */
-    struct pass_row *rows;                               /* [ubatch], of the pass at hand */
-    uint32_t engine_serial, workspace_serial, kv_serial; /* of what the runs are bound to */
+    struct session_runs own_runs, *runs; /* its own, or those of all guests that are like it */
+    struct step_table *steps;            /* of this one sequence */
+    struct pass_row *rows;               /* [ubatch], of the pass at hand */
+    uint32_t engine_serial, workspace_serial, kv_serial; /* that it has followed */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;
@@ -43,9 +49,11 @@ struct dgl_session {
     atomic_bool cancel;
 };
 
-/* dgl_session_create(); a guest needs no room for its context. */
+/* dgl_session_create(). `shared` (NULL: none), zeroed at first, makes it a guest of the KV cache,
+ * which needs no room for its context: the runs of all guests of one context, who outlive what is
+ * in there. */
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *params,
-                               bool guest, struct dgl_session **out);
+                               struct session_runs *shared, struct dgl_session **out);
 /* Makes a session that was just created, and holds nothing, hold what `from` does. The device is
  * entered. */
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
@@ -73,8 +81,9 @@ enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *save
 /* False: the model has other kernels since the call began, or its memory has moved for another
  * session, and the runs are of the old ones. */
 bool session_is_current(const struct dgl_session *s);
-/* Drops runs of an older engine, workspace or KV cache, of which none may be queued, and makes room
- * for what the new plan has more. */
+/* Drops runs of an older engine, workspace or KV cache, of which the session may have none queued,
+ * and makes room for what the new plan has more. Other guests, who are no longer current either,
+ * follow before they queue another one. */
 enum dgl_status session_follow(struct dgl_session *s);
 /* The session has KV pages for `tokens` (more than its context count as that), before work that
  * writes there is queued. Where session_moves() is true, the cache moves and all runs of the
@@ -86,7 +95,8 @@ bool session_may_reserve(const struct dgl_session *s, int32_t tokens);
 /* Pages that other sequences evaluated for s->ids[len .. count) become the session's, but for the
  * last token's; *adopted (may be NULL) is how many tokens that are. Nothing may be queued. */
 enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted);
-/* The run of a recipe, compiled and bound on first use. Borrowed until runs are dropped. */
+/* The run of a recipe, compiled and bound on first use. Borrowed until runs are dropped. Guests
+ * share it: who queues it has it bound to itself. */
 enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
 /* Queues `steps` rounds of a run. */
 enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
@@ -160,8 +170,9 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
 /* -ln softmax(row)[id], in double; row [vocab]. */
 double logits_nll(const float *row, int32_t vocab, int32_t id);
-/* Puts ids[0 .. count) into s->ids and keeps the common prefix of what was evaluated; *reused (may
- * be NULL) is its length. Unless len is then `count`, session_eval(count) is to follow. */
+/* Puts ids[0 .. count) into s->ids (where they may be already, if nothing was evaluated) and keeps
+ * the common prefix of what was evaluated; *reused (may be NULL) is its length. Unless len is then
+ * `count`, session_eval(count) is to follow. */
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  size_t *reused);
 /* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the

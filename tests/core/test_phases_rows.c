@@ -35,6 +35,7 @@ struct rows_case {
     struct dgl_sampling sampling;
     bool one_row;
     bool tries;      /* nothing is known: a trial decides */
+    bool alone;      /* each in its lane, by steps of its own */
     uint32_t groups; /* that are said to be resident; more than one: barriers are given up */
 };
 
@@ -59,6 +60,21 @@ static const struct rows_case cases[] = {
     {.name = "a trial", .hints = SMALL, .one_row = true, .tries = true, .groups = 1},
     {.name = "given up", .hints = SMALL, .groups = 4000},
     {.name = "given up in a trial", .hints = SMALL, .tries = true, .groups = 4000},
+};
+
+/* Lanes have one program, one table and the words of one dispatch in common. */
+static const struct rows_case lane_cases[] = {
+    {.name = "each alone, a dispatch per row",
+     .hints = SMALL,
+     .one_row = true,
+     .alone = true,
+     .groups = 1},
+    {.name = "each alone, drawn",
+     .hints = SMALL,
+     .sampling = {.temperature = 0.9f, .top_k = 20, .repeat_penalty = 1.3f, .seed = 5},
+     .alone = true,
+     .groups = 1},
+    {.name = "each alone, given up", .hints = SMALL, .alone = true, .groups = 4000},
 };
 
 static const struct rows_case subgroup_cases[] = {
@@ -119,7 +135,8 @@ static const struct persistent_ops rows_ops = {.check = rows_check,
                                                .set_groups = rows_set_groups,
                                                .clear = rows_clear};
 
-/* Passes over several sequences get it, one alone decodes by dispatches. */
+/* Passes over several sequences get it and one alone decodes by dispatches, or `alone` the other
+ * way. */
 static void install(struct tiny_engine *e, const struct rows_case *c)
 {
     struct engine *engine = e->model->engine;
@@ -132,9 +149,10 @@ static void install(struct tiny_engine *e, const struct rows_case *c)
                      DGL_OK);
     engine->persistent.ops = &rows_ops;
     memset(engine->choice, 0, sizeof(engine->choice));
-    for (int i = 0; i < ENGINE_KINDS; i++)
+    for (int i = 0; i < ENGINE_KINDS && !c->alone; i++)
         engine->choice[i].state = ENGINE_DISPATCH;
-    for (int i = ENGINE_KINDS; i < ENGINE_CHOICES && !c->tries; i++)
+    const int first = c->alone ? 0 : ENGINE_KINDS, end = c->alone ? ENGINE_KINDS : ENGINE_CHOICES;
+    for (int i = first; i < end && !c->tries; i++)
         engine->choice[i].record = (struct exec_record){
             .verdict = EXEC_FASTER, .groups = c->groups, .dispatch_ns = 2, .persistent_ns = 1};
 }
@@ -173,11 +191,13 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     tiny_ids(text, 40, dgl_model_get_info(e->model)->vocab, 11);
     memset(heard, 0, ANSWERS * sizeof(*heard));
     if (dgl_batch_create(e->model,
-                         dgl_batch_params(.sequences = LANES, .queue = ANSWERS, .context = CONTEXT),
+                         dgl_batch_params(.sequences = LANES, .queue = ANSWERS, .context = CONTEXT,
+                                          .invariant = c->alone),
                          &b) != DGL_OK)
         fail_msg("batch: %s", e->log.text);
-    assert_int_equal(b->num_groups, 1);
-    b->groups[0]->session->wait_executor = c->tries;
+    assert_int_equal(b->num_groups, c->alone ? 0 : 1);
+    if (!c->alone)
+        b->groups[0]->session->wait_executor = c->tries;
     for (int i = 0; i < ANSWERS; i++)
         assert_int_equal(
             dgl_batch_submit(b,
@@ -190,7 +210,8 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     for (int steps = 0; left > 0; steps++) {
         if (dgl_batch_step(b, &left) != DGL_OK)
             fail_msg("step: %s", e->log.text);
-        const struct engine_choice *choice = b->groups[0]->choice;
+        const struct engine_choice *choice =
+            c->alone ? e->model->engine->last : b->groups[0]->choice;
         persistent += choice && choice->state == ENGINE_PERSISTENT;
         if (choice && choice->state == ENGINE_DISPATCH && !c->tries && c->groups == 1)
             fail_msg("by dispatches: %s", choice->reason);
@@ -198,6 +219,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     }
     for (int i = 0; i < ANSWERS; i++)
         assert_int_equal(heard[i].ended, 1);
+    assert_int_equal(b->runs.persistent.count, c->alone && c->groups ? 1 : 0);
     dgl_batch_destroy(&b);
     return persistent;
 }
@@ -213,7 +235,7 @@ static void test_rows(void **state)
     tiny_engine_open(
         &e, &(struct tiny_engine_params){
                 .path = c->path, .context = CONTEXT, .kv_type = DGL_KV_F32, .kernels = kernels});
-    answer_all(&e, &(struct rows_case){.sampling = c->sampling}, wanted);
+    answer_all(&e, &(struct rows_case){.sampling = c->sampling, .alone = c->alone}, wanted);
     install(&e, c);
     const int persistent = answer_all(&e, c, got);
     printf("# %d steps by programs of phases\n", persistent);
@@ -226,6 +248,8 @@ static void test_rows(void **state)
     }
     if (c->groups == 1 && !c->tries)
         assert_true(persistent > 10);
+    if (c->groups == 1 && c->alone)
+        assert_true(e.model->engine->last->state == ENGINE_PERSISTENT);
     if (c->groups > 1) {
         assert_true(cleared > 0);
         if (!c->tries)
@@ -251,5 +275,6 @@ static void test_subgroup_rows(void **state)
 int main(void)
 {
     int failed = test_run_table_sample("rows", test_rows, cases, 3);
+    failed += test_run_table("lanes", test_rows, lane_cases);
     return failed + test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
 }

@@ -47,6 +47,7 @@ void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size)
 {
+    gl_fail.allocated++;
     return trips(&gl_fail.allocations) ? NULL : __real_malloc(size);
 }
 
@@ -54,6 +55,7 @@ void *__real_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size)
 {
+    gl_fail.allocated++;
     return trips(&gl_fail.allocations) ? NULL : __real_calloc(count, size);
 }
 
@@ -61,6 +63,7 @@ void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size)
 {
+    gl_fail.allocated++;
     return trips(&gl_fail.allocations) ? NULL : __real_realloc(p, size);
 }
 
@@ -68,6 +71,7 @@ char *__real_strdup(const char *text);
 char *__wrap_strdup(const char *text);
 char *__wrap_strdup(const char *text)
 {
+    gl_fail.allocated++;
     return trips(&gl_fail.allocations) ? NULL : __real_strdup(text);
 }
 

@@ -8,13 +8,14 @@
 
 /* Counters of calls that still succeed; the next one fails, once. Negative: all succeed. */
 struct gl_fail {
-    long allocations; /* malloc, calloc, realloc and strdup of our own code */
-    long buffers;     /* gl_buffer_create(): DGL_ERR_NO_MEMORY */
-    long programs;    /* gl_programs_create(): DGL_ERR_KERNEL */
-    long submits;     /* gl_submit(): the device is lost */
-    long readbacks;   /* gl_readback_end(): DGL_ERR_GPU */
-    long cancels;     /* gl_submit(): `session` is cancelled between two dispatches of the list */
-    bool tripped;     /* one of them has failed */
+    long allocations;   /* malloc, calloc, realloc and strdup of our own code */
+    long buffers;       /* gl_buffer_create(): DGL_ERR_NO_MEMORY */
+    long programs;      /* gl_programs_create(): DGL_ERR_KERNEL */
+    long submits;       /* gl_submit(): the device is lost */
+    long readbacks;     /* gl_readback_end(): DGL_ERR_GPU */
+    long cancels;       /* gl_submit(): `session` is cancelled between two dispatches of the list */
+    bool tripped;       /* one of them has failed */
+    uint64_t allocated; /* how often our own code asked for memory, since it was cleared */
     struct dgl_session *session;
     /* What gl_device_caps() then says; 0 = the truth. */
     uint64_t max_ssbo_bytes, max_buffer_bytes, memory_free_bytes;

@@ -56,6 +56,16 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     return exec_run_create(inner, recipe, memory, &own->half);
 }
 
+static void injector_move(struct exec_run *run, const struct memory *to)
+{
+    struct injector_run *own = run->priv;
+    injector_of(run->exec)->moved++;
+    exec_run_move(own->whole, to);
+    exec_run_move(own->half, to);
+    own->ids = to->state[BUF_IDS];
+    own->step = to->state[BUF_STEP];
+}
+
 static void injector_regroup(struct exec_run *run)
 {
     const struct injector_run *own = run->priv;
@@ -149,6 +159,7 @@ static void injector_destroy(struct exec_run *run)
 static const struct exec_ops exec_ops = {.name = "injector",
                                          .compile = injector_compile,
                                          .bind = injector_bind,
+                                         .move = injector_move,
                                          .regroup = injector_regroup,
                                          .submit = injector_submit,
                                          .destroy = injector_destroy};

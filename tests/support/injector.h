@@ -28,6 +28,7 @@ struct injector {
     uint32_t most_steps;                   /* of one of them */
     int32_t begun, bound, probed, cleared; /* bound: runs that were made, of one sequence */
     int32_t bound_rows;                    /* of several */
+    int32_t moved;                         /* runs, from one sequence to another */
     uint32_t begun_forms;                  /* bit i: form i of the program */
     uint32_t groups;                       /* as set last */
     /* its own */

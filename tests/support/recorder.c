@@ -62,11 +62,17 @@ static enum dgl_status recorder_bind(struct exec_run *run, const struct memory *
     return DGL_OK;
 }
 
+static void recorder_move(struct exec_run *run, const struct memory *to)
+{
+    (void)to;
+    recorder_of(run)->moved++;
+}
+
 static void recorder_regroup(struct exec_run *run)
 {
     struct recorder_run *own = run->priv;
     for (size_t i = 0; i < run->count; i++)
-        memcpy(own->ops[i].groups, run->ops[i].groups, sizeof(own->ops[i].groups));
+        memcpy(own->ops[i].groups, run->groups[i], sizeof(own->ops[i].groups));
     recorder_of(run)->regrouped++;
 }
 
@@ -101,6 +107,7 @@ static void recorder_destroy(struct exec_run *run)
 static const struct exec_ops recorder_ops = {.name = "recorder",
                                              .compile = recorder_compile,
                                              .bind = recorder_bind,
+                                             .move = recorder_move,
                                              .regroup = recorder_regroup,
                                              .submit = recorder_submit,
                                              .destroy = recorder_destroy};

@@ -21,9 +21,9 @@ struct recorder {
     struct exec *exec;       /* a reference; exec_unref() it, or recorder_finish() does */
     struct recorded_op *ops; /* [count], submitted since the last recorder_clear() */
     size_t count, cap;
-    uint32_t compiled, bound, regrouped, destroyed; /* calls that did something */
-    int32_t live;                                   /* runs with memory of the executor's */
-    bool fail_compile, fail_bind, fail_submit;      /* fail_compile: after having allocated */
+    uint32_t compiled, bound, moved, regrouped, destroyed; /* calls that did something */
+    int32_t live;                                          /* runs with memory of the executor's */
+    bool fail_compile, fail_bind, fail_submit; /* fail_compile: after having allocated */
     uint64_t gpu_ns; /* of every operation, where times are asked for; 0 = unknown */
 };
 

@@ -1,0 +1,179 @@
+/* What a step of a batch makes once each kind of request has run in some lane: no buffer, no
+ * program, no memory of the host, in whichever lanes and company they run again. */
+#include "tests/support/tiny_engine.h"
+
+#include <stdlib.h>
+
+#include "core/seq/batch.h"
+#include "tests/support/gl_fail.h"
+
+#define CONTEXT 128
+#define KINDS   11
+
+static struct tiny_engine engine;
+
+static const char *const breakers[] = {"\n", "the"};
+static const struct dgl_logit_bias bias[] = {{5, 2.0f}, {9, -3.0f}};
+
+/* A prompt alone would be enough to tell kinds from one another: their lengths take each through
+ * other bodies of passes. */
+static const struct dgl_request_params kinds[KINDS] = {
+    {.prompt = "Once", .max_tokens = 9, .ignore_eos = true},
+    {.prompt = "One day, a little cat",
+     .max_tokens = 12,
+     .sampling = {.temperature = 1, .seed = 3}},
+    {.prompt = "Tom and his dog went to the park to play with a big red ball. They ran and ran.",
+     .max_tokens = 10,
+     .ignore_eos = true,
+     .sampling = {.temperature = 0.7f, .top_k = 20, .seed = 4}},
+    {.prompt = "The sun was hot", .max_tokens = 10, .sampling = {.temperature = 1, .top_p = 0.9f}},
+    {.prompt = "There was a girl",
+     .max_tokens = 11,
+     .ignore_eos = true,
+     .sampling = {.repeat_penalty = 1.3f, .repeat_last_n = 16}},
+    {.prompt = "A bird sang",
+     .max_tokens = 8,
+     .sampling = {.temperature = 1.2f,
+                  .top_k = 12,
+                  .presence_penalty = 0.4f,
+                  .repeat_last_n = -1,
+                  .logit_bias = bias,
+                  .num_logit_bias = 2,
+                  .seed = 5}},
+    {.prompt = "Lily said", .max_tokens = 6, .logprobs = true, .top_logprobs = 3},
+    {.prompt = "The old man", .max_tokens = 9, .stop = &breakers[1], .num_stop = 1},
+    {.prompt = "In the end", .max_tokens = DGL_TOKENS_NONE},
+    {.prompt = "He said", .max_tokens = 9, .sampling = {.dry_multiplier = 0.8f}},
+    {.prompt = "She said",
+     .max_tokens = 9,
+     .sampling = {.temperature = 1,
+                  .dry_multiplier = 0.8f,
+                  .dry_breakers = breakers,
+                  .num_dry_breakers = 2}},
+};
+
+struct count {
+    uint64_t buffers, programs, allocated;
+};
+
+/* Steps until all requests have ended, with what the steps made. */
+static struct count run_all(struct dgl_batch *b)
+{
+    struct dgl_counters before, after;
+    struct count made = {0};
+    size_t left = 1;
+    dgl_device_get_counters(engine.device, &before);
+    for (int steps = 0; left > 0; steps++) {
+        gl_fail.allocated = 0;
+        if (dgl_batch_step(b, &left) != DGL_OK)
+            fail_msg("step: %s", engine.log.text);
+        made.allocated += gl_fail.allocated;
+        assert_true(steps < 5000);
+    }
+    dgl_device_get_counters(engine.device, &after);
+    made.buffers = after.buffers_created - before.buffers_created;
+    made.programs = after.programs_linked - before.programs_linked;
+    return made;
+}
+
+static void submit(struct dgl_batch *b, const struct dgl_request_params *p)
+{
+    if (dgl_batch_submit(b, p, NULL) != DGL_OK)
+        fail_msg("submit: %s", engine.log.text);
+}
+
+static void assert_nothing(struct count made, const char *when, int i)
+{
+    if (made.buffers || made.programs || made.allocated)
+        fail_msg("%s %d: %llu buffers, %llu programs, %llu allocations", when, i,
+                 (unsigned long long)made.buffers, (unsigned long long)made.programs,
+                 (unsigned long long)made.allocated);
+}
+
+struct steady_case {
+    const char *name;
+    int32_t sequences;
+    bool invariant;
+    int turns; /* orders in which the kinds come after that */
+};
+static const struct steady_case cases[] = {
+    {"written together", KINDS, false, 3},
+    {"one after the other", 2, false, 3},
+    {"each alone", KINDS, true, 3},
+    {"in several groups", 66, false, 1},
+};
+
+static void test_steady(void **state)
+{
+    const struct steady_case *row = *state;
+    struct dgl_batch *b = NULL;
+    assert_int_equal(
+        dgl_batch_create(engine.model,
+                         dgl_batch_params(.sequences = row->sequences, .context = CONTEXT,
+                                          .invariant = row->invariant),
+                         &b),
+        DGL_OK);
+    /* Each kind once, by itself; then company, so that there are passes over several. */
+    for (int i = 0; i < KINDS; i++) {
+        submit(b, &kinds[i]);
+        run_all(b);
+    }
+    for (int i = 0; i < KINDS; i++)
+        submit(b, &kinds[i]);
+    run_all(b);
+    /* Each in another lane and in other company, then in a lane of its own beside nobody. */
+    for (int turn = 0; turn < row->turns; turn++) {
+        for (int i = 0; i < KINDS; i++)
+            submit(b, &kinds[(i + turn) % KINDS]);
+        assert_nothing(run_all(b), "all, turn", turn);
+    }
+    for (int i = 0; i < (row->turns > 1 ? KINDS : 1); i++) {
+        for (int before = 0; before < row->sequences - 1; before++)
+            submit(b, dgl_request_params(.prompt = "A", .max_tokens = 1));
+        submit(b, &kinds[i]);
+        assert_nothing(run_all(b), "alone in the last lane, kind", i);
+    }
+    for (int i = 0; i < 2 * row->sequences; i++)
+        submit(b, &kinds[i % KINDS]);
+    assert_nothing(run_all(b), "full", row->sequences);
+    dgl_batch_destroy(&b);
+}
+
+/* Ids to text, by decoders of both kinds, once there is one. */
+static void test_decoding(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\u2581b\":1,\"<0xE2>\":2,\"<0x82>\":3,"
+        "\"<0xAC>\":4},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\\u2581\"},\"content\":\" \"},"
+        "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+        "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}}";
+    static const int32_t ids[] = {1, 0, 2, 3, 4, 1, 0};
+    struct dgl_tokenizer *tok = NULL;
+    struct detokenizer *d = NULL;
+    struct dgl_buf out = {0};
+    assert_int_equal(tokenizer_create(NULL, "tokenizer.json", json, strlen(json), &tok), DGL_OK);
+    assert_int_equal(detokenizer_create(NULL, tok, false, &d), DGL_OK);
+    assert_true(dgl_buf_reserve(&out, 64));
+    gl_fail.allocated = 0;
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        assert_int_equal(detokenizer_push(d, ids[i], &out), DGL_OK);
+    assert_int_equal(gl_fail.allocated, 0);
+    assert_string_equal(out.p, "ba\u20ac ba");
+    dgl_buf_finish(&out);
+    detokenizer_destroy(&d);
+    tokenizer_destroy(&tok);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoding)};
+
+    tiny_engine_open(&engine,
+                     &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = CONTEXT});
+    int failures = cmocka_run_group_tests_name("decoding", tests, NULL, NULL);
+    failures += test_run_table("batch: steady state", test_steady, cases);
+    tiny_engine_close(&engine);
+    return failures;
+}

@@ -181,11 +181,9 @@ static void dispatch_move(struct exec_run *run, const struct memory *to)
     const struct memory *from = run->memory;
     for (size_t i = 0; i < run->count; i++) {
         struct gl_dispatch *record = &d->list[i];
-        for (uint32_t j = 0; j < record->num_storage; j++)
-            record->storage[j] = memory_move(from, to, record->storage[j]);
-        for (uint32_t j = 1; j < GL_MAX_UNIFORM; j++)
-            record->uniform[j] = memory_move(from, to, record->uniform[j]);
-        record->indirect = memory_move(from, to, record->indirect);
+        memory_move(from, to, record->storage, record->num_storage);
+        memory_move(from, to, record->uniform, GL_MAX_UNIFORM);
+        memory_move(from, to, &record->indirect, 1);
     }
 }
 

@@ -555,11 +555,10 @@ static void phases_move(struct exec_run *run, const struct memory *to)
     struct phases_run *d = run->priv;
     for (size_t r = 0; r < d->num_records; r++) {
         struct gl_dispatch *record = &d->records[r];
-        for (uint32_t i = 0; i < record->num_storage; i++) {
-            record->storage[i] = memory_move(run->memory, to, record->storage[i]);
+        memory_move(run->memory, to, record->storage, record->num_storage);
+        memory_move(run->memory, to, record->uniform, GL_MAX_UNIFORM);
+        for (uint32_t i = 0; i < record->num_storage; i++)
             record->storage[i].size = gl_buffer_size(record->storage[i].buffer);
-        }
-        record->uniform[2] = memory_move(run->memory, to, record->uniform[2]);
     }
 }
 

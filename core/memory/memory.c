@@ -85,21 +85,18 @@ bool memory_is_like(const struct memory *a, const struct memory *b)
     return like;
 }
 
-/* False: the buffer is not the arena's. */
-static bool move_in(const struct arena *from, const struct arena *to, struct gl_buffer **buffer)
+static void move_in(const struct arena *from, const struct arena *to, struct gl_range *ranges,
+                    uint32_t count)
 {
-    for (size_t i = 0; i < from->count; i++)
-        if (from->buffers[i] == *buffer) {
-            *buffer = to->buffers[i];
-            return true;
-        }
-    return false;
+    for (size_t b = 0; b < from->count; b++)
+        for (uint32_t i = 0; i < count; i++)
+            if (ranges[i].buffer == from->buffers[b])
+                ranges[i].buffer = to->buffers[b];
 }
 
-struct gl_range memory_move(const struct memory *from, const struct memory *to,
-                            struct gl_range range)
+void memory_move(const struct memory *from, const struct memory *to, struct gl_range *ranges,
+                 uint32_t count)
 {
-    if (!move_in(&from->arena, &to->arena, &range.buffer))
-        move_in(&from->args, &to->args, &range.buffer);
-    return range;
+    move_in(&from->arena, &to->arena, ranges, count);
+    move_in(&from->args, &to->args, ranges, count);
 }

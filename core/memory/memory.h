@@ -37,8 +37,8 @@ struct gl_range memory_resolve(const struct memory *memory, struct ref ref);
 /* Whether two sequences have the same ranges at the same offsets, each in buffers of its own, as
  * those of one context and one plan have. */
 bool memory_is_like(const struct memory *a, const struct memory *b);
-/* The place in `to` of a range of `from`, which it is like; what they share stays where it is. */
-struct gl_range memory_move(const struct memory *from, const struct memory *to,
-                            struct gl_range range);
+/* Ranges of `from` become the same ones of `to`, which it is like; what they share stays. */
+void memory_move(const struct memory *from, const struct memory *to, struct gl_range *ranges,
+                 uint32_t count);
 
 #endif

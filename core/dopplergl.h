@@ -1412,9 +1412,10 @@ void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
  * Once a kind of request (its way of sampling, its penalties, logprobs, the passes that its prompt
  * takes) has run in one of the `sequences`, and there was company, later ones of it in any of them
  * link nothing and allocate nothing, neither on the device nor on the host, but where the KV cache
- * grows, a sequence comes to a length at which the model changes its rotary frequencies, the text
- * of an answer has more than eight bytes per token, or sequence breakers of DRY are others than any
- * sequence had last. dgl_batch_submit() makes what a request has of its own. */
+ * grows, another executor is tried (dgl_model_executor()), a sequence comes to a length at which
+ * the model changes its rotary frequencies, the text of an answer has more than eight bytes per
+ * token, or sequence breakers of DRY are others than any sequence had last. dgl_batch_submit()
+ * makes what a request has of its own. */
 enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
 
 /* What a batch does, and has done since it was made. */

@@ -169,7 +169,7 @@ static bool tell_text(void *priv, const char *text, size_t len)
 }
 
 /* Tokens of an answer when the context has room for so many after the prompt. */
-static int32_t most_tokens(const struct dgl_generate_params *p, int32_t room)
+static int32_t answer_tokens(const struct dgl_generate_params *p, int32_t room)
 {
     if (p->max_tokens == DGL_TOKENS_NONE)
         return 0;
@@ -230,7 +230,7 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->g.p = &r->how;
     r->g.r = &r->result;
     status = generation_init(&r->g, b->model,
-                             most_tokens(&r->how, b->info.context - (int32_t)ids.count));
+                             answer_tokens(&r->how, b->info.context - (int32_t)ids.count));
     if (status != DGL_OK)
         goto done;
     r->result.prompt_ids = ids.ids;

@@ -8,6 +8,7 @@
 #include "tests/support/gl_fail.h"
 
 #define CONTEXT 128
+#define LONG    256
 #define KINDS   11
 
 static struct tiny_engine engine;
@@ -139,6 +140,39 @@ static void test_steady(void **state)
     dgl_batch_destroy(&b);
 }
 
+/* Pages run out: requests wait at their old places, and what they held is evaluated again. */
+static void test_preempted(void **state)
+{
+    (void)state;
+    const struct dgl_model_info *info = dgl_model_get_info(engine.model);
+    struct dgl_logit_bias never_ends[MODEL_MAX_STOP_IDS];
+    struct dgl_batch *b = NULL;
+    struct dgl_batch_info before, after;
+    for (size_t i = 0; i < info->num_stop_ids; i++)
+        never_ends[i] = (struct dgl_logit_bias){info->stop_ids[i].id, -100.0f};
+    const struct dgl_request_params *longer =
+        dgl_request_params(.prompt = "Once", .max_tokens = 200,
+                           .sampling = {.logit_bias = never_ends,
+                                        .num_logit_bias = info->num_stop_ids});
+    assert_int_equal(
+        dgl_batch_create(engine.model,
+                         dgl_batch_params(.sequences = 3, .context = LONG, .cache_tokens = LONG),
+                         &b),
+        DGL_OK);
+    for (int round = 0; round < 2; round++) {
+        b->answer_tokens = 4; /* as if answers had come to that lately */
+        for (int i = 0; i < 4; i++)
+            submit(b, longer);
+        dgl_batch_get_info(b, &before);
+        const struct count made = run_all(b);
+        dgl_batch_get_info(b, &after);
+        if (round > 0)
+            assert_nothing(made, "preempted, round", round);
+        assert_true(after.preempted > before.preempted);
+    }
+    dgl_batch_destroy(&b);
+}
+
 /* Ids to text, by decoders of both kinds, once there is one. */
 static void test_decoding(void **state)
 {
@@ -168,11 +202,11 @@ static void test_decoding(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoding),
+                                       cmocka_unit_test(test_preempted)};
 
-    tiny_engine_open(&engine,
-                     &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = CONTEXT});
-    int failures = cmocka_run_group_tests_name("decoding", tests, NULL, NULL);
+    tiny_engine_open(&engine, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .context = LONG});
+    int failures = cmocka_run_group_tests_name("batch: no memory", tests, NULL, NULL);
     failures += test_run_table("batch: steady state", test_steady, cases);
     tiny_engine_close(&engine);
     return failures;

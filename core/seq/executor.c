@@ -591,9 +591,11 @@ struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, in
         i++;
     if ((double)tokens * (double)r->persistent_ns >= pass_costs[i].steps * (double)r->dispatch_ns)
         return NULL;
-    struct exec_run *run = exec_cache_find(&s->persistent, formed(recipe, r->form));
-    if (run)
+    struct exec_run *run = exec_cache_find(&s->runs->persistent, formed(recipe, r->form));
+    if (run) {
+        exec_run_move(run, &s->memory);
         engine->persistent.ops->set_groups(run, r->groups);
+    }
     return run;
 }
 

@@ -80,7 +80,7 @@ static const struct family experts = {
     .kernels = 22,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_programs = 35,
-    .gpu_kernels = 3,
+    .gpu_kernels = 4,
 };
 static const struct family experts_windows = {
     .prefill = EXPERTS_PREFILL,
@@ -90,7 +90,7 @@ static const struct family experts_windows = {
     .sinks = true,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_programs = 35,
-    .gpu_kernels = 2,
+    .gpu_kernels = 3,
 };
 
 /* Bands of matrices that exceed a binding. */
@@ -141,13 +141,15 @@ static const struct choice choices[] = {
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
+    {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "wide"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 8449, 0},
-    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "wide"}, "q4_k", 4225, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "outer"}, "q4_k", 4225, 0},
     {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "lanes"}, "q4_k", 0, 4097},
-    {"matmul", "prefill", "COLUMNS", 64, 64, {NULL, NULL, "wide"}, "q4_k", 16897, 0},
-    {"matmul", "prefill", "COLUMNS", 64, 64, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
-    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "wide"}, NULL, 0, 0},
-    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "outer"}, "q4_k", 0, 0},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "outer"}, NULL, 0, 4097},
+    {"matmul", "prefill", "COLUMNS", 32, 32, {NULL, NULL, "wide"}, NULL, 0, 0},
+    {"matmul", "prefill", "K", 1, 1024, {"baseline", "llvmpipe", "outer"}, NULL, 0, 0},
+    {"matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "outer"}, NULL, 0, 0},
     {"moe_matmul", "prefill", NULL, 0, 0, {"baseline", "baseline", "wide"}, NULL, 0, 0},
     {"moe_matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"attn_decode", NULL, "HEAD_DIM", 1, 128, {"baseline", "llvmpipe", "none"}, NULL, 0, 0},
@@ -591,16 +593,16 @@ static void check_sums(const struct planned *p)
         plan_buffer_bytes(&p->plan, TABLE_CONTEXT, (int32_t)tokens, bytes);
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct kernel_choice *c = &segment->use[i]->choice;
-            const bool wide = strcmp(c->kernel->name, "matmul_prefill_wide") == 0;
+            const bool outer = strcmp(c->kernel->name, "matmul_outer") == 0;
             if (strcmp(c->kernel->name, "matmul_ranges_subgroup") == 0)
                 check_ranges(c, segment->ops.ops[i].label, bytes);
-            if (!wide && strcmp(c->kernel->name, "matmul_lanes_subgroup") != 0)
+            if (!outer && strcmp(c->kernel->name, "matmul_lanes_subgroup") != 0)
                 continue;
             const int64_t rows = choice_var(c, "ROWS");
-            const int64_t columns = choice_var(c, wide ? "TOKENS" : "COLUMNS");
+            const int64_t columns = choice_var(c, outer ? "TOKENS" : "COLUMNS");
             const int64_t splits = choice_var(c, "SPLITS");
             const int64_t row_tiles = (choice_var(c, "N") + rows - 1) / rows;
-            const int64_t rest = row_tiles - (wide ? choice_var(c, "WHOLE") : 0);
+            const int64_t rest = row_tiles - (outer ? choice_var(c, "WHOLE") : 0);
             const int64_t tiles = rest * ((tokens + columns - 1) / columns);
             if (splits == 1)
                 continue;

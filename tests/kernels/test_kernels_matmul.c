@@ -293,7 +293,8 @@ struct cut_case {
 };
 static const struct cut_case cuts[] = {
     {"matmul_prefill_wide", "256", "CUT", 0, 3, 40, 23},
-    {"matmul_lanes_subgroup", "64", "CUT", 0, 4, 40, 23},
+    {"matmul_outer", "256", "CUT", 0, 3, 40, 23},
+    {"matmul_lanes_subgroup", "32", "CUT", 0, 4, 30, 23},
     {"matmul_ranges_subgroup", "8", "SLICE", 4, 1, 8, 5},
     {"matmul_ranges_subgroup", "4", "SLICE", 4, 1, 4, 3},
 };

@@ -22,7 +22,7 @@ import sys
 LIMITS = {
     "decode against copy": (0.15, 0.15),
     "head against copy": (0.15, 0.3),
-    "8 columns against 1": (1.2, 2.0),
+    "8 columns against 1": (1.2, 1.5),  # 1.97 on an H200, where the single steps are persistent
     "persistent against dispatched": (None, 0.97),
     "a longer prompt against a shorter one": (None, 0.9),
 }

@@ -1,4 +1,4 @@
-// Matrix product for 16, 32, 64 tokens with subgroups, q4_k: codes and x are in shared memory.
+// Matrix product for 16 and 32 tokens with subgroups, q4_k: codes and x are in shared memory.
 //
 // Y[t, n] = sum_k X[t, k] W[n, k]. A subgroup has ROWS rows and all columns: LANES_N lanes along
 // the rows and LANES_T along the columns, each with THREAD_ROWS x THREAD_COLUMNS results. The
@@ -10,23 +10,19 @@
 // order (as in lib matmul_tile: sums depend on no timing and on no number of tokens). The parts of
 // a group are added up in rounds of ROUND columns.
 //
-// One H200 (driver 580), in whole steps of Llama 3.2 1B, 2026-11-23, us with a timer's 8 or so,
-// tiles of matmul_prefill_wide and this:
-//     K x N             64              32
-//     2048 x 16384   172.3  144.9   95.9   85.7
-//     8192 x 2048    100.2   88.6   71.1   56.5
-//     2048 x 2048     45.9   39.6   28.5   31.7
-//     2048 x 3072     54.8   54.4   31.4   38.5
-//     2048 x 128256    980  1,044    640    551
+// One H200 (driver 580), in whole steps of Llama 3.2 1B, 2026-11-23, us with a timer's 8 or so, of
+// 32 tokens, tiles of matmul_prefill_wide and this (matmul_outer: docs/perf-log.md):
+//     2048 x 16384    95.9   85.7     2048 x 3072     31.4   38.5
+//     8192 x 2048     71.1   56.5     2048 x 128256    640    551
+//     2048 x 2048     28.5   31.7
 // 16 columns by `kernels bench`, matmul_columns_subgroup, tiles and this (THREAD_ROWS 4):
 //     2048 x 16384    67.9   96.7   56.7     4096 x 28672   237   298   181 (K_PARTS 4: 164)
 //     8192 x 2048     64.2   69.7   35.7     14336 x 4096   134   210    94
 //     2048 x 2048     20.6   25.6   18.7     4096 x 4096     42    68    36
 //     2048 x 3072     25.4   30.7   23.4
-// K_PARTS 4 where rows are more than 192, 320 or 64 for a unit, with 16, 32 and 64 columns.
-// K_PARTS 8 and 4: 2048 x 16384 157 and 145, 86 and 96 (32), 2048 x 128256 595 and 551 (32). With
-// blocks of 8 x 8 223 and 101, 4 x 16 197 (2048 x 16384). subgroupBarrier() instead of barrier() is
-// a fence for the whole device to that driver: 165 and 93.
+// K_PARTS 4 where rows are more than 192 or 320 for a unit, with 16 and 32 columns. K_PARTS 8, 4:
+// 2048 x 16384 86 and 96, 2048 x 128256 595 and 551 (32). With blocks of 8 x 8 101 (2048 x 16384).
+// subgroupBarrier() instead of barrier() is a fence for the whole device to that driver: 93.
 //
 // Utilisation: the rows of a router are a part of the only tile, and as small a part of the work.
 //
@@ -34,7 +30,7 @@
 //! OP matmul
 //! VARIANT lanes
 //! WHEN phase prefill
-//! WHEN columns 16 32 64
+//! WHEN columns 16 32
 //! WHEN weight q4_k
 //! WHEN pre none
 //! WHEN post store add glu softcap
@@ -57,7 +53,7 @@
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE THREAD_ROWS = COLUMNS == 16 ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 16 in 8 16
-//! TUNE K_PARTS = SOFTWARE ? 2 : N > (COLUMNS % 64 * 8 + 64) * COMPUTE_UNITS ? 4 : 8 in 1 2 4 8
+//! TUNE K_PARTS = SOFTWARE ? 2 : N > (COLUMNS * 8 + 64) * COMPUTE_UNITS ? 4 : 8 in 1 2 4 8
 //! TUNE CUT = 1 in 0 1 2 4 8 // 1: as many parts as fill the device
 //! LET WG_SIZE = SUBGROUP * K_PARTS
 //! LET LANES_T = COLUMNS / THREAD_COLUMNS
@@ -84,8 +80,7 @@
 //! REQUIRE ROWS % SUBGROUP == 0 && ROUND % LANES_T == 0 && COLUMNS * 4 % SUBGROUP == 0
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
 //! LET LONG = N > 64 * COMPUTE_UNITS || K > 4096 && N <= 32 * COMPUTE_UNITS
-//! LET BETTER = COLUMNS == 64 ? N <= 128 * COMPUTE_UNITS : LONG
-//! LET RANK = COLUMNS == 16 ? 35 : BETTER ? 25 : 10 // matmul_prefill_wide: 20, _columns: 30
+//! LET RANK = COLUMNS == 16 ? 35 : LONG ? 29 : 10 // matmul_outer: 28, matmul_columns_subgroup: 30
 //! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : RANK
 //! TOLERANCE 3e-12
 //! STEP read

@@ -1,0 +1,479 @@
+// Matrix product for many tokens by outer products: columns of W times columns of X, from shared
+// memory, with the epilogue of lib matmul_result.
+//
+// Y[t, n] = sum_k X[t, k] W[n, k]. A tile is ROWS rows by TOKENS tokens; a thread has THREAD_ROWS x
+// THREAD_COLUMNS results in registers. Shared memory holds two steps of STEP columns of K, each
+// column as the tile's rows and as its tokens, so that a column of K costs a thread a few loads of
+// 16 bytes and no sum waits for the one before it. While one step is multiplied, the next is on its
+// way: fetched to registers before, unpacked to the other half after; one barrier per step. K_PARTS
+// sets of threads have all results each, for a part of the columns of each step; they are added up
+// in the end, in rounds of columns through shared memory.
+// LANES threads share loads: LANES_N along the rows, LANES_T along the tokens. On NVIDIA a load of
+// 16 bytes takes half the time where threads 2 i and 2 i + 1 ask for other rows, and 4 i and 4 i +
+// 2 for other tokens, whatever the others do (one H200: 2.3 cycles instead of 4.3).
+// Results are indexed by constants only, as text: else they would move to memory.
+//
+// With SPLITS above 1, row tiles from WHOLE on are cut along K into so many parts, a group each;
+// the last group of a tile adds them up in their order, so that the result depends on no timing,
+// and which tiles are cut on no number of tokens. A pass with more tiles than SUMS or ARRIVED has
+// room for is not cut. Groups: x covers the rows, y the tokens.
+//
+// With HALVES, W and X are pairs of 16-bit floats along K, X times X_SCALE. FLUSH columns are
+// summed in pairs of such floats, the sums of these in 32 bits. They are f16vec2 of
+// GL_NV_gpu_shader5 with NATIVE, else mediump, which a driver may compute in 32 bits.
+//
+// Needs the libs weight_words, weight_*, matmul_result and arrival, `vec4 X[]`, `float Y[]`,
+// `coherent vec4 SUMS[]`, STEP read, the parameters row0 and rows, the constants K, W_STRIDE,
+// X_STRIDE and Y_STRIDE, WHEN post, the names above as TUNE or LET, and the numbers of sets of
+// LANES threads along the tokens, TOKEN_SETS, of THREAD_COLUMNS x LANES_T tokens each.
+//
+//! LET X_STEP = TOKENS + 4 // threads that store x meet different banks
+//! LET ROUND = max(1, 4 * K_PARTS / THREAD_ROWS) * LANES_T * TOKEN_SETS // columns of a round
+//! LET WS = max(2 * STEP / (HALVES + 1), K_PARTS > 1 ? K_PARTS * ROUND : 0) * ROWS
+//! SHARED float ws[WS]
+//! SHARED float xs[2 * STEP / (HALVES + 1) * X_STEP]
+
+#define X_SCALE 0.0625 // room for sums
+
+#define TIMES_2(F, i, a)  F((i), a) F((i) + 1, a)
+#define TIMES_4(F, i, a)  TIMES_2(F, i, a) TIMES_2(F, (i) + 2, a)
+#define TIMES_8(F, i, a)  TIMES_4(F, i, a) TIMES_4(F, (i) + 4, a)
+#define ROW_QUADS (THREAD_ROWS / 4)
+#if THREAD_ROWS == 4
+#define EACH_QUAD(F, a) F(0, a)
+#else
+#define EACH_QUAD(F, a) F(0, a) F(1, a)
+#endif
+#if THREAD_COLUMNS == 8
+#define EACH_COLUMN(F, a) TIMES_8(F, 0, a)
+#define EACH_X(F, a)      TIMES_2(F, 0, a)
+#else
+#define EACH_COLUMN(F, a) TIMES_8(F, 0, a) TIMES_8(F, 8, a)
+#define EACH_X(F, a)      TIMES_4(F, 0, a)
+#endif
+
+// Units of 16 columns of W and vec4s of X in a step. The threads that fetch W and those that fetch
+// X are others where there are enough of them.
+#define W_UNITS   (ROWS * STEP / 16)
+#define X_UNITS   (TOKENS * STEP / 4)
+#define APART     (WG_SIZE >= 2 * W_UNITS)
+#define X_THREADS (APART ? WG_SIZE - W_UNITS : WG_SIZE)
+#define W_FETCHES ((W_UNITS + WG_SIZE - 1) / WG_SIZE)
+#define X_FETCHES ((X_UNITS + X_THREADS - 1) / X_THREADS)
+#if APART
+#define NEXT_X 0
+#define X_TID  (tid - uint(W_UNITS))
+#define FOR_UNITS(of_w, of_x) \
+    if (tid < uint(W_UNITS)) { of_w; } else { of_x; }
+uvec4 next[max(W_FETCHES * WEIGHT_RAW, X_FETCHES)];
+#else
+#define NEXT_X (W_FETCHES * WEIGHT_RAW)
+#define X_TID  tid
+#define FOR_UNITS(of_w, of_x) \
+    of_w; \
+    of_x;
+uvec4 next[W_FETCHES * WEIGHT_RAW + X_FETCHES];
+#endif
+#define HAS_W(u) (W_UNITS % WG_SIZE == 0 || APART || (u) < uint(W_UNITS))
+#define HAS_X(v) (X_UNITS % X_THREADS == 0 || (v) < uint(X_UNITS))
+#define X_TOKEN(v) ((v) / uint(STEP / 4)) // of unit v
+#define X_VEC(v)   ((v) % uint(STEP / 4))
+
+uint row_at[W_FETCHES]; // word of W at which the row of a unit begins
+uint x_at[X_FETCHES];   // vec4 of X of a unit in step 0
+
+vec4 acc[ROW_QUADS * THREAD_COLUMNS]; // [column][rows]
+
+void outer_fetch_w(uint tid, uint k)
+{
+    if (STEP < WEIGHT_SPAN && k % uint(WEIGHT_SPAN) != 0u)
+        return; // what was fetched for the step before serves this one, too
+    for (int i = 0; i < W_FETCHES; i++) {
+        uint u = tid + uint(i * WG_SIZE), at = k + u / uint(ROWS) * 16u;
+        uvec4 raw[WEIGHT_RAW];
+        if (HAS_W(u)) {
+            weight_fetch16(row_at[i], K % STEP == 0 || at < uint(K) ? at : 0u, raw);
+            for (int j = 0; j < WEIGHT_RAW; j++)
+                next[i * WEIGHT_RAW + j] = raw[j];
+        }
+    }
+}
+
+void outer_store_w(uint tid, uint k, uint buf)
+{
+    for (int i = 0; i < W_FETCHES; i++) {
+        uint u = tid + uint(i * WG_SIZE), k0 = u / uint(ROWS) * 16u, at = k + k0;
+        uint to = (buf * uint(STEP) + k0) / uint(HALVES + 1) * uint(ROWS) + u % uint(ROWS);
+        uvec4 raw[WEIGHT_RAW];
+        vec4 w[4];
+        if (HAS_W(u)) {
+            for (int j = 0; j < WEIGHT_RAW; j++)
+                raw[j] = next[i * WEIGHT_RAW + j];
+            weight_decode16(raw, K % STEP == 0 || at < uint(K) ? at : 0u, w);
+            for (int j = 0; j < 4; j++) {
+#if HALVES
+                ws[to + uint(2 * j * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].xy));
+                ws[to + uint((2 * j + 1) * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].zw));
+#else
+                ws[to + uint(4 * j * ROWS)] = w[j].x;
+                ws[to + uint((4 * j + 1) * ROWS)] = w[j].y;
+                ws[to + uint((4 * j + 2) * ROWS)] = w[j].z;
+                ws[to + uint((4 * j + 3) * ROWS)] = w[j].w;
+#endif
+            }
+        }
+    }
+}
+
+void outer_fetch_x(uint tid, uint k)
+{
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = tid + uint(i * X_THREADS);
+        if (HAS_X(v)) {
+            bool inside = K % STEP == 0 || k / 4u + X_VEC(v) < uint(K / 4);
+            next[NEXT_X + i] = floatBitsToUint(inside ? X[x_at[i] + k / 4u] : vec4(0.0));
+        }
+    }
+}
+
+void outer_store_x(uint tid, uint buf)
+{
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = tid + uint(i * X_THREADS);
+        uint to = (buf * uint(STEP) + X_VEC(v) * 4u) / uint(HALVES + 1) * uint(X_STEP) + X_TOKEN(v);
+        if (HAS_X(v)) {
+            vec4 x = uintBitsToFloat(next[NEXT_X + i]);
+#if HALVES
+            xs[to] = uintBitsToFloat(packHalf2x16(x.xy * X_SCALE));
+            xs[to + uint(X_STEP)] = uintBitsToFloat(packHalf2x16(x.zw * X_SCALE));
+#else
+            xs[to] = x.x;
+            xs[to + uint(X_STEP)] = x.y;
+            xs[to + uint(2 * X_STEP)] = x.z;
+            xs[to + uint(3 * X_STEP)] = x.w;
+#endif
+        }
+    }
+}
+
+// Four neighbouring floats of shared memory, as one load.
+#define QUAD_OF(a, i) vec4(a[i], a[(i) + 1u], a[(i) + 2u], a[(i) + 3u])
+#define LOAD_W(h, a)  w[h] = QUAD_OF(ws, w_at + uint((h) * 4 * LANES_N));
+#define LOAD_X(j, a)  x[j] = QUAD_OF(xs, at + uint((j) * 4 * LANES_T));
+#if HALVES
+#if NATIVE
+#define half2 f16vec2
+#define NO_PAIR f16vec2(0.0)
+#define half2_of(f) unpackFloat2x16(floatBitsToUint(f))
+#else
+#define half2 mediump vec2
+#define NO_PAIR vec2(0.0)
+#define half2_of(f) unpackHalf2x16(floatBitsToUint(f))
+#endif
+half2 pair_sum[THREAD_ROWS * THREAD_COLUMNS]; // [column][row], of even and odd columns of K
+#define PAIR(c, r) pair_sum[(c) * THREAD_ROWS + (r)]
+#define SPLIT_W(h, a) \
+    w2[4 * (h)] = half2_of(w[h].x); \
+    w2[4 * (h) + 1] = half2_of(w[h].y); \
+    w2[4 * (h) + 2] = half2_of(w[h].z); \
+    w2[4 * (h) + 3] = half2_of(w[h].w);
+#define MULTIPLY_QUAD(h, c) \
+    PAIR(c, 4 * (h)) = w2[4 * (h)] * x2 + PAIR(c, 4 * (h)); \
+    PAIR(c, 4 * (h) + 1) = w2[4 * (h) + 1] * x2 + PAIR(c, 4 * (h) + 1); \
+    PAIR(c, 4 * (h) + 2) = w2[4 * (h) + 2] * x2 + PAIR(c, 4 * (h) + 2); \
+    PAIR(c, 4 * (h) + 3) = w2[4 * (h) + 3] * x2 + PAIR(c, 4 * (h) + 3);
+#define MULTIPLY_COLUMN(c, a) \
+    x2 = half2_of(x[(c) / 4][(c) % 4]); \
+    EACH_QUAD(MULTIPLY_QUAD, c)
+#define FLUSH_ROW(c, r, e) \
+    v = vec2(PAIR(c, r)); \
+    acc[(c) * ROW_QUADS + (r) / 4].e += v.x; \
+    acc[(c) * ROW_QUADS + (r) / 4].e += v.y; \
+    PAIR(c, r) = NO_PAIR;
+#define FLUSH_QUAD(h, c) \
+    FLUSH_ROW(c, 4 * (h), x) FLUSH_ROW(c, 4 * (h) + 1, y) \
+    FLUSH_ROW(c, 4 * (h) + 2, z) FLUSH_ROW(c, 4 * (h) + 3, w)
+#define FLUSH_COLUMN(c, a) EACH_QUAD(FLUSH_QUAD, c)
+#define MULTIPLY_K \
+    EACH_QUAD(LOAD_W, 0) \
+    EACH_X(LOAD_X, 0) \
+    EACH_QUAD(SPLIT_W, 0) \
+    EACH_COLUMN(MULTIPLY_COLUMN, 0) \
+    w_at += uint(ROWS); \
+    at += uint(X_STEP);
+#else
+#define MULTIPLY_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] += w[h] * x[(c) / 4][(c) % 4];
+#define MULTIPLY_COLUMN(c, a) EACH_QUAD(MULTIPLY_QUAD, c)
+#define MULTIPLY_K \
+    EACH_QUAD(LOAD_W, 0) \
+    EACH_X(LOAD_X, 0) \
+    EACH_COLUMN(MULTIPLY_COLUMN, 0) \
+    w_at += uint(ROWS); \
+    at += uint(X_STEP);
+#endif
+
+// The thread's part of a step; four columns of K, or pairs of columns, are written out.
+#define OWN (STEP / K_PARTS / (HALVES + 1))
+void outer_multiply(uint w_at, uint at)
+{
+    vec4 w[ROW_QUADS], x[THREAD_COLUMNS / 4];
+#if HALVES
+    half2 w2[THREAD_ROWS], x2;
+#endif
+#if OWN % 4 == 0
+    for (int i = 0; i < OWN; i += 4) {
+        MULTIPLY_K MULTIPLY_K MULTIPLY_K MULTIPLY_K
+    }
+#else
+    for (int i = 0; i < OWN; i++) {
+        MULTIPLY_K
+    }
+#endif
+}
+
+#define ZERO_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] = vec4(0.0);
+#define ZERO_COLUMN(c, a) EACH_QUAD(ZERO_QUAD, c)
+#define CLEAR_QUAD(h, c) \
+    PAIR(c, 4 * (h)) = NO_PAIR; \
+    PAIR(c, 4 * (h) + 1) = NO_PAIR; \
+    PAIR(c, 4 * (h) + 2) = NO_PAIR; \
+    PAIR(c, 4 * (h) + 3) = NO_PAIR;
+#define CLEAR_COLUMN(c, a) EACH_QUAD(CLEAR_QUAD, c)
+
+// Sums of four rows of a token each. A thread has SUMS_OWN of them: where K is in parts, one of
+// each round, else its results.
+#define SUMS_OWN (THREAD_ROWS * THREAD_COLUMNS / 4 / K_PARTS)
+#define PER      (ROUND / LANES_T / TOKEN_SETS) // columns of a thread in a round
+#define PUT_QUAD(h, c) \
+    at = (part * uint(ROUND) + (uint((c) % PER * LANES_T) + place.y) * uint(TOKEN_SETS) + \
+          token_set) * uint(ROWS) + row + uint((h) * 4 * LANES_N); \
+    y = acc[(c) * ROW_QUADS + (h)]; \
+    ws[at] = y.x; \
+    ws[at + 1u] = y.y; \
+    ws[at + 2u] = y.z; \
+    ws[at + 3u] = y.w;
+#define PUT_COLUMN(c, r) \
+    if (uint((c) / PER) == (r)) { \
+        EACH_QUAD(PUT_QUAD, c) \
+    }
+#define TWO(F, n)   F(n) F((n) + 1)
+#define FOUR(F, n)  TWO(F, n) TWO(F, (n) + 2)
+#define EIGHT(F, n) FOUR(F, n) FOUR(F, (n) + 4)
+#if SUMS_OWN == 1
+#define EACH_SUM(F)      F(0)
+#define EACH_STORE(F, G) F(0) G(0)
+#elif SUMS_OWN == 2
+#define EACH_SUM(F)      TWO(F, 0)
+#define EACH_STORE(F, G) TWO(F, 0) TWO(G, 0)
+#elif SUMS_OWN == 4
+#define EACH_SUM(F)      FOUR(F, 0)
+#define EACH_STORE(F, G) FOUR(F, 0) FOUR(G, 0)
+#elif SUMS_OWN == 8
+#define EACH_SUM(F)      EIGHT(F, 0)
+#define EACH_STORE(F, G) EIGHT(F, 0) EIGHT(G, 0)
+#elif SUMS_OWN == 16
+#define EACH_SUM(F)      EIGHT(F, 0) EIGHT(F, 8)
+#define EACH_STORE(F, G) EIGHT(F, 0) EIGHT(G, 0) EIGHT(F, 8) EIGHT(G, 8)
+#else
+#define EACH_SUM(F) EIGHT(F, 0) EIGHT(F, 8) EIGHT(F, 16) EIGHT(F, 24)
+#define EACH_STORE(F, G) \
+    EIGHT(F, 0) EIGHT(G, 0) EIGHT(F, 8) EIGHT(G, 8) \
+    EIGHT(F, 16) EIGHT(G, 16) EIGHT(F, 24) EIGHT(G, 24)
+#endif
+#if K_PARTS == 1
+#define SUM_ROW(n) (row + uint((n) % ROW_QUADS * 4 * LANES_N))
+#define SUM_TOKEN(n) \
+    (token_set * uint(TOKENS / TOKEN_SETS) + \
+     (uint((n) / ROW_QUADS / 4 * LANES_T) + place.y) * 4u + uint((n) / ROW_QUADS % 4))
+#else
+#define SUM_ROW(n)   (tid % uint(ROWS / 4) * 4u)
+#define SUM_TOKEN(n) sum_token(tid / uint(ROWS / 4), uint(n))
+
+// Token of the tile that is a round's column.
+uint sum_token(uint column, uint round)
+{
+    uint set = column % uint(TOKEN_SETS), c = round * uint(PER);
+    column /= uint(TOKEN_SETS);
+    c += column / uint(LANES_T);
+    return set * uint(TOKENS / TOKEN_SETS) +
+           (c / 4u * uint(LANES_T) + column % uint(LANES_T)) * 4u + c % 4u;
+}
+#endif
+#define SUM_VECS (TOKENS * ROWS / 4) // of a part of a tile
+#define KEEP(n)  SUMS[sums + uint((n) * WG_SIZE)] = acc[n];
+#define JOIN(n)  acc[n] += SUMS[at + uint((n) * WG_SIZE)];
+#define CLEAR(n) acc[n] = vec4(0.0);
+
+// What is there, with post=add: all loads before anything is stored, which they would wait for.
+#if POST_add
+#define OLD_AT(n, i) \
+    at = min(token1 + SUM_TOKEN(n), pass_rows - 1u) * uint(Y_STRIDE) + row0; \
+    r = first + SUM_ROW(n); \
+    old[i] = vec4(Y[at + min(r, rows - 1u)], Y[at + min(r + 1u, rows - 1u)], \
+                  Y[at + min(r + 2u, rows - 1u)], Y[at + min(r + 3u, rows - 1u)]);
+#else
+#define OLD_AT(n, i) old[i] = vec4(0.0);
+#endif
+#define OLD(n) OLD_AT(n, (n) % 8)
+#define STORE(n) \
+    t = token1 + SUM_TOKEN(n); \
+    if (t < pass_rows) \
+        outer_store(t, first + SUM_ROW(n), acc[n], old[(n) % 8]);
+
+void outer_store(uint t, uint row, vec4 y, vec4 old)
+{
+    uint to = t * uint(Y_STRIDE) + row0 + row;
+#if POST_glu
+    to = t * uint(Y_STRIDE) + (row0 + row) / 2u;
+    if (row < rows)
+        Y[to] = glu(y.x, y.y, row0 + row);
+    if (row + 2u < rows)
+        Y[to + 1u] = glu(y.z, y.w, row0 + row + 2u);
+#else
+    y = vec4(result(y.x, row0 + row), result(y.y, row0 + row + 1u), result(y.z, row0 + row + 2u),
+             result(y.w, row0 + row + 3u)) + old;
+    if (row < rows)
+        Y[to] = y.x;
+    if (row + 1u < rows)
+        Y[to + 1u] = y.y;
+    if (row + 2u < rows)
+        Y[to + 2u] = y.z;
+    if (row + 3u < rows)
+        Y[to + 3u] = y.w;
+#endif
+}
+
+#define FLUSH_STEPS max(1, FLUSH * K_PARTS / STEP)
+
+// Steps `begin` up to `end`; begin is even.
+void outer_product(uint tid, uint begin, uint end, uint w_at, uint at)
+{
+    uint k = begin * uint(STEP), last = (end - 1u) * uint(STEP);
+    FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+    FOR_UNITS(outer_store_w(tid, k, 0u), outer_store_x(X_TID, 0u))
+    k = min(k + uint(STEP), last);
+    FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+    memoryBarrierShared(); barrier();
+    for (uint step = begin; step < end; step++) {
+        uint buf = step & 1u, from = buf * uint(STEP / (HALVES + 1));
+        FOR_UNITS(outer_store_w(tid, k, 1u - buf), outer_store_x(X_TID, 1u - buf))
+        k = min(k + uint(STEP), last);
+        FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+        outer_multiply(from * uint(ROWS) + w_at, from * uint(X_STEP) + at);
+#if HALVES
+        if ((step + 1u) % uint(FLUSH_STEPS) == 0u || step + 1u == end) {
+            vec2 v;
+            EACH_COLUMN(FLUSH_COLUMN, 0)
+        }
+#endif
+        memoryBarrierShared(); barrier();
+    }
+}
+
+void matmul_outer(uvec3 group)
+{
+    const uint STEPS = uint((K + STEP - 1) / STEP);
+    uint tid = gl_LocalInvocationIndex, lane = tid % uint(LANES), set = tid / uint(LANES);
+    uint part = set / uint(ROW_SETS * TOKEN_SETS);
+    uint token_set = set / uint(ROW_SETS) % uint(TOKEN_SETS);
+    uint begin = 0u, end = STEPS, sums = 0u, at, r, t;
+    uint row_tiles = (rows + uint(ROWS - 1)) / uint(ROWS), row_tile = group.x, token_tile = group.y;
+    uvec2 place = uvec2((lane & 1u) | (lane >> 2) % uint(max(1, LANES_N / 2)) * 2u,
+                        (lane >> 1 & 1u) | lane / uint(2 * LANES_N) * 2u);
+    uint row = set % uint(ROW_SETS) * uint(ROWS / ROW_SETS) + place.x * 4u;
+    vec4 y, old[8];
+    bool cut = false;
+#if SPLITS > 1
+    // Groups start by number: tiles that are whole come first, then first parts, then second.
+    uint whole = min(row_tiles, uint(WHOLE)), rest = max(row_tiles - whole, 1u), split = 0u;
+    uint token_tiles = (pass_rows - 1u) / uint(TOKENS) + 1u, tiles = rest * token_tiles;
+    uint width = whole + (row_tiles - whole) * uint(SPLITS), tile = group.y * width + group.x;
+    if (group.x >= width)
+        return; // the whole group
+    if (tile < whole * token_tiles) {
+        row_tile = tile % whole;
+        token_tile = tile / whole;
+    } else {
+        cut = tiles <= uint(ARRIVED.length()) &&
+              tiles * uint(SPLITS * SUM_VECS) <= uint(SUMS.length());
+        tile -= whole * token_tiles;
+        split = tile / tiles;
+        tile %= tiles;
+        row_tile = whole + tile % rest;
+        token_tile = tile / rest;
+    }
+    if (row_tile >= row_tiles || split >= (cut ? uint(SPLITS) : 1u))
+        return; // the whole group
+    if (cut) {
+        begin = split * STEPS / uint(SPLITS) / 2u * 2u;
+        end = split + 1u < uint(SPLITS) ? (split + 1u) * STEPS / uint(SPLITS) / 2u * 2u : STEPS;
+        sums = (tile * uint(SPLITS) + split) * uint(SUM_VECS) + tid;
+    }
+#endif
+    uint token1 = token_tile * uint(TOKENS);
+    uint first = row_tile * uint(ROWS);
+    for (int i = 0; i < W_FETCHES; i++)
+        row_at[i] = min(first + (tid + uint(i * WG_SIZE)) % uint(ROWS), rows - 1u) * uint(W_STRIDE);
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = min(X_TID + uint(i * X_THREADS), uint(X_UNITS - 1));
+        x_at[i] = min(token1 + X_TOKEN(v), pass_rows - 1u) * uint(X_STRIDE / 4) + X_VEC(v);
+    }
+    EACH_COLUMN(ZERO_COLUMN, 0)
+#if HALVES
+    EACH_COLUMN(CLEAR_COLUMN, 0)
+#endif
+    outer_product(tid, begin, end, part * uint(OWN * ROWS) + row,
+                  part * uint(OWN * X_STEP) + token_set * uint(TOKENS / TOKEN_SETS) + place.y * 4u);
+#if HALVES
+#define UNSCALE_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] *= 1.0 / X_SCALE;
+#define UNSCALE_COLUMN(c, a) EACH_QUAD(UNSCALE_QUAD, c)
+    EACH_COLUMN(UNSCALE_COLUMN, 0)
+#endif
+#if K_PARTS > 1
+    for (uint round = 0u; round < uint(SUMS_OWN); round++) {
+        if (!cut) {
+            OLD_AT(round, 0)
+        }
+        EACH_COLUMN(PUT_COLUMN, round)
+        memoryBarrierShared(); barrier();
+        at = tid / uint(ROWS / 4) * uint(ROWS) + SUM_ROW(round);
+        y = vec4(0.0);
+        for (uint p = 0u; p < uint(K_PARTS); p++) {
+            y += QUAD_OF(ws, at);
+            at += uint(ROUND * ROWS);
+        }
+        t = token1 + SUM_TOKEN(round);
+#if SPLITS > 1
+        if (cut)
+            SUMS[sums + round * uint(WG_SIZE)] = y;
+        else
+#endif
+        if (t < pass_rows)
+            outer_store(t, first + SUM_ROW(round), y, old[0]);
+        memoryBarrierShared(); barrier();
+    }
+#endif
+#if SPLITS > 1
+    if (cut) {
+#if K_PARTS == 1
+        EACH_SUM(KEEP)
+#endif
+        memoryBarrierBuffer(); barrier();
+        if (tid == 0u)
+            xs[0] = float(arrive(tile, uint(SPLITS)));
+        memoryBarrierShared(); barrier();
+        memoryBarrierBuffer();
+        if (xs[0] != float(SPLITS - 1))
+            return; // the whole group
+        EACH_SUM(CLEAR)
+        at = tile * uint(SPLITS * SUM_VECS) + tid;
+        for (uint s = 0u; s < uint(SPLITS); s++) {
+            EACH_SUM(JOIN)
+            at += uint(SUM_VECS);
+        }
+    }
+#endif
+    if (cut || K_PARTS == 1) {
+        EACH_STORE(OLD, STORE)
+    }
+}

@@ -1,0 +1,94 @@
+// Matrix product of 32 and more tokens on GPUs: outer products of columns of W and of X.
+//
+// Lib matmul_outer. Tiles of 128 rows and 128 tokens (64, 32 where there are no more) in groups of
+// 256 threads; where the last row tiles, from WHOLE on, fill less than the device (15% may idle),
+// each of them is cut along K into SPLITS parts, so that REST tiles become groups of one, two or
+// three WAVES. It is reckoned with 512 tokens in the body for any number.
+//
+// One H200 (driver 580), `kernels bench`, weights in no cache, 2026-11-24, us, and before it those
+// of matmul_prefill_wide (512, 128, 32) and of matmul_lanes_subgroup (64):
+//     q4_k, K x N        512            128           64            32
+//     4096 x 28672  3,067  3,076    949   869    515   500    294   282
+//     14336 x 4096  1,525  1,459    458   393    253   228    198   156 (_lanes_subgroup 136)
+//     4096 x 4096     479    433    153   129     83    77     65    52
+//     4096 x 6144     750    678    260   233          136     90    93
+//     2048 x 16384    861    846    242   226    136   131     91    89 (_lanes_subgroup 77)
+//     8192 x 2048     494    448    155   131     83    78     66    54 (_lanes_subgroup 50)
+//     2048 x 3072     216    205     69    68     47    41     30    29
+//     2048 x 2048     151    128     58    54     34    33     26    23
+// 2048 x 16384 of other types, 512 and 64: q8_0 927 915, 239 155; q6_k 946 924, 235 175; f16 835
+// 830, 158 125; mxfp4 886 862, 167 143. Of 32 tokens: q8_0 103 126, but 8192 x 2048 79 67.
+// 2048 x 16384 of 64 tokens with parts left out: without decoding and storing W 111, without any
+// fetching 104, without multiplying 57, neither 15. docs/perf-log.md, "Prefill and small batches".
+//
+// Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
+//
+//! NAME matmul_outer
+//! OP matmul
+//! VARIANT outer
+//! WHEN phase prefill
+//! WHEN columns 32 64 128 256
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre none
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! BIND coherent vec4 SUMS
+//! BIND coherent uint ARRIVED
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SUM_ROWS = 0
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE LANES = 32 in 32 64
+//! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 32 64 128
+//! TUNE TOKEN_SETS = max(1, TOKENS / 64) in 1 2
+//! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
+//! TUNE THREAD_COLUMNS = SOFTWARE || COLUMNS == 32 || COLUMNS > 128 && N >= 4096 ? 8 : 16 in 8 16
+//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
+//! TUNE ROW_SETS = SOFTWARE || SHARED_BYTES < 49152 ? 1 : 8 / (TOKEN_SETS * K_PARTS) in 1 2 4
+//! TUNE STEP = 16 in 16 32
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
+//! LET HALVES = 0
+//! LET NATIVE = 0
+//! LET LANES_T = TOKENS / TOKEN_SETS / THREAD_COLUMNS
+//! LET LANES_N = max(1, LANES / max(1, LANES_T))
+//! LET ROWS = LANES_N * THREAD_ROWS * ROW_SETS
+//! LET WG_SIZE = LANES * ROW_SETS * TOKEN_SETS * K_PARTS
+//! LET W_WIDTH = 4
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS
+//! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
+//! LET ROW_TILES = ceildiv(N, ROWS)
+//! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
+//! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
+//! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
+//! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
+//! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
+//! LET KEPT = WHOLE * (SPLITS - 1)
+//! LOCAL WG_SIZE
+//! GROUPS max(ceildiv(BAND, ROWS), ceildiv(BAND, ROWS) * SPLITS - KEPT) ceildiv(T, TOKENS)
+//! ACTIVE max(BAND, BAND * SPLITS - KEPT * ROWS) * T * K_PARTS / (THREAD_ROWS * THREAD_COLUMNS)
+//! REQUIRE LANES_T >= 1 && LANES_T * 2 <= LANES && LANES_T * THREAD_COLUMNS * TOKEN_SETS == TOKENS
+//! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && STEP >= 4 * K_PARTS
+//! LET LATER = COLUMNS == 32 && !WEIGHT_q4_k && K <= 4096 // fixed: sizes that were measured
+//! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : LATER ? 15 : 28 // matmul_prefill_wide: 20
+//! TOLERANCE 3e-12
+//! STEP read
+//! LIB weight_words
+//! LIB weight_{weight}
+//! LIB activations
+//! LIB matmul_result
+//! LIB arrival
+//! LIB matmul_outer
+
+void body(uvec3 group)
+{
+    matmul_outer(group);
+}

@@ -1,0 +1,89 @@
+// Matrix product of many tokens by pairs of 16-bit floats, where computePrecision asks for it.
+//
+// Lib matmul_outer, HALVES.
+// W and X / 16 are rounded to 16 bits; FLUSH columns of K are summed in pairs of 16-bit floats, of
+// even and of odd columns, and these in 32 bits: an element of X, or a sum of FLUSH products, of
+// more than a million overflows. docs/kernels.md, "16-bit arithmetic".
+//
+// One H200 (driver 580), `kernels bench`, q4_k, weights in no cache, 2026-11-24, us, with FLUSH 32
+// and 64, and matmul_outer:
+//     K x N          512                        K x N          512
+//     4096 x 28672  2,307  2,212  3,076         2048 x 16384  693  635  846
+//     14336 x 4096  1,164  1,039  1,459         8192 x 2048   351  335  448
+//     4096 x 4096     347    310    433         2048 x 3072   162  152  205
+//     4096 x 6144     673    490    678         2048 x 2048   105  102  128
+// 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
+//
+// Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
+//
+//! NAME matmul_outer_f16
+//! OP matmul
+//! PRECISION f16
+//! VARIANT f16
+//! WHEN phase prefill
+//! WHEN columns 64 128 256
+//! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
+//! WHEN pre none
+//! WHEN post store add glu softcap
+//! WHEN act none silu gelu
+//! WHEN bias none row
+//! BIND read uvec4 W
+//! BIND read vec4 X
+//! BIND readwrite float Y
+//! BIND read vec4 A
+//! BIND coherent vec4 SUMS
+//! BIND coherent uint ARRIVED
+//! PARAM uint row0
+//! PARAM uint rows
+//! PARAM float out_scale
+//! PARAM float softcap
+//! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
+//! CONST SUM_ROWS = 0
+//! CONST SCALED = 0
+//! CONST BIAS_AT = 0
+//! TUNE LANES = 32 in 32 64
+//! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 64 128
+//! TUNE TOKEN_SETS = max(1, TOKENS / 64) in 1 2
+//! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
+//! TUNE THREAD_COLUMNS = 8 in 8
+//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
+//! TUNE ROW_SETS = SOFTWARE || SHARED_BYTES < 49152 ? 1 : 8 / (TOKEN_SETS * K_PARTS) in 1 2 4
+//! TUNE STEP = 32 in 16 32
+//! TUNE FLUSH = 64 in 16 32 64
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
+//! LET HALVES = 1
+//! LET NATIVE = 1 // f16vec2
+//! LET LANES_T = TOKENS / TOKEN_SETS / THREAD_COLUMNS
+//! LET LANES_N = max(1, LANES / max(1, LANES_T))
+//! LET ROWS = LANES_N * THREAD_ROWS * ROW_SETS
+//! LET WG_SIZE = LANES * ROW_SETS * TOKEN_SETS * K_PARTS
+//! LET W_WIDTH = 4
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS
+//! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
+//! LET ROW_TILES = ceildiv(N, ROWS)
+//! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
+//! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
+//! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
+//! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
+//! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
+//! LET KEPT = WHOLE * (SPLITS - 1)
+//! LOCAL WG_SIZE
+//! GROUPS max(ceildiv(BAND, ROWS), ceildiv(BAND, ROWS) * SPLITS - KEPT) ceildiv(T, TOKENS)
+//! ACTIVE max(BAND, BAND * SPLITS - KEPT * ROWS) * T * K_PARTS / (THREAD_ROWS * THREAD_COLUMNS)
+//! EXTENSION GL_NV_gpu_shader5
+//! REQUIRE LANES_T >= 1 && LANES_T * 2 <= LANES && LANES_T * THREAD_COLUMNS * TOKEN_SETS == TOKENS
+//! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && STEP >= 4 * K_PARTS
+//! PREFER 40 // the others: up to 35
+//! TOLERANCE 1e-5
+//! STEP read
+//! LIB weight_words
+//! LIB weight_{weight}
+//! LIB activations
+//! LIB matmul_result
+//! LIB arrival
+//! LIB matmul_outer
+
+void body(uvec3 group)
+{
+    matmul_outer(group);
+}

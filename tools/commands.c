@@ -227,7 +227,8 @@ const struct command commands[] = {
      "Measure speed",
      "Measures the loop of `generate`, greedily: the first prompt of the process, then, after "
      "`--warmup` runs, `-r` times the prompt\n(prefill, time to first token) and the tokens after "
-     "it (decode). `--sweep` adds depths and prompt lengths up to the context,\n`--matrix` every "
+     "it (decode). On a GPU\nprompts for 0.2 s come before `--warmup` runs, since it raises its "
+     "clock slowly. `--sweep` adds depths and prompt lengths up to the context,\n`--matrix` every "
      "type of weights in every layout; `--plot` draws these, and without them the time of each "
      "token.\n\n"
      "With `--batch B` B sequences decode together, as requests of a server do, each after a "

@@ -43,15 +43,12 @@ void weight_fetch16(uint row, uint k, out uvec4 raw[WEIGHT_RAW])
     raw[1] = weight_head(row, k);
 }
 
-// A nibble is masked where it is and the scale made smaller instead of shifting it down: as exact.
 void weight_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])
 {
     vec2 scales = weight_scales(raw[1], k / 32u & 7u);
     uvec4 q = raw[0] >> (k / 16u & 1u) * 4u;
-    vec4 s = scales.x * vec4(1.0, 0.00390625, 1.52587890625e-5, 5.9604644775390625e-8);
-    const uvec4 NIBBLES = uvec4(15u, 15u << 8, 15u << 16, 15u << 24);
-    w[0] = s * vec4(q.x & NIBBLES) - scales.y;
-    w[1] = s * vec4(q.y & NIBBLES) - scales.y;
-    w[2] = s * vec4(q.z & NIBBLES) - scales.y;
-    w[3] = s * vec4(q.w & NIBBLES) - scales.y;
+    w[0] = scales.x * weight_nibbles(q.x) - scales.y;
+    w[1] = scales.x * weight_nibbles(q.y) - scales.y;
+    w[2] = scales.x * weight_nibbles(q.z) - scales.y;
+    w[3] = scales.x * weight_nibbles(q.w) - scales.y;
 }

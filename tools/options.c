@@ -496,8 +496,8 @@ static const struct foreign_option foreign[] = {
      "number "
      "of threads",
      false},
-    {RUNS, "-b --batch-size", NULL, "N", "the tokens of a prefill pass are chosen for the device",
-     false},
+    {RUNS, "-b --batch-size", NULL, "N",
+     "the tokens of a prefill pass are chosen for the device; bench takes --ubatch", false},
     {"generate chat logits perplexity verify", "-ub --ubatch-size", NULL, "N",
      "the tokens of a prefill pass are chosen for the device", false},
     {RUNS, "--mlock", NULL, NULL, KEPT_WHOLE, false},

@@ -15,8 +15,8 @@
 
 #define MAX_REPETITIONS 64
 #define PROFILE_TOKENS  16 /* every other one with timers */
-/* A GPU that waited for the compiler takes so long to raise its clocks: points of a sweep, which are
- * not preceded by copies, took up to five times as long on one NVIDIA H200. */
+/* A GPU that waited for the compiler takes so long to raise its clocks: points of a sweep, which no
+ * copies precede, took up to five times as long on one NVIDIA H200. */
 #define CLOCKS_NS 200000000ull
 
 /* Arrival of a token on the host. */

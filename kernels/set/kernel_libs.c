@@ -2,6 +2,7 @@
 #include "kernels/set/kernel_set_internal.h"
 
 #include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 #include "core/base/log.h"
@@ -96,6 +97,7 @@ static void drop_kernel(struct kernel_set *set, const char *name)
     const size_t index = kernel_set_index(set, name);
     for (size_t i = 0; i < set->num_builtin; i++)
         if (strcmp(set->builtin[i]->name, name) == 0) {
+            assert(set->kernels[index] != set->builtin[i]); /* tests hold what is built in */
             set->kernels[index] = (struct kernel *)set->builtin[i];
             return;
         }
@@ -111,6 +113,7 @@ static void drop_lib(struct kernel_set *set, const struct kernel_lib *lib)
         index++;
     for (size_t i = 0; i < set->num_builtin_libs; i++)
         if (strcmp(set->builtin_libs[i]->name, lib->name) == 0) {
+            assert(lib != set->builtin_libs[i]);
             set->libs[index] = set->builtin_libs[i];
             return;
         }

@@ -1,8 +1,8 @@
 /* Libs that kernels name: each must exist and go together with the kernel and its others. */
 #include "kernels/set/kernel_set_internal.h"
 
-#include <stdlib.h>
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"

@@ -18,10 +18,10 @@
 #define REGRESSION_PERCENT 5.0
 #define SIGNIFICANT_P      0.05
 
-/* A list of values in each report, NAME_all, by which it is judged. */
+/* A list of values in each report by whose means it is judged. */
 struct figure {
-    const char *name;
-    bool less; /* is better: a time; else a rate */
+    const char *name; /* the field */
+    bool less;        /* is better: a time; else a rate */
 };
 
 enum { MOST_JUDGED = 2 };
@@ -31,28 +31,28 @@ struct kind {
     const char *suite, *form;
     struct figure judged[MOST_JUDGED];
     size_t num_judged;
-    const char *told[12]; /* single figures, "OBJECT.FIELD" or "FIELD" */
+    const char *told[14]; /* single figures, "OBJECT.FIELD" or "FIELD" */
     const char *same[12]; /* that should be alike */
 };
 static const struct kind kinds[] = {
     {.suite = "pipeline",
      .form = "bench",
-     .judged = {{"decode_tps", false}, {"prefill_tps", false}},
+     .judged = {{"decode_tps_all", false}, {"prefill_tps_all", false}},
      .num_judged = 2,
-     .told = {"decode_ms_per_token_p50", "decode_ms_per_token_p90", "decode_ms_per_token_p99",
-              "ttft_ms_warm", "ttft_ms_cold", "cpu_us_per_token", "decode_gbps", "copy_gbps",
-              "peak_bytes", "compile_ms"},
+     .told = {"decode_tps", "prefill_tps", "decode_ms_per_token_p50", "decode_ms_per_token_p90",
+              "decode_ms_per_token_p99", "ttft_ms_warm", "ttft_ms_cold", "cpu_us_per_token",
+              "decode_gbps", "copy_gbps", "peak_bytes", "compile_ms"},
      .same = {"model", "quantization", "kv_type", "prompt_tokens", "decode_tokens", "depth",
               "batch", "context", "ubatch"}},
     {.suite = "system",
      .form = "bench load",
-     .judged = {{"warm_model_ms", true}},
+     .judged = {{"warm_model_ms_all", true}},
      .num_judged = 1,
      .told = {"cold.model_ms", "cold.bytes_per_second", "warm.bytes_per_second", "warm.session_ms"},
      .same = {"model", "quantization", "weight_bytes"}},
     {.suite = "serve",
      .form = "bench serve",
-     .judged = {{"ttft_ms", true}, {"tpot_ms", true}},
+     .judged = {{"ttft_ms_all", true}, {"tpot_ms_all", true}},
      .num_judged = 2,
      .told = {"ttft_ms.p50", "ttft_ms.p99", "itl_ms.p50", "itl_ms.p99", "answer_ms.p50",
               "requests_per_second", "answer_tps", "goodput", "good_share", "failed"},
@@ -80,10 +80,9 @@ struct runs {
 static enum dgl_status read_runs(struct dgl_json_reader r, const struct figure *figure,
                                  struct runs *out)
 {
-    char key[32];
     const struct dgl_json *list;
-    snprintf(key, sizeof(key), "%s_all", figure->name);
-    enum dgl_status status = dgl_json_need(r, dgl_json_root(r.doc), key, DGL_JSON_ARRAY, &list);
+    enum dgl_status status =
+        dgl_json_need(r, dgl_json_root(r.doc), figure->name, DGL_JSON_ARRAY, &list);
     if (status != DGL_OK)
         return status;
     out->values = dgl_new_array(double, dgl_json_count(list));
@@ -186,7 +185,7 @@ static void print(const struct options *opt, const struct kind *kind,
             report_bool(&w, "regression", j->regression);
             dgl_jw_end_object(&w);
         } else {
-            dgl_buf_printf(out, "%-24s %14.3f %14.3f %+8.2f%%  p = %.4g, %s\n",
+            dgl_buf_printf(out, "%-24s %14.3f %14.3f %+8.2f%%  means, p = %.4g, %s\n",
                            kind->judged[i].name, j->a, j->b, j->percent, j->welch.p,
                            j->regression                                           ? "a regression"
                            : j->welch.p >= SIGNIFICANT_P                           ? "may be chance"

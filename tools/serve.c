@@ -251,7 +251,8 @@ static enum dgl_status open_model(struct serve *s)
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_batch(&s->metrics, &info);
     s->most_choices = (size_t)info.sequences + (size_t)info.queue;
-    dgl_session_estimate(s->engine.model, dgl_session_params(.context = info.context),
+    dgl_session_estimate(s->engine.model,
+                         dgl_session_params(.context = info.context, .chunk = s->opt->ubatch),
                          &s->metrics.memory);
     return status;
 }

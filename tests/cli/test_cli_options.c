@@ -181,6 +181,7 @@ static const struct flag_row flags[] = {
     {"--no-warmup", {GENERATE, "--no-warmup"}, "--no-warmup has no effect"},
     {"-b", {GENERATE, "-b", "512"}, "-b has no effect"},
     {"-ub", {GENERATE, "-ub", "512"}, "-ub has no effect"},
+    {"-ub of a server", {"serve", "-hf", TEST_MISSING "/m", "-ub", "512"}, NULL},
     {"-cnv in a chat", {"chat", "-m", TEST_MISSING "/m", "-cnv"}, "-cnv has no effect"},
     {"quiet", {GENERATE, "-ngl", "99", "-q"}, NULL},
     {"--log-disable", {GENERATE, "-ngl", "99", "--log-disable"}, NULL},

@@ -86,17 +86,34 @@ bool synthetic_is_path(const char *path)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static enum dgl_status unknown(const struct dgl_log *log, const char *path)
+/* Ends a list of names with those of all types, after `before` each. */
+static void add_quants(struct dgl_buf *list, const char *before)
+{
+    for (size_t i = 0; i < COUNT(quants); i++)
+        dgl_buf_printf(list, "%s%s%s", i ? ", " : "", before, quants[i].name);
+}
+
+static enum dgl_status unknown_shape(const struct dgl_log *log, const char *value)
 {
     struct dgl_buf list = {0};
     for (size_t i = 0; i < COUNT(shapes); i++)
         dgl_buf_printf(&list, "%s%s", i ? ", " : "", shapes[i].name);
-    dgl_buf_puts(&list, ", and any config.json (a path with / or .json), with :");
-    for (size_t i = 0; i < COUNT(quants); i++)
-        dgl_buf_printf(&list, "%s%s", i ? ", :" : "", quants[i].name);
+    dgl_buf_puts(&list, ", and any config.json (a path with / or .json), with ");
+    add_quants(&list, ":");
+    enum dgl_status status = dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
+                                      DGL_PRINTABLE(value), list.p ? list.p : "none");
+    dgl_buf_finish(&list);
+    return status;
+}
+
+static enum dgl_status unknown_quant(const struct dgl_log *log, const char *value,
+                                     struct dgl_str word)
+{
+    struct dgl_buf list = {0};
+    add_quants(&list, "");
     enum dgl_status status =
-        dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: no such shape; there are %s",
-                 DGL_PRINTABLE(path + sizeof(PREFIX) - 1), list.p ? list.p : "none");
+        dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: '%s' is no type of weights; there are %s",
+                 DGL_PRINTABLE(value), DGL_PRINTABLE_STR(word), list.p ? list.p : "none");
     dgl_buf_finish(&list);
     return status;
 }
@@ -107,11 +124,12 @@ static bool is_file(struct dgl_str name)
 }
 
 /* SHAPE[:quant] or FILE[:quant]; without quant q4_k_m. *shape is NULL for a file. */
-static bool parse(const char *path, struct dgl_str *name, const struct shape **shape,
-                  const struct quant **quant)
+static enum dgl_status parse(const struct dgl_log *log, const char *path, struct dgl_str *name,
+                             const struct shape **shape, const struct quant **quant)
 {
+    const char *value = path + sizeof(PREFIX) - 1;
     struct dgl_str word = DGL_STR("q4_k_m");
-    *name = dgl_str_of(path + sizeof(PREFIX) - 1);
+    *name = dgl_str_of(value);
     *shape = NULL;
     *quant = NULL;
     const char *colon = strrchr(name->p, ':');
@@ -126,7 +144,9 @@ static bool parse(const char *path, struct dgl_str *name, const struct shape **s
     for (size_t i = 0; i < COUNT(quants); i++)
         if (dgl_str_eq(word, quants[i].name))
             *quant = &quants[i];
-    return *quant && (*shape || is_file(*name));
+    if (!*shape && !is_file(*name))
+        return unknown_shape(log, value);
+    return *quant ? DGL_OK : unknown_quant(log, value, word);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -289,9 +309,9 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
     const struct quant *quant;
     struct dgl_json_doc *doc = NULL;
     char *file = NULL;
-    enum dgl_status status = DGL_OK;
-    if (!parse(path, &name, &shape, &quant))
-        return unknown(log, path);
+    enum dgl_status status = parse(log, path, &name, &shape, &quant);
+    if (status != DGL_OK)
+        return status;
     f->format = MODEL_SYNTHETIC;
     f->path = strdup(path);
     f->name = shape ? strdup(shape->name) : file_name(name);

@@ -373,7 +373,8 @@ static void a_colon_may_be_a_files_own(void **state)
         int code;
         const char *says;
     } rows[] = {
-        {"a type that there is not", "config.json:zz", 2, "no such shape"},
+        {"a type that there is not", "config.json:zz", 2,
+         "'zz' is no type of weights; there are q4_k, q4_k_m, "},
         {"a file called as with a type", "x:q4_k", 0, NULL},
         {"a type after it", "x:q4_k:q8_0", 0, NULL},
     };

@@ -20,18 +20,19 @@ struct bench_point {
 struct bench_cell {
     char quantization[16], layout[64];
     uint64_t weight_bytes;
-    double decode_tps, prefill_tps, decode_gbps;
+    struct dgl_bench_result result; /* without its arrays */
 };
 
 struct bench_report {
     const struct options *opt;
     const struct engine *engine;
     struct dgl_bench_result result;
+    char layout[32];                             /* of the largest matrices in decode */
     struct bench_point depth[BENCH_MAX_POINTS];  /* [num_depths]: decoding */
     struct bench_point prompt[BENCH_MAX_POINTS]; /* [num_prompts]: prefill */
     struct bench_point batch[BENCH_MAX_POINTS];  /* [num_batches]: sequences together */
     size_t num_depths, num_prompts, num_batches;
-    struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix */
+    struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix, in its order */
     size_t num_cells;
     struct dgl_tune_result tuned; /* what a tuner chose, against the defaults */
 };

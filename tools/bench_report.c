@@ -215,9 +215,9 @@ static void cells_json(struct dgl_json_writer *w, const struct bench_report *rep
         report_text(w, "quantization", c->quantization);
         report_text(w, "layout", c->layout);
         report_u64(w, "weight_bytes", c->weight_bytes);
-        report_f64(w, "prefill_tps", c->prefill_tps);
-        report_f64(w, "decode_tps", c->decode_tps);
-        report_f64(w, "decode_gbps", c->decode_gbps);
+        report_f64(w, "prefill_tps", c->result.prefill_tps_median);
+        report_f64(w, "decode_tps", c->result.decode_tps_median);
+        report_f64(w, "decode_gbps", c->result.decode_gbps);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -314,25 +314,34 @@ static bool print_json(const struct bench_report *report)
 
 /* ---- CSV and Markdown ------------------------------------------------------------------------ */
 
+/* A whole run; the copy was timed once. */
+static void csv_run(struct dgl_buf *out, const struct bench_report *report,
+                    const struct dgl_bench_result *r, const char *quantization, const char *layout)
+{
+    char cpu_us[32] = ""; /* not measured of a batch */
+    if (r->batch == 1)
+        snprintf(cpu_us, sizeof(cpu_us), "%.1f", r->cpu_us_per_token);
+    dgl_buf_printf(
+        out,
+        "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%s,%.2f,%.2f,%.4f,%.4f,%.4f,%llu,%s,%d\n",
+        dgl_model_get_info(report->engine->model)->name, quantization,
+        dgl_device_get_info(report->engine->device)->renderer, r->prompt_tokens, r->decode_tokens,
+        r->depth, r->prefill_tps_median, r->decode_tps_median, r->decode_gbps,
+        report->result.copy_gbps, cpu_us, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50,
+        r->decode_ms_p90, r->decode_ms_p99, (unsigned long long)r->peak_bytes, layout, r->batch);
+}
+
 static bool print_csv(const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
     const char *device = dgl_device_get_info(report->engine->device)->renderer;
     struct dgl_buf out = {0};
-    char cpu_us[32] = ""; /* not measured of a batch */
-    if (r->batch == 1)
-        snprintf(cpu_us, sizeof(cpu_us), "%.1f", r->cpu_us_per_token);
-    dgl_buf_printf(&out,
-                   "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
-                   "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token,ttft_ms_warm,ttft_ms_cold,"
-                   "decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout,batch\n"
-                   "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%s,%.2f,%.2f,%.4f,%.4f,%.4f,"
-                   "%llu,,%d\n",
-                   m->name, m->quantization, device, r->prompt_tokens, r->decode_tokens, r->depth,
-                   r->prefill_tps_median, r->decode_tps_median, r->decode_gbps, r->copy_gbps,
-                   cpu_us, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50, r->decode_ms_p90,
-                   r->decode_ms_p99, (unsigned long long)r->peak_bytes, r->batch);
+    dgl_buf_puts(&out, "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
+                       "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token,ttft_ms_warm,"
+                       "ttft_ms_cold,decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout,"
+                       "batch\n");
+    csv_run(&out, report, r, m->quantization, report->layout);
     for (size_t i = 0; i < report->num_depths; i++)
         dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,,,,,,1\n", m->name,
                        m->quantization, device, r->decode_tokens, report->depth[i].tokens,
@@ -344,12 +353,9 @@ static bool print_csv(const struct bench_report *report)
         dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,%.4f,,,,,%d\n", m->name,
                        m->quantization, device, r->decode_tokens, r->depth, report->batch[i].median,
                        report->batch[i].step_ms, report->batch[i].tokens);
-    for (size_t i = 0; i < report->num_cells; i++) {
-        const struct bench_cell *c = &report->cell[i];
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,,,,,,,,,%s,1\n", m->name,
-                       c->quantization, device, r->prompt_tokens, r->decode_tokens, r->depth,
-                       c->prefill_tps, c->decode_tps, c->decode_gbps, c->layout);
-    }
+    for (size_t i = 0; i < report->num_cells; i++)
+        csv_run(&out, report, &report->cell[i].result, report->cell[i].quantization,
+                report->cell[i].layout);
     return out_buf(&out);
 }
 
@@ -388,9 +394,9 @@ static bool print_md(const struct bench_report *report)
         dgl_buf_printf(&out,
                        "| %s | %s, %s | pp%d%s | %.1f | | |\n"
                        "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n",
-                       m->name, c->quantization, c->layout, r->prompt_tokens, at, c->prefill_tps,
-                       m->name, c->quantization, c->layout, r->decode_tokens, at, c->decode_tps,
-                       c->decode_gbps);
+                       m->name, c->quantization, c->layout, r->prompt_tokens, at,
+                       c->result.prefill_tps_median, m->name, c->quantization, c->layout,
+                       r->decode_tokens, at, c->result.decode_tps_median, c->result.decode_gbps);
     }
     profile_markdown(&out, &r->profile);
     return out_buf(&out);
@@ -447,7 +453,8 @@ static bool print_table(const struct bench_report *report)
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
         dgl_buf_printf(&out, "%-8s %-12s prefill %10.1f tok/s, decode %10.1f tok/s, %.1f GB/s\n",
-                       c->quantization, c->layout, c->prefill_tps, c->decode_tps, c->decode_gbps);
+                       c->quantization, c->layout, c->result.prefill_tps_median,
+                       c->result.decode_tps_median, c->result.decode_gbps);
     }
     profile_table(&out, &r->profile);
     if (report->tuned.num_ops)
@@ -526,8 +533,14 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
         panel[2].line[0].y = ms;
     } else if (report->num_cells) {
         for (size_t i = 0; i < report->num_cells; i++) {
-            x[0][i] = (double)report->cell[i].weight_bytes * 1e-9;
-            y[0][i] = report->cell[i].decode_tps;
+            const double bytes = (double)report->cell[i].weight_bytes * 1e-9;
+            size_t at = i;
+            for (; at > 0 && x[0][at - 1] > bytes; at--) {
+                x[0][at] = x[0][at - 1];
+                y[0][at] = y[0][at - 1];
+            }
+            x[0][at] = bytes;
+            y[0][at] = report->cell[i].result.decode_tps_median;
         }
         panel[0] = (struct plot_panel){.title = "decode by size of weights",
                                        .x_label = "GB of weights",

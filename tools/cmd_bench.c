@@ -351,20 +351,35 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
     }
     if (*made) {
         cell->weight_bytes = dgl_model_get_info(e.model)->weight_bytes;
-        cell->decode_tps = r.decode_tps_median;
-        cell->prefill_tps = r.prefill_tps_median;
-        cell->decode_gbps = r.decode_gbps;
-        report->num_cells++;
         dgl_bench_result_finish(&r);
+        cell->result = r;
+        report->num_cells++;
     }
     engine_close(&e);
     return status;
 }
 
-static int by_size(const void *a, const void *b)
+/* The types of --types in its order, each once, or all; returns how many. */
+static size_t matrix_types(const char *types, const char *out[NUM_QUANTS])
 {
-    const struct bench_cell *x = a, *y = b;
-    return (x->weight_bytes > y->weight_bytes) - (x->weight_bytes < y->weight_bytes);
+    struct dgl_str rest = dgl_str_of(types), part;
+    size_t count = 0;
+    if (!types) {
+        memcpy(out, quants, sizeof(quants));
+        return NUM_QUANTS;
+    }
+    while (dgl_str_split(&rest, ',', &part)) {
+        const char *type = NULL;
+        for (size_t i = 0; i < NUM_QUANTS; i++)
+            if (dgl_str_eq(part, quants[i]))
+                type = quants[i];
+        for (size_t i = 0; i < count; i++)
+            if (out[i] == type)
+                type = NULL;
+        if (type)
+            out[count++] = type;
+    }
+    return count;
 }
 
 /* Every type of weights of the shape, in the layout that is chosen and in every other that its
@@ -372,29 +387,29 @@ static int by_size(const void *a, const void *b)
 static enum dgl_status matrix(const struct options *opt, struct engine *e,
                               struct bench_report *report)
 {
-    struct rows rows = {&e->console, "types", 0, NUM_QUANTS};
+    const char *types[NUM_QUANTS];
+    const size_t num_types = matrix_types(opt->types, types);
+    struct rows rows = {&e->console, "types", 0, num_types};
     char path[MODEL_PATH_MAX + 32];
     const char *colon = strrchr(opt->shape, ':');
     bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
     int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < NUM_QUANTS && status == DGL_OK; i++, rows.done++) {
+    for (; rows.done < num_types && status == DGL_OK; rows.done++) {
+        const char *type = types[rows.done];
         struct layout_hints list = {.count = 0};
-        if (opt->types && !option_has_word(dgl_str_of(opt->types), ',', dgl_str_of(quants[i])))
-            continue;
-        snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, quants[i]);
-        dgl_kernels_iterate(e->kernels, add_layout_kernel,
-                            &(struct layout_search){&list, quants[i]});
-        if (strcmp(quants[i], "q4_k") == 0)
+        snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, type);
+        dgl_kernels_iterate(e->kernels, add_layout_kernel, &(struct layout_search){&list, type});
+        if (strcmp(type, "q4_k") == 0)
             snprintf(list.hint[list.count++], sizeof(list.hint[0]), "q4kMatmul=dequant_f16");
         for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
             bool made = false;
-            status = measure_cell(opt, path, quants[i], k ? list.hint[k - 1] : NULL, report, &rows,
-                                  &made);
+            status =
+                measure_cell(opt, path, type, k ? list.hint[k - 1] : NULL, report, &rows, &made);
             if (k && status == DGL_ERR_UNSUPPORTED)
                 status = DGL_OK; /* of a kernel that cannot run here */
             else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
-                console_error("bench --matrix: %s with %s: %s", quants[i], list.hint[k - 1],
+                console_error("bench --matrix: %s with %s: %s", type, list.hint[k - 1],
                               dgl_status_str(status));
             if (status != DGL_OK)
                 break;
@@ -402,7 +417,6 @@ static enum dgl_status matrix(const struct options *opt, struct engine *e,
     }
     rows.done = rows.total;
     rows_progress(&rows, "", 0, 0);
-    qsort(report->cell, report->num_cells, sizeof(report->cell[0]), by_size);
     return status;
 }
 
@@ -436,6 +450,9 @@ int command_bench(const struct options *opt)
     e.console.since_ns = begun_ns; /* what follows loading takes as long again */
     if (status == DGL_OK) {
         struct dgl_bench_params params = bench_params(opt, &e);
+        struct decode_weights weights = {"", ""};
+        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+        snprintf(report->layout, sizeof(report->layout), "%s", weights.layout);
         status = dgl_bench(e.session, &params, &report->result);
     }
     /* Where nothing is stored for the device, nothing is measured. */

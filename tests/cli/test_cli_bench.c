@@ -300,28 +300,65 @@ static void batches_are_swept_up_to_the_one_asked_for(void **state)
     test_tmpdir_remove(dir);
 }
 
+#define MATRIX(types)                                                                              \
+    "bench", "--device", "any", "--shape", "story-llama:q4_k", "-n", "2", "--prompt-tokens", "2",  \
+        "-r", "1", "-c", "16", "--matrix", "--types", types
+
+/* Types as they were asked for, each once, the layout that is chosen before others. */
 static void matrix_has_the_types_asked_for(void **state)
 {
     struct process_result r;
     (void)state;
-    process_command(&r, "bench", "--device", "any", "--shape", "story-llama:q4_k", "-n", "2",
-                    "--prompt-tokens", "2", "-r", "1", "-c", "16", "--matrix", "--types",
-                    "q4_k,q4_k_m", "--json", NULL);
+    process_command(&r, MATRIX("q4_k_m,q4_k,q4_k_m"), "--json", NULL);
     assert_code(&r, 0);
     const struct dgl_json *cells = dgl_json_get(process_json(&r), "matrix");
     assert_true(dgl_json_count(cells) >= 3);
-    double before = 0;
-    bool unpacked = false;
+    bool unpacked = false, second = false;
     for (const struct dgl_json *c = dgl_json_first(cells); c; c = dgl_json_next(c)) {
         struct dgl_str layout = dgl_json_str(dgl_json_get(c, "layout"));
+        struct dgl_str type = dgl_json_str(dgl_json_get(c, "quantization"));
+        second |= dgl_str_eq(type, "q4_k");
+        assert_string_equal(type.p, second ? "q4_k" : "q4_k_m");
         assert_true(layout.len > 0);
         unpacked |= dgl_str_starts(layout, "f16 ");
         assert_true(number(c, "decode_tps") > 0);
-        assert_true(number(c, "weight_bytes") >= before); /* by size */
-        before = number(c, "weight_bytes");
+        assert_true(number(c, "weight_bytes") > 0);
     }
+    assert_true(second);
     assert_true(unpacked); /* q4_k made f16 when it is loaded */
     process_finish(&r);
+}
+
+/* Every row has every column; the figure goes from small weights to large ones. */
+static void matrix_leaves_nothing_out(void **state)
+{
+    struct process_result r;
+    char *text = NULL;
+    size_t len;
+    (void)state;
+    char *dir = test_tmpdir(), *file = dgl_path_join(dir, "matrix.svg");
+    process_command(&r, MATRIX("q8_0,q4_0"), "--csv", "--plot", checked(file), NULL);
+    assert_code(&r, 0);
+    if (strstr(r.out, ",,"))
+        fail_msg("an empty column: %s", r.out);
+    const char *large = strstr(r.out, "story-llama\",q8_0"), *small = strstr(r.out, "\",q4_0");
+    assert_non_null(large);
+    assert_true(small > large);
+    assert_int_equal(dgl_file_slurp(NULL, file, 1 << 20, &text, &len), DGL_OK);
+    char *at = strstr(text, "<polyline points=\"");
+    assert_non_null(at);
+    at += strlen("<polyline points=\"");
+    for (double before = 0; *at != '"'; at += *at == ' ') {
+        const double x = strtod(at, &at);
+        assert_true(x >= before);
+        before = x;
+        assert_int_equal(*at, ',');
+        strtod(at + 1, &at);
+    }
+    free(text);
+    free(file);
+    process_finish(&r);
+    test_tmpdir_remove(dir);
 }
 
 static void load_tells_cold_and_warm(void **state)
@@ -516,6 +553,7 @@ int main(void)
         cmocka_unit_test(sweep_reaches_the_context),
         cmocka_unit_test(batches_are_swept_up_to_the_one_asked_for),
         cmocka_unit_test(matrix_has_the_types_asked_for),
+        cmocka_unit_test(matrix_leaves_nothing_out),
         cmocka_unit_test(load_tells_cold_and_warm),
         cmocka_unit_test(contexts_reach_128k),
         cmocka_unit_test(a_colon_may_be_a_files_own),

@@ -5,6 +5,7 @@
 
 #include "core/base/status.h"
 #include "gl/gl_internal.h"
+#include "tests/support/test.h"
 
 struct gl_fail gl_fail = {.allocations = -1,
                           .buffers = -1,
@@ -31,6 +32,11 @@ int gl_fail_setup(void **state)
     (void)state;
     gl_fail_reset();
     return 0;
+}
+
+__attribute__((constructor)) static void begin_rows_clean(void)
+{
+    test_row_setup = gl_fail_setup;
 }
 
 static bool trips(long *left)

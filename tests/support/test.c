@@ -59,6 +59,8 @@ void *test_checked(void *pointer, const char *what, const char *file, int line)
     return pointer;
 }
 
+CMFixtureFunction test_row_setup;
+
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes)
 {
@@ -134,6 +136,7 @@ int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *r
             continue;
         cases[used].name = *(const char *const *)(const void *)row;
         cases[used].test_func = fn;
+        cases[used].setup_func = test_row_setup;
         cases[used].initial_state = (void *)(uintptr_t)row;
         used++;
     }

@@ -50,6 +50,10 @@ void *test_checked(void *pointer, const char *what, const char *file, int line);
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes);
 
+/* Run before each row; NULL = nothing. For what a row sets, and leaves set if it is skipped or
+ * fails. */
+extern CMFixtureFunction test_row_setup;
+
 /* Long walks. `make check` sets DOPPLERGL_TEST_SEED, a whole number that changes every day, and
  * runs one in `share` of their rows, at least one; any `share` successive seeds run all of them.
  * Without it, as in `make check-all` or when a program is started by hand, they are complete. */

@@ -23,6 +23,7 @@ struct dgl_device {
     struct kernel_records *records;
     struct dgl_counters aside; /* work that no counter shows: known answers of kernels */
     bool untold;               /* so is what happens now, to the trace */
+    bool told_tunings;         /* that the tuner's file is not whole was said */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };

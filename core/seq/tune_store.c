@@ -2,8 +2,8 @@
  * Winners of the tuner on disk, in the folder of the compiled programs (core/base/cache_dir.h says
  * which of its files are trusted). KEY.tune is JSON: `format`, KEY, the device's name for people,
  * and a list of entries; KEY is made of the device, its driver and the properties that kernels see.
- * A file that is not so counts as absent: all is measured again. What an entry asks for is checked
- * like any hint, so a file that was edited can be slow, but not wrong.
+ * A file that is not so counts as absent, which is told: all is measured again. What an entry asks
+ * for is checked like any hint, so a file that was edited can be slow, but not wrong.
  */
 #include "core/seq/tune_store.h"
 
@@ -15,6 +15,7 @@
 #include "core/base/cache_dir.h"
 #include "core/base/hash.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 
 #define FORMAT    "dopplergl tuner 2"
@@ -219,7 +220,8 @@ static bool copy_word(const struct dgl_json *object, const char *key, char *out,
     return true;
 }
 
-static void add_entry(struct tune_store *store, const struct dgl_json *object)
+/* False where it is no entry. */
+static bool add_entry(struct tune_store *store, const struct dgl_json *object)
 {
     const struct dgl_str word = dgl_json_str(dgl_json_get(object, "phase"));
     const size_t phases = sizeof(phase_words) / sizeof(phase_words[0]);
@@ -236,36 +238,56 @@ static void add_entry(struct tune_store *store, const struct dgl_json *object)
     while (phase < phases && !dgl_str_eq(word, phase_words[phase]))
         phase++;
     entry.phase = (enum dgl_phase)phase;
-    if (phase < phases && dgl_json_i64(dgl_json_get(object, "tokens"), &tokens) && tokens > 0 &&
-        tokens <= INT32_MAX && dgl_json_is(dgl_json_get(object, "request"), DGL_JSON_STRING) &&
-        dgl_json_is(dgl_json_get(object, "op"), DGL_JSON_STRING) &&
-        dgl_json_is(dgl_json_get(object, "tunes"), DGL_JSON_STRING) &&
-        copy_word(object, "texts", entry.texts, sizeof(entry.texts)) &&
-        copy_word(object, "kernel", entry.kernel, sizeof(entry.kernel)) &&
-        copy_word(object, "default", entry.default_kernel, sizeof(entry.default_kernel)) &&
-        dgl_json_i64(dgl_json_get(object, "time"), &entry.time)) {
-        entry.tokens = (int32_t)tokens;
-        tune_store_put(store, &entry);
-    }
+    if (phase == phases || !dgl_json_i64(dgl_json_get(object, "tokens"), &tokens) || tokens <= 0 ||
+        tokens > INT32_MAX || !dgl_json_is(dgl_json_get(object, "request"), DGL_JSON_STRING) ||
+        !dgl_json_is(dgl_json_get(object, "op"), DGL_JSON_STRING) ||
+        !dgl_json_is(dgl_json_get(object, "tunes"), DGL_JSON_STRING) ||
+        !copy_word(object, "texts", entry.texts, sizeof(entry.texts)) ||
+        !copy_word(object, "kernel", entry.kernel, sizeof(entry.kernel)) ||
+        !copy_word(object, "default", entry.default_kernel, sizeof(entry.default_kernel)) ||
+        !dgl_json_i64(dgl_json_get(object, "time"), &entry.time))
+        return false;
+    entry.tokens = (int32_t)tokens;
+    tune_store_put(store, &entry);
+    return true;
+}
+
+/* Once per device: a model that is loaded, a tuner and a list of entries read the same file. */
+static void tell_fault(struct dgl_device *dev, const char *name, size_t unread)
+{
+    char some[48] = "";
+    if (unread)
+        snprintf(some, sizeof(some), "%zu of its entries ", unread);
+    if (!dev->told_tunings)
+        dgl_notice(dev->log,
+                   "%s/%s: %snot as `dopplergl tune` stores %s, and not used: `dopplergl tune` "
+                   "makes it again, `dopplergl tune --reset` removes it",
+                   DGL_PRINTABLE(gl_program_cache_dir(dev->gl)), name, some,
+                   unread ? "them" : "it");
+    dev->told_tunings = true;
 }
 
 void tune_store_load(struct tune_store *store, struct dgl_device *dev)
 {
     struct dgl_json_doc *doc = NULL;
     char name[72], *text = NULL;
-    size_t len = 0;
+    size_t len = 0, unread = 0;
     *store = (struct tune_store){0};
     int fd = open_dir(dev, false, name);
     if (fd < 0)
         return;
-    if (dgl_cache_read(fd, name, MAX_BYTES, true, &text, &len) &&
-        dgl_json_parse(NULL, name, text, len, &doc) == DGL_OK) {
-        const struct dgl_json *root = dgl_json_root(doc);
-        bool ours = dgl_str_eq(dgl_json_str(dgl_json_get(root, "format")), FORMAT) &&
-                    strncmp(dgl_json_str(dgl_json_get(root, "key")).p, name, 64) == 0;
-        const struct dgl_json *entry = ours ? dgl_json_first(dgl_json_get(root, "entries")) : NULL;
+    if (dgl_cache_read(fd, name, MAX_BYTES, true, &text, &len)) {
+        dgl_json_parse(NULL, name, text, len, &doc);
+        const struct dgl_json *root = doc ? dgl_json_root(doc) : NULL;
+        const struct dgl_json *list = dgl_json_get(root, "entries");
+        const bool ours = dgl_str_eq(dgl_json_str(dgl_json_get(root, "format")), FORMAT) &&
+                          strncmp(dgl_json_str(dgl_json_get(root, "key")).p, name, 64) == 0 &&
+                          dgl_json_is(list, DGL_JSON_ARRAY);
+        const struct dgl_json *entry = ours ? dgl_json_first(list) : NULL;
         for (; entry; entry = dgl_json_next(entry))
-            add_entry(store, entry);
+            unread += !add_entry(store, entry);
+        if (!ours || unread)
+            tell_fault(dev, name, unread);
     }
     dgl_json_destroy(&doc);
     free(text);

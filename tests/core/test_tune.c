@@ -71,7 +71,7 @@ static int set_up(void **state)
 {
     struct tiny_llama sizes = tiny_llama_default();
     (void)state;
-    test_log_init(&log_, DGL_LOG_ERROR);
+    test_log_init(&log_, DGL_LOG_NOTICE);
     dir = test_tmpdir();
     cache = test_tmpdir();
     sizes.context = 256;
@@ -528,19 +528,23 @@ static void test_hints_are_what_layers_read(void **state)
 /* What another file of that name looks like: the first `find` becomes `with`. */
 struct damage_case {
     const char *name, *find, *with;
-    size_t want; /* entries that count */
+    size_t want;      /* entries that count */
+    const char *told; /* after the file's name; NULL = nothing is */
 };
 
+#define WHOLE ": not as `dopplergl tune` stores it, and not used: `dopplergl tune` makes it again"
+#define ONE   ": 1 of its entries not as `dopplergl tune` stores them, and not used"
+
 static const struct damage_case damages[] = {
-    {"as it was stored", "", "", ENTRIES},
-    {"another format", "tuner 2", "tuner 1", 0},
-    {"another device's key", "\"key\": \"", "\"key\": \"0", 0},
-    {"no JSON", "\"entries\": [", "\"entries\": ", 0},
-    {"an entry without its kernel", "\"kernel\": \"norm_rms\"", "\"kernel\": 3", ENTRIES - 1},
-    {"an entry without its time", "\"time\"", "\"times\"", ENTRIES - 1},
-    {"an entry of no phase", "\"decode\"", "\"encode\"", ENTRIES - 1},
-    {"an entry of no tokens", "\"tokens\": 128", "\"tokens\": 0", ENTRIES - 1},
-    {"a list that is none", "\"entries\"", "\"others\"", 0},
+    {"as it was stored", "", "", ENTRIES, NULL},
+    {"another format", "tuner 2", "tuner 1", 0, WHOLE},
+    {"another device's key", "\"key\": \"", "\"key\": \"0", 0, WHOLE},
+    {"no JSON", "\"entries\": [", "\"entries\": ", 0, WHOLE},
+    {"an entry without its kernel", "\"kernel\": \"norm_rms\"", "\"kernel\": 3", ENTRIES - 1, ONE},
+    {"an entry without its time", "\"time\"", "\"times\"", ENTRIES - 1, ONE},
+    {"an entry of no phase", "\"decode\"", "\"encode\"", ENTRIES - 1, ONE},
+    {"an entry of no tokens", "\"tokens\": 128", "\"tokens\": 0", ENTRIES - 1, ONE},
+    {"a list that is none", "\"entries\"", "\"others\"", 0, WHOLE},
 };
 
 static void test_damage(void **state)
@@ -561,11 +565,22 @@ static void test_damage(void **state)
     FILE *f = checked(fopen(path, "wb"));
     assert_int_equal(fwrite(text.p, 1, text.len, f), text.len);
     assert_int_equal(fclose(f), 0);
-    tune_store_load(&store, device);
-    if (store.count != c->want)
-        fail_msg("%s: %zu entries count, wanted %zu", c->name, store.count, c->want);
-    tune_store_finish(&store);
+    test_log_clear(&log_);
+    device->told_tunings = false;
+    for (int i = 0; i < 2; i++) { /* told once */
+        tune_store_load(&store, device);
+        if (store.count != c->want)
+            fail_msg("%s: %zu entries count, wanted %zu", c->name, store.count, c->want);
+        tune_store_finish(&store);
+    }
     dgl_buf_finish(&text);
+    if (c->told) {
+        dgl_buf_printf(&text, "%s%s", path, c->told);
+        assert_int_equal(test_occurrences(log_.text, text.p), 1);
+        dgl_buf_finish(&text);
+    } else {
+        assert_string_equal(log_.text, "");
+    }
     free(bytes);
     free(path);
 }

@@ -349,7 +349,7 @@ static const struct option table[] = {
      "queues the next, bench makes an extra run",
      TYPE_FLAG, FIELD(profile), 0, 0, NULL, 0},
     {"generate bench", 0, "trace", "FILE.json",
-     "with --profile, each operation, submit, readback and compilation in Chrome's trace format "
+     "profile, and write each operation, submit, readback and compilation in Chrome's trace format "
      "(chrome://tracing, Perfetto)",
      TYPE_PATH, FIELD(trace), 0, 0, NULL, 0},
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},

@@ -1,5 +1,5 @@
-/* What hints came to: those that were passed over, a manifest's defaults that decide, and
- * those that are for nothing, which are refused under `strict`. */
+/* What hints came to: those that were passed over, a manifest's defaults that decide, f16 that is
+ * slow here, and those that are for nothing, which are refused under `strict`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +78,23 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
     dgl_buf_finish(&list);
 }
 
+/* One line where products are computed in f16 by a renderer that has none: it converts each factor
+ * and computes in f32. */
+static void note_slow_f16(const struct plan *plan, const struct dgl_log *notes)
+{
+    for (size_t i = 0; plan->device->software && i < plan->kernels.count; i++) {
+        const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
+        if (!choice->kernel || !choice->kernel->f16 || !choice->hint.key)
+            continue;
+        dgl_notice(notes,
+                   "%s: hint %s=%s (%s) has products computed in f16, several times slower than in "
+                   "f32 on a software renderer; --compute-precision f32 undoes it",
+                   plan->kernels.uses[i]->request.op, choice->hint.key, choice->hint.value,
+                   choice->hint.origin);
+        return;
+    }
+}
+
 static void take_note(void *priv, enum dgl_log_level level, const char *text)
 {
     struct plan *plan = priv;
@@ -111,6 +128,7 @@ enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k
         return status;
     note_fallbacks(plan, &notes);
     note_defaults(plan, &notes, model, q4_k_expanded);
+    note_slow_f16(plan, &notes);
     return plan->hint_notes.failed
                ? dgl_fail_memory(plan->device->log, "notes on hints", plan->hint_notes.len)
                : DGL_OK;

@@ -226,10 +226,10 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
 /* ---- hints: hint_report.c -------------------------------------------------------------------- */
 
-/* Notes what hints came to: which are for nothing and which were passed over, a line each, and a
- * manifest's defaults that decide over the model's kernels. DGL_ERR_UNSUPPORTED when hints are
- * strict and one has a say about no step of the plan. `q4_k_expanded`: the model has weights of
- * q4_k, which a hint has unpacked. */
+/* Notes what hints came to: which are for nothing and which were passed over, a line each, a
+ * manifest's defaults that decide over the model's kernels, and f16 where it is slow.
+ * DGL_ERR_UNSUPPORTED when hints are strict and one has a say about no step of the plan.
+ * `q4_k_expanded`: the model has weights of q4_k, which a hint has unpacked. */
 enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded);
 /* Tells these lines but for those that the plan `before` had, which may be NULL. */
 void plan_tell_hints(const struct plan *plan, const struct plan *before);

@@ -1,5 +1,5 @@
 /* What is said of hints once a model is planned: a manifest's defaults that decide or are passed
- * over, hints that are for nothing, and each of it once. */
+ * over, hints that are for nothing or slow, and each of it once. */
 #include "tests/support/test.h"
 
 #include "tests/support/kernel_sets.h"
@@ -56,6 +56,12 @@ static const struct report_row {
      NULL},
     {"an operation that the model lacks", MADE_LLVMPIPE, NULL,
      "{\"tunes\":{\"moe_decode.WG_SIZE\":32}}", NULL, NULL},
+    {"f16 in software", MADE_LLVMPIPE, NULL, "{\"computePrecision\":\"f16\"}",
+     "matmul: hint computePrecision=f16 (--kernel-hints) has products computed in f16, several "
+     "times "
+     "slower",
+     NULL},
+    {"f16 on a GPU", MADE_GPU, NULL, "{\"computePrecision\":\"f16\"}", NULL, NULL},
     {"strict: a kernel for other steps", MADE_GPU, NULL,
      "{\"strict\":true,\"variants\":{\"matmul/decode\":\"matmul_prefill\"}}", NULL,
      "matmul_prefill (--kernel-hints) is for steps of the model that no such kernel serves, and "

@@ -104,15 +104,15 @@ struct shape {
     struct bands small, large; /* where a binding has 128 MiB, and 2 GiB */
     uint32_t gpu_splits; /* parts of the keys on the GPU at most; elsewhere 1, or 2 with sinks */
     uint32_t short_rows; /* kernels more on llvmpipe, for products of up to 1,024 columns */
-    int32_t gpu_ranges;  /* kernels more on the GPU, for 4 and 8 tokens of sizes that suit it */
+    int32_t gpu_ranges;  /* kernels more on the GPU, for 4 and 8 tokens of sizes that suit them */
 };
 
 static const struct shape shapes[] = {
     {"llama-3.2-1b", "Llama 3.2 1B", &plain, {3, 3, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"llama-3.2-3b", "Llama 3.2 3B", &plain, {4, 4, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
-    {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
-    {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
-    {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 0},
+    {"llama-3.1-8b", "Llama 3.1 8B", &plain, {5, 5, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
+    {"mistral-7b-v0.1", "Mistral 7B v0.1", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
+    {"mistral-7b-v0.3", "Mistral 7B v0.3", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 0, 1},
     {"qwen2.5-1.5b", "Qwen 2.5 1.5B", &plain, {2, 2, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
     {"qwen3-0.6b", "Qwen 3 0.6B", &head_norms, {2, 2, 0, 0}, {1, 1, 0, 0}, 33, 2, 0},
     {"gemma-2-2b", "Gemma 2 2B", &post_norms, {5, 5, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
@@ -120,7 +120,7 @@ static const struct shape shapes[] = {
     {"gemma-3-1b", "Gemma 3 1B", &all_norms, {3, 3, 0, 0}, {1, 1, 0, 0}, 64, 2, 0},
     {"gemma-3-4b", "Gemma 3 4B", &all_norms, {6, 6, 0, 0}, {1, 1, 0, 0}, 64, 0, 0},
     {"phi-3.5-mini", "Phi-3.5 mini", &plain, {1, 1, 0, 0}, {1, 1, 0, 0}, 8, 0, 0},
-    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0, 0},
+    {"mixtral-8x7b", "Mixtral 8x7B", &experts, {2, 2, 4, 2}, {1, 1, 1, 1}, 33, 0, 1},
     {"gpt-oss-20b", "GPT-OSS 20B", &experts_windows, {9, 9, 3, 2}, {1, 1, 1, 1}, 33, 0, 0},
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
@@ -139,6 +139,7 @@ struct choice {
 static const struct choice choices[] = {
     {"matmul", "decode", "K", 1, 1024, {"baseline", "llvmpipe", "subgroup"}, NULL, 0, 0},
     {"matmul", "decode", NULL, 0, 0, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
+    {"matmul", "prefill", "COLUMNS", 8, 8, {NULL, NULL, "stationary"}, "q4_k", 4096, 4096},
     {"matmul", "prefill", "COLUMNS", 2, 8, {"baseline", "baseline", "subgroup"}, NULL, 0, 0},
     {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "lanes"}, "q4_k", 0, 0},
     {"matmul", "prefill", "COLUMNS", 16, 16, {NULL, NULL, "wide"}, NULL, 0, 0},
@@ -573,9 +574,10 @@ static int64_t choice_var(const struct kernel_choice *choice, const char *name)
 static void check_ranges(const struct kernel_choice *c, const char *label,
                          const uint64_t bytes[BUF_COUNT])
 {
-    const int64_t ranges = choice_var(c, "RANGES");
-    const int64_t floats =
-        (choice_var(c, "N") + ranges) * choice_var(c, "COLUMNS") * choice_var(c, "SLICES");
+    const int64_t ranges = choice_var(c, "RANGES"), slices = choice_var(c, "SLICES");
+    const int64_t floats = (choice_var(c, "N") + ranges) * choice_var(c, "COLUMNS") * slices;
+    if (slices == 1 && strcmp(c->kernel->name, "matmul_stationary_subgroup") == 0)
+        return; /* stores its results itself */
     if (4 * floats > (int64_t)bytes[BUF_SUMS] || 4 * ranges > (int64_t)bytes[BUF_ARRIVED])
         fail_msg("%s: %lld sums, %lld ranges do not fit %llu and %llu bytes", label,
                  (long long)floats, (long long)ranges, (unsigned long long)bytes[BUF_SUMS],
@@ -594,7 +596,8 @@ static void check_sums(const struct planned *p)
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct kernel_choice *c = &segment->use[i]->choice;
             const bool outer = strcmp(c->kernel->name, "matmul_outer") == 0;
-            if (strcmp(c->kernel->name, "matmul_ranges_subgroup") == 0)
+            if (strcmp(c->kernel->name, "matmul_ranges_subgroup") == 0 ||
+                strcmp(c->kernel->name, "matmul_stationary_subgroup") == 0)
                 check_ranges(c, segment->ops.ops[i].label, bytes);
             if (!outer && strcmp(c->kernel->name, "matmul_lanes_subgroup") != 0)
                 continue;

@@ -13,11 +13,11 @@
 // no timing. With pre=norm x is the norm's weight times X, and its factor is applied at the end.
 //
 // One H200 (driver 580), `kernels bench`, 2026-11-24, us, matmul_columns_subgroup and this:
-//     4096 x 28672   113   93     14336 x 4096    65   53     4096 x 128256  443  346
-//     4096 x 28672   121   95 (pre=norm)          4096 x 6144    35   29
-//     4096 x 4096   22.6 23.2     2048 x 16384  35.6 32.5     2048 x 2048   11.9 14.5
-// A row costs 0.335 us where its instructions take 0.21: docs/perf-log.md, "Prefill and small
-// batches", has what was left out and tried.
+//     4096 x 28672   113   86     14336 x 4096    65   52     4096 x 128256  443  320
+//     4096 x 28672   121   88 (pre=norm)          4096 x 6144    35   28
+//     4096 x 4096   22.6 22.2     2048 x 16384  35.6 31.8     2048 x 2048   11.9 14.3
+// BATCH 8: 100 (4096 x 28672). docs/perf-log.md, "Prefill and small batches", has what was left out
+// and tried.
 //
 // Utilisation: lanes and subgroups behind the end of K have no columns.
 //
@@ -347,15 +347,14 @@ void body(uvec3 group)
         uint to = (buf * uint(SETS) + set) * uint(BATCH * COLUMNS) + order;
         uint scale = buf * uint(BATCH * HEADS * 4) + tid / 4u;
         store_head(tid, 1u - buf);
-        fetch_head(tid, slice, r0 + uint(2 * BATCH));
         for (uint r = r0; r < r0 + uint(BATCH); r += uint(AHEAD)) {
             for (int i = 0; i < AHEAD; i++)
                 now[i] = codes[i] >> shift;
             EACH_ROW(FETCH_ROW, r + uint(AHEAD))
-            // In one block with these rows, NVIDIA's compiler would put the loads behind them.
-            if (r < count) {
-                EACH_ROW(MULTIPLY_ROW, r)
-            }
+            // Here: NVIDIA's compiler waits for all loads on their way where it waits for these.
+            if (r == r0)
+                fetch_head(tid, slice, r0 + uint(2 * BATCH));
+            EACH_ROW(MULTIPLY_ROW, r)
             to += uint(AHEAD * COLUMNS);
             scale += uint(AHEAD * HEADS * 4);
         }

@@ -20,16 +20,30 @@
 // is a constant; `side`, below GEMV_SIDES, is the invocation's.
 vec4 gemv_x(uint column, uint side, uint i);
 
-// The chunk's x to shared memory, zeros beyond K.
+// The chunk's x to shared memory, zeros beyond K. Loads come first and without a condition where
+// all chunks are full: else each is a branch that waits for it to NVIDIA's compiler, and for the
+// weights on their way with it.
 void gemv_stage(uint tid, uint unit0)
 {
+    uint side = tid / uint(4 * UNITS);
+#if K % (16 * UNITS) == 0
+    vec4 x[X_LOADS];
+    for (int n = 0; n < X_LOADS; n++)
+        x[n] = gemv_x(uint(n * SETS / 4), side,
+                      4u * unit0 + uint(n * SETS % 4 * UNITS) + tid % uint(4 * UNITS));
+#endif
     for (int n = 0; n < X_LOADS; n++) {
-        uint column = uint(n * SETS / 4), side = tid / uint(4 * UNITS);
+        uint column = uint(n * SETS / 4);
         uint v = uint(n * SETS % 4 * UNITS) + tid % uint(4 * UNITS);
+        uint to = (4u * (column + side) + v % 4u) * uint(UNIT_STRIDE) + v / 4u;
+#if K % (16 * UNITS) == 0
+        xs[to] = x[n];
+#else
         vec4 x = vec4(0.0);
         if (4u * unit0 + v < uint(K / 4))
             x = gemv_x(column, side, 4u * unit0 + v);
-        xs[(4u * (column + side) + v % 4u) * uint(UNIT_STRIDE) + v / 4u] = x;
+        xs[to] = x;
+#endif
     }
 }
 

@@ -132,18 +132,28 @@ void body(uvec3 group)
     uint first = range * quads / uint(RANGES) * uint(THREAD_ROWS);
     uint last = min(end * uint(THREAD_ROWS), rows);
     gemv_fetch(quad * uint(THREAD_ROWS), unit0 + lane);
+#if FULL && 4 * UNITS <= WG_SIZE
+    // Loads come first and without a condition: else each would be a branch that waits for it.
+    vec4 all_x[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++)
+        all_x[c] = X[min(uint(c), pass_rows - 1u) * uint(X_STRIDE / 4) + 4u * unit0 +
+                     tid % uint(4 * UNITS)];
+#endif
     for (int c = 0; c < COLUMNS; c++) {
         uint row = min(uint(c), pass_rows - 1u) * uint(X_STRIDE / 4);
         float square = 0.0;
         for (uint v = tid; v < uint(4 * UNITS); v += uint(WG_SIZE)) {
-            vec4 x = vec4(0.0);
-            if (4u * unit0 + v < uint(K / 4)) {
-                x = X[row + 4u * unit0 + v];
+#if FULL && 4 * UNITS <= WG_SIZE
+            vec4 x = all_x[c];
+#else
+            vec4 x = 4u * unit0 + v < uint(K / 4) ? X[row + 4u * unit0 + v] : vec4(0.0);
+#endif
 #if PRE_norm
+            if (4u * unit0 + v < uint(K / 4)) {
                 square += dot(x, x);
                 x *= A[4u * unit0 + v];
-#endif
             }
+#endif
             xs[(4u * uint(c) + v % 4u) * uint(UNIT_STRIDE) + v / 4u] = x;
         }
 #if PRE_norm

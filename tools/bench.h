@@ -5,6 +5,8 @@
 #include "core/base/str.h"
 #include "tools/engine.h"
 
+struct dgl_atomic_file;
+
 enum { BENCH_MAX_POINTS = 24, BENCH_MAX_CELLS = 64 };
 
 /* One length of a sweep, or one number of sequences. */
@@ -39,8 +41,9 @@ struct bench_report {
 
 /* To standard output; false after an error line. */
 bool bench_print(const struct bench_report *report);
-/* The figure of --plot, as the options name it. */
-enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report);
+/* The figure of --plot. Consumes the file. */
+enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report,
+                           struct dgl_atomic_file **file);
 
 /* `bench compare A.json B.json`, `bench load`, `bench serve URL`: exit codes. */
 int bench_compare(const struct options *opt);

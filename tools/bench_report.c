@@ -477,7 +477,8 @@ bool bench_print(const struct bench_report *report)
 /* What the run measured: of a sweep decoding by depth, prefill by length and its time, or a step's
  * time and the rate by the number of sequences; of a matrix decoding by the bytes of weights; else
  * the time of each token. */
-enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report)
+enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report,
+                           struct dgl_atomic_file **file)
 {
     enum { MOST = BENCH_MAX_POINTS > BENCH_MAX_CELLS ? BENCH_MAX_POINTS : BENCH_MAX_CELLS };
     const struct dgl_bench_result *r = &report->result;
@@ -563,7 +564,7 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
     if (!index || title.failed)
         status = dgl_fail_memory(log, "figure", title.len);
     else
-        status = plot_write(log, report->opt->plot, title.p, panel, panels);
+        status = plot_write(log, file, title.p, panel, panels);
     dgl_buf_finish(&title);
     free(index);
     return status;

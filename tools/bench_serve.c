@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -568,6 +569,7 @@ int bench_serve(const struct options *opt)
     char base[1024];
     const char *key = getenv("DOPPLERGL_API_KEY");
     enum dgl_status status = DGL_ERR_IO;
+    struct dgl_atomic_file *figure = NULL;
     console_init(&console, opt);
     struct load *load = dgl_new(struct load);
     if (!load) {
@@ -597,13 +599,16 @@ int bench_serve(const struct options *opt)
         status = dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
                           "no request came in %g s at %g a second: raise --rate or --duration",
                           opt->duration, opt->rate);
+    if (status == DGL_OK && opt->plot)
+        status = dgl_atomic_create(&console.log, opt->plot, &figure);
     if (status == DGL_OK)
         status = run_load(load, &console);
     if (status == DGL_OK)
         status = summarise(load, &console.log);
-    if (status == DGL_OK && opt->plot)
-        status = load_plot(&console.log, load);
     int code = status == DGL_OK ? out_exit(load_print(load)) : exit_code(status);
+    if (code == EXIT_OK && opt->plot)
+        code = exit_code(load_plot(&console.log, load, &figure));
+    dgl_atomic_abort(&figure);
     if (code == EXIT_OK && load->finished == 0) {
         console_error("no request came to its end: %s", DGL_PRINTABLE(load->failure[0].what));
         code = EXIT_FAILED;

@@ -10,6 +10,8 @@
 #define LOAD_MOST_FAILURES 16 /* kinds of them */
 
 /* Tokens, drawn at random. */
+struct dgl_atomic_file;
+
 struct load_lengths {
     int32_t least, most;
     bool octaves; /* each octave as often as another, else each length */
@@ -72,7 +74,8 @@ bool load_lengths_parse(const char *text, struct load_lengths *out);
 
 /* To standard output; false after an error line. */
 bool load_print(const struct load *load);
-/* The figure of --plot. */
-enum dgl_status load_plot(const struct dgl_log *log, const struct load *load);
+/* The figure of --plot. Consumes the file. */
+enum dgl_status load_plot(const struct dgl_log *log, const struct load *load,
+                          struct dgl_atomic_file **file);
 
 #endif

@@ -189,7 +189,8 @@ static struct plot_line limit_line(const char *name, const double x[2], const do
         .name = name, .x = x, .y = y, .count = x[0] <= 2 * most ? 2 : 0, .bare = true};
 }
 
-enum dgl_status load_plot(const struct dgl_log *log, const struct load *load)
+enum dgl_status load_plot(const struct dgl_log *log, const struct load *load,
+                          struct dgl_atomic_file **file)
 {
     static const double whole[2] = {0, 100};
     double first[2][SHARES], next[2][SHARES], open[2][2 * PARTS];
@@ -230,8 +231,7 @@ enum dgl_status load_plot(const struct dgl_log *log, const struct load *load)
     if (!known || title.failed)
         status = dgl_fail_memory(log, "figure", title.len);
     else
-        status =
-            plot_write(log, load->opt->plot, title.p, panels, sizeof(panels) / sizeof(panels[0]));
+        status = plot_write(log, file, title.p, panels, sizeof(panels) / sizeof(panels[0]));
     dgl_buf_finish(&title);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/options_table.h"
@@ -90,6 +91,8 @@ bool command_bench_check(const struct options *opt)
         console_error("bench load: unexpected argument %s; -m MODEL names the model", opt->arg[1]);
     else if (load && opt->shape)
         console_error("bench load: a shape has no files: give -m MODEL");
+    else if (load && !options_are_used(opt, "bench", form, "prompt-tokens n-predict depth batch"))
+        return false;
     else if (opt->shape && opt->model)
         console_error("bench: give either --shape or -m");
     else if (opt->json + opt->csv + opt->md > 1)
@@ -100,6 +103,8 @@ bool command_bench_check(const struct options *opt)
     else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix ||
                                opt->profile || opt->trace))
         console_error("bench %s: prints a table or --json, nothing else", what);
+    else if (opt->trace && opt->plot && strcmp(opt->trace, opt->plot) == 0)
+        console_error("bench: --trace and --plot would write the same file, %s", opt->plot);
     else if (opt->sweep && opt->matrix)
         console_error("bench: give either --sweep or --matrix");
     else if (opt->matrix && !opt->shape)
@@ -426,6 +431,7 @@ int command_bench(const struct options *opt)
 {
     struct engine e = {0};
     struct options with = *opt;
+    struct dgl_atomic_file *figure = NULL;
     char shape[MODEL_PATH_MAX + 16], bundled[MODEL_PATH_MAX];
     if (opt->num_args)
         return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt)
@@ -448,6 +454,9 @@ int command_bench(const struct options *opt)
     const uint64_t begun_ns = dgl_now_ns();
     enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
     e.console.since_ns = begun_ns; /* what follows loading takes as long again */
+    /* That they cannot be written shows before anything is measured. */
+    if (status == DGL_OK && opt->plot)
+        status = dgl_atomic_create(&e.console.log, opt->plot, &figure);
     if (status == DGL_OK) {
         struct dgl_bench_params params = bench_params(opt, &e);
         struct decode_weights weights = {"", ""};
@@ -465,11 +474,12 @@ int command_bench(const struct options *opt)
         status = opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report);
     if (status == DGL_OK && opt->matrix)
         status = matrix(&with, &e, report);
-    if (status == DGL_OK && opt->plot)
-        status = bench_plot(&e.console.log, report);
     int code = status == DGL_OK ? out_exit(bench_print(report)) : exit_code(status);
+    if (code == EXIT_OK && opt->plot)
+        code = exit_code(bench_plot(&e.console.log, report, &figure));
     if (code == EXIT_OK)
         code = exit_code(trace_commit(&e.trace));
+    dgl_atomic_abort(&figure);
     dgl_bench_result_finish(&report->result);
     dgl_tune_result_finish(&report->tuned);
     free(report);

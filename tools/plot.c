@@ -150,22 +150,19 @@ void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *p
     dgl_buf_puts(out, "</svg>\n");
 }
 
-enum dgl_status plot_write(const struct dgl_log *log, const char *path, const char *title,
-                           const struct plot_panel *panels, size_t num_panels)
+enum dgl_status plot_write(const struct dgl_log *log, struct dgl_atomic_file **file,
+                           const char *title, const struct plot_panel *panels, size_t num_panels)
 {
     struct dgl_buf svg = {0};
-    struct dgl_atomic_file *file = NULL;
     enum dgl_status status = DGL_OK;
     plot_svg(&svg, title, panels, num_panels);
     if (svg.failed)
         status = dgl_fail_memory(log, "figure", svg.len);
     if (status == DGL_OK)
-        status = dgl_atomic_create(log, path, &file);
+        status = dgl_atomic_write(*file, svg.p, svg.len);
     if (status == DGL_OK)
-        status = dgl_atomic_write(file, svg.p, svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    dgl_atomic_abort(&file);
+        status = dgl_atomic_commit(file);
+    dgl_atomic_abort(file);
     dgl_buf_finish(&svg);
     return status;
 }

@@ -5,6 +5,8 @@
 #include "core/base/str.h"
 #include "core/dopplergl.h"
 
+struct dgl_atomic_file;
+
 struct plot_line {
     const char *name; /* NULL: it needs none; of two lines of a panel at most */
     const double *x, *y;
@@ -24,8 +26,9 @@ struct plot_panel {
  * points are empty. */
 void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *panels,
               size_t num_panels);
-/* Writes one, all or nothing. */
-enum dgl_status plot_write(const struct dgl_log *log, const char *path, const char *title,
-                           const struct plot_panel *panels, size_t num_panels);
+/* Writes one, all or nothing, to a file that was created before what it shows was measured.
+ * Consumes the file. */
+enum dgl_status plot_write(const struct dgl_log *log, struct dgl_atomic_file **file,
+                           const char *title, const struct plot_panel *panels, size_t num_panels);
 
 #endif

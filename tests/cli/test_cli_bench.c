@@ -541,6 +541,11 @@ static void a_figure_that_cannot_be_written_is_an_error(void **state)
     assert_one_error(&r, "/no/such/folder");
     assert_int_equal(r.out_len, 0);
     process_finish(&r);
+    process_command(&r, "bench", SHORT, "--plot", "/dev/full", NULL); /* shows at the end only */
+    assert_code(&r, 1);
+    assert_one_error(&r, "/dev/full");
+    assert_contains(r.out, "decode ");
+    process_finish(&r);
 }
 
 int main(void)

@@ -233,6 +233,11 @@ static const struct usage usages[] = {
      "prints a table or --json"},
     {"loading two models", {"bench", "load", "a"}, 2, "-m MODEL names the model"},
     {"loading a shape", {"bench", "load", "--shape", "story-llama"}, 2, "a shape has no files"},
+    {"loading with tokens", {"bench", "load", "-n", "3"}, 2, "--n-predict does nothing"},
+    {"a trace and a figure in one file",
+     {"bench", "--trace", "a.x", "--plot", "a.x"},
+     2,
+     "would write the same file, a.x"},
 };
 
 /* ---- what parses and does not fit ------------------------------------------------------------ */

@@ -151,15 +151,16 @@ static void titles_fit(void **state)
     }
 }
 
-static void a_folder_that_is_not_there(void **state)
+static void a_figure_is_written_whole(void **state)
 {
     struct dgl_buf svg = {0};
+    struct dgl_atomic_file *file = NULL;
     (void)state;
-    assert_int_equal(plot_write(NULL, "/no/such/folder/a.svg", "t", &figures[0].panel, 1),
-                     DGL_ERR_IO);
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "a.svg"), *text = NULL;
     size_t len;
-    assert_int_equal(plot_write(NULL, checked(path), "t", &figures[0].panel, 1), DGL_OK);
+    assert_int_equal(dgl_atomic_create(NULL, checked(path), &file), DGL_OK);
+    assert_int_equal(plot_write(NULL, &file, "t", &figures[0].panel, 1), DGL_OK);
+    assert_null(file);
     assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &text, &len), DGL_OK);
     plot_svg(&svg, "t", &figures[0].panel, 1);
     assert_int_equal(len, svg.len);
@@ -174,7 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(names_cover_no_line),
                                        cmocka_unit_test(titles_fit),
-                                       cmocka_unit_test(a_folder_that_is_not_there)};
+                                       cmocka_unit_test(a_figure_is_written_whole)};
     int failures = test_run_table("plot: figure", test_figure, figures);
     return failures + cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

@@ -219,6 +219,8 @@ def main():
     if unknown:
         parser.error(f"no row {unknown[0]}; there are {', '.join(r[0] for r in ROWS)}")
 
+    if args.fixtures and not os.path.isdir(args.fixtures):
+        parser.error(f"--fixtures: there is no folder {args.fixtures}")
     folders = models_with_reference(args.data, args.fixtures)
     if not folders:
         parser.error("no model with a reference: nothing says that tokens are right (--data, --fixtures)")

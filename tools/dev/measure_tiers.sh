@@ -3,6 +3,7 @@
 # usage: tools/dev/measure_tiers.sh OUT [SHAPE:QUANT...]     DEVICE: row or node (default 0); ARGS: more for bench (-r 5; at least 2)
 # OUT/SHAPE: default.json and one for each hint (bench), and compare.txt. A hint that the device refuses says why and is left out.
 set -u
+case ${1-} in -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;; esac
 [ $# -ge 1 ] || { sed -n '3,4p' "$0" >&2; exit 2; }
 out=$1
 shift

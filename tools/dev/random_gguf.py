@@ -11,6 +11,7 @@ are no whole blocks of 256 become q8_0, and mxfp4 is for experts alone, the rest
 import argparse
 import os
 import struct
+import sys
 
 LLAMA = {"arch": "llama", "theta": 5e5, "eps": 1e-5}
 SHAPES = {
@@ -162,7 +163,10 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", choices=("q4_k", "q8_0", "f16", "mxfp4"))
     args = parser.parse_args()
-    write(args.out, SHAPES[args.shape], args.type)
+    try:
+        write(args.out, SHAPES[args.shape], args.type)
+    except OSError as error:
+        sys.exit(f"random_gguf.py: {error}")
 
 
 if __name__ == "__main__":

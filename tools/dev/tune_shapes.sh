@@ -3,6 +3,7 @@
 # usage: tools/dev/tune_shapes.sh OUT [SHAPE:QUANT...]     DEVICE: row or node (default 0); SECONDS_EACH: for tuning (180)
 # OUT/SHAPE: tune.json (every candidate with its time), tuned.json and default.json (bench), compare.txt.
 set -u
+case ${1-} in -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;; esac
 [ $# -ge 1 ] || { sed -n '3,4p' "$0" >&2; exit 2; }
 out=$1
 shift

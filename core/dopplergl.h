@@ -1137,7 +1137,7 @@ struct dgl_profile_step {
 struct dgl_profile {
     struct dgl_profile_entry *entries; /* [num_entries], in the order of their first dispatch */
     size_t num_entries;
-    struct dgl_profile_step *steps; /* [num_steps], of decoded tokens */
+    struct dgl_profile_step *steps; /* [num_steps], of decoded tokens (one of each sequence) */
     size_t num_steps;
     double copy_gbps;  /* a plain copy on this device, read plus written, 10^9 bytes per second */
     uint64_t timer_ns; /* a timer's cost, taken from each dispatch; 0 = none, or no timers */
@@ -1671,10 +1671,12 @@ struct dgl_bench_params {
     /* Sequences that decode together, by a dgl_batch of the call's own; 0 = 1, the session alone;
      * at most DGL_BENCH_BATCH_MAX. Prefill stays that of the session. */
     int32_t batch;
-    bool batch_invariant;        /* dgl_batch_params.invariant */
-    int32_t repetitions;         /* 0 = 3; at most 64 */
-    int32_t warmup;              /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
-    bool profile;                /* fill dgl_bench_result.profile in an extra run; batch 1 only */
+    bool batch_invariant; /* dgl_batch_params.invariant */
+    int32_t repetitions;  /* 0 = 3; at most 64 */
+    int32_t warmup;       /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
+    /* Fill dgl_bench_result.profile in an extra run; of a batch, its steps are the decoding. Not
+     * with batch_invariant. */
+    bool profile;
     bool skip_copy;              /* copy_gbps stays 0: an earlier call on the device measured it */
     dgl_progress_cb progress_cb; /* may be NULL; in tokens of all runs */
     void *progress_priv;         /* first argument of progress_cb */

@@ -113,9 +113,11 @@ bool command_bench_check(const struct options *opt)
         console_error("bench: --types says what --matrix measures");
     else if (opt->batch_invariant && opt->batch <= 1)
         console_error("bench: --batch-invariant does nothing for one sequence: give --batch");
-    else if (opt->batch > 1 && (opt->profile || opt->trace))
-        console_error("bench: --%s is of one sequence, not of --batch %d",
-                      opt->profile ? "profile" : "trace", opt->batch);
+    else if (opt->batch > 1 && opt->trace)
+        console_error("bench: --trace is of one sequence, not of --batch %d", opt->batch);
+    else if (opt->batch_invariant && opt->profile)
+        console_error("bench: --profile is of steps that sequences share, which --batch-invariant "
+                      "does without");
     else if (opt->batch > 1 && opt->matrix)
         console_error("bench: --matrix is of one sequence, not of --batch %d", opt->batch);
     else if (compare)

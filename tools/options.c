@@ -346,7 +346,7 @@ static const struct option table[] = {
      TYPE_I64, FIELD(seed), 0, 9007199254740991.0, NULL, 0},
     {"generate bench", 0, "profile", NULL,
      "GPU time per operation and a time line per token; generate reads each token back before it "
-     "queues the next, bench makes an extra run",
+     "queues the next, bench makes an extra run, of `--batch` its steps for all sequences",
      TYPE_FLAG, FIELD(profile), 0, 0, NULL, 0},
     {"generate bench", 0, "trace", "FILE.json",
      "profile, and write each operation, submit, readback and compilation in Chrome's trace format "

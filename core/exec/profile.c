@@ -201,17 +201,19 @@ static struct dgl_profile_entry *find_entry(struct profile *p, const struct dgl_
     return &sums->entries[sums->num_entries++];
 }
 
-/* Weights, and once the keys and values that some row of a pass sees, after which the sequence
- * holds `held` tokens. */
-static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e, int32_t held)
+/* Weights, and once the keys and values that some row of a sequence sees. */
+static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e,
+                           const struct profile_pass *pass)
 {
+    const int32_t tokens = pass->sequences > 1 ? 1 : run->tokens; /* of a sequence */
     const struct plan *plan = run->exec->plan;
     const struct kernel *kernel = e->use->choice.kernel;
     for (uint32_t i = 0; i < kernel->num_binds; i++) {
         const struct op_bind *bind = op_find_bind(e->op, kernel->binds[i].name);
         if (bind->ref.kind != REF_KV || !(kernel->binds[i].access & KERNEL_READ))
             continue;
-        return e->op->bytes + plan_kv_read_bytes(plan, bind->ref.id, run->tokens, held);
+        return e->op->bytes + (uint64_t)pass->sequences *
+                                  plan_kv_read_bytes(plan, bind->ref.id, tokens, pass->held);
     }
     /* A row of the table for each token. */
     return strcmp(e->op->request.op, "embed") == 0 ? e->op->bytes * (uint64_t)run->tokens
@@ -219,7 +221,7 @@ static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e, 
 }
 
 enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
-                            enum dgl_phase phase, int32_t held, const uint64_t *ns)
+                            const struct profile_pass *pass, const uint64_t *ns)
 {
     uint64_t at_ns = dgl_now_ns(), cost_ns = profile->sums.timer_ns;
     for (size_t i = 0; ns && i < run->count; i++)
@@ -228,15 +230,16 @@ enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
         const struct exec_op *op = &run->ops[i];
         const uint64_t took_ns = ns ? ns[i] : UINT64_MAX;
         struct dgl_event event = {.kind = DGL_EVENT_OP,
-                                  .phase = phase,
+                                  .phase = pass->phase,
                                   .name = op->op->label,
                                   .kernel = op->use->choice.kernel->name,
                                   .start_ns = at_ns,
                                   .duration_ns = took_ns > cost_ns ? took_ns - cost_ns : 0,
-                                  .bytes = bytes_read(run, op, held)};
+                                  .bytes = bytes_read(run, op, pass)};
         struct dgl_profile_entry *e = find_entry(
-            profile, &(struct dgl_profile_entry){
-                         .op = event.name, .kernel = event.kernel, .phase = phase, .timed = true});
+            profile,
+            &(struct dgl_profile_entry){
+                .op = event.name, .kernel = event.kernel, .phase = pass->phase, .timed = true});
         if (!e)
             return dgl_fail_memory(profile->dev->log, "profile", run->count * sizeof(*e));
         e->calls++;
@@ -251,15 +254,15 @@ enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
     return DGL_OK;
 }
 
-enum dgl_status profile_run(struct profile *profile, struct exec_run *run, enum dgl_phase phase,
-                            int32_t held, uint64_t *gpu_ns)
+enum dgl_status profile_run(struct profile *profile, struct exec_run *run,
+                            const struct profile_pass *pass, uint64_t *gpu_ns)
 {
     uint64_t *ns = dgl_new_array(uint64_t, run->count);
     if (!ns)
         return dgl_fail_memory(profile->dev->log, "timer results", run->count * sizeof(*ns));
     enum dgl_status status = exec_run_submit(run, 1, ns);
     if (status == DGL_OK)
-        status = profile_add(profile, run, phase, held, ns);
+        status = profile_add(profile, run, pass, ns);
     const uint64_t cost_ns = profile->sums.timer_ns;
     for (size_t i = 0; gpu_ns && i < run->count && status == DGL_OK; i++)
         *gpu_ns += ns[i] == UINT64_MAX || ns[i] < cost_ns ? 0 : ns[i] - cost_ns;

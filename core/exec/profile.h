@@ -20,17 +20,22 @@ enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
 /* Frees what a result holds and zeroes it. */
 void profile_sums_finish(struct dgl_profile *sums);
 
-/* Submits a run once with a timer around every operation, waits, and adds the times. `held`:
- * tokens of the sequence after the pass. *gpu_ns (may be NULL) grows by the sum without the timers'
- * cost, as far as it is known. */
-enum dgl_status profile_run(struct profile *profile, struct exec_run *run, enum dgl_phase phase,
-                            int32_t held, uint64_t *gpu_ns);
+/* What a run is of. */
+struct profile_pass {
+    enum dgl_phase phase;
+    int32_t sequences; /* each with one token; 1: all tokens of the pass are of one */
+    int32_t held;      /* tokens of the sequence after the pass; of several: in the mean */
+};
+/* Submits a run once with a timer around every operation, waits, and adds the times. *gpu_ns (may
+ * be NULL) grows by the sum without the timers' cost, as far as it is known. */
+enum dgl_status profile_run(struct profile *profile, struct exec_run *run,
+                            const struct profile_pass *pass, uint64_t *gpu_ns);
 /* Adds a run that has just ended; ns [count] are the times of its operations (UINT64_MAX =
  * unknown), NULL = none is known. */
 enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
-                            enum dgl_phase phase, int32_t held, const uint64_t *ns);
-/* Adds a decoded token, whose times are known but for host_ns, which is what is left since the last
- * one; it ends now. */
+                            const struct profile_pass *pass, const uint64_t *ns);
+/* Adds a decoded token (of each sequence), whose times are known but for host_ns, which is what is
+ * left since the last one; it ends now. */
 enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
 /* Bytes per second, read plus written, of a plain copy, the best of some: what the device's memory

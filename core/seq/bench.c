@@ -243,7 +243,9 @@ static enum dgl_status profile(struct bench *b)
     struct dgl_session *s = b->s;
     struct dgl_generate_result g = {0};
     struct profile profile;
-    const int32_t depth = b->p.depth, tokens = b->p.decode_tokens;
+    const int32_t depth = b->p.depth;
+    const int32_t tokens =
+        b->p.decode_tokens < PROFILE_TOKENS ? b->p.decode_tokens : PROFILE_TOKENS;
     struct gl_device *gl = s->model->dev->gl;
     const struct gl_memory memory = gl_device_memory(gl);
     enum dgl_status status = profile_init(&profile, s->model->dev, s->model->kernels);
@@ -257,14 +259,16 @@ static enum dgl_status profile(struct bench *b)
         status = generate(b, depth + b->p.prompt_tokens, 1, &g);
     s->profile = NULL;
     dgl_generate_result_finish(&g);
-    if (status == DGL_OK)
+    if (status == DGL_OK && b->batch) {
+        status = bench_batch_profile(b->batch, &profile, tokens);
+    } else if (status == DGL_OK) {
         status = eval_ids(b, depth > 0 ? depth : 1);
-    s->profile = &profile;
-    if (status == DGL_OK)
-        status = generate(b, depth > 0 ? depth : 1,
-                          (tokens < PROFILE_TOKENS ? tokens : PROFILE_TOKENS) + 1, &g);
-    s->profile = NULL;
-    dgl_generate_result_finish(&g);
+        s->profile = &profile;
+        if (status == DGL_OK)
+            status = generate(b, depth > 0 ? depth : 1, tokens + 1, &g);
+        s->profile = NULL;
+        dgl_generate_result_finish(&g);
+    }
     b->r->profile = profile.sums;
     return status;
 }
@@ -386,9 +390,10 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
     if (p->batch < 1 || p->batch > DGL_BENCH_BATCH_MAX)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "bench: a batch of %d sequences: 1 to %d",
                         p->batch, DGL_BENCH_BATCH_MAX);
-    if (p->batch > 1 && p->profile)
+    if (p->batch > 1 && p->batch_invariant && p->profile)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "bench: a profile is of one sequence, not of a batch of %d", p->batch);
+                        "bench: a profile is of passes that sequences share, and none is shared "
+                        "where each has the same bits in any company: leave one of both out");
     if (p->depth + most + 1 > s->context)
         return dgl_fail(
             log, DGL_ERR_INVALID_ARG,

@@ -14,7 +14,7 @@ struct bench_batch {
     struct dgl_session *session;
     struct dgl_batch *batch;
     int32_t sequences, prompt; /* tokens of each prompt */
-    uint64_t wanted;           /* tokens of all */
+    int32_t decode_tokens;     /* of each sequence */
     uint64_t *request;         /* [sequences] */
     int32_t *ids;              /* [sequences * prompt] */
     /* of the repetition at hand */
@@ -75,7 +75,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
         b->session = s;
         b->sequences = p->batch;
         b->prompt = prompt;
-        b->wanted = (uint64_t)p->batch * (uint64_t)p->decode_tokens;
+        b->decode_tokens = p->decode_tokens;
         b->request = dgl_new_array(uint64_t, (size_t)p->batch);
         b->ids = dgl_new_array(int32_t, count);
     }
@@ -140,16 +140,25 @@ static enum dgl_status step(struct bench_batch *b, size_t *left)
     return status == DGL_OK && session_is_cancelled(b->session) ? DGL_ERR_CANCELLED : status;
 }
 
-enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *run)
+static void set_profile(struct bench_batch *b, struct profile *profile)
+{
+    for (int32_t i = 0; i < b->batch->num_groups; i++)
+        b->batch->groups[i]->session->profile = profile;
+}
+
+/* One repetition; `profile` is NULL or what its window is added to. */
+static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct profile *profile,
+                              struct bench_batch_run *run)
 {
     struct dgl_device *dev = b->session->model->dev;
+    const uint64_t wanted = (uint64_t)b->sequences * (uint64_t)each_tokens;
     struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
     struct dgl_counters before;
     enum dgl_status status = DGL_OK;
     *run = (struct bench_batch_run){0};
-    run->step_ms = dgl_new_array(double, b->wanted);
+    run->step_ms = dgl_new_array(double, wanted);
     if (!listeners || !run->step_ms) {
-        status = dgl_fail_memory(dev->log, "times of steps", b->wanted * sizeof(double));
+        status = dgl_fail_memory(dev->log, "times of steps", wanted * sizeof(double));
         goto done;
     }
     b->run = run;
@@ -171,7 +180,8 @@ enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *r
         status = step(b, NULL);
     before = device_counters(dev);
     b->tokens = 0;
-    while (status == DGL_OK && b->ended == 0 && run->tokens < b->wanted) {
+    set_profile(b, profile);
+    while (status == DGL_OK && b->ended == 0 && run->tokens < wanted) {
         const uint64_t start = dgl_now_ns(), tokens = b->tokens;
         uint64_t ns = 0;
         while (status == DGL_OK && b->ended == 0 && b->tokens == tokens)
@@ -184,6 +194,7 @@ enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *r
         run->tokens = b->tokens;
         run->ns += ns;
     }
+    set_profile(b, NULL);
     run->counters = counters_since(dev, &before);
     if (status == DGL_OK && run->tokens == 0)
         status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
@@ -199,6 +210,19 @@ done:
         if (dgl_batch_step(b->batch, &left) != DGL_OK)
             break;
     free(listeners);
+    return status;
+}
+
+enum dgl_status bench_batch_run(struct bench_batch *b, struct bench_batch_run *run)
+{
+    return repeat(b, b->decode_tokens, NULL, run);
+}
+
+enum dgl_status bench_batch_profile(struct bench_batch *b, struct profile *profile, int32_t tokens)
+{
+    struct bench_batch_run run;
+    enum dgl_status status = repeat(b, tokens, profile, &run);
+    bench_batch_run_finish(&run);
     return status;
 }
 

@@ -31,5 +31,9 @@ void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_i
  * logged. */
 enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);
 void bench_batch_run_finish(struct bench_batch_run *run);
+/* A repetition of so many tokens of each sequence that adds them to the profile and is not timed
+ * itself. Of passes over several sequences. */
+enum dgl_status bench_batch_profile(struct bench_batch *batch, struct profile *profile,
+                                    int32_t tokens);
 
 #endif

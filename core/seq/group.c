@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/seq/decode_queue.h"
 #include "core/seq/executor.h"
 
 /* The device should not be busy with what is queued for longer than this: a new prompt waits. */
@@ -264,7 +265,8 @@ static int32_t steps_left(const struct seq_group *group, const struct group_slot
 
 static int32_t steps_wanted(const struct seq_group *group)
 {
-    int32_t steps = group->session->model->dev->info.software ? 1 : GROUP_MAX_STEPS, most = 0;
+    const bool single = group->session->model->dev->info.software || group->session->profile;
+    int32_t steps = single ? 1 : GROUP_MAX_STEPS, most = 0;
     if (group->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / group->step_ns)
         steps = (int32_t)(FLIGHT_NS / group->step_ns);
     for (int32_t i = 0; i < group->slots; i++) {
@@ -402,7 +404,7 @@ bool group_can_push(const struct seq_group *group)
     }
     if (steps == 0 || (group->flights > 0 && (moves || group_misfit(group) >= 0)))
         return false;
-    return group->flights < (s->model->dev->info.software ? 1 : GROUP_MAX_FLIGHTS);
+    return group->flights < (s->model->dev->info.software || s->profile ? 1 : GROUP_MAX_FLIGHTS);
 }
 
 /* Rows of the pass: members with steps before them. */
@@ -520,22 +522,43 @@ static enum dgl_status choose(struct seq_group *group, struct recipe body, struc
     return status;
 }
 
-/* Steps by dispatches. What draws is a run for each of its segments, of which there are many
- * mixtures. */
-static enum dgl_status queue_steps(struct seq_group *group, struct recipe evaluates,
-                                   struct recipe draws, int32_t steps)
+/* Runs of a step and, as the last one, of what reports. */
+#define GROUP_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_BIAS + 1 + 1)
+
+/* The runs of a step by dispatches. What draws is a run for each of its segments, of which there
+ * are many mixtures. */
+static enum dgl_status get_runs(struct seq_group *group, struct recipe evaluates,
+                                struct recipe draws, struct exec_run **run, int32_t *count)
 {
-    struct dgl_session *s = group->session;
-    struct exec_run *run[1 + SEG_SAMPLE_FULL - SEG_BIAS + 1];
-    int32_t count = 1;
     enum dgl_status status = get_run(group, evaluates, &run[0]);
+    *count = 1;
     for (int draw = SEG_BIAS; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
         if (RECIPE_HAS(draws, draw))
-            status = get_run(group, recipe_of((enum segment)draw), &run[count++]);
-    for (int32_t i = 0; i < steps && status == DGL_OK; i++)
+            status = get_run(group, recipe_of((enum segment)draw), &run[(*count)++]);
+    return status;
+}
+
+/* One step of these runs and what reports, for the profile of the session. */
+static enum dgl_status push_profiled(struct seq_group *group, struct exec_run **run, int32_t count)
+{
+    int64_t held = 0;
+    for (int32_t i = 0; i < group->rows; i++)
+        held += group->slot[group->row[i]].g->s->len + 1;
+    const struct profile_pass pass = {
+        .phase = DGL_PHASE_DECODE, .sequences = group->rows, .held = (int32_t)(held / group->rows)};
+    return decode_profiled(group->session, run, count, &pass, &group->step, &group->done_ns);
+}
+
+/* So many steps, by one persistent dispatch or one after the other, and what reports. */
+static enum dgl_status queue_runs(struct dgl_session *s, struct exec_run **run, int32_t count,
+                                  int32_t steps, bool persistent)
+{
+    enum dgl_status status =
+        persistent ? session_queue(s, run[0], (uint32_t)steps, DGL_PHASE_DECODE) : DGL_OK;
+    for (int32_t i = 0; i < steps && !persistent && status == DGL_OK; i++)
         for (int32_t k = 0; k < count && status == DGL_OK; k++)
             status = session_queue(s, run[k], 1, DGL_PHASE_DECODE);
-    return status;
+    return status == DGL_OK ? session_queue(s, run[count], 1, DGL_PHASE_DECODE) : status;
 }
 
 enum dgl_status group_push(struct seq_group *group)
@@ -543,8 +566,9 @@ enum dgl_status group_push(struct seq_group *group)
     struct dgl_session *s = group->session;
     struct group_flight *flight = &group->flight[group->flights];
     const int32_t steps = steps_wanted(group);
-    struct exec_run *persistent = NULL, *report;
+    struct exec_run *persistent = NULL, *run[GROUP_MAX_RUNS];
     struct recipe evaluates, draws;
+    int32_t count = 1;
     assert(group_can_push(group));
     flight->persistent = (struct recipe){0};
     enum dgl_status status = reserve(group, steps);
@@ -556,16 +580,18 @@ enum dgl_status group_push(struct seq_group *group)
         return status;
     next_steps(group, &evaluates, &draws);
     status = choose(group, evaluates, draws, &persistent, &flight->persistent);
-    if (status == DGL_OK && persistent)
-        status = session_queue(s, persistent, (uint32_t)steps, DGL_PHASE_DECODE);
+    if (persistent)
+        run[0] = persistent;
     else if (status == DGL_OK)
-        status = queue_steps(group, evaluates, draws, steps);
+        status = get_runs(group, evaluates, draws, run, &count);
     if (!persistent)
         flight->persistent = (struct recipe){0};
     if (status == DGL_OK)
-        status = get_run(group, recipe_of(SEG_REPORT), &report);
-    if (status == DGL_OK)
-        status = session_queue(s, report, 1, DGL_PHASE_DECODE);
+        status = get_run(group, recipe_of(SEG_REPORT), &run[count]);
+    if (status == DGL_OK && s->profile)
+        status = push_profiled(group, run, count + 1);
+    else if (status == DGL_OK)
+        status = queue_runs(s, run, count, steps, persistent != NULL);
     const struct gl_range at = s->memory.state[BUF_REPORT];
     if (status == DGL_OK)
         status =
@@ -575,6 +601,7 @@ enum dgl_status group_push(struct seq_group *group)
         return status;
     flight->steps = steps;
     flight->rows = group->rows;
+    flight->profiled = s->profile != NULL;
     flight->queued_ns = dgl_now_ns();
     for (int32_t i = 0; i < group->rows; i++) {
         flight->row[i].slot = group->row[i];
@@ -654,5 +681,13 @@ enum dgl_status group_take(struct seq_group *group, struct group_news *news, int
             n->ids[i] = (int32_t)report[r][came - i];
         ++*count;
     }
-    return status;
+    struct profile *profile = group->session->profile;
+    if (status != DGL_OK || !profile)
+        return status;
+    if (!flight.profiled) { /* queued before there was one, which begins behind it */
+        profile->step_end_ns = now;
+        return DGL_OK;
+    }
+    group->step.readback_ns = now - group->done_ns;
+    return profile_step(profile, group->step);
 }

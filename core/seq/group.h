@@ -33,6 +33,7 @@ struct group_slot {
 struct group_flight {
     struct gl_ticket report;
     int32_t steps, rows;
+    bool profiled;
     struct recipe persistent; /* of the dispatch that they are; no segments: they are single ones */
     uint64_t queued_ns;
     struct {
@@ -55,7 +56,9 @@ struct seq_group {
     bool begun;                         /* group_begin() has been called */
     const struct engine_choice *choice; /* of the last steps; NULL = they had none */
     uint64_t read_ns, step_ns;
-    struct dgl_kv_table pages; /* as on the device */
+    struct dgl_profile_step step; /* while the session has a profile: of the one in flight */
+    uint64_t done_ns;             /* and when the device had finished it */
+    struct dgl_kv_table pages;    /* as on the device */
 };
 
 struct group_params {

@@ -389,8 +389,8 @@ enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint3
 enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
                                int32_t held)
 {
-    return s->profile ? profile_run(s->profile, run, phase, held, NULL)
-                      : session_queue(s, run, 1, phase);
+    const struct profile_pass pass = {.phase = phase, .sequences = 1, .held = held};
+    return s->profile ? profile_run(s->profile, run, &pass, NULL) : session_queue(s, run, 1, phase);
 }
 
 static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)

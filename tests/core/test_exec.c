@@ -393,7 +393,8 @@ static void test_profile_asks_the_executor(void **state)
     struct dgl_profile *sums = &profile.sums;
     assert_int_equal(get(&f, recipe_of(SEG_DECODE), &run), DGL_OK);
     f.recorder.gpu_ns = 100;
-    assert_int_equal(profile_run(&profile, run, DGL_PHASE_DECODE, 9, &sum), DGL_OK);
+    struct profile_pass pass = {.phase = DGL_PHASE_DECODE, .sequences = 1, .held = 9};
+    assert_int_equal(profile_run(&profile, run, &pass, &sum), DGL_OK);
     assert_int_equal(sum, 5 + 70 * run->count); /* without what timers cost */
     assert_int_equal(told.ops, run->count);
     for (size_t i = 0; i < sums->num_entries; i++) {
@@ -411,7 +412,8 @@ static void test_profile_asks_the_executor(void **state)
                      want + (uint64_t)f.p.plan.desc->layers * plan_kv_layer_bytes(&f.p.plan, 9));
     /* One time that is unknown makes the sum unknown. */
     f.recorder.gpu_ns = 0;
-    assert_int_equal(profile_run(&profile, run, DGL_PHASE_DECODE, 10, &sum), DGL_OK);
+    pass.held = 10;
+    assert_int_equal(profile_run(&profile, run, &pass, &sum), DGL_OK);
     assert_int_equal(told.ops, run->count);
     for (size_t i = 0; i < sums->num_entries; i++)
         assert_true(!sums->entries[i].timed && sums->entries[i].gpu_ns == 0);

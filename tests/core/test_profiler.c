@@ -285,6 +285,35 @@ static void test_profile_of_bench(void **state)
     assert_null(r.profile.entries);
 }
 
+/* Steps of several sequences: each operation once for all of them, the keys of each. */
+static void test_profile_of_sequences(void **state)
+{
+    (void)state;
+    const struct dgl_bench_params params = {.prompt_tokens = 4,
+                                            .decode_tokens = 4,
+                                            .depth = 6,
+                                            .batch = 3,
+                                            .repetitions = 1,
+                                            .profile = true};
+    struct dgl_bench_result r = bench(engine.session, &params);
+    const struct dgl_profile *p = &r.profile;
+    const bool timer = dgl_device_get_limits(engine.device)->timer;
+    check_profile(p, timer, 4);
+    const uint64_t steps = timer ? 2 : 4; /* that count */
+    assert_int_equal(entry(p, "gate_up", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(p, "gate_up", DGL_PHASE_DECODE)->calls, 8 * steps);
+    assert_int_equal(entry(p, "head", DGL_PHASE_DECODE)->calls, steps);
+    assert_int_equal(entry(p, "report", DGL_PHASE_DECODE)->calls, steps);
+    /* 6 tokens, and those that were drawn since: how many of them before all decode follows from
+     * the order in which prompts are read. */
+    const uint64_t kv = plan_kv_layer_bytes(&engine.model->engine->plan, 1) * 8;
+    const uint64_t keys = entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes / kv;
+    assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes % kv, 0);
+    assert_in_range(keys, steps * 3 * 7, steps * 3 * 16);
+    assert_int_equal(keys % 3, 0);
+    dgl_bench_result_finish(&r);
+}
+
 /* A profile changes no token, and its time line is the time of decoding. */
 static void test_profile_of_generate(void **state)
 {
@@ -438,9 +467,9 @@ static const struct refusal refusals[] = {
     {"depth beyond the context", {.prompt_tokens = 4, .decode_tokens = 4, .depth = 510}, "510"},
     {"negative batch", {.prompt_tokens = 4, .decode_tokens = 4, .batch = -1}, "-1"},
     {"65 sequences", {.prompt_tokens = 4, .decode_tokens = 4, .batch = 65}, "64"},
-    {"a profile of sequences",
-     {.prompt_tokens = 4, .decode_tokens = 4, .batch = 2, .profile = true},
-     "one sequence"},
+    {"a profile of sequences that share no pass",
+     {.prompt_tokens = 4, .decode_tokens = 4, .batch = 2, .batch_invariant = true, .profile = true},
+     "none is shared"},
     {"sequences that end before the last begins",
      {.prompt_tokens = 4,
       .decode_tokens = 1,
@@ -581,6 +610,7 @@ int main(void)
         cmocka_unit_test_setup(test_depth_is_evaluated_first, reset),
         cmocka_unit_test_setup(test_session_is_empty_afterwards, reset),
         cmocka_unit_test_setup(test_profile_of_bench, reset),
+        cmocka_unit_test_setup(test_profile_of_sequences, reset),
         cmocka_unit_test_setup(test_profile_of_generate, reset),
         cmocka_unit_test_setup(test_no_timer_under_limits_min, reset),
         cmocka_unit_test_setup(test_trace_tells_what_is_counted, reset),

@@ -14,6 +14,12 @@
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
+// One H100 (driver 580), q4_k, 2026-11-27, 32 tokens in groups of 128 threads (ROW_SETS 1), two for
+// a unit, and the kernels that f32 has for them:
+//     2048 x 16384   66   81     8192 x 2048    43   53     4096 x 28672  215  281
+//     2048 x 3072    26   31     2048 x 128256 433  520     14336 x 4096  114
+// ROW_SETS 2: 75, 27, 48, 535 and 268 (2048 x 16384 to 4096 x 28672).
+//
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
 //! NAME matmul_outer_f16
@@ -21,7 +27,7 @@
 //! PRECISION f16
 //! VARIANT f16
 //! WHEN phase prefill
-//! WHEN columns 64 128 256
+//! WHEN columns 32 64 128 256
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
 //! WHEN pre none
 //! WHEN post store add glu softcap
@@ -42,12 +48,12 @@
 //! CONST SCALED = 0
 //! CONST BIAS_AT = 0
 //! TUNE LANES = 32 in 32 64
-//! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 64 128
+//! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 32 64 128
 //! TUNE TOKEN_SETS = max(1, TOKENS / 64) in 1 2
 //! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 8 in 8
 //! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
-//! TUNE ROW_SETS = SOFTWARE || SHARED_BYTES < 49152 ? 1 : 8 / (TOKEN_SETS * K_PARTS) in 1 2 4
+//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : min(4, TOKENS / TOKEN_SETS / 8 / K_PARTS) in 1 2 4
 //! TUNE STEP = 32 in 16 32
 //! TUNE FLUSH = 64 in 16 32 64
 //! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
@@ -58,13 +64,14 @@
 //! LET ROWS = LANES_N * THREAD_ROWS * ROW_SETS
 //! LET WG_SIZE = LANES * ROW_SETS * TOKEN_SETS * K_PARTS
 //! LET W_WIDTH = 4
-//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS * (WG_SIZE > 128 ? 1 : 2)
 //! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
 //! LET ROW_TILES = ceildiv(N, ROWS)
 //! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
 //! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
 //! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
-//! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
+//! LET ROOM = SUM_ROWS * max(1, 256 / COLUMNS) / ROWS // tiles of TOKENS, in SUMS
+//! LET MOST = min(ROOM / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
 //! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
 //! LET KEPT = WHOLE * (SPLITS - 1)
 //! LOCAL WG_SIZE

@@ -14,11 +14,12 @@
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
-// One H100 (driver 580), q4_k, 2026-11-27, 32 tokens in groups of 128 threads (ROW_SETS 1), two for
-// a unit, and the kernels that f32 has for them:
-//     2048 x 16384   66   81     8192 x 2048    43   53     4096 x 28672  215  281
-//     2048 x 3072    26   31     2048 x 128256 433  520     14336 x 4096  114
-// ROW_SETS 2: 75, 27, 48, 535 and 268 (2048 x 16384 to 4096 x 28672).
+// Up to 64 tokens in groups of 128 threads, two for a unit. One H100 (driver 580), q4_k, 2026-11-27:
+// 32 tokens, with twice the ROW_SETS, and by the kernels that f32 has for them; 64, with twice the
+// ROW_SETS:
+//     2048 x 16384   66   75   81    106  108       2048 x 3072    26   27   31     37   39
+//     8192 x 2048    43   48   53     63   68       2048 x 128256 433  535  520    761  783
+//     4096 x 28672  215  268  281    348  361       14336 x 4096  114           179  180
 //
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
@@ -53,7 +54,7 @@
 //! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 8 in 8
 //! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
-//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : min(4, TOKENS / TOKEN_SETS / 8 / K_PARTS) in 1 2 4
+//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : 4 / K_PARTS in 1 2 4
 //! TUNE STEP = 32 in 16 32
 //! TUNE FLUSH = 64 in 16 32 64
 //! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8

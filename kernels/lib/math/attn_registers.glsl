@@ -14,10 +14,11 @@ void multiply_key(uint key, out float s[ROWS])
     vec4 a, b;
     for (int r = 0; r < ROWS; r++)
         s[r] = 0.0;
+#define MULTIPLY_ROW(i, r)                                                                         \
+    s[r] += dot(q[r * VEC4S + 2 * i], a) + dot(q[r * VEC4S + 2 * i + 1], b);
 #define MULTIPLY(i)                                                                                \
     kv_load_vec8(key, uint(i), a, b);                                                              \
-    for (int r = 0; r < ROWS; r++)                                                                 \
-        s[r] += dot(q[r * VEC4S + 2 * i], a) + dot(q[r * VEC4S + 2 * i + 1], b);
+    EACH_ROW(MULTIPLY_ROW, i)
     EACH_VEC8(MULTIPLY)
 }
 
@@ -47,6 +48,7 @@ void add_value(uint value, float s[ROWS])
         s[r] = exp2(s[r] - row_max[r]);
         row_sum[r] += s[r];
     }
+// A loop, though EACH_ROW would compile faster: with it prefill is 4% slower on llvmpipe.
 #define ADD(i)                                                                                     \
     kv_load_vec8(value, uint(i), a, b);                                                            \
     for (int r = 0; r < ROWS; r++) {                                                               \

@@ -55,5 +55,6 @@ void gemm_exchange(uint tid, vec4 acc[TOKENS / 4])
             float w = gd * (v) - gm; \
             MACS(c) \
         }
+#define CODES(c, v0, v1, v2, v3) CODE(c, v0) CODE(c + 1, v1) CODE(c + 2, v2) CODE(c + 3, v3)
 #define GROUP_END(g) \
     }

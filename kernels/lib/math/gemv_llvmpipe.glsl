@@ -22,12 +22,14 @@ void gemv_stage(uint tid)
 #define SUM8(a, i) (SUM4(a, i) + SUM4(a, (i) + 4))
 #define GROUP(g, d, m) \
     { \
-        float gd = d, gm = m, even = 0.0, odd = 0.0;
-#define CODE(c, v) \
-        if ((c) % 2 == 0) \
-            even += (v) * xs[(x_row * KP + (c)) / 4][(c) % 4]; \
-        else \
-            odd += (v) * xs[(x_row * KP + (c)) / 4][(c) % 4];
+        float gd = d, gm = m; \
+        vec2 chains = vec2(0.0);
+#define CODES(c, v0, v1, v2, v3) \
+        { \
+            vec4 products = vec4(v0, v1, v2, v3) * xs[(x_row * KP + (c)) / 4]; \
+            chains += products.xy; \
+            chains += products.zw; \
+        }
 #define GROUP_END(g) \
-        acc += gd * (even + odd) - gm * SUM8(sums, x_row * KP / 4 + 8 * (g)); \
+        acc += gd * (chains.x + chains.y) - gm * SUM8(sums, x_row * KP / 4 + 8 * (g)); \
     }

@@ -38,3 +38,23 @@
 #define EACH_32(F)
 #endif
 #define EACH_VEC8(F) EACH_1(F) EACH_2(F) EACH_4(F) EACH_8(F) EACH_16(F) EACH_32(F)
+
+// EACH_ROW(F, i): F(i, 0) F(i, 1) ... for the ROWS, at most 16 and a power of two. For the text in
+// EACH_VEC8, where a loop over rows is a loop for each vec8: Mesa takes 2 ms to unroll one.
+#define ROWS_1(F, i, r)  F((i), (r))
+#define ROWS_2(F, i, r)  ROWS_1(F, (i), (r)) ROWS_1(F, (i), (r) + 1)
+#define ROWS_4(F, i, r)  ROWS_2(F, (i), (r)) ROWS_2(F, (i), (r) + 2)
+#define ROWS_8(F, i, r)  ROWS_4(F, (i), (r)) ROWS_4(F, (i), (r) + 4)
+#define ROWS_16(F, i, r) ROWS_8(F, (i), (r)) ROWS_8(F, (i), (r) + 8)
+
+#if ROWS == 1
+#define EACH_ROW(F, i) ROWS_1(F, (i), 0)
+#elif ROWS == 2
+#define EACH_ROW(F, i) ROWS_2(F, (i), 0)
+#elif ROWS == 4
+#define EACH_ROW(F, i) ROWS_4(F, (i), 0)
+#elif ROWS == 8
+#define EACH_ROW(F, i) ROWS_8(F, (i), 0)
+#else
+#define EACH_ROW(F, i) ROWS_16(F, (i), 0)
+#endif

@@ -1,9 +1,7 @@
 // affine for llvmpipe, a thread per row; lib row_llvmpipe explains the macros.
 #define AFFINE_WORD(c, q, sc, mn) \
-    CODE(c, sc * float(int(q << 24) >> 24) - mn) \
-    CODE(c + 1, sc * float(int(q << 16) >> 24) - mn) \
-    CODE(c + 2, sc * float(int(q << 8) >> 24) - mn) \
-    CODE(c + 3, sc * float(int(q) >> 24) - mn)
+    CODES(c, sc * float(int(q << 24) >> 24) - mn, sc * float(int(q << 16) >> 24) - mn, \
+          sc * float(int(q << 8) >> 24) - mn, sc * float(int(q) >> 24) - mn)
 #define AFFINE_VEC16(c, q, sc, mn) \
     AFFINE_WORD(c, q.x, sc, mn) AFFINE_WORD(c + 4, q.y, sc, mn) \
     AFFINE_WORD(c + 8, q.z, sc, mn) AFFINE_WORD(c + 12, q.w, sc, mn)

@@ -2,7 +2,7 @@
 #define F32_VEC4(c) \
     if ((c) < K) { \
         vec4 q = uintBitsToFloat(W[row + uint((c) / 4)]); \
-        CODE(c, q.x) CODE(c + 1, q.y) CODE(c + 2, q.z) CODE(c + 3, q.w) \
+        CODES(c, q.x, q.y, q.z, q.w) \
     }
 #define F32_GROUP(g) \
     GROUP(g, 1.0, 0.0) \

@@ -1,11 +1,9 @@
-// Pieces that several weight_*_llvmpipe libs share; lib row_llvmpipe explains GROUP and CODE.
+// Pieces that several weight_*_llvmpipe libs share; lib row_llvmpipe explains GROUP and CODES.
 
 // Four codes of four bits: those at bit s of each byte of q.
 #define NIBBLE_CODES(c, q, s) \
-    CODE(c, float((q >> (s)) & 15u)) \
-    CODE(c + 1, float((q >> (s + 8)) & 15u)) \
-    CODE(c + 2, float((q >> (s + 16)) & 15u)) \
-    CODE(c + 3, float((q >> (s + 24)) & 15u))
+    CODES(c, float((q >> (s)) & 15u), float((q >> (s + 8)) & 15u), \
+          float((q >> (s + 16)) & 15u), float((q >> (s + 24)) & 15u))
 
 // Block n where W[row + at] has an f16 scale per group: G(g, d) for each group.
 #define SCALED_BLOCK(n, at, G) \
@@ -17,19 +15,19 @@
         G(8 * (n) + 4, dc.x) G(8 * (n) + 5, dc.y) G(8 * (n) + 6, de.x) G(8 * (n) + 7, de.y) \
     }
 
-// Block n of 16-bit floats: WORD(c, q) has the two of word q.
-#define FLOAT16_VEC8(c, WORD) \
+// Block n of 16-bit floats: WORDS(c, p, q) has the four of words p and q.
+#define FLOAT16_VEC8(c, WORDS) \
     if ((c) < K) { \
         uvec4 q = W[row + uint((c) / 8)]; \
-        WORD(c, q.x) WORD(c + 2, q.y) WORD(c + 4, q.z) WORD(c + 6, q.w) \
+        WORDS(c, q.x, q.y) WORDS(c + 4, q.z, q.w) \
     }
-#define FLOAT16_GROUP(g, WORD) \
+#define FLOAT16_GROUP(g, WORDS) \
     GROUP(g, 1.0, 0.0) \
-    FLOAT16_VEC8(32 * (g), WORD) FLOAT16_VEC8(32 * (g) + 8, WORD) \
-    FLOAT16_VEC8(32 * (g) + 16, WORD) FLOAT16_VEC8(32 * (g) + 24, WORD) \
+    FLOAT16_VEC8(32 * (g), WORDS) FLOAT16_VEC8(32 * (g) + 8, WORDS) \
+    FLOAT16_VEC8(32 * (g) + 16, WORDS) FLOAT16_VEC8(32 * (g) + 24, WORDS) \
     GROUP_END(g)
-#define FLOAT16_BLOCK(n, WORD) \
-    FLOAT16_GROUP(8 * (n), WORD) FLOAT16_GROUP(8 * (n) + 1, WORD) \
-    FLOAT16_GROUP(8 * (n) + 2, WORD) FLOAT16_GROUP(8 * (n) + 3, WORD) \
-    FLOAT16_GROUP(8 * (n) + 4, WORD) FLOAT16_GROUP(8 * (n) + 5, WORD) \
-    FLOAT16_GROUP(8 * (n) + 6, WORD) FLOAT16_GROUP(8 * (n) + 7, WORD)
+#define FLOAT16_BLOCK(n, WORDS) \
+    FLOAT16_GROUP(8 * (n), WORDS) FLOAT16_GROUP(8 * (n) + 1, WORDS) \
+    FLOAT16_GROUP(8 * (n) + 2, WORDS) FLOAT16_GROUP(8 * (n) + 3, WORDS) \
+    FLOAT16_GROUP(8 * (n) + 4, WORDS) FLOAT16_GROUP(8 * (n) + 5, WORDS) \
+    FLOAT16_GROUP(8 * (n) + 6, WORDS) FLOAT16_GROUP(8 * (n) + 7, WORDS)

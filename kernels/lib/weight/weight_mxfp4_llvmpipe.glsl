@@ -1,11 +1,12 @@
 // mxfp4 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros and
 // weight_mxfp4.glsl how a code becomes a number.
-#define MX_PAIR(c, q) \
+// Two codes of a word, two columns apart.
+#define MX_PAIR(q) unpackHalf2x16((((q) & 0x00070007u) << 9) | (((q) & 0x00080008u) << 12))
+#define MX_WORD(c, q, s) \
     { \
-        vec2 p = unpackHalf2x16((((q) & 0x00070007u) << 9) | (((q) & 0x00080008u) << 12)); \
-        CODE(c, p.x) CODE(c + 2, p.y) \
+        vec2 a = MX_PAIR(q >> (s)), b = MX_PAIR(q >> (s + 8)); \
+        CODES(c, a.x, b.x, a.y, b.y) \
     }
-#define MX_WORD(c, q, s) MX_PAIR(c, q >> (s)) MX_PAIR(c + 1, q >> (s + 8))
 #define MX_HALF(c, s) \
     MX_WORD(c, q.x, s) MX_WORD(c + 4, q.y, s) MX_WORD(c + 8, q.z, s) MX_WORD(c + 12, q.w, s)
 #define MX_GROUP(g, e, s) \

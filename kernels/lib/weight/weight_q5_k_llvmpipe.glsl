@@ -8,10 +8,8 @@
 #define Q5K_WORD(c, q, f, s, j) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((f >> (j)) & 0x01010101u) << 4); \
-        CODE(c, float(t & 255u)) \
-        CODE(c + 1, float((t >> 8) & 255u)) \
-        CODE(c + 2, float((t >> 16) & 255u)) \
-        CODE(c + 3, float(t >> 24)) \
+        CODES(c, float(t & 255u), float((t >> 8) & 255u), float((t >> 16) & 255u), \
+              float(t >> 24)) \
     }
 #define Q5K_CODES(c, s, j) \
     Q5K_WORD(c, qa.x, fa.x, s, j) Q5K_WORD(c + 4, qa.y, fa.y, s, j) \

@@ -3,10 +3,8 @@
 #define Q6K_WORD(c, q, u, s, j, sc) \
     { \
         uint t = ((q >> (s)) & 0x0F0F0F0Fu) | (((u >> (j)) & 0x03030303u) << 4); \
-        CODE(c, sc * (float(t & 255u) - 32.0)) \
-        CODE(c + 1, sc * (float((t >> 8) & 255u) - 32.0)) \
-        CODE(c + 2, sc * (float((t >> 16) & 255u) - 32.0)) \
-        CODE(c + 3, sc * (float(t >> 24) - 32.0)) \
+        CODES(c, sc * (float(t & 255u) - 32.0), sc * (float((t >> 8) & 255u) - 32.0), \
+              sc * (float((t >> 16) & 255u) - 32.0), sc * (float(t >> 24) - 32.0)) \
     }
 #define Q6K_HALF(c, q, u, s, j, scale) \
     { \

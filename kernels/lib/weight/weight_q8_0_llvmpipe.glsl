@@ -1,10 +1,8 @@
 // q8_0 (layout `split`) for llvmpipe, a thread per row; lib row_llvmpipe explains the macros. Needs
 // lib weight_llvmpipe.
 #define Q8_WORD(c, q) \
-    CODE(c, float(int(q << 24) >> 24)) \
-    CODE(c + 1, float(int(q << 16) >> 24)) \
-    CODE(c + 2, float(int(q << 8) >> 24)) \
-    CODE(c + 3, float(int(q) >> 24))
+    CODES(c, float(int(q << 24) >> 24), float(int(q << 16) >> 24), float(int(q << 8) >> 24), \
+          float(int(q) >> 24))
 #define Q8_VEC16(c) \
     { \
         uvec4 q = W[row + uint((c) / 16)]; \

@@ -2,7 +2,7 @@
 //
 // LOGITS is [T][VOCAB] f32. Slice s goes to CAND_FIRST + 2 s of CAND as (key, id); keys order
 // logits as unsigned integers (lib sample). Group x is slice x, y the row: each invocation takes
-// every WG_SIZE-th logit, the first one then compares their bests. kind=full also clears the
+// every WG_SIZE-th logit, then all compare their bests. kind=full also clears the
 // histograms of sample_hist, shared out among all groups, of which the last begins lib nucleus.
 //
 //! NAME sample_max
@@ -39,15 +39,16 @@ void body(uvec3 group)
     }
     best[tid] = uvec2(key, id);
     memoryBarrierShared(); barrier();
+    // By all: in a branch each load of llvmpipe's is a loop over its invocations.
+    for (uint l = 0u; l < uint(LOCAL_X); l++) {
+        uvec2 other = best[l];
+        bool better = other.x > key || (other.x == key && key != 0u && other.y < id);
+        key = better ? other.x : key;
+        id = better ? other.y : id;
+    }
     if (!sample_runs(KIND_full != 0 ? SAMPLE_FULL : SAMPLE_GREEDY) || begin >= uint(VOCAB))
         return;
     if (tid == 0u) {
-        for (uint l = 1u; l < uint(LOCAL_X); l++) {
-            uvec2 other = best[l];
-            bool better = other.x > key || (other.x == key && key != 0u && other.y < id);
-            key = better ? other.x : key;
-            id = better ? other.y : id;
-        }
         CAND[CAND_FIRST + 2u * group.x] = key;
         CAND[CAND_FIRST + 2u * group.x + 1u] = id;
     }

@@ -66,7 +66,7 @@ uint choose(uint tid)
     }
     part[tid] = best;
     memoryBarrierShared(); barrier();
-    for (uint l = 0u; l < uint(LOCAL_X); l++)
+    for (uint l = 0u; l < min(uint(LOCAL_X), SLICES); l++) // those that had a slice
         if (part[l].x > best.x || (part[l].x == best.x && part[l].y < best.y))
             best = part[l];
     return best.y;

@@ -43,7 +43,7 @@ static const struct kind kinds[] = {
               "decode_ms_per_token_p99", "ttft_ms_warm", "ttft_ms_cold", "cpu_us_per_token",
               "decode_gbps", "copy_gbps", "peak_bytes", "compile_ms"},
      .same = {"model", "quantization", "kv_type", "prompt_tokens", "decode_tokens", "depth",
-              "batch", "context", "ubatch"}},
+              "batch", "context", "ubatch", "executor"}},
     {.suite = "system",
      .form = "bench load",
      .judged = {{"warm_model_ms_all", true}},

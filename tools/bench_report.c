@@ -314,6 +314,27 @@ static bool print_json(const struct bench_report *report)
 
 /* ---- CSV and Markdown ------------------------------------------------------------------------ */
 
+/* A text as a field: with every `mark` behind an `escape`. */
+static void put_field(struct dgl_buf *out, const char *text, char mark, char escape)
+{
+    for (; *text; text++) {
+        if (*text == mark)
+            dgl_buf_putc(out, escape);
+        dgl_buf_putc(out, *text);
+    }
+}
+
+/* The begin of a line of CSV: model, weights, device. */
+static void csv_begin(struct dgl_buf *out, const struct bench_report *report,
+                      const char *quantization)
+{
+    dgl_buf_putc(out, '"');
+    put_field(out, dgl_model_get_info(report->engine->model)->name, '"', '"');
+    dgl_buf_printf(out, "\",%s,\"", quantization);
+    put_field(out, dgl_device_get_info(report->engine->device)->renderer, '"', '"');
+    dgl_buf_puts(out, "\",");
+}
+
 /* A whole run; the copy was timed once. */
 static void csv_run(struct dgl_buf *out, const struct bench_report *report,
                     const struct dgl_bench_result *r, const char *quantization, const char *layout)
@@ -321,38 +342,39 @@ static void csv_run(struct dgl_buf *out, const struct bench_report *report,
     char cpu_us[32] = ""; /* not measured of a batch */
     if (r->batch == 1)
         snprintf(cpu_us, sizeof(cpu_us), "%.1f", r->cpu_us_per_token);
-    dgl_buf_printf(
-        out,
-        "\"%s\",%s,\"%s\",%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%s,%.2f,%.2f,%.4f,%.4f,%.4f,%llu,%s,%d\n",
-        dgl_model_get_info(report->engine->model)->name, quantization,
-        dgl_device_get_info(report->engine->device)->renderer, r->prompt_tokens, r->decode_tokens,
-        r->depth, r->prefill_tps_median, r->decode_tps_median, r->decode_gbps,
-        report->result.copy_gbps, cpu_us, r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50,
-        r->decode_ms_p90, r->decode_ms_p99, (unsigned long long)r->peak_bytes, layout, r->batch);
+    csv_begin(out, report, quantization);
+    dgl_buf_printf(out, "%d,%d,%d,%.1f,%.1f,%.2f,%.2f,%s,%.2f,%.2f,%.4f,%.4f,%.4f,%llu,%s,%d\n",
+                   r->prompt_tokens, r->decode_tokens, r->depth, r->prefill_tps_median,
+                   r->decode_tps_median, r->decode_gbps, report->result.copy_gbps, cpu_us,
+                   r->ttft_ms_warm, r->ttft_ms_cold, r->decode_ms_p50, r->decode_ms_p90,
+                   r->decode_ms_p99, (unsigned long long)r->peak_bytes, layout, r->batch);
 }
 
 static bool print_csv(const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
-    const char *device = dgl_device_get_info(report->engine->device)->renderer;
     struct dgl_buf out = {0};
     dgl_buf_puts(&out, "model,quantization,device,prompt_tokens,decode_tokens,depth,prefill_tps,"
                        "decode_tps,decode_gbps,copy_gbps,cpu_us_per_token,ttft_ms_warm,"
                        "ttft_ms_cold,decode_ms_p50,decode_ms_p90,decode_ms_p99,peak_bytes,layout,"
                        "batch\n");
     csv_run(&out, report, r, m->quantization, report->layout);
-    for (size_t i = 0; i < report->num_depths; i++)
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,,,,,,1\n", m->name,
-                       m->quantization, device, r->decode_tokens, report->depth[i].tokens,
-                       report->depth[i].median);
-    for (size_t i = 0; i < report->num_prompts; i++)
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",%d,,0,%.1f,,,,,,,,,,,,1\n", m->name, m->quantization,
-                       device, report->prompt[i].tokens, report->prompt[i].median);
-    for (size_t i = 0; i < report->num_batches; i++)
-        dgl_buf_printf(&out, "\"%s\",%s,\"%s\",,%d,%d,,%.1f,,,,,,%.4f,,,,,%d\n", m->name,
-                       m->quantization, device, r->decode_tokens, r->depth, report->batch[i].median,
-                       report->batch[i].step_ms, report->batch[i].tokens);
+    for (size_t i = 0; i < report->num_depths; i++) {
+        csv_begin(&out, report, m->quantization);
+        dgl_buf_printf(&out, ",%d,%d,,%.1f,,,,,,,,,,,1\n", r->decode_tokens,
+                       report->depth[i].tokens, report->depth[i].median);
+    }
+    for (size_t i = 0; i < report->num_prompts; i++) {
+        csv_begin(&out, report, m->quantization);
+        dgl_buf_printf(&out, "%d,,0,%.1f,,,,,,,,,,,,1\n", report->prompt[i].tokens,
+                       report->prompt[i].median);
+    }
+    for (size_t i = 0; i < report->num_batches; i++) {
+        csv_begin(&out, report, m->quantization);
+        dgl_buf_printf(&out, ",%d,%d,,%.1f,,,,,,%.4f,,,,,%d\n", r->decode_tokens, r->depth,
+                       report->batch[i].median, report->batch[i].step_ms, report->batch[i].tokens);
+    }
     for (size_t i = 0; i < report->num_cells; i++)
         csv_run(&out, report, &report->cell[i].result, report->cell[i].quantization,
                 report->cell[i].layout);
@@ -366,7 +388,9 @@ static bool print_md(const struct bench_report *report)
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
     char at[24] = "", together[24] = "";
-    struct dgl_buf out = {0};
+    struct dgl_buf out = {0}, name = {0};
+    put_field(&name, m->name, '|', '\\');
+    const char *model = name.p ? name.p : "";
     if (r->depth)
         snprintf(at, sizeof(at), " @ d%d", r->depth);
     if (r->batch > 1)
@@ -376,17 +400,17 @@ static bool print_md(const struct bench_report *report)
                    "| --- | --- | --- | --- | --- | --- |\n"
                    "| %s | %s | pp%d%s | %.1f | | |\n"
                    "| %s | %s | tg%d%s%s | %.1f | %.1f | %.3f / %.3f / %.3f |\n",
-                   m->name, m->quantization, r->prompt_tokens, at, r->prefill_tps_median, m->name,
+                   model, m->quantization, r->prompt_tokens, at, r->prefill_tps_median, model,
                    m->quantization, r->decode_tokens, together, at, r->decode_tps_median,
                    r->decode_gbps, r->decode_ms_p50, r->decode_ms_p90, r->decode_ms_p99);
     for (size_t i = 0; i < report->num_depths; i++)
-        dgl_buf_printf(&out, "| %s | %s | tg%d @ d%d | %.1f | | |\n", m->name, m->quantization,
+        dgl_buf_printf(&out, "| %s | %s | tg%d @ d%d | %.1f | | |\n", model, m->quantization,
                        r->decode_tokens, report->depth[i].tokens, report->depth[i].median);
     for (size_t i = 0; i < report->num_prompts; i++)
-        dgl_buf_printf(&out, "| %s | %s | pp%d | %.1f | | |\n", m->name, m->quantization,
+        dgl_buf_printf(&out, "| %s | %s | pp%d | %.1f | | |\n", model, m->quantization,
                        report->prompt[i].tokens, report->prompt[i].median);
     for (size_t i = 0; i < report->num_batches; i++)
-        dgl_buf_printf(&out, "| %s | %s | tg%d x %d%s | %.1f | | %.3f / / |\n", m->name,
+        dgl_buf_printf(&out, "| %s | %s | tg%d x %d%s | %.1f | | %.3f / / |\n", model,
                        m->quantization, r->decode_tokens, report->batch[i].tokens, at,
                        report->batch[i].median, report->batch[i].step_ms);
     for (size_t i = 0; i < report->num_cells; i++) {
@@ -394,11 +418,13 @@ static bool print_md(const struct bench_report *report)
         dgl_buf_printf(&out,
                        "| %s | %s, %s | pp%d%s | %.1f | | |\n"
                        "| %s | %s, %s | tg%d%s | %.1f | %.1f | |\n",
-                       m->name, c->quantization, c->layout, r->prompt_tokens, at,
-                       c->result.prefill_tps_median, m->name, c->quantization, c->layout,
+                       model, c->quantization, c->layout, r->prompt_tokens, at,
+                       c->result.prefill_tps_median, model, c->quantization, c->layout,
                        r->decode_tokens, at, c->result.decode_tps_median, c->result.decode_gbps);
     }
-    profile_markdown(&out, &r->profile);
+    profile_markdown(&out, &r->profile, r->batch);
+    out.failed |= name.failed;
+    dgl_buf_finish(&name);
     return out_buf(&out);
 }
 
@@ -456,7 +482,7 @@ static bool print_table(const struct bench_report *report)
                        c->quantization, c->layout, c->result.prefill_tps_median,
                        c->result.decode_tps_median, c->result.decode_gbps);
     }
-    profile_table(&out, &r->profile);
+    profile_table(&out, &r->profile, r->batch);
     if (report->tuned.num_ops)
         dgl_buf_puts(&out, "what was tuned, five rounds in turn with the default:\n");
     tune_put(&out, &report->tuned, false);

@@ -60,6 +60,14 @@ static bool check_types(const char *types)
     return true;
 }
 
+/* Tokens that a sequence has at most: after the depth a prompt or an answer, and one more. */
+static int64_t tokens_needed(const struct options *opt)
+{
+    const int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
+    const int64_t decode = opt->tokens_given ? opt->tokens : 128;
+    return (int64_t)opt->depth + (prompt > decode ? prompt : decode) + 1;
+}
+
 /* Options of `bench serve` alone. */
 #define OPTIONS_LOAD                                                                               \
     "rate duration connections prompt-lengths answer-lengths slo-ttft slo-itl chat "               \
@@ -118,6 +126,10 @@ bool command_bench_check(const struct options *opt)
     else if (opt->batch_invariant && opt->profile)
         console_error("bench: --profile is of steps that sequences share, which --batch-invariant "
                       "does without");
+    else if (!opt->num_args && opt->context && opt->context < tokens_needed(opt))
+        console_error("bench: -c %d has no room for depth %d, the prompt or the answer, and one "
+                      "token more: %lld (-d, --prompt-tokens, -n; 0, 512 and 128 unless given)",
+                      opt->context, opt->depth, (long long)tokens_needed(opt));
     else if (opt->batch > 1 && opt->matrix)
         console_error("bench: --matrix is of one sequence, not of --batch %d", opt->batch);
     else if (compare)
@@ -139,10 +151,7 @@ bool command_bench_check(const struct options *opt)
 static int32_t run_context(const struct options *opt, const char *path)
 {
     struct dgl_model_file *file = NULL;
-    int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
-    int64_t decode = opt->tokens_given ? opt->tokens : 128;
-    int64_t need = (int64_t)opt->depth + (prompt > decode ? prompt : decode) + 1;
-    int64_t context = need > 8192 ? need : 8192;
+    const int64_t need = tokens_needed(opt), context = need > 8192 ? need : 8192;
     if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
         return opt->context;
     int32_t most = dgl_model_file_info(file)->context_max;

@@ -169,7 +169,7 @@ static enum dgl_status put_session(struct generate *g, const char *path)
 static void note_profile(const struct generate *g)
 {
     struct dgl_buf table = {0};
-    profile_table(&table, &g->result.profile);
+    profile_table(&table, &g->result.profile, 1);
     for (char *line = table.failed ? NULL : table.p, *end; line && *line; line = end + 1) {
         end = strchr(line, '\n');
         *end = '\0';

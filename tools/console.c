@@ -22,6 +22,8 @@
 
 /* The terminal's bar, of which there is one: any line must first clear it. */
 static struct bar bar;
+/* Kernels that a cache has are ready sooner. */
+#define COMPILING_NS 200000000u
 static bool cache_told;    /* where compiled kernels are kept: once, however often some compile */
 static size_t bar_columns; /* that it takes on the screen; 0 = it is not there */
 
@@ -156,13 +158,17 @@ static size_t terminal_columns(void)
 
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)
 {
+    static uint64_t kernels_ns; /* since when kernels are being made ready */
     const struct console *c = priv;
     const char *no_color = getenv("NO_COLOR");
     const uint64_t now_ns = dgl_now_ns();
+    const bool of_kernels = strcmp(what, "kernels") == 0;
+    if (!of_kernels || !kernels_ns)
+        kernels_ns = of_kernels ? now_ns : 0;
     if (c->since_ns && now_ns - c->since_ns >= BAR_FIRST_NS)
         bar_expect(&bar, what, done, total, now_ns - BAR_FIRST_NS);
     bool drawn = bar_update(&bar, what, done, total, now_ns);
-    if (drawn && !cache_told && c->cache && strcmp(what, "kernels") == 0) {
+    if (drawn && !cache_told && c->cache && of_kernels && now_ns - kernels_ns >= COMPILING_NS) {
         cache_told = true;
         if (c->cache[0])
             console_note(c, "compiling kernels, once: they are kept in %s", c->cache);

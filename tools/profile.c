@@ -103,7 +103,7 @@ static double median_us(const struct dgl_profile *p, uint64_t *scratch, size_t a
 
 /* Medians over tokens of one kind: those without timers, which are as fast as any, unless only
  * timers tell what the GPU took. */
-static void put_steps(struct dgl_buf *out, const struct dgl_profile *p)
+static void put_steps(struct dgl_buf *out, const struct dgl_profile *p, int32_t sequences)
 {
     static const size_t at[] = {
         offsetof(struct dgl_profile_step, host_ns), offsetof(struct dgl_profile_step, record_ns),
@@ -120,7 +120,11 @@ static void put_steps(struct dgl_buf *out, const struct dgl_profile *p)
     const bool by_timers = timed > 0 && told == 0;
     for (int i = 0; i < 4; i++)
         us[i] = median_us(p, scratch, at[i], by_timers);
-    dgl_buf_printf(out, "a decoded token, median of %zu with%s timers: %.1f us host, %.1f us %s, ",
+    if (sequences > 1)
+        dgl_buf_printf(out, "a step of %d sequences, median of", sequences);
+    else
+        dgl_buf_puts(out, "a decoded token, median of");
+    dgl_buf_printf(out, " %zu with%s timers: %.1f us host, %.1f us %s, ",
                    by_timers ? timed : p->num_steps - timed, by_timers ? "" : "out", us[0], us[1],
                    by_timers ? "recording and timers" : "recording");
     if (us[2] > 0)
@@ -129,7 +133,7 @@ static void put_steps(struct dgl_buf *out, const struct dgl_profile *p)
     free(scratch);
 }
 
-void profile_table(struct dgl_buf *out, const struct dgl_profile *p)
+void profile_table(struct dgl_buf *out, const struct dgl_profile *p, int32_t sequences)
 {
     if (p->num_entries)
         dgl_buf_printf(out, "%-8s %-14s %-30s %7s %10s %7s %7s %7s\n", "phase", "operation",
@@ -151,13 +155,13 @@ void profile_table(struct dgl_buf *out, const struct dgl_profile *p)
             dgl_buf_printf(out, " %6.1f%%", 100 * gbps / p->copy_gbps);
         dgl_buf_putc(out, '\n');
     }
-    put_steps(out, p);
+    put_steps(out, p, sequences);
     if (p->timer_ns)
         dgl_buf_printf(out, "a timer's cost, taken from each dispatch: %.2f us\n",
                        (double)p->timer_ns * 1e-3);
 }
 
-void profile_markdown(struct dgl_buf *out, const struct dgl_profile *p)
+void profile_markdown(struct dgl_buf *out, const struct dgl_profile *p, int32_t sequences)
 {
     if (!p->num_entries)
         return;
@@ -182,5 +186,5 @@ void profile_markdown(struct dgl_buf *out, const struct dgl_profile *p)
         dgl_buf_puts(out, " |\n");
     }
     dgl_buf_putc(out, '\n');
-    put_steps(out, p);
+    put_steps(out, p, sequences);
 }

@@ -11,6 +11,7 @@ struct profile {
     struct dgl_device *dev;
     struct dgl_profile sums;
     size_t cap_entries, cap_steps;
+    bool decoding_only;   /* passes of prompts, up to the first token, are not added */
     uint64_t step_end_ns; /* when the last step ended, or decoding began: dgl_now_ns() */
 };
 

@@ -217,11 +217,13 @@ static enum dgl_status time_batch(struct bench *b, int32_t run)
     struct dgl_bench_result *r = b->r;
     struct bench_batch_run timed = {0};
     const double wanted = (double)b->p.batch * b->p.decode_tokens;
+    b->num_submits = 0;
     enum dgl_status status = bench_batch_run(b->batch, &timed);
     if (status == DGL_OK && run >= 0) {
         r->decode_tps[run] = (double)timed.tokens / ((double)timed.ns * 1e-9);
         b->decode_ms[run] = wanted / r->decode_tps[run] * 1e3;
         r->decode = timed.counters;
+        status = take_submits(b, timed.submits_before, timed.counters.submits);
         for (size_t i = 0; i < timed.num_steps; i++)
             r->decode_latency_ms[r->num_latencies++] = timed.step_ms[i];
         free(r->tokens);
@@ -259,6 +261,7 @@ static enum dgl_status profile(struct bench *b)
         status = generate(b, depth + b->p.prompt_tokens, 1, &g);
     s->profile = NULL;
     dgl_generate_result_finish(&g);
+    profile.decoding_only = true;
     if (status == DGL_OK && b->batch) {
         status = bench_batch_profile(b->batch, &profile, tokens);
     } else if (status == DGL_OK) {
@@ -398,8 +401,10 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
         return dgl_fail(
             log, DGL_ERR_INVALID_ARG,
             "bench: depth %d, %lld tokens and the one after them do not fit the context of "
-            "%d: raise -c",
-            p->depth, (long long)most, s->context);
+            "%d%s",
+            p->depth, (long long)most, s->context,
+            p->depth + most + 1 > s->model->info.context_max ? ", and the model has no longer one"
+                                                             : ": raise -c");
     return DGL_OK;
 }
 

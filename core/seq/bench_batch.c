@@ -163,6 +163,7 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
     const uint64_t wanted = (uint64_t)b->sequences * (uint64_t)each_tokens;
     struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
     struct dgl_counters before;
+    const uint64_t submits = device_counters(dev).submits;
     enum dgl_status status = DGL_OK;
     *run = (struct bench_batch_run){0};
     run->step_ms = dgl_new_array(double, wanted);
@@ -192,6 +193,7 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
     while (status == DGL_OK && b->tokens < warm && b->ended == 0 && dgl_now_ns() < warm_ns)
         status = step(b, NULL);
     before = device_counters(dev);
+    run->submits_before = before.submits - submits;
     b->tokens = 0;
     set_profile(b, profile);
     while (status == DGL_OK && b->ended == 0 && run->tokens < wanted) {

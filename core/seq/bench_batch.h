@@ -10,6 +10,7 @@ struct bench_batch;
 struct bench_batch_run {
     uint64_t tokens, ns;          /* of all sequences */
     struct dgl_counters counters; /* of the device */
+    uint64_t submits_before;      /* of the repetition, before the window */
     double *step_ms;  /* [num_steps]: time of a step by the tokens of a sequence in it */
     size_t num_steps; /* at most as many as tokens were asked for */
     int32_t *ids;     /* [num_ids], of the first sequence */

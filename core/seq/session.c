@@ -390,7 +390,8 @@ enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum
                                int32_t held)
 {
     const struct profile_pass pass = {.phase = phase, .sequences = 1, .held = held};
-    return s->profile ? profile_run(s->profile, run, &pass, NULL) : session_queue(s, run, 1, phase);
+    const bool added = s->profile && !(s->profile->decoding_only && phase == DGL_PHASE_PREFILL);
+    return added ? profile_run(s->profile, run, &pass, NULL) : session_queue(s, run, 1, phase);
 }
 
 static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)

@@ -266,6 +266,7 @@ static void test_profile_of_bench(void **state)
         assert_int_equal(entry(p, layer[i], DGL_PHASE_DECODE)->calls, 8 * steps);
     }
     assert_int_equal(entry(p, "rope_kv", DGL_PHASE_PREFILL)->calls, 8);
+    assert_int_equal(entry(p, "sample_pick", DGL_PHASE_PREFILL)->calls, 1);
     assert_int_equal(entry(p, "attn_prefill", DGL_PHASE_PREFILL)->calls, 8);
     assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->calls, 8 * steps);
     assert_int_equal(entry(p, "head", DGL_PHASE_DECODE)->calls, steps);

@@ -14,7 +14,7 @@
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
-// Up to 64 tokens in groups of 128 threads, two for a unit. One H100 (driver 580), q4_k, 2026-11-27:
+// Up to 64 tokens in groups of 128 threads, two a unit. One H100 (driver 580), 2026-11-27, q4_k:
 // 32 tokens, with twice the ROW_SETS, and by the kernels that f32 has for them; 64, with twice the
 // ROW_SETS:
 //     2048 x 16384   66   75   81    106  108       2048 x 3072    26   27   31     37   39

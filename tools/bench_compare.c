@@ -56,7 +56,7 @@ static const struct kind kinds[] = {
      .num_judged = 2,
      .told = {"ttft_ms.p50", "ttft_ms.p99", "itl_ms.p50", "itl_ms.p99", "answer_ms.p50",
               "requests_per_second", "answer_tps", "goodput", "good_share", "failed"},
-     .same = {"model", "rate", "duration", "connections", "prompt_lengths", "answer_lengths",
+     .same = {"url", "model", "rate", "duration", "connections", "prompt_lengths", "answer_lengths",
               "seed", "slo_ttft_ms", "slo_itl_ms"}},
 };
 

@@ -290,8 +290,9 @@ static const struct option table[] = {
          DGL_BENCH_BATCH_MAX) " (default: 1); prefill tokens per pass are --ubatch",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"bench serve", 0, "batch-invariant", NULL,
-     "the same bits in any company: each answer by passes of its own, which is slower", TYPE_FLAG,
-     FIELD(batch_invariant), 0, 0, NULL, 0},
+     "the same bits in any company: each answer by passes of its own, which is slower, shares no "
+     "prompts and states no time for which a prompt may hold others up",
+     TYPE_FLAG, FIELD(batch_invariant), 0, 0, NULL, 0},
     {"bench", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},
     {"serve", 0, "ubatch", "N",
@@ -350,7 +351,7 @@ static const struct option table[] = {
      TYPE_FLAG, FIELD(profile), 0, 0, NULL, 0},
     {"generate bench", 0, "trace", "FILE.json",
      "profile, and write each operation, submit, readback and compilation in Chrome's trace format "
-     "(chrome://tracing, Perfetto)",
+     "(chrome://tracing, Perfetto); not with `--batch`",
      TYPE_PATH, FIELD(trace), 0, 0, NULL, 0},
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 

@@ -142,6 +142,7 @@ struct serve {
     struct serve_exchange *first_large, *last_large; /* bodies, each holds a reference */
     bool reads_no_more;
     struct serve_link *links; /* connections */
+    unsigned max_links;       /* that may be open */
     char unwell[256];         /* why /health is not; "" = it is */
     /* */
     atomic_bool ready;        /* the model can answer */

@@ -94,8 +94,10 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
         ex = *of_request = begin_exchange(s, connection, target, method);
         if (!ex)
             return MHD_NO;
-        if (link)
+        if (link) {
             atomic_store(&link->since_ns, dgl_now_ns());
+            atomic_store(&link->begun, true);
+        }
         pthread_mutex_lock(&ex->lock);
         serve_head_decide(ex, connection,
                           &(const struct serve_first_line){method, target, version});
@@ -151,6 +153,7 @@ static void complete(void *priv, struct MHD_Connection *connection, void **of_re
     if (link) {
         atomic_store(&link->since_ns, dgl_now_ns());
         atomic_store(&link->busy, false);
+        atomic_store(&link->begun, false);
     }
     if (!ex)
         return;
@@ -259,6 +262,7 @@ bool serve_http_start(struct serve *s, uint16_t *port)
         return false;
     }
     *port = (uint16_t)number;
+    s->max_links = limit;
     s->http = mhd.start_daemon(
         MHD_USE_EPOLL_INTERNALLY | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL, handle, s,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, limit,

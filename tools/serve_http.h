@@ -32,7 +32,7 @@ struct serve_link {
     struct serve *server;
     struct serve_link *next, *before;
     int fd;
-    atomic_bool busy;
+    atomic_bool busy, begun; /* a request is being answered; has begun, or is being answered */
     _Atomic uint64_t since_ns;
     bool asked;         /* a request of it was begun, or refused */
     const char *target; /* of the request that begins, where it was read */

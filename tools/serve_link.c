@@ -9,7 +9,8 @@
 #include "core/base/clock.h"
 #include "tools/serve_http.h"
 
-/* A connection whose client has closed its half, with no request at hand, goes after so long. */
+/* A connection with no request at hand goes after so long where its client has closed its half, or
+ * where others may be waiting for a place. */
 #define HALF_NS 1000000000ull
 
 struct serve_link *serve_link_of(struct MHD_Connection *connection)
@@ -85,13 +86,19 @@ bool serve_link_look(struct serve *s)
     const uint64_t comment_ns = (uint64_t)s->opt->sse_ping_interval * 1000000000u;
     bool all = true;
     char byte;
+    unsigned links = 0;
     pthread_mutex_lock(&s->lock);
+    for (const struct serve_link *link = s->links; link; link = link->next)
+        links++;
+    /* The threads share the places out beforehand: one may have none left sooner than all. */
+    const bool crowded = links + s->max_links / 8 >= s->max_links;
     for (struct serve_link *link = s->links; link; link = link->next) {
         const uint64_t since = atomic_load(&link->since_ns);
         if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
             continue;
         /* MHD goes on waiting for the rest of a request line that ended. */
-        if (now - since > patience || recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        if (now - since > patience || (crowded && !atomic_load(&link->begun)) ||
+            recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             shutdown(link->fd, SHUT_RDWR);
     }
     for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "tests/support/process.h"
 #include "tests/support/test.h"
 
@@ -304,6 +305,26 @@ static void silent_connections_do_not_stay(void **state)
     server_end(&s);
 }
 
+/* They keep nobody else out, though they might stay for long: those that ask nothing make room. */
+static void idle_connections_make_room(void **state)
+{
+    (void)state;
+    struct server s;
+    struct reply r;
+    int fd[32];
+    server_start(&s, (const char *const[]){"--max-connections", "8", "-c", "64", NULL});
+    for (int i = 0; i < 32; i++)
+        fd[i] = server_connect(&s);
+    const uint64_t start = dgl_now_ns();
+    server_call(&s, "GET", "/health", "", NULL, &r);
+    assert_int_equal(r.status, 200);
+    assert_true(dgl_now_ns() - start < 30000000000ull);
+    reply_finish(&r);
+    for (int i = 0; i < 32; i++)
+        close(fd[i]);
+    server_end(&s);
+}
+
 /* A byte at a time is slow, but a request; what takes longer than --timeout is none. */
 static void dripping_requests(void **state)
 {
@@ -449,6 +470,7 @@ int main(void)
     };
     const struct CMUnitTest alone[] = {
         cmocka_unit_test(silent_connections_do_not_stay),
+        cmocka_unit_test(idle_connections_make_room),
         cmocka_unit_test(a_crowd_beyond_the_descriptors),
         cmocka_unit_test(pages_of_others_may_not_ask),
     };

@@ -122,12 +122,15 @@ static const char *refusal(struct fusion *f, struct oplist *list, size_t fused, 
     struct fusion_answer *apart = asked_apart(f, list, fused, separate), *answer = NULL;
     const char *why_not = NULL;
     for (size_t i = fused; i < separate; i++) {
-        answer = ask(f, &list->ops[i].request);
+        const struct op *op = &list->ops[i];
+        answer = ask(f, &op->request);
         list->failed |= !answer;
         if (!answer)
             return NULL;
-        const char *weak = weakness(f, list, separate, &list->ops[i], answer);
-        if (answer->choice.asked)
+        const char *weak = weakness(f, list, separate, op, answer);
+        const struct kernel_choice *better =
+            preferred_apart(f, list, separate, op, &answer->choice);
+        if (answer->choice.asked && !(better && better->asked))
             answer->decides = answer->decides || (weak && !apart);
         else if (!why_not)
             why_not = weak;

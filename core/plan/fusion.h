@@ -30,8 +30,8 @@ void fusion_finish(struct fusion *fusion);
  * kernel can run whose PREFER is neither negative nor below that of the kernel of a separate one of
  * the same name, and no person has asked for a kernel that serves the separate ones only: by a
  * hint, or by a file of their own. A hint for the fused operation itself also keeps them, so that
- * it is met or refused. Otherwise the first separate operation gets the
- * reason. Without a `fusion` (NULL) the separate ones stay.
+ * it is met or refused, but where a preferred kernel of the separate ones meets it too. Otherwise
+ * the first separate operation gets the reason. Without a `fusion` (NULL) the separate ones stay.
  */
 bool fusion_keep(struct fusion *fusion, struct oplist *list, size_t fused, size_t separate);
 /* Whether what was asked for the request, of a fused operation or of a separate one, decided that

@@ -64,6 +64,8 @@ static const struct fusion_case cases[] = {
      "second (10) is preferred to second_ready (7)", false},
     {"worse, but asked for", MADE_GPU, SECOND_AFTER_THIRD, "variants.second/third=second_ready",
      NULL, true, NULL, true},
+    {"worse, and a hint that both meet", MADE_GPU, SECOND_AFTER_THIRD, "variants.second=fast", NULL,
+     false, "second (10) is preferred to second_ready (7)", false},
     {"a hint that both meet", MADE_GPU, ATTENTION, "attentionDecode=streaming", NULL, true, NULL,
      false},
     {"a hint that the parts meet", MADE_GPU, ATTENTION, "attentionDecode=tiled_large", NULL, false,

@@ -6,6 +6,7 @@
 #include "core/oracle/op_problem.h"
 #include "core/oracle/oracle_ops.h"
 #include "core/oracle/ref_ops.h"
+#include "core/plan/oplist.h"
 
 #define EPS       1e-5f
 #define SOFTCAP   1.5f /* well within the range of the sums */
@@ -57,7 +58,8 @@ static bool settle(struct kernel_case *c)
     if (i < 7 && c->tokens > 2u << i)
         c->tokens = 2u << i;
     /* A plan norms rows in the product for a few tokens, before it for more. */
-    return request_is(q, "pre", "none") || (request_is(q, "pre", "norm") && 2u << i <= 8);
+    return request_is(q, "pre", "none") ||
+           (request_is(q, "pre", "norm") && 2u << i <= OPLIST_NORM_COLUMNS);
 }
 
 static void narrow(struct kernel_case *c)

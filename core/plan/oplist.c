@@ -11,9 +11,6 @@
 #include "core/plan/oplist_moe.h"
 #include "core/plan/rope_table.h"
 
-/* Passes over up to so many tokens multiply as matrix times vectors. */
-#define FEW_COLUMNS 8
-
 void oplist_finish(struct oplist *list)
 {
     free(list->ops);
@@ -434,7 +431,7 @@ static void read_normed(struct oplist *list, const struct oplist_params *p, stru
 {
     const bool norm = m->weight->has_norm, prefill = m->phase == DGL_PHASE_PREFILL;
     size_t fused = list->count;
-    if (norm && (!prefill || (p->columns && p->columns <= FEW_COLUMNS))) {
+    if (norm && (!prefill || (p->columns && p->columns <= OPLIST_NORM_COLUMNS))) {
         m->pre = "norm";
         oplist_matmul(list, p, m);
     }

@@ -9,6 +9,9 @@
 
 #include "core/plan/weights.h"
 
+/* Products of passes over up to so many tokens normalise what they read, where a kernel can. */
+#define OPLIST_NORM_COLUMNS 64
+
 /* Buffers of a pass. Up to BUF_STATE_COUNT a sequence has its own; the others are scratch that
  * sequences share, valid within a pass. */
 enum plan_buffer {

@@ -186,9 +186,24 @@ static void shape_open(struct planned *p, const struct shape *shape, enum made_d
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Takes the labels of `words` in turn from the list, each as often as its matrix has bands. */
+static const char *request_attr(const struct kernel_request *request, const char *key)
+{
+    for (uint32_t i = 0; i < request->num_attrs; i++)
+        if (strcmp(request->attrs[i].key, key) == 0)
+            return request->attrs[i].word;
+    return "";
+}
+
+/* The product at `at` normalises what it reads. */
+static bool has_norm(const struct oplist *list, size_t at)
+{
+    return at < list->count && strcmp(request_attr(&list->ops[at].request, "pre"), "norm") == 0;
+}
+
+/* Takes the labels of `words` in turn from the list, each as often as its matrix has bands. With
+ * `may_fuse` a norm may be in its product. */
 static void take_labels(const struct oplist *list, size_t *at, const char *words,
-                        const struct bands *bands, bool split)
+                        const struct bands *bands, bool split, bool may_fuse)
 {
     char text[256], *rest = text;
     snprintf(text, sizeof(text), "%s", words);
@@ -198,6 +213,8 @@ static void take_labels(const struct oplist *list, size_t *at, const char *words
                          : strcmp(word, "experts_gate_up") == 0 ? bands->experts_gate_up
                          : strcmp(word, "experts_down") == 0    ? bands->experts_down
                                                                 : 1;
+        if (may_fuse && strstr(word, "_norm") && has_norm(list, *at))
+            times = 0;
         for (uint32_t i = 0; i < times; i++, ++*at) {
             if (*at >= list->count)
                 fail_msg("operation %zu is %s, the list ends there", *at, word);
@@ -205,7 +222,7 @@ static void take_labels(const struct oplist *list, size_t *at, const char *words
                 fail_msg("operation %zu is %s, wanted %s", *at, list->ops[*at].label, word);
         }
         if (split && strcmp(word, "attn_decode") == 0)
-            take_labels(list, at, "attn_merge", bands, false);
+            take_labels(list, at, "attn_merge", bands, false, false);
     }
 }
 
@@ -265,13 +282,13 @@ static void check_operations(const struct planned *p, const struct shape *shape,
             assert_int_equal(list->count, 0);
             continue;
         }
-        take_labels(list, &at, once[s], bands, false);
+        take_labels(list, &at, once[s], bands, false, false);
         for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
             size_t first = at;
-            take_labels(list, &at, layer, bands, split);
+            take_labels(list, &at, layer, bands, split, s == SEG_PREFILL_32 || s == SEG_PREFILL_64);
             if (s == SEG_DECODE && device == MADE_GPU && i + 1 == p->model.desc.layers &&
                 shape->family->gpu_end)
-                take_labels(list, &at, shape->family->gpu_end, bands, false);
+                take_labels(list, &at, shape->family->gpu_end, bands, false, false);
             for (; first < at; first++)
                 assert_int_equal(list->ops[first].layer, i);
         }
@@ -281,14 +298,6 @@ static void check_operations(const struct planned *p, const struct shape *shape,
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
-
-static const char *request_attr(const struct kernel_request *request, const char *key)
-{
-    for (uint32_t i = 0; i < request->num_attrs; i++)
-        if (strcmp(request->attrs[i].key, key) == 0)
-            return request->attrs[i].word;
-    return "";
-}
 
 static int64_t request_const(const struct kernel_request *request, const char *name)
 {
@@ -602,6 +611,7 @@ static void check_sums(const struct planned *p)
             if (!outer && strcmp(c->kernel->name, "matmul_lanes_subgroup") != 0)
                 continue;
             const int64_t rows = choice_var(c, "ROWS");
+            const int64_t squares = has_norm(&segment->ops, i); /* one for each token of a tile */
             const int64_t columns = choice_var(c, outer ? "TOKENS" : "COLUMNS");
             const int64_t splits = choice_var(c, "SPLITS");
             const int64_t row_tiles = (choice_var(c, "N") + rows - 1) / rows;
@@ -610,7 +620,7 @@ static void check_sums(const struct planned *p)
             if (splits == 1)
                 continue;
             cut++;
-            if (4 * tiles * splits * rows * columns > (int64_t)bytes[BUF_SUMS] ||
+            if (4 * tiles * splits * (rows + squares) * columns > (int64_t)bytes[BUF_SUMS] ||
                 4 * tiles > (int64_t)bytes[BUF_ARRIVED])
                 fail_msg("%s of %d tokens: %d tiles of %d x %d in %d parts do not fit %llu bytes",
                          segment->ops.ops[i].label, (int)tokens, (int)tiles, (int)rows,

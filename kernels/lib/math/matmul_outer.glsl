@@ -22,8 +22,17 @@
 // summed in pairs of such floats, the sums of these in 32 bits. They are f16vec2 of
 // GL_NV_gpu_shader5 with NATIVE, else mediump, which a driver may compute in 32 bits.
 //
+// A thread unpacks UNIT columns of a row at a time: 32 where a type's codes come for 32, so that
+// their scale is unpacked once.
+//
+// With pre=norm the threads that store X multiply it by the norm's weight and add up its squares;
+// results get the norm's factor in the end. Where a tile is cut, squares of a part lie behind its
+// sums. HALVES are rounded before the factor is known: a token is scaled by a power of two instead,
+// by which the largest of a sample (STEP columns, in fours spread over K) becomes 1/4 to 1/2.
+// Elements of up to 2^17 times that do not overflow.
+//
 // Needs the libs weight_words, weight_*, matmul_result and arrival, `vec4 X[]`, `float Y[]`,
-// `coherent vec4 SUMS[]`, STEP read, the parameters row0 and rows, the constants K, W_STRIDE,
+// `coherent vec4 SUMS[]`, STEP read, the parameters row0, rows and eps, the constants K, W_STRIDE,
 // X_STRIDE and Y_STRIDE, WHEN post, the names above as TUNE or LET, and the numbers of sets of
 // LANES threads along the tokens, TOKEN_SETS, of THREAD_COLUMNS x LANES_T tokens each.
 //
@@ -32,8 +41,14 @@
 //! LET WS = max(2 * STEP / (HALVES + 1), K_PARTS > 1 ? K_PARTS * ROUND : 0) * ROWS
 //! SHARED float ws[WS]
 //! SHARED float xs[2 * STEP / (HALVES + 1) * X_STEP]
+//! SHARED float token_factor[PRE_norm ? TOKENS : 0]
 
 #define X_SCALE 0.0625 // room for sums
+#if PRE_norm
+#define SCALE_OF(i) x_scale[i]
+#else
+#define SCALE_OF(i) X_SCALE
+#endif
 
 #define TIMES_2(F, i, a)  F((i), a) F((i) + 1, a)
 #define TIMES_4(F, i, a)  TIMES_2(F, i, a) TIMES_2(F, (i) + 2, a)
@@ -52,9 +67,9 @@
 #define EACH_X(F, a)      TIMES_4(F, 0, a)
 #endif
 
-// Units of 16 columns of W and vec4s of X in a step. The threads that fetch W and those that fetch
-// X are others where there are enough of them.
-#define W_UNITS   (ROWS * STEP / 16)
+// Units of UNIT columns of W and vec4s of X in a step. The threads that fetch W and those that
+// fetch X are others where there are enough of them.
+#define W_UNITS   (ROWS * STEP / UNIT)
 #define X_UNITS   (TOKENS * STEP / 4)
 #define APART     (WG_SIZE >= 2 * W_UNITS)
 #define X_THREADS (APART ? WG_SIZE - W_UNITS : WG_SIZE)
@@ -81,6 +96,14 @@ uvec4 next[W_FETCHES * WEIGHT_RAW + X_FETCHES];
 
 uint row_at[W_FETCHES]; // word of W at which the row of a unit begins
 uint x_at[X_FETCHES];   // vec4 of X of a unit in step 0
+#if PRE_norm
+// ROWS are a multiple of 8, and so X_THREADS of STEP / 4: a thread's units have the same columns.
+vec4 next_gain;              // the norm's weight for the units of X on their way
+float square_sum[X_FETCHES]; // of X, of a unit's columns
+#endif
+#if PRE_norm && HALVES
+float x_scale[X_FETCHES]; // of a unit's token
+#endif
 
 vec4 acc[ROW_QUADS * THREAD_COLUMNS]; // [column][rows]
 
@@ -89,7 +112,7 @@ void outer_fetch_w(uint tid, uint k)
     if (STEP < WEIGHT_SPAN && k % uint(WEIGHT_SPAN) != 0u)
         return; // what was fetched for the step before serves this one, too
     for (int i = 0; i < W_FETCHES; i++) {
-        uint u = tid + uint(i * WG_SIZE), at = k + u / uint(ROWS) * 16u;
+        uint u = tid + uint(i * WG_SIZE), at = k + u / uint(ROWS) * uint(UNIT);
         uvec4 raw[WEIGHT_RAW];
         if (HAS_W(u)) {
             weight_fetch16(row_at[i], K % STEP == 0 || at < uint(K) ? at : 0u, raw);
@@ -99,46 +122,54 @@ void outer_fetch_w(uint tid, uint k)
     }
 }
 
-// Columns k .. k + 15 of a row, of what weight_fetch16() gave.
-void outer_decode16(uvec4 raw[WEIGHT_RAW], uint k, out vec4 w[4])
-{
 #if WEIGHT_q4_k
-    // Nibbles masked where they are, with scales made smaller, as exact as shifting them: an
-    // instruction of four less. (In weight_decode16() it made matmul_columns_subgroup slower.)
+#define DECODE(raw, k, high, w) outer_decode16(raw[0], scales, high, w)
+
+// 16 columns of a row, of the low or the high nibbles. They are masked where they are, with scales
+// made smaller, as exact as shifting them: an instruction of four less. (In weight_decode16() it
+// made matmul_columns_subgroup slower.)
+void outer_decode16(uvec4 q, vec2 scales, uint high, out vec4 w[4])
+{
     const uvec4 NIBBLES = uvec4(15u, 15u << 8, 15u << 16, 15u << 24);
-    vec2 scales = weight_scales(raw[1], k / 32u & 7u);
     vec4 s = scales.x * vec4(1.0, 1.0 / 256.0, 1.0 / 65536.0, 1.0 / 16777216.0);
-    uvec4 q = raw[0] >> (k / 16u & 1u) * 4u;
+    q >>= high * 4u;
     w[0] = s * vec4(q.x & NIBBLES) - scales.y;
     w[1] = s * vec4(q.y & NIBBLES) - scales.y;
     w[2] = s * vec4(q.z & NIBBLES) - scales.y;
     w[3] = s * vec4(q.w & NIBBLES) - scales.y;
-#else
-    weight_decode16(raw, k, w);
-#endif
 }
+#else
+#define DECODE(raw, k, high, w) weight_decode16(raw, k, w)
+#endif
 
 void outer_store_w(uint tid, uint k, uint buf)
 {
     for (int i = 0; i < W_FETCHES; i++) {
-        uint u = tid + uint(i * WG_SIZE), k0 = u / uint(ROWS) * 16u, at = k + k0;
+        uint u = tid + uint(i * WG_SIZE), k0 = u / uint(ROWS) * uint(UNIT), at = k + k0;
         uint to = (buf * uint(STEP) + k0) / uint(HALVES + 1) * uint(ROWS) + u % uint(ROWS);
         uvec4 raw[WEIGHT_RAW];
         vec4 w[4];
         if (HAS_W(u)) {
             for (int j = 0; j < WEIGHT_RAW; j++)
                 raw[j] = next[i * WEIGHT_RAW + j];
-            outer_decode16(raw, K % STEP == 0 || at < uint(K) ? at : 0u, w);
-            for (int j = 0; j < 4; j++) {
-#if HALVES
-                ws[to + uint(2 * j * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].xy));
-                ws[to + uint((2 * j + 1) * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].zw));
-#else
-                ws[to + uint(4 * j * ROWS)] = w[j].x;
-                ws[to + uint((4 * j + 1) * ROWS)] = w[j].y;
-                ws[to + uint((4 * j + 2) * ROWS)] = w[j].z;
-                ws[to + uint((4 * j + 3) * ROWS)] = w[j].w;
+            at = K % STEP == 0 || at < uint(K) ? at : 0u;
+#if WEIGHT_q4_k
+            vec2 scales = weight_scales(raw[1], at / 32u & 7u);
 #endif
+            for (int part = 0; part < UNIT / 16; part++) {
+                DECODE(raw, at + uint(16 * part), UNIT == 16 ? at / 16u & 1u : uint(part), w);
+                for (int j = 0; j < 4; j++) {
+#if HALVES
+                    ws[to + uint(2 * j * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].xy));
+                    ws[to + uint((2 * j + 1) * ROWS)] = uintBitsToFloat(packHalf2x16(w[j].zw));
+#else
+                    ws[to + uint(4 * j * ROWS)] = w[j].x;
+                    ws[to + uint((4 * j + 1) * ROWS)] = w[j].y;
+                    ws[to + uint((4 * j + 2) * ROWS)] = w[j].z;
+                    ws[to + uint((4 * j + 3) * ROWS)] = w[j].w;
+#endif
+                }
+                to += uint(16 / (HALVES + 1) * ROWS);
             }
         }
     }
@@ -153,18 +184,27 @@ void outer_fetch_x(uint tid, uint k)
             next[NEXT_X + i] = floatBitsToUint(inside ? X[x_at[i] + k / 4u] : vec4(0.0));
         }
     }
+#if PRE_norm
+    next_gain = A[min(k / 4u + X_VEC(tid), uint(K / 4 - 1))];
+#endif
 }
 
-void outer_store_x(uint tid, uint buf)
+// `counted` is 0 for a step that was stored before: then its squares are no part of their sums.
+void outer_store_x(uint tid, uint buf, float counted)
 {
     for (int i = 0; i < X_FETCHES; i++) {
         uint v = tid + uint(i * X_THREADS);
         uint to = (buf * uint(STEP) + X_VEC(v) * 4u) / uint(HALVES + 1) * uint(X_STEP) + X_TOKEN(v);
         if (HAS_X(v)) {
             vec4 x = uintBitsToFloat(next[NEXT_X + i]);
+#if PRE_norm
+            square_sum[i] += counted * dot(x, x);
+            x *= next_gain;
+#endif
 #if HALVES
-            xs[to] = uintBitsToFloat(packHalf2x16(x.xy * X_SCALE));
-            xs[to + uint(X_STEP)] = uintBitsToFloat(packHalf2x16(x.zw * X_SCALE));
+            x *= SCALE_OF(i);
+            xs[to] = uintBitsToFloat(packHalf2x16(x.xy));
+            xs[to + uint(X_STEP)] = uintBitsToFloat(packHalf2x16(x.zw));
 #else
             xs[to] = x.x;
             xs[to + uint(X_STEP)] = x.y;
@@ -174,6 +214,68 @@ void outer_store_x(uint tid, uint buf)
         }
     }
 }
+
+#if PRE_norm
+#if HALVES
+// Scales of tokens, by a sample of X; their reciprocals go to token_factor.
+void outer_scale_x(uint tid)
+{
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = tid + uint(i * X_THREADS), at = X_VEC(v) * uint(K / STEP);
+        if (HAS_X(v)) {
+            vec4 x = abs(X[x_at[i] - X_VEC(v) + at] * A[at]);
+            xs[v] = max(max(x.x, x.y), max(x.z, x.w));
+        }
+    }
+}
+
+void outer_take_scales(uint tid)
+{
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = tid + uint(i * X_THREADS);
+        if (HAS_X(v)) {
+            float most = 0.0;
+            for (uint j = 0u; j < uint(STEP / 4); j++)
+                most = max(most, xs[X_TOKEN(v) * uint(STEP / 4) + j]);
+            uint exponent = clamp(floatBitsToUint(most) >> 23, 67u, 187u);
+            x_scale[i] = uintBitsToFloat((252u - exponent) << 23); // `most` becomes 1/4 to 1/2
+            if (X_VEC(v) == 0u)
+                token_factor[X_TOKEN(v)] = uintBitsToFloat((exponent + 2u) << 23);
+        }
+    }
+}
+#endif
+
+void outer_keep_squares(uint tid)
+{
+    for (int i = 0; i < X_FETCHES; i++) {
+        uint v = tid + uint(i * X_THREADS);
+        if (HAS_X(v))
+            xs[v] = square_sum[i];
+    }
+}
+
+float token_squares(uint token)
+{
+    float squares = 0.0;
+    for (uint j = 0u; j < uint(STEP / 4); j++)
+        squares += xs[token * uint(STEP / 4) + j];
+    return squares;
+}
+
+// Factors of four tokens; with HALVES those there are undo the scales.
+void outer_set_factors(uint token, vec4 squares, bool scaled)
+{
+    vec4 f = inversesqrt(squares / float(K) + eps);
+    token_factor[token] = f.x * (scaled ? token_factor[token] : 1.0);
+    token_factor[token + 1u] = f.y * (scaled ? token_factor[token + 1u] : 1.0);
+    token_factor[token + 2u] = f.z * (scaled ? token_factor[token + 2u] : 1.0);
+    token_factor[token + 3u] = f.w * (scaled ? token_factor[token + 3u] : 1.0);
+}
+#define BY_FACTOR(token) *token_factor[token]
+#else
+#define BY_FACTOR(token)
+#endif
 
 // Four neighbouring floats of shared memory, as one load.
 #define QUAD_OF(a, i) vec4(a[i], a[(i) + 1u], a[(i) + 2u], a[(i) + 3u])
@@ -318,10 +420,25 @@ uint sum_token(uint column, uint round)
            (c / 4u * uint(LANES_T) + column % uint(LANES_T)) * 4u + c % 4u;
 }
 #endif
-#define SUM_VECS (TOKENS * ROWS / 4) // of a part of a tile
-#define KEEP(n)  SUMS[sums + uint((n) * WG_SIZE)] = acc[n];
-#define JOIN(n)  acc[n] += SUMS[at + uint((n) * WG_SIZE)];
-#define CLEAR(n) acc[n] = vec4(0.0);
+// vec4s of SUMS of a part of a tile
+#define SUM_VECS      (TOKENS * ROWS / 4)
+#define PART_VECS     (SUM_VECS + PRE_norm * TOKENS / 4)
+#define SUMS_AT(n, i) SUMS[at + uint((n) * WG_SIZE + (i) * PART_VECS)]
+#define KEEP(n)       SUMS[sums + uint((n) * WG_SIZE)] = acc[n];
+#define JOIN(n)       acc[n] += SUMS_AT(n, 0);
+#define CLEAR(n)      acc[n] = vec4(0.0);
+#define FACTOR(n)     acc[n] = acc[n] BY_FACTOR(SUM_TOKEN(n));
+// Sums of two parts are asked for at a time where a thread has few: else one waits for the other.
+// With more, and with a norm over many parts, NVIDIA's compiler moves registers to shared memory,
+// and fewer groups share a unit.
+#define FEW_PARTS     (!PRE_norm || SPLITS <= 8)
+#define IN_PAIRS      (SUMS_OWN <= 4 && FEW_PARTS)
+#define SQUARES(i)    SUMS[at + uint(SUM_VECS) + min(i, uint(SPLITS - 1)) * uint(PART_VECS)]
+#define JOIN_FETCH(n) ahead[n] = SUMS_AT(n, 0);
+#define JOIN_NEXT(n)  ahead[SUMS_OWN + (n)] = SUMS_AT(n, 1);
+#define JOIN_ADD(n) \
+    acc[n] += ahead[n]; \
+    acc[n] += ahead[SUMS_OWN + (n)];
 
 // What is there, with post=add: all loads before anything is stored, which they would wait for.
 #if POST_add
@@ -369,13 +486,20 @@ void outer_product(uint tid, uint begin, uint end, uint w_at, uint at)
 {
     uint k = begin * uint(STEP), last = (end - 1u) * uint(STEP);
     FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
-    FOR_UNITS(outer_store_w(tid, k, 0u), outer_store_x(X_TID, 0u))
+#if PRE_norm && HALVES
+    FOR_UNITS(, outer_scale_x(X_TID))
+    memoryBarrierShared(); barrier();
+    FOR_UNITS(, outer_take_scales(X_TID))
+    memoryBarrierShared(); barrier();
+#endif
+    FOR_UNITS(outer_store_w(tid, k, 0u), outer_store_x(X_TID, 0u, 1.0))
     k = min(k + uint(STEP), last);
     FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
     memoryBarrierShared(); barrier();
     for (uint step = begin; step < end; step++) {
         uint buf = step & 1u, from = buf * uint(STEP / (HALVES + 1));
-        FOR_UNITS(outer_store_w(tid, k, 1u - buf), outer_store_x(X_TID, 1u - buf))
+        float counted = step + 1u < end ? 1.0 : 0.0;
+        FOR_UNITS(outer_store_w(tid, k, 1u - buf), outer_store_x(X_TID, 1u - buf, counted))
         k = min(k + uint(STEP), last);
         FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
         outer_multiply(from * uint(ROWS) + w_at, from * uint(X_STEP) + at);
@@ -414,7 +538,7 @@ void matmul_outer(uvec3 group)
         token_tile = tile / whole;
     } else {
         cut = tiles <= uint(ARRIVED.length()) &&
-              tiles * uint(SPLITS * SUM_VECS) <= uint(SUMS.length());
+              tiles * uint(SPLITS * PART_VECS) <= uint(SUMS.length());
         tile -= whole * token_tiles;
         split = tile / tiles;
         tile %= tiles;
@@ -426,7 +550,7 @@ void matmul_outer(uvec3 group)
     if (cut) {
         begin = split * STEPS / uint(SPLITS) / 2u * 2u;
         end = split + 1u < uint(SPLITS) ? (split + 1u) * STEPS / uint(SPLITS) / 2u * 2u : STEPS;
-        sums = (tile * uint(SPLITS) + split) * uint(SUM_VECS) + tid;
+        sums = (tile * uint(SPLITS) + split) * uint(PART_VECS) + tid;
     }
 #endif
     uint token1 = token_tile * uint(TOKENS);
@@ -441,9 +565,31 @@ void matmul_outer(uvec3 group)
 #if HALVES
     EACH_COLUMN(CLEAR_COLUMN, 0)
 #endif
+#if PRE_norm
+    for (int i = 0; i < X_FETCHES; i++)
+        square_sum[i] = 0.0;
+#if !HALVES
+    for (uint i = tid; i < uint(TOKENS); i += uint(WG_SIZE))
+        token_factor[i] = 1.0;
+#endif
+#endif
     outer_product(tid, begin, end, part * uint(OWN * ROWS) + row,
                   part * uint(OWN * X_STEP) + token_set * uint(TOKENS / TOKEN_SETS) + place.y * 4u);
-#if HALVES
+#if PRE_norm
+    FOR_UNITS(, outer_keep_squares(X_TID))
+    memoryBarrierShared(); barrier();
+    if (tid < uint(TOKENS / 4)) {
+        vec4 squares = vec4(token_squares(tid * 4u), token_squares(tid * 4u + 1u),
+                            token_squares(tid * 4u + 2u), token_squares(tid * 4u + 3u));
+#if SPLITS > 1
+        if (cut)
+            SUMS[sums + uint(SUM_VECS)] = squares;
+        else
+#endif
+            outer_set_factors(tid * 4u, squares, true);
+    }
+    memoryBarrierShared(); barrier();
+#elif HALVES
 #define UNSCALE_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] *= 1.0 / X_SCALE;
 #define UNSCALE_COLUMN(c, a) EACH_QUAD(UNSCALE_QUAD, c)
     EACH_COLUMN(UNSCALE_COLUMN, 0)
@@ -461,6 +607,7 @@ void matmul_outer(uvec3 group)
             y += QUAD_OF(ws, at);
             at += uint(ROUND * ROWS);
         }
+        y = y BY_FACTOR(SUM_TOKEN(round));
         t = token1 + SUM_TOKEN(round);
 #if SPLITS > 1
         if (cut)
@@ -471,6 +618,9 @@ void matmul_outer(uvec3 group)
             outer_store(t, first + SUM_ROW(round), y, old[0]);
         memoryBarrierShared(); barrier();
     }
+#endif
+#if PRE_norm && K_PARTS == 1
+    EACH_SUM(FACTOR)
 #endif
 #if SPLITS > 1
     if (cut) {
@@ -485,11 +635,41 @@ void matmul_outer(uvec3 group)
         if (xs[0] != float(SPLITS - 1))
             return; // the whole group
         EACH_SUM(CLEAR)
-        at = tile * uint(SPLITS * SUM_VECS) + tid;
-        for (uint s = 0u; s < uint(SPLITS); s++) {
-            EACH_SUM(JOIN)
-            at += uint(SUM_VECS);
+        at = tile * uint(SPLITS * PART_VECS) + tid;
+#if PRE_norm
+        if (tid < uint(TOKENS / 4)) {
+            vec4 squares = vec4(0.0);
+#if FEW_PARTS
+            for (uint i = 0u; i < uint(SPLITS); i += 2u) {
+                vec4 a = SQUARES(i), b = SQUARES(i + 1u);
+                squares += a;
+                squares += i + 1u < uint(SPLITS) ? b : vec4(0.0);
+            }
+#else
+            for (uint i = 0u; i < uint(SPLITS); i++)
+                squares += SQUARES(i);
+#endif
+            outer_set_factors(tid * 4u, squares, false);
         }
+#endif
+        uint s = 0u;
+#if IN_PAIRS
+        for (; s + 2u <= uint(SPLITS); s += 2u) {
+            vec4 ahead[2 * SUMS_OWN];
+            EACH_SUM(JOIN_FETCH)
+            EACH_SUM(JOIN_NEXT)
+            EACH_SUM(JOIN_ADD)
+            at += uint(2 * PART_VECS);
+        }
+#endif
+        for (; s < uint(SPLITS); s++) {
+            EACH_SUM(JOIN)
+            at += uint(PART_VECS);
+        }
+#if PRE_norm
+        memoryBarrierShared(); barrier();
+        EACH_SUM(FACTOR)
+#endif
     }
 #endif
     if (cut || K_PARTS == 1) {

@@ -60,7 +60,8 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
-//! PREFER SOFTWARE ? 5 : COLUMNS < 16 || WEIGHT_q4_k && N >= 3072 ? 30 : 15 // wide: 20
+//! LET FAST_16 = WEIGHT_q4_k && N >= 3072 && !PRE_norm
+//! PREFER SOFTWARE ? 5 : COLUMNS < 16 || FAST_16 ? 30 : 15 // matmul_prefill_wide: 20
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words

@@ -20,6 +20,7 @@
 // 830, 158 125; mxfp4 886 862, 167 143. Of 32 tokens: q8_0 103 126, but 8192 x 2048 79 67.
 // 2048 x 16384 of 64 tokens with parts left out: without decoding and storing W 111, without any
 // fetching 104, without multiplying 57, neither 15. docs/perf-log.md, "Prefill and small batches".
+// Preferred by sizes that were measured, before matmul_prefill_wide (20).
 //
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
@@ -29,7 +30,7 @@
 //! WHEN phase prefill
 //! WHEN columns 32 64 128 256
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
-//! WHEN pre none
+//! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu
 //! WHEN bias none row
@@ -41,6 +42,7 @@
 //! BIND coherent uint ARRIVED
 //! PARAM uint row0
 //! PARAM uint rows
+//! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
 //! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
@@ -55,7 +57,8 @@
 //! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
 //! TUNE ROW_SETS = SOFTWARE || SHARED_BYTES < 49152 ? 1 : 8 / (TOKEN_SETS * K_PARTS) in 1 2 4
 //! TUNE STEP = 16 in 16 32
-//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
+//! TUNE UNIT = 16 in 16 32
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8 12
 //! LET HALVES = 0
 //! LET NATIVE = 0
 //! LET LANES_T = TOKENS / TOKEN_SETS / THREAD_COLUMNS
@@ -69,7 +72,8 @@
 //! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
 //! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
 //! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
-//! LET MOST = min(SUM_ROWS / ROWS / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
+//! LET ROOM = SUM_ROWS / (ROWS + PRE_norm) // tiles, in SUMS
+//! LET MOST = min(ROOM / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
 //! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
 //! LET KEPT = WHOLE * (SPLITS - 1)
 //! LOCAL WG_SIZE
@@ -77,8 +81,8 @@
 //! ACTIVE max(BAND, BAND * SPLITS - KEPT * ROWS) * T * K_PARTS / (THREAD_ROWS * THREAD_COLUMNS)
 //! REQUIRE LANES_T >= 1 && LANES_T * 2 <= LANES && LANES_T * THREAD_COLUMNS * TOKEN_SETS == TOKENS
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && STEP >= 4 * K_PARTS
-//! LET LATER = COLUMNS == 32 && !WEIGHT_q4_k && K <= 4096 // fixed: sizes that were measured
-//! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : LATER ? 15 : 28 // matmul_prefill_wide: 20
+//! REQUIRE UNIT == 16 || STEP == 32 && (WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_mxfp4)
+//! PREFER SOFTWARE || COMPUTE_UNITS < 32 ? 0 : COLUMNS == 32 && !WEIGHT_q4_k && K <= 4096 ? 15 : 28
 //! TOLERANCE 3e-12
 //! STEP read
 //! LIB weight_words

@@ -1,9 +1,10 @@
 // Matrix product of many tokens by pairs of 16-bit floats, where computePrecision asks for it.
 //
 // Lib matmul_outer, HALVES.
-// W and X / 16 are rounded to 16 bits; FLUSH columns of K are summed in pairs of 16-bit floats, of
-// even and of odd columns, and these in 32 bits: an element of X, or a sum of FLUSH products, of
-// more than a million overflows. docs/kernels.md, "16-bit arithmetic".
+// W and X / 16 (behind a norm in the product X by a power of two of its token's) are rounded to 16
+// bits; FLUSH columns of K are summed in pairs of 16-bit floats, of even and of odd columns, and
+// these in 32 bits: an element of X, or a sum of FLUSH products, of more than a million overflows.
+// docs/kernels.md, "16-bit arithmetic".
 //
 // One H200 (driver 580), `kernels bench`, q4_k, weights in no cache, 2026-11-24, us, with FLUSH 32
 // and 64, and matmul_outer:
@@ -14,12 +15,16 @@
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
-// Up to 64 tokens in groups of 128 threads, two a unit. One H100 (driver 580), 2026-11-27, q4_k:
-// 32 tokens, with twice the ROW_SETS, and by the kernels that f32 has for them; 64, with twice the
-// ROW_SETS:
-//     2048 x 16384   66   75   81    106  108       2048 x 3072    26   27   31     37   39
-//     8192 x 2048    43   48   53     63   68       2048 x 128256 433  535  520    761  783
-//     4096 x 28672  215  268  281    348  361       14336 x 4096  114           179  180
+// One H100 (driver 580), 2026-11-28, q4_k, before and with 32 columns unpacked at a time, FLUSH 64
+// (128: 58 and 94 instead of 60 and 97); 32 tokens by 4 x 8 results a thread, 256 threads, two
+// groups a unit, before by 8 x 8; 64 by 8 x 8, 128 threads, two a unit:
+//     K x N            32          64         K x N            32          64
+//     2048 x 16384   66   60    106   97      4096 x 28672  216  201    348  319
+//     8192 x 2048    43   38     63   59      14336 x 4096  115  101    178  161
+//     2048 x 128256 522  360    762  684      4096 x 4096    42   38     62   57
+//     2048 x 16384 with the norm 62 and 96, 2048 x 3072 25 and 37, with it 27 and 38
+// 512 tokens of 2048 x 16384 632 and 604, 128 166 and 160. docs/perf-log.md, "Prefill and small
+// batches", has what bounds it.
 //
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
@@ -30,7 +35,7 @@
 //! WHEN phase prefill
 //! WHEN columns 32 64 128 256
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
-//! WHEN pre none
+//! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu
 //! WHEN bias none row
@@ -42,6 +47,7 @@
 //! BIND coherent uint ARRIVED
 //! PARAM uint row0
 //! PARAM uint rows
+//! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
 //! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
@@ -51,13 +57,15 @@
 //! TUNE LANES = 32 in 32 64
 //! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 32 64 128
 //! TUNE TOKEN_SETS = max(1, TOKENS / 64) in 1 2
-//! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
+//! TUNE UNIT = WEIGHT_q4_k && (COLUMNS <= 64 || !SOFTWARE) ? 32 : 16 in 16 32
+//! TUNE THREAD_ROWS = SOFTWARE || UNIT == 32 && TOKENS == 32 ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 8 in 8
-//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
-//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : 4 / K_PARTS in 1 2 4
+//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_ROWS / TOKENS in 1 2 4
+//! TUNE WIDE = PRE_norm && TOKENS == 64 in 0 1 // one group a unit
+//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : WIDE ? 4 : 32 / THREAD_ROWS / K_PARTS in 1 2 4
 //! TUNE STEP = 32 in 16 32
-//! TUNE FLUSH = 64 in 16 32 64
-//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
+//! TUNE FLUSH = TOKENS <= 64 ? 128 : 64 in 16 32 64 128
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8 12
 //! LET HALVES = 1
 //! LET NATIVE = 1 // f16vec2
 //! LET LANES_T = TOKENS / TOKEN_SETS / THREAD_COLUMNS
@@ -65,13 +73,13 @@
 //! LET ROWS = LANES_N * THREAD_ROWS * ROW_SETS
 //! LET WG_SIZE = LANES * ROW_SETS * TOKEN_SETS * K_PARTS
 //! LET W_WIDTH = 4
-//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS * (WG_SIZE > 128 ? 1 : 2)
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS * (WG_SIZE * THREAD_ROWS > 1024 ? 1 : 2)
 //! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
 //! LET ROW_TILES = ceildiv(N, ROWS)
 //! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
 //! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
 //! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
-//! LET ROOM = SUM_ROWS * max(1, 256 / COLUMNS) / ROWS // tiles of TOKENS, in SUMS
+//! LET ROOM = SUM_ROWS * max(1, 256 / COLUMNS) / (ROWS + PRE_norm) // tiles of TOKENS, in SUMS
 //! LET MOST = min(ROOM / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
 //! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
 //! LET KEPT = WHOLE * (SPLITS - 1)
@@ -81,7 +89,8 @@
 //! EXTENSION GL_NV_gpu_shader5
 //! REQUIRE LANES_T >= 1 && LANES_T * 2 <= LANES && LANES_T * THREAD_COLUMNS * TOKEN_SETS == TOKENS
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && STEP >= 4 * K_PARTS
-//! PREFER 40 // the others: up to 35
+//! REQUIRE UNIT == 16 || STEP == 32 && (WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_mxfp4)
+//! PREFER PRE_norm && K * N > 2048 * 32768 ? 39 : 40 // the others: up to 35
 //! TOLERANCE 1e-5
 //! STEP read
 //! LIB weight_words

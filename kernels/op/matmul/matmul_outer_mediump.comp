@@ -2,9 +2,9 @@
 //
 // matmul_outer_f16 for devices without 16-bit floats in the language: whether sums are of 16 or 32
 // bits is the driver's choice (Mali's and Adreno's compute mediump in pairs of 16 bits).
-// W and X / 16 are rounded to 16 bits; FLUSH columns of K are summed in pairs of 16-bit floats, of
-// even and of odd columns, and these in 32 bits: an element of X, or a sum of FLUSH products, of
-// more than a million overflows.
+// W and X / 16 (behind a norm in the product X by a power of two of its token's) are rounded to 16
+// bits; FLUSH columns of K are summed in pairs of 16-bit floats, of even and of odd columns, and
+// these in 32 bits: an element of X, or a sum of FLUSH products, of more than a million overflows.
 //
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
@@ -15,7 +15,7 @@
 //! WHEN phase prefill
 //! WHEN columns 32 64 128 256
 //! WHEN weight f32 f16 bf16 q8_0 q4_k q4_0 q5_k q6_k mxfp4 affine
-//! WHEN pre none
+//! WHEN pre none norm
 //! WHEN post store add glu softcap
 //! WHEN act none silu gelu
 //! WHEN bias none row
@@ -27,6 +27,7 @@
 //! BIND coherent uint ARRIVED
 //! PARAM uint row0
 //! PARAM uint rows
+//! PARAM float eps
 //! PARAM float out_scale
 //! PARAM float softcap
 //! CONST K N COLUMNS W_STRIDE X_STRIDE Y_STRIDE
@@ -36,13 +37,15 @@
 //! TUNE LANES = 32 in 32 64
 //! TUNE TOKENS = min(COLUMNS, SHARED_BYTES < 49152 ? 64 : 128) in 32 64 128
 //! TUNE TOKEN_SETS = max(1, TOKENS / 64) in 1 2
-//! TUNE THREAD_ROWS = SOFTWARE ? 4 : 8 in 4 8
+//! TUNE UNIT = WEIGHT_q4_k && (COLUMNS <= 64 || !SOFTWARE) ? 32 : 16 in 16 32
+//! TUNE THREAD_ROWS = SOFTWARE || UNIT == 32 && TOKENS == 32 ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 8 in 8
-//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_COLUMNS / TOKENS in 1 2 4
-//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : 4 / K_PARTS in 1 2 4
+//! TUNE K_PARTS = SOFTWARE ? 2 : 16 * THREAD_ROWS / TOKENS in 1 2 4
+//! TUNE WIDE = PRE_norm && TOKENS == 64 in 0 1 // one group a unit
+//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : WIDE ? 4 : 32 / THREAD_ROWS / K_PARTS in 1 2 4
 //! TUNE STEP = 32 in 16 32
-//! TUNE FLUSH = 64 in 16 32 64
-//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8
+//! TUNE FLUSH = TOKENS <= 64 ? 128 : 64 in 16 32 64 128
+//! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8 12
 //! LET HALVES = 1
 //! LET NATIVE = 0 // mediump
 //! LET LANES_T = TOKENS / TOKEN_SETS / THREAD_COLUMNS
@@ -50,13 +53,13 @@
 //! LET ROWS = LANES_N * THREAD_ROWS * ROW_SETS
 //! LET WG_SIZE = LANES * ROW_SETS * TOKEN_SETS * K_PARTS
 //! LET W_WIDTH = 4
-//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS * (WG_SIZE > 128 ? 1 : 2)
+//! LET UNITS = SOFTWARE ? 3 : COMPUTE_UNITS * (WG_SIZE * THREAD_ROWS > 1024 ? 1 : 2)
 //! LET TOKEN_TILES = ceildiv(COLUMNS > 128 ? 512 : COLUMNS, TOKENS)
 //! LET ROW_TILES = ceildiv(N, ROWS)
 //! LET WHOLE = ROW_TILES * TOKEN_TILES / UNITS * UNITS / TOKEN_TILES
 //! LET REST = max(1, (ROW_TILES - WHOLE) * TOKEN_TILES)
 //! LET WAVES = UNITS % REST * 20 <= 3 * UNITS ? 1 : 2 * UNITS % REST * 20 <= 6 * UNITS ? 2 : 3
-//! LET ROOM = SUM_ROWS * max(1, 256 / COLUMNS) / ROWS // tiles of TOKENS, in SUMS
+//! LET ROOM = SUM_ROWS * max(1, 256 / COLUMNS) / (ROWS + PRE_norm) // tiles of TOKENS, in SUMS
 //! LET MOST = min(ROOM / max(1, ROW_TILES - WHOLE), K / (SOFTWARE ? 4 * STEP : 64))
 //! LET SPLITS = CUT == 0 ? 1 : max(1, min(CUT > 1 ? CUT : WAVES * UNITS / REST, MOST))
 //! LET KEPT = WHOLE * (SPLITS - 1)
@@ -65,7 +68,8 @@
 //! ACTIVE max(BAND, BAND * SPLITS - KEPT * ROWS) * T * K_PARTS / (THREAD_ROWS * THREAD_COLUMNS)
 //! REQUIRE LANES_T >= 1 && LANES_T * 2 <= LANES && LANES_T * THREAD_COLUMNS * TOKEN_SETS == TOKENS
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && STEP >= 4 * K_PARTS
-//! PREFER 36 // matmul_outer_f16: 40
+//! REQUIRE UNIT == 16 || STEP == 32 && (WEIGHT_q4_k || WEIGHT_q4_0 || WEIGHT_mxfp4)
+//! PREFER PRE_norm && K * N > 2048 * 32768 ? 35 : 36 // matmul_outer_f16: 40
 //! TOLERANCE 1e-5
 //! STEP read
 //! LIB weight_words

@@ -9,6 +9,7 @@
 
 #include "core/base/file.h"
 #include "tests/support/process.h"
+#include "tests/support/tiny_model.h"
 
 #define SHORT "--device", "any", "-n", "3", "--prompt-tokens", "4", "-r", "2"
 
@@ -491,6 +492,25 @@ static void csv_of_a_batch_leaves_the_host_out(void **state)
     process_finish(&r);
 }
 
+/* A name is one field, whatever is in it. */
+static void fields_are_escaped(void **state)
+{
+    struct process_result r;
+    (void)state;
+    char *dir = tiny_pack_links("tests/models/story-llama-q4_k_m");
+    tiny_file_replace(dir, "manifest.json", "\"modelId\": \"story-llama-q4_k_m\"",
+                      "\"modelId\": \"a\\\"b|c\"");
+    process_command(&r, "bench", "-m", dir, SHORT, "--csv", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "\n\"a\"\"b|c\",");
+    process_finish(&r);
+    process_command(&r, "bench", "-m", dir, SHORT, "--md", NULL);
+    assert_code(&r, 0);
+    assert_contains(r.out, "\n| a\"b\\|c | ");
+    process_finish(&r);
+    test_tmpdir_remove(dir);
+}
+
 /* Long rows of short measurements are shown as one. */
 static void a_sweep_has_a_bar(void **state)
 {
@@ -565,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_pass_that_is_too_long_names_its_flag),
         cmocka_unit_test(a_figure_goes_into_what_is_no_file),
         cmocka_unit_test(csv_of_a_batch_leaves_the_host_out),
+        cmocka_unit_test(fields_are_escaped),
         cmocka_unit_test(a_sweep_has_a_bar),
         cmocka_unit_test(markdown_has_the_profile),
         cmocka_unit_test(markdown_has_a_row_per_test),

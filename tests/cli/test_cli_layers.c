@@ -12,30 +12,10 @@
 
 #define PACK "tests/models/story-llama-q4_k_m"
 
-/* The bundled pack in a folder of its own: links to its files, and a manifest with these kernel
- * hints. The caller removes it. */
+/* The bundled pack with these kernel hints in its manifest. The caller removes it. */
 static char *pack_with_hints(const char *hints, bool pinned)
 {
-    char *dir = test_tmpdir(), cwd[4096], **names = NULL, text[512];
-    size_t num_names = 0;
-    assert_non_null(getcwd(cwd, sizeof(cwd)));
-    assert_int_equal(dgl_dir_list(NULL, PACK, &names, &num_names), DGL_OK);
-    for (size_t i = 0; i < num_names; i++) {
-        char *path = dgl_path_join(PACK, names[i]), *full = dgl_path_join(cwd, path);
-        char *link = dgl_path_join(dir, names[i]);
-        size_t len;
-        if (strcmp(names[i], "manifest.json") == 0) {
-            char *manifest = tiny_file_read(PACK, names[i], &len);
-            test_write_file(dir, names[i], manifest, len);
-            free(manifest);
-        } else {
-            assert_int_equal(symlink(full, link), 0);
-        }
-        free(path);
-        free(full);
-        free(link);
-    }
-    dgl_names_free(names, num_names);
+    char *dir = tiny_pack_links(PACK), text[512];
     snprintf(text, sizeof(text), "\"kernelHints\": {%s}, \"was\": {", hints);
     tiny_file_replace(dir, "manifest.json", "\"kernelHints\": {", text);
     if (pinned)

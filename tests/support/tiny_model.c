@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "core/base/json.h"
@@ -417,4 +419,28 @@ void tiny_tokenizer_write(const char *dir)
     assert_false(json.failed);
     test_write_file(dir, "tokenizer.json", json.p, json.len);
     dgl_buf_finish(&json);
+}
+
+char *tiny_pack_links(const char *pack)
+{
+    char *dir = test_tmpdir(), cwd[4096], **names = NULL;
+    size_t num_names = 0, len;
+    assert_non_null(getcwd(cwd, sizeof(cwd)));
+    assert_int_equal(dgl_dir_list(NULL, pack, &names, &num_names), DGL_OK);
+    for (size_t i = 0; i < num_names; i++) {
+        char *path = dgl_path_join(pack, names[i]), *full = dgl_path_join(cwd, path);
+        char *link = dgl_path_join(dir, names[i]);
+        if (strcmp(names[i], "manifest.json") == 0) {
+            char *manifest = tiny_file_read(pack, names[i], &len);
+            test_write_file(dir, names[i], manifest, len);
+            free(manifest);
+        } else {
+            assert_int_equal(symlink(full, link), 0);
+        }
+        free(path);
+        free(full);
+        free(link);
+    }
+    dgl_names_free(names, num_names);
+    return dir;
 }

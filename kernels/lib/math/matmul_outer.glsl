@@ -428,11 +428,11 @@ uint sum_token(uint column, uint round)
 #define JOIN(n)       acc[n] += SUMS_AT(n, 0);
 #define CLEAR(n)      acc[n] = vec4(0.0);
 #define FACTOR(n)     acc[n] = acc[n] BY_FACTOR(SUM_TOKEN(n));
-// Sums of two parts are asked for at a time where a thread has few: else one waits for the other.
-// With more, and with a norm over many parts, NVIDIA's compiler moves registers to shared memory,
-// and fewer groups share a unit.
+// Sums of two parts are asked for at a time where a thread has few of them and few results: else
+// one waits for the other. Elsewhere, and with a norm over many parts, NVIDIA's compiler moves
+// registers to shared memory for it, and fewer groups share a unit.
 #define FEW_PARTS     (!PRE_norm || SPLITS <= 8)
-#define IN_PAIRS      (SUMS_OWN <= 4 && FEW_PARTS)
+#define IN_PAIRS      (SUMS_OWN <= 4 && THREAD_ROWS == 4 && FEW_PARTS)
 #define SQUARES(i)    SUMS[at + uint(SUM_VECS) + min(i, uint(SPLITS - 1)) * uint(PART_VECS)]
 #define JOIN_FETCH(n) ahead[n] = SUMS_AT(n, 0);
 #define JOIN_NEXT(n)  ahead[SUMS_OWN + (n)] = SUMS_AT(n, 1);

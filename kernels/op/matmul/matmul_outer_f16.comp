@@ -16,7 +16,7 @@
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
 // One H100 (driver 580), 2026-11-28, q4_k, before and with 32 columns unpacked at a time, FLUSH 64
-// (128: 58 and 94 instead of 60 and 97); 32 tokens by 4 x 8 results a thread, 256 threads, two
+// (128 takes 1 to 2 us less of 2048 x 16384); 32 tokens by 4 x 8 results a thread, 256 threads, two
 // groups a unit, before by 8 x 8; 64 by 8 x 8, 128 threads, two a unit:
 //     K x N            32          64         K x N            32          64
 //     2048 x 16384   66   60    106   97      4096 x 28672  216  201    348  319

@@ -22,7 +22,7 @@
 //     2048 x 16384   66   60    106   97      4096 x 28672  216  201    348  319
 //     8192 x 2048    43   38     63   59      14336 x 4096  115  101    178  161
 //     2048 x 128256 522  360    762  684      4096 x 4096    42   38     62   57
-//     2048 x 16384 with the norm 62 and 96, 2048 x 3072 25 and 37, with it 27 and 38
+//     2048 x 16384 with the norm 62 and 96, 2048 x 3072 24 and 35, with it 27 and 38
 // 512 tokens of 2048 x 16384 632 and 604, 128 166 and 160. docs/perf-log.md, "Prefill and small
 // batches", has what bounds it.
 //

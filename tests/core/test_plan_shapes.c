@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "kernels/set/kernel_request.h"
 #include "kernels/step.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
@@ -186,18 +187,11 @@ static void shape_open(struct planned *p, const struct shape *shape, enum made_d
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static const char *request_attr(const struct kernel_request *request, const char *key)
-{
-    for (uint32_t i = 0; i < request->num_attrs; i++)
-        if (strcmp(request->attrs[i].key, key) == 0)
-            return request->attrs[i].word;
-    return "";
-}
-
 /* The product at `at` normalises what it reads. */
 static bool has_norm(const struct oplist *list, size_t at)
 {
-    return at < list->count && strcmp(request_attr(&list->ops[at].request, "pre"), "norm") == 0;
+    return at < list->count &&
+           strcmp(kernel_request_word(&list->ops[at].request, "pre"), "norm") == 0;
 }
 
 /* Takes the labels of `words` in turn from the list, each as often as its matrix has bands. With
@@ -294,6 +288,8 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         }
         if (at != list->count)
             fail_msg("segment %d: %zu operations, wanted %zu", s, list->count, at);
+        if (s == SEG_PREFILL_64 && !has_norm(list, 1))
+            fail_msg("qkv of 64 tokens does not normalise what it reads");
     }
 }
 
@@ -313,8 +309,8 @@ static const char *wanted_variant(const struct kernel_request *request, enum mad
         if (!c->op)
             return c->variant[device];
         if (strcmp(c->op, request->op) != 0 ||
-            (c->phase && strcmp(c->phase, request_attr(request, "phase")) != 0) ||
-            (c->weight && strcmp(c->weight, request_attr(request, "weight")) != 0) ||
+            (c->phase && strcmp(c->phase, kernel_request_word(request, "phase")) != 0) ||
+            (c->weight && strcmp(c->weight, kernel_request_word(request, "weight")) != 0) ||
             (c->rows && request_const(request, "N") < c->rows) ||
             (c->k && request_const(request, "K") < c->k) || !c->variant[device])
             continue;
@@ -339,7 +335,8 @@ static void check_kernels(const struct planned *p, const struct shape *shape,
                      use->choice.kernel ? use->choice.kernel->name : "none", use->choice.reason);
         if (strcmp(use->choice.kernel->variant, want) != 0)
             fail_msg("%s %s K=%d HEAD_DIM=%d: variant %s (%s), wanted %s", use->request.op,
-                     request_attr(&use->request, "phase"), (int)request_const(&use->request, "K"),
+                     kernel_request_word(&use->request, "phase"),
+                     (int)request_const(&use->request, "K"),
                      (int)request_const(&use->request, "HEAD_DIM"), use->choice.kernel->variant,
                      use->choice.reason, want);
         for (size_t j = 0; j < i && first; j++)

@@ -19,8 +19,10 @@
 // room for is not cut. Groups: x covers the rows, y the tokens.
 //
 // With HALVES, W and X are pairs of 16-bit floats along K, X times X_SCALE. FLUSH columns are
-// summed in pairs of such floats, the sums of these in 32 bits. They are f16vec2 of
-// GL_NV_gpu_shader5 with NATIVE, else mediump, which a driver may compute in 32 bits.
+// summed in pairs of such floats, the sums of these in 32 bits, and what a part of K comes to is
+// kept in SUMS as 16-bit floats: the group that joins the parts reads through one unit what all
+// others wrote. They are f16vec2 of GL_NV_gpu_shader5 with NATIVE, else mediump, which a driver may
+// compute in 32 bits.
 //
 // A thread unpacks UNIT columns of a row at a time: 32 where a type's codes come for 32, so that
 // their scale is unpacked once.
@@ -107,17 +109,29 @@ float x_scale[X_FETCHES]; // of a unit's token
 
 vec4 acc[ROW_QUADS * THREAD_COLUMNS]; // [column][rows]
 
-void outer_fetch_w(uint tid, uint k)
+// A head of q4_k serves 256 columns: it is fetched for the first of them, and in the `first` step.
+// With a norm registers are too few for it but in f16 with 64 tokens (one H100, 32 and a norm:
+// 2048 x 16384 61 us became 73).
+#define HEAD_ONCE (WEIGHT_q4_k && (!PRE_norm || HALVES && TOKENS > 32))
+
+void outer_fetch_w(uint tid, uint k, bool first)
 {
     if (STEP < WEIGHT_SPAN && k % uint(WEIGHT_SPAN) != 0u)
         return; // what was fetched for the step before serves this one, too
     for (int i = 0; i < W_FETCHES; i++) {
         uint u = tid + uint(i * WG_SIZE), at = k + u / uint(ROWS) * uint(UNIT);
         uvec4 raw[WEIGHT_RAW];
+        at = K % STEP == 0 || at < uint(K) ? at : 0u;
         if (HAS_W(u)) {
-            weight_fetch16(row_at[i], K % STEP == 0 || at < uint(K) ? at : 0u, raw);
+#if HEAD_ONCE
+            next[i * WEIGHT_RAW] = weight_load4(row_at[i] + at / 32u * 4u);
+            if (first || k % 256u == 0u)
+                next[i * WEIGHT_RAW + 1] = weight_head(row_at[i], at);
+#else
+            weight_fetch16(row_at[i], at, raw);
             for (int j = 0; j < WEIGHT_RAW; j++)
                 next[i * WEIGHT_RAW + j] = raw[j];
+#endif
         }
     }
 }
@@ -264,15 +278,17 @@ float token_squares(uint token)
 }
 
 // Factors of four tokens; with HALVES those there are undo the scales.
-void outer_set_factors(uint token, vec4 squares, bool scaled)
+void outer_set_factors(uint token, vec4 squares)
 {
     vec4 f = inversesqrt(squares / float(K) + eps);
-    token_factor[token] = f.x * (scaled ? token_factor[token] : 1.0);
-    token_factor[token + 1u] = f.y * (scaled ? token_factor[token + 1u] : 1.0);
-    token_factor[token + 2u] = f.z * (scaled ? token_factor[token + 2u] : 1.0);
-    token_factor[token + 3u] = f.w * (scaled ? token_factor[token + 3u] : 1.0);
+    token_factor[token] *= f.x;
+    token_factor[token + 1u] *= f.y;
+    token_factor[token + 2u] *= f.z;
+    token_factor[token + 3u] *= f.w;
 }
 #define BY_FACTOR(token) *token_factor[token]
+#elif HALVES
+#define BY_FACTOR(token) *(1.0 / X_SCALE)
 #else
 #define BY_FACTOR(token)
 #endif
@@ -377,29 +393,30 @@ void outer_multiply(uint w_at, uint at)
     if (uint((c) / PER) == (r)) { \
         EACH_QUAD(PUT_QUAD, c) \
     }
-#define TWO(F, n)   F(n) F((n) + 1)
-#define FOUR(F, n)  TWO(F, n) TWO(F, (n) + 2)
-#define EIGHT(F, n) FOUR(F, n) FOUR(F, (n) + 4)
 #if SUMS_OWN == 1
-#define EACH_SUM(F)      F(0)
-#define EACH_STORE(F, G) F(0) G(0)
+#define EACH_SUM(F, a) F(0, a)
 #elif SUMS_OWN == 2
-#define EACH_SUM(F)      TWO(F, 0)
-#define EACH_STORE(F, G) TWO(F, 0) TWO(G, 0)
+#define EACH_SUM(F, a) TIMES_2(F, 0, a)
 #elif SUMS_OWN == 4
-#define EACH_SUM(F)      FOUR(F, 0)
-#define EACH_STORE(F, G) FOUR(F, 0) FOUR(G, 0)
+#define EACH_SUM(F, a) TIMES_4(F, 0, a)
 #elif SUMS_OWN == 8
-#define EACH_SUM(F)      EIGHT(F, 0)
-#define EACH_STORE(F, G) EIGHT(F, 0) EIGHT(G, 0)
+#define EACH_SUM(F, a) TIMES_8(F, 0, a)
 #elif SUMS_OWN == 16
-#define EACH_SUM(F)      EIGHT(F, 0) EIGHT(F, 8)
-#define EACH_STORE(F, G) EIGHT(F, 0) EIGHT(G, 0) EIGHT(F, 8) EIGHT(G, 8)
+#define EACH_SUM(F, a) TIMES_8(F, 0, a) TIMES_8(F, 8, a)
 #else
-#define EACH_SUM(F) EIGHT(F, 0) EIGHT(F, 8) EIGHT(F, 16) EIGHT(F, 24)
-#define EACH_STORE(F, G) \
-    EIGHT(F, 0) EIGHT(G, 0) EIGHT(F, 8) EIGHT(G, 8) \
-    EIGHT(F, 16) EIGHT(G, 16) EIGHT(F, 24) EIGHT(G, 24)
+#define EACH_SUM(F, a) TIMES_8(F, 0, a) TIMES_8(F, 8, a) TIMES_8(F, 16, a) TIMES_8(F, 24, a)
+#endif
+#if SUMS_OWN < 8
+#define EACH_STORE(F, G, a) EACH_SUM(F, a) EACH_SUM(G, a)
+#elif SUMS_OWN == 8
+#define EACH_STORE(F, G, a) TIMES_8(F, 0, a) TIMES_8(G, 0, a)
+#elif SUMS_OWN == 16
+#define EACH_STORE(F, G, a) \
+    TIMES_8(F, 0, a) TIMES_8(G, 0, a) TIMES_8(F, 8, a) TIMES_8(G, 8, a)
+#else
+#define EACH_STORE(F, G, a) \
+    TIMES_8(F, 0, a) TIMES_8(G, 0, a) TIMES_8(F, 8, a) TIMES_8(G, 8, a) \
+    TIMES_8(F, 16, a) TIMES_8(G, 16, a) TIMES_8(F, 24, a) TIMES_8(G, 24, a)
 #endif
 #if K_PARTS == 1
 #define SUM_ROW(n) (row + uint((n) % ROW_QUADS * 4 * LANES_N))
@@ -420,25 +437,52 @@ uint sum_token(uint column, uint round)
            (c / 4u * uint(LANES_T) + column % uint(LANES_T)) * 4u + c % 4u;
 }
 #endif
-// vec4s of SUMS of a part of a tile
-#define SUM_VECS      (TOKENS * ROWS / 4)
+// A thread's sums in SUMS: with HALVES two are a vec4, of 16-bit floats, as they are before their
+// factor.
+#define OWN_VECS      (SUMS_OWN / (HALVES + 1))
+#define VEC_OF(n)     ((n) / (HALVES + 1))
+#define SUM_VECS      (TOKENS * ROWS / 4 / (HALVES + 1)) // of a part of a tile
 #define PART_VECS     (SUM_VECS + PRE_norm * TOKENS / 4)
 #define SUMS_AT(n, i) SUMS[at + uint((n) * WG_SIZE + (i) * PART_VECS)]
-#define KEEP(n)       SUMS[sums + uint((n) * WG_SIZE)] = acc[n];
-#define JOIN(n)       acc[n] += SUMS_AT(n, 0);
-#define CLEAR(n)      acc[n] = vec4(0.0);
-#define FACTOR(n)     acc[n] = acc[n] BY_FACTOR(SUM_TOKEN(n));
-// Sums of two parts are asked for at a time where a thread has few of them and few results: else
-// one waits for the other. Elsewhere, and with a norm over many parts, NVIDIA's compiler moves
-// registers to shared memory for it, and fewer groups share a unit.
-#define FEW_PARTS     (!PRE_norm || SPLITS <= 8)
-#define IN_PAIRS      (SUMS_OWN <= 4 && THREAD_ROWS == 4 && FEW_PARTS)
-#define SQUARES(i)    SUMS[at + uint(SUM_VECS) + min(i, uint(SPLITS - 1)) * uint(PART_VECS)]
-#define JOIN_FETCH(n) ahead[n] = SUMS_AT(n, 0);
-#define JOIN_NEXT(n)  ahead[SUMS_OWN + (n)] = SUMS_AT(n, 1);
-#define JOIN_ADD(n) \
-    acc[n] += ahead[n]; \
-    acc[n] += ahead[SUMS_OWN + (n)];
+#if HALVES
+#define TWO_SUMS(a, b) \
+    uintBitsToFloat(uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), \
+                          packHalf2x16(b.zw)))
+#define SUM_OF(n, v) \
+    vec4(unpackHalf2x16(floatBitsToUint(v[(n) % 2 * 2])), \
+         unpackHalf2x16(floatBitsToUint(v[(n) % 2 * 2 + 1])))
+#define KEEP(n, a) \
+    if ((n) % 2 == 1) \
+        SUMS[sums + uint(VEC_OF(n) * WG_SIZE)] = TWO_SUMS(acc[(n) / 2 * 2], acc[n]);
+#else
+#define SUM_OF(n, v) v
+#define KEEP(n, a)   SUMS[sums + uint((n) * WG_SIZE)] = acc[n];
+#endif
+#define CLEAR(n, a)  acc[n] = vec4(0.0);
+#define FACTOR(n, a) acc[n] = acc[n] BY_FACTOR(SUM_TOKEN(n));
+// So many parts are asked for at a time: else one waits for the other. With more, or squares of
+// many parts in pairs, NVIDIA's compiler moves registers to shared memory, and fewer groups share a
+// unit.
+#define FEW_PARTS (!PRE_norm || SPLITS <= 8)
+#if !HALVES && THREAD_ROWS == 8 || OWN_VECS > 4
+#define PARTS_AHEAD 1
+#elif OWN_VECS > 2 || !FEW_PARTS
+#define PARTS_AHEAD 2
+#else
+#define PARTS_AHEAD 4
+#endif
+#define SQUARES(i)  SUMS[at + uint(SUM_VECS) + min(i, uint(SPLITS - 1)) * uint(PART_VECS)]
+#define FETCH_PART(n, i) \
+    if ((n) % (HALVES + 1) == 0) \
+        ahead[(i) * OWN_VECS + VEC_OF(n)] = SUMS_AT(VEC_OF(n), i);
+#define ADD_PART(n, i) acc[n] += SUM_OF(n, ahead[(i) * OWN_VECS + VEC_OF(n)]);
+#if PARTS_AHEAD == 4
+#define EACH_PART(F) EACH_SUM(F, 0) EACH_SUM(F, 1) EACH_SUM(F, 2) EACH_SUM(F, 3)
+#elif PARTS_AHEAD == 2
+#define EACH_PART(F) EACH_SUM(F, 0) EACH_SUM(F, 1)
+#else
+#define EACH_PART(F) EACH_SUM(F, 0)
+#endif
 
 // What is there, with post=add: all loads before anything is stored, which they would wait for.
 #if POST_add
@@ -450,8 +494,8 @@ uint sum_token(uint column, uint round)
 #else
 #define OLD_AT(n, i) old[i] = vec4(0.0);
 #endif
-#define OLD(n) OLD_AT(n, (n) % 8)
-#define STORE(n) \
+#define OLD(n, a) OLD_AT(n, (n) % 8)
+#define STORE(n, a) \
     t = token1 + SUM_TOKEN(n); \
     if (t < pass_rows) \
         outer_store(t, first + SUM_ROW(n), acc[n], old[(n) % 8]);
@@ -485,7 +529,7 @@ void outer_store(uint t, uint row, vec4 y, vec4 old)
 void outer_product(uint tid, uint begin, uint end, uint w_at, uint at)
 {
     uint k = begin * uint(STEP), last = (end - 1u) * uint(STEP);
-    FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+    FOR_UNITS(outer_fetch_w(tid, k, true), outer_fetch_x(X_TID, k))
 #if PRE_norm && HALVES
     FOR_UNITS(, outer_scale_x(X_TID))
     memoryBarrierShared(); barrier();
@@ -494,14 +538,14 @@ void outer_product(uint tid, uint begin, uint end, uint w_at, uint at)
 #endif
     FOR_UNITS(outer_store_w(tid, k, 0u), outer_store_x(X_TID, 0u, 1.0))
     k = min(k + uint(STEP), last);
-    FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+    FOR_UNITS(outer_fetch_w(tid, k, false), outer_fetch_x(X_TID, k))
     memoryBarrierShared(); barrier();
     for (uint step = begin; step < end; step++) {
         uint buf = step & 1u, from = buf * uint(STEP / (HALVES + 1));
         float counted = step + 1u < end ? 1.0 : 0.0;
         FOR_UNITS(outer_store_w(tid, k, 1u - buf), outer_store_x(X_TID, 1u - buf, counted))
         k = min(k + uint(STEP), last);
-        FOR_UNITS(outer_fetch_w(tid, k), outer_fetch_x(X_TID, k))
+        FOR_UNITS(outer_fetch_w(tid, k, false), outer_fetch_x(X_TID, k))
         outer_multiply(from * uint(ROWS) + w_at, from * uint(X_STEP) + at);
 #if HALVES
         if ((step + 1u) % uint(FLUSH_STEPS) == 0u || step + 1u == end) {
@@ -586,15 +630,12 @@ void matmul_outer(uvec3 group)
             SUMS[sums + uint(SUM_VECS)] = squares;
         else
 #endif
-            outer_set_factors(tid * 4u, squares, true);
+            outer_set_factors(tid * 4u, squares);
     }
     memoryBarrierShared(); barrier();
-#elif HALVES
-#define UNSCALE_QUAD(h, c)   acc[(c) * ROW_QUADS + (h)] *= 1.0 / X_SCALE;
-#define UNSCALE_COLUMN(c, a) EACH_QUAD(UNSCALE_QUAD, c)
-    EACH_COLUMN(UNSCALE_COLUMN, 0)
 #endif
 #if K_PARTS > 1
+    vec4 even = vec4(0.0); // of two rounds, the first one's
     for (uint round = 0u; round < uint(SUMS_OWN); round++) {
         if (!cut) {
             OLD_AT(round, 0)
@@ -607,25 +648,25 @@ void matmul_outer(uvec3 group)
             y += QUAD_OF(ws, at);
             at += uint(ROUND * ROWS);
         }
-        y = y BY_FACTOR(SUM_TOKEN(round));
         t = token1 + SUM_TOKEN(round);
-#if SPLITS > 1
+#if SPLITS > 1 && HALVES
+        if (cut && round % 2u == 1u)
+            SUMS[sums + round / 2u * uint(WG_SIZE)] = TWO_SUMS(even, y);
+        even = y;
+#elif SPLITS > 1
         if (cut)
             SUMS[sums + round * uint(WG_SIZE)] = y;
-        else
 #endif
-        if (t < pass_rows)
+        y = y BY_FACTOR(SUM_TOKEN(round));
+        if (!cut && t < pass_rows)
             outer_store(t, first + SUM_ROW(round), y, old[0]);
         memoryBarrierShared(); barrier();
     }
 #endif
-#if PRE_norm && K_PARTS == 1
-    EACH_SUM(FACTOR)
-#endif
 #if SPLITS > 1
     if (cut) {
 #if K_PARTS == 1
-        EACH_SUM(KEEP)
+        EACH_SUM(KEEP, 0)
 #endif
         memoryBarrierBuffer(); barrier();
         if (tid == 0u)
@@ -634,7 +675,7 @@ void matmul_outer(uvec3 group)
         memoryBarrierBuffer();
         if (xs[0] != float(SPLITS - 1))
             return; // the whole group
-        EACH_SUM(CLEAR)
+        EACH_SUM(CLEAR, 0)
         at = tile * uint(SPLITS * PART_VECS) + tid;
 #if PRE_norm
         if (tid < uint(TOKENS / 4)) {
@@ -649,30 +690,28 @@ void matmul_outer(uvec3 group)
             for (uint i = 0u; i < uint(SPLITS); i++)
                 squares += SQUARES(i);
 #endif
-            outer_set_factors(tid * 4u, squares, false);
+            outer_set_factors(tid * 4u, squares);
         }
 #endif
+        vec4 ahead[PARTS_AHEAD * OWN_VECS];
         uint s = 0u;
-#if IN_PAIRS
-        for (; s + 2u <= uint(SPLITS); s += 2u) {
-            vec4 ahead[2 * SUMS_OWN];
-            EACH_SUM(JOIN_FETCH)
-            EACH_SUM(JOIN_NEXT)
-            EACH_SUM(JOIN_ADD)
-            at += uint(2 * PART_VECS);
+        for (; s + uint(PARTS_AHEAD) <= uint(SPLITS); s += uint(PARTS_AHEAD)) {
+            EACH_PART(FETCH_PART)
+            EACH_PART(ADD_PART)
+            at += uint(PARTS_AHEAD * PART_VECS);
         }
-#endif
         for (; s < uint(SPLITS); s++) {
-            EACH_SUM(JOIN)
+            EACH_SUM(FETCH_PART, 0)
+            EACH_SUM(ADD_PART, 0)
             at += uint(PART_VECS);
         }
 #if PRE_norm
         memoryBarrierShared(); barrier();
-        EACH_SUM(FACTOR)
 #endif
     }
 #endif
     if (cut || K_PARTS == 1) {
-        EACH_STORE(OLD, STORE)
+        EACH_SUM(FACTOR, 0)
+        EACH_STORE(OLD, STORE, 0)
     }
 }

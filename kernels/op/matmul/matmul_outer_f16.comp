@@ -15,16 +15,18 @@
 //     4096 x 6144     673    490    678         2048 x 2048   105  102  128
 // 128 tokens of 2048 x 16384 with FLUSH 32 176 (226), 64 111 (131).
 //
-// One H100 (driver 580), 2026-11-28, q4_k, before and with 32 columns unpacked at a time, FLUSH 64
-// (128 takes 1 to 2 us less of 2048 x 16384); 32 tokens by 4 x 8 results a thread, 256 threads, two
-// groups a unit, before by 8 x 8; 64 by 8 x 8, 128 threads, two a unit:
-//     K x N            32          64         K x N            32          64
-//     2048 x 16384   66   60    106   97      4096 x 28672  216  201    348  319
-//     8192 x 2048    43   38     63   59      14336 x 4096  115  101    178  161
-//     2048 x 128256 522  360    762  684      4096 x 4096    42   38     62   57
-//     2048 x 16384 with the norm 62 and 96, 2048 x 3072 24 and 35, with it 27 and 38
-// 512 tokens of 2048 x 16384 632 and 604, 128 166 and 160. docs/perf-log.md, "Prefill and small
-// batches", has what bounds it.
+// One H100 (driver 580), 2026-11-28, q4_k, us: 32 tokens by 4 x 8 results a thread, 256 threads,
+// two groups a unit; 64 by 8 x 8, 128 threads, two a unit. First with 16 columns unpacked at a
+// time, FLUSH 64 and parts of K in f32, then with 32, FLUSH 128 and a head fetched for each 32
+// columns, then as it is, with SMALL where it holds (22, 21.5 without it):
+//     K x N               32              64         K x N             32              64
+//     2048 x 16384    66   57       106   93        4096 x 28672  216  197  192   348  319
+//     8192 x 2048     43   38   37   63   58   56   14336 x 4096  115  100   98   178  161
+//     2048 x 128256  522  358  342  762  656  647   4096 x 4096    42   37   36    62   57
+//     2048 x 2048          22   20        30   28
+// with a norm 2048 x 16384 62, 60 and 96, 92, 2048 x 3072 27, 26 and 37, 37 (the last two forms).
+// 512 tokens of 2048 x 16384 632, 609, 585.
+// docs/perf-log.md, "Prefill and small batches", has what bounds it.
 //
 // Utilisation: a router's rows are a part of the only tile, and as small a part of the work.
 //
@@ -61,9 +63,10 @@
 //! TUNE UNIT = STEP == 32 && WEIGHT_q4_k && (COLUMNS <= 64 || !SOFTWARE) ? 32 : 16 in 16 32
 //! TUNE THREAD_ROWS = SOFTWARE || UNIT == 32 && TOKENS == 32 ? 4 : 8 in 4 8
 //! TUNE THREAD_COLUMNS = 8 in 8
-//! TUNE K_PARTS = SOFTWARE || TOKENS == 64 ? 2 : TOKENS == 128 ? 1 : THREAD_ROWS / 2 in 1 2 4
-//! TUNE WIDE = TOKENS == 64 ? PRE_norm : TOKENS == 32 && THREAD_ROWS == 4 in 0 1
-//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : WIDE ? 4 : 4 / K_PARTS in 1 2 4
+//! TUNE SMALL = TOKENS == 32 && THREAD_ROWS == 4 && !PRE_norm && K * N <= 2048 * 2048 in 0 1
+//! TUNE K_PARTS = TOKENS >= 64 && !SOFTWARE ? 128 / TOKENS : SMALL ? 4 : THREAD_ROWS / 2 in 1 2 4
+//! TUNE WIDE = TOKENS == 64 ? PRE_norm : TOKENS == 32 && THREAD_ROWS == 4 && !SMALL in 0 1
+//! TUNE ROW_SETS = SHARED_BYTES < 49152 ? 1 : WIDE ? 4 : SMALL ? 2 : 4 / K_PARTS in 1 2 4
 //! TUNE FLUSH = TOKENS <= 64 ? 128 : 64 in 16 32 64 128
 //! TUNE CUT = !SOFTWARE in 0 1 2 3 4 6 8 12
 //! LET HALVES = 1

@@ -1,4 +1,4 @@
-/* Rows of the option table, for what parses, explains and completes options. */
+/* What a row of the option table in options.c has, for what parses, explains and completes. */
 #ifndef DGL_TOOLS_OPTIONS_TABLE_H
 #define DGL_TOOLS_OPTIONS_TABLE_H
 

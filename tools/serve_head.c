@@ -1,5 +1,5 @@
-/* What the head of a request decides: its route, whether it may ask, and whether where it ends is
- * beyond doubt. */
+/* What the head of a request decides: its route, whether its API key is right, and whether where it
+ * ends is beyond doubt. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

@@ -1,4 +1,5 @@
-/* Bytes that a plan needs: one function per kind of memory, shared by allocation and estimate. */
+/* Sizes of a plan: splits of attention, rows of sums, and the bytes that it needs, one function per
+ * kind of memory, shared by allocation and estimate. */
 #include <string.h>
 
 #include "core/plan/arena_layout.h"

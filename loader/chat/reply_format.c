@@ -1,6 +1,6 @@
-/* Formats of tool calls, as models were trained on them; a family is known by its chat template.
- * Sources: the templates that Meta, Mistral, Qwen, Nous Research and OpenAI publish with their
- * models, and OpenAI's description of harmony. */
+/* The table of formats of tool calls, which reply.c reads, as models were trained on them; a family
+ * is known by its chat template. Sources: the templates that Meta, Mistral, Qwen, Nous Research and
+ * OpenAI publish with their models, and OpenAI's description of harmony. */
 #include "loader/chat/reply_format.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* Reports of `bench serve`: table, JSON and figure. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,8 +91,11 @@ static bool print_json(const struct load *load)
 
 static void put_quantiles(struct dgl_buf *out, const char *name, const struct quantiles *q)
 {
-    dgl_buf_printf(out, "%-22s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, q->mean, q->p50, q->p90,
-                   q->p99, q->max);
+    if (isnan(q->mean)) /* of nothing */
+        dgl_buf_printf(out, "%-22s %10s %10s %10s %10s %10s\n", name, "-", "-", "-", "-", "-");
+    else
+        dgl_buf_printf(out, "%-22s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, q->mean, q->p50,
+                       q->p90, q->p99, q->max);
 }
 
 static bool print_table(const struct load *load)

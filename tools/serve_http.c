@@ -200,15 +200,27 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* Connections at a time; 0: the limit of descriptors leaves too few, which was told. */
 static unsigned connections(const struct options *opt)
 {
+    enum { RESERVE = 64, FEWEST = 8 }; /* the model's and the driver's; else one client fills it */
     struct rlimit files;
-    const rlim_t reserve = 64; /* the model's, the driver's */
-    rlim_t most = (rlim_t)opt->max_connections;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
-        most + reserve > files.rlim_cur)
-        most = files.rlim_cur > reserve + 1 ? files.rlim_cur - reserve : 1;
-    return (unsigned)most;
+    const rlim_t wanted = (rlim_t)opt->max_connections;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY ||
+        files.rlim_cur >= wanted + RESERVE)
+        return (unsigned)wanted;
+    if (files.rlim_cur < RESERVE + FEWEST) {
+        console_error(
+            "serve: %llu descriptors are too few: %d may be the model's and the driver's, "
+            "and %d connections want to be possible; raise the limit (ulimit -n)",
+            (unsigned long long)files.rlim_cur, (int)RESERVE, (int)FEWEST);
+        return 0;
+    }
+    const unsigned most = (unsigned)(files.rlim_cur - RESERVE);
+    console_say(
+        "at most %u connections instead of %d: the limit of descriptors is %llu (ulimit -n)", most,
+        (int)opt->max_connections, (unsigned long long)files.rlim_cur);
+    return most;
 }
 
 /* A socket of ours, bound to the first address of the host that can be. */
@@ -248,7 +260,7 @@ bool serve_http_start(struct serve *s, uint16_t *port)
     socklen_t size = sizeof(address);
     char text[16];
     int64_t number = 0;
-    if (!serve_mhd_load())
+    if (limit == 0 || !serve_mhd_load())
         return false;
     int fd = listen_on(s->opt->host ? s->opt->host : "127.0.0.1", s->opt->port);
     if (fd < 0)

@@ -217,8 +217,9 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
     if (ex->num_choices > s->most_choices) {
         const size_t wanted = ex->num_choices;
         ex->num_choices = 0;
-        return serve_refuse(error, 400, "n", "the request wants %zu answers, at most %zu can wait",
-                            wanted, s->most_choices);
+        return serve_refuse(error, 400, r->n > 1 ? "n" : "prompt",
+                            "the request wants %zu answers, at most %zu can wait", wanted,
+                            s->most_choices);
     }
     ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
     if (!ex->choices) {

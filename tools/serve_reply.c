@@ -176,10 +176,16 @@ static void write_token_text(const struct serve_choice *c, struct dgl_json_write
 static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
                       const struct serve_logprob *p)
 {
+    bool chosen = p->num_top == 0; /* among them: OpenAI adds it where it is not */
     dgl_jw_object(w);
     for (size_t i = 0; i < p->num_top; i++) {
         write_token_text(c, w, p->top[i].id, true);
         dgl_jw_f64(w, (double)p->top[i].logprob);
+        chosen |= p->top[i].id == p->chosen.id;
+    }
+    if (!chosen) {
+        write_token_text(c, w, p->chosen.id, true);
+        dgl_jw_f64(w, (double)p->chosen.logprob);
     }
     dgl_jw_end_object(w);
 }

@@ -230,6 +230,10 @@ static const struct pair pairs[] = {
     {"logprobs", TEXT,
      "\"prompt\":\"Once\",\"temperature\":0,\"max_tokens\":5,\"logprobs\":2,\"ignore_eos\":true", 5,
      "length"},
+    {"logprobs of what is not the best", TEXT, /* it comes with the best */
+     "\"prompt\":\"Once\",\"temperature\":0,\"max_tokens\":5,\"logprobs\":1,\"ignore_eos\":true,"
+     "\"logit_bias\":{\"132\":100}",
+     5, "length"},
     {"logprobs of chat", CHAT,
      SAY ",\"temperature\":0,\"max_tokens\":5,\"logprobs\":true,\"top_logprobs\":2,"
          "\"ignore_eos\":true",
@@ -272,8 +276,10 @@ static void test_pair(void **state)
         assert_int_equal(dgl_json_count(list), row->tokens);
         for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v))
             assert_true(dgl_json_f64(chat ? dgl_json_get(v, "logprob") : v) <= 0);
-        if (chat)
-            assert_int_equal(dgl_json_count(dgl_json_get(dgl_json_first(list), "top_logprobs")), 2);
+        const struct dgl_json *of =
+            chat ? dgl_json_first(list) : logprobs; /* whose "top_logprobs" */
+        const struct dgl_json *top = dgl_json_get(of, "top_logprobs");
+        assert_int_equal(dgl_json_count(chat ? top : dgl_json_first(top)), 2);
     } else {
         assert_true(dgl_json_is(logprobs, DGL_JSON_NULL));
     }

@@ -356,7 +356,8 @@ static void dripping_requests(void **state)
     server_end(&s);
 }
 
-/* Four times as many as there are descriptors for: each has its turn. */
+/* Four times as many as there are descriptors for: each has its turn; with too few for any crowd
+ * there is no server. */
 static void a_crowd_beyond_the_descriptors(void **state)
 {
     enum { files = 96, crowd = 4 * files };
@@ -368,6 +369,7 @@ static void a_crowd_beyond_the_descriptors(void **state)
     int fd[crowd];
     server_start_with(&s, &(const struct server_params){
                               .args = (const char *const[]){"-c", "64", NULL}, .files = files});
+    assert_contains(s.said.p, "at most 32 connections instead of 512: the limit of descriptors is");
     for (int i = 0; i < crowd; i++) {
         fd[i] = server_connect(&s);
         assert_true(server_send(fd[i], request, sizeof(request) - 1));
@@ -379,6 +381,15 @@ static void a_crowd_beyond_the_descriptors(void **state)
         close(fd[i]);
     }
     server_end(&s);
+    static const char few[] = "ulimit -n 64; exec \"$0\" serve --device any --port 0";
+    struct process_result refused;
+    process_run(
+        &(struct process_params){.args = (const char *const[]){"-c", few, process_program(), NULL},
+                                 .program = "/bin/sh"},
+        &refused);
+    assert_int_equal(refused.code, 1);
+    assert_contains(refused.err, "64 descriptors are too few");
+    process_finish(&refused);
 }
 
 /* ---- browsers -------------------------------------------------------------------------------- */

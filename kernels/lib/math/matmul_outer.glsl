@@ -120,7 +120,6 @@ void outer_fetch_w(uint tid, uint k, bool first)
         return; // what was fetched for the step before serves this one, too
     for (int i = 0; i < W_FETCHES; i++) {
         uint u = tid + uint(i * WG_SIZE), at = k + u / uint(ROWS) * uint(UNIT);
-        uvec4 raw[WEIGHT_RAW];
         at = K % STEP == 0 || at < uint(K) ? at : 0u;
         if (HAS_W(u)) {
 #if HEAD_ONCE
@@ -128,6 +127,7 @@ void outer_fetch_w(uint tid, uint k, bool first)
             if (first || k % 256u == 0u)
                 next[i * WEIGHT_RAW + 1] = weight_head(row_at[i], at);
 #else
+            uvec4 raw[WEIGHT_RAW];
             weight_fetch16(row_at[i], at, raw);
             for (int j = 0; j < WEIGHT_RAW; j++)
                 next[i * WEIGHT_RAW + j] = raw[j];
@@ -393,9 +393,7 @@ void outer_multiply(uint w_at, uint at)
     if (uint((c) / PER) == (r)) { \
         EACH_QUAD(PUT_QUAD, c) \
     }
-#if SUMS_OWN == 1
-#define EACH_SUM(F, a) F(0, a)
-#elif SUMS_OWN == 2
+#if SUMS_OWN == 2
 #define EACH_SUM(F, a) TIMES_2(F, 0, a)
 #elif SUMS_OWN == 4
 #define EACH_SUM(F, a) TIMES_4(F, 0, a)
@@ -406,10 +404,8 @@ void outer_multiply(uint w_at, uint at)
 #else
 #define EACH_SUM(F, a) TIMES_8(F, 0, a) TIMES_8(F, 8, a) TIMES_8(F, 16, a) TIMES_8(F, 24, a)
 #endif
-#if SUMS_OWN < 8
+#if SUMS_OWN <= 8
 #define EACH_STORE(F, G, a) EACH_SUM(F, a) EACH_SUM(G, a)
-#elif SUMS_OWN == 8
-#define EACH_STORE(F, G, a) TIMES_8(F, 0, a) TIMES_8(G, 0, a)
 #elif SUMS_OWN == 16
 #define EACH_STORE(F, G, a) \
     TIMES_8(F, 0, a) TIMES_8(G, 0, a) TIMES_8(F, 8, a) TIMES_8(G, 8, a)

@@ -204,6 +204,22 @@ bool dgl_device_is_compiling(struct dgl_device *dev);
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
 /* The device's limits. Borrowed from the device. */
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev);
+/* Memory and compute units of a device, as its kernel driver, GL driver or host reports them. */
+struct dgl_device_facts {
+    uint64_t memory_bytes; /* in total, also that of the host where it is unified; 0 = unknown */
+    uint64_t free_bytes;   /* free now, for all programs; 0 = unknown */
+    /* The most that models and sessions may take now, with what those on this device have already:
+     * of a device's own memory all that is free; of unified memory 75% of what the host has
+     * available or the memory cgroup leaves, whichever is less. 0 = unknown: nothing is refused. */
+    uint64_t budget_bytes;
+    bool unified;            /* buffers are in the host's memory */
+    char memory_source[128]; /* who reported it: "amdgpu sysfs", "/proc/meminfo, cgroup limit" */
+    uint32_t compute_units;  /* cores, as the maker counts them; plans keep so many groups busy */
+    uint32_t wave_size;      /* invocations that run together; 0 = the driver does not say */
+    char units_source[64];   /* who reported them: "v3d, slices of 4 QPUs" */
+};
+/* Copies the facts, which are asked at each call, to *out. Some tenths of a millisecond. */
+void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out);
 /* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
 /* True after a reset: every call on the device then fails at once with DGL_ERR_DEVICE_LOST, and

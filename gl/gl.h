@@ -61,12 +61,12 @@ struct gl_caps {
     char vendor[128], renderer[128], version[128];
     char driver[64]; /* as EGL calls it: "iris", "swrast", "NVIDIA" */
     bool software;
-    bool llvmpipe;                /* its code generator runs the kernels, also under zink */
-    uint32_t compute_units_guess; /* how many groups keep the device busy; software: host threads */
+    bool llvmpipe;          /* its code generator runs the kernels, also under zink */
+    uint32_t compute_units; /* how many groups keep the device busy; software: host threads */
+    uint32_t wave_size;     /* invocations that run together, by the driver; 0 = unknown */
+    char units_source[64];  /* who counted the units */
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;
-    uint64_t memory_bytes; /* device memory in total; 0 = unknown */
-    uint64_t memory_free_bytes;
 };
 const struct gl_caps *gl_device_caps(const struct gl_device *dev);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
@@ -109,6 +109,21 @@ struct gl_memory {
 struct gl_memory gl_device_memory(const struct gl_device *dev);
 /* Forgets a peak since `before`, which was of buffers that are no model's. */
 void gl_device_memory_forget(struct gl_device *dev, struct gl_memory before);
+
+/* Memory that the device has for buffers, of all processes: asked each time. gl_memory.c */
+#define GL_MEMORY_SOURCE_BYTES 128
+struct gl_memory_now {
+    uint64_t total_bytes; /* 0 = unknown */
+    uint64_t free_bytes;  /* 0 = unknown */
+    /* The most that our buffers may take, with what they have already. Of unified memory a share;
+     * 0 = unknown. */
+    uint64_t budget_bytes;
+    bool unified; /* it is the host's memory */
+    char source[GL_MEMORY_SOURCE_BYTES];
+};
+/* `held_bytes`: what our buffers have already. The device need not be entered. Some tenths of a
+ * millisecond. */
+void gl_device_memory_now(struct gl_device *dev, uint64_t held_bytes, struct gl_memory_now *out);
 
 /* A stretch of the host's time, told when it ends. */
 enum gl_event_kind {

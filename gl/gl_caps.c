@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/thread.h"
@@ -18,10 +17,6 @@
 #define SUBGROUP_FEATURES   0x9534
 #define SUBGROUP_ARITHMETIC 0x04
 #define SUBGROUP_SHUFFLE    0x10
-
-/* NVX_gpu_memory_info, KiB */
-#define MEMORY_TOTAL 0x9048
-#define MEMORY_FREE  0x9049
 
 static uint32_t get_u32(GLenum name)
 {
@@ -171,15 +166,7 @@ static enum dgl_status check_limits(const struct gl_device *dev)
         lim->max_groups[0], (unsigned long long)lim->max_ssbo_bytes);
 }
 
-/* ---- memory and units ------------------------------------------------------------------------ */
-
-static void query_host_memory(struct gl_caps *caps)
-{
-    struct dgl_host_memory memory = dgl_host_memory();
-
-    caps->memory_bytes = memory.total_bytes;
-    caps->memory_free_bytes = memory.available_bytes;
-}
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* Published counts (multiprocessors, compute units, cores) by a word of the renderer, longer words
  * before the ones that they contain. The number only shapes how work is split, never a result. */
@@ -229,12 +216,6 @@ enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
     caps->ext_gpu_shader5 = dev->ext.gpu_shader5;
     caps->parallel_compile = dev->ext.parallel_compile;
     caps->debug_output = dev->ext.debug;
-    if (dev->ext.memory_info) {
-        caps->memory_bytes = (uint64_t)get_u32(MEMORY_TOTAL) * 1024;
-        caps->memory_free_bytes = (uint64_t)get_u32(MEMORY_FREE) * 1024;
-    } else if (caps->software) {
-        query_host_memory(caps);
-    }
-    caps->compute_units_guess = gl_units_guess(caps->renderer, caps->software);
+    gl_memory_open(dev);
     return check_limits(dev);
 }

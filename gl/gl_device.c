@@ -253,7 +253,7 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
         return dgl_fail_memory(log, "a device", sizeof(*dev));
     dev->log = log;
     dev->pid = getpid();
-    dev->egl.fd = -1;
+    dev->egl.fd = dev->memory_node.fd = -1;
     gl_current_save(&saved);
     status = params->egl_display || params->egl_context ? wrap_context(dev, params)
                                                         : open_row(dev, params);
@@ -343,6 +343,7 @@ void gl_device_close(struct gl_device **pdev)
         return;
     if (dev->pid != getpid()) { /* the driver's part belongs to the process that opened it */
         gl_progcache_finish(&dev->cache);
+        gl_memory_close(dev);
         free(dev);
         *pdev = NULL;
         return;
@@ -357,6 +358,7 @@ void gl_device_close(struct gl_device **pdev)
     gl_current_restore(dev->egl.display, &saved);
     if (!dev->wrapped)
         gl_egl_close(&dev->egl);
+    gl_memory_close(dev);
     free(dev);
     *pdev = NULL;
 }

@@ -69,6 +69,7 @@ static const struct section sections[] = {
     {"GL_NV_gpu_shader5", FIELD(nv_gpu_shader5), {{0}}},
     {"GL_EXT_gpu_shader5", FIELD(gpu_shader5), {{0}}},
     {"GL_NVX_gpu_memory_info", FIELD(memory_info), {{0}}},
+    {"GL_ATI_meminfo", FIELD(ati_meminfo), {{0}}},
 };
 
 #undef FIELD

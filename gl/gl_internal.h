@@ -80,7 +80,7 @@ bool gl_ext_has(const char *list, const char *name);
 struct gl_ext {
     /* Granted only when every function of the extension was found. */
     bool buffer_storage, timer_query, parallel_compile, debug, robustness;
-    bool subgroup, nv_gpu_shader5, gpu_shader5, memory_info, memory_object_fd;
+    bool subgroup, nv_gpu_shader5, gpu_shader5, memory_info, ati_meminfo, memory_object_fd;
     PFNGLBUFFERSTORAGEEXTPROC BufferStorage;
     PFNGLQUERYCOUNTEREXTPROC QueryCounter;
     PFNGLGETQUERYIVEXTPROC GetQueryiv;
@@ -207,6 +207,15 @@ struct gl_bound {
     struct gl_binding storage[GL_MAX_STORAGE], uniform[GL_MAX_UNIFORM];
 };
 
+/* Where the numbers of gl_device_memory_now() come from. gl_memory.c */
+struct gl_memory_node {
+    int fd;                    /* the render node, opened for questions; -1 = none */
+    char driver[32];           /* of the kernel; "" = unknown */
+    char device[64];           /* folder of the device in sysfs */
+    uint64_t resident_bytes;   /* of this process when a software renderer was opened */
+    struct gl_memory_now last; /* the answer before, for a device that is lost */
+};
+
 struct gl_device {
     const struct dgl_log *log;
     struct gl_node node;
@@ -220,6 +229,7 @@ struct gl_device {
     struct gl_caps caps;
     struct gl_counters counters;
     struct gl_memory memory;
+    struct gl_memory_node memory_node;
     struct gl_bound bound;
     uint32_t pending_barriers; /* bits not issued since the last dispatch */
     uint64_t wait_limit_ns;    /* without progress for this long the device is lost */
@@ -239,8 +249,22 @@ struct gl_device {
 /* ---- gl_caps.c ------------------------------------------------------------------------------- */
 
 enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min);
-/* GLES cannot be asked how many compute units there are: a guess by the renderer's name. */
+/* By the renderer's name, where no driver can be asked. */
 uint32_t gl_units_guess(const char *renderer, bool software);
+
+/* ---- gl_memory.c ----------------------------------------------------------------------------- */
+
+/* Opens the render node of the device, whose extensions and renderer are known, for questions about
+ * memory and units. Never fails: what cannot be asked stays unknown. May be called again. */
+void gl_memory_open(struct gl_device *dev);
+void gl_memory_close(struct gl_device *dev);
+/* The numbers that follow from a kernel driver's answers, the host's memory, and what this process
+ * has on the device, which is NULL if that is unknown. */
+struct gl_drm_memory;
+struct gl_drm_used;
+struct dgl_host_memory;
+void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_memory *host,
+                       const struct gl_drm_used *used, uint64_t held, struct gl_memory_now *out);
 
 /* ---- gl_debug.c ------------------------------------------------------------------------------ */
 

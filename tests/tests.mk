@@ -4,9 +4,10 @@ TEST_LDFLAGS_test_base_alloc := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,-
 TEST_LDFLAGS_test_convert_output := -Wl,--wrap=renameat2
 # tests/support/gl_fail.c
 GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
-    -Wl,--wrap=gl_device_caps,--wrap=gl_buffer_create,--wrap=gl_buffer_destroy \
+    -Wl,--wrap=gl_device_caps,--wrap=gl_device_memory_now,--wrap=gl_buffer_create,--wrap=gl_buffer_destroy \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
+TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
 TEST_LDFLAGS_test_prefix := $(GL_FAIL)
@@ -43,9 +44,11 @@ TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild
 TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wrap=dgl_batch_step \
     -Wl,--wrap=dgl_reply_create,--wrap=dgl_reply_push,--wrap=dgl_reply_end,--wrap=dgl_reply_destroy \
     -Wl,--wrap=dgl_session_eval,--wrap=dgl_encode
+TEST_LDFLAGS_test_cli_memory = -Wl,--wrap=dgl_host_memory
 TEST_LDLIBS_test_cli_lost = $(TOOL_LIBS)
+TEST_LDLIBS_test_cli_memory = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_serve_fakes = $(TOOL_LIBS)
-$(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_serve_fakes: $(TOOL_ALL)
+$(BUILD)/tests/test_cli_lost $(BUILD)/tests/test_cli_memory $(BUILD)/tests/test_cli_serve_fakes: $(TOOL_ALL)
 TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create -Wl,--wrap=gl_progcache_init
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get

@@ -51,13 +51,61 @@ static void list_limits(const struct dgl_limits *l, struct limit out[NUM_LIMITS]
         out[i] = limits[i];
 }
 
-static void put_details(struct listing *l, const struct dgl_device *dev,
+static void put_facts(struct dgl_buf *out, const struct dgl_device_facts *facts)
+{
+    dgl_buf_puts(out, "     memory             ");
+    if (facts->budget_bytes) {
+        if (facts->memory_bytes) {
+            dgl_buf_bytes(out, facts->memory_bytes);
+            dgl_buf_puts(out, facts->unified ? " shared with the host, " : ", ");
+        }
+        dgl_buf_bytes(out, facts->free_bytes);
+        dgl_buf_puts(out, " free, ");
+        dgl_buf_bytes(out, facts->budget_bytes);
+        dgl_buf_printf(out, " for models (%s)\n", facts->memory_source);
+    } else {
+        dgl_buf_puts(out, "unknown\n");
+    }
+    dgl_buf_printf(out, "     compute_units      %u (%s)\n", facts->compute_units,
+                   facts->units_source);
+    if (facts->wave_size)
+        dgl_buf_printf(out, "     wave_size          %u\n", facts->wave_size);
+}
+
+static void write_facts(struct dgl_json_writer *w, const struct dgl_device_facts *facts)
+{
+    dgl_jw_key(w, "memory");
+    if (!facts) {
+        dgl_jw_null(w);
+        dgl_jw_key(w, "units");
+        dgl_jw_null(w);
+        return;
+    }
+    dgl_jw_object(w);
+    report_u64(w, "total_bytes", facts->memory_bytes);
+    report_u64(w, "free_bytes", facts->free_bytes);
+    report_u64(w, "budget_bytes", facts->budget_bytes);
+    report_bool(w, "unified", facts->unified);
+    report_text(w, "source", facts->memory_source);
+    dgl_jw_end_object(w);
+    dgl_jw_key(w, "units");
+    dgl_jw_object(w);
+    report_u64(w, "compute_units", facts->compute_units);
+    report_u64(w, "wave_size", facts->wave_size);
+    report_text(w, "source", facts->units_source);
+    dgl_jw_end_object(w);
+}
+
+static void put_details(struct listing *l, struct dgl_device *dev,
                         const struct dgl_device_speed *speed)
 {
     const char *separator = "     without:";
     struct limit limits[NUM_LIMITS];
     list_limits(dgl_device_get_limits(dev), limits);
+    struct dgl_device_facts facts;
+    dgl_device_get_facts(dev, &facts);
     dgl_buf_printf(&l->out, "     %s\n", dgl_device_gl_version(dev));
+    put_facts(&l->out, &facts);
     for (size_t i = 0; i < NUM_LIMITS; i++)
         if (!limits[i].flag)
             dgl_buf_printf(&l->out, "     %-18s %llu\n", limits[i].name,
@@ -80,10 +128,14 @@ static void put_details(struct listing *l, const struct dgl_device *dev,
                    speed->dispatch_us, speed->read_gbps, speed->copy_gbps);
 }
 
-static void write_details(struct listing *l, const struct dgl_device *dev,
+static void write_details(struct listing *l, struct dgl_device *dev,
                           const struct dgl_device_speed *speed)
 {
     struct limit limits[NUM_LIMITS];
+    struct dgl_device_facts facts;
+    if (dev)
+        dgl_device_get_facts(dev, &facts);
+    write_facts(&l->w, dev ? &facts : NULL);
     report_text(&l->w, "version", dev ? dgl_device_gl_version(dev) : NULL);
     dgl_jw_key(&l->w, "limits");
     if (dev) {

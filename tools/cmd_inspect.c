@@ -18,6 +18,7 @@ struct inspect {
     struct dgl_memory memory; /* for a session of the context that was asked for */
     bool has_memory;
     char no_memory[1024]; /* why there is no estimate */
+    const char *source;   /* of its available bytes */
     const char *kv_type;
     int32_t sequences; /* 0 = a session */
     struct dgl_buf out;
@@ -36,14 +37,16 @@ static void hold_reason(void *priv, enum dgl_log_level level, const char *text)
 static void estimate(struct inspect *in, const struct options *opt)
 {
     const struct dgl_log log = {.write = hold_reason, .priv = in, .level = DGL_LOG_ERROR};
+    const struct dgl_host_memory host = dgl_host_memory();
     bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
+    in->source = dgl_host_memory_source(&host);
     in->kv_type = f32 ? "f32" : "f16";
     in->sequences = opt->parallel;
     in->has_memory =
         dgl_model_file_estimate(
             &log, in->file,
             dgl_estimate_params(.context = opt->context, .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
-                                .available_bytes = dgl_host_memory().available_bytes,
+                                .available_bytes = dgl_host_memory_budget(&host),
                                 .sequences = opt->parallel),
             &in->memory) == DGL_OK;
 }
@@ -99,8 +102,10 @@ static void put_memory(struct inspect *in)
     if (m->context_fit < m->context)
         dgl_buf_printf(out, m->context_fit > 0 ? "; -c %d fits" : "; no context fits",
                        m->context_fit);
-    dgl_buf_puts(out,
-                 "\n           (a graphics card has its own, which is asked when it is opened)\n");
+    dgl_buf_printf(out,
+                   "\n           (of what is free models get 75%%, by %s;"
+                   "\n           a card's own memory is asked when it is opened)\n",
+                   in->source);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -387,6 +392,7 @@ static void memory_json(struct dgl_json_writer *w, const struct inspect *in)
     report_u64(w, "kv_bytes", in->memory.kv_bytes);
     report_u64(w, "scratch_bytes", in->memory.scratch_bytes);
     report_u64(w, "available_bytes", in->memory.available_bytes);
+    report_text(w, "available_source", in->source);
     report_i64(w, "context", in->memory.context);
     report_i64(w, "context_fit", in->memory.context_fit);
     report_i64(w, "sequences", in->sequences ? in->sequences : 1);

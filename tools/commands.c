@@ -87,15 +87,17 @@ const struct command commands[] = {
      "tokens (the model's context otherwise) with a cache of `--kv-type` on a\ndesktop GPU with "
      "the built-in kernels; `free` "
      "is "
-     "of this machine's memory, which integrated GPUs and software renderers use:\na card with its "
+     "of what models get of this machine's memory, which integrated GPUs and software renderers "
+     "use: 75% of what is free\nor a memory cgroup leaves; a card with its "
      "own memory is asked when a command opens it. Tensors that differ only in the number of a "
      "layer "
      "or an expert are\none row.\n\n"
      "`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
      "`hidden`, `heads`, `kv_heads`, `head_dim`,\n`intermediate`, `context`, `parameters`, "
      "`weight_bytes`, `tokenizer`, `stop_ids` (list of `id token origin`), `templates` (list of\n"
-     "`name origin`), `memory` (`weight_bytes kv_bytes scratch_bytes available_bytes context "
-     "context_fit sequences`, or null for a model that is\nnot computed), `tensors` (list of `name "
+     "`name origin`), `memory` (`weight_bytes kv_bytes scratch_bytes available_bytes "
+     "available_source context context_fit sequences`, or null for a model that is\nnot computed), "
+     "`tensors` (list of `name "
      "dtype "
      "role "
      "layout shape bytes`), `skipped` (tensors, or groups of them, that the\nmodel does without, "
@@ -154,13 +156,15 @@ const struct command commands[] = {
      "gone; `path` has `path`.",
      1, 6, command_cache, command_cache_check, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
-     "Best first; `--device N` takes row N. `-v` adds each device's limits and what was measured: "
-     "the "
+     "Best first; `--device N` takes row N. `-v` adds each device's memory and compute units with "
+     "who reported them, its limits, and what was measured: the "
      "time of a dispatch that waits for\nthe one before, and how fast memory is read and copied "
      "(read plus written). `--limits min` shows the device as that flag has it.\n\n"
-     "`--json`: list of `index name node driver software usable reason version limits dispatch_us "
-     "read_gbps copy_gbps`; the last five are\nnull for a device that cannot be used. `limits` "
-     "are those of `struct dgl_limits`.",
+     "`--json`: list of `index name node driver software usable reason memory units version limits "
+     "dispatch_us read_gbps copy_gbps`; the last seven are\nnull for a device that cannot be used. "
+     "`memory` has `total_bytes free_bytes budget_bytes unified source` (0 bytes: unknown; "
+     "`budget_bytes` is what models may take), `units` has `compute_units wave_size source`, "
+     "`limits` are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
     {"selftest", "[NAME] [options]", "Ask a device's driver for known answers of every kernel",
      "Runs the built-in kernels, or the one of that NAME, on inputs of odd sizes, and compares "

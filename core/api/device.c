@@ -2,6 +2,7 @@
 #include "core/memory/device.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
@@ -88,7 +89,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                      .limits = &caps->limits,
                                      .software = caps->software,
                                      .llvmpipe = caps->llvmpipe,
-                                     .compute_units = caps->compute_units_guess,
+                                     .compute_units = caps->compute_units,
                                      .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
                                      .subgroup_shuffle = caps->khr_subgroup_shuffle,
                                      .ext_gpu_shader5 = caps->ext_gpu_shader5});
@@ -128,6 +129,25 @@ const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev)
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev)
 {
     return &gl_device_caps(dev->gl)->limits;
+}
+
+void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out)
+{
+    const struct gl_caps *caps = gl_device_caps(dev->gl);
+    struct gl_memory_now now;
+    gl_device_memory_now(dev->gl, dev->held_bytes, &now);
+    *out = (struct dgl_device_facts){
+        .memory_bytes = now.total_bytes,
+        .free_bytes = now.free_bytes,
+        .budget_bytes = now.budget_bytes,
+        .unified = now.unified,
+        .compute_units = caps->compute_units,
+        .wave_size = caps->wave_size,
+    };
+    _Static_assert(sizeof(out->memory_source) == sizeof(now.source), "sources are as long");
+    _Static_assert(sizeof(out->units_source) == sizeof(caps->units_source), "sources are as long");
+    memcpy(out->memory_source, now.source, sizeof(now.source));
+    memcpy(out->units_source, caps->units_source, sizeof(caps->units_source));
 }
 
 const char *dgl_device_gl_version(const struct dgl_device *dev)

@@ -109,6 +109,13 @@ void device_leave(struct dgl_device *dev, const struct gl_saved *saved)
     gl_leave(dev->gl, saved);
 }
 
+uint64_t device_memory_budget(struct dgl_device *dev)
+{
+    struct gl_memory_now now;
+    gl_device_memory_now(dev->gl, dev->held_bytes, &now);
+    return now.budget_bytes;
+}
+
 enum dgl_status device_reopen(struct dgl_device *dev)
 {
     enum dgl_status status = gl_device_reopen(dev->gl);

@@ -40,6 +40,10 @@ struct dgl_kernels {
 /* Makes the device's context current for the length of a public call and puts the caller's back. */
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
+/* Bytes that models and sessions may have on the device, with what they have already: asked now.
+ * Loading, sessions, refusals and reports use this number. 0 = unknown. The device need not be
+ * entered. */
+uint64_t device_memory_budget(struct dgl_device *dev);
 /* Opens a lost device again; see gl_device_reopen(). The device is not entered. */
 enum dgl_status device_reopen(struct dgl_device *dev);
 

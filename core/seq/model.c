@@ -128,7 +128,7 @@ bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set)
 
 uint64_t model_memory_left(const struct dgl_model *m)
 {
-    const uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    const uint64_t available = device_memory_budget(m->dev);
     return available > m->dev->held_bytes ? available - m->dev->held_bytes : available > 0;
 }
 
@@ -144,9 +144,9 @@ static uint64_t promised_bytes(const struct dgl_model *m)
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out)
 {
-    /* What was free when the device was opened, less what other models and the sessions hold since,
-     * or may come to hold; the workspace is shared. 0 = unknown. */
-    uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    /* The budget, less what other models and the sessions hold, or may come to hold; the workspace
+     * is shared. 0 = unknown. */
+    uint64_t available = device_memory_budget(m->dev);
     if (available) {
         uint64_t others = promised_bytes(m) - m->workspace.bytes;
         if (m->buffers.buffers)
@@ -480,7 +480,7 @@ void model_destroy(struct dgl_model *m)
 static enum dgl_status check_weights_fit(const struct dgl_model *m,
                                          const struct model_weights *weights)
 {
-    uint64_t available = gl_device_caps(m->dev->gl)->memory_free_bytes;
+    uint64_t available = device_memory_budget(m->dev);
     uint64_t others = promised_bytes(m) - m->weights->bytes;
     if (weights->bytes <= m->weights->bytes || available == 0 ||
         (others <= available && weights->bytes <= available - others))

@@ -55,7 +55,7 @@ enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kern
 enum dgl_status model_replan(struct dgl_model *m);
 /* Whether the model has weights of q4_k and a hint of `set` has them unpacked. */
 bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set);
-/* Bytes that are free on the device, by what was free when it was opened; 0 = unknown. */
+/* Bytes of device_memory_budget() that nothing holds; 0 = unknown. */
 uint64_t model_memory_left(const struct dgl_model *m);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,

@@ -150,7 +150,7 @@ static void clear_control(void)
 /* Groups of which each is sure to run while the others wait. */
 static uint32_t side_by_side(void)
 {
-    return dev->info.software ? 1 : gl_device_caps(dev->gl)->compute_units_guess;
+    return dev->info.software ? 1 : gl_device_caps(dev->gl)->compute_units;
 }
 
 /* So many that they cannot all be resident: llvmpipe runs one per thread, the largest GPU of today

@@ -151,8 +151,8 @@ static void test_limits_reach_the_minimums(void **state)
     assert_true(lim->max_invocations >= 128);
     assert_true(256 % lim->ssbo_align == 0);
     assert_true(256 % lim->ubo_align == 0);
-    assert_true(gl_device_caps(dev)->compute_units_guess >= 1 &&
-                gl_device_caps(dev)->compute_units_guess <= 1024);
+    assert_true(gl_device_caps(dev)->compute_units >= 1 &&
+                gl_device_caps(dev)->compute_units <= 1024);
     gl_device_close(&dev);
 }
 
@@ -199,11 +199,14 @@ static void test_software_memory_is_known(void **state)
 {
     (void)state;
     struct gl_device *dev = open_any();
-    const struct gl_caps *caps = gl_device_caps(dev);
+    struct gl_memory_now now;
 
-    if (caps->software)
-        assert_true(caps->memory_bytes > 64u << 20);
-    assert_true(caps->memory_free_bytes <= caps->memory_bytes);
+    gl_device_memory_now(dev, 0, &now);
+    if (gl_device_caps(dev)->software)
+        assert_true(now.unified && now.total_bytes > 64u << 20 && now.budget_bytes > 0);
+    assert_true(now.free_bytes <= now.total_bytes || now.total_bytes == 0);
+    assert_true(now.budget_bytes <= now.free_bytes);
+    assert_true(now.source[0]);
     gl_device_close(&dev);
 }
 

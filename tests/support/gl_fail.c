@@ -93,13 +93,20 @@ const struct gl_caps *__wrap_gl_device_caps(const struct gl_device *dev)
         caps.limits.max_ssbo_bytes = gl_fail.max_ssbo_bytes;
     if (gl_fail.max_buffer_bytes)
         caps.limits.max_buffer_bytes = gl_fail.max_buffer_bytes;
-    if (gl_fail.memory_free_bytes || gl_fail.memory_unknown)
-        caps.memory_free_bytes = gl_fail.memory_free_bytes;
     if (gl_fail.gpu_units) {
         caps.software = caps.llvmpipe = false;
-        caps.compute_units_guess = gl_fail.gpu_units;
+        caps.compute_units = gl_fail.gpu_units;
     }
     return &caps;
+}
+
+void __real_gl_device_memory_now(struct gl_device *dev, uint64_t held, struct gl_memory_now *out);
+void __wrap_gl_device_memory_now(struct gl_device *dev, uint64_t held, struct gl_memory_now *out);
+void __wrap_gl_device_memory_now(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
+{
+    __real_gl_device_memory_now(dev, held, out);
+    if (gl_fail.memory_free_bytes || gl_fail.memory_unknown)
+        out->budget_bytes = gl_fail.memory_free_bytes;
 }
 
 enum dgl_status __real_gl_buffer_create(struct gl_device *dev,

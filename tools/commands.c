@@ -157,7 +157,10 @@ const struct command commands[] = {
      "Best first; `--device N` takes row N. `-v` adds each device's limits and what was measured: "
      "the "
      "time of a dispatch that waits for\nthe one before, and how fast memory is read and copied "
-     "(read plus written). `--limits min` shows the device as that flag has it.\n\n"
+     "(read plus written). `--limits NAME` shows the device with those limits: `min` has the\n"
+     "minimums of OpenGL ES 3.1; `v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl`\n"
+     "have those of a chip under Mesa 25.0.7, and a software renderer then gets the chip's\n"
+     "kernels. A profile never raises a limit.\n\n"
      "`--json`: list of `index name node driver software usable reason version limits dispatch_us "
      "read_gbps copy_gbps`; the last five are\nnull for a device that cannot be used. `limits` "
      "are those of `struct dgl_limits`.",

@@ -98,7 +98,7 @@ struct made_plan {
 
 static void make_plan(struct made_plan *m, bool software)
 {
-    *m = (struct made_plan){.device.software = software, .desc.layers = 16};
+    *m = (struct made_plan){.device.on_host = software, .desc.layers = 16};
     m->ops[0].bytes = 16 * 60000000ull;
     m->ops[1].bytes = 240000000;
     m->plan = (struct plan){.device = &m->device, .desc = &m->desc};
@@ -293,7 +293,7 @@ static void test_software(void **state)
     tiny_engine_close(&e);
     gl_fail_reset();
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    if (!e.model->engine->plan.device->software) {
+    if (!e.model->engine->plan.device->on_host) {
         tiny_engine_close(&e);
         skip();
     }

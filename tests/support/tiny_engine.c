@@ -26,6 +26,8 @@ void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *p)
         e->device->plan.limits.max_ssbo_bindings = p->bindings;
     if (status == DGL_OK && p->binding_bytes)
         e->device->plan.limits.max_ssbo_bytes = p->binding_bytes;
+    if (status == DGL_OK && p->dispatch_bytes)
+        e->device->plan.dispatch_bytes = p->dispatch_bytes;
     if (status == DGL_OK)
         status = dgl_model_load(e->device,
                                 dgl_model_params(.path = e->path, .kv_type = p->kv_type,

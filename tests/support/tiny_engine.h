@@ -25,6 +25,7 @@ struct tiny_engine_params {
     const char *limits;     /* NULL = the device's own */
     uint32_t bindings;      /* for storage that the device has, and what each may hold; 0 = as it */
     uint64_t binding_bytes; /* is */
+    uint64_t dispatch_bytes; /* plan_device.dispatch_bytes; 0 = as it is */
     int32_t context, chunk;
     const struct dgl_kernels *kernels;
 };

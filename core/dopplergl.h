@@ -154,7 +154,9 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
 struct dgl_device_params {
     /* NULL = first hardware device; "any", "software", a node path, or a row number */
     const char *select;
-    bool limits_min;       /* clamp to the GLES 3.1 minimums, those of the smallest legal device */
+    /* NULL = the device's own limits, or the name of a profile that dgl_limits_profile_at() lists:
+     * the device then behaves as that smaller one */
+    const char *limits;
     bool debug;            /* KHR_debug messages to the log, per-call error checks; slow */
     const char *cache_dir; /* compiled programs; NULL = XDG cache directory, "" = none */
     /* An existing EGLDisplay and EGLContext (ES 3.1) to work in, both or neither. Borrowed by the
@@ -164,7 +166,19 @@ struct dgl_device_params {
 };
 #define dgl_device_params(...) (&(struct dgl_device_params){__VA_ARGS__})
 
-/* Limits in force (after limits_min). A value of 0 or false means absent. */
+/* A set of limits that dgl_device_params.limits names. */
+struct dgl_limits_profile {
+    const char *name;    /* "v3d" */
+    const char *summary; /* the device whose limits these are, as one phrase */
+};
+/* Profile `i` of the table, or NULL after the last one. "min" lowers the limits to the minimums of
+ * OpenGL ES 3.1. Each other profile is that of a chip: it lowers the limits to those of the chip's
+ * driver, and kernels are chosen for the chip even if the device is a software renderer.
+ * A profile never raises a limit: a notice lists the limits of the device that are lower than those
+ * of the chip. Static. Thread-safe. Cheap. */
+const struct dgl_limits_profile *dgl_limits_profile_at(size_t i);
+
+/* Limits in force, after dgl_device_params.limits. A value of 0 or false means absent. */
 struct dgl_limits {
     uint64_t max_ssbo_bytes;    /* one binding */
     uint64_t max_buffer_bytes;  /* one buffer; always below 2 GiB */
@@ -186,9 +200,9 @@ struct dgl_limits {
 
 /* Opens a device. Software rendering is refused unless `select` names it or is "any".
  * DGL_ERR_NO_DEVICE: nothing usable, one line tells why each row was passed over, or `select` names
- * a row or node that is not there; DGL_ERR_INVALID_ARG: `select` is none of its forms, or only one
- * of egl_display and egl_context is given; DGL_ERR_UNSUPPORTED: the given
- * context is below ES 3.1. The device borrows `log`. Slow. */
+ * a row or node that is not there; DGL_ERR_INVALID_ARG: `select` is none of its forms, no profile
+ * has the name `limits`, or only one of egl_display and egl_context is given; DGL_ERR_UNSUPPORTED:
+ * the given context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
 /* Closes the device, after everything that was made from it. Blocks; while

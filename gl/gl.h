@@ -38,7 +38,7 @@ struct gl_device_params {
     /* NULL (hardware only), "any", "software", a node's path, a row number:
      * docs/troubleshooting.md */
     const char *select;
-    bool limits_min;       /* clamp to the ES 3.1 minimums and use no extension */
+    const char *limits;    /* name of a profile below; NULL = the device's own limits */
     bool debug;            /* driver's messages to the log, each call and record checked; slow */
     const char *cache_dir; /* program binaries; NULL = XDG, "" = none */
     /* Wrap these instead (EGLDisplay, EGLContext; borrowed, both or neither). Buffer bindings and
@@ -46,11 +46,14 @@ struct gl_device_params {
     void *egl_display, *egl_context;
 };
 
+/* Profile `i` of the table of limits, or NULL after the last one. Static. */
+const struct dgl_limits_profile *gl_limits_at(size_t i);
+
 /* An open device with its context. Thread-safety: one thread at a time. */
 struct gl_device;
 /* On failure *out is NULL and the caller's context is current again. DGL_ERR_NO_DEVICE: one line
- * tells why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing. The device
- * borrows `log`. Slow. */
+ * tells why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing, or no
+ * profile has the name `limits`. The device borrows `log`. Slow. */
 enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
                                struct gl_device **out);
 /* Buffers and programs must be destroyed before. Accepts NULL in *dev and sets it to NULL. */
@@ -59,12 +62,15 @@ void gl_device_close(struct gl_device **dev);
 struct gl_caps {
     struct dgl_limits limits; /* in force; max_ssbo_bindings is at most GL_MAX_STORAGE */
     char vendor[128], renderer[128], version[128];
-    char driver[64]; /* as EGL calls it: "iris", "swrast", "NVIDIA" */
-    bool software;
+    char driver[64];        /* as EGL calls it: "iris", "swrast", "NVIDIA" */
+    bool software;          /* computes on the host: slow, and without a watchdog */
     bool llvmpipe;          /* its code generator runs the kernels, also under zink */
     uint32_t compute_units; /* how many groups keep the device busy; software: host threads */
     uint32_t wave_size;     /* invocations that run together, by the driver; 0 = unknown */
     char units_source[64];  /* who counted the units */
+    /* The profile of gl_device_params.limits is that of a chip: kernels are chosen for that chip,
+     * not for the software renderer that the device may be. */
+    bool other_chip;
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;
 };

@@ -1,4 +1,4 @@
-/* Limits, capabilities and memory of a context, and the clamp to the minimums of ES 3.1. */
+/* Limits, capabilities and memory of a context. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,32 +63,33 @@ static gl_proc find_proc(const char *name)
     return eglGetProcAddress(name);
 }
 
-/* Under limits_min a device has no extension; only debugging stays, which changes no result. */
-static enum dgl_status query_extensions(struct gl_device *dev, bool limits_min)
+static enum dgl_status query_extensions(struct gl_device *dev)
 {
-    struct dgl_buf list = {0};
+    struct dgl_buf list = {0}, kept = {0};
     uint32_t count = get_u32(GL_NUM_EXTENSIONS);
 
     for (uint32_t i = 0; i < count; i++) {
         const char *word = (const char *)glGetStringi(GL_EXTENSIONS, i);
-        if (word)
-            dgl_buf_printf(&list, "%s ", word);
+        if (!word)
+            continue;
+        dgl_buf_printf(&list, "%s ", word);
+        if (gl_limits_keep(dev->limits, word))
+            dgl_buf_printf(&kept, "%s ", word);
     }
-    if (list.failed) {
+    if (list.failed || kept.failed) {
         dgl_buf_finish(&list);
+        dgl_buf_finish(&kept);
         return dgl_fail_memory(dev->log, "the list of extensions", list.len);
     }
-    const char *text = list.p ? list.p : "";
-    dgl_debug(dev->log, "extensions: %s", text);
-    if (limits_min)
-        text = gl_ext_has(text, "GL_KHR_debug") ? "GL_KHR_debug" : "";
-    gl_ext_load(&dev->ext, text, find_proc);
+    dgl_debug(dev->log, "extensions: %s", list.p ? list.p : "");
+    gl_ext_load(&dev->ext, kept.p ? kept.p : "", find_proc);
     /* zink signals a fence early when a flush came just before it: of 3000 copies into a
      * persistently mapped buffer, up to 1118 were missing after the wait (Mesa 22.3.6 and 26.2.6 on
      * lavapipe, 2026-11-21). Mapping for each read waits for the copy itself. */
     if (strncmp(dev->caps.renderer, "zink", 4) == 0)
         dev->ext.buffer_storage = false;
     dgl_buf_finish(&list);
+    dgl_buf_finish(&kept);
     return DGL_OK;
 }
 
@@ -130,25 +131,6 @@ static void query_limits(struct gl_device *dev)
     }
 }
 
-/* The minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47. */
-static void clamp_limits(struct dgl_limits *lim)
-{
-    static const uint32_t local[3] = {128, 128, 64};
-
-    lim->max_ssbo_bytes = min_u64(lim->max_ssbo_bytes, BLOCK_BYTES_MIN);
-    lim->max_ssbo_bindings = min_u32(lim->max_ssbo_bindings, 4);
-    lim->ssbo_align = 256;
-    lim->ubo_align = 256;
-    lim->max_ubo_bytes = min_u32(lim->max_ubo_bytes, 16384);
-    lim->max_shared_bytes = min_u32(lim->max_shared_bytes, 16384);
-    lim->max_invocations = min_u32(lim->max_invocations, 128);
-    for (int i = 0; i < 3; i++) {
-        lim->max_local_size[i] = min_u32(lim->max_local_size[i], local[i]);
-        lim->max_groups[i] = min_u32(lim->max_groups[i], 65535);
-    }
-    lim->program_binary = false;
-}
-
 /* The rooms above rely on the minimums: a driver below them would fail later and less clearly. */
 static enum dgl_status check_limits(const struct gl_device *dev)
 {
@@ -176,13 +158,15 @@ uint32_t gl_units_guess(const char *renderer, bool software)
         const char *word;
         uint32_t units;
     } table[] = {
-        {"RTX A", 64},     {"RTX 6000", 142}, {"RTX 50", 70},       {"RTX 40", 60}, {"RTX 30", 46},
-        {"RTX 20", 40},    {"GTX 16", 22},    {"GTX 10", 20},       {"B200", 148},  {"H200", 132},
-        {"H100", 132},     {"H800", 132},     {"H20", 78},          {"A100", 108},  {"A800", 108},
-        {"A40", 84},       {"A30", 56},       {"A10", 72},          {"L40", 142},   {"L4", 58},
-        {"V100", 80},      {"P100", 56},      {"T4", 40},           {"NVIDIA", 48}, {"MI300", 304},
-        {"Radeon RX", 40}, {"AMD", 16},       {"Intel(R) Arc", 32}, {"V3D", 2},     {"Mali-G", 6},
-        {"Mali-T", 4},     {"Adreno", 4},
+        {"RTX A", 64},  {"RTX 6000", 142}, {"RTX 50", 70}, {"RTX 40", 60},
+        {"RTX 30", 46}, {"RTX 20", 40},    {"GTX 16", 22}, {"GTX 10", 20},
+        {"B200", 148},  {"H200", 132},     {"H100", 132},  {"H800", 132},
+        {"H20", 78},    {"A100", 108},     {"A800", 108},  {"A40", 84},
+        {"A30", 56},    {"A10", 72},       {"L40", 142},   {"L4", 58},
+        {"V100", 80},   {"P100", 56},      {"T4", 40},     {"NVIDIA", 48},
+        {"MI300", 304}, {"Radeon RX", 40}, {"AMD", 16},    {"Intel(R) Arc", 32},
+        {"V3D", 2},     {"Mali-G", 6},     {"Mali-T", 4},  {"Adreno", 4},
+        {"FD", 4}, /* freedreno's names of Adreno */
     };
 
     if (software)
@@ -193,15 +177,14 @@ uint32_t gl_units_guess(const char *renderer, bool software)
     return 16;
 }
 
-enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
+enum dgl_status gl_caps_query(struct gl_device *dev)
 {
     struct gl_caps *caps = &dev->caps;
-    struct dgl_limits *lim = &caps->limits;
 
     get_text(GL_VENDOR, caps->vendor, sizeof(caps->vendor));
     get_text(GL_RENDERER, caps->renderer, sizeof(caps->renderer));
     get_text(GL_VERSION, caps->version, sizeof(caps->version));
-    enum dgl_status status = query_extensions(dev, limits_min);
+    enum dgl_status status = query_extensions(dev);
     if (status != DGL_OK)
         return status;
     memcpy(dev->node.renderer, caps->renderer, sizeof(caps->renderer));
@@ -211,11 +194,11 @@ enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
     caps->software = dev->node.software || gl_renderer_is_software(caps->renderer);
     caps->llvmpipe = strstr(caps->renderer, "llvmpipe") != NULL;
     query_limits(dev);
-    if (limits_min)
-        clamp_limits(lim);
     caps->ext_gpu_shader5 = dev->ext.gpu_shader5;
     caps->parallel_compile = dev->ext.parallel_compile;
     caps->debug_output = dev->ext.debug;
     gl_memory_open(dev);
+    if (dev->limits)
+        gl_limits_clamp(dev->log, dev->limits, caps);
     return check_limits(dev);
 }

@@ -121,7 +121,7 @@ void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
 /* The context is current: learns what it can do and starts the parts that go with it. */
 static enum dgl_status start_context(struct gl_device *dev)
 {
-    enum dgl_status status = gl_caps_query(dev, dev->limits_min);
+    enum dgl_status status = gl_caps_query(dev);
     if (status != DGL_OK)
         return status;
     gl_debug_init(dev);
@@ -137,7 +137,6 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
     const struct dgl_limits *lim = &caps->limits;
     GLint formats[16], count = 0;
 
-    dev->limits_min = params->limits_min;
     dev->debug = params->debug;
     enum dgl_status status = start_context(dev);
     if (status != DGL_OK)
@@ -255,8 +254,10 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
     dev->pid = getpid();
     dev->egl.fd = dev->memory_node.fd = -1;
     gl_current_save(&saved);
-    status = params->egl_display || params->egl_context ? wrap_context(dev, params)
-                                                        : open_row(dev, params);
+    status = gl_limits_find(log, params->limits, &dev->limits);
+    if (status == DGL_OK)
+        status = params->egl_display || params->egl_context ? wrap_context(dev, params)
+                                                            : open_row(dev, params);
     if (status == DGL_OK)
         status = start_device(dev, params);
     gl_current_restore(dev->egl.display, &saved);

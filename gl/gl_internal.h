@@ -222,9 +222,10 @@ struct gl_device {
     struct gl_egl egl;
     pid_t pid;    /* of the process that opened it */
     bool wrapped; /* display and context are the caller's */
-    bool debug, limits_min;
-    bool lost;        /* until gl_device_reopen() */
-    uint32_t context; /* how many contexts came before the one in use */
+    bool debug;
+    const char *limits; /* name of a profile, static; NULL = the device's own */
+    bool lost;          /* until gl_device_reopen() */
+    uint32_t context;   /* how many contexts came before the one in use */
     struct gl_ext ext;
     struct gl_caps caps;
     struct gl_counters counters;
@@ -248,7 +249,7 @@ struct gl_device {
 
 /* ---- gl_caps.c ------------------------------------------------------------------------------- */
 
-enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min);
+enum dgl_status gl_caps_query(struct gl_device *dev);
 /* By the renderer's name, where no driver can be asked. */
 uint32_t gl_units_guess(const char *renderer, bool software);
 
@@ -265,6 +266,16 @@ struct gl_drm_used;
 struct dgl_host_memory;
 void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_memory *host,
                        const struct gl_drm_used *used, uint64_t held, struct gl_memory_now *out);
+
+/* ---- gl_limits.c ----------------------------------------------------------------------------- */
+
+/* Static copy of the name of a profile. NULL stays NULL. An unknown name is DGL_ERR_INVALID_ARG. */
+enum dgl_status gl_limits_find(const struct dgl_log *log, const char *name, const char **found);
+/* Returns true if a device under this profile (NULL: its own limits) has the extension. */
+bool gl_limits_keep(const char *name, const char *extension);
+/* Lowers the limits to those of the profile, and replaces the number of compute units if the
+ * profile is that of a chip. Logs a notice if the device has less than the profile. */
+void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps *caps);
 
 /* ---- gl_debug.c ------------------------------------------------------------------------------ */
 

@@ -178,10 +178,9 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
         char select[16];
         snprintf(select, sizeof(select), "%d", info->index);
         /* What fails here is told by the log; the row stays. */
-        if (dgl_device_create(
-                &l->console.log,
-                dgl_device_params(.select = select, .limits_min = l->opt->limits != NULL),
-                &dev) == DGL_OK)
+        if (dgl_device_create(&l->console.log,
+                              dgl_device_params(.select = select, .limits = l->opt->limits),
+                              &dev) == DGL_OK)
             dgl_device_measure(dev, &speed);
     }
     if (json) {

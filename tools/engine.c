@@ -161,19 +161,18 @@ bool engine_check_hints(const struct options *opt)
 
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
 {
-    enum dgl_status status = dgl_device_create(&e->console.log,
-                                               dgl_device_params(.select = opt->device,
-                                                                 .limits_min = opt->limits != NULL,
-                                                                 .debug = opt->verbose >= 2),
-                                               &e->device);
+    enum dgl_status status = dgl_device_create(
+        &e->console.log,
+        dgl_device_params(.select = opt->device, .limits = opt->limits, .debug = opt->verbose >= 2),
+        &e->device);
     lacks_device = status != DGL_OK;
     if (status != DGL_OK)
         return status;
     const struct dgl_device_info *info = dgl_device_get_info(e->device);
     const char *cache = dgl_device_cache_dir(e->device);
-    console_note(&e->console, "device: %s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
-                 info->node, info->software ? " (software)" : "",
-                 opt->limits ? ", minimum limits" : "");
+    console_note(&e->console, "device: %s%s%s%s%s%s", info->renderer, info->node[0] ? ", " : "",
+                 info->node, info->software ? " (software)" : "", opt->limits ? ", limits " : "",
+                 opt->limits ? opt->limits : "");
     e->console.cache = cache ? cache : "";
     return DGL_OK;
 }

@@ -12,6 +12,8 @@
 #define DIGITS(macro)   DIGITS_OF(macro)
 #define DIGITS_OF(text) #text
 
+/* As dgl_limits_profile_at() lists them, which a test holds. */
+#define LIMITS      "min|v3d|mali-g52|adreno-630|intel-skl"
 #define FIELD(name) offsetof(struct options, name)
 #define ENGINE      "generate chat serve logits perplexity bench verify kernels tune"
 #define WITH_MODEL  ENGINE " inspect tokenize template"
@@ -432,8 +434,11 @@ static const struct option table[] = {
      "a render node, a row of `devices`, or whether software is welcome (default: the first "
      "hardware device)",
      TYPE_DEVICE, FIELD(device), 0, 0, NULL, 0},
-    {"*", 0, "limits", "min", "clamp the device to the GLES 3.1 minimums", TYPE_WORD, FIELD(limits),
-     0, 0, "min", 0},
+    {"*", 0, "limits", LIMITS,
+     "lower the device's limits to the minimums of OpenGL ES 3.1, or to those of a small GPU, "
+     "whose "
+     "kernels are then chosen (default: the device's own)",
+     TYPE_WORD, FIELD(limits), 0, 0, LIMITS, 0},
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},
     {"generate chat serve bench kernels verify", 0, "executor", "auto|dispatch|persistent",

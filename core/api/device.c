@@ -67,7 +67,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
     enum dgl_status status = gl_device_open(log,
                                             &(struct gl_device_params){
                                                 .select = p->select,
-                                                .limits_min = p->limits_min,
+                                                .limits = p->limits,
                                                 .debug = p->debug,
                                                 .cache_dir = p->cache_dir,
                                                 .egl_display = p->egl_display,
@@ -87,8 +87,9 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                      .log = log,
                                      .name = dev->info.renderer,
                                      .limits = &caps->limits,
-                                     .software = caps->software,
-                                     .llvmpipe = caps->llvmpipe,
+                                     .software = caps->software && !caps->other_chip,
+                                     .llvmpipe = caps->llvmpipe && !caps->other_chip,
+                                     .on_host = caps->software,
                                      .compute_units = caps->compute_units,
                                      .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
                                      .subgroup_shuffle = caps->khr_subgroup_shuffle,
@@ -119,6 +120,11 @@ void dgl_device_destroy(struct dgl_device **dev)
     }
     kernel_records_close(d);
     free(d);
+}
+
+const struct dgl_limits_profile *dgl_limits_profile_at(size_t i)
+{
+    return gl_limits_at(i);
 }
 
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev)

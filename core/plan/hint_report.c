@@ -82,7 +82,7 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
  * and computes in f32. */
 static void note_slow_f16(const struct plan *plan, const struct dgl_log *notes)
 {
-    for (size_t i = 0; plan->device->software && i < plan->kernels.count; i++) {
+    for (size_t i = 0; plan->device->on_host && i < plan->kernels.count; i++) {
         const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
         if (!choice->kernel || !choice->kernel->f16 || !choice->hint.key)
             continue;

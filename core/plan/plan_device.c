@@ -4,6 +4,15 @@
 #include <assert.h>
 #include <string.h>
 
+/* Devices with fewer compute units are taken for slow ones. Of the GPUs whose units are known by
+ * name these are V3D, Mali and Adreno. */
+#define SLOW_UNITS 16
+/* A compute unit of a slow device reads at least so many bytes of weights in 100 ms: 250 MB/s. A
+ * Pi 4 with two units has 32 GFLOP/s and reads 4 GB/s of memory. A product with a vector needs
+ * about 14 operations for each byte of q4_k: at half of that rate it reads 1.1 GB/s, twice the rate
+ * that is assumed here. */
+#define SLOW_UNIT_BYTES (24ull << 20)
+
 /* Hints name those that are asked for here. */
 static bool is_extension(const char *name)
 {
@@ -38,7 +47,11 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         .name = params->name,
         .limits = *limits,
         .software = params->software,
+        .on_host = params->on_host,
         .compute_units = params->compute_units,
+        .dispatch_bytes = !params->software && params->compute_units < SLOW_UNITS
+                              ? params->compute_units * SLOW_UNIT_BYTES
+                              : 0,
         .num_properties = sizeof(properties) / sizeof(properties[0]),
     };
     _Static_assert(sizeof(properties) <= sizeof(device->properties), "room for every property");

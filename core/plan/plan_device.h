@@ -10,8 +10,12 @@ struct plan_device {
     const struct dgl_log *log;
     const char *name; /* renderer, for messages */
     struct dgl_limits limits;
-    bool software;
-    uint32_t compute_units;           /* work groups that keep the device busy */
+    bool software; /* kernels are chosen for a software renderer */
+    bool on_host;  /* the device is one, whatever it is taken for: slow, without a watchdog */
+    uint32_t compute_units; /* work groups that keep the device busy */
+    /* Bytes of weights that one dispatch may read on a small GPU, so that it takes at most 100 ms
+     * before anything was timed. 0 = no limit: the device is fast, or a software renderer. */
+    uint64_t dispatch_bytes;
     struct kernel_var properties[48]; /* docs/kernels.md lists the names */
     size_t num_properties;
 };
@@ -20,7 +24,8 @@ struct plan_device_params {
     const struct dgl_log *log;
     const char *name;
     const struct dgl_limits *limits; /* copied */
-    bool software, llvmpipe;
+    bool software, llvmpipe;         /* as kernels see the device */
+    bool on_host;
     uint32_t compute_units;
     bool subgroup_arithmetic, subgroup_shuffle, ext_gpu_shader5;
 };

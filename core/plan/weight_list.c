@@ -251,6 +251,7 @@ static void list_experts(struct lister *l, const struct layer_desc *layer, struc
                       1);
     add_matrix(l, &w->expert_gate_up);
     w->expert_gate_up.row_pairs = true;
+    w->expert_gate_up.of_experts = true;
     w->expert_gate_up.band_bias = layer->expert_gate_up_bias;
     if (fused->each || fused->stacked != TENSOR_NONE) {
         add_expert_rows(l, fused, 0, 1);
@@ -259,6 +260,7 @@ static void list_experts(struct lister *l, const struct layer_desc *layer, struc
         add_expert_rows(l, &layer->expert_up, 1, 2);
     }
     add_matrix(l, &w->expert_down);
+    w->expert_down.of_experts = true;
     w->expert_down.band_bias = layer->expert_down_bias;
     add_expert_rows(l, &layer->expert_down, 0, 1);
 }

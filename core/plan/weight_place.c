@@ -10,6 +10,8 @@
 #include "loader/quant/quant.h"
 
 #define MAX_BUFFERS 4096
+/* Rows of bands that are cut for time are a multiple: no work group of a product is half idle. */
+#define BAND_STEP 64
 
 struct placer {
     const struct weights_place_params *p;
@@ -188,7 +190,19 @@ static uint64_t band_bytes(const struct weight *weight, uint64_t rows, uint64_t 
     return 4 * (weight->band_bias != TENSOR_NONE ? (words + rows + 3) / 4 * 4 : words);
 }
 
-/* Cuts rows [row0, row0 + rows) of one type into bands that fit a binding. */
+/* Rows of a band that is read as a whole by one dispatch; of experts only a few are read. */
+static uint64_t rows_at_once(const struct placer *b, const struct weight *weight, uint64_t fit,
+                             uint64_t row_bytes)
+{
+    const uint64_t most = b->p->device->dispatch_bytes;
+    if (most == 0 || weight->of_experts || fit * row_bytes <= most)
+        return fit;
+    const uint64_t rows = most / row_bytes / BAND_STEP * BAND_STEP;
+    return rows > BAND_STEP ? rows : fit < BAND_STEP ? fit : BAND_STEP;
+}
+
+/* Cuts rows [row0, row0 + rows) of one type into bands that fit a binding, and that a slow device
+ * reads in the time of one dispatch. */
 static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum dgl_dtype dtype,
                                   uint64_t row0, uint64_t rows)
 {
@@ -204,6 +218,7 @@ static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum 
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%d weight rows of %llu bytes exceed the device's binding of %llu bytes",
                         (int)step, (unsigned long long)row_bytes, (unsigned long long)binding);
+    fit = rows_at_once(b, weight, fit, row_bytes);
     for (uint64_t end = row0 + rows; row0 < end && status == DGL_OK; row0 += band.rows) {
         /* A handful per weight. */
         struct weight_band *grown =

@@ -375,8 +375,21 @@ static struct batch_lane *free_lane(const struct dgl_batch *b)
     return NULL;
 }
 
-/* The longest waiting requests get free lanes, as far as there are pages; none overtakes another.
- */
+/* A pass with a row of each request that runs, and of one more, has no dispatch that takes too long
+ * for a slow device. */
+static bool has_time(const struct dgl_batch *b)
+{
+    const struct dgl_model *m = b->model;
+    const int32_t rows = b->info.running + 1;
+    int32_t held = 0;
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        if (b->lanes[i].request && b->lanes[i].session->len > held)
+            held = b->lanes[i].session->len;
+    return rows == 1 || pace_sequences(&m->pace, &m->engine->plan, rows, held) == rows;
+}
+
+/* The longest waiting requests get free lanes, as far as there are pages and the device is fast
+ * enough; none overtakes another. */
 static void admit(struct dgl_batch *b)
 {
     bool full = false;
@@ -389,7 +402,7 @@ static void admit(struct dgl_batch *b)
             continue;
         }
         struct batch_lane *lane = free_lane(b);
-        full = full || !lane || !batch_pages_admit(b, r);
+        full = full || !lane || !batch_pages_admit(b, r) || !has_time(b);
         if (full)
             continue; /* those behind it may have been cancelled */
         struct dgl_session *s = lane->session;

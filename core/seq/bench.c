@@ -161,7 +161,7 @@ static enum dgl_status raise_clocks(struct bench *b)
 {
     const uint64_t end = dgl_now_ns() + CLOCKS_NS;
     enum dgl_status status = DGL_OK;
-    if (b->s->model->engine->plan.device->software)
+    if (b->s->model->engine->plan.device->on_host)
         return DGL_OK;
     while (status == DGL_OK && dgl_now_ns() < end)
         status = time_prefill(b, -1);

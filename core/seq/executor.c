@@ -130,6 +130,15 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
         decide(s, c, ENGINE_DISPATCH, engine->no_persistent);
         return DGL_OK;
     }
+    const uint64_t token_ns = pace_token_ns(&s->model->pace, &engine->plan);
+    if (engine->wanted != DGL_EXECUTOR_PERSISTENT && engine->plan.device->dispatch_bytes > 0 &&
+        token_ns > DISPATCH_NS) {
+        snprintf(c->reason, sizeof(c->reason),
+                 "a token takes about %llu ms here, and one dispatch at most %llu ms",
+                 (unsigned long long)(token_ns / 1000000), DISPATCH_NS / 1000000);
+        decide(s, c, ENGINE_DISPATCH, c->reason);
+        return DGL_OK;
+    }
     enum dgl_status status = p->ops->check(p->exec, recipe, &s->memory, reason, c->key);
     snprintf(c->parts, sizeof(c->parts), "%s", status == DGL_OK ? reason : "");
     snprintf(c->untried, sizeof(c->untried), "persistent dispatches have not been tried yet%s%s",

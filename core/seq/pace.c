@@ -20,10 +20,9 @@ static uint64_t budget_of(const struct pace *p)
     return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
 }
 
-/* Bytes of weights that the operations of a segment read, and the most of one of them. */
-static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uint64_t *largest)
+/* Bytes of weights that operations read, and the most of one of them. */
+static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
 {
-    const struct oplist *ops = &plan->segment[segment].ops;
     uint64_t sum = 0;
     *largest = 0;
     for (size_t i = 0; i < ops->count; i++) {
@@ -33,13 +32,49 @@ static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uin
     return sum;
 }
 
+static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uint64_t *largest)
+{
+    return ops_bytes(&plan->segment[segment].ops, largest);
+}
+
+/* Nanoseconds per byte of weights for one token; 0 = unknown. */
+static double byte_ns(const struct pace *p, const struct plan *plan)
+{
+    uint64_t largest;
+    const uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
+    if (p->tokens == 1 && body > 0)
+        return (double)p->layer_ns * (double)layers_of(plan) / (double)body;
+    const uint64_t assumed = plan->device->dispatch_bytes;
+    return assumed > 0 ? (double)PACE_BUDGET_NS / (double)assumed : 0;
+}
+
+uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops)
+{
+    uint64_t largest;
+    ops_bytes(ops, &largest);
+    return (uint64_t)((double)largest * byte_ns(p, plan));
+}
+
+uint64_t pace_token_ns(const struct pace *p, const struct plan *plan)
+{
+    uint64_t largest;
+    const uint64_t bytes =
+        segment_bytes(plan, SEG_DECODE, &largest) + segment_bytes(plan, SEG_HEAD, &largest);
+    return (uint64_t)((double)bytes * byte_ns(p, plan));
+}
+
+int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t most, int32_t held)
+{
+    return plan->device->dispatch_bytes > 0 ? pace_tokens(p, plan, most, held, false) : most;
+}
+
 int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most, int32_t held,
                     bool scores)
 {
     const uint64_t budget_ns = budget_of(p);
     uint64_t largest, head;
     assert(most > 0);
-    if (plan->device->software)
+    if (plan->device->on_host)
         return most;
     /* In proportion to a layer: the head, with scores one dispatch for all tokens. */
     uint64_t layer = segment_bytes(plan, SEG_DECODE, &largest) / layers_of(plan);
@@ -47,7 +82,9 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
     double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;
     if (p->tokens == 0) {
         double work = weight * (double)layer * most;
-        return p->losses == 0 && work <= (double)UNTIMED ? most : 1;
+        const uint64_t slow = plan->device->dispatch_bytes;
+        const uint64_t safe = slow > 0 && slow < UNTIMED ? slow : UNTIMED;
+        return p->losses == 0 && work <= (double)safe ? most : 1;
     }
     if (held > p->held) /* attention grows with what is held, and nothing grows faster */
         weight *= (double)held / p->held;
@@ -62,7 +99,7 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
 
 void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns)
 {
-    uint64_t largest, head;
+    uint64_t largest;
     const uint64_t layer_ns = ns / layers_of(plan);
     /* The rest of a prompt fills its pass badly: such a one is no news unless it took too long. */
     const bool worse = layer_ns * (uint64_t)p->tokens > p->layer_ns * (uint64_t)tokens;
@@ -73,8 +110,8 @@ void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t 
     }
     if (tokens > 1)
         return;
-    /* One token reads each weight once, the head's too. */
+    /* One token reads each weight once, the head's too; a band of it is a dispatch. */
     uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
-    segment_bytes(plan, SEG_HEAD, &head);
-    p->head_ns = body > 0 ? (uint64_t)((double)ns * (double)head / (double)body) : 0;
+    segment_bytes(plan, SEG_HEAD, &largest);
+    p->head_ns = body > 0 ? (uint64_t)((double)ns * (double)largest / (double)body) : 0;
 }

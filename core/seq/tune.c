@@ -121,10 +121,10 @@ static bool is_run(const struct tuner *t, enum segment segment)
     bool runs = segment != SEG_EARLY_EXIT;
     if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
         return plan_body_columns(segment) <= t->most_rows &&
-               (!plan->device->software || plan->segment[segment].ops.count > 0);
+               (!plan->device->on_host || plan->segment[segment].ops.count > 0);
     if (segment < SEG_PREFILL)
         return plan_body_columns(segment) <= t->most_tokens &&
-               (!plan->device->software || plan->segment[segment].ops.count > 0);
+               (!plan->device->on_host || plan->segment[segment].ops.count > 0);
     for (int kind = SEG_SAMPLE_GREEDY; kind <= SEG_SAMPLE_FULL; kind++)
         runs |= plan_segment_runs(
             plan, (struct recipe){.segments = 1u << kind | 1u << SEG_EARLY_EXIT}, SEG_EARLY_EXIT);

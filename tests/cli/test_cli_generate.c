@@ -195,7 +195,7 @@ static void minimum_limits_give_the_same_text(void **state)
                     "12", "--temp", "0", NULL);
     assert_code(&min, 0);
     assert_string_equal(r.out, min.out);
-    assert_contains(min.err, "minimum limits");
+    assert_contains(min.err, "limits min");
     process_finish(&r);
     process_finish(&min);
 }

@@ -418,6 +418,31 @@ static void device_is_the_row_that_was_asked_for(void **state)
     process_finish(&r);
 }
 
+/* The words of --limits are the library's profiles, and each shows the device with its limits. */
+static void limits_are_those_of_the_profile(void **state)
+{
+    struct process_result r;
+    struct dgl_buf words = {0};
+    (void)state;
+    for (size_t i = 0; dgl_limits_profile_at(i); i++)
+        dgl_buf_printf(&words, "%s%s", i ? "|" : "wanted one of ", dgl_limits_profile_at(i)->name);
+    process_command(&r, "devices", "--limits", "max", NULL);
+    assert_code(&r, 2);
+    assert_one_error(&r, words.p);
+    dgl_buf_finish(&words);
+    process_finish(&r);
+    process_command(&r, "devices", "--json", "-v", "--limits", "v3d", NULL);
+    assert_code(&r, 0);
+    const struct dgl_json *row = dgl_json_first(process_json(&r));
+    for (; row; row = dgl_json_next(row))
+        if (dgl_json_bool(dgl_json_get(row, "usable"))) {
+            assert_in_range(whole(row, "limits.max_invocations"), 128, 256);
+            assert_int_equal(whole(row, "limits.subgroup_size"), 0);
+            assert_false(dgl_json_bool(find(row, "limits.timer")));
+        }
+    process_finish(&r);
+}
+
 static void software_is_said_to_be_software(void **state)
 {
     struct process_result r;
@@ -566,6 +591,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_what_is_printed),
         cmocka_unit_test(device_is_the_row_that_was_asked_for),
+        cmocka_unit_test(limits_are_those_of_the_profile),
         cmocka_unit_test(software_is_said_to_be_software),
         cmocka_unit_test(kernels_are_listed_once),
         cmocka_unit_test(inspect_knows_the_bundled_model),

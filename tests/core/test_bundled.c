@@ -29,7 +29,7 @@ static void open_setup(struct test_engine *e, const struct setup *s)
 {
     test_engine_open(e, &(struct test_engine_params){.path = BUNDLED_MODEL,
                                                      .kv_type = s->kv_type,
-                                                     .limits_min = s->limits_min,
+                                                     .limits = s->limits_min ? "min" : NULL,
                                                      .context = 512,
                                                      .chunk = s->chunk});
 }

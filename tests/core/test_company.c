@@ -156,8 +156,8 @@ static void test_company(void **state)
     struct heard alone[CROWD], crowd[CROWD];
     int32_t ids[128];
     uint64_t apart = 0, together = 0, seed = 11;
-    test_engine_open(&engine,
-                     &(struct test_engine_params){.path = dir, .limits_min = row->limits_min});
+    test_engine_open(&engine, &(struct test_engine_params){
+                                  .path = dir, .limits = row->limits_min ? "min" : NULL});
     const uint32_t vocab = (uint32_t)dgl_model_get_info(engine.model)->vocab;
     for (size_t i = 0; i < 128; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;

@@ -37,7 +37,7 @@ static struct reference whole, used; /* the reference, and as much of it as this
 
 struct setup {
     enum dgl_kv_type kv_type;
-    bool limits_min;
+    const char *limits;       /* NULL = the device's own */
     const char *const *hints; /* NULL: what the heuristics choose */
     size_t num_hints;
 };
@@ -51,7 +51,7 @@ static const char *const plain_hints[] = {"variants.matmul/decode=baseline",
 
 static const struct setup f16_cache = {.kv_type = DGL_KV_F16};
 static const struct setup f32_cache = {.kv_type = DGL_KV_F32};
-static const struct setup minimum = {.kv_type = DGL_KV_F16, .limits_min = true};
+static const struct setup minimum = {.kv_type = DGL_KV_F16, .limits = "min"};
 static const struct setup subgroups = {
     .kv_type = DGL_KV_F16, .hints = subgroup_hints, .num_hints = 2};
 static const struct setup baseline = {.kv_type = DGL_KV_F16, .hints = plain_hints, .num_hints = 3};
@@ -76,10 +76,9 @@ static void open_engine(const struct setup *s)
         dgl_kernels_create(NULL, dgl_kernels_params(.flags = s->hints, .num_flags = s->num_hints),
                            &kernels),
         DGL_OK);
-    test_engine_open(&engine, &(struct test_engine_params){.path = PACK,
-                                                           .kv_type = s->kv_type,
-                                                           .limits_min = s->limits_min,
-                                                           .kernels = kernels});
+    test_engine_open(
+        &engine, &(struct test_engine_params){
+                     .path = PACK, .kv_type = s->kv_type, .limits = s->limits, .kernels = kernels});
     opened = s;
 }
 

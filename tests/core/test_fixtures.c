@@ -6,11 +6,11 @@
 
 #define EXACT(family)                                                                              \
     {                                                                                              \
-        family, family, DGL_KV_F32, false, 0                                                       \
+        family, family, DGL_KV_F32, NULL, 0                                                        \
     }
 #define MINIMAL(family)                                                                            \
     {                                                                                              \
-        family " on the minimal device", family, DGL_KV_F32, true, 0                               \
+        family " on the minimal device", family, DGL_KV_F32, "min", 0                              \
     }
 #define BOTH(family) EXACT(family), MINIMAL(family)
 
@@ -47,9 +47,9 @@ static int check_each_family(void)
 /* What joins the stream in the next product, token by token: software renderers do so only when
  * asked to. */
 static const struct family_case joining[] = {
-    {"gemma2", "gemma2", DGL_KV_F32, false, 1},
-    {"gemma3", "gemma3", DGL_KV_F32, false, 1},
-    {"olmo2", "olmo2", DGL_KV_F32, false, 1},
+    {"gemma2", "gemma2", DGL_KV_F32, NULL, 1},
+    {"gemma3", "gemma3", DGL_KV_F32, NULL, 1},
+    {"olmo2", "olmo2", DGL_KV_F32, NULL, 1},
 };
 
 static void joining_family_matches(void **state)

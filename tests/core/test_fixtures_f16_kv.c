@@ -5,7 +5,7 @@
 
 #define ROUNDED(family)                                                                            \
     {                                                                                              \
-        family, family, DGL_KV_F16, false, 0                                                       \
+        family, family, DGL_KV_F16, NULL, 0                                                        \
     }
 
 static const struct family_case rows[] = {

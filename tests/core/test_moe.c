@@ -19,18 +19,18 @@ struct family_row {
 };
 
 static const struct family_row families[] = {
-    {{"mixtral, token by token", "mixtral", DGL_KV_F32, false, 1}, 0},
-    {{"mixtral, chunks of 7", "mixtral", DGL_KV_F32, false, 7}, 0},
-    {{"mixtral, chunks of 64", "mixtral", DGL_KV_F32, false, 64}, 0},
-    {{"qwen3-moe, token by token", "qwen3-moe", DGL_KV_F32, false, 1}, 0},
-    {{"qwen3-moe, chunks of 7", "qwen3-moe", DGL_KV_F32, false, 7}, 0},
-    {{"qwen3-moe, chunks of 512", "qwen3-moe", DGL_KV_F32, false, 512}, 0},
-    {{"gpt-oss, token by token", "gpt-oss-mxfp4", DGL_KV_F32, false, 1}, 0},
-    {{"gpt-oss, chunks of 7", "gpt-oss-mxfp4", DGL_KV_F32, false, 7}, 0},
-    {{"gpt-oss, chunks of 64", "gpt-oss-mxfp4", DGL_KV_F32, false, 64}, 0},
-    {{"mixtral in bands", "mixtral", DGL_KV_F32, false, 0}, 65536},
-    {{"gpt-oss in bands", "gpt-oss-mxfp4", DGL_KV_F32, false, 0}, 65520},
-    {{"gpt-oss in bands, token by token", "gpt-oss-mxfp4", DGL_KV_F32, false, 1}, 65520},
+    {{"mixtral, token by token", "mixtral", DGL_KV_F32, NULL, 1}, 0},
+    {{"mixtral, chunks of 7", "mixtral", DGL_KV_F32, NULL, 7}, 0},
+    {{"mixtral, chunks of 64", "mixtral", DGL_KV_F32, NULL, 64}, 0},
+    {{"qwen3-moe, token by token", "qwen3-moe", DGL_KV_F32, NULL, 1}, 0},
+    {{"qwen3-moe, chunks of 7", "qwen3-moe", DGL_KV_F32, NULL, 7}, 0},
+    {{"qwen3-moe, chunks of 512", "qwen3-moe", DGL_KV_F32, NULL, 512}, 0},
+    {{"gpt-oss, token by token", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 1}, 0},
+    {{"gpt-oss, chunks of 7", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 7}, 0},
+    {{"gpt-oss, chunks of 64", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 64}, 0},
+    {{"mixtral in bands", "mixtral", DGL_KV_F32, NULL, 0}, 65536},
+    {{"gpt-oss in bands", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 0}, 65520},
+    {{"gpt-oss in bands, token by token", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 1}, 65520},
 };
 
 static void family_in_bands_matches(void **state)
@@ -43,9 +43,9 @@ static void family_in_bands_matches(void **state)
 
 /* Fused kernels, which software renderers run only when asked to. */
 static const struct family_case fused[] = {
-    {"mixtral", "mixtral", DGL_KV_F32, false, 1},
-    {"qwen3-moe", "qwen3-moe", DGL_KV_F32, false, 1},
-    {"gpt-oss", "gpt-oss-mxfp4", DGL_KV_F32, false, 1},
+    {"mixtral", "mixtral", DGL_KV_F32, NULL, 1},
+    {"qwen3-moe", "qwen3-moe", DGL_KV_F32, NULL, 1},
+    {"gpt-oss", "gpt-oss-mxfp4", DGL_KV_F32, NULL, 1},
 };
 
 static void fused_family_matches(void **state)
@@ -119,9 +119,9 @@ static void equal_experts_make_a_dense_model(void **state)
     tiny_engine_open(&dense,
                      &(struct tiny_engine_params){.sizes = &m.dense, .kv_type = DGL_KV_F32});
     answer_of(dense.session, m.dense.vocab, 0, &want);
-    tiny_engine_open(&sparse, &(struct tiny_engine_params){.path = dir,
-                                                           .kv_type = DGL_KV_F32,
-                                                           .limits_min = row->limits_min});
+    tiny_engine_open(
+        &sparse, &(struct tiny_engine_params){
+                     .path = dir, .kv_type = DGL_KV_F32, .limits = row->limits_min ? "min" : NULL});
     answer_of(sparse.session, m.dense.vocab, 0, &got);
     check_same(&got, &want, m.dense.vocab, 1e-9);
     answer_finish(&got);

@@ -98,7 +98,7 @@ struct made_plan {
 
 static void make_plan(struct made_plan *m, bool software)
 {
-    *m = (struct made_plan){.device.software = software, .desc.layers = 16};
+    *m = (struct made_plan){.device.on_host = software, .desc.layers = 16};
     m->ops[0].bytes = 16 * 60000000ull;
     m->ops[1].bytes = 240000000;
     m->plan = (struct plan){.device = &m->device, .desc = &m->desc};
@@ -284,6 +284,44 @@ static void test_head(void **state)
     tiny_engine_close(&e);
 }
 
+/* Most requests that run at once in a batch of four, each of which gets its answer. */
+static size_t most_at_once(uint64_t token_ns)
+{
+    struct tiny_engine e;
+    struct dgl_batch *batch = NULL;
+    struct dgl_batch_info info;
+    size_t left = 1, most = 0;
+    open_slow(&e, 0, token_ns);
+    assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = 4), &batch), DGL_OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(
+            dgl_batch_submit(batch,
+                             dgl_request_params(.ids = prompt, .num_ids = 3, .max_tokens = ANSWER,
+                                                .ignore_eos = true),
+                             NULL),
+            DGL_OK);
+    while (left > 0) {
+        gpu.num_passes = 0;
+        assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
+        dgl_batch_get_info(batch, &info);
+        most = info.running > most ? info.running : most;
+    }
+    assert_int_equal(info.finished, 4);
+    dgl_batch_destroy(&batch);
+    tiny_engine_close(&e);
+    return most;
+}
+
+/* A pass has no more rows than the device does in the time of a dispatch: 50 ms here, of two
+ * layers; the first request is begun before anything was timed. */
+static void test_batch(void **state)
+{
+    (void)state;
+    assert_int_equal(most_at_once(100 * MS), 1);
+    assert_int_equal(most_at_once(40 * MS), 2);
+    assert_int_equal(most_at_once(1 * MS), 4);
+}
+
 /* Software renderers have no watchdog, whatever they take. */
 static void test_software(void **state)
 {
@@ -293,7 +331,7 @@ static void test_software(void **state)
     tiny_engine_close(&e);
     gl_fail_reset();
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    if (!e.model->engine->plan.device->software) {
+    if (!e.model->engine->plan.device->on_host) {
         tiny_engine_close(&e);
         skip();
     }
@@ -328,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup(test_prompt, gl_fail_setup),
         cmocka_unit_test_setup(test_scores, gl_fail_setup),
         cmocka_unit_test_setup(test_head, gl_fail_setup),
+        cmocka_unit_test_setup(test_batch, gl_fail_setup),
         cmocka_unit_test_setup(test_software, gl_fail_setup),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);

@@ -346,7 +346,7 @@ static void test_no_timer_under_limits_min(void **state)
 {
     (void)state;
     struct tiny_engine e;
-    tiny_engine_open(&e, &(struct tiny_engine_params){.limits_min = true});
+    tiny_engine_open(&e, &(struct tiny_engine_params){.limits = "min"});
     e.device->plan.limits.max_buffer_bytes = engine.device->plan.limits.max_buffer_bytes;
     struct dgl_bench_result r =
         bench(e.session, dgl_bench_params(.prompt_tokens = 8, .decode_tokens = 2, .repetitions = 1,

@@ -57,8 +57,9 @@ static void rotated_part_matches_the_oracle(void **state)
     test_write_file(dir, "facts.json", config.p, config.len);
     char *path = dgl_path_join(dir, "facts.json");
     assert_int_equal(shape_checkpoint_write(NULL, path, dir, &parameters), DGL_OK);
-    test_engine_open(&e, &(struct test_engine_params){
-                             .path = dir, .kv_type = DGL_KV_F32, .limits_min = row->limits_min});
+    test_engine_open(&e, &(struct test_engine_params){.path = dir,
+                                                      .kv_type = DGL_KV_F32,
+                                                      .limits = row->limits_min ? "min" : NULL});
     assert_int_equal(e.model->file->desc.rope[ROPE_GLOBAL].dims, row->rotated);
     for (size_t i = 0; i < TOKENS; i++)
         ids[i] = (int32_t)(test_rand(&seed) % VOCAB);

@@ -139,7 +139,7 @@ static void test_limits_min_same_tokens(void **state)
     (void)state;
     struct tiny_engine small;
     int32_t want[ANSWER], got[ANSWER];
-    tiny_engine_open(&small, &(struct tiny_engine_params){.path = engine.path, .limits_min = true});
+    tiny_engine_open(&small, &(struct tiny_engine_params){.path = engine.path, .limits = "min"});
     tiny_greedy(small.session, prompt, PROMPT, got, ANSWER);
     tiny_engine_close(&small);
     struct dgl_session *s = tiny_session(&engine, 0);

@@ -102,7 +102,7 @@ static void test_goes_on(void **state)
                                                       : row->path ? row->path
                                                                   : dir,
                                               .kv_type = row->kv_type,
-                                              .limits_min = row->limits_min,
+                                              .limits = row->limits_min ? "min" : NULL,
                                               .context = 128};
     char *first = path_of("first"), *second = path_of("second"), *got_data = NULL;
     int32_t ids[PROMPT + FIRST];

@@ -164,11 +164,11 @@ static enum dgl_status call_device_create(struct dgl_str in)
 {
     struct dgl_device *dev = NULL;
     bool half_wrapped = fuzz_byte(&in) == 'w', limits_min = fuzz_byte(&in) & 1;
-    enum dgl_status status =
-        dgl_device_create(log_of_world,
-                          dgl_device_params(.select = text(&in), .limits_min = limits_min,
-                                            .egl_display = half_wrapped ? &world : NULL),
-                          &dev);
+    enum dgl_status status = dgl_device_create(
+        log_of_world,
+        dgl_device_params(.select = text(&in), .limits = limits_min ? "min" : NULL,
+                          .egl_display = half_wrapped ? &world : NULL),
+        &dev);
     FUZZ_CHECK((status == DGL_OK) == (dev != NULL));
     dgl_device_destroy(&dev);
     return status;

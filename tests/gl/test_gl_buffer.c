@@ -13,7 +13,7 @@ static struct test_log t;
 static int open_with(bool limits_min)
 {
     const struct gl_device_params params = {
-        .select = "any", .limits_min = limits_min, .cache_dir = ""};
+        .select = "any", .limits = limits_min ? "min" : NULL, .cache_dir = ""};
     test_log_init(&t, DGL_LOG_ERROR);
     if (gl_device_open(&t.log, &params, &dev) != DGL_OK)
         return -1;

@@ -159,8 +159,8 @@ static void test_limits_reach_the_minimums(void **state)
 static void test_limits_min(void **state)
 {
     (void)state;
-    struct gl_device *dev = open_device(
-        &(struct gl_device_params){.select = "any", .limits_min = true, .cache_dir = ""});
+    struct gl_device *dev =
+        open_device(&(struct gl_device_params){.select = "any", .limits = "min", .cache_dir = ""});
     const struct gl_caps *caps = gl_device_caps(dev);
     static const uint32_t local[3] = {128, 128, 64};
 
@@ -181,8 +181,8 @@ static void test_limits_min(void **state)
 static void test_limits_min_has_no_extension(void **state)
 {
     (void)state;
-    struct gl_device *dev = open_device(
-        &(struct gl_device_params){.select = "any", .limits_min = true, .cache_dir = ""});
+    struct gl_device *dev =
+        open_device(&(struct gl_device_params){.select = "any", .limits = "min", .cache_dir = ""});
     const struct gl_caps *caps = gl_device_caps(dev);
 
     assert_int_equal(caps->limits.subgroup_size, 0);

@@ -70,8 +70,7 @@ static int set_up(void **state)
 static int set_up_min(void **state)
 {
     (void)state;
-    return open_with(
-        &(struct gl_device_params){.select = "any", .limits_min = true, .cache_dir = ""});
+    return open_with(&(struct gl_device_params){.select = "any", .limits = "min", .cache_dir = ""});
 }
 
 static int set_up_debug(void **state)

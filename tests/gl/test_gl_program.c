@@ -33,7 +33,7 @@ static void open_device(const char *cache_dir, bool limits_min)
 {
     test_log_init(&t, DGL_LOG_ERROR);
     const struct gl_device_params params = {
-        .select = "any", .limits_min = limits_min, .cache_dir = cache_dir};
+        .select = "any", .limits = limits_min ? "min" : NULL, .cache_dir = cache_dir};
     assert_int_equal(gl_device_open(&t.log, &params, &dev), DGL_OK);
     assert_int_equal(gl_enter(dev, &saved), DGL_OK);
 }

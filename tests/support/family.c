@@ -31,7 +31,7 @@ static void check(const struct family_case *c, const char *hints, size_t prompts
     test_engine_open(&engine, &(struct test_engine_params){.path = dir,
                                                            .kv_type = c->kv_type,
                                                            .chunk = c->chunk,
-                                                           .limits_min = c->limits_min,
+                                                           .limits = c->limits,
                                                            .kernels = kernels});
     bool exact = c->kv_type == DGL_KV_F32;
     reference_check_logits(&engine, &ref, c->name, exact ? 1e-9 : 5e-6);

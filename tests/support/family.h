@@ -13,8 +13,8 @@ struct family_case {
     const char *name; /* of the case */
     const char *family;
     enum dgl_kv_type kv_type;
-    bool limits_min;
-    int32_t chunk; /* 0 = the default */
+    const char *limits; /* NULL = the device's own */
+    int32_t chunk;      /* 0 = the default */
 };
 /* One family's checkpoint through the engine. */
 void family_check(const struct family_case *c);

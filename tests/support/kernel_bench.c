@@ -51,7 +51,7 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
         return NULL;
     test_log_init(&b->log, DGL_LOG_INFO);
     const struct dgl_device_params device = {
-        .select = "any", .limits_min = limits_min, .cache_dir = ""};
+        .select = "any", .limits = limits_min ? "min" : NULL, .cache_dir = ""};
     if (dgl_device_create(&b->log.log, &device, &b->dev) != DGL_OK) {
         printf("# no bench: %s\n", b->log.text);
         kernel_bench_destroy(&b);

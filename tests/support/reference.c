@@ -148,10 +148,9 @@ void test_engine_open(struct test_engine *e, const struct test_engine_params *p)
 {
     static const struct dgl_log log = {.write = print_log, .level = DGL_LOG_WARN};
     *e = (struct test_engine){0};
-    assert_int_equal(
-        dgl_device_create(&log, dgl_device_params(.select = "any", .limits_min = p->limits_min),
-                          &e->device),
-        DGL_OK);
+    assert_int_equal(dgl_device_create(
+                         &log, dgl_device_params(.select = "any", .limits = p->limits), &e->device),
+                     DGL_OK);
     assert_int_equal(dgl_model_load(e->device,
                                     dgl_model_params(.path = p->path, .kv_type = p->kv_type,
                                                      .context = p->context, .kernels = p->kernels),

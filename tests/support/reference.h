@@ -44,7 +44,7 @@ struct test_engine {
 struct test_engine_params {
     const char *path;
     enum dgl_kv_type kv_type;
-    bool limits_min;
+    const char *limits; /* NULL = the device's own */
     int32_t context, chunk;
     const struct dgl_kernels *kernels;
 };

@@ -21,11 +21,13 @@ void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *p)
     }
     assert_non_null(e->path);
     enum dgl_status status = dgl_device_create(
-        &e->log.log, dgl_device_params(.select = "any", .limits_min = p->limits_min), &e->device);
+        &e->log.log, dgl_device_params(.select = "any", .limits = p->limits), &e->device);
     if (status == DGL_OK && p->bindings)
         e->device->plan.limits.max_ssbo_bindings = p->bindings;
     if (status == DGL_OK && p->binding_bytes)
         e->device->plan.limits.max_ssbo_bytes = p->binding_bytes;
+    if (status == DGL_OK && p->dispatch_bytes)
+        e->device->plan.dispatch_bytes = p->dispatch_bytes;
     if (status == DGL_OK)
         status = dgl_model_load(e->device,
                                 dgl_model_params(.path = e->path, .kv_type = p->kv_type,

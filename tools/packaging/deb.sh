@@ -56,7 +56,7 @@ Architecture: $arch
 Maintainer: DopplerGL authors <authors@dopplergl.invalid>
 Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
 Depends: ${depends#shlibs:Depends=}
-Recommends: libgl1-mesa-dri, libmicrohttpd12
+Recommends: libgl1-mesa-dri, libgbm1, libmicrohttpd12
 Suggests: mesa-vulkan-drivers, libcurl4, libvulkan1
 Section: science
 Priority: optional

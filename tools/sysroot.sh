@@ -2,7 +2,7 @@
 # Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: what the build links, and what
 # the programs need to run under qemu-user. Nothing of this machine changes: apt gets a configuration of its own, the
 # packages are unpacked and not installed.
-# usage: sysroot.sh FOLDER ARCH     FOLDER/root is the file system, FOLDER/shlibs what dpkg-shlibdeps reads
+# usage: sysroot.sh FOLDER ARCH     FOLDER/root is the file system
 # About 500 MB, half of it the downloaded packages, which a later call reuses. Does nothing if FOLDER/done exists.
 set -eu
 folder=$1 arch=$2
@@ -54,14 +54,23 @@ echo "sysroot: getting Debian's $release packages for $arch"
     exit 1
 }
 
-rm -rf "$folder/root"
-mkdir -p "$folder/root/usr/bin" "$folder/root/usr/sbin" "$folder/root/usr/lib"
+# FOLDER/dpkg is a database in which the packages are installed below FOLDER/root: dpkg-shlibdeps reads it.
+rm -rf "$folder/root" "$folder/dpkg"
+mkdir -p "$folder/root/usr/bin" "$folder/root/usr/sbin" "$folder/root/usr/lib" "$folder/dpkg/info" "$folder/dpkg/updates"
 for name in bin sbin lib; do ln -s "usr/$name" "$folder/root/$name"; done
-: > "$folder/shlibs"
+echo 1 > "$folder/dpkg/info/format"
+printf '%s\n' "$(dpkg --print-architecture)" "$arch" > "$folder/dpkg/arch"
 for deb in "$apt"/cache/archives/*.deb; do
-    dpkg-deb --fsys-tarfile "$deb" | tar -C "$folder/root" --keep-directory-symlink -xf -
-    dpkg-deb --ctrl-tarfile "$deb" | tar -xOf - ./shlibs 2> /dev/null >> "$folder/shlibs" || :
+    info=$folder/dpkg/info/$(dpkg-deb -f "$deb" Package)
+    [ "$(dpkg-deb -f "$deb" Multi-Arch)" != same ] || info=$info:$arch
+    dpkg-deb --fsys-tarfile "$deb" | tee "$folder/tar" | tar -C "$folder/root" --keep-directory-symlink -xf -
+    tar -tf "$folder/tar" | sed -e 's|^\./lib/|./usr/lib/|' -e "s|^\.|$folder/root|" -e 's|/$||' > "$info.list"
+    for file in symbols shlibs; do
+        dpkg-deb --ctrl-tarfile "$deb" | tar -xOf - ./$file > "$info.$file" 2> /dev/null || rm "$info.$file"
+    done
+    { dpkg-deb -f "$deb" | sed '1a Status: install ok installed' && echo; } >> "$folder/dpkg/status"
 done
+rm "$folder/tar"
 # Links to the root of the file system would lead out of the folder.
 find "$folder/root" -type l -lname '/*' | while read -r link; do
     ln -sfr "$folder/root$(readlink "$link")" "$link"

@@ -2,7 +2,35 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := all
 
+# ARCH=arm64, or another of Debian's names: a cross build in a folder of its own. tools/sysroot.sh gets that Debian's
+# packages; qemu-user runs what has to run.
+NATIVE  := $(shell dpkg --print-architecture 2>/dev/null)
+ARCH    ?= $(NATIVE)
+ifneq ($(filter-out $(NATIVE),$(ARCH)),)
+TRIPLET    := $(shell dpkg-architecture -a$(ARCH) -qDEB_HOST_MULTIARCH 2>/dev/null)
+BUILD      ?= build/$(ARCH)
+SYSROOT    := $(CURDIR)/build/sysroot-$(ARCH)
+ifeq ($(origin CC),default)
+CC         := $(TRIPLET)-gcc
+endif
+AR         := $(TRIPLET)-ar
+LD         := $(TRIPLET)-ld
+OBJCOPY    := $(TRIPLET)-objcopy
+PKG_CONFIG := env PKG_CONFIG_LIBDIR=$(SYSROOT)/root/usr/lib/$(TRIPLET)/pkgconfig:$(SYSROOT)/root/usr/share/pkgconfig \
+    PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)/root PKG_CONFIG_SYSTEM_LIBRARY_PATH=$(SYSROOT)/root/usr/lib/$(TRIPLET) pkg-config
+EMULATOR   := qemu-$(subst arm64,aarch64,$(ARCH))-static -L $(SYSROOT)/root
+CROSS      := --sysroot=$(SYSROOT)/root
+LDFLAGS    += $(CROSS)
+CPPFLAGS   += $(CROSS)
+# Before anything asks for a package of it; not where nothing is built.
+ifeq ($(filter clean help lint,$(MAKECMDGOALS)),)
+SYSROOT_READY := $(shell sh tools/sysroot.sh $(SYSROOT) $(ARCH) >&2 && echo yes)
+$(if $(SYSROOT_READY),,$(error no packages for $(ARCH)))
+endif
+endif
+
 BUILD   ?= build
+PKG_CONFIG ?= pkg-config
 PREFIX  ?= /usr/local
 LIBDIR  ?= lib
 DESTDIR ?=
@@ -14,7 +42,9 @@ COMMIT  := $(shell git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/
 # A shared library is called by the version of its interface (docs/api-changes.md).
 API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
 SHARED  := libdopplergl.so.$(API)
-PKGS    := egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc
+PKGS    := egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc
+# Only headers of these are used: the kernel's ioctls. No library is linked or loaded.
+HEADERS := libdrm
 # The command's own: the library does not need them. libedit is linked statically, with what it calls, and libmicrohttpd
 # and libcurl are loaded by `serve` and `bench serve` alone, so that the command runs where neither was installed (containers, other machines).
 TOOL_PKGS := libedit libmicrohttpd libcurl
@@ -23,9 +53,9 @@ TOOL_LIBS := -Wl,--export-dynamic-symbol=MHD_queue_response -Wl,-Bstatic -ledit 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
 CFLAGS   += -std=c11 $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden $(SAN)
-CPPFLAGS += -I. -D_GNU_SOURCE -DDGL_VERSION='"$(VERSION)"' $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+CPPFLAGS += -I. -D_GNU_SOURCE -DDGL_VERSION='"$(VERSION)"' $(shell $(PKG_CONFIG) --cflags $(PKGS) $(HEADERS) 2>/dev/null)
 LDFLAGS  += $(SAN)
-LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
+LDLIBS   += $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lm -pthread
 
 LIB_SRC  := $(sort $(wildcard core/*/*.c gl/*.c kernels/*/*.c loader/*/*.c))
 TOOL_SRC := $(sort $(wildcard tools/*.c))
@@ -56,9 +86,9 @@ Q         = $(if $(V),,@echo '  $(1) $@';)
 all: $(BUILD)/dopplergl $(BUILD)/libdopplergl.a $(BUILD)/libdopplergl.so ## build the library, static and shared, and the command
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
 	@echo 'Variables: CC, BUILD (build), OPT (-O2 -g), SAN, PREFIX (/usr/local), LIBDIR (lib: below PREFIX),'
-	@echo '           DESTDIR, JOBS, V=1'
+	@echo '           DESTDIR, JOBS, V=1, ARCH (of this machine; arm64: cross build in build/arm64)'
 
 deps: ## install the Debian packages that are missing
 	@sh tools/deps.sh
@@ -100,6 +130,21 @@ check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md na
 	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
 	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
 
+# qemu-user runs one program without the help of the kernel: what can open no device and starts no second program. Those left
+# out by name look at the tools of the build.
+HOST_TESTS := test_base_build test_base_lint
+.PHONY: check-arm64 check-emulated
+check-arm64: ## tests without a device, built for arm64, under qemu-user: minutes; docs/testing.md names the packages
+	@+$(SUBMAKE) ARCH=arm64 BUILD=$(BUILD)/arm64 check-emulated \
+	    CC='$(if $(findstring ccache,$(CC)),ccache )aarch64-linux-gnu-gcc'
+
+check-emulated: all tests
+	@command -v $(firstword $(EMULATOR) none) > /dev/null || \
+	    { echo 'check-emulated: no emulator; give ARCH=, and as root: apt-get install qemu-user-static' >&2; exit 1; }
+	@TEST_LABEL=$(ARCH) TEST_WRAPPER='$(EMULATOR)' $(SAMPLE) sh tests/run.sh $(BUILD) $$(for program in \
+	    $(filter-out $(HOST_TESTS:%=$(BUILD)/tests/%),$(TESTS)); do $(TRIPLET)-nm -D --undefined-only $$program | \
+	    grep -qE ' (eglInitialize|execv)(@|$$)' || echo $$program; done)
+
 check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@sh tests/web/check_clients.sh $(BUILD) $(if $(RECORD),--record '$(RECORD)') $(CASES)
@@ -126,17 +171,18 @@ fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='deco
 tests: $(TESTS) $(BUILD)/check_shapes $(BUILD)/soak ## build the test programs (build/tests/), run none
 
 install: all ## install under DESTDIR and PREFIX
-	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' \
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \
 	    sh tools/packaging/install.sh $(BUILD) $(VERSION) '$(PKGS)'
 
-deb: all ## build a Debian package of what install installs: build/dopplergl_VERSION_ARCH.deb
-	@sh tools/packaging/deb.sh $(BUILD) $(VERSION) '$(PKGS)'
+deb: all ## build a Debian package of what install installs: build/dopplergl_VERSION_ARCH.deb (ARCH=arm64: for that)
+	@ARCH='$(ARCH)' SYSROOT='$(SYSROOT)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \
+	    sh tools/packaging/deb.sh $(BUILD) $(VERSION) '$(PKGS)'
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
 packages:
-	@pkg-config --print-errors --exists $(PKGS) $(TOOL_PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
+	@$(PKG_CONFIG) --print-errors --exists $(PKGS) $(HEADERS) $(TOOL_PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
 
 # The command and the tests use core/base, whose functions the installed library hides.
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
@@ -149,7 +195,7 @@ $(BUILD)/gen/commit: always
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@
 .PHONY: always
 
-$(TOOL_OBJ): CPPFLAGS += $(shell pkg-config --cflags $(TOOL_PKGS) 2>/dev/null)
+$(TOOL_OBJ): CPPFLAGS += $(shell $(PKG_CONFIG) --cflags $(TOOL_PKGS) 2>/dev/null)
 
 $(BUILD)/libinternal.a: $(LIB_OBJ)
 	@rm -f $@

@@ -1,6 +1,6 @@
 /*
  * gl.h: OpenGL ES 3.1 compute without a window: devices, buffers, programs, dispatches, timers.
- * Knows bytes and programs, no tensors. The only room that includes EGL, GLES, gbm or drm headers;
+ * Knows bytes and programs, no tensors. The only room that includes EGL, GLES or drm headers;
  * none of their types leave it. One thread per device. Every entry point expects the device's
  * context to be current: core brackets its public calls with gl_enter() and gl_leave().
  */
@@ -13,7 +13,7 @@
 
 /* ---- devices: gl_enum.c (table), gl_egl.c (display, context), gl_caps.c (limits) ------------- */
 
-enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS };
+enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS, GL_NODE_DEFAULT };
 
 struct gl_node {
     enum gl_node_kind kind;
@@ -23,12 +23,12 @@ struct gl_node {
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
     char reason[256]; /* why not usable or passed over, or a note on a usable one */
-    void *egl_device; /* EGLDeviceEXT; NULL: GBM or surfaceless */
+    void *egl_device; /* EGLDeviceEXT; NULL: GBM, surfaceless or the default display */
 };
 #define GL_MAX_NODES 32
 
-/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node),
- * software last. */
+/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node, then
+ * EGL's default display), software last. */
 enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL_MAX_NODES],
                               int *count);
 /* Opens each row to learn its renderer and whether it works. Slow. */

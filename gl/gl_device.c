@@ -89,8 +89,7 @@ enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved)
     if (dev->pid != getpid())
         return gl_fork_check(dev->log);
     gl_current_save(saved);
-    if (saved->context == dev->egl.context ||
-        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context)) {
+    if (saved->context == dev->egl.context || gl_egl_make_current(&dev->egl)) {
         if (dev->wrapped)
             forget_owner(dev);
         return DGL_OK;
@@ -185,18 +184,17 @@ static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_devic
     dev->wrapped = true;
     dev->egl =
         (struct gl_egl){.display = params->egl_display, .context = params->egl_context, .fd = -1};
-    if (eglGetCurrentContext() != dev->egl.context &&
-        !eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context))
+    if (eglGetCurrentContext() != dev->egl.context && !gl_egl_make_current(&dev->egl))
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "the given EGL context cannot be made current: %s",
                         gl_egl_error_name(eglGetError()));
     forget_owner(dev);
     const char *version = (const char *)glGetString(GL_VERSION);
     const char *renderer = (const char *)glGetString(GL_RENDERER);
-    if (!version || strncmp(version, "OpenGL ES 3.", 12) != 0 || version[12] < '1')
+    char words[GL_CAUSE_BYTES];
+    if (!gl_version_check(version, words))
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "the given EGL context is \"%s\", wanted OpenGL ES 3.1 or later",
-                        version ? version : "");
+                        "the given EGL context offers %s: create it with version 3.1", words);
     const char *vendor = eglQueryString(dev->egl.display, EGL_VENDOR);
     gl_text_copy(dev->egl.driver, sizeof(dev->egl.driver), vendor);
     gl_text_copy(dev->egl.renderer, sizeof(dev->egl.renderer), renderer);
@@ -308,7 +306,7 @@ enum dgl_status gl_device_reopen(struct gl_device *dev)
     if (saved.context == dev->egl.context)
         saved.context = EGL_NO_CONTEXT;
     if (dev->egl.context != EGL_NO_CONTEXT)
-        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
+        gl_egl_make_current(&dev->egl);
     stop_context(dev);
     gl_egl_close(&dev->egl);
     dev->context++;
@@ -351,7 +349,7 @@ void gl_device_close(struct gl_device **pdev)
     }
     gl_current_save(&saved);
     if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
-        eglMakeCurrent(dev->egl.display, EGL_NO_SURFACE, EGL_NO_SURFACE, dev->egl.context);
+        gl_egl_make_current(&dev->egl);
     stop_context(dev);
     gl_progcache_finish(&dev->cache);
     if (saved.context == dev->egl.context && !dev->wrapped)

@@ -1,8 +1,8 @@
 /* EGL displays and contexts: from a row of the device table to a current ES 3.1 context, and back
  * to the context of the caller. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gbm.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +48,23 @@ void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved)
     eglBindAPI(saved->api);
 }
 
+bool gl_egl_make_current(const struct gl_egl *egl)
+{
+    return eglMakeCurrent(egl->display, egl->surface, egl->surface, egl->context);
+}
+
+static void drop_context(struct gl_egl *egl)
+{
+    if (egl->context != EGL_NO_CONTEXT && eglGetCurrentContext() == egl->context)
+        eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
+    if (egl->surface != EGL_NO_SURFACE)
+        eglDestroySurface(egl->display, egl->surface);
+    if (egl->context != EGL_NO_CONTEXT)
+        eglDestroyContext(egl->display, egl->context);
+    egl->surface = EGL_NO_SURFACE;
+    egl->context = EGL_NO_CONTEXT;
+}
+
 /* ---- reasons --------------------------------------------------------------------------------- */
 
 /* Always false. */
@@ -64,7 +81,8 @@ static bool explain(char cause[GL_CAUSE_BYTES], const char *fmt, ...)
 
 void gl_causes_join(char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], char reason[GL_REASON_BYTES])
 {
-    static const char *const names[GL_WAY_COUNT] = {"EGL device", "GBM", "surfaceless"};
+    static const char *const names[GL_WAY_COUNT] = {"EGL device", "GBM", "surfaceless",
+                                                    "default display"};
     size_t used = 0;
 
     reason[0] = '\0';
@@ -96,70 +114,130 @@ static EGLDisplay platform_display(EGLenum platform, void *native)
     return get ? get(platform, native, NULL) : EGL_NO_DISPLAY;
 }
 
+#define GBM_LIBRARY "libgbm.so.1"
+
+/* libgbm is loaded by name and stays loaded: the program starts without it, as on Android. */
 static bool gbm_display(struct gl_egl *egl, const char *path, char cause[GL_CAUSE_BYTES])
 {
+    void *library = dlopen(GBM_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct gbm_device *(*create)(int fd) = NULL;
+    void (*destroy)(struct gbm_device * gbm) = NULL;
+
+    if (library) {
+        *(void **)&create = dlsym(library, "gbm_create_device");
+        *(void **)&destroy = dlsym(library, "gbm_device_destroy");
+    }
+    if (!create || !destroy)
+        return explain(cause, GBM_LIBRARY " is not installed");
     egl->fd = open(path, O_RDWR | O_CLOEXEC);
     if (egl->fd < 0)
         return explain(cause, "cannot open the node: %s", strerror(errno));
-    egl->gbm = gbm_create_device(egl->fd);
+    egl->gbm = create(egl->fd);
     if (!egl->gbm) {
         close(egl->fd);
         egl->fd = -1;
         return explain(cause, "no driver for the node");
     }
+    egl->gbm_destroy = destroy;
     egl->display = platform_display(EGL_PLATFORM_GBM_KHR, egl->gbm);
     return true;
 }
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-static EGLContext create_context(EGLDisplay display, EGLConfig config, int minor, bool robust,
-                                 bool debug)
+bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES])
 {
-    EGLint attribs[16], n = 0;
+    unsigned major = 0, minor = 0;
+    int len = 0;
 
-    attribs[n++] = EGL_CONTEXT_MAJOR_VERSION;
-    attribs[n++] = 3;
-    attribs[n++] = EGL_CONTEXT_MINOR_VERSION;
-    attribs[n++] = minor;
-    if (robust) {
+    if (!version || sscanf(version, "OpenGL ES %u.%u%n", &major, &minor, &len) != 2)
+        return explain(words, "\"%.80s\", OpenGL ES 3.1 is needed", version ? version : "");
+    if (major > 3 || (major == 3 && minor >= 1))
+        return true;
+    const char *rest = version + len + strspn(version + len, " ");
+    const bool brackets = rest[0] && rest[0] != '(';
+    return explain(words, "OpenGL ES %u.%u%s%s%.80s%s, 3.1 is needed", major, minor,
+                   rest[0] ? " " : "", brackets ? "(" : "", rest, brackets ? ")" : "");
+}
+
+/* What the display allows contexts to be. */
+struct context_rules {
+    bool versions;    /* a minor version can be asked for: EGL 1.5 or EGL_KHR_create_context */
+    bool robust;      /* reset notification can be asked for */
+    bool configless;  /* no configuration is needed */
+    bool surfaceless; /* no surface is needed */
+};
+
+/* A context wish: its version, and what it is beyond that. */
+struct context_wish {
+    EGLint major, minor; /* minor -1: the driver's choice, usually its highest */
+    bool robust, debug;
+};
+
+/* Makes a context, and a pbuffer of 1 x 1 if the display requires a surface, and makes them
+ * current. Returns false, with neither, on failure. */
+static bool make_context(struct gl_egl *egl, const struct context_rules *rules,
+                         const struct context_wish *wish)
+{
+    static const EGLint one[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};
+    const EGLint wanted[] = {EGL_SURFACE_TYPE, rules->surfaceless ? 0 : EGL_PBUFFER_BIT,
+                             EGL_RENDERABLE_TYPE,
+                             wish->major >= 3 ? EGL_OPENGL_ES3_BIT : EGL_OPENGL_ES2_BIT, EGL_NONE};
+    EGLConfig config = EGL_NO_CONFIG_KHR;
+    EGLint attribs[16], n = 0, count = 0;
+
+    if (!(rules->configless && rules->surfaceless) &&
+        !(eglChooseConfig(egl->display, wanted, &config, 1, &count) && count == 1))
+        return false;
+    attribs[n++] = EGL_CONTEXT_MAJOR_VERSION; /* EGL_CONTEXT_CLIENT_VERSION before EGL 1.5 */
+    attribs[n++] = wish->major;
+    if (wish->minor >= 0) {
+        attribs[n++] = EGL_CONTEXT_MINOR_VERSION;
+        attribs[n++] = wish->minor;
+    }
+    if (wish->robust) {
         attribs[n++] = EGL_CONTEXT_OPENGL_ROBUST_ACCESS_EXT;
         attribs[n++] = EGL_TRUE;
         attribs[n++] = EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY_EXT;
         attribs[n++] = EGL_LOSE_CONTEXT_ON_RESET_EXT;
     }
-    if (debug) {
+    if (wish->debug) {
         attribs[n++] = EGL_CONTEXT_FLAGS_KHR;
         attribs[n++] = EGL_CONTEXT_OPENGL_DEBUG_BIT_KHR;
     }
     attribs[n] = EGL_NONE;
-    return eglCreateContext(display, config, EGL_NO_CONTEXT, attribs);
+    egl->context = eglCreateContext(egl->display, config, EGL_NO_CONTEXT, attribs);
+    if (egl->context == EGL_NO_CONTEXT)
+        return false;
+    if (!rules->surfaceless)
+        egl->surface = eglCreatePbufferSurface(egl->display, config, one);
+    if ((rules->surfaceless || egl->surface != EGL_NO_SURFACE) && gl_egl_make_current(egl))
+        return true;
+    drop_context(egl);
+    return false;
 }
 
 /* Version 3.2 before 3.1; in each, with reset notification before without; softpipe offers just 3.1
- * without. */
-static bool create_best_context(struct gl_egl *egl, const char *exts, bool debug,
+ * without. The context is current afterwards. If there is none, the cause has the version that the
+ * driver does offer. */
+static bool create_best_context(struct gl_egl *egl, const struct context_rules *rules, bool debug,
                                 char cause[GL_CAUSE_BYTES])
 {
-    static const EGLint wanted[] = {EGL_SURFACE_TYPE, 0, EGL_RENDERABLE_TYPE, EGL_OPENGL_ES3_BIT,
-                                    EGL_NONE};
-    bool can_robust = gl_ext_has(exts, "EGL_EXT_create_context_robustness");
-    bool needs_config = !gl_ext_has(exts, "EGL_KHR_no_config_context") &&
-                        !gl_ext_has(exts, "EGL_MESA_configless_context");
-    EGLConfig config = EGL_NO_CONFIG_KHR;
-    EGLint count = 0;
+    char words[GL_CAUSE_BYTES];
 
-    if (!gl_ext_has(exts, "EGL_KHR_surfaceless_context"))
-        return explain(cause, "EGL lacks EGL_KHR_surfaceless_context");
-    if (needs_config && !(eglChooseConfig(egl->display, wanted, &config, 1, &count) && count == 1))
-        return explain(cause, "EGL has no configuration for ES 3");
-    for (int minor = 2; minor >= 1; minor--)
-        for (int robust = can_robust; robust >= 0; robust--) {
-            egl->context = create_context(egl->display, config, minor, robust, debug);
-            if (egl->context != EGL_NO_CONTEXT)
+    for (int minor = 2; rules->versions && minor >= 1; minor--)
+        for (int robust = rules->robust; robust >= 0; robust--)
+            if (make_context(egl, rules, &(struct context_wish){3, minor, robust, debug}))
                 return true;
-        }
-    return explain(cause, "no OpenGL ES 3.1 context: %s", gl_egl_error_name(eglGetError()));
+    for (EGLint major = 3; major >= 2; major--) {
+        if (!make_context(egl, rules, &(struct context_wish){.major = major, .minor = -1}))
+            continue;
+        if (gl_version_check((const char *)glGetString(GL_VERSION), words))
+            return true;
+        return explain(cause, "the driver offers %.120s: update it, or use another device", words);
+    }
+    return explain(cause, "the driver offers no OpenGL ES%s, 3.1 is needed: %s",
+                   rules->surfaceless ? "" : " with a pbuffer", gl_egl_error_name(eglGetError()));
 }
 
 /* Initialises the display, makes a context current and checks its renderer against the row. */
@@ -170,12 +248,19 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
 
     if (egl->display == EGL_NO_DISPLAY || !eglInitialize(egl->display, &major, &minor))
         return explain(cause, "EGL does not start: %s", gl_egl_error_name(eglGetError()));
+    if (!eglBindAPI(EGL_OPENGL_ES_API))
+        return explain(cause, "EGL has no OpenGL ES: %s", gl_egl_error_name(eglGetError()));
     const char *exts = eglQueryString(egl->display, EGL_EXTENSIONS);
-    if (!create_best_context(egl, exts, debug, cause))
+    const struct context_rules rules = {
+        .versions =
+            major > 1 || (major == 1 && minor >= 5) || gl_ext_has(exts, "EGL_KHR_create_context"),
+        .robust = gl_ext_has(exts, "EGL_EXT_create_context_robustness"),
+        .configless = gl_ext_has(exts, "EGL_KHR_no_config_context") ||
+                      gl_ext_has(exts, "EGL_MESA_configless_context"),
+        .surfaceless = gl_ext_has(exts, "EGL_KHR_surfaceless_context"),
+    };
+    if (!create_best_context(egl, &rules, debug, cause))
         return false;
-    if (!eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, egl->context))
-        return explain(cause, "the context cannot be made current: %s",
-                       gl_egl_error_name(eglGetError()));
     const char *renderer = (const char *)glGetString(GL_RENDERER);
     gl_text_copy(egl->renderer, sizeof(egl->renderer), renderer);
     PFNEGLGETDISPLAYDRIVERNAMEPROC driver_name = NULL;
@@ -188,24 +273,20 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
     if (!node->software && gl_renderer_is_software(egl->renderer))
         return explain(cause, "EGL fell back to software (%s): no driver for this device",
                        egl->renderer);
-    if (kind == GL_WAY_SURFACELESS && !gl_renderer_is_software(egl->renderer))
+    if (kind >= GL_WAY_SURFACELESS && node->software && !gl_renderer_is_software(egl->renderer))
         return explain(cause, "EGL chose hardware (%s), not software", egl->renderer);
     return true;
 }
 
 void gl_egl_close(struct gl_egl *egl)
 {
-    if (egl->context != EGL_NO_CONTEXT) {
-        if (eglGetCurrentContext() == egl->context)
-            eglMakeCurrent(egl->display, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
-        eglDestroyContext(egl->display, egl->context);
-    }
+    drop_context(egl);
     /* EGL hands every caller in the process the same display of a device, without counting:
      * terminating it would take the contexts of others with it. Only a GBM display is ours
      * alone. */
     if (egl->gbm) {
         eglTerminate(egl->display);
-        gbm_device_destroy(egl->gbm);
+        egl->gbm_destroy(egl->gbm);
         close(egl->fd);
     }
     *egl = (struct gl_egl){.fd = -1};
@@ -218,7 +299,9 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
         [GL_WAY_DEVICE] = node->egl_device != NULL,
         [GL_WAY_GBM] = node->path[0] != '\0',
         /* opens the first node that it can, software where it can open none */
-        [GL_WAY_SURFACELESS] = node->software || node->kind == GL_NODE_SURFACELESS,
+        [GL_WAY_SURFACELESS] =
+            node->kind == GL_NODE_SURFACELESS || (node->software && node->kind != GL_NODE_DEFAULT),
+        [GL_WAY_DEFAULT] = node->kind == GL_NODE_DEFAULT,
     };
     char causes[GL_WAY_COUNT][GL_CAUSE_BYTES] = {{0}};
 
@@ -231,6 +314,8 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
                 continue;
         } else if (way == GL_WAY_DEVICE) {
             egl->display = platform_display(EGL_PLATFORM_DEVICE_EXT, node->egl_device);
+        } else if (way == GL_WAY_DEFAULT) {
+            egl->display = eglGetDisplay(EGL_DEFAULT_DISPLAY);
         } else {
             egl->display = platform_display(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY);
         }

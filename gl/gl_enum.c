@@ -165,7 +165,8 @@ static void add_missing_nvidia(struct table *table, const struct gl_sys_report *
 
 static void add_missing_vendors(struct table *table, const struct gl_sys_report *report)
 {
-    if (report->num_vendor_files > 0 || report->num_devices > 0 || report->surfaceless)
+    if (report->num_vendor_files > 0 || report->num_devices > 0 || report->surfaceless ||
+        report->default_display)
         return;
     struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
     if (!row)
@@ -177,6 +178,17 @@ static void add_missing_vendors(struct table *table, const struct gl_sys_report 
         "or /etc/glvnd/egl_vendor.d, install libegl-mesa0 or the GPU vendor's driver");
 }
 
+/* If EGL lists no GPU, its default display may still be one: Android, ANGLE, vendors' drivers. */
+static void add_default_row(struct table *table, const struct gl_sys_report *report)
+{
+    if (!report->default_display)
+        return;
+    for (int i = 0; i < report->num_devices; i++)
+        if (!report->devices[i].software)
+            return;
+    add_row(table, GL_NODE_DEFAULT);
+}
+
 static void add_software_rows(struct table *table, const struct gl_sys_report *report)
 {
     struct gl_node *row = NULL;
@@ -186,6 +198,8 @@ static void add_software_rows(struct table *table, const struct gl_sys_report *r
             row->egl_device = report->devices[i].device;
     if (!row && report->surfaceless)
         row = add_row(table, GL_NODE_SURFACELESS);
+    if (!row && report->default_display)
+        row = add_row(table, GL_NODE_DEFAULT);
     if (!row)
         return;
     row->software = true;
@@ -211,6 +225,7 @@ enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL
     add_egl_rows(&table, report);
     add_missing_nvidia(&table, report);
     add_missing_vendors(&table, report);
+    add_default_row(&table, report);
     add_software_rows(&table, report);
     *count = table.count;
     free(report);
@@ -301,7 +316,10 @@ enum dgl_status gl_nodes_refuse(const struct dgl_log *log, const struct gl_node 
         if (row->path[0])
             dgl_buf_puts(&text, row->path);
         else
-            dgl_buf_printf(&text, "%s %d", row->software ? "software device" : "EGL device",
+            dgl_buf_printf(&text, "%s %d",
+                           row->software                  ? "software device"
+                           : row->kind == GL_NODE_DEFAULT ? "default EGL display, row"
+                                                          : "EGL device",
                            row->index);
         const char *name = row->renderer[0] ? row->renderer : row->driver;
         if (name[0])

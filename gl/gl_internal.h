@@ -46,14 +46,16 @@ struct gbm_device;
 struct gl_egl {
     EGLDisplay display;
     EGLContext context;
+    EGLSurface surface;     /* EGL_NO_SURFACE unless the display requires a surface */
     struct gbm_device *gbm; /* NULL unless the display came from it */
-    int fd;                 /* of gbm */
-    char driver[64];        /* what EGL calls the driver */
+    void (*gbm_destroy)(struct gbm_device *gbm);
+    int fd;          /* of gbm */
+    char driver[64]; /* what EGL calls the driver */
     char renderer[128];
 };
 
 /* The ways to open a row, in the order in which they are tried. */
-enum gl_way { GL_WAY_DEVICE, GL_WAY_GBM, GL_WAY_SURFACELESS, GL_WAY_COUNT };
+enum gl_way { GL_WAY_DEVICE, GL_WAY_GBM, GL_WAY_SURFACELESS, GL_WAY_DEFAULT, GL_WAY_COUNT };
 #define GL_CAUSE_BYTES 200
 /* "EGL device, GBM: CAUSE": each cause once, with the ways that it stopped; "" is no cause. Empties
  * those that are repeated. */
@@ -64,6 +66,11 @@ void gl_causes_join(char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], char reason[GL_RE
 bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
                  char reason[GL_REASON_BYTES]);
 void gl_egl_close(struct gl_egl *egl);
+/* Makes the context current in this thread. */
+bool gl_egl_make_current(const struct gl_egl *egl);
+/* Returns true if GL_VERSION is OpenGL ES 3.1 or later. If not, `words` says what it is and what is
+ * needed: "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed". */
+bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES]);
 /* Remembers the current context of this thread and selects the ES API. */
 void gl_current_save(struct gl_saved *saved);
 void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved);

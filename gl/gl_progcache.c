@@ -76,9 +76,8 @@ static void set_reason(struct gl_progcache *cache, char *reason)
 static void set_write_reason(struct gl_progcache *cache, int error)
 {
     struct dgl_buf why = {0};
-    char space[128];
-    dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(cache->dir),
-                   strerror_r(error, space, sizeof(space)));
+    char space[DGL_ERRNO_BYTES];
+    dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(cache->dir), dgl_errno_text(error, space));
     set_reason(cache, dgl_buf_take(&why));
 }
 

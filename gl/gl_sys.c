@@ -1,7 +1,8 @@
-/* Questions to libdrm, EGL and the file system about devices, and nothing else: tests replace this
- * file. */
+/* Questions to EGL, the kernel and the file system about devices, and nothing else: tests replace
+ * this file. EGL is the only library that is called: render nodes are listed without libdrm. */
 #include "gl/gl_sys.h"
 
+#include <drm.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -9,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <xf86drm.h>
 
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
@@ -40,58 +41,73 @@ static void driver_from_sysfs(struct gl_sys_node *node, const struct stat *st)
     }
 }
 
-static void node_report(struct gl_sys_node *node, const char *path)
-{
-    struct stat st;
+/* Render nodes have these minor numbers. */
+#define FIRST_RENDER 128
+#define LAST_RENDER  191
 
+static void driver_from_kernel(struct gl_sys_node *node, int fd)
+{
+    char name[sizeof(node->driver)] = "";
+    struct drm_version version = {.name = name, .name_len = sizeof(name) - 1};
+    if (ioctl(fd, DRM_IOCTL_VERSION, &version) == 0)
+        gl_text_copy(node->driver, sizeof(node->driver), name);
+}
+
+static void node_report(struct gl_sys_node *node, const char *path, const struct stat *st)
+{
     gl_text_copy(node->path, sizeof(node->path), path);
+    node->gid = st->st_gid;
+    node->mode = st->st_mode & 07777;
+    const struct group *group = getgrgid(st->st_gid);
+    if (group)
+        gl_text_copy(node->group, sizeof(node->group), group->gr_name);
+    else
+        snprintf(node->group, sizeof(node->group), "%u", (unsigned)st->st_gid);
     /* Opening is the only honest test: a container's device filter refuses nodes whose mode would
      * allow it. */
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     node->error = fd < 0 ? errno : 0;
-    drmVersionPtr version = fd >= 0 ? drmGetVersion(fd) : NULL;
-    if (version)
-        gl_text_copy(node->driver, sizeof(node->driver), version->name);
-    drmFreeVersion(version);
-    if (fd >= 0)
+    if (fd >= 0) {
+        driver_from_kernel(node, fd);
         close(fd);
-    if (stat(path, &st) != 0)
-        return;
-    node->gid = st.st_gid;
-    node->mode = st.st_mode & 07777;
-    const struct group *group = getgrgid(st.st_gid);
-    if (group)
-        gl_text_copy(node->group, sizeof(node->group), group->gr_name);
-    else
-        snprintf(node->group, sizeof(node->group), "%u", (unsigned)st.st_gid);
+    }
     if (!node->driver[0])
-        driver_from_sysfs(node, &st);
-}
-
-static int node_compare(const void *a, const void *b)
-{
-    return strverscmp(((const struct gl_sys_node *)a)->path, ((const struct gl_sys_node *)b)->path);
+        driver_from_sysfs(node, st);
 }
 
 static void nodes_report(struct gl_sys_report *out)
 {
-    drmDevicePtr devices[GL_MAX_NODES];
-    int count = drmGetDevices2(0, devices, GL_MAX_NODES);
-    if (count <= 0)
-        return;
-    if (count > GL_MAX_NODES)
-        count = GL_MAX_NODES;
-    for (int i = 0; i < count; i++)
-        if (devices[i]->available_nodes & (1 << DRM_NODE_RENDER))
-            node_report(&out->nodes[out->num_nodes++], devices[i]->nodes[DRM_NODE_RENDER]);
-    drmFreeDevices(devices, count);
-    qsort(out->nodes, (size_t)out->num_nodes, sizeof(out->nodes[0]), node_compare);
+    for (int minor = FIRST_RENDER; minor <= LAST_RENDER && out->num_nodes < GL_MAX_NODES; minor++) {
+        char path[32];
+        struct stat st;
+        snprintf(path, sizeof(path), "/dev/dri/renderD%d", minor);
+        if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
+            node_report(&out->nodes[out->num_nodes++], path, &st);
+    }
+}
+
+/* The default display may connect to a display server, and finds no GPU that Mesa and NVIDIA do not
+ * offer without one. So it counts only where EGL has no way without a display server (Android,
+ * vendors' drivers), and where EGL_PLATFORM says what it is. If libglvnd has no driver, it has no
+ * display either. */
+static bool default_display_is_wanted(const char *exts, int num_vendor_files)
+{
+    const char *platform = getenv("EGL_PLATFORM");
+    const char *version = eglQueryString(EGL_NO_DISPLAY, EGL_VERSION);
+
+    if (version && strstr(version, "libglvnd") && num_vendor_files == 0)
+        return false;
+    if (platform && platform[0])
+        return true;
+    return !gl_ext_has(exts, "EGL_MESA_platform_surfaceless") &&
+           !gl_ext_has(exts, "EGL_EXT_platform_device");
 }
 
 static void egl_report(struct gl_sys_report *out)
 {
     const char *exts = eglQueryString(EGL_NO_DISPLAY, EGL_EXTENSIONS);
     out->surfaceless = gl_ext_has(exts, "EGL_MESA_platform_surfaceless");
+    out->default_display = default_display_is_wanted(exts, out->num_vendor_files);
     if (!gl_ext_has(exts, "EGL_EXT_platform_device"))
         return;
     PFNEGLQUERYDEVICESEXTPROC list =
@@ -159,7 +175,7 @@ void gl_sys_report_get(struct gl_sys_report *out)
 {
     *out = (struct gl_sys_report){0};
     nodes_report(out);
-    egl_report(out);
     vendors_report(out);
+    egl_report(out);
     out->nvidia_driver = access("/dev/nvidiactl", F_OK) == 0;
 }

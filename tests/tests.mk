@@ -6,6 +6,8 @@ TEST_LDFLAGS_test_convert_output := -Wl,--wrap=renameat2
 GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=gl_device_caps,--wrap=gl_device_memory_now,--wrap=gl_buffer_create,--wrap=gl_buffer_destroy \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
+TEST_LDFLAGS_test_gl_display := -Wl,--wrap=eglQueryString,--wrap=eglInitialize \
+    -Wl,--wrap=eglCreateContext,--wrap=glGetString,--wrap=dlopen
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
 TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
 TEST_LDFLAGS_test_memory := $(GL_FAIL)

@@ -231,10 +231,9 @@ static int cache_purge(const struct options *opt)
         failed += !gone;
     }
     if (ok && failed) {
-        char space[128];
+        char space[DGL_ERRNO_BYTES];
         console_error("cache: %llu file%s in %s cannot be removed: %s", (unsigned long long)failed,
-                      failed == 1 ? "" : "s", DGL_PRINTABLE(f.path),
-                      strerror_r(error, space, sizeof(space)));
+                      failed == 1 ? "" : "s", DGL_PRINTABLE(f.path), dgl_errno_text(error, space));
     }
     if (ok && opt->json) {
         struct dgl_buf out = {0};

@@ -36,7 +36,7 @@ int dgl_cache_open(const char *path, bool make, char **reason)
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     struct dgl_buf why = {0};
     struct stat st;
-    char space[128];
+    char space[DGL_ERRNO_BYTES];
 
     *reason = NULL;
     int dir = open(path, flags);
@@ -47,10 +47,9 @@ int dgl_cache_open(const char *path, bool make, char **reason)
         dir = open(path, flags);
     if (absent && dir < 0) {
         dgl_buf_printf(&why, "%s: the folder cannot be made: %s", DGL_PRINTABLE(path),
-                       strerror_r(errno, space, sizeof(space)));
+                       dgl_errno_text(errno, space));
     } else if (dir < 0 || fstat(dir, &st) != 0) {
-        dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(path),
-                       strerror_r(errno, space, sizeof(space)));
+        dgl_buf_printf(&why, "%s: %s", DGL_PRINTABLE(path), dgl_errno_text(errno, space));
     } else if (st.st_uid != geteuid()) {
         dgl_buf_printf(&why, "%s: it belongs to user %ld, wanted %ld", DGL_PRINTABLE(path),
                        (long)st.st_uid, (long)geteuid());

@@ -88,11 +88,28 @@ static const char *errno_remedy(int error)
     }
 }
 
+/* The two forms of strerror_r(): POSIX's (musl) fills the space, GNU's returns the text. */
+static inline const char *posix_text(int (*get)(int, char *, size_t), int error, char *space)
+{
+    return get(error, space, DGL_ERRNO_BYTES) == 0 ? space : "unknown error";
+}
+
+static inline const char *gnu_text(char *(*get)(int, char *, size_t), int error, char *space)
+{
+    return get(error, space, DGL_ERRNO_BYTES);
+}
+
+const char *dgl_errno_text(int error, char space[DGL_ERRNO_BYTES])
+{
+    return _Generic(&strerror_r, int (*)(int, char *, size_t)
+                    : posix_text, char *(*)(int, char *, size_t)
+                    : gnu_text)(strerror_r, error, space);
+}
+
 enum dgl_status dgl_fail_errno(const struct dgl_log *log, const char *op, const char *path)
 {
     int error = errno;
-    char space[128];
-    /* The GNU form: strerror() is not safe in the threads of dgl_parallel_for(). */
-    const char *text = strerror_r(error, space, sizeof(space));
+    char space[DGL_ERRNO_BYTES];
+    const char *text = dgl_errno_text(error, space);
     return dgl_fail(log, DGL_ERR_IO, "cannot %s %s: %s%s", op, path, text, errno_remedy(error));
 }

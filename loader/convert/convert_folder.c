@@ -7,6 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifndef RENAME_EXCHANGE /* a C library without renameat2(), as musl 1.2.3 */
+#include <linux/fs.h>
+#include <sys/syscall.h>
+#define renameat2(...) ((int)syscall(SYS_renameat2, __VA_ARGS__))
+#endif
 
 #include "core/base/log.h"
 #include "core/base/temp_name.h"

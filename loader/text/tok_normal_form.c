@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <sys/types.h> /* utf8proc.h uses ssize_t */
 #include <utf8proc.h>
 
 #include "core/base/mem.h"

@@ -113,6 +113,11 @@ static const struct install_case cases[] = {
          "readelf -d $top/lib/libdopplergl.so | sed -n 's/.*(\\(SONAME\\|TEXTREL\\)).*\\[/\\1 "
          "/p' | tr -d ']'; readlink $top/lib/libdopplergl.so",
      .out = "SONAME " SO "\n" SO "\n"},
+    {.name = "neither program nor library needs libgbm or libdrm to start",
+     .script = "for file in $top/bin/dopplergl $top/lib/libdopplergl.so; do\n"
+               "readelf -d $file | sed -n 's/.*NEEDED.*\\[\\(lib[a-zA-Z]*\\).*/\\1/p' > "
+               "$0/needs; grep -c libEGL $0/needs; grep 'gbm\\|drm' $0/needs || :; done",
+     .out = "1\n1\n"},
     {.name = "C, shared",
      .script = "cc $san -std=c11 -Wall -Wextra -Werror $examples/sampler.c "
                "$($pc --cflags --libs dopplergl) -lm -o $0/c_shared\n"

@@ -13,7 +13,7 @@
 
 /* libraries that dopplergl.pc names for static linking */
 #define LINK_FLAGS                                                                                 \
-    "$(pkg-config --libs egl glesv2 gbm libdrm libcjson libcrypto libpcre2-8 libutf8proc) -lm "    \
+    "$(pkg-config --libs egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc) -lm "               \
     "-pthread"
 /* a library built with sanitizers wants their runtime */
 #define SANITIZERS                                                                                 \

@@ -109,6 +109,26 @@ static const struct gl_sys_report nvidia_no_library = {.devices = {SOFTWARE_DEVI
                                                        .nvidia_vendor_file = true,
                                                        .nvidia_driver = true};
 
+/* Android: no node that may be seen, no list of devices, no platform but the default one. */
+static const struct gl_sys_report only_default = {.default_display = true};
+/* A vendor's driver whose node EGL does not list, as that of a Mali on a board. */
+static const struct gl_sys_report default_beside_node = {
+    .nodes = {NODE("/dev/dri/renderD128", "rockchip", 0)}, .num_nodes = 1, .default_display = true};
+/* EGL_PLATFORM is set where EGL lists a GPU. */
+static const struct gl_sys_report default_and_card = {
+    .nodes = {NODE("/dev/dri/renderD128", "i915", 0)},
+    .num_nodes = 1,
+    .devices = {{.device = &devices[0], .node = "/dev/dri/renderD128"}, SOFTWARE_DEVICE},
+    .num_devices = 2,
+    .num_vendor_files = 1,
+    .surfaceless = true,
+    .default_display = true};
+static const struct gl_sys_report default_and_software = {.devices = {SOFTWARE_DEVICE},
+                                                          .num_devices = 1,
+                                                          .num_vendor_files = 1,
+                                                          .surfaceless = true,
+                                                          .default_display = true};
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 struct table_case {
@@ -163,6 +183,25 @@ static const struct table_case tables[] = {
      &no_vendor_file,
      1,
      {{GL_NODE_EGL_DEVICE, "", NULL, false, false}}},
+    {"the default display may be hardware or software",
+     &only_default,
+     2,
+     {{GL_NODE_DEFAULT, "", NULL, false, true}, {GL_NODE_DEFAULT, "", NULL, true, true}}},
+    {"the default display comes after nodes",
+     &default_beside_node,
+     3,
+     {{GL_NODE_DRM, "/dev/dri/renderD128", NULL, false, true},
+      {GL_NODE_DEFAULT, "", NULL, false, true},
+      {GL_NODE_DEFAULT, "", NULL, true, true}}},
+    {"the default display has no row where EGL lists a GPU",
+     &default_and_card,
+     2,
+     {{GL_NODE_DRM, "/dev/dri/renderD128", &devices[0], false, true},
+      {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
+    {"the default display is no software where EGL lists some",
+     &default_and_software,
+     2,
+     {{GL_NODE_DEFAULT, "", NULL, false, true}, {GL_NODE_EGL_DEVICE, "", &devices[3], true, true}}},
 };
 
 static void test_table(void **state)
@@ -326,6 +365,10 @@ static const struct refusal_case refusals[] = {
      {"NVIDIA H200", "EGL device: EGL does not start"}},
     {"the NVIDIA vendor file is missing", &nvidia_no_vendor, NULL, {"nvidia", "10_nvidia.json"}},
     {"the NVIDIA library is missing", &nvidia_no_library, NULL, {"nvidia", "libEGL_nvidia"}},
+    {"the default display of a driver that is not there",
+     &only_default,
+     NULL,
+     {"default EGL display, row 0: default display: ", "--device any"}},
     {"no software where it is asked for", &nothing, "software", {"no usable device"}},
 };
 
@@ -438,6 +481,36 @@ struct join_case {
     const char *reason;
 };
 
+struct version_case {
+    const char *name;
+    const char *version;
+    const char *words; /* NULL: new enough */
+};
+
+static const struct version_case versions[] = {
+    {"ES 3.1 is enough", "OpenGL ES 3.1 Mesa 25.0.7", NULL},
+    {"ES 3.2 without more words", "OpenGL ES 3.2", NULL},
+    {"ES 4.0 would be", "OpenGL ES 4.0", NULL},
+    {"ES 3.10 would be", "OpenGL ES 3.10", NULL},
+    {"ES 3.0 of Mesa", "OpenGL ES 3.0 Mesa 25.0.7", "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed"},
+    {"ES 2.0 of Mali", "OpenGL ES 2.0 v1.r12p0", "OpenGL ES 2.0 (v1.r12p0), 3.1 is needed"},
+    {"ES 3.0 of ANGLE", "OpenGL ES 3.0 (ANGLE 2.1)", "OpenGL ES 3.0 (ANGLE 2.1), 3.1 is needed"},
+    {"ES 3.0 without more words", "OpenGL ES 3.0", "OpenGL ES 3.0, 3.1 is needed"},
+    {"OpenGL", "4.5 (Core Profile) Mesa 25.0.7",
+     "\"4.5 (Core Profile) Mesa 25.0.7\", OpenGL ES 3.1 is needed"},
+    {"ES 1.1 has another spelling", "OpenGL ES-CM 1.1",
+     "\"OpenGL ES-CM 1.1\", OpenGL ES 3.1 is needed"},
+    {"no version", NULL, "\"\", OpenGL ES 3.1 is needed"},
+};
+
+static void test_version(void **state)
+{
+    const struct version_case *row = *state;
+    char words[GL_CAUSE_BYTES] = "";
+    assert_int_equal(gl_version_check(row->version, words), row->words == NULL);
+    assert_string_equal(words, row->words ? row->words : "");
+}
+
 static const struct join_case joins[] = {
     {"none", {"", "", ""}, "EGL has no way to open it"},
     {"one", {"", "no driver", ""}, "GBM: no driver"},
@@ -445,6 +518,7 @@ static const struct join_case joins[] = {
     {"equal ones are said once", {"a", "a", ""}, "EGL device, GBM: a"},
     {"equal ones around another", {"a", "b", "a"}, "EGL device, surfaceless: a; GBM: b"},
     {"three equal ones", {"a", "a", "a"}, "EGL device, GBM, surfaceless: a"},
+    {"the default display", {"", "", "", "d"}, "default display: d"},
 };
 
 static void test_join(void **state)
@@ -452,7 +526,7 @@ static void test_join(void **state)
     const struct join_case *row = *state;
     char causes[GL_WAY_COUNT][GL_CAUSE_BYTES], reason[GL_REASON_BYTES];
     for (int i = 0; i < GL_WAY_COUNT; i++)
-        gl_text_copy(causes[i], sizeof(causes[i]), row->causes[i]);
+        gl_text_copy(causes[i], sizeof(causes[i]), row->causes[i]); /* NULL: "" */
     gl_causes_join(causes, reason);
     assert_string_equal(reason, row->reason);
 }
@@ -473,6 +547,7 @@ int main(void)
     failures += test_run_table("selection", test_select, selects);
     failures += test_run_table("refusals", test_refusal, refusals);
     failures += test_run_table("renderers", test_renderer, renderers);
+    failures += test_run_table("versions", test_version, versions);
     failures += test_run_table("causes", test_join, joins);
     return failures + cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -66,7 +66,7 @@ read -r display < "$vm/fifo"
 start=$(date +%s)
 DISPLAY=:$display timeout "${VM_LIMIT:-600}" qemu-system-x86_64 -machine q35,accel="$accel" -cpu max,-arch-capabilities -smp 2 -m 1536 \
     -no-reboot -nodefaults -serial stdio -monitor none -kernel "$vm/vmlinuz" -initrd "$vm/initrd" \
-    -append "console=ttyS0 quiet panic=-1 tree=$tree" \
+    -append "console=ttyS0 quiet panic=-1 no_timer_check tree=$tree" \
     -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
     -virtfs local,path="$vm/share",mount_tag=share,security_model=none \
     -device virtio-gpu-pci,addr=8 -device virtio-gpu-gl-pci,addr=9 -display gtk,gl=on < /dev/null > "$vm/log" 2>&1 || true

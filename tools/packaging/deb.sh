@@ -2,16 +2,21 @@
 # Makes a Debian package of an installation below /usr: FOLDER/dopplergl_VERSION_ARCH.deb.
 # usage: deb.sh BUILD VERSION PKGS [FOLDER]     FOLDER: BUILD when left out
 # Dependencies are those that dpkg-shlibdeps finds in the programs. Needs dpkg-dev, nothing else; no root.
+# ARCH: of what was built, if not this machine's; then SYSROOT is the folder of tools/sysroot.sh, and install.sh reads EMULATOR
+# and PKG_CONFIG.
 set -e
 build=$1 version=$2 pkgs=$3
-for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture strip gzip; do
+native=$(dpkg --print-architecture)
+arch=${ARCH:-$native}
+triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_MULTIARCH 2> /dev/null || :)
+cross= root=
+[ "$arch" = "$native" ] || cross=$triplet- root=$SYSROOT/root
+for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture "${cross}strip" gzip; do
     command -v $tool > /dev/null 2>&1 || {
         echo "deb: $tool is missing: as root, apt-get install dpkg-dev binutils" >&2
         exit 1
     }
 done
-arch=$(dpkg --print-architecture)
-triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 api=$(sed -n 's/^#define DGL_API_VERSION //p' core/dopplergl.h)
 # Equal sources give equal packages.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}
@@ -26,8 +31,8 @@ DESTDIR=$tree PREFIX=/usr LIBDIR=lib/$triplet ZSHDIR=share/zsh/vendor-completion
     sh tools/packaging/install.sh "$build" "$version" "$pkgs"
 lib=usr/lib/$triplet
 doc=$tree/usr/share/doc/dopplergl
-strip --strip-unneeded --remove-section=.comment "$tree/usr/bin/dopplergl" "$tree/$lib/libdopplergl.so.$api"
-strip --strip-debug "$tree/$lib/libdopplergl.a"
+"${cross}strip" --strip-unneeded --remove-section=.comment "$tree/usr/bin/dopplergl" "$tree/$lib/libdopplergl.so.$api"
+"${cross}strip" --strip-debug "$tree/$lib/libdopplergl.a"
 chmod 644 "$tree/$lib/libdopplergl.so.$api"
 gzip -9n "$tree/usr/share/man/man1/dopplergl.1"
 
@@ -38,7 +43,7 @@ gzip -9n "$tree/usr/share/man/man1/dopplergl.1"
     sed -n '/^Permission/,$p' LICENSE | sed 's/^$/./; s/^/ /'
     for part in libedit-dev libbsd-dev libmd-dev libtinfo6; do
         printf '\nComment: the command contains parts of %s, whose terms are\n' "${part%-dev}"
-        sed 's/^[[:space:]]*$/./; s/^/ /' "/usr/share/doc/$part/copyright"
+        sed 's/^[[:space:]]*$/./; s/^/ /' "$root/usr/share/doc/$part/copyright"
     done
 } > "$doc/copyright"
 rm "$doc/LICENSE"
@@ -48,7 +53,8 @@ printf 'dopplergl (%s) stable; urgency=medium\n\n  * docs/api-changes.md lists c
 
 mkdir "$work/debian" "$tree/DEBIAN"
 printf 'Source: dopplergl\n\nPackage: dopplergl\nArchitecture: any\n' > "$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O -Stree "tree/usr/bin/dopplergl" "tree/$lib/libdopplergl.so.$api")
+depends=$(cd "$work" && DEB_HOST_ARCH=$arch dpkg-shlibdeps -O -Stree \
+    ${root:+"--admindir=$SYSROOT/dpkg" "-l$root/usr/lib/$triplet"} "tree/usr/bin/dopplergl" "tree/$lib/libdopplergl.so.$api")
 cat > "$tree/DEBIAN/control" << END
 Package: dopplergl
 Version: $version
@@ -56,7 +62,7 @@ Architecture: $arch
 Maintainer: DopplerGL authors <authors@dopplergl.invalid>
 Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
 Depends: ${depends#shlibs:Depends=}
-Recommends: libgl1-mesa-dri, libmicrohttpd12
+Recommends: libgl1-mesa-dri, libgbm1, libmicrohttpd12
 Suggests: mesa-vulkan-drivers, libcurl4, libvulkan1
 Section: science
 Priority: optional

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Copies what was built to its places below $DESTDIR$PREFIX, with the files by which other build systems find it.
 # usage: DESTDIR=… PREFIX=… LIBDIR=… install.sh BUILD VERSION PKGS
+# EMULATOR: what runs the built command, where this machine does not. PKG_CONFIG: pkg-config of what was built.
 # LIBDIR is relative to PREFIX, or an absolute path below it. ZSHDIR: where zsh looks for completions, relative to PREFIX.
 set -e
 build=$1 version=$2 pkgs=$3
@@ -68,10 +69,13 @@ bash=$share/bash-completion/completions/dopplergl
 zsh=$root/${ZSHDIR:-share/zsh/site-functions}/_dopplergl
 fish=$share/fish/vendor_completions.d/dopplergl.fish
 mkdir -p "${page%/*}" "${bash%/*}" "${zsh%/*}" "${fish%/*}"
-"$build/dopplergl" help --man > "$page"
-"$build/dopplergl" help --completion bash > "$bash"
-"$build/dopplergl" help --completion zsh > "$zsh"
-"$build/dopplergl" help --completion fish > "$fish"
+command_help() {
+    ${EMULATOR-} "$build/dopplergl" help "$@"
+}
+command_help --man > "$page"
+command_help --completion bash > "$bash"
+command_help --completion zsh > "$zsh"
+command_help --completion fish > "$fish"
 chmod 644 "$page" "$bash" "$zsh" "$fish"
 
 # A program finds a library outside of the loader's folders by its own run path.
@@ -81,7 +85,7 @@ case $prefix in
 esac
 up=$(echo "$libdir/cmake/DopplerGL" | sed 's|[^/][^/]*|..|g') # to PREFIX
 # shellcheck disable=SC2086
-static=$(pkg-config --libs $pkgs | sed 's/  *$//; s/  */;/g')
+static=$(${PKG_CONFIG:-pkg-config} --libs $pkgs | sed 's/  *$//; s/  */;/g')
 fill() { # FILE TARGET
     sed -e "s|@VERSION@|$version|g" -e "s|@API@|$api|g" -e "s|@PREFIX@|$prefix|g" -e "s|@LIBDIR@|$libdir|g" \
         -e "s|@UP@|$up|g" -e "s|@PKGS@|$pkgs|g" -e "s|@RPATH@|$rpath|g" -e "s|@STATIC_LIBS@|$static|g" "$1" > "$2"

@@ -521,13 +521,13 @@ static double minmax_error(const float *x)
 {
     double a[8], b[8], amax = 0, bmax = 0, error = 0;
     for (int s = 0; s < 8; s++) {
-        double lo = 0, hi = -INFINITY;
+        float lo = 0, hi = -INFINITY; /* in doubles GCC 12 for arm64 fails internally */
         for (int i = 0; i < 32; i++) {
-            lo = fmin(lo, (double)x[32 * s + i]);
-            hi = fmax(hi, (double)x[32 * s + i]);
+            lo = fminf(lo, x[32 * s + i]);
+            hi = fmaxf(hi, x[32 * s + i]);
         }
-        a[s] = (hi - lo) / 15;
-        b[s] = -lo;
+        a[s] = ((double)hi - (double)lo) / 15;
+        b[s] = -(double)lo;
         amax = fmax(amax, a[s]);
         bmax = fmax(bmax, b[s]);
     }

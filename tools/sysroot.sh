@@ -1,0 +1,78 @@
+#!/bin/sh
+# Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: what the build links, and what
+# the programs need to run under qemu-user. Nothing of this machine changes: apt gets a configuration of its own, the
+# packages are unpacked and not installed.
+# usage: sysroot.sh FOLDER ARCH     FOLDER/root is the file system
+# About 500 MB, half of it the downloaded packages, which a later call reuses. Does nothing if FOLDER/done exists.
+set -eu
+folder=$1 arch=$2
+[ -e "$folder/done" ] && exit 0
+packages='libc6-dev linux-libc-dev libegl-dev libgles-dev libdrm-dev libcjson-dev libssl-dev libpcre2-dev libutf8proc-dev libedit-dev
+    libmicrohttpd-dev libcurl4-openssl-dev libvulkan-dev libcmocka-dev
+    libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri libgbm1'
+triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_MULTIARCH 2> /dev/null)
+for tool in apt-get dpkg-deb "$triplet-gcc" "$triplet-objcopy"; do
+    command -v "$tool" > /dev/null || {
+        echo "sysroot: $tool is missing; on Debian, as root: apt-get install gcc-$triplet dpkg-dev qemu-user-static" >&2
+        exit 1
+    }
+done
+
+# The mirror, release and key of this machine.
+# shellcheck disable=SC1091
+release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+mirror=$(awk '/^URIs:/ {print $2; exit}' /etc/apt/sources.list.d/debian.sources 2> /dev/null || true)
+key=/usr/share/keyrings/debian-archive-keyring.gpg
+if [ -z "$release" ] || [ ! -e "$key" ]; then
+    echo 'sysroot: this needs Debian, with the package debian-archive-keyring' >&2
+    exit 1
+fi
+mkdir -p "$folder"
+folder=$(realpath "$folder")
+apt=$folder/apt
+mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+: > "$apt/status"
+echo "deb [signed-by=$key] ${mirror:-http://deb.debian.org/debian} $release main" > "$apt/sources.list"
+cat > "$apt/apt.conf" << END
+APT::Architecture "$arch";
+APT::Architectures { "$arch"; };
+APT::Sandbox::User "root";
+Dir::Etc::SourceList "$apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::State "$apt";
+Dir::State::Lists "$apt/lists";
+Dir::State::status "$apt/status";
+Dir::Cache "$apt/cache";
+END
+echo "sysroot: getting Debian's $release packages for $arch"
+# shellcheck disable=SC2086
+{
+    APT_CONFIG=$apt/apt.conf apt-get -q update
+    APT_CONFIG=$apt/apt.conf apt-get -q --download-only --no-install-recommends install -y $packages
+} > "$apt/log" 2>&1 || {
+    tail -n 5 "$apt/log" >&2
+    exit 1
+}
+
+# FOLDER/dpkg is a database in which the packages are installed below FOLDER/root: dpkg-shlibdeps reads it.
+rm -rf "$folder/root" "$folder/dpkg"
+mkdir -p "$folder/root/usr/bin" "$folder/root/usr/sbin" "$folder/root/usr/lib" "$folder/dpkg/info" "$folder/dpkg/updates"
+for name in bin sbin lib; do ln -s "usr/$name" "$folder/root/$name"; done
+echo 1 > "$folder/dpkg/info/format"
+printf '%s\n' "$(dpkg --print-architecture)" "$arch" > "$folder/dpkg/arch"
+for deb in "$apt"/cache/archives/*.deb; do
+    info=$folder/dpkg/info/$(dpkg-deb -f "$deb" Package)
+    [ "$(dpkg-deb -f "$deb" Multi-Arch)" != same ] || info=$info:$arch
+    dpkg-deb --fsys-tarfile "$deb" | tee "$folder/tar" | tar -C "$folder/root" --keep-directory-symlink -xf -
+    tar -tf "$folder/tar" | sed -e 's|^\./lib/|./usr/lib/|' -e "s|^\.|$folder/root|" -e 's|/$||' > "$info.list"
+    for file in symbols shlibs; do
+        dpkg-deb --ctrl-tarfile "$deb" | tar -xOf - ./$file > "$info.$file" 2> /dev/null || rm "$info.$file"
+    done
+    { dpkg-deb -f "$deb" | sed '1a Status: install ok installed' && echo; } >> "$folder/dpkg/status"
+done
+rm "$folder/tar"
+# Links to the root of the file system would lead out of the folder.
+find "$folder/root" -type l -lname '/*' | while read -r link; do
+    ln -sfr "$folder/root$(readlink "$link")" "$link"
+done
+touch "$folder/done"

@@ -63,6 +63,30 @@ const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
     return NULL;
 }
 
+void model_shape_path(const struct options *opt, char path[MODEL_SHAPE_MAX])
+{
+    snprintf(path, MODEL_SHAPE_MAX, "synthetic:%s", opt->shape);
+}
+
+bool model_check_shape(const struct options *opt)
+{
+    struct console console;
+    struct dgl_model_file *file = NULL;
+    char shape[MODEL_SHAPE_MAX];
+    if (strlen(opt->shape) >= MODEL_PATH_MAX) {
+        console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
+        return false;
+    }
+    model_shape_path(opt, shape);
+    enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
+    dgl_model_file_destroy(&file);
+    if (status != DGL_ERR_INVALID_ARG)
+        return true;
+    console_init(&console, opt);
+    dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
+    return false;
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* What reasons call the value of an option: "--q4k-matmul", or the key of the settings. */
@@ -161,11 +185,11 @@ bool engine_check_hints(const struct options *opt)
 
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
 {
-    enum dgl_status status = dgl_device_create(&e->console.log,
-                                               dgl_device_params(.select = opt->device,
-                                                                 .limits_min = opt->limits != NULL,
-                                                                 .debug = opt->verbose >= 2),
-                                               &e->device);
+    enum dgl_status status = dgl_device_create(
+        &e->console.log,
+        dgl_device_params(.select = opt->device, .limits_min = opt->limits != NULL,
+                          .debug = opt->verbose >= 2, .compiler = "/proc/self/exe"),
+        &e->device);
     lacks_device = status != DGL_OK;
     if (status != DGL_OK)
         return status;

@@ -223,6 +223,16 @@ void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 
 struct gl_program;
 struct gl_pending;
+/* How compiling a text in a process of its own ended. */
+enum gl_compile_end {
+    GL_COMPILE_OK,
+    GL_COMPILE_REFUSED, /* by the driver, with its words */
+    GL_COMPILE_TIME,    /* more processor time than the limit */
+    GL_COMPILE_MEMORY,  /* more memory than the limit */
+    GL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of that */
+    GL_COMPILE_CRASHED, /* by a signal */
+    GL_COMPILE_LOST,    /* no verdict: the process could not do its work */
+};
 struct gl_program_params {
     const char *source; /* complete GLSL ES, from "#version" on */
     size_t len;
@@ -233,7 +243,9 @@ struct gl_program_params {
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
-    const char *way_on; /* what to do if it exceeds a limit, for messages; NULL = nothing */
+    /* Set before `refused` is called: GL_COMPILE_REFUSED, or what else compiling in a process of its
+     * own came to. May be NULL. */
+    enum gl_compile_end *end;
     /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
      * to NULL. */
     struct gl_pending **begun;
@@ -298,16 +310,6 @@ const char *gl_program_label(const struct gl_program *program);
 
 /* ---- compiling in other processes: gl_compiler.c, gl_compiler_main.c ------------------------- */
 
-/* How compiling a text in a process of its own ended. */
-enum gl_compile_end {
-    GL_COMPILE_OK,
-    GL_COMPILE_REFUSED, /* by the driver, with its words */
-    GL_COMPILE_TIME,    /* more processor time than the limit */
-    GL_COMPILE_MEMORY,  /* more memory than the limit */
-    GL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of that */
-    GL_COMPILE_CRASHED, /* by a signal */
-    GL_COMPILE_LOST,    /* no verdict: the process could not do its work */
-};
 struct gl_compile_report {
     enum gl_compile_end end;
     uint64_t cpu_ns, wall_ns; /* of compiling, without opening the device */

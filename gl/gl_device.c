@@ -358,6 +358,7 @@ void gl_device_close(struct gl_device **pdev)
     if (dev->pid != getpid()) { /* the driver's part belongs to the process that opened it */
         gl_progcache_finish(&dev->cache);
         gl_compiler_finish(dev);
+        gl_watch_finish(dev);
         free(dev->compiler_path);
         free(dev);
         *pdev = NULL;
@@ -374,6 +375,7 @@ void gl_device_close(struct gl_device **pdev)
     if (!dev->wrapped)
         gl_egl_close(&dev->egl);
     gl_compiler_finish(dev);
+    gl_watch_finish(dev);
     free(dev->compiler_path);
     free(dev);
     *pdev = NULL;

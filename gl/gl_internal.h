@@ -155,6 +155,9 @@ struct gl_remote {
     char *binary, *words, *stats;
     size_t binary_len;
 };
+/* Whether the driver's compiler is known to end: software renderers, NVIDIA's own driver, and what
+ * goes through another driver's Vulkan or through a virtual machine's host. */
+bool gl_is_known_good(const struct gl_caps *caps);
 /* Starts the compiler process unless it runs. False: there is none. */
 bool gl_compiler_start(struct gl_device *dev);
 /* The error of a call that needs it. */
@@ -180,6 +183,13 @@ void gl_remote_remember(struct gl_device *dev, const struct gl_remote *remote, c
 bool gl_verdict_read(const char *bytes, size_t len, struct gl_remote *out);
 /* The "binary format" of a verdict in the cache: no driver's format is 0. */
 #define GL_VERDICT_FORMAT 0u
+
+/* ---- gl_watch.c: compiling in this process --------------------------------------------------- */
+
+/* From now on, until gl_watch_end(), the driver compiles `kernel` here. Does not nest. */
+void gl_watch_begin(struct gl_device *dev, const char *kernel);
+void gl_watch_end(struct gl_device *dev);
+void gl_watch_finish(struct gl_device *dev);
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
@@ -251,6 +261,7 @@ struct gl_bound {
 };
 
 struct gl_compiler;
+struct gl_watch;
 
 struct gl_device {
     const struct dgl_log *log;
@@ -276,6 +287,7 @@ struct gl_device {
     struct gl_readback readback;
     struct gl_timer timer;
     struct gl_progcache cache;
+    struct gl_watch *watch;                  /* NULL = never needed */
     struct gl_compiler *compiler;            /* NULL = never needed */
     char *compiler_path;                     /* as gl_device_params.compiler */
     struct gl_compile_limits compile_limits; /* in force */

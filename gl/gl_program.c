@@ -16,9 +16,10 @@
 /* One program on its way. */
 struct job {
     const struct gl_program_params *params;
-    GLuint id, shader;        /* shader 0: from the cache */
+    GLuint id, shader;        /* shader 0: not compiled here */
     bool linking;             /* the linker has been started */
     char key[65];             /* "" without a cache */
+    bool compiled;            /* it was not found in the cache */
     bool store;               /* its binary is to go to the cache */
     struct gl_remote *remote; /* the compiler process has it; NULL = it has not */
 };
@@ -41,19 +42,11 @@ bool gl_has_compiler_threads(const struct gl_device *dev)
     return dev->caps.parallel_compile && !dev->caps.software;
 }
 
-/* Drivers whose compilers are known to end: software renderers and NVIDIA's own driver. */
-static bool is_known_good(const struct gl_caps *caps)
-{
-    return caps->software || gl_renderer_host_is_software(caps->renderer) ||
-           strncmp(caps->renderer, "virgl", 5) == 0 || strncmp(caps->renderer, "zink", 4) == 0 ||
-           strncmp(caps->vendor, "NVIDIA", 6) == 0;
-}
-
 /* Texts without a verdict are compiled by the compiler process. If there is none, one line says
  * so. */
 static bool is_guarded(struct gl_device *dev)
 {
-    if (is_known_good(&dev->caps) || dev->in_process)
+    if (dev->in_process || gl_is_known_good(&dev->caps))
         return false;
     if (gl_compiler_start(dev))
         return true;
@@ -137,11 +130,37 @@ static void start_linker(struct job *job)
     glLinkProgram(job->id);
 }
 
-/* Every compiler before any linker, so that a driver with
- * compiler threads has work for all of them. */
+/* Looks a text up, or gets its compiler going. */
+static enum dgl_status start_job(struct gl_device *dev, struct job *job)
+{
+    const struct gl_program_params *params = job->params;
+    struct gl_remote verdict;
+
+    job->id = glCreateProgram();
+    if (!job->id)
+        return gl_errors_check(dev, "making a program");
+    if (!gl_progcache_key(&dev->cache, params->source, params->len, job->key))
+        job->key[0] = '\0';
+    const enum found found = look_up(dev, job, &verdict);
+    if (found == FOUND_PROGRAM)
+        return DGL_OK;
+    job->compiled = true;
+    if (found == FOUND_BAD)
+        job->remote = gl_remote_settled(dev, &verdict);
+    else if (found == FOUND_NOTHING && is_guarded(dev))
+        job->remote = gl_remote_create(dev, params, &(struct gl_compile_limits){0}, false);
+    else
+        start_compiler(job);
+    return job->remote || job->shader ? DGL_OK
+                                      : dgl_fail_memory(dev->log, "a text to compile", params->len);
+}
+
+/* Every compiler before any linker, so that a driver with compiler threads has work for all of
+ * them. */
 static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
         const struct gl_program_params *params = jobs[i].params;
         if (params->len > INT32_MAX)
             return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
@@ -149,29 +168,17 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
                             params->len);
         if (jobs[i].id) /* it was begun earlier */
             continue;
-        jobs[i].id = glCreateProgram();
-        if (!jobs[i].id)
-            return gl_errors_check(dev, "making a program");
-        if (!gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
-            jobs[i].key[0] = '\0';
-        struct gl_remote verdict;
-        const enum found found = look_up(dev, &jobs[i], &verdict);
-        if (found == FOUND_BAD) {
-            jobs[i].remote = gl_remote_settled(dev, &verdict);
-            if (!jobs[i].remote)
-                return dgl_fail_memory(dev->log, "a verdict", sizeof(verdict));
-        } else if (found == FOUND_NOTHING && is_guarded(dev)) {
-            jobs[i].remote = gl_remote_create(dev, params, &(struct gl_compile_limits){0}, false);
-            if (!jobs[i].remote)
-                return dgl_fail_memory(dev->log, "a text to compile", params->len);
-        } else if (found != FOUND_PROGRAM) {
-            start_compiler(&jobs[i]);
-        }
+        gl_watch_begin(dev, label_of(params));
+        status = start_job(dev, &jobs[i]);
+        gl_watch_end(dev);
     }
-    for (size_t i = 0; i < count; i++)
-        if (jobs[i].shader && !jobs[i].linking)
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        if (jobs[i].shader && !jobs[i].linking) {
+            gl_watch_begin(dev, label_of(jobs[i].params));
             start_linker(&jobs[i]);
-    return DGL_OK;
+            gl_watch_end(dev);
+        }
+    return status;
 }
 
 /* ---- collect --------------------------------------------------------------------------------- */
@@ -249,16 +256,18 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
                  "kernel %s: the compiler process has no verdict, it is compiled here: %s",
                  label_of(job->params), r->words ? r->words : "");
     if (r->end == GL_COMPILE_OK || r->end == GL_COMPILE_LOST) {
+        gl_watch_begin(dev, label_of(job->params));
         if (r->binary_len == 0 || !take_binary(dev, job, r->format, r->binary, r->binary_len)) {
             start_compiler(job);
             start_linker(job);
         }
+        gl_watch_end(dev);
     } else {
         gl_remote_explain(r, &words);
         if (r->end != GL_COMPILE_REFUSED)
-            dgl_buf_printf(&words, " on %s%s%s", dev->caps.renderer,
-                           job->params->way_on ? "; " : "",
-                           job->params->way_on ? job->params->way_on : "");
+            dgl_buf_printf(&words, " on %s", dev->caps.renderer);
+        if (job->params->end)
+            *job->params->end = r->end;
         status = refuse(dev, job, r->linking, words.failed ? NULL : words.p);
     }
     dgl_buf_finish(&words);
@@ -281,6 +290,8 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
     enum dgl_status status = gl_reset_check(dev);
     if (status != DGL_OK)
         return status;
+    if (job->params->end)
+        *job->params->end = GL_COMPILE_REFUSED;
     char *words = info_text(compiled ? job->id : job->shader, !compiled);
     status = refuse(dev, job, compiled, words);
     free(words);
@@ -373,7 +384,7 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
     if (!dgl_log_enabled(dev->log, DGL_LOG_INFO))
         return;
     for (size_t i = 0; i < count; i++)
-        found += !jobs[i].shader;
+        found += !jobs[i].compiled;
     dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
              (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
              dir ? dir : "no cache");
@@ -388,12 +399,15 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     const struct gl_compile *how = batch->how;
     uint64_t start_ns = dgl_now_ns();
     enum dgl_status status = job->remote ? collect_remote(dev, job, go_on, batch) : DGL_OK;
-    if (status == DGL_OK)
-        status = collect_job(dev, job);
+    if (status != DGL_OK)
+        return status;
+    gl_watch_begin(dev, label_of(job->params));
+    status = collect_job(dev, job);
     if (status == DGL_OK)
         status = gl_errors_check(dev, "linking programs");
     if (status == DGL_OK && how && how->machine_code)
         status = make_machine_code(dev, job);
+    gl_watch_end(dev);
     if (status != DGL_OK)
         return status;
     store_binary(dev, job);
@@ -410,7 +424,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     job->id = 0;
     gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
     dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
-              job->shader ? "compiled" : "found in the cache",
+              job->compiled ? "compiled" : "found in the cache",
               (double)(dgl_now_ns() - start_ns) * 1e-6);
     gl_event_end(dev, GL_EVENT_PROGRAM, start_ns, program->label, 0);
     *out = program;

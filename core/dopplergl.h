@@ -163,6 +163,18 @@ struct dgl_device_params {
      * device; buffer bindings and the current program of that context are not put back. */
     void *egl_display;
     void *egl_context;
+    /* Program that calls dgl_compiler_main(), which compiles kernels in processes of its own on
+     * drivers that are not known good; NULL = `dopplergl` beside the running program, then on PATH;
+     * "" = none: they are compiled in this process. */
+    const char *compiler;
+    int32_t compile_seconds; /* processor time for one kernel; 0 = 60 */
+    uint64_t compile_memory; /* bytes of memory for one kernel; 0 = 2 GiB */
+    /* Called several times a second, on a thread of the library, while the driver compiles `kernel`
+     * in this process, which nothing can stop but the end of the process. `over`: it has exceeded
+     * compile_seconds. The callback may end the process, and must not call the library. NULL: one
+     * warning is logged, on that thread, when the limit is exceeded. */
+    void (*compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
+    void *compiling_priv;
 };
 #define dgl_device_params(...) (&(struct dgl_device_params){__VA_ARGS__})
 
@@ -197,6 +209,11 @@ struct dgl_limits {
     bool reset_notification;    /* the driver tells of a GPU reset */
     bool nv_gpu_shader5;        /* 16-bit arithmetic of GL_NV_gpu_shader5 */
 };
+
+/* The compiler process of dgl_device_params.compiler. Call it first in main(): returns -1 if the
+ * program was not started as one, else works until the process that started it ends, and returns
+ * the exit code to end with. */
+int dgl_compiler_main(int argc, char **argv);
 
 /* Opens a device. Software rendering is refused unless `select` names it or is "any".
  * DGL_ERR_NO_DEVICE: nothing usable, one line tells why each row was passed over, or `select` names
@@ -780,6 +797,55 @@ void dgl_model_destroy(struct dgl_model **model);
 const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model);
 /* The model's tokenizer; NULL when it came without one. Borrowed from the model. */
 const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
+
+/* How compiling a text ended. */
+enum dgl_compile_verdict {
+    DGL_COMPILE_OK,
+    DGL_COMPILE_REFUSED, /* the driver does not take it */
+    DGL_COMPILE_TIME,    /* exceeded the limit of processor time */
+    DGL_COMPILE_MEMORY,  /* exceeded the limit of memory */
+    DGL_COMPILE_BLOCKED, /* used no processor time for as long as its limit */
+    DGL_COMPILE_CRASHED, /* the driver's compiler crashed */
+    DGL_COMPILE_KNOWN,   /* not compiled: one of `known` */
+};
+/* Strings are borrowed for the call. */
+struct dgl_compiled_text {
+    const char *name, *op, *origin; /* of the kernel; "phases" for a persistent program */
+    char sha256[65];                /* of the text, hexadecimal */
+    const char *source;             /* the text, and a NUL */
+    size_t len;
+    bool planned; /* the plan needs it; false: could run here, or replaces others if it compiles */
+    enum dgl_compile_verdict verdict;
+    double ms;             /* processor time */
+    uint64_t bytes;        /* size of the program's binary; 0 = unknown */
+    uint64_t memory_bytes; /* most memory of the process that compiled it */
+    const char *reason;    /* why it failed, or the driver's words; "" = none */
+    const char *stats;     /* the driver's statistics, a line each; "" = none */
+};
+struct dgl_kernels_compile_params {
+    const char *path;                  /* required: of a model, as in dgl_model_params */
+    const struct dgl_kernels *kernels; /* NULL = the built-in ones */
+    enum dgl_kv_type kv_type;
+    enum dgl_executor executor;
+    bool no_tuned;            /* as in dgl_model_params */
+    bool all;                 /* also every text of the kernels that can run here */
+    int32_t seconds;          /* processor time for a text; 0 = the device's limit */
+    uint64_t memory_bytes;    /* for a text; 0 = the device's limit */
+    const char *const *known; /* sha256 of texts that are not to be compiled */
+    size_t num_known;
+    /* Called for each text, in the order of the plan; false cancels. */
+    bool (*cb)(void *priv, const struct dgl_compiled_text *text);
+    void *priv;
+    dgl_progress_cb progress_cb; /* may be NULL; in "kernels" */
+    void *progress_priv;
+};
+#define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
+/* Compiles and links every text that the plan of a model uses on the device, equal texts once, each
+ * in a process of its own, and runs none. No weights are read. A text that fails is no failed call:
+ * `cb` is told. DGL_ERR_UNSUPPORTED: there is no compiler process (dgl_device_params.compiler).
+ * Slow. */
+enum dgl_status dgl_kernels_compile(struct dgl_device *device,
+                                    const struct dgl_kernels_compile_params *params);
 
 /* generation_config.json verbatim, *len bytes; NULL when there is none. Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);

@@ -11,6 +11,8 @@
 
 #include "core/base/status.h"
 
+struct dgl_buf;
+
 /* ---- devices: gl_enum.c (table), gl_egl.c (display, context), gl_caps.c (limits) ------------- */
 
 enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS, GL_NODE_DEFAULT };
@@ -34,6 +36,19 @@ enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL
 /* Opens each row to learn its renderer and whether it works. Slow. */
 void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count);
 
+/* Limits of compiling one text. 0 = the default. */
+struct gl_compile_limits {
+    uint64_t cpu_ns;       /* processor time */
+    uint64_t memory_bytes; /* resident memory of the compiling process */
+};
+#define GL_COMPILE_CPU_NS 60000000000ull
+#define GL_COMPILE_BYTES  (2ull << 30)
+
+/* The driver compiles `kernel` in this process for `seconds` now, which nothing can end but the end
+ * of the process. Called several times a second on a thread of the library, which must not call
+ * into it. `over` is true from the moment at which the limit of processor time is exceeded. */
+typedef void (*gl_compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
+
 struct gl_device_params {
     /* NULL (hardware only), "any", "software", a node's path, a row number:
      * docs/troubleshooting.md */
@@ -44,6 +59,14 @@ struct gl_device_params {
     /* Wrap these instead (EGLDisplay, EGLContext; borrowed, both or neither). Buffer bindings and
      * the current program of a wrapped context are not put back. */
     void *egl_display, *egl_context;
+    /* Program that calls gl_compiler_main(); copied. NULL = `dopplergl` beside the running program,
+     * then on PATH; "" = none. */
+    const char *compiler;
+    struct gl_compile_limits compile_limits; /* of each text; 0 = default */
+    gl_compiling_cb compiling_cb;            /* see there; NULL = a warning beyond the limit */
+    void *compiling_priv;
+    bool in_process;       /* no text is compiled in a process of its own */
+    struct dgl_buf *notes; /* gets the driver's messages, a line each, if `debug`; NULL = the log */
 };
 
 /* Profile `i` of the table of limits, or NULL after the last one. Static. */
@@ -221,6 +244,16 @@ void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 
 struct gl_program;
 struct gl_pending;
+/* How compiling a text in a process of its own ended. */
+enum gl_compile_end {
+    GL_COMPILE_OK,
+    GL_COMPILE_REFUSED, /* by the driver, with its words */
+    GL_COMPILE_TIME,    /* more processor time than the limit */
+    GL_COMPILE_MEMORY,  /* more memory than the limit */
+    GL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of that */
+    GL_COMPILE_CRASHED, /* by a signal */
+    GL_COMPILE_LOST,    /* no verdict: the process could not do its work */
+};
 struct gl_program_params {
     const char *source; /* complete GLSL ES, from "#version" on */
     size_t len;
@@ -231,6 +264,9 @@ struct gl_program_params {
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
+    /* Set before `refused` is called: GL_COMPILE_REFUSED, or what else compiling in a process of its
+     * own came to. May be NULL. */
+    enum gl_compile_end *end;
     /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
      * to NULL. */
     struct gl_pending **begun;
@@ -249,9 +285,12 @@ struct gl_compile {
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
-/* Whether the driver compiles on threads of its own (KHR_parallel_shader_compile), so that it is
- * worth beginning early. */
-bool gl_compiles_aside(const struct gl_device *dev);
+/* Whether programs are compiled beside the caller's thread, by threads of the driver or by other
+ * processes, so that it is worth beginning early. Mesa's threads do not count: its front end and
+ * linker run in the caller's thread, for seconds. */
+bool gl_compiles_aside(struct gl_device *dev);
+/* Whether the driver has threads to compile on (KHR_parallel_shader_compile). */
+bool gl_has_compiler_threads(const struct gl_device *dev);
 /* One program on its way while other work goes on. */
 /* Starts the compiler; waits for it only where the driver has no threads of its own for that
  * (KHR_parallel_shader_compile). `refused_priv` is borrowed until the program is taken. */
@@ -263,7 +302,7 @@ enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_progra
 /* Whether it went with a context that was lost: nothing can be done with it but destroy it. */
 bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *pending);
 /* Whether gl_pending_take() would not wait; a stale one waits for nothing. */
-bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending);
+bool gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending);
 /* Waits, and consumes *pending, which is not stale, also on failure, which is told as by
  * gl_programs_create(). */
 enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
@@ -289,6 +328,35 @@ const char *gl_program_cache_dir(struct gl_device *dev);
 struct gl_program *gl_program_ref(struct gl_program *program);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
+
+/* ---- compiling in other processes: gl_compiler.c, gl_compiler_main.c ------------------------- */
+
+struct gl_compile_report {
+    enum gl_compile_end end;
+    uint64_t cpu_ns, wall_ns; /* of compiling, without opening the device */
+    uint64_t rss_bytes;       /* most resident memory of the process */
+    uint64_t binary_bytes;    /* of the program; 0 = the driver gives none */
+    int signal;               /* of a crash */
+    const char *words;        /* of the driver, or why there is no verdict; "" = none */
+    const char *stats;        /* of the driver, a line each; "" = none */
+};
+struct gl_try {
+    struct gl_compile_limits limits; /* 0 = those of the device */
+    /* One text after the other, in their order; false cancels. */
+    bool (*cb)(void *priv, size_t index, const struct gl_compile_report *report);
+    void *priv;
+    bool (*go_on)(void *priv); /* asked several times a second; may be NULL */
+};
+/* Compiles and links each text in a process of its own, and nothing here; several at a time. A text
+ * that fails fails no call. Verdicts and binaries go to the cache. DGL_ERR_UNSUPPORTED: there is no
+ * program to be the compiler process, or it cannot open the device. Slow. */
+enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_params *params,
+                                size_t count, const struct gl_try *how);
+/* The compiler process. It serves the socket on standard input and ends with it. Returns an exit
+ * code. Call it before anything else of the library or of EGL. */
+int gl_compiler_main(void);
+/* The word after the program's name that starts it. */
+#define GL_COMPILER_WORD "--dopplergl-compiler"
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 

@@ -63,6 +63,10 @@ static void GL_APIENTRY debug_message(GLenum source, GLenum type, GLuint id, GLe
         return;
     while (len > 0 && (message[len - 1] == '\n' || message[len - 1] == '\0'))
         len--;
+    if (dev->notes) {
+        dgl_buf_printf(dev->notes, "%.*s\n", (int)len, message);
+        return;
+    }
     if (type == GL_DEBUG_TYPE_ERROR_KHR || severity == GL_DEBUG_SEVERITY_HIGH_KHR)
         level = DGL_LOG_WARN; /* errors are logged once, by gl_errors_check() */
     else if (severity == GL_DEBUG_SEVERITY_MEDIUM_KHR)

@@ -137,6 +137,20 @@ static enum dgl_status start_device(struct gl_device *dev, const struct gl_devic
     GLint formats[16], count = 0;
 
     dev->debug = params->debug;
+    dev->notes = params->notes;
+    dev->in_process = params->in_process;
+    dev->compile_limits = params->compile_limits;
+    if (!dev->compile_limits.cpu_ns)
+        dev->compile_limits.cpu_ns = GL_COMPILE_CPU_NS;
+    if (!dev->compile_limits.memory_bytes)
+        dev->compile_limits.memory_bytes = GL_COMPILE_BYTES;
+    dev->compiling_cb = params->compiling_cb;
+    dev->compiling_priv = params->compiling_priv;
+    if (params->compiler) {
+        dev->compiler_path = strdup(params->compiler);
+        if (!dev->compiler_path)
+            return dgl_fail_memory(dev->log, "the path of the compiler", strlen(params->compiler));
+    }
     enum dgl_status status = start_context(dev);
     if (status != DGL_OK)
         return status;
@@ -343,6 +357,9 @@ void gl_device_close(struct gl_device **pdev)
     if (dev->pid != getpid()) { /* the driver's part belongs to the process that opened it */
         gl_progcache_finish(&dev->cache);
         gl_memory_close(dev);
+        gl_compiler_finish(dev);
+        gl_watch_finish(dev);
+        free(dev->compiler_path);
         free(dev);
         *pdev = NULL;
         return;
@@ -358,6 +375,9 @@ void gl_device_close(struct gl_device **pdev)
     if (!dev->wrapped)
         gl_egl_close(&dev->egl);
     gl_memory_close(dev);
+    gl_compiler_finish(dev);
+    gl_watch_finish(dev);
+    free(dev->compiler_path);
     free(dev);
     *pdev = NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/cache_kind.h"
 #include "core/base/status.h"
+#include "core/base/str.h"
 #include "gl/gl.h"
 
 /* Copies what fits; NULL counts as "". */
@@ -145,6 +146,58 @@ bool gl_progcache_prepare(struct gl_progcache *cache);
 /* Deletes the oldest entries beyond max_bytes when something was stored. */
 void gl_progcache_trim(struct gl_progcache *cache);
 
+/* ---- gl_compiler.c: texts in a process of their own ------------------------------------------ */
+
+/* A text in the compiler process, or what became of it. */
+struct gl_remote {
+    uint64_t id;
+    struct gl_remote *next;
+    struct gl_compile_limits limits;
+    bool done; /* the rest is set */
+    enum gl_compile_end end;
+    bool linking; /* of a refusal */
+    int signal;
+    uint64_t cpu_ns, wall_ns, rss_bytes;
+    uint32_t format;
+    char *binary, *words, *stats;
+    size_t binary_len;
+};
+/* Whether the driver's compiler is known to end: software renderers, NVIDIA's own driver, and what
+ * goes through another driver's Vulkan or through a virtual machine's host. */
+bool gl_is_known_good(const struct gl_caps *caps);
+/* Starts the compiler process unless it runs. False: there is none. */
+bool gl_compiler_start(struct gl_device *dev);
+/* The error of a call that needs it. */
+enum dgl_status gl_compiler_refuse(const struct gl_device *dev);
+/* Ends it with all that it compiles. */
+void gl_compiler_finish(struct gl_device *dev);
+/* Sends a text to the compiler process, which runs. NULL when out of memory. `debug`: with the
+ * driver's statistics. */
+struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   const struct gl_compile_limits *limits, bool debug);
+/* One that is done, with a verdict of the cache. NULL when out of memory. */
+struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remote *verdict);
+/* Waits for its end, at most so long. Returns true if it is done. */
+bool gl_remote_poll(struct gl_device *dev, struct gl_remote *remote, int wait_ms);
+/* Stops it if it is not done. Accepts NULL in *remote. */
+void gl_remote_destroy(struct gl_device *dev, struct gl_remote **remote);
+/* Appends why it failed: the limit, the signal, or the driver's words. */
+void gl_remote_explain(const struct gl_remote *remote, struct dgl_buf *out);
+/* Keeps its binary, or the verdict, in the cache. */
+void gl_remote_remember(struct gl_device *dev, const struct gl_remote *remote, const char *source,
+                        size_t len);
+/* Reads a verdict of the cache. False: it is none. */
+bool gl_verdict_read(const char *bytes, size_t len, struct gl_remote *out);
+/* The "binary format" of a verdict in the cache: no driver's format is 0. */
+#define GL_VERDICT_FORMAT 0u
+
+/* ---- gl_watch.c: compiling in this process --------------------------------------------------- */
+
+/* From now on, until gl_watch_end(), the driver compiles `kernel` here. Does not nest. */
+void gl_watch_begin(struct gl_device *dev, const char *kernel);
+void gl_watch_end(struct gl_device *dev);
+void gl_watch_finish(struct gl_device *dev);
+
 /* ---- objects --------------------------------------------------------------------------------- */
 
 struct gl_buffer {
@@ -222,6 +275,8 @@ struct gl_memory_node {
     uint64_t resident_bytes;   /* of this process when a software renderer was opened */
     struct gl_memory_now last; /* the answer before, for a device that is lost */
 };
+struct gl_compiler;
+struct gl_watch;
 
 struct gl_device {
     const struct dgl_log *log;
@@ -249,6 +304,15 @@ struct gl_device {
     struct gl_readback readback;
     struct gl_timer timer;
     struct gl_progcache cache;
+    struct gl_watch *watch;                  /* NULL = never needed */
+    struct gl_compiler *compiler;            /* NULL = never needed */
+    char *compiler_path;                     /* as gl_device_params.compiler */
+    struct gl_compile_limits compile_limits; /* in force */
+    bool in_process;                         /* no text is compiled elsewhere */
+    bool compiler_told;                      /* that there is no compiler process was said */
+    gl_compiling_cb compiling_cb;
+    void *compiling_priv;
+    struct dgl_buf *notes;       /* as in gl_device_params */
     struct gl_pending *unwanted; /* programs that the driver still compiles for nobody */
     GLuint zeros;                /* GL_ZEROS_BYTES of zeros; 0 = not made yet */
 };

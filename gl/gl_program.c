@@ -10,12 +10,18 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
+/* How long a wait for the compiler process goes without asking whether to go on. */
+#define REMOTE_MS 50
+
 /* One program on its way. */
 struct job {
     const struct gl_program_params *params;
-    GLuint id, shader; /* shader 0: from the cache */
-    bool linking;      /* the linker has been started */
-    char key[65];      /* "" without a cache */
+    GLuint id, shader;        /* shader 0: not compiled here */
+    bool linking;             /* the linker has been started */
+    char key[65];             /* "" without a cache */
+    bool compiled;            /* it was not found in the cache */
+    bool store;               /* its binary is to go to the cache */
+    struct gl_remote *remote; /* the compiler process has it; NULL = it has not */
 };
 
 static const char *label_of(const struct gl_program_params *params)
@@ -31,24 +37,44 @@ struct gl_pending {
     struct gl_pending *next; /* of those that nobody wants */
 };
 
-bool gl_compiles_aside(const struct gl_device *dev)
+bool gl_has_compiler_threads(const struct gl_device *dev)
 {
     return dev->caps.parallel_compile && !dev->caps.software;
 }
 
+/* Texts without a verdict are compiled by the compiler process. If there is none, one line says
+ * so. */
+static bool is_guarded(struct gl_device *dev)
+{
+    if (dev->in_process || gl_is_known_good(&dev->caps))
+        return false;
+    if (gl_compiler_start(dev))
+        return true;
+    if (!dev->compiler_told)
+        dgl_notice(dev->log,
+                   "%s: kernels are compiled in this process, where a compiler that does not end "
+                   "cannot be stopped: %s",
+                   dev->caps.renderer,
+                   dev->wrapped ? "the context is the caller's"
+                                : "no `dopplergl` of this version is beside this program or on "
+                                  "PATH to compile in a process of its own");
+    dev->compiler_told = true;
+    return false;
+}
+
+bool gl_compiles_aside(struct gl_device *dev)
+{
+    const bool mesa = strstr(dev->caps.version, "Mesa") != NULL;
+    return (gl_has_compiler_threads(dev) && !mesa) || is_guarded(dev);
+}
+
 /* ---- start: nothing here waits for the compiler ---------------------------------------------- */
 
-static bool load_binary(struct gl_device *dev, struct job *job)
+static bool take_binary(struct gl_device *dev, const struct job *job, uint32_t format,
+                        const void *bytes, size_t len)
 {
-    uint32_t format = 0;
-    void *bytes = NULL;
-    size_t len = 0;
     GLint linked = GL_FALSE;
-
-    if (!job->key[0] || !gl_progcache_load(&dev->cache, job->key, &format, &bytes, &len))
-        return false;
     glProgramBinary(job->id, format, bytes, (GLsizei)len);
-    free(bytes);
     glGetProgramiv(job->id, GL_LINK_STATUS, &linked);
     if (linked)
         return true;
@@ -57,11 +83,84 @@ static bool load_binary(struct gl_device *dev, struct job *job)
     return false;
 }
 
-/* Every compiler before any linker, so that a driver with
- * compiler threads has work for all of them. */
+/* What the cache has of a text. */
+enum found { FOUND_NOTHING, FOUND_PROGRAM, FOUND_GOOD, FOUND_BAD };
+
+/* A program, or a verdict; a bad one, under limits as they are now or wider ones, is *verdict. */
+static enum found look_up(struct gl_device *dev, const struct job *job, struct gl_remote *verdict)
+{
+    uint32_t format = 0;
+    void *bytes = NULL;
+    size_t len = 0;
+    enum found found = FOUND_NOTHING;
+
+    if (!job->key[0] || !gl_progcache_load(&dev->cache, job->key, &format, &bytes, &len))
+        return FOUND_NOTHING;
+    if (format != GL_VERDICT_FORMAT) {
+        if (dev->cache.programs && take_binary(dev, job, format, bytes, len))
+            found = FOUND_PROGRAM;
+    } else if (gl_verdict_read(bytes, len, verdict)) {
+        const bool timed = verdict->end == GL_COMPILE_TIME || verdict->end == GL_COMPILE_BLOCKED;
+        if (verdict->end == GL_COMPILE_OK)
+            found = FOUND_GOOD;
+        else if (timed ? verdict->limits.cpu_ns >= dev->compile_limits.cpu_ns
+                       : verdict->end != GL_COMPILE_MEMORY ||
+                             verdict->limits.memory_bytes >= dev->compile_limits.memory_bytes)
+            found = FOUND_BAD;
+    }
+    free(bytes);
+    return found;
+}
+
+static void start_compiler(struct job *job)
+{
+    const GLint len = (GLint)job->params->len;
+    job->shader = glCreateShader(GL_COMPUTE_SHADER);
+    job->store = true;
+    glShaderSource(job->shader, 1, &job->params->source, &len);
+    glCompileShader(job->shader);
+}
+
+static void start_linker(struct job *job)
+{
+    job->linking = true;
+    glAttachShader(job->id, job->shader);
+    if (job->key[0])
+        glProgramParameteri(job->id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
+    glLinkProgram(job->id);
+}
+
+/* Looks a text up, or gets its compiler going. */
+static enum dgl_status start_job(struct gl_device *dev, struct job *job)
+{
+    const struct gl_program_params *params = job->params;
+    struct gl_remote verdict;
+
+    job->id = glCreateProgram();
+    if (!job->id)
+        return gl_errors_check(dev, "making a program");
+    if (!gl_progcache_key(&dev->cache, params->source, params->len, job->key))
+        job->key[0] = '\0';
+    const enum found found = look_up(dev, job, &verdict);
+    if (found == FOUND_PROGRAM)
+        return DGL_OK;
+    job->compiled = true;
+    if (found == FOUND_BAD)
+        job->remote = gl_remote_settled(dev, &verdict);
+    else if (found == FOUND_NOTHING && is_guarded(dev))
+        job->remote = gl_remote_create(dev, params, &(struct gl_compile_limits){0}, false);
+    else
+        start_compiler(job);
+    return job->remote || job->shader ? DGL_OK
+                                      : dgl_fail_memory(dev->log, "a text to compile", params->len);
+}
+
+/* Every compiler before any linker, so that a driver with compiler threads has work for all of
+ * them. */
 static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
         const struct gl_program_params *params = jobs[i].params;
         if (params->len > INT32_MAX)
             return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
@@ -69,29 +168,17 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
                             params->len);
         if (jobs[i].id) /* it was begun earlier */
             continue;
-        jobs[i].id = glCreateProgram();
-        if (!jobs[i].id)
-            return gl_errors_check(dev, "making a program");
-        if (!dev->cache.programs ||
-            !gl_progcache_key(&dev->cache, params->source, params->len, jobs[i].key))
-            jobs[i].key[0] = '\0';
-        if (load_binary(dev, &jobs[i]))
-            continue;
-        const GLint len = (GLint)params->len;
-        jobs[i].shader = glCreateShader(GL_COMPUTE_SHADER);
-        glShaderSource(jobs[i].shader, 1, &params->source, &len);
-        glCompileShader(jobs[i].shader);
+        gl_watch_begin(dev, label_of(params));
+        status = start_job(dev, &jobs[i]);
+        gl_watch_end(dev);
     }
-    for (size_t i = 0; i < count; i++) {
-        if (!jobs[i].shader || jobs[i].linking)
-            continue;
-        jobs[i].linking = true;
-        glAttachShader(jobs[i].id, jobs[i].shader);
-        if (jobs[i].key[0])
-            glProgramParameteri(jobs[i].id, GL_PROGRAM_BINARY_RETRIEVABLE_HINT, GL_TRUE);
-        glLinkProgram(jobs[i].id);
-    }
-    return DGL_OK;
+    for (size_t i = 0; i < count && status == DGL_OK; i++)
+        if (jobs[i].shader && !jobs[i].linking) {
+            gl_watch_begin(dev, label_of(jobs[i].params));
+            start_linker(&jobs[i]);
+            gl_watch_end(dev);
+        }
+    return status;
 }
 
 /* ---- collect --------------------------------------------------------------------------------- */
@@ -128,10 +215,69 @@ static char *one_line(const char *text)
     return dgl_buf_take(&line);
 }
 
+/* Logs that a text is not to be had, and why; `words` are the driver's, or ours about a limit. */
+static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool linking,
+                              const char *words)
+{
+    const struct gl_program_params *params = job->params;
+    char *line = words ? one_line(words) : NULL;
+    const char *origin = params->origin ? params->origin : "builtin";
+    const char *step = linking ? "link" : "compile";
+    enum dgl_status status = DGL_ERR_KERNEL;
+    if (!line)
+        status = dgl_fail_memory(dev->log, "the driver's words", 0);
+    else if (params->refused)
+        status = params->refused(params->refused_priv, linking, words);
+    else if (!params->quiet)
+        status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s",
+                          label_of(params), origin, step, line);
+    if (params->quiet && line)
+        dgl_info(dev->log, "kernel %s (%s) does not %s: %s", label_of(params), origin, step, line);
+    free(line);
+    dgl_info(dev->log, "source of %s:", label_of(params));
+    dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
+    return status;
+}
+
+/* Waits for the compiler process, then takes the program from it. DGL_ERR_CANCELLED: `go_on` or
+ * gl_device_set_stop() ended the wait. */
+static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
+                                      bool (*go_on)(void *priv), void *priv)
+{
+    struct gl_remote *r = job->remote;
+    struct dgl_buf words = {0};
+    enum dgl_status status = DGL_OK;
+    while (!gl_remote_poll(dev, r, REMOTE_MS))
+        if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
+            return DGL_ERR_CANCELLED;
+    gl_remote_remember(dev, r, job->params->source, job->params->len);
+    if (r->end == GL_COMPILE_LOST)
+        dgl_warn(dev->log,
+                 "kernel %s: the compiler process has no verdict, it is compiled here: %s",
+                 label_of(job->params), r->words ? r->words : "");
+    if (r->end == GL_COMPILE_OK || r->end == GL_COMPILE_LOST) {
+        gl_watch_begin(dev, label_of(job->params));
+        if (r->binary_len == 0 || !take_binary(dev, job, r->format, r->binary, r->binary_len)) {
+            start_compiler(job);
+            start_linker(job);
+        }
+        gl_watch_end(dev);
+    } else {
+        gl_remote_explain(r, &words);
+        if (r->end != GL_COMPILE_REFUSED)
+            dgl_buf_printf(&words, " on %s", dev->caps.renderer);
+        if (job->params->end)
+            *job->params->end = r->end;
+        status = refuse(dev, job, r->linking, words.failed ? NULL : words.p);
+    }
+    dgl_buf_finish(&words);
+    gl_remote_destroy(dev, &job->remote);
+    return status;
+}
+
 /* Waits for the compiler. */
 static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
 {
-    const struct gl_program_params *params = job->params;
     GLint compiled = GL_FALSE, linked = GL_FALSE;
 
     if (!job->shader)
@@ -144,25 +290,11 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
     enum dgl_status status = gl_reset_check(dev);
     if (status != DGL_OK)
         return status;
+    if (job->params->end)
+        *job->params->end = GL_COMPILE_REFUSED;
     char *words = info_text(compiled ? job->id : job->shader, !compiled);
-    char *line = words ? one_line(words) : NULL;
-    const char *origin = params->origin ? params->origin : "builtin";
-    const char *step = compiled ? "link" : "compile";
-    if (!line)
-        status = dgl_fail_memory(dev->log, "the driver's words", 0);
-    else if (params->refused)
-        status = params->refused(params->refused_priv, compiled, words);
-    else if (params->quiet)
-        status = DGL_ERR_KERNEL;
-    else
-        status = dgl_fail(dev->log, DGL_ERR_KERNEL, "kernel %s (%s) does not %s: %s",
-                          label_of(params), origin, step, line);
-    if (params->quiet && line)
-        dgl_info(dev->log, "kernel %s (%s) does not %s: %s", label_of(params), origin, step, line);
+    status = refuse(dev, job, compiled, words);
     free(words);
-    free(line);
-    dgl_info(dev->log, "source of %s:", label_of(params));
-    dgl_log_source(dev->log, DGL_LOG_INFO, params->source, params->len);
     return status;
 }
 
@@ -172,7 +304,7 @@ static void store_binary(struct gl_device *dev, const struct job *job)
     GLsizei got = 0;
     GLenum format = 0;
 
-    if (!job->key[0] || !job->shader)
+    if (!job->key[0] || !job->store || !dev->cache.programs)
         return;
     glGetProgramiv(job->id, GL_PROGRAM_BINARY_LENGTH, &len);
     void *bytes = len > 0 ? malloc((size_t)len) : NULL;
@@ -184,6 +316,24 @@ static void store_binary(struct gl_device *dev, const struct job *job)
     free(bytes);
 }
 
+/* Binds dev->zeros to every storage and uniform binding. Some drivers read the address of each
+ * buffer that a program uses even if no group is dispatched: panfrost on Bifrost v7 (Mali G31, G52;
+ * Mesa 25.0.7) crashes if nothing is bound there. */
+static void bind_zeros(struct gl_device *dev)
+{
+    const struct dgl_limits *lim = &dev->caps.limits;
+    const uint32_t size = lim->max_ubo_bytes < GL_ZEROS_BYTES ? lim->max_ubo_bytes : GL_ZEROS_BYTES;
+
+    for (GLuint i = 0; i < lim->max_ssbo_bindings; i++) {
+        glBindBufferRange(GL_SHADER_STORAGE_BUFFER, i, dev->zeros, 0, GL_ZEROS_BYTES);
+        dev->bound.storage[i] = (struct gl_binding){dev->zeros, 0, GL_ZEROS_BYTES};
+    }
+    for (GLuint i = 0; i < GL_MAX_UNIFORM; i++) {
+        glBindBufferRange(GL_UNIFORM_BUFFER, i, dev->zeros, 0, (GLsizeiptr)size);
+        dev->bound.uniform[i] = (struct gl_binding){dev->zeros, 0, size};
+    }
+}
+
 /* A dispatch of no groups: llvmpipe makes a program's machine code when it is first dispatched, the
  * drivers of zink when a pipeline is made. Waits, as either may do it on another thread. */
 static enum dgl_status make_machine_code(struct gl_device *dev, const struct job *job)
@@ -193,6 +343,7 @@ static enum dgl_status make_machine_code(struct gl_device *dev, const struct job
     if (status != DGL_OK)
         return status;
     gl_barrier(dev, GL_COMMAND_BARRIER_BIT);
+    bind_zeros(dev);
     glUseProgram(job->id);
     glBindBuffer(GL_DISPATCH_INDIRECT_BUFFER, dev->zeros);
     dev->bound.program = job->id;
@@ -213,6 +364,18 @@ static bool tell(const struct gl_compile *how, size_t done, size_t total)
            how->progress_cb(how->progress_priv, "kernels", done, total);
 }
 
+/* Where a batch has got to, for who waits. */
+struct batch {
+    const struct gl_compile *how;
+    size_t done, total;
+};
+
+static bool go_on(void *priv)
+{
+    const struct batch *b = priv;
+    return tell(b->how, b->done, b->total);
+}
+
 static void note_batch(const struct gl_device *dev, const struct job *jobs, size_t count,
                        uint64_t start_ns)
 {
@@ -221,7 +384,7 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
     if (!dgl_log_enabled(dev->log, DGL_LOG_INFO))
         return;
     for (size_t i = 0; i < count; i++)
-        found += !jobs[i].shader;
+        found += !jobs[i].compiled;
     dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
              (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
              dir ? dir : "no cache");
@@ -230,15 +393,21 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
 }
 
 /* Waits for the compiler; the job's id becomes the program's. */
-static enum dgl_status take_job(struct gl_device *dev, struct job *job,
-                                const struct gl_compile *how, struct gl_program **out)
+static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct batch *batch,
+                                struct gl_program **out)
 {
+    const struct gl_compile *how = batch->how;
     uint64_t start_ns = dgl_now_ns();
-    enum dgl_status status = collect_job(dev, job);
+    enum dgl_status status = job->remote ? collect_remote(dev, job, go_on, batch) : DGL_OK;
+    if (status != DGL_OK)
+        return status;
+    gl_watch_begin(dev, label_of(job->params));
+    status = collect_job(dev, job);
     if (status == DGL_OK)
         status = gl_errors_check(dev, "linking programs");
     if (status == DGL_OK && how && how->machine_code)
         status = make_machine_code(dev, job);
+    gl_watch_end(dev);
     if (status != DGL_OK)
         return status;
     store_binary(dev, job);
@@ -255,7 +424,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job,
     job->id = 0;
     gl_debug_label(dev, GL_PROGRAM_KHR, program->id, program->label);
     dgl_debug(dev->log, "kernel %s: %s, %.1f ms", program->label,
-              job->shader ? "compiled" : "found in the cache",
+              job->compiled ? "compiled" : "found in the cache",
               (double)(dgl_now_ns() - start_ns) * 1e-6);
     gl_event_end(dev, GL_EVENT_PROGRAM, start_ns, program->label, 0);
     *out = program;
@@ -263,8 +432,9 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job,
 }
 
 /* Deletes what a job still has; its program only when it was not taken. */
-static void drop_job(struct gl_device *dev, const struct job *job)
+static void drop_job(struct gl_device *dev, struct job *job)
 {
+    gl_remote_destroy(dev, &job->remote);
     if (job->shader)
         glDeleteShader(job->shader); /* goes with its program, or now when there is none */
     if (!job->id)
@@ -279,7 +449,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
                                    struct gl_program **out)
 {
     /* How many are on their way: more than one where compiling does not block the caller. */
-    size_t ahead = gl_compiles_aside(dev) ? count : 1;
+    size_t ahead = gl_has_compiler_threads(dev) || is_guarded(dev) ? count : 1;
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
@@ -306,10 +476,11 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
     if (count > 0 && !tell(how, 0, count))
         status = DGL_ERR_CANCELLED;
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        struct batch batch = {how, i, count};
         if (i % ahead == 0)
             status = start_jobs(dev, jobs + i, ahead);
         if (status == DGL_OK)
-            status = take_job(dev, &jobs[i], how, &out[i]);
+            status = take_job(dev, &jobs[i], &batch, &out[i]);
         if (status == DGL_OK && !tell(how, i + 1, count))
             status = DGL_ERR_CANCELLED;
     }
@@ -389,10 +560,12 @@ bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *p
     return pending->context != dev->context;
 }
 
-bool gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
+bool gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending)
 {
     GLint done = GL_TRUE;
-    if (!dev->lost && !gl_pending_is_stale(dev, pending) && gl_compiles_aside(dev) &&
+    if (pending->job.remote)
+        return gl_remote_poll(dev, pending->job.remote, 0);
+    if (!dev->lost && !gl_pending_is_stale(dev, pending) && gl_has_compiler_threads(dev) &&
         pending->job.shader && pending->job.id)
         glGetProgramiv(pending->job.id, GL_COMPLETION_STATUS_KHR, &done);
     return done == GL_TRUE;
@@ -406,7 +579,7 @@ enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **ppend
     assert(!gl_pending_is_stale(dev, pending));
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK)
-        status = take_job(dev, &pending->job, NULL, out);
+        status = take_job(dev, &pending->job, &(struct batch){0}, out);
     gl_progcache_trim(&dev->cache);
     if (status == DGL_OK) {
         note_batch(dev, &pending->job, 1, pending->start_ns);

@@ -35,6 +35,8 @@ struct kernel_var {
 /* A device property of this name, NAME following, says that the built-in kernel NAME computes
  * wrongly there: it is passed over. */
 #define KERNEL_WRONG_PROPERTY "WRONG_"
+/* Its value for a kernel on which the driver's compiler exceeds its limits. */
+#define KERNEL_UNFIT 2
 
 /* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
  * ceildiv(a,b) over names. Parsed once, evaluated without allocation. kernel_expr.c */

@@ -10,33 +10,6 @@
 #include "tools/commands.h"
 #include "tools/options_table.h"
 
-/* The name under which the library knows a shape. */
-static void shape_path(const struct options *opt, char path[MODEL_PATH_MAX + 16])
-{
-    snprintf(path, MODEL_PATH_MAX + 16, "synthetic:%s", opt->shape);
-}
-
-/* A shape's name that the library does not know is a fault of the command line; what is wrong with
- * a file is said when it is used. */
-static bool check_shape(const struct options *opt)
-{
-    struct console console;
-    struct dgl_model_file *file = NULL;
-    char shape[MODEL_PATH_MAX + 16];
-    if (strlen(opt->shape) >= MODEL_PATH_MAX) {
-        console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
-        return false;
-    }
-    shape_path(opt, shape);
-    enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
-    dgl_model_file_destroy(&file);
-    if (status != DGL_ERR_INVALID_ARG)
-        return true;
-    console_init(&console, opt);
-    dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
-    return false;
-}
-
 /* Types of --matrix. */
 static const char *const quants[] = {"q4_k", "q4_k_m", "q4_0", "q5_k", "q6_k",
                                      "q8_0", "mxfp4",  "f16",  "bf16"};
@@ -141,7 +114,7 @@ bool command_bench_check(const struct options *opt)
         return check_types(opt->types) &&
                (!opt->shape || (options_are_used(opt, "bench", "bench --shape",
                                                  "allow-pack-kernels hash-weights") &&
-                                check_shape(opt)));
+                                model_check_shape(opt)));
     return false;
 }
 
@@ -456,7 +429,7 @@ int command_bench(const struct options *opt)
     report->opt = opt;
     report->engine = &e;
     if (opt->shape) {
-        shape_path(opt, shape);
+        model_shape_path(opt, shape);
         with.context = run_context(opt, shape);
     } else if (opt->batch > 1) {
         const char *path = model_path(opt, bundled);

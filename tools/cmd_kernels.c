@@ -366,6 +366,7 @@ static int list(struct engine *e, const struct options *opt)
 
 #define ALL_BUT_TUNABLES OPTIONS_KERNEL_WORDS " " OPTIONS_KERNEL_LOADING
 #define ALL_BUT_FILES    OPTIONS_KERNEL_HINTS " " ALL_BUT_TUNABLES
+#define COMPILE_ONLY     " compile-only all time-limit memory-limit known"
 
 static const struct action {
     const char *name, *usage;
@@ -374,18 +375,19 @@ static const struct action {
     const char *unused; /* options that it does nothing with; `model` also where no pack is read */
 } actions[] = {
     {"list", "`list`", 1, 1, list,
-     ALL_BUT_FILES " op shape quick generated output force model batch"},
+     ALL_BUT_FILES " op shape quick generated output force model batch" COMPILE_ONLY},
     {"show", "`show NAME`", 2, 2, kernels_show,
-     ALL_BUT_FILES " op shape quick output force model batch"},
+     ALL_BUT_FILES " op shape quick output force model batch" COMPILE_ONLY},
     {"check", "`check [FILE|DIR]`", 1, 2, kernels_check,
-     ALL_BUT_TUNABLES " op shape generated output force model batch"},
+     ALL_BUT_TUNABLES
+     " op shape generated output force model batch all time-limit memory-limit known"},
     {"bench", "`bench NAME`", 2, 2, kernels_bench,
-     ALL_BUT_TUNABLES " op quick generated output force model batch"},
+     ALL_BUT_TUNABLES " op quick generated output force model batch" COMPILE_ONLY},
     {"diff", "`diff [NAME]`", 1, 2, kernels_diff,
-     ALL_BUT_FILES " op shape quick generated output force model batch"},
+     ALL_BUT_FILES " op shape quick generated output force model batch" COMPILE_ONLY},
     {"new", "`new NAME --op OP`", 2, 2, kernels_new,
-     ALL_BUT_FILES " shape quick generated model json batch"},
-    {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force"},
+     ALL_BUT_FILES " shape quick generated model json batch" COMPILE_ONLY},
+    {"explain", "`explain`", 1, 1, explain, "op shape quick generated output force" COMPILE_ONLY},
 };
 #define NUM_ACTIONS (sizeof(actions) / sizeof(actions[0]))
 
@@ -401,11 +403,17 @@ static const struct action *find_action(const char *name)
 static bool uses_options(const struct action *action, const struct options *opt)
 {
     const bool generated = action->run == kernels_show && opt->generated;
-    struct dgl_str rest = dgl_str_of(generated ? "shape quick output force batch" : action->unused),
+    const bool compile_only = action->run == kernels_check && opt->compile_only;
+    struct dgl_str rest = dgl_str_of(generated      ? "shape quick output force batch" COMPILE_ONLY
+                                     : compile_only ? "op quick generated force batch"
+                                                    : action->unused),
                    name;
     char form[64], one[32];
     snprintf(form, sizeof(form), "kernels %s%s", action->name,
-             action->run == kernels_show && !generated ? "` without `--generated" : "");
+             action->run == kernels_show && !generated       ? "` without `--generated"
+             : action->run == kernels_check && !compile_only ? "` without `--compile-only"
+             : compile_only                                  ? " --compile-only"
+                                                             : "");
     while (dgl_str_split(&rest, ' ', &name)) {
         if (dgl_str_eq(name, "model") && opt->allow_pack_kernels)
             continue;
@@ -423,7 +431,8 @@ bool command_kernels_check(const struct options *opt)
     struct dgl_buf usage = {0};
     if (action && opt->num_args >= action->min_args && opt->num_args <= action->max_args) {
         return uses_options(action, opt) &&
-               (action->run != kernels_bench || kernels_check_shape(opt));
+               (action->run != kernels_bench || kernels_check_shape(opt)) &&
+               (!opt->compile_only || kernels_compile_check(opt));
     }
     for (size_t i = 0; i < NUM_ACTIONS; i++) {
         dgl_buf_printf(&usage, "%s%s",

@@ -122,6 +122,8 @@ int kernels_check(struct engine *e, const struct options *opt)
 {
     const char *path = opt->num_args > 1 ? opt->arg[1] : NULL;
     struct judged j;
+    if (opt->compile_only)
+        return kernels_compile(e, opt);
     enum dgl_status status = open_device(e, opt, path);
     if (status != DGL_OK)
         return exit_code(status);

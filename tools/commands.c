@@ -379,7 +379,10 @@ const struct command commands[] = {
      "it), `alternatives` (the other kernels of the "
      "operation: list of\n`name variant origin serves runs prefer why`; `serves`: it is for such "
      "steps, `runs`: it could run here), and `executor\nexecutor_reason` where the phase is not "
-     "`prefill`.",
+     "`prefill`; `check --compile-only` has `device`, `model`, `texts` (list of `name op origin "
+     "sha256 planned ms bytes memory_bytes verdict\nreason stats`; `ms`: processor time, `bytes`: "
+     "of the program, `verdict`: ok, refused, time, memory, blocked, crashed or known, `planned`: "
+     "counts for the exit code), `compiled`, `failed`,\n`failed_outside_plan` and `known`.",
      1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
      command_version, NULL, NULL},

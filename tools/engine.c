@@ -8,8 +8,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "tools/commands.h"
 #include "tools/options_table.h"
+#include "tools/typing.h"
 
 #define BUNDLED "story-llama-q4_k_m"
 
@@ -61,6 +63,30 @@ const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX])
                   "models/, or name a model with -m",
                   BUNDLED);
     return NULL;
+}
+
+void model_shape_path(const struct options *opt, char path[MODEL_SHAPE_MAX])
+{
+    snprintf(path, MODEL_SHAPE_MAX, "synthetic:%s", opt->shape);
+}
+
+bool model_check_shape(const struct options *opt)
+{
+    struct console console;
+    struct dgl_model_file *file = NULL;
+    char shape[MODEL_SHAPE_MAX];
+    if (strlen(opt->shape) >= MODEL_PATH_MAX) {
+        console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
+        return false;
+    }
+    model_shape_path(opt, shape);
+    enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
+    dgl_model_file_destroy(&file);
+    if (status != DGL_ERR_INVALID_ARG)
+        return true;
+    console_init(&console, opt);
+    dgl_inspect(&console.log, dgl_inspect_params(.path = shape), &file);
+    return false;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -159,11 +185,42 @@ bool engine_check_hints(const struct options *opt)
     return status == DGL_OK;
 }
 
+/* Seconds between a signal and the end of a program whose driver compiles: most kernels are ready
+ * by then, and the command ends as it always does. */
+#define SIGNAL_SECONDS 0.5
+
+/* Nothing but the end of the process stops a driver's compiler. Called on another thread, while the
+ * command's own is in the driver. */
+static void compiling(void *priv, const char *kernel, double seconds, bool over)
+{
+    static double signal_seconds; /* of the kernel, when the signal was seen; 0 = none */
+    const struct console *c = priv;
+    if (!interrupted() || (signal_seconds > 0 && seconds < signal_seconds))
+        signal_seconds = 0;
+    if (interrupted() && signal_seconds <= 0)
+        signal_seconds = seconds;
+    const bool cancelled = interrupted() && seconds - signal_seconds >= SIGNAL_SECONDS;
+    if (!cancelled && !over)
+        return;
+    if (cancelled)
+        dgl_notice(&c->log, "cancelled while the driver compiled kernel %s", kernel);
+    else
+        console_error("kernel %s: the driver's compiler has not finished in %.0f s, and is ended "
+                      "with this program: choose another kernel with --kernel-hints, do without "
+                      "top-k (--top-k 0), or take another device (`dopplergl devices`)",
+                      kernel, seconds);
+    typing_release();
+    fflush(NULL);
+    _exit(cancelled ? EXIT_CANCELLED : EXIT_FAILED);
+}
+
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
 {
     enum dgl_status status = dgl_device_create(
         &e->console.log,
-        dgl_device_params(.select = opt->device, .limits = opt->limits, .debug = opt->verbose >= 2),
+        dgl_device_params(.select = opt->device, .limits = opt->limits, .debug = opt->verbose >= 2,
+                          .compiler = "/proc/self/exe", .compiling_cb = compiling,
+                          .compiling_priv = &e->console),
         &e->device);
     lacks_device = status != DGL_OK;
     if (status != DGL_OK)

@@ -14,6 +14,9 @@ int kernels_diff(struct engine *e, const struct options *opt);
 int kernels_new(struct engine *e, const struct options *opt);
 int kernels_check(struct engine *e, const struct options *opt);
 int kernels_bench(struct engine *e, const struct options *opt);
+int kernels_compile(struct engine *e, const struct options *opt);
+/* Whether the options of `check --compile-only` make sense; false after an error line. */
+bool kernels_compile_check(const struct options *opt);
 
 /* Whether --shape of `bench` is a list of KEY=VALUE; says what is not. */
 bool kernels_check_shape(const struct options *opt);

@@ -210,11 +210,12 @@ awk '
     }
 ' "$work/arrows" "$work/code" >> "$found"
 
-# The library does not exit, print, or touch the state of the process; nobody uses what overruns buffers.
+# The library does not exit, print, or touch the state of the process, but for the compiler process, which is one of its own;
+# nobody uses what overruns buffers.
 grep -v '^tests/' "$work/code" |
     grep -E '[^A-Za-z0-9_](strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|atof|strtok|alloca|system|popen|tmpnam|mktemp)[ ]*\(' |
     sed 's/^\([^:]*:[0-9]*\):.*[^A-Za-z0-9_]\(strcpy\|strcat\|v*sprintf\|gets\|ato[a-z]*\|strtok\|alloca\|system\|popen\|tmpnam\|mktemp\)[ ]*(.*/\1: \2() is forbidden/' >> "$found"
-grep -v -E '^(tests|tools)/' "$work/code" |
+grep -v -E '^(tests/|tools/|gl/gl_compiler_main[.]c:)' "$work/code" |
     grep -E '[^A-Za-z0-9_](exit|_exit|abort|printf|vprintf|puts|putchar|perror|setlocale|signal|sigaction|setenv|putenv|srand|rand)[ ]*\(|(stdout|stderr)[^A-Za-z0-9_]' |
     sed 's/^\([^:]*:[0-9]*\):.*/\1: the library may not exit, print or change the process/' >> "$found"
 

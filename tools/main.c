@@ -20,6 +20,9 @@ static void tell_notes(const struct options *opt)
 int main(int argc, char **argv)
 {
     struct options opt;
+    const int compiled = dgl_compiler_main(argc, argv);
+    if (compiled >= 0)
+        return compiled;
     process_prepare();
     if (argc < 2) {
         console_error("no command was given; `dopplergl help` lists them");

@@ -361,10 +361,29 @@ static const struct option table[] = {
      "of `new`: what the kernel computes, an operation or one with words of WHEN lines "
      "(matmul/decode/pre=join); of `show --generated`: for which step of the model (qkv)",
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
-    {"kernels", 0, "shape", "KEY=VALUE,...",
+    {"kernels", 0, "shape", "KEY=VALUE,...|NAME",
      "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
-     "pos, rows; what is left out is typical of a large model",
+     "pos, rows; what is left out is typical of a large model; of `check --compile-only`: "
+     "NAME[:QUANT], a model's shape as in `bench --shape`, instead of -m",
      TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
+    {"kernels", 0, "compile-only", NULL,
+     "with `check`: compile every text that the plan of a model uses on this device, each in a "
+     "process of its own, and run none",
+     TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
+    {"kernels", 0, "all", NULL,
+     "with `check --compile-only`: also every text of the kernels that can run here, which have "
+     "no part in the exit code",
+     TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
+    {"kernels", 0, "time-limit", "S",
+     "with `check --compile-only`: seconds of processor time for each text, 1 to 86400 (default: "
+     "60)",
+     TYPE_I32, FIELD(time_limit), 1, 86400, NULL, 0},
+    {"kernels", 0, "memory-limit", "BYTES",
+     "with `check --compile-only`: memory for each text, with K, M or G (default: 2G)", TYPE_PATH,
+     FIELD(memory_limit), 0, 0, NULL, 0},
+    {"kernels", 0, "known", "FILE",
+     "with `check --compile-only`: do not compile the texts whose SHA-256 begin the lines of FILE",
+     TYPE_PATH, FIELD(known), 0, 0, NULL, 0},
     {"selftest", 0, "quick", NULL, "two cases of each kernel instead of all", TYPE_FLAG,
      FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "quick", NULL, "with `check`: two cases of each kernel instead of all",
@@ -375,7 +394,9 @@ static const struct option table[] = {
      "with `explain`: the pass over the next tokens of so many sequences that are written "
      "together, 2 to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1, the whole plan)",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
-    {"kernels", 'o', "output", "FILE", "of `new`: the file to write; - is standard output",
+    {"kernels", 'o', "output", "FILE",
+     "of `new`: the file to write; - is standard output; of `check --compile-only`: the folder "
+     "that each text is written to, as NAME-SHA256.comp",
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},

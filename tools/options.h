@@ -55,7 +55,9 @@ struct options {
     char *user_kernels_path; /* where it is, or would be; NULL: nowhere */
     bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
-    bool generated, quick, watch_kernels, unsafe_kernels;
+    bool generated, quick, watch_kernels, unsafe_kernels, compile_only;
+    int32_t time_limit;
+    const char *memory_limit, *known;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     bool keep_faults;       /* no option: of one that judges kernel files one by one */
     const char *hash_weights;

@@ -64,6 +64,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
     if (!dev)
         return dgl_fail_memory(log, "device", sizeof(*dev));
     dev->log = log;
+    const uint64_t cpu_ns = p->compile_seconds > 0 ? (uint64_t)p->compile_seconds * 1000000000u : 0;
     enum dgl_status status = gl_device_open(log,
                                             &(struct gl_device_params){
                                                 .select = p->select,
@@ -72,6 +73,10 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                                 .cache_dir = p->cache_dir,
                                                 .egl_display = p->egl_display,
                                                 .egl_context = p->egl_context,
+                                                .compiler = p->compiler,
+                                                .compile_limits = {cpu_ns, p->compile_memory},
+                                                .compiling_cb = p->compiling_cb,
+                                                .compiling_priv = p->compiling_priv,
                                             },
                                             &dev->gl);
     if (status != DGL_OK)
@@ -102,6 +107,11 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
 error:
     dgl_device_destroy(&dev);
     return status;
+}
+
+int dgl_compiler_main(int argc, char **argv)
+{
+    return argc == 2 && strcmp(argv[1], GL_COMPILER_WORD) == 0 ? gl_compiler_main() : -1;
 }
 
 void dgl_device_destroy(struct dgl_device **dev)

@@ -60,6 +60,6 @@ enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *pla
     const struct exec_phases_params params = {
         .groups = 1, .max_spins = RESIDENCY_MAX_SPINS, .finishes = finishes};
     out->ops = &ops;
-    out->aside = gl_compiles_aside(dev->gl);
+    out->aside = gl_has_compiler_threads(dev->gl);
     return exec_phases_create(dev, plan, &params, &out->exec);
 }

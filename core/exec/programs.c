@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 
 void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table)
@@ -78,11 +79,31 @@ struct source {
     const struct dgl_log *log;
     const struct kernel_choice *choice;
     const struct dgl_buf *text;
+    enum gl_compile_end end;
 };
+
+static bool is_built_in(const struct kernel_choice *choice)
+{
+    bool built_in = choice->kernel->source == 0;
+    for (uint32_t i = 0; i < choice->kernel->num_libs && built_in; i++)
+        built_in = choice->libs[i]->source == 0;
+    return built_in;
+}
+
+/* Another kernel may do instead of a built-in one that exceeds a limit of its compiler. */
+static bool is_exceeded(const struct source *s)
+{
+    return s->end != GL_COMPILE_OK && s->end != GL_COMPILE_REFUSED && is_built_in(s->choice);
+}
 
 static enum dgl_status source_refused(void *priv, bool linking, const char *words)
 {
     const struct source *s = priv;
+    if (is_exceeded(s)) {
+        dgl_warn(s->log, "kernel %s (%s) is not used here: %s", s->choice->kernel->name,
+                 s->choice->kernel->origin, words);
+        return DGL_ERR_KERNEL;
+    }
     return kernel_fail_program(s->log, s->choice, (struct dgl_str){s->text->p, s->text->len},
                                linking, words);
 }
@@ -165,6 +186,7 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     struct gl_program **programs = dgl_new_array(struct gl_program *, count);
     size_t n = 0;
     enum dgl_status status = DGL_OK;
+    p->exceeded = NULL;
     if (!missing || !texts || !params || !sources || !programs)
         status = dgl_fail_memory(log, "program batch", count * sizeof(*params));
     if (status == DGL_OK)
@@ -180,7 +202,8 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     }
     for (size_t i = 0; i < n && status == DGL_OK; i++) {
         status = make_source(log, missing[i], &texts[i], &params[i]);
-        sources[i] = (struct source){log, &missing[i]->choice, &texts[i]};
+        sources[i] = (struct source){log, &missing[i]->choice, &texts[i], GL_COMPILE_OK};
+        params[i].end = &sources[i].end;
         params[i].refused = source_refused;
         params[i].refused_priv = &sources[i];
         if (missing[i]->id < p->begun_cap)
@@ -190,6 +213,9 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
         status = gl_programs_create(p->dev->gl, params, n, how, programs);
     for (size_t i = 0; i < n && status == DGL_OK; i++)
         p->program[missing[i]->id] = programs[i];
+    for (size_t i = 0; i < n && status == DGL_ERR_KERNEL && !p->exceeded; i++)
+        if (is_exceeded(&sources[i]))
+            p->exceeded = missing[i];
     if (n > 0)
         p->dev->compile_ns += dgl_now_ns() - start_ns;
 done:

@@ -12,6 +12,9 @@ struct programs {
     struct gl_program **program;      /* [cap], by kernel_use.id; NULL = not compiled */
     struct gl_pending **begun;        /* [begun_cap], likewise; NULL = nobody works on it */
     size_t cap, begun_cap;
+    /* The use of a built-in kernel whose compiler exceeded a limit or crashed in the last
+     * programs_compile(), which has said so in a warning. NULL = none. */
+    const struct kernel_use *exceeded;
 };
 
 void programs_init(struct programs *p, struct dgl_device *dev, const struct kernel_table *table);

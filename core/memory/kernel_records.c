@@ -36,6 +36,7 @@ struct wrong {
     char name[64];
     char property[sizeof(KERNEL_WRONG_PROPERTY) + 64]; /* plans borrow it */
     bool forgotten;
+    bool unfit; /* it does not compile: not for the file */
 };
 
 struct kernel_records {
@@ -87,7 +88,7 @@ bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel)
     return false;
 }
 
-enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel)
+static enum dgl_status pass_over(struct dgl_device *dev, const char *kernel, bool unfit)
 {
     struct kernel_records *r = dev->records;
     struct plan_device *plan = &dev->plan;
@@ -95,7 +96,7 @@ enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *ker
         return DGL_OK;
     if (plan->num_properties == sizeof(plan->properties) / sizeof(plan->properties[0]))
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "%s: more than %zu kernels compute wrongly on this device, %s too: update "
+                        "%s: more than %zu kernels cannot be used on this device, %s too: update "
                         "its driver or take another device (`dopplergl devices`)",
                         dev->info.renderer, r->num_wrong, kernel);
     struct wrong *wrong = dgl_new(struct wrong);
@@ -105,9 +106,21 @@ enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *ker
     }
     snprintf(wrong->name, sizeof(wrong->name), "%s", kernel);
     snprintf(wrong->property, sizeof(wrong->property), KERNEL_WRONG_PROPERTY "%s", wrong->name);
+    wrong->unfit = unfit;
     r->wrong[r->num_wrong++] = wrong;
-    plan->properties[plan->num_properties++] = (struct kernel_var){wrong->property, 1};
+    plan->properties[plan->num_properties++] =
+        (struct kernel_var){wrong->property, unfit ? KERNEL_UNFIT : 1};
     return DGL_OK;
+}
+
+enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel)
+{
+    return pass_over(dev, kernel, false);
+}
+
+enum dgl_status kernel_records_add_unfit(struct dgl_device *dev, const char *kernel)
+{
+    return pass_over(dev, kernel, true);
 }
 
 void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel)
@@ -249,7 +262,7 @@ void kernel_records_store(struct dgl_device *dev)
     for (size_t i = 0; i < r->num_right; i++)
         dgl_buf_printf(&out, "right %s\n", r->right[i].key);
     for (size_t i = 0; i < r->num_wrong; i++)
-        if (!r->wrong[i]->forgotten && texts_hash(dev->records)[0])
+        if (!r->wrong[i]->forgotten && !r->wrong[i]->unfit && texts_hash(dev->records)[0])
             dgl_buf_printf(&out, "wrong %s %s\n", r->texts, r->wrong[i]->name);
     if (!out.failed && dgl_hash_bytes(DGL_HASH_SHA256, out.p, out.len, sum))
         fd = open_dir(dev, true);

@@ -52,6 +52,24 @@ enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_devic
     return status;
 }
 
+enum dgl_status weight_buffers_init_empty(struct weight_buffers *out, struct dgl_device *dev,
+                                          const struct model_weights *weights)
+{
+    enum dgl_status status = DGL_OK;
+    *out = (struct weight_buffers){.weights = weights};
+    out->buffers = dgl_new_array(struct gl_buffer *, weights->num_buffers);
+    if (!out->buffers)
+        return dgl_fail_memory(dev->log, "weight buffers", weights->num_buffers);
+    dev->held_bytes += weights->bytes;
+    for (size_t i = 0; i < weights->num_buffers && status == DGL_OK; i++)
+        status =
+            gl_buffer_create(dev->gl, &(struct gl_buffer_params){.size = 4, .label = "no weights"},
+                             &out->buffers[i]);
+    if (status != DGL_OK)
+        weight_buffers_finish(out, dev);
+    return status;
+}
+
 void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev)
 {
     if (!wb->buffers)

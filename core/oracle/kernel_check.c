@@ -241,7 +241,7 @@ static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_r
                                    struct kernel_verdict *verdict)
 {
     enum dgl_status status = DGL_OK;
-    if (!rule->member || is_for_one_row(judge, use->choice))
+    if (!rule->member || judge->params.gather || is_for_one_row(judge, use->choice))
         return DGL_OK;
     struct crowd *crowd = dgl_new(struct crowd);
     struct kernel_case several = *c;
@@ -314,11 +314,29 @@ bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
     return rule && settle(judge, rule, kernel, c, out, why);
 }
 
+/* Hands over the text of a case. */
+static enum dgl_status gather_case(struct kernel_judge *judge, const struct kernel_choice *choice,
+                                   struct kernel_verdict *verdict)
+{
+    const struct kernel_judge_params *p = &judge->params;
+    struct dgl_buf text = {0};
+    enum dgl_status status = kernel_generate(p->dev->log, choice, &text);
+    if (status == DGL_OK && text.failed)
+        status = dgl_fail_memory(p->dev->log, choice->kernel->name, text.len);
+    if (status == DGL_OK && !p->gather(p->priv, choice->kernel, text.p, text.len))
+        status = DGL_ERR_CANCELLED;
+    verdict->cases++;
+    dgl_buf_finish(&text);
+    return status;
+}
+
 static enum dgl_status run_case(struct kernel_judge *judge, const struct op_rule *rule,
                                 const struct kernel_choice *choice, const struct kernel_case *c,
                                 struct kernel_verdict *verdict)
 {
     struct problem p = {.seed = c->seed ? c->seed : 1};
+    if (judge->params.gather)
+        return gather_case(judge, choice, verdict);
     rule->make(&p, c);
     enum dgl_status status =
         solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, NULL, verdict);

@@ -280,7 +280,7 @@ static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *se
     return status;
 }
 
-enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p)
+enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p)
 {
     struct dgl_device *dev = m->dev;
     const struct dgl_log *log = dev->log;
@@ -348,6 +348,16 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     plan_tell_hints(&m->engine->plan, NULL);
     kv_cache_init(&m->kv, dev, (uint32_t)desc->layers,
                   plan_kv_layer_bytes(&m->engine->plan, DGL_KV_PAGE));
+    m->context = gl_device_context(dev->gl);
+    return DGL_OK;
+}
+
+enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p)
+{
+    const struct dgl_log *log = m->dev->log;
+    enum dgl_status status = model_plan(m, p);
+    if (status != DGL_OK)
+        return status;
 
     /* A context that was asked for is granted or refused; the default is lowered to what fits. */
     struct dgl_memory mem;
@@ -359,8 +369,6 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
                  mem.context_fit);
         m->info.context = mem.context_fit;
     }
-
-    m->context = gl_device_context(dev->gl);
     return upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
 }
 

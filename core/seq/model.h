@@ -29,6 +29,8 @@ struct dgl_model {
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };
 
+/* The first part of model_load(): describes, lists weights, plans. Nothing is on the device. */
+enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);
 /* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
  * The device is entered. */
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/memory/kernel_records.h"
 #include "core/plan/rope_table.h"
 #include "core/seq/executor.h"
 #include "core/seq/trust.h"
@@ -419,6 +420,15 @@ static bool go_on(void *priv)
     return !session_is_cancelled(priv);
 }
 
+/* After a compiler that exceeded its limits on a built-in kernel: the model does without it. */
+static enum dgl_status do_without(struct dgl_session *s, const struct kernel_use *use)
+{
+    enum dgl_status status = kernel_records_add_unfit(s->model->dev, use->choice.kernel->name);
+    if (status == DGL_OK)
+        status = model_replan(s->model);
+    return status == DGL_OK ? session_follow(s) : status;
+}
+
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
 {
     const struct gl_compile how = {
@@ -428,6 +438,11 @@ enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
     bool replanned = false;
     do {
         status = exec_compile(&m->engine->programs, &m->engine->plan, segments, &how);
+        if (status == DGL_ERR_KERNEL && m->engine->programs.exceeded) {
+            status = do_without(s, m->engine->programs.exceeded);
+            replanned = true;
+            continue;
+        }
         if (status == DGL_OK)
             status = trust_programs(m, segments, go_on, s, &replanned);
         if (status == DGL_OK && replanned)

@@ -387,15 +387,23 @@ static enum dgl_status fail_none(const struct chooser *c, const struct pick *pic
 {
     struct dgl_buf request = {0};
     const char *why = why_not(pick);
-    bool wrong = false;
+    bool wrong = false, unfit = false;
     kernel_request_describe(c->fit.request, &request);
-    for (size_t i = 0; i < c->fit.num_device; i++)
-        wrong |= strncmp(c->fit.device[i].name, KERNEL_WRONG_PROPERTY,
-                         strlen(KERNEL_WRONG_PROPERTY)) == 0;
+    for (size_t i = 0; i < c->fit.num_device; i++) {
+        const struct kernel_var *property = &c->fit.device[i];
+        wrong |= strncmp(property->name, KERNEL_WRONG_PROPERTY, strlen(KERNEL_WRONG_PROPERTY)) == 0;
+        unfit |= property->value == KERNEL_UNFIT &&
+                 strncmp(property->name, KERNEL_WRONG_PROPERTY, strlen(KERNEL_WRONG_PROPERTY)) == 0;
+    }
+    const bool topk = unfit && strcmp(kernel_request_word(c->fit.request, "kind"), "topk") == 0;
     enum dgl_status status = dgl_fail(
         c->log, DGL_ERR_UNSUPPORTED, "no %s can run %s: %s%s", what, request.p ? request.p : "",
         why ? why : "none has that operation",
-        wrong ? "; update the device's driver, or take another device (`dopplergl devices`)" : "");
+        topk    ? "; do without it (--top-k 0), or update the device's driver"
+        : unfit ? "; --kernel-file or other --kernel-hints tunes may compile; else update the "
+                  "device's driver, or take another device (`dopplergl devices`)"
+        : wrong ? "; update the device's driver, or take another device (`dopplergl devices`)"
+                : "");
     dgl_buf_finish(&request);
     return status;
 }

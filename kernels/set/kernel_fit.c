@@ -251,7 +251,9 @@ static bool check_right(struct attempt *a)
         const char *name = a->fit->device[i].name;
         if (a->kernel->source == 0 && strncmp(name, KERNEL_WRONG_PROPERTY, len) == 0 &&
             strcmp(name + len, a->kernel->name) == 0)
-            return refuse(a, "it computes wrongly on this device (self test)");
+            return a->fit->device[i].value == KERNEL_UNFIT
+                       ? refuse(a, "the driver's compiler exceeds its limits on it")
+                       : refuse(a, "it computes wrongly on this device (self test)");
     }
     return true;
 }

@@ -21,15 +21,15 @@ static int32_t prompt[PROMPT], greedy[TOKENS];
 static bool aside, compiling;
 static size_t asked; /* whether programs are ready, while they are not */
 
-bool __wrap_gl_compiles_aside(const struct gl_device *dev);
-bool __wrap_gl_compiles_aside(const struct gl_device *dev)
+bool __wrap_gl_compiles_aside(struct gl_device *dev);
+bool __wrap_gl_compiles_aside(struct gl_device *dev)
 {
     (void)dev;
     return aside;
 }
 
-bool __wrap_gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending);
-bool __wrap_gl_pending_is_ready(const struct gl_device *dev, const struct gl_pending *pending)
+bool __wrap_gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending);
+bool __wrap_gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending)
 {
     (void)dev;
     (void)pending;

@@ -1,0 +1,137 @@
+/* dgl_kernels_compile(): every text of a model's plan, compiled by other processes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/seq/text_list.h"
+
+struct compiling {
+    const struct dgl_kernels_compile_params *params;
+    const struct text_list *list;
+    const size_t *index; /* of the texts that are compiled */
+    size_t done, total;  /* of all texts, as progress has it */
+    size_t next;         /* text of the list that is told next */
+};
+
+static bool go_on(void *priv)
+{
+    const struct compiling *c = priv;
+    const struct dgl_kernels_compile_params *p = c->params;
+    return !p->progress_cb || p->progress_cb(p->progress_priv, "kernels", c->done, c->total);
+}
+
+static bool tell(struct compiling *c, const struct text *text, enum dgl_compile_verdict verdict,
+                 const struct gl_compile_report *report)
+{
+    struct dgl_compiled_text out = {.name = text->name,
+                                    .op = text->op,
+                                    .origin = text->origin,
+                                    .source = text->source,
+                                    .len = text->len,
+                                    .planned = text->planned,
+                                    .verdict = verdict,
+                                    .ms = (double)report->cpu_ns * 1e-6,
+                                    .bytes = report->binary_bytes,
+                                    .memory_bytes = report->rss_bytes,
+                                    .reason = report->words,
+                                    .stats = report->stats};
+    memcpy(out.sha256, text->sha256, sizeof(out.sha256));
+    c->done++;
+    return (!c->params->cb || c->params->cb(c->params->priv, &out)) && go_on(c);
+}
+
+/* Tells of the texts before `end`, which were not compiled. */
+static bool tell_known(struct compiling *c, size_t end)
+{
+    const struct gl_compile_report none = {.words = "", .stats = ""};
+    while (c->next < end)
+        if (!tell(c, &c->list->texts[c->next++], DGL_COMPILE_KNOWN, &none))
+            return false;
+    return true;
+}
+
+static bool tell_compiled(void *priv, size_t i, const struct gl_compile_report *report)
+{
+    static const enum dgl_compile_verdict verdicts[] = {
+        [GL_COMPILE_OK] = DGL_COMPILE_OK,           [GL_COMPILE_REFUSED] = DGL_COMPILE_REFUSED,
+        [GL_COMPILE_TIME] = DGL_COMPILE_TIME,       [GL_COMPILE_MEMORY] = DGL_COMPILE_MEMORY,
+        [GL_COMPILE_BLOCKED] = DGL_COMPILE_BLOCKED, [GL_COMPILE_CRASHED] = DGL_COMPILE_CRASHED};
+    struct compiling *c = priv;
+    return tell_known(c, c->index[i]) &&
+           tell(c, &c->list->texts[c->next++], verdicts[report->end], report);
+}
+
+static bool is_known(const struct dgl_kernels_compile_params *p, const char *sha256)
+{
+    for (size_t i = 0; i < p->num_known; i++)
+        if (strcmp(p->known[i], sha256) == 0)
+            return true;
+    return false;
+}
+
+static enum dgl_status compile(struct dgl_device *dev, const struct dgl_kernels_compile_params *p,
+                               const struct text_list *list)
+{
+    struct gl_program_params *params = dgl_new_array(struct gl_program_params, list->count);
+    size_t *index = dgl_new_array(size_t, list->count), count = 0;
+    struct compiling c = {.params = p, .list = list, .index = index, .total = list->count};
+    enum dgl_status status = DGL_OK;
+    if (!params || !index)
+        status = dgl_fail_memory(dev->log, "texts to compile", list->count * sizeof(*params));
+    for (size_t i = 0; i < list->count && status == DGL_OK; i++) {
+        const struct text *text = &list->texts[i];
+        if (is_known(p, text->sha256))
+            continue;
+        index[count] = i;
+        params[count++] = (struct gl_program_params){
+            .source = text->source, .len = text->len, .label = text->name, .origin = text->origin};
+    }
+    if (status == DGL_OK)
+        status = gl_programs_try(
+            dev->gl, params, count,
+            &(struct gl_try){.limits = {p->seconds > 0 ? (uint64_t)p->seconds * 1000000000u : 0,
+                                        p->memory_bytes},
+                             .cb = tell_compiled,
+                             .priv = &c,
+                             .go_on = go_on});
+    if (status == DGL_OK && !tell_known(&c, list->count))
+        status = DGL_ERR_CANCELLED;
+    free(params);
+    free(index);
+    return status;
+}
+
+enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
+                                    const struct dgl_kernels_compile_params *p)
+{
+    struct text_list list = {0};
+    struct gl_saved saved;
+    const struct dgl_model_params model = {.path = p->path,
+                                           .kernels = p->kernels,
+                                           .kv_type = p->kv_type,
+                                           .executor = p->executor,
+                                           .no_tuned = p->no_tuned,
+                                           .hash_weights = DGL_HASH_NEVER};
+    enum dgl_status status = device_enter(dev, &saved);
+    if (status != DGL_OK)
+        return status;
+    struct dgl_model *m = dgl_new(struct dgl_model);
+    if (!m) {
+        device_leave(dev, &saved);
+        return dgl_fail_memory(dev->log, "model", sizeof(*m));
+    }
+    m->dev = dev;
+    status = model_plan(m, &model);
+    if (status == DGL_OK)
+        status = text_list_add_plan(&list, m);
+    if (status == DGL_OK)
+        status = text_list_add_persistent(&list, m, p->executor);
+    if (status == DGL_OK && p->all)
+        status = text_list_add_all(&list, m);
+    if (status == DGL_OK)
+        status = compile(dev, p, &list);
+    text_list_finish(&list);
+    model_destroy(m);
+    device_leave(dev, &saved);
+    return status;
+}

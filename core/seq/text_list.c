@@ -1,0 +1,153 @@
+/* Gathers the texts of a model's kernels. Compiles nothing. */
+#include "core/seq/text_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/base/mem.h"
+#include "core/exec/phases.h"
+#include "core/oracle/kernel_check.h"
+#include "core/seq/session.h"
+
+/* Tokens of the sequence whose memory persistent programs are listed for. */
+#define CONTEXT 256
+
+void text_list_finish(struct text_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->texts[i].source);
+    free(list->texts);
+    *list = (struct text_list){0};
+}
+
+/* Adds a text unless it is there. Its strings but the source are borrowed. */
+static enum dgl_status add(struct text_list *list, const struct dgl_log *log, struct text text)
+{
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, text.source, text.len, text.sha256))
+        return dgl_fail_memory(log, "hash of a text", text.len);
+    for (size_t i = 0; i < list->count; i++)
+        if (memcmp(list->texts[i].sha256, text.sha256, sizeof(text.sha256)) == 0) {
+            list->texts[i].planned |= text.planned;
+            return DGL_OK;
+        }
+    char *copy = dgl_calloc(text.len + 1, 1);
+    if (!copy || !dgl_grow((void **)&list->texts, &list->cap, list->count + 1, sizeof(text))) {
+        free(copy);
+        return dgl_fail_memory(log, "texts of kernels", text.len);
+    }
+    memcpy(copy, text.source, text.len);
+    text.source = copy;
+    list->texts[list->count++] = text;
+    return DGL_OK;
+}
+
+enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m)
+{
+    const struct dgl_log *log = m->dev->log;
+    struct plan *plan = &m->engine->plan;
+    enum dgl_status status = plan_add_batch(plan);
+    bool *seen = dgl_new_array(bool, plan->kernels.count);
+    if (status == DGL_OK && !seen)
+        status = dgl_fail_memory(log, "texts of kernels", plan->kernels.count);
+    for (int s = 0; s < SEG_COUNT; s++)
+        for (size_t i = 0; i < plan->segment[s].ops.count && status == DGL_OK; i++) {
+            const struct kernel_use *use = plan->segment[s].use[i];
+            const struct kernel *kernel = use->choice.kernel;
+            struct dgl_buf text = {0};
+            if (seen[use->id])
+                continue;
+            seen[use->id] = true;
+            status = kernel_generate(log, &use->choice, &text);
+            if (status == DGL_OK && text.failed)
+                status = dgl_fail_memory(log, kernel->name, text.len);
+            if (status == DGL_OK)
+                status = add(list, log,
+                             (struct text){.name = kernel->name,
+                                           .op = kernel->op,
+                                           .origin = kernel->origin,
+                                           .source = text.p,
+                                           .len = text.len,
+                                           .planned = true});
+            dgl_buf_finish(&text);
+        }
+    free(seen);
+    return status;
+}
+
+/* The text of a recipe's program; none where the recipe has no such program. */
+static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
+                                   const struct memory *memory, struct recipe recipe)
+{
+    struct dgl_buf text = {0};
+    char reason[PERSISTENT_REASON];
+    enum dgl_status status =
+        exec_phases_check(m->engine->persistent.exec, recipe, memory, reason, &text, NULL);
+    if (status == DGL_OK && text.failed)
+        status = dgl_fail_memory(m->dev->log, "program of phases", text.len);
+    if (status == DGL_OK)
+        status = add(list, m->dev->log,
+                     (struct text){.name = "phases",
+                                   .op = "phases",
+                                   .origin = "builtin",
+                                   .source = text.p,
+                                   .len = text.len});
+    dgl_buf_finish(&text);
+    return status == DGL_ERR_UNSUPPORTED ? DGL_OK : status;
+}
+
+enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
+                                         enum dgl_executor wanted)
+{
+    const struct persistent *p = &m->engine->persistent;
+    const struct dgl_session_params params = {
+        .context = CONTEXT < m->info.context ? CONTEXT : m->info.context};
+    struct dgl_session *s = NULL;
+    if (!p->exec || (!p->aside && wanted != DGL_EXECUTOR_PERSISTENT))
+        return DGL_OK;
+    enum dgl_status status = weight_buffers_init_empty(&m->buffers, m->dev, m->weights);
+    if (status == DGL_OK)
+        status = session_create(m, &params, NULL, &s);
+    for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++)
+        status = add_program(list, m, &s->memory, recipe_decode((enum sample_kind)kind, 0, true));
+    if (s)
+        session_destroy(s);
+    return status;
+}
+
+struct gathering {
+    struct text_list *list;
+    const struct dgl_log *log;
+    enum dgl_status status;
+};
+
+static bool gather(void *priv, const struct kernel *kernel, const char *source, size_t len)
+{
+    struct gathering *g = priv;
+    g->status = add(g->list, g->log,
+                    (struct text){.name = kernel->name,
+                                  .op = kernel->op,
+                                  .origin = kernel->origin,
+                                  .source = (char *)source,
+                                  .len = len});
+    return g->status == DGL_OK;
+}
+
+enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m)
+{
+    struct gathering g = {.list = list, .log = m->dev->log};
+    struct kernel_judge *judge = NULL;
+    enum dgl_status status =
+        kernel_judge_create(&(struct kernel_judge_params){.dev = m->dev,
+                                                          .set = m->kernels,
+                                                          .mode = KERNEL_JUDGE_FULL,
+                                                          .gather = gather,
+                                                          .priv = &g},
+                            &judge);
+    for (size_t i = 0; i < kernel_set_count(m->kernels) && status == DGL_OK; i++) {
+        struct kernel_verdict verdict;
+        status = kernel_judge_kernel(judge, kernel_set_at(m->kernels, i)->name, &verdict);
+    }
+    kernel_judge_destroy(&judge);
+    return g.status != DGL_OK ? g.status : status;
+}

@@ -1,0 +1,493 @@
+/* The compiler process as the process that opened a device sees it: starting it, sending texts,
+ * waiting for verdicts. gl_compiler_main.c is the other end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "gl/gl_compiler.h"
+#include "gl/gl_internal.h"
+
+/* The first message comes within this time: the program is the right one, and started. */
+#define HELLO_MS 5000
+/* How long a wait goes without asking whether to go on. */
+#define STEP_MS 50
+
+struct gl_compiler {
+    pid_t pid;
+    int fd; /* -1 = it is not running */
+    uint64_t next_id;
+    struct dgl_buf in;
+    struct gl_remote *remotes; /* whose replies are to come */
+    bool failed;               /* no program can be it; told once */
+};
+
+bool gl_is_known_good(const struct gl_caps *caps)
+{
+    return caps->software || gl_renderer_host_is_software(caps->renderer) ||
+           strncmp(caps->renderer, "virgl", 5) == 0 || strncmp(caps->renderer, "zink", 4) == 0 ||
+           strncmp(caps->vendor, "NVIDIA", 6) == 0;
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+/* `dopplergl` beside the running program. */
+static char *program_beside(void)
+{
+    char dir[4096];
+    ssize_t len = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+    struct dgl_buf path = {0};
+    dir[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (!slash)
+        return NULL;
+    *slash = '\0';
+    dgl_buf_printf(&path, "%s/dopplergl", dir);
+    if (!path.failed && access(path.p, X_OK) == 0)
+        return dgl_buf_take(&path);
+    dgl_buf_finish(&path);
+    return NULL;
+}
+
+/* `dopplergl` of PATH; only absolute folders count. */
+static char *program_on_path(void)
+{
+    struct dgl_str rest = dgl_str_of(getenv("PATH")), dir;
+    while (rest.len && dgl_str_split(&rest, ':', &dir)) {
+        struct dgl_buf path = {0};
+        if (dir.len == 0 || dir.p[0] != '/')
+            continue;
+        dgl_buf_printf(&path, "%.*s/dopplergl", (int)dir.len, dir.p);
+        if (!path.failed && access(path.p, X_OK) == 0)
+            return dgl_buf_take(&path);
+        dgl_buf_finish(&path);
+    }
+    return NULL;
+}
+
+/* The process in a group of its own, so that a terminal's Ctrl-C reaches only its parent. */
+static bool spawn(struct gl_compiler *c, const char *path)
+{
+    extern char **environ;
+    int ends[2];
+    char name[] = "dopplergl", word[] = GL_COMPILER_WORD;
+    char *const argv[] = {name, word, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return false;
+    sigemptyset(&none);
+    sigfillset(&all);
+    bool ok = posix_spawn_file_actions_init(&files) == 0;
+    bool has_attr = ok && posix_spawnattr_init(&attr) == 0;
+    ok = has_attr && posix_spawn_file_actions_adddup2(&files, ends[1], GL_COMPILER_FD) == 0 &&
+         posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
+         posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                             POSIX_SPAWN_SETSIGDEF) == 0 &&
+         posix_spawnattr_setpgroup(&attr, 0) == 0 &&
+         posix_spawnattr_setsigmask(&attr, &none) == 0 &&
+         posix_spawnattr_setsigdefault(&attr, &all) == 0 &&
+         posix_spawn(&c->pid, path, &files, &attr, argv, environ) == 0;
+    if (has_attr)
+        posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    close(ends[1]);
+    c->fd = ok ? ends[0] : -1;
+    if (!ok)
+        close(ends[0]);
+    return ok;
+}
+
+static void reap(struct gl_compiler *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    if (c->pid > 0) {
+        kill(-c->pid, SIGKILL); /* its children too */
+        kill(c->pid, SIGKILL);  /* before it has made its group */
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    c->fd = -1;
+    c->pid = 0;
+    dgl_buf_finish(&c->in);
+}
+
+/* Adds what has come; false at the end of the stream. Waits up to `wait_ms` for more. */
+static bool receive(struct gl_compiler *c, int wait_ms)
+{
+    char bytes[65536];
+    struct pollfd ready = {c->fd, POLLIN, 0};
+    if (poll(&ready, 1, wait_ms) <= 0)
+        return true;
+    ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n > 0)
+        dgl_buf_append(&c->in, bytes, (size_t)n);
+    return (n > 0 && !c->in.failed) || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* The program says that it is the same build as we are. */
+static bool is_hello(struct gl_compiler *c)
+{
+    struct gl_compiler_hello hello;
+    const uint64_t start_ns = dgl_now_ns();
+    while (c->in.len < sizeof(hello))
+        if (dgl_now_ns() - start_ns > HELLO_MS * 1000000ull || !receive(c, STEP_MS))
+            return false;
+    memcpy(&hello, c->in.p, sizeof(hello));
+    c->in.len -= sizeof(hello);
+    memmove(c->in.p, c->in.p + sizeof(hello), c->in.len);
+    return memcmp(hello.magic, GL_COMPILER_MAGIC, sizeof(hello.magic)) == 0 &&
+           strncmp(hello.version, DGL_VERSION, sizeof(hello.version)) == 0 &&
+           hello.request_bytes == sizeof(struct gl_compiler_request) &&
+           hello.reply_bytes == sizeof(struct gl_compiler_reply);
+}
+
+static bool try_program(struct gl_compiler *c, const char *path)
+{
+    if (path && spawn(c, path) && is_hello(c))
+        return true;
+    reap(c);
+    return false;
+}
+
+static struct gl_compiler *compiler_new(void)
+{
+    struct gl_compiler *c = dgl_new(struct gl_compiler);
+    if (c)
+        c->fd = -1;
+    return c;
+}
+
+bool gl_compiler_start(struct gl_device *dev)
+{
+    struct gl_compiler *c = dev->compiler;
+    if (dev->in_process || dev->wrapped || (c && c->failed))
+        return false;
+    if (c && c->fd >= 0)
+        return true;
+    if (!c)
+        c = dev->compiler = compiler_new();
+    if (!c)
+        return false;
+    if (dev->compiler_path) {
+        c->failed = !dev->compiler_path[0] || !try_program(c, dev->compiler_path);
+    } else {
+        char *beside = program_beside(), *found = program_on_path();
+        c->failed = !try_program(c, beside) && !try_program(c, found);
+        free(beside);
+        free(found);
+    }
+    return !c->failed;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static bool send_all(struct gl_compiler *c, const void *bytes, size_t len)
+{
+    const char *at = bytes;
+    while (len > 0) {
+        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
+            return false;
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+/* No reply will come: there is no verdict. */
+static void lose(struct gl_remote *r, const char *why)
+{
+    r->done = true;
+    r->end = GL_COMPILE_LOST;
+    free(r->words);
+    r->words = strdup(why);
+}
+
+static void lose_all(struct gl_compiler *c)
+{
+    for (struct gl_remote *r = c->remotes; r; r = r->next)
+        if (!r->done)
+            lose(r, "the compiler process ended");
+    reap(c);
+}
+
+struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_program_params *params,
+                                   const struct gl_compile_limits *limits, bool debug)
+{
+    struct gl_compiler *c = dev->compiler;
+    struct gl_remote *r = dgl_new(struct gl_remote);
+    struct gl_compiler_request q = {
+        .kind = GL_COMPILER_COMPILE,
+        .debug = debug,
+        .cpu_ns = limits->cpu_ns ? limits->cpu_ns : dev->compile_limits.cpu_ns,
+        .memory_bytes =
+            limits->memory_bytes ? limits->memory_bytes : dev->compile_limits.memory_bytes};
+    const char *label = params->label ? params->label : "unnamed";
+    if (!r || !c || c->fd < 0 || params->len > GL_COMPILER_MAX_BYTES) {
+        free(r);
+        return NULL;
+    }
+    if (dev->node.path[0])
+        gl_text_copy(q.select, sizeof(q.select), dev->node.path);
+    else
+        snprintf(q.select, sizeof(q.select), "%d", dev->node.index);
+    gl_text_copy(q.limits, sizeof(q.limits), dev->limits);
+    gl_text_copy(q.renderer, sizeof(q.renderer), dev->caps.renderer);
+    gl_text_copy(q.version, sizeof(q.version), dev->caps.version);
+    q.id = ++c->next_id;
+    q.label_len = (uint32_t)strnlen(label, 4096);
+    q.source_len = params->len;
+    r->id = q.id;
+    r->limits = (struct gl_compile_limits){q.cpu_ns, q.memory_bytes};
+    r->next = c->remotes;
+    c->remotes = r;
+    if (!send_all(c, &q, sizeof(q)) || !send_all(c, label, q.label_len) ||
+        !send_all(c, params->source, params->len))
+        lose_all(c);
+    return r;
+}
+
+struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remote *verdict)
+{
+    struct gl_remote *r = dgl_new(struct gl_remote);
+    struct gl_compiler *c = dev->compiler;
+    if (!c)
+        c = dev->compiler = compiler_new();
+    if (!r || !c) {
+        free(r);
+        return NULL;
+    }
+    *r = *verdict;
+    r->next = c->remotes;
+    c->remotes = r;
+    return r;
+}
+
+static char *part(const char *bytes, uint64_t len)
+{
+    char *copy = dgl_calloc((size_t)len + 1, 1);
+    if (copy && len)
+        memcpy(copy, bytes, (size_t)len);
+    return copy;
+}
+
+/* Takes whole replies off the front of what came. False: the stream makes no sense. */
+static bool take_replies(struct gl_compiler *c)
+{
+    struct gl_compiler_reply reply;
+    while (c->in.len >= sizeof(reply)) {
+        memcpy(&reply, c->in.p, sizeof(reply));
+        if (reply.binary_len > GL_COMPILER_MAX_BYTES || reply.words_len > GL_COMPILER_MAX_BYTES ||
+            reply.stats_len > GL_COMPILER_MAX_BYTES || reply.end > GL_COMPILE_LOST)
+            return false;
+        const size_t all =
+            sizeof(reply) + (size_t)(reply.binary_len + reply.words_len + reply.stats_len);
+        if (c->in.len < all)
+            return true;
+        struct gl_remote *r = c->remotes;
+        while (r && r->id != reply.id)
+            r = r->next;
+        if (r && !r->done) {
+            const char *at = c->in.p + sizeof(reply);
+            r->done = true;
+            r->end = (enum gl_compile_end)reply.end;
+            r->signal = reply.signal;
+            r->linking = reply.linking;
+            r->cpu_ns = reply.cpu_ns;
+            r->wall_ns = reply.wall_ns;
+            r->rss_bytes = reply.rss_bytes;
+            r->format = reply.format;
+            r->binary_len = (size_t)reply.binary_len;
+            r->binary = part(at, reply.binary_len);
+            r->words = part(at + reply.binary_len, reply.words_len);
+            r->stats = part(at + reply.binary_len + reply.words_len, reply.stats_len);
+            if (!r->binary)
+                r->binary_len = 0;
+        }
+        c->in.len -= all;
+        memmove(c->in.p, c->in.p + all, c->in.len);
+    }
+    return true;
+}
+
+bool gl_remote_poll(struct gl_device *dev, struct gl_remote *r, int wait_ms)
+{
+    struct gl_compiler *c = dev->compiler;
+    if (!r->done && (!receive(c, wait_ms) || !take_replies(c)))
+        lose_all(c);
+    return r->done;
+}
+
+void gl_remote_destroy(struct gl_device *dev, struct gl_remote **premote)
+{
+    struct gl_remote *r = *premote;
+    struct gl_compiler *c = dev->compiler;
+    *premote = NULL;
+    if (!r)
+        return;
+    struct gl_remote **at = &c->remotes;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    if (!r->done && c->fd >= 0) {
+        const struct gl_compiler_request q = {.id = r->id, .kind = GL_COMPILER_CANCEL};
+        if (!send_all(c, &q, sizeof(q)))
+            lose_all(c);
+    }
+    free(r->binary);
+    free(r->words);
+    free(r->stats);
+    free(r);
+}
+
+void gl_compiler_finish(struct gl_device *dev)
+{
+    struct gl_compiler *c = dev->compiler;
+    dev->compiler = NULL;
+    if (!c)
+        return;
+    if (dev->pid == getpid())
+        reap(c);
+    else if (c->fd >= 0)
+        close(c->fd);
+    free(c);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+void gl_remote_explain(const struct gl_remote *r, struct dgl_buf *out)
+{
+    const double limit = (double)r->limits.cpu_ns * 1e-9;
+    const char *words = r->words ? r->words : "";
+    switch (r->end) {
+    case GL_COMPILE_TIME:
+        dgl_buf_printf(out, "the driver's compiler used more than %g s of processor time", limit);
+        break;
+    case GL_COMPILE_MEMORY:
+        dgl_buf_puts(out, "the driver's compiler used more than ");
+        dgl_buf_bytes(out, r->limits.memory_bytes);
+        dgl_buf_puts(out, " of memory");
+        break;
+    case GL_COMPILE_BLOCKED:
+        dgl_buf_printf(out, "the driver's compiler did nothing for %g s", limit);
+        break;
+    case GL_COMPILE_CRASHED:
+        dgl_buf_printf(out, "the driver's compiler crashed: %s%s%s", strsignal(r->signal),
+                       words[0] ? ": " : "", words);
+        break;
+    default:
+        dgl_buf_puts(out, words);
+    }
+}
+
+/* ---- trying ---------------------------------------------------------------------------------- */
+
+enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_params *params,
+                                size_t count, const struct gl_try *how)
+{
+    struct gl_remote **remotes = dgl_new_array(struct gl_remote *, count);
+    enum dgl_status status = gl_lost_check(dev);
+    if (status == DGL_OK && !remotes)
+        status = dgl_fail_memory(dev->log, "texts to compile", count * sizeof(*remotes));
+    if (status == DGL_OK && !gl_compiler_start(dev))
+        status = gl_compiler_refuse(dev);
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        remotes[i] = gl_remote_create(dev, &params[i], &how->limits, true);
+        if (!remotes[i])
+            status = dgl_fail_memory(dev->log, "a text to compile", params[i].len);
+    }
+    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        struct gl_remote *r = remotes[i];
+        struct dgl_buf words = {0};
+        while (status == DGL_OK && !gl_remote_poll(dev, r, STEP_MS))
+            if (gl_is_stopped(dev) || (how->go_on && !how->go_on(how->priv)))
+                status = DGL_ERR_CANCELLED;
+        if (status != DGL_OK)
+            break;
+        gl_remote_explain(r, &words);
+        gl_remote_remember(dev, r, params[i].source, params[i].len);
+        const struct gl_compile_report report = {.end = r->end,
+                                                 .cpu_ns = r->cpu_ns,
+                                                 .wall_ns = r->wall_ns,
+                                                 .rss_bytes = r->rss_bytes,
+                                                 .binary_bytes = r->binary_len,
+                                                 .signal = r->signal,
+                                                 .words = words.p ? words.p : "",
+                                                 .stats = r->stats ? r->stats : ""};
+        if (r->end == GL_COMPILE_LOST)
+            status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                              "%s: the compiler process cannot compile for this device: %s",
+                              dev->caps.renderer, report.words);
+        else if (how->cb && !how->cb(how->priv, i, &report))
+            status = DGL_ERR_CANCELLED;
+        dgl_buf_finish(&words);
+        gl_remote_destroy(dev, &remotes[i]);
+    }
+    gl_progcache_trim(&dev->cache);
+    for (size_t i = 0; remotes && i < count; i++)
+        gl_remote_destroy(dev, &remotes[i]);
+    free(remotes);
+    return status;
+}
+
+enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
+{
+    const char *path = dev->compiler_path;
+    if (dev->wrapped)
+        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                        "no text can be compiled in a process of its own for a context that the "
+                        "caller has made");
+    return dgl_fail(
+        dev->log, DGL_ERR_UNSUPPORTED, "no text can be compiled in a process of its own: %s%s",
+        path && path[0] ? path
+                        : "`dopplergl` of this version is neither beside this program nor on PATH",
+        path && path[0] ? " is no program of this version that calls dgl_compiler_main()" : "");
+}
+
+/* ---- verdicts on disk ------------------------------------------------------------------------ */
+
+void gl_remote_remember(struct gl_device *dev, const struct gl_remote *r, const char *source,
+                        size_t len)
+{
+    char key[65], text[128];
+    if (!gl_progcache_key(&dev->cache, source, len, key))
+        return;
+    if (r->end == GL_COMPILE_OK && r->binary_len && dev->cache.programs) {
+        gl_progcache_store(&dev->cache, key, r->format, r->binary, r->binary_len);
+    } else if (r->end != GL_COMPILE_LOST && r->end != GL_COMPILE_REFUSED) {
+        snprintf(text, sizeof(text), "%d %d %llu %llu", (int)r->end, r->signal,
+                 (unsigned long long)r->limits.cpu_ns, (unsigned long long)r->limits.memory_bytes);
+        gl_progcache_store(&dev->cache, key, GL_VERDICT_FORMAT, text, strlen(text));
+    }
+}
+
+bool gl_verdict_read(const char *bytes, size_t len, struct gl_remote *out)
+{
+    char text[128];
+    int end = 0;
+    unsigned long long cpu_ns = 0, memory_bytes = 0;
+    snprintf(text, sizeof(text), "%.*s", (int)(len < 127 ? len : 127), bytes);
+    *out = (struct gl_remote){.done = true};
+    if (sscanf(text, "%d %d %llu %llu", &end, &out->signal, &cpu_ns, &memory_bytes) != 4 ||
+        end < 0 || end >= GL_COMPILE_LOST)
+        return false;
+    out->end = (enum gl_compile_end)end;
+    out->limits = (struct gl_compile_limits){cpu_ns, memory_bytes};
+    return true;
+}

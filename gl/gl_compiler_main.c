@@ -1,0 +1,569 @@
+/*
+ * The compiler process: a server that never opens EGL, and a child of it for each text.
+ *
+ * Drivers do not survive fork(), so a process that has opened a device cannot fork children that
+ * compile. This process is started by exec() instead, and stays clean: each child opens the device
+ * by itself, compiles one text, writes its reply to a pipe and ends without the driver's handlers.
+ * The server supervises the children: processor time, resident memory, and children that block. It
+ * ends with its socket, that is when the process that started it ends in whatever way; its children
+ * are killed then, and by the kernel if the server is killed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/host_memory.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "core/base/thread.h"
+#include "gl/gl_compiler.h"
+#include "gl/gl_internal.h"
+
+#define MAX_CHILDREN 16
+#define TICK_MS      20
+/* Each child may need so much; fewer run at a time where less is free. */
+#define CHILD_BYTES (512ull << 20)
+#define TAIL_BYTES  512
+
+/* A text on its way. */
+struct task {
+    struct task *next;
+    struct gl_compiler_request request;
+    char *text; /* label, then source */
+    pid_t pid;  /* 0 = not started */
+    int out, err;
+    struct dgl_buf reply;
+    char tail[TAIL_BYTES]; /* the last of what the child wrote to standard error */
+    size_t tail_len;
+    struct dgl_buf line, stats; /* of standard error: the line that is not whole yet, statistics */
+    enum gl_compile_end killed; /* by the server; GL_COMPILE_OK = it was not */
+    uint64_t start_ns, cpu_ns, moved_ns, rss_bytes;
+};
+
+struct server {
+    struct task *tasks; /* in the order of their requests */
+    struct dgl_buf in, out;
+    size_t sent; /* of `out` */
+    int num_running, max_running;
+};
+
+/* Whether a line of the driver tells instructions or registers: Mesa's shader-db format
+ * ("... shader: 317 instructions ..."), or radeonsi's. Other messages are about each dispatch, or
+ * warnings of the front end. */
+static bool is_statistic(struct dgl_str line)
+{
+    static const char mark[] = " shader: ";
+    return dgl_str_starts(line, "Shader Stats: ") || dgl_str_starts(line, "SIMD") ||
+           memmem(line.p, line.len, mark, sizeof(mark) - 1) != NULL;
+}
+
+/* ---- child ----------------------------------------------------------------------------------- */
+
+/* What the child has to say. */
+struct result {
+    struct gl_compiler_reply reply;
+    struct dgl_buf words, stats;
+    void *binary;
+};
+
+/* Keeps the statistics of the driver's messages. */
+static void filter(struct dgl_buf *messages)
+{
+    struct dgl_str rest = {messages->p, messages->len}, line;
+    struct dgl_buf kept = {0};
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        if (is_statistic(line))
+            dgl_buf_printf(&kept, "%.*s\n", (int)line.len, line.p);
+    dgl_buf_finish(messages);
+    *messages = kept;
+}
+
+static bool write_all(int fd, const void *bytes, size_t len)
+{
+    const char *at = bytes;
+    while (len > 0) {
+        ssize_t n = write(fd, at, len);
+        if (n < 0 && errno != EINTR)
+            return false;
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+static void keep_line(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct dgl_buf *words = priv;
+    if (level == DGL_LOG_ERROR)
+        dgl_buf_printf(words, "%s%s", words->len ? "\n" : "", text);
+}
+
+/* As the driver has them, of several lines. */
+static enum dgl_status keep_words(void *priv, bool linking, const char *words)
+{
+    struct result *r = priv;
+    dgl_buf_finish(&r->words);
+    dgl_buf_puts(&r->words, words);
+    r->reply.linking = linking;
+    r->reply.end = GL_COMPILE_REFUSED;
+    return DGL_ERR_KERNEL;
+}
+
+static void get_binary(const struct gl_device *dev, const struct gl_program *program,
+                       struct result *r)
+{
+    GLint len = 0;
+    GLsizei got = 0;
+    GLenum format = 0;
+    if (!dev->caps.limits.program_binary)
+        return;
+    glGetProgramiv(program->id, GL_PROGRAM_BINARY_LENGTH, &len);
+    r->binary = len > 0 ? malloc((size_t)len) : NULL;
+    if (!r->binary)
+        return;
+    glGetProgramBinary(program->id, len, &got, &format, r->binary);
+    if (got > 0) {
+        r->reply.format = format;
+        r->reply.binary_len = (uint64_t)got;
+    }
+}
+
+/* Opens the device and compiles. */
+static void compile(const struct task *task, struct result *r)
+{
+    const struct gl_compiler_request *q = &task->request;
+    const struct dgl_log log = {.write = keep_line, .priv = &r->words, .level = DGL_LOG_ERROR};
+    struct gl_device *dev = NULL;
+    struct gl_saved saved;
+    struct gl_program *program = NULL;
+    char label[128];
+    struct timespec before, after;
+    const struct gl_device_params params = {.select = q->select,
+                                            .limits = q->limits[0] ? q->limits : NULL,
+                                            .debug = q->debug,
+                                            .cache_dir = "",
+                                            .in_process = true,
+                                            .notes = &r->stats};
+    r->reply.end = GL_COMPILE_LOST;
+    if (gl_device_open(&log, &params, &dev) != DGL_OK || gl_enter(dev, &saved) != DGL_OK)
+        return;
+    if (strcmp(dev->caps.renderer, q->renderer) != 0 ||
+        strcmp(dev->caps.version, q->version) != 0) {
+        dgl_buf_printf(&r->words, "it opens %s, %s", dev->caps.renderer, dev->caps.version);
+        return;
+    }
+    snprintf(label, sizeof(label), "%.*s", (int)q->label_len, task->text);
+    dgl_buf_finish(&r->stats); /* messages about the compiler begin here */
+    const struct gl_program_params text = {.source = task->text + q->label_len,
+                                           .len = (size_t)q->source_len,
+                                           .label = label,
+                                           .refused = keep_words,
+                                           .refused_priv = r};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    const uint64_t start_ns = dgl_now_ns();
+    enum dgl_status status =
+        gl_programs_create(dev, &text, 1, &(struct gl_compile){.machine_code = true}, &program);
+    r->reply.wall_ns = dgl_now_ns() - start_ns;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    r->reply.cpu_ns = (uint64_t)((after.tv_sec - before.tv_sec) * 1000000000ll +
+                                 (after.tv_nsec - before.tv_nsec));
+    if (status != DGL_OK)
+        return;
+    r->reply.end = GL_COMPILE_OK;
+    get_binary(dev, program, r);
+}
+
+/* A limit that the server does not enforce: it may be stopped itself. */
+static void limit_child(const struct gl_compiler_request *q)
+{
+    const rlim_t seconds = (rlim_t)(q->cpu_ns / 1000000000u) + 5;
+    const struct rlimit cpu = {seconds, seconds + 5}, core = {0, 0};
+    setrlimit(RLIMIT_CPU, &cpu);
+    setrlimit(RLIMIT_CORE, &core);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static _Noreturn void run_child(const struct task *task, int out, int err, pid_t server)
+{
+    struct result r = {.reply = {.id = task->request.id}};
+    struct rusage usage;
+    int null = open("/dev/null", O_RDWR);
+    limit_child(&task->request);
+    if (getppid() != server || null < 0) /* it ended before the kernel was told */
+        _exit(1);
+    dup2(null, STDIN_FILENO); /* the socket is the server's */
+    dup2(err, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    signal(SIGPIPE, SIG_DFL);
+    compile(task, &r);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        r.reply.rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    filter(&r.stats);
+    r.reply.words_len = r.words.failed ? 0 : r.words.len;
+    r.reply.stats_len = r.stats.failed ? 0 : r.stats.len;
+    bool ok = write_all(out, &r.reply, sizeof(r.reply)) &&
+              write_all(out, r.binary, (size_t)r.reply.binary_len) &&
+              write_all(out, r.words.p, (size_t)r.reply.words_len) &&
+              write_all(out, r.stats.p, (size_t)r.reply.stats_len);
+    _exit(ok ? 0 : 1); /* the driver's handlers may wait for its threads */
+}
+
+/* ---- server ---------------------------------------------------------------------------------- */
+
+static void send_reply(struct server *s, const struct gl_compiler_reply *reply, const char *payload)
+{
+    dgl_buf_append(&s->out, reply, sizeof(*reply));
+    dgl_buf_append(&s->out, payload,
+                   (size_t)(reply->binary_len + reply->words_len + reply->stats_len));
+}
+
+static void drop_task(struct server *s, struct task *task)
+{
+    struct task **at = &s->tasks;
+    while (*at != task)
+        at = &(*at)->next;
+    *at = task->next;
+    if (task->pid > 0) {
+        kill(task->pid, SIGKILL);
+        while (waitpid(task->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        s->num_running--;
+    }
+    if (task->out >= 0)
+        close(task->out);
+    if (task->err >= 0)
+        close(task->err);
+    dgl_buf_finish(&task->reply);
+    dgl_buf_finish(&task->line);
+    dgl_buf_finish(&task->stats);
+    free(task->text);
+    free(task);
+}
+
+static void fail_task(struct server *s, struct task *task, const char *why)
+{
+    struct gl_compiler_reply reply = {
+        .id = task->request.id, .end = GL_COMPILE_LOST, .words_len = strlen(why)};
+    send_reply(s, &reply, why);
+    drop_task(s, task);
+}
+
+static void start_task(struct server *s, struct task *task)
+{
+    int out[2], err[2];
+    const pid_t self = getpid();
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        fail_task(s, task, "the compiler process has no more descriptors");
+        return;
+    }
+    if (pipe2(err, O_CLOEXEC) != 0) {
+        close(out[0]);
+        close(out[1]);
+        fail_task(s, task, "the compiler process has no more descriptors");
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        run_child(task, out[1], err[1], self);
+    close(out[1]);
+    close(err[1]);
+    task->out = out[0];
+    task->err = err[0];
+    fcntl(task->out, F_SETFL, O_NONBLOCK);
+    fcntl(task->err, F_SETFL, O_NONBLOCK);
+    task->start_ns = task->moved_ns = dgl_now_ns();
+    if (pid < 0) {
+        fail_task(s, task, "the compiler process cannot start another process");
+        return;
+    }
+    task->pid = pid;
+    s->num_running++;
+}
+
+/* Of the child's standard error. */
+static void put_byte(struct task *task, char byte)
+{
+    task->tail[task->tail_len++ % TAIL_BYTES] = byte;
+    if (byte != '\n') {
+        if (task->line.len < 4096)
+            dgl_buf_putc(&task->line, byte);
+        return;
+    }
+    if (task->line.len && !task->line.failed &&
+        is_statistic((struct dgl_str){task->line.p, task->line.len}) && task->stats.len < 65536)
+        dgl_buf_printf(&task->stats, "%s\n", task->line.p);
+    dgl_buf_finish(&task->line);
+}
+
+/* False at the end of the pipe. */
+static bool drain(int *fd, struct dgl_buf *all, struct task *tail)
+{
+    char bytes[16384];
+    ssize_t n = -1;
+    while (*fd >= 0 && (n = read(*fd, bytes, sizeof(bytes))) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return true;
+        if (all && all->len < 2 * GL_COMPILER_MAX_BYTES)
+            dgl_buf_append(all, bytes, (size_t)n);
+        for (ssize_t i = 0; tail && i < n; i++)
+            put_byte(tail, bytes[i]);
+    }
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return false;
+}
+
+/* Last words on standard error, for a child that has no others. */
+static void put_tail(const struct task *task, struct dgl_buf *out)
+{
+    const size_t n = task->tail_len < TAIL_BYTES ? task->tail_len : TAIL_BYTES;
+    for (size_t i = task->tail_len - n; i < task->tail_len; i++)
+        dgl_buf_putc(out, task->tail[i % TAIL_BYTES]);
+}
+
+static bool reply_is_whole(const struct task *task)
+{
+    struct gl_compiler_reply r;
+    if (task->reply.failed || task->reply.len < sizeof(r))
+        return false;
+    memcpy(&r, task->reply.p, sizeof(r));
+    return r.binary_len <= GL_COMPILER_MAX_BYTES && r.words_len <= GL_COMPILER_MAX_BYTES &&
+           r.stats_len <= GL_COMPILER_MAX_BYTES &&
+           task->reply.len == sizeof(r) + r.binary_len + r.words_len + r.stats_len;
+}
+
+/* The child has ended, which `status` and `usage` tell about. */
+static void end_task(struct server *s, struct task *task, int status, const struct rusage *usage)
+{
+    struct gl_compiler_reply reply = {.id = task->request.id, .end = GL_COMPILE_LOST};
+    struct dgl_buf words = {0};
+    task->pid = 0;
+    s->num_running--;
+    drain(&task->out, &task->reply, NULL);
+    drain(&task->err, NULL, task);
+    if (!task->killed && WIFEXITED(status) && reply_is_whole(task)) {
+        memcpy(&reply, task->reply.p, sizeof(reply));
+        if (!task->stats.failed) {
+            dgl_buf_append(&task->reply, task->stats.p, task->stats.len);
+            reply.stats_len += task->stats.len;
+        }
+        if (task->reply.failed) {
+            fail_task(s, task, "the compiler process is out of memory");
+            return;
+        }
+        send_reply(s, &reply, task->reply.p + sizeof(reply));
+        drop_task(s, task);
+        return;
+    }
+    reply.cpu_ns =
+        (uint64_t)usage->ru_utime.tv_sec * 1000000000u + (uint64_t)usage->ru_utime.tv_usec * 1000u +
+        (uint64_t)usage->ru_stime.tv_sec * 1000000000u + (uint64_t)usage->ru_stime.tv_usec * 1000u;
+    reply.wall_ns = dgl_now_ns() - task->start_ns;
+    reply.rss_bytes = (uint64_t)usage->ru_maxrss * 1024;
+    if (task->killed) {
+        reply.end = task->killed;
+    } else if (WIFSIGNALED(status)) {
+        reply.signal = WTERMSIG(status);
+        reply.end = reply.signal == SIGXCPU ? GL_COMPILE_TIME : GL_COMPILE_CRASHED;
+        put_tail(task, &words);
+    } else {
+        dgl_buf_printf(&words, "the process that compiles ended with %d: ",
+                       WIFEXITED(status) ? WEXITSTATUS(status) : status);
+        put_tail(task, &words);
+    }
+    reply.words_len = words.failed ? 0 : words.len;
+    send_reply(s, &reply, words.p);
+    dgl_buf_finish(&words);
+    drop_task(s, task);
+}
+
+static uint64_t resident_bytes(pid_t pid)
+{
+    char path[64];
+    unsigned long long all = 0, resident = 0;
+    snprintf(path, sizeof(path), "/proc/%ld/statm", (long)pid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%llu %llu", &all, &resident) != 2)
+        resident = 0;
+    if (f)
+        fclose(f);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Kills a child that exceeds a limit. */
+static void supervise(struct task *task)
+{
+    const struct gl_compiler_request *q = &task->request;
+    const uint64_t now_ns = dgl_now_ns();
+    struct timespec used = {0};
+    clockid_t clock;
+    if (clock_getcpuclockid(task->pid, &clock) == 0 && clock_gettime(clock, &used) == 0) {
+        const uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+        /* A child that only waits is woken now and then, for microseconds. */
+        if (cpu_ns > task->cpu_ns + 1000000u) {
+            task->cpu_ns = cpu_ns;
+            task->moved_ns = now_ns;
+        }
+    }
+    const uint64_t rss_bytes = resident_bytes(task->pid);
+    if (rss_bytes > task->rss_bytes)
+        task->rss_bytes = rss_bytes;
+    if (task->cpu_ns > q->cpu_ns)
+        task->killed = GL_COMPILE_TIME;
+    else if (rss_bytes > q->memory_bytes)
+        task->killed = GL_COMPILE_MEMORY;
+    else if (now_ns - task->moved_ns > q->cpu_ns)
+        task->killed = GL_COMPILE_BLOCKED;
+    if (task->killed)
+        kill(task->pid, SIGKILL);
+}
+
+/* Takes whole requests off the front of what came. False: the stream makes no sense. */
+static bool take_requests(struct server *s)
+{
+    struct gl_compiler_request q;
+    while (s->in.len >= sizeof(q)) {
+        memcpy(&q, s->in.p, sizeof(q));
+        if (q.source_len > GL_COMPILER_MAX_BYTES || q.label_len > 4096)
+            return false;
+        const size_t text = (size_t)q.label_len + (size_t)q.source_len;
+        if (s->in.len < sizeof(q) + text)
+            return true;
+        if (q.kind == GL_COMPILER_COMPILE) {
+            struct task *task = dgl_new(struct task), **at = &s->tasks;
+            char *copy = dgl_calloc(text + 1, 1);
+            if (!task || !copy) {
+                free(task);
+                free(copy);
+                return false;
+            }
+            memcpy(copy, s->in.p + sizeof(q), text);
+            q.select[sizeof(q.select) - 1] = q.renderer[sizeof(q.renderer) - 1] = '\0';
+            q.version[sizeof(q.version) - 1] = q.limits[sizeof(q.limits) - 1] = '\0';
+            *task = (struct task){.request = q, .text = copy, .out = -1, .err = -1};
+            while (*at)
+                at = &(*at)->next;
+            *at = task;
+        } else {
+            for (struct task *task = s->tasks, *next; task; task = next) {
+                next = task->next;
+                if (task->request.id == q.id)
+                    drop_task(s, task);
+            }
+        }
+        s->in.len -= sizeof(q) + text;
+        memmove(s->in.p, s->in.p + sizeof(q) + text, s->in.len);
+    }
+    return true;
+}
+
+/* False: the other end is gone. */
+static bool talk(struct server *s, short events)
+{
+    char bytes[65536];
+    ssize_t n = 0;
+    if (events & (POLLIN | POLLHUP | POLLERR)) {
+        n = recv(GL_COMPILER_FD, bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return false;
+        if (n > 0)
+            dgl_buf_append(&s->in, bytes, (size_t)n);
+        if (s->in.failed || !take_requests(s))
+            return false;
+    }
+    if (s->out.failed)
+        return false;
+    while (s->sent < s->out.len) {
+        n = send(GL_COMPILER_FD, s->out.p + s->sent, s->out.len - s->sent,
+                 MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN;
+        s->sent += (size_t)n;
+    }
+    s->sent = s->out.len = 0;
+    return true;
+}
+
+static void say_hello(struct server *s)
+{
+    struct gl_compiler_hello hello = {.magic = GL_COMPILER_MAGIC,
+                                      .version = DGL_VERSION,
+                                      .request_bytes = sizeof(struct gl_compiler_request),
+                                      .reply_bytes = sizeof(struct gl_compiler_reply)};
+    dgl_buf_append(&s->out, &hello, sizeof(hello));
+}
+
+/* As many children as there are processors, and as fit into free memory. */
+static int most_children(void)
+{
+    const uint64_t fit = dgl_host_memory().available_bytes / CHILD_BYTES;
+    int most = dgl_cpu_count() < MAX_CHILDREN ? dgl_cpu_count() : MAX_CHILDREN;
+    if (fit < (uint64_t)most)
+        most = (int)fit;
+    return most > 0 ? most : 1;
+}
+
+int gl_compiler_main(void)
+{
+    struct server s = {.max_running = most_children()};
+    struct pollfd fds[1 + 2 * MAX_CHILDREN];
+    struct rusage usage;
+    bool connected = true;
+    int status;
+    signal(SIGPIPE, SIG_IGN);
+    setpgid(0, 0);
+    say_hello(&s);
+    while (connected) {
+        nfds_t n = 0;
+        fds[n++] = (struct pollfd){GL_COMPILER_FD,
+                                   (short)(POLLIN | (s.sent < s.out.len ? POLLOUT : 0)), 0};
+        for (struct task *t = s.tasks, *next; t; t = next) {
+            next = t->next;
+            if (!t->pid && s.num_running < s.max_running)
+                start_task(&s, t); /* which may drop it */
+        }
+        for (const struct task *t = s.tasks; t; t = t->next) {
+            if (t->pid && t->out >= 0)
+                fds[n++] = (struct pollfd){t->out, POLLIN, 0};
+            if (t->pid && t->err >= 0)
+                fds[n++] = (struct pollfd){t->err, POLLIN, 0};
+        }
+        if (poll(fds, n, s.num_running ? TICK_MS : -1) < 0 && errno != EINTR)
+            break;
+        connected = talk(&s, fds[0].revents);
+        for (struct task *t = s.tasks, *next; t && connected; t = next) {
+            next = t->next;
+            if (!t->pid)
+                continue;
+            bool open = drain(&t->out, &t->reply, NULL);
+            drain(&t->err, NULL, t);
+            /* After its reply a child has nothing more to do than to end. */
+            if (wait4(t->pid, &status, open ? WNOHANG : 0, &usage) == t->pid)
+                end_task(&s, t, status, &usage);
+            else
+                supervise(t);
+        }
+        connected = connected && talk(&s, 0);
+    }
+    while (s.tasks)
+        drop_task(&s, s.tasks);
+    return 0;
+}

@@ -49,7 +49,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-web lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-devices check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -69,6 +69,7 @@ demo: deps ## build and write a story with the bundled model
 
 check: deps ## build and run every test program; of the long walks a sample that changes every day
 	@+$(SUBMAKE) all tests
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/devices/check_devices.py --build $(BUILD) --seen
 	@$(SAMPLE) sh tests/run.sh $(BUILD) $(TESTS)
 
 check-all: deps ## every case of every test program, with the long walks complete
@@ -99,6 +100,11 @@ VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kerne
 check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md names the packages
 	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
 	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
+
+check-devices: deps ## compile every model's kernels with the drivers of 17 chips that are not here; CHIPS='g52 dg2', FRESH=1, UPDATE=1, MESA=sid
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@PYTHONDONTWRITEBYTECODE=1 MESA='$(MESA)' python3 tests/devices/check_devices.py --build $(BUILD) --chips '$(CHIPS)' \
+	    --models '$(MODELS)' --jobs $(JOBS) $(if $(FRESH),--fresh) $(if $(UPDATE),--update)
 
 check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl

@@ -1,6 +1,10 @@
 /* The verdicts on devices: the row that a driver and a renderer get, and docs/devices.md. */
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
 #include "gl/gl_internal.h"
 
 struct find_case {
@@ -79,10 +83,105 @@ static void test_software_is_known_good(void **state)
     assert_false(gl_verdict_is_known_good(&caps));
 }
 
+/* ---- docs/devices.md ------------------------------------------------------------------------- */
+
+#define PAGE "docs/devices.md"
+enum { CELLS = 8 };
+
+/* Copies the cells of a table row to `cells`, which refer to `line`. Returns their number, 0 for a
+ * line that is no row, a head or a rule. */
+static size_t split_row(struct dgl_str line, char cells[CELLS][1024])
+{
+    size_t count = 0;
+    struct dgl_str cell;
+    if (line.len < 2 || line.p[0] != '|' || line.p[2] == '-')
+        return 0;
+    line.p += 2;
+    line.len -= 2;
+    while (count < CELLS && dgl_str_split(&line, '|', &cell)) {
+        cell = dgl_str_trim(cell);
+        snprintf(cells[count++], 1024, "%.*s", (int)cell.len, cell.p);
+    }
+    return count;
+}
+
+/* The part of the page after a line that begins with `from`. */
+static struct dgl_str part_after(const char *page, const char *from)
+{
+    const char *at = strstr(page, from);
+    if (!at)
+        fail_msg(PAGE " has no line that begins with %s", from);
+    return dgl_str_of(at);
+}
+
+/* The table "Verdicts" has the rows of gl_verdict.c in the same order. */
+static void test_page_has_the_verdicts(void **state)
+{
+    (void)state;
+    char *page = NULL, cells[CELLS][1024];
+    size_t len, next = 0;
+    assert_int_equal(dgl_file_slurp(NULL, PAGE, 1 << 20, &page, &len), DGL_OK);
+    struct dgl_str rest = part_after(page, "| device | verdict |"), line;
+    dgl_str_split(&rest, '\n', &line); /* the head */
+    while (dgl_str_split(&rest, '\n', &line) && line.len) {
+        if (split_row(line, cells) != 3)
+            continue;
+        const struct gl_verdict *row = gl_verdict_at(next);
+        if (row)
+            next++;
+        else
+            row = gl_verdict_find("", "");
+        assert_string_equal(cells[0], row->name);
+        assert_string_equal(cells[1], dgl_device_verdict_name(row->verdict));
+        assert_string_equal(cells[2], row->note);
+    }
+    assert_null(gl_verdict_at(next));
+    free(page);
+}
+
+static const struct gl_verdict *row_of_chip(const char *chip)
+{
+    const struct gl_verdict *row = NULL;
+    for (size_t i = 0; (row = gl_verdict_at(i)) != NULL; i++)
+        if (row->compiled && strcmp(row->compiled, chip) == 0)
+            return row;
+    return NULL;
+}
+
+/* Chips that `make check-devices` compiled for have a verdict that says so, and no others have. */
+static void test_page_has_the_chips(void **state)
+{
+    (void)state;
+    char *page = NULL, cells[CELLS][1024];
+    size_t len, seen = 0, expected = 0;
+    assert_int_equal(dgl_file_slurp(NULL, PAGE, 1 << 20, &page, &len), DGL_OK);
+    struct dgl_str rest = part_after(page, "<!-- make check-devices: begin"), line;
+    while (dgl_str_split(&rest, '\n', &line)) {
+        if (split_row(line, cells) != CELLS || strcmp(cells[0], "chip") == 0)
+            continue;
+        const struct gl_verdict *row = row_of_chip(cells[0]);
+        const bool compiled = strcmp(cells[CELLS - 1], "compiled only") == 0;
+        seen += compiled;
+        if (compiled != (row != NULL))
+            fail_msg("%s: '%s' in " PAGE ", %s in gl_verdict.c", cells[0], cells[CELLS - 1],
+                     row ? "compiled only" : "not compiled");
+        if (row)
+            assert_string_equal(cells[1], row->name);
+    }
+    if (seen == 0)
+        SKIP(PAGE " has no table of chips yet");
+    for (size_t i = 0; gl_verdict_at(i); i++)
+        expected += gl_verdict_at(i)->compiled != NULL;
+    assert_int_equal(seen, expected);
+    free(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_software_is_known_good),
+        cmocka_unit_test(test_page_has_the_verdicts),
+        cmocka_unit_test(test_page_has_the_chips),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     failures += test_run_table("verdicts", test_find, find_cases);

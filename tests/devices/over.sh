@@ -33,8 +33,8 @@ if [ "${MESA:-}" ]; then
     set -- "$program" "$@"
     export AMDGPU_SHIM_MINOR=54
 fi
-# freedreno gives its statistics to KHR_debug only if this is set.
-export FD_MESA_DEBUG=shaderdb
+# Without these, freedreno makes no statistics, and drivers whose contexts have a thread drop the messages of KHR_debug.
+export FD_MESA_DEBUG=shaderdb GALLIUM_THREAD=0
 if [ "${STATS:-}" ]; then
     export INTEL_DEBUG=cs AMD_DEBUG=stats,cs V3D_DEBUG=shaderdb MIDGARD_MESA_DEBUG=shaderdb BIFROST_MESA_DEBUG=shaderdb
 fi

@@ -84,8 +84,8 @@ struct gl_verdict {
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer);
 /* Rows in the order of docs/devices.md; NULL after the last one. */
 const struct gl_verdict *gl_verdict_at(size_t index);
-/* Returns true if this driver's compiler is trusted: the device was tried on hardware, or is a
- * software renderer. */
+/* Returns true if this driver's compiler is trusted to end: that of a device that was tried on
+ * hardware, of NVIDIA's other GPUs, of a software renderer or of virgl's host. */
 bool gl_verdict_is_known_good(const struct gl_caps *caps);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);

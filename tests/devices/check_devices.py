@@ -223,7 +223,7 @@ def check_chip(run, chip):
     os.unlink(known_file.name)
     for text in used.values():
         if text["verdict"] != "ok":
-            summary["failed"].setdefault(text["name"], text["reason"])
+            summary["failed"].setdefault(text["name"], (text["reason"] or text["verdict"]).splitlines()[0][:200])
     ms = sum(text["ms"] for text in used.values())
     run.say(
         "%-10s %3d models, %4d texts: %d compiled, %d reused; %.0f s of processor time for all, %.0f s here; %s"

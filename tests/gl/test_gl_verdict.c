@@ -18,7 +18,7 @@ struct find_case {
 static const struct find_case find_cases[] = {
     {"H200", "nvidia", "NVIDIA H200/PCIe/SSE2", "NVIDIA H200, H100", true},
     {"H100", "nvidia-drm", "NVIDIA H100 80GB HBM3/PCIe/SSE2", "NVIDIA H200, H100", true},
-    {"another NVIDIA GPU", "nvidia", "NVIDIA GeForce RTX 4090/PCIe/SSE2", OTHER, false},
+    {"another NVIDIA GPU", "nvidia", "NVIDIA GeForce RTX 4090/PCIe/SSE2", OTHER, true},
     {"llvmpipe", "swrast", "llvmpipe (LLVM 15.0.6, 256 bits)", "Software renderers", true},
     {"softpipe", "swrast", "softpipe", "Software renderers", true},
     {"zink on lavapipe", "zink", "zink Vulkan 1.3(llvmpipe (LLVM 15.0.6, 256 bits))",
@@ -26,7 +26,7 @@ static const struct find_case find_cases[] = {
     {"zink on NVIDIA", "zink", "zink Vulkan 1.3(NVIDIA H200 (NVK GH100))", OTHER, false},
     {"virgl on llvmpipe", "virtio_gpu", "virgl (LLVMPIPE (LLVM 15.0.6, 256 bits))",
      "virgl on llvmpipe (QEMU guest)", true},
-    {"virgl on Intel", "virtio_gpu", "virgl (Mesa Intel(R) UHD Graphics (TGL GT1))", OTHER, false},
+    {"virgl on Intel", "virtio_gpu", "virgl (Mesa Intel(R) UHD Graphics (TGL GT1))", OTHER, true},
     {"Pi 4", "v3d", "V3D 4.2.14.0", "Raspberry Pi 4", false},
     {"Pi 5", "v3d", "V3D 7.1.7.0", "Raspberry Pi 5", false},
     {"T860", "panfrost", "Mali-T860 (Panfrost)", "Mali T860", false},
@@ -69,6 +69,8 @@ static void test_find(void **state)
     struct gl_caps caps = {0};
     snprintf(caps.driver, sizeof(caps.driver), "%s", row->driver);
     snprintf(caps.renderer, sizeof(caps.renderer), "%s", row->renderer);
+    snprintf(caps.vendor, sizeof(caps.vendor), "%s",
+             strncmp(row->renderer, "NVIDIA", 6) == 0 ? "NVIDIA Corporation" : "Mesa");
     assert_string_equal(gl_verdict_find(row->driver, row->renderer)->name, row->row);
     assert_int_equal(gl_verdict_is_known_good(&caps), row->known_good);
 }

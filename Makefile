@@ -79,7 +79,7 @@ SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400
 # One short line per step; V=1 shows the commands.
 Q         = $(if $(V),,@echo '  $(1) $@';)
 
-.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-web lint san fuzz fuzzers install deb clean help deps packages tests
+.PHONY: all demo bench-check check check-all check-drivers check-shapes check-vm check-clients check-devices check-web lint san fuzz fuzzers install deb clean help deps packages tests
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -99,6 +99,7 @@ demo: deps ## build and write a story with the bundled model
 
 check: deps ## build and run every test program; of the long walks a sample that changes every day
 	@+$(SUBMAKE) all tests
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/devices/check_devices.py --build $(BUILD) --seen
 	@$(SAMPLE) sh tests/run.sh $(BUILD) $(TESTS)
 
 check-all: deps ## every case of every test program, with the long walks complete
@@ -144,6 +145,10 @@ check-emulated: all tests
 	@TEST_LABEL=$(ARCH) TEST_WRAPPER='$(EMULATOR)' $(SAMPLE) sh tests/run.sh $(BUILD) $$(for program in \
 	    $(filter-out $(HOST_TESTS:%=$(BUILD)/tests/%),$(TESTS)); do $(TRIPLET)-nm -D --undefined-only $$program | \
 	    grep -qE ' (eglInitialize|execv)(@|$$)' || echo $$program; done)
+check-devices: deps ## compile every model's kernels with the drivers of 17 chips that are not here; CHIPS='g52 dg2', FRESH=1, UPDATE=1, MESA=sid
+	@+$(SUBMAKE) $(BUILD)/dopplergl
+	@PYTHONDONTWRITEBYTECODE=1 MESA='$(MESA)' python3 tests/devices/check_devices.py --build $(BUILD) --chips '$(CHIPS)' \
+	    --models '$(MODELS)' --jobs $(JOBS) $(if $(FRESH),--fresh) $(if $(UPDATE),--update)
 
 check-clients: deps ## clients of others (PyPI) against the server; RECORD=FOLDER keeps their requests, CASES= picks some
 	@+$(SUBMAKE) $(BUILD)/dopplergl

@@ -132,6 +132,18 @@ typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uin
 /* An open GPU, or software renderer, with its GL context. Thread-safety: R4. */
 struct dgl_device;
 
+/* What was tested on this kind of device before (docs/devices.md). */
+enum dgl_device_verdict {
+    DGL_DEVICE_UNKNOWN,  /* neither compiled for nor tried */
+    DGL_DEVICE_TRIED,    /* runs on hardware */
+    DGL_DEVICE_SOFTWARE, /* a software renderer, on which the tests run */
+    DGL_DEVICE_COMPILED, /* Mesa compiles every chosen kernel for it; never run on hardware */
+    DGL_DEVICE_FAILS,    /* its driver lacks what is needed */
+};
+/* "tried on hardware", "software renderer", "compiled only", "does not run" or "unknown". Borrowed;
+ * valid forever. */
+const char *dgl_device_verdict_name(enum dgl_device_verdict verdict);
+
 /* One row of the device table. Strings are borrowed from the call or the device that gave it. */
 struct dgl_device_info {
     int32_t index;        /* row number, usable as `select` */
@@ -143,6 +155,8 @@ struct dgl_device_info {
     /* why it is not usable or would not be picked, or a note (a virtual GPU whose host renders in
      * software); "" otherwise */
     const char *reason;
+    enum dgl_device_verdict verdict;
+    const char *verdict_note; /* version that was tried or compiled, or why it does not run */
 };
 
 /* Probes every device and calls `cb` once per row, best first; false from `cb` ends the iteration.

@@ -98,6 +98,24 @@ struct gl_caps {
         debug_output;
 };
 const struct gl_caps *gl_device_caps(const struct gl_device *dev);
+
+/* What was tested on a device before: a row of the table in gl_verdict.c (docs/devices.md). */
+struct gl_verdict {
+    const char *name;    /* of the devices, for people */
+    const char *drivers; /* kernel and Mesa drivers, separated by blanks; NULL = any */
+    const char *words;   /* parts of GL_RENDERER, separated by "|"; one of them must occur */
+    enum dgl_device_verdict verdict;
+    const char *note;
+    const char *compiled; /* chip of tests/devices; NULL = none */
+    const char *mesa;     /* version that compiled for the chip; NULL = none */
+};
+/* Never NULL; the row of unknown devices if no other matches. `driver` is the node's or EGL's. */
+const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer);
+/* Rows in the order of docs/devices.md; NULL after the last one. */
+const struct gl_verdict *gl_verdict_at(size_t index);
+/* Returns true if this driver's compiler is trusted to end: that of a device that was tried on
+ * hardware, of NVIDIA's other GPUs, of a software renderer or of virgl's host. */
+bool gl_verdict_is_known_good(const struct gl_caps *caps);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
 /* Every call then fails with DGL_ERR_DEVICE_LOST until gl_device_reopen(); destroying works. */

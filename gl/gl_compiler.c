@@ -33,13 +33,6 @@ struct gl_compiler {
     bool failed;               /* no program can be it; told once */
 };
 
-bool gl_is_known_good(const struct gl_caps *caps)
-{
-    return caps->software || gl_renderer_host_is_software(caps->renderer) ||
-           strncmp(caps->renderer, "virgl", 5) == 0 || strncmp(caps->renderer, "zink", 4) == 0 ||
-           strncmp(caps->vendor, "NVIDIA", 6) == 0;
-}
-
 /* ---- start ----------------------------------------------------------------------------------- */
 
 /* `dopplergl` beside the running program. */

@@ -162,9 +162,6 @@ struct gl_remote {
     char *binary, *words, *stats;
     size_t binary_len;
 };
-/* Whether the driver's compiler is known to end: software renderers, NVIDIA's own driver, and what
- * goes through another driver's Vulkan or through a virtual machine's host. */
-bool gl_is_known_good(const struct gl_caps *caps);
 /* Starts the compiler process unless it runs. False: there is none. */
 bool gl_compiler_start(struct gl_device *dev);
 /* The error of a call that needs it. */

@@ -46,7 +46,7 @@ bool gl_has_compiler_threads(const struct gl_device *dev)
  * so. */
 static bool is_guarded(struct gl_device *dev)
 {
-    if (dev->in_process || gl_is_known_good(&dev->caps))
+    if (dev->in_process || gl_verdict_is_known_good(&dev->caps))
         return false;
     if (gl_compiler_start(dev))
         return true;

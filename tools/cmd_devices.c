@@ -1,5 +1,5 @@
 /* devices: the rows of the device table, each with the reason why it is or is not used; with -v and
- * --json also limits and measured speed. */
+ * --json also verdicts, limits and measured speed. */
 #include <stdio.h>
 
 #include "core/base/json.h"
@@ -189,10 +189,12 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
         } words[] = {{"name", info->renderer},
                      {"node", info->node},
                      {"driver", info->driver},
-                     {"reason", info->reason}};
+                     {"reason", info->reason},
+                     {"verdict", dgl_device_verdict_name(info->verdict)},
+                     {"verdict_note", info->verdict_note}};
         dgl_jw_object(&l->w);
         report_i64(&l->w, "index", info->index);
-        for (size_t i = 0; i < 4; i++)
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
             report_text(&l->w, words[i].key, words[i].value);
         report_bool(&l->w, "software", info->software);
         report_bool(&l->w, "usable", info->usable);
@@ -205,6 +207,9 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
                        info->renderer[0] ? info->renderer : "-");
         if (info->reason[0])
             dgl_buf_printf(&l->out, "     %s\n", info->reason);
+        if (details)
+            dgl_buf_printf(&l->out, "     verdict: %s (%s)\n",
+                           dgl_device_verdict_name(info->verdict), info->verdict_note);
         if (dev)
             put_details(l, dev, &speed);
     }

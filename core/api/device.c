@@ -19,6 +19,7 @@ const char *dgl_version(void)
 
 static void node_to_info(const struct gl_node *node, struct dgl_device_info *out)
 {
+    const struct gl_verdict *verdict = gl_verdict_find(node->driver, node->renderer);
     *out = (struct dgl_device_info){
         .index = node->index,
         .node = node->path,
@@ -27,6 +28,8 @@ static void node_to_info(const struct gl_node *node, struct dgl_device_info *out
         .software = node->software,
         .usable = node->usable,
         .reason = node->reason,
+        .verdict = verdict->verdict,
+        .verdict_note = verdict->note,
     };
 }
 

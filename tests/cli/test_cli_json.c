@@ -120,6 +120,8 @@ static const struct output outputs[] = {
       {"0.software", BOOL},
       {"0.usable", BOOL},
       {"0.reason", STRING},
+      {"0.verdict", STRING},
+      {"0.verdict_note", STRING},
       {"0.version", STRING},
       {"0.limits.max_ssbo_bytes", COUNT},
       {"0.limits.max_invocations", COUNT},

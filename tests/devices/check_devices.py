@@ -1,0 +1,439 @@
+#!/usr/bin/env python3
+"""Compiles the kernels of many models for chips that this machine does not have.
+
+    check_devices.py [--build build] [--shims DIR] [--chips 'g52 dg2'] [--models WORDS] [--fresh]
+                     [--update] [--jobs 2] [--minutes 60]    MESA=SUITE: by newer_mesa.sh
+    check_devices.py --seen
+
+Mesa's drm-shims let the real drivers compile without hardware (over.sh, build_shims.sh). On each chip
+of chips.tsv the script plans each model of models.txt and has `dopplergl kernels check --compile-only`
+compile the texts of the plan, each in a process of its own. Equal texts are compiled once per chip.
+Results are kept in the folder of the shims by chip, driver version and SHA-256 of the text, so that
+the next run compiles only what changed; --fresh ignores them. --update writes the table of
+docs/devices.md and compiled.tsv from the results of all chips.
+--seen compares the kernels of this tree with compiled.tsv, prints one line and compiles nothing.
+The last line is "N passed, M failed", counted in chips. Exit code 1 if a chosen text fails its limits.
+`make check-devices` runs it (docs/testing.md).
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+PAGE = os.path.join(TREE, "docs/devices.md")
+COMPILED = os.path.join(HERE, "compiled.tsv")
+BEGIN, END = "<!-- make check-devices: begin -->", "<!-- make check-devices: end -->"
+# Slow compilers first, so that the run does not end with one of them alone.
+SLOW = ("v3d42", "v3d71", "navi31", "navi21", "t860")
+
+Chip = collections.namedtuple("Chip", "chip shim variable checked name")
+
+
+def read_table(path):
+    """Rows of a file of columns that tabs separate."""
+    with open(path, encoding="utf-8") as f:
+        return [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
+
+
+def all_chips():
+    return [Chip(*row) for row in read_table(os.path.join(HERE, "chips.tsv"))]
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+
+def unpack(build, archive):
+    """Folder of an unpacked archive of the test data, as tests/support/test.c names it; None without."""
+    source = os.path.join(os.environ.get("DOPPLERGL_TEST_DATA") or os.path.join(TREE, "../shared"), archive)
+    folder = os.path.join(build, "testdata", re.sub(r"[^A-Za-z0-9._]", "-", archive.split(".tar")[0]))
+    if os.path.isdir(folder):
+        return folder
+    if not os.path.exists(source):
+        return None
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    aside = tempfile.mkdtemp(dir=os.path.dirname(folder))
+    subprocess.run(["tar", "-xf", source, "-C", aside, "--no-same-owner"], check=True)
+    os.rename(aside, folder)
+    return folder
+
+
+def list_models(build, words):
+    """[(name, arguments)], and the lines of models.txt whose files are missing."""
+    models, missing = [], []
+    with open(os.path.join(HERE, "models.txt"), encoding="utf-8") as f:
+        lines = [line.split() for line in f if line.strip() and not line.startswith("#")]
+    for kind, *rest in lines:
+        if kind == "bundled":
+            models.append(("bundled", []))
+        elif kind == "shape":
+            models.append((rest[0], ["--shape", rest[0]]))
+        else:
+            folder = unpack(build, rest[0])
+            if not folder:
+                missing.append(rest[0])
+                continue
+            for config in sorted(glob.glob(os.path.join(folder, "**/config.json"), recursive=True)):
+                path = os.path.dirname(config)
+                models.append((os.path.basename(path), ["-m", path]))
+    if words:
+        models = [m for m in models if m[0] in words]
+    return models, missing
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+class Results:
+    """What became of each text on one chip: a line of JSON each, in a file that only grows.
+
+    A text is known by its SHA-256, together with the driver version and the limits of the check.
+    """
+
+    def __init__(self, folder, chip):
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, chip + ".jsonl")
+        self.all = {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as f:
+                for line in f:
+                    try:
+                        entry = json.loads(line)
+                    except ValueError:  # the line that an interrupted run did not finish
+                        continue
+                    self.all[entry["version"], entry["sha256"]] = entry
+
+    def add(self, version, text):
+        entry = dict(text, version=version)
+        self.all[version, text["sha256"]] = entry
+        with open(self.path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(entry) + "\n")
+
+
+def spills_of(stats):
+    """(spills, fills) of a driver's statistics; None if they do not have them."""
+    found = re.findall(r"(\d+):(\d+) spills:fills", stats)  # iris, crocus, v3d, panfrost
+    found += [(n, "0") for n in re.findall(r"Spilled VGPRs: (\d+)", stats)]  # radeonsi
+    found += re.findall(r"(\d+) stp, (\d+) ldp", stats)  # freedreno
+    return max(((int(a), int(b)) for a, b in found), key=lambda pair: pair[0] + pair[1], default=None)
+
+
+# ---- one chip ------------------------------------------------------------------------------------
+
+
+class Run:
+    """The settings of a run, and what its chips share."""
+
+    def __init__(self, args):
+        self.args = args
+        self.program = os.path.abspath(os.path.join(args.build, "dopplergl"))
+        self.models, self.missing = list_models(args.build, args.models.split())
+        self.suffix = "-" + os.environ["MESA"] if os.environ.get("MESA") else ""
+        self.end = time.monotonic() + args.minutes * 60
+        self.lock = threading.Lock()
+        self.environment = dict(
+            os.environ,
+            DOPPLERGL_SHIMS=args.shims,
+            # Caches and settings of the user stay out of it.
+            XDG_CACHE_HOME=os.path.join(args.shims, "cache"),
+            XDG_CONFIG_HOME=os.path.join(args.shims, "config"),
+        )
+
+    def say(self, text):
+        with self.lock:
+            print(text, flush=True)
+
+    def over(self, chip, *words, seconds=3600):
+        """A command on a chip: (exit code, standard output, standard error)."""
+        command = [os.path.join(HERE, "over.sh"), chip, self.program, *words]
+        try:
+            done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return 124, "", f"{words[0]} did not end within {seconds} seconds"
+        return done.returncode, done.stdout, done.stderr
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def open_chip(run, chip):
+    """The chip's row of `devices`, or a dict with `reason` alone if it does not open."""
+    code, out, err = run.over(chip, "devices", "--json", seconds=300)
+    try:
+        rows = [row for row in json.loads(out) if not row["software"]]
+    except ValueError:
+        return {"reason": last_line(err) or f"devices ended with exit code {code}"}
+    if not rows:
+        return {"reason": "no device"}
+    return rows[0] if rows[0]["usable"] else {"reason": rows[0]["reason"]}
+
+
+def check_chip(run, chip):
+    """Compiles what is not known yet. The summary of the chip, for the table."""
+    start = time.monotonic()
+    device = open_chip(run, chip.chip)
+    summary = {"chip": chip.chip, "name": chip.name, "device": device, "failed": {}, "texts": {}, "models": {}}
+    if "version" not in device:
+        run.say(f"{chip.chip}: does not open: {device['reason']}")
+        return summary
+    # Without the versions of this machine's kernel, which are in the names of AMD's devices.
+    device["name"] = re.sub(r", DRM [^)]*", "", device["name"])
+    version = "%s, %s" % (device["name"], device["version"])
+    results = Results(os.path.join(run.args.shims, "results" + run.suffix), chip.chip)
+    used, compiled, reused = summary["texts"], 0, 0
+    known_file = tempfile.NamedTemporaryFile("w", prefix="known-", suffix=".txt", delete=False)
+    known_file.close()
+    for name, words in run.models:
+        if time.monotonic() > run.end:
+            summary["failed"]["models after " + name] = f"not reached within {run.args.minutes} minutes"
+            break
+        known = {sha for v, sha in results.all if v == version and (not run.args.fresh or sha in used)}
+        with open(known_file.name, "w", encoding="utf-8") as f:
+            f.writelines(sha + "\n" for sha in sorted(known))
+        code, out, err = run.over(
+            chip.chip, "kernels", "check", "--compile-only", "--executor", "dispatch", "--json", "--known",
+            known_file.name, *words)
+        try:
+            texts = [text for text in json.loads(out)["texts"] if text["planned"]]
+        except (ValueError, KeyError, TypeError):
+            summary["failed"][name] = last_line(err) or f"ended with exit code {code}"
+            run.say(f"{chip.chip}: {name}: {summary['failed'][name]}")
+            continue
+        summary["models"][name] = len(texts)
+        for text in texts:
+            sha = text["sha256"]
+            if text["verdict"] != "known":
+                results.add(version, text)
+                compiled += 1
+            elif sha not in used:
+                reused += 1
+            used[sha] = dict(results.all[version, sha], name=text["name"], op=text["op"])
+    os.unlink(known_file.name)
+    for text in used.values():
+        if text["verdict"] != "ok":
+            summary["failed"].setdefault(text["name"], (text["reason"] or text["verdict"]).splitlines()[0][:200])
+    ms = sum(text["ms"] for text in used.values())
+    run.say(
+        "%-10s %3d models, %4d texts: %d compiled, %d reused; %.0f s of processor time for all, %.0f s here; %s"
+        % (chip.chip, len(summary["models"]), len(used), compiled, reused, ms / 1e3, time.monotonic() - start,
+           "ok" if not summary["failed"] else "FAILED"))
+    for name, reason in summary["failed"].items():
+        run.say(f"{chip.chip}: FAILED {name}: {reason}")
+    return summary
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+def size(value):
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 1 << shift:
+            return f"{value / (1 << shift):.3g} {unit}"
+    return str(value)
+
+
+def kernel_of(text):
+    return text["name"].split()[0]
+
+
+def kernels_by_op(summary):
+    by_op = collections.defaultdict(set)
+    for text in summary["texts"].values():
+        by_op[text["op"]].add(kernel_of(text))
+    return by_op
+
+
+def common_kernels(summaries):
+    """{operation: kernels} of operations that have the same kernels on every chip that opens."""
+    tables = [kernels_by_op(s) for s in summaries if s["texts"]]
+    ops = sorted({op for table in tables for op in table})
+    return {op: tables[0][op] for op in ops if all(table.get(op) == tables[0].get(op) for table in tables)}
+
+
+def row_of(summary, common):
+    device, texts = summary["device"], summary["texts"].values()
+    if not texts:
+        return [summary["chip"], summary["name"], "no: " + device.get("reason", "nothing was planned"), "", "", "", "",
+                "does not run"]
+    limits = device["limits"]
+    facts = "%d buffers of %s, %s shared, %d invocations, %s" % (
+        limits["max_ssbo_bindings"], size(limits["max_ssbo_bytes"]), size(limits["max_shared_bytes"]),
+        limits["max_invocations"],
+        "subgroups of %d" % limits["subgroup_size"] if limits["subgroup_size"] else "no subgroups")
+    kernels = "; ".join(
+        f"{op}: {', '.join(sorted(names))}" for op, names in sorted(kernels_by_op(summary).items()) if op not in common)
+    slowest = max(texts, key=lambda text: text["ms"])
+    spilling = [(spills_of(text.get("stats") or ""), text) for text in texts]
+    measured = [pair for pair in spilling if pair[0]]
+    if not measured:
+        spills = "not reported"
+    else:
+        (a, b), text = max(measured, key=lambda pair: sum(pair[0]))
+        by_kernel = {kernel_of(t) for pair, t in measured if sum(pair)}
+        spills = "none" if a + b == 0 else f"{kernel_of(text)} {a}:{b}; {len(by_kernel)} kernels spill"
+    failed = sorted({name.split()[0] for name in summary["failed"]})
+    return [summary["chip"], summary["name"], "yes", facts, kernels,
+            "%d: %.0f ms, %s" % (len(texts), slowest["ms"], kernel_of(slowest)), spills,
+            "compiled only" if not failed else "fails: " + ", ".join(failed)]
+
+
+def put_table(summaries, versions):
+    common = common_kernels(summaries)
+    lines = [BEGIN, "", "Compiled with %s." % " and ".join(versions), "",
+             "| chip | device | opens | limits | kernels | texts: slowest | worst spills:fills | verdict |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row_of(s, common)) + " |" for s in summaries]
+    lines += ["", "On every chip: "]
+    lines += [f"- {op}: {', '.join(sorted(names))}" for op, names in common.items()]
+    lines += ["", END]
+    with open(PAGE, encoding="utf-8") as f:
+        text = f.read()
+    before, rest = text.split(BEGIN)
+    with open(PAGE, "w", encoding="utf-8") as f:
+        f.write(before + "\n".join(lines) + rest.split(END)[1])
+
+
+# ---- compiled.tsv: the kernels as the chips have compiled them -------------------------------------
+
+
+def sources(program):
+    """{name: hash} of every built-in kernel with its libs, and of the generator that makes texts of them."""
+    done = subprocess.run([program, "kernels", "list", "--json"], capture_output=True, text=True, check=True)
+    hashes = {kernel["name"]: kernel["sha256"][:16] for kernel in json.loads(done.stdout)}
+    generator = hashlib.sha256()
+    for path in sorted(glob.glob(os.path.join(TREE, "kernels/gen/*.c")) + glob.glob(os.path.join(TREE, "kernels/*.h"))):
+        with open(path, "rb") as f:
+            generator.update(f.read())
+    hashes["(generator)"] = generator.hexdigest()[:16]
+    return hashes
+
+
+def put_compiled(program, summaries):
+    hashes = sources(program)
+    rows = collections.defaultdict(list)
+    for summary in summaries:
+        names = {kernel_of(text) for text in summary["texts"].values()} | {"(generator)"}
+        failed = {name.split()[0] for name in summary["failed"]}
+        for name in names - failed:
+            rows[name].append(summary["chip"])
+    with open(COMPILED, "w", encoding="utf-8") as f:
+        f.write("# Written by `make check-devices UPDATE=1`: kernels, the hash of their text and libs, and the chips on which every\n"
+                "# chosen text of them compiled. (generator): kernels/gen and the headers of kernels/.\n")
+        for name in sorted(rows):
+            f.write(f"{name}\t{hashes.get(name, '-')}\t{' '.join(rows[name])}\n")
+
+
+def print_seen(program):
+    """One line: the chips that have not compiled a kernel as it is now. Nothing is compiled."""
+    if not os.path.exists(COMPILED):
+        print("devices: nothing was compiled for other chips yet: make check-devices UPDATE=1")
+        return
+    hashes, old = sources(program), {name: (sha, chips.split()) for name, sha, chips in read_table(COMPILED)}
+    changed = [name for name in sorted(old) if hashes.get(name) not in (None, old[name][0])]
+    chips = {chip for name in changed for chip in old[name][1]}
+    total = len({chip for _, chips in old.values() for chip in chips})
+    if changed:
+        which = "none of the chips has" if len(chips) == total else "%s have not" % " ".join(sorted(chips))
+        shown = ", ".join(changed[:6]) + (f" and {len(changed) - 6} more" if len(changed) > 6 else "")
+        print(f"devices: {which} compiled {shown} as now: make check-devices")
+    else:
+        print(f"devices: the chosen kernels are as {total} chips compiled them")
+
+
+# ---- all -----------------------------------------------------------------------------------------
+
+
+def read_summaries(folder, chips):
+    summaries = []
+    for chip in chips:
+        path = os.path.join(folder, chip.chip + ".json")
+        if not os.path.exists(path):
+            sys.exit(f"check_devices: there is no result of {chip.chip}; run all chips before --update")
+        with open(path, encoding="utf-8") as f:
+            summaries.append(json.load(f))
+    return summaries
+
+
+def find_shims(args):
+    """The folder of the shims, which are built first if they are missing."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    folder = os.path.abspath(args.shims or (os.path.join(cache, "dopplergl-shims") if cache
+                                            else os.path.join(args.build, "shims")))
+    shims = {chip.shim for chip in all_chips()}
+    if not all(os.path.exists(os.path.join(folder, f"prefix/lib/lib{name}_noop_drm_shim.so")) for name in shims):
+        print(f"building Mesa's drivers and drm-shims in {folder}, once: about 10 minutes on two cores", flush=True)
+        if subprocess.run([os.path.join(HERE, "build_shims.sh"), folder, str(args.jobs)]).returncode:
+            sys.exit("check_devices: the shims could not be built")
+    return folder
+
+
+def choose_chips(words):
+    chips = all_chips()
+    if not words:
+        return [chip for chip in chips if chip.checked == "yes"]
+    for word in words:
+        if word not in [chip.chip for chip in chips]:
+            sys.exit(f"check_devices: there is no chip '{word}'; there are {' '.join(chip.chip for chip in chips)}")
+    return [chip for chip in chips if chip.chip in words]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--shims", default=os.environ.get("DOPPLERGL_SHIMS", ""))
+    parser.add_argument("--chips", default="")
+    parser.add_argument("--models", default="")
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--seen", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--minutes", type=float, default=60)
+    args = parser.parse_args()
+    if args.seen:
+        print_seen(os.path.join(args.build, "dopplergl"))
+        return 0
+    chips = choose_chips(args.chips.split())
+    args.shims = find_shims(args)
+    run = Run(args)
+    if run.suffix:
+        # Debian builds V3D and Panfrost for ARM only.
+        chips = [chip for chip in chips if chip.shim not in ("v3d", "panfrost")]
+        if args.update:
+            sys.exit("check_devices: --update is for the Mesa of the shims, without MESA")
+        subprocess.run([os.path.join(HERE, "newer_mesa.sh"), args.shims, os.environ["MESA"], run.program], check=True)
+    for name in run.missing:
+        run.say(f"skipped: {name} is not in the test data (DOPPLERGL_TEST_DATA)")
+    run.say(f"{len(chips)} chips, {len(run.models)} models; results are kept in {os.path.join(args.shims, 'results' + run.suffix)}")
+    folder = os.path.join(args.shims, "summaries" + run.suffix)
+    os.makedirs(folder, exist_ok=True)
+    passed = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for summary in pool.map(lambda chip: check_chip(run, chip), sorted(chips, key=lambda c: c.chip not in SLOW)):
+            passed += not summary["failed"] and bool(summary["texts"])
+            if not args.models:
+                with open(os.path.join(folder, summary["chip"] + ".json"), "w", encoding="utf-8") as f:
+                    json.dump(summary, f)
+    if args.update:
+        summaries = read_summaries(folder, choose_chips([]))
+        versions = sorted({re.sub(r".*(Mesa [0-9.]+).*", r"\1", s["device"]["version"])
+                           for s in summaries if "version" in s["device"]})
+        put_table(summaries, versions)
+        put_compiled(run.program, summaries)
+    print(f"{passed} passed, {len(chips) - passed} failed")
+    return 0 if passed == len(chips) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,7 @@ GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
 TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
+TEST_LDFLAGS_test_memory_now := -Wl,--wrap=dgl_host_memory
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
 TEST_LDFLAGS_test_prefix := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)

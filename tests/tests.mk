@@ -11,6 +11,7 @@ TEST_LDFLAGS_test_gl_display := -Wl,--wrap=eglQueryString,--wrap=eglInitialize \
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
 TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
+TEST_LDFLAGS_test_memory_now := -Wl,--wrap=dgl_host_memory
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
 TEST_LDFLAGS_test_prefix := $(GL_FAIL)
 TEST_LDFLAGS_test_faults := $(GL_FAIL)

@@ -57,6 +57,7 @@ void made_device_init(struct plan_device *device, enum made_device which, const 
                                  .limits = &limits[which],
                                  .software = which == MADE_LLVMPIPE,
                                  .llvmpipe = which == MADE_LLVMPIPE,
+                                 .on_host = which == MADE_LLVMPIPE,
                                  .compute_units = which == MADE_GPU  ? 132
                                                   : which == MADE_PI ? 2
                                                                      : 1,

@@ -3,7 +3,7 @@
 #ifndef DGL_LOADER_JINJA_AST_H
 #define DGL_LOADER_JINJA_AST_H
 
-#include "loader/jinja/jinja_ops.h"
+#include "loader/jinja/jinja_value.h"
 
 /* A name of the template. There is one symbol per name, so that scopes compare pointers. */
 struct jinja_symbol {
@@ -115,13 +115,5 @@ struct jinja_template {
     struct jinja_symbol *symbols; /* every name that occurs */
     const struct jinja_symbol *loop, *caller, *varargs, *kwargs;
 };
-
-/* The symbol of a name, made when there is none; NULL: out of memory. For parsing only. */
-struct jinja_symbols {
-    struct jinja_template *tmpl;
-    uint64_t seed; /* of the hash */
-    struct jinja_symbol *buckets[256];
-};
-const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dgl_str name);
 
 #endif

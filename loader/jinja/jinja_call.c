@@ -1,9 +1,256 @@
-/* Calls: finding built-in functions, binding arguments to their parameters. */
+/* Looking into values (attributes, elements, slices, paths) and calling built-in functions. */
 #include "loader/jinja/jinja_call.h"
 
 #include <string.h>
 
 #include "loader/jinja/jinja_eval.h"
+
+/* ---- what is missing ---- */
+
+static bool missing_attribute(const struct jinja_value *owner, struct dgl_str name,
+                              struct jinja_value *out)
+{
+    *out = (struct jinja_value){
+        .type = JINJA_UNDEFINED,
+        .missing = {.name = name.p, .len = name.len, .owner = jinja_owner_name(owner)}};
+    return true;
+}
+
+static bool missing_element(struct jinja_run *run, const struct jinja_value *owner,
+                            const struct jinja_value *key, struct jinja_value *out)
+{
+    struct jinja_text text = {0};
+    struct jinja_value message;
+    bool ok = jinja_text_put(run, &text, dgl_str_of(jinja_owner_name(owner)), false) &&
+              jinja_text_put(run, &text, DGL_STR(" has no element "), false) &&
+              jinja_text_add_repr(run, &text, key);
+    if (!jinja_text_end(run, &text, ok, &message))
+        return false;
+    *out = (struct jinja_value){.type = JINJA_UNDEFINED,
+                                .missing = {.name = message.text.p, .len = message.text.len}};
+    return true;
+}
+
+/* ---- elements ---- */
+
+/* Counts a negative index from the end; false: outside. */
+static bool resolve_index(int64_t index, size_t count, size_t *out)
+{
+    if (index < 0 && __builtin_add_overflow(index, (int64_t)count, &index))
+        return false;
+    if (index < 0 || (uint64_t)index >= count)
+        return false;
+    *out = (size_t)index;
+    return true;
+}
+
+static bool find_index(struct jinja_run *run, const struct jinja_value *owner, int64_t index,
+                       struct jinja_value *out, bool *found)
+{
+    size_t count, at;
+    *found = false;
+    if (!jinja_is_text(owner) && !jinja_is_sequence(owner) && owner->type != JINJA_RANGE)
+        return true;
+    if (!jinja_length(run, owner, &count))
+        return false;
+    *found = resolve_index(index, count, &at);
+    if (!*found)
+        return true;
+    if (jinja_is_text(owner)) {
+        struct dgl_str text = jinja_str(owner);
+        size_t start = jinja_char_offset(text, at);
+        struct dgl_str rest = {text.p + start, text.len - start};
+        *out = jinja_slice_bytes(owner, start, jinja_char_offset(rest, 1));
+    } else if (owner->type == JINJA_RANGE) {
+        *out = jinja_int(jinja_range_at(owner, at));
+    } else {
+        *out = owner->list->items[at];
+    }
+    return true;
+}
+
+static bool find_element(struct jinja_run *run, const struct jinja_value *owner,
+                         const struct jinja_value *key, struct jinja_value *out, bool *found)
+{
+    *found = false;
+    if (owner->type == JINJA_DICT || owner->type == JINJA_NAMESPACE) {
+        struct jinja_value *value;
+        if (!jinja_dict_find(run, owner->dict, key, &value))
+            return false;
+        *found = value != NULL;
+        if (value)
+            *out = *value;
+        return true;
+    }
+    return !jinja_is_integral(key) || find_index(run, owner, jinja_integer(key), out, found);
+}
+
+/* Attributes that are no elements: those of loops, and methods. */
+static bool find_own(struct jinja_run *run, const struct jinja_value *owner, struct dgl_str name,
+                     struct jinja_value *out, bool *found)
+{
+    *found = false;
+    if (owner->type == JINJA_LOOP && !jinja_loop_attribute(run, owner->loop, name, out, found))
+        return false;
+    if (*found)
+        return true;
+    if (owner->type == JINJA_CYCLER && owner->cycler->list && dgl_str_eq(name, "current")) {
+        *out = owner->cycler->list->items[owner->cycler->next];
+        *found = true;
+        return true;
+    }
+    const struct jinja_builtin *method = jinja_find_method(owner, name);
+    *found = method != NULL;
+    return !method || jinja_new_function(run, method, owner, out);
+}
+
+bool jinja_get_attribute(struct jinja_run *run, const struct jinja_value *value,
+                         struct dgl_str name, struct jinja_value *out)
+{
+    bool found;
+    struct jinja_value key = jinja_text_of(name, false);
+    if (value->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    if (!find_own(run, value, name, out, &found))
+        return false;
+    if (!found && !find_element(run, value, &key, out, &found))
+        return false;
+    return found || missing_attribute(value, name, out);
+}
+
+bool jinja_get_item(struct jinja_run *run, const struct jinja_value *value,
+                    const struct jinja_value *key, struct jinja_value *out)
+{
+    bool found;
+    if (value->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    if (!find_element(run, value, key, out, &found))
+        return false;
+    if (found)
+        return true;
+    if (!jinja_is_text(key))
+        return missing_element(run, value, key, out);
+    if (!find_own(run, value, jinja_str(key), out, &found))
+        return false;
+    return found || missing_attribute(value, jinja_str(key), out);
+}
+
+bool jinja_get_path(struct jinja_run *run, const struct jinja_value *value,
+                    const struct jinja_value *path, struct jinja_value *out)
+{
+    *out = *value;
+    if (path->type == JINJA_ABSENT || path->type == JINJA_NONE)
+        return true;
+    if (!jinja_is_text(path)) {
+        struct jinja_value owner = *out;
+        return jinja_get_item(run, &owner, path, out);
+    }
+    struct dgl_str rest = jinja_str(path), part;
+    while (dgl_str_split(&rest, '.', &part)) {
+        int64_t index;
+        struct jinja_value owner = *out, key = jinja_text_of(part, false);
+        if (dgl_parse_i64(part, 0, INT64_MAX, &index))
+            key = jinja_int(index);
+        if (!jinja_get_item(run, &owner, &key, out))
+            return false;
+    }
+    return true;
+}
+
+/* ---- slices ---- */
+
+struct slice {
+    int64_t start, step;
+    size_t count;
+};
+
+static bool slice_bound(struct jinja_run *run, const struct jinja_value *bound, int64_t otherwise,
+                        int64_t *out)
+{
+    if (bound->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, bound);
+    if (bound->type != JINJA_NONE && !jinja_is_integral(bound))
+        return jinja_error(run, "slice indices must be integers or None, not %s",
+                           jinja_type_name(bound));
+    *out = bound->type == JINJA_NONE ? otherwise : jinja_integer(bound);
+    return true;
+}
+
+/* Into [low, high], counting a negative position from the end. */
+static int64_t clamp_bound(int64_t position, int64_t length, int64_t low, int64_t high)
+{
+    if (position < 0)
+        position = position < -length ? low : position + length;
+    return position < low ? low : position > high ? high : position;
+}
+
+/* Python's rules for start:stop:step over `length` elements. */
+static bool resolve_slice(struct jinja_run *run, const struct jinja_value bounds[3], size_t length,
+                          struct slice *out)
+{
+    int64_t n = (int64_t)length, start, stop, step;
+    if (!slice_bound(run, &bounds[2], 1, &step))
+        return false;
+    if (step == 0)
+        return jinja_error(run, "slice step cannot be zero");
+    if (step == INT64_MIN)
+        step++; /* so that it has an opposite; both reach one element at most */
+    if (!slice_bound(run, &bounds[0], step > 0 ? 0 : INT64_MAX, &start) ||
+        !slice_bound(run, &bounds[1], step > 0 ? INT64_MAX : INT64_MIN, &stop))
+        return false;
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+    start = clamp_bound(start, n, low, high);
+    stop = clamp_bound(stop, n, low, high);
+    int64_t span = step > 0 ? stop - start : start - stop, size = step > 0 ? step : -step;
+    *out = (struct slice){start, step, span > 0 ? (size_t)((span - 1) / size + 1) : 0};
+    return true;
+}
+
+static bool slice_text(struct jinja_run *run, const struct jinja_value *value,
+                       const struct slice *slice, struct jinja_value *out)
+{
+    struct dgl_str text = jinja_str(value);
+    struct jinja_value chars;
+    if (slice->step == 1) {
+        size_t start = jinja_char_offset(text, (size_t)slice->start);
+        struct dgl_str rest = {text.p + start, text.len - start};
+        *out = jinja_slice_bytes(value, start, jinja_char_offset(rest, slice->count));
+        return true;
+    }
+    if (!jinja_collect(run, value, JINJA_LIST, &chars))
+        return false;
+    struct jinja_text result = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < slice->count; i++)
+        ok = jinja_text_add(run, &result,
+                            &chars.list->items[slice->start + (int64_t)i * slice->step]);
+    return jinja_text_end(run, &result, ok, out);
+}
+
+bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *value,
+                     const struct jinja_value bounds[3], struct jinja_value *out)
+{
+    struct slice slice = {0};
+    struct jinja_value source = *value;
+    size_t length;
+    if (value->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    if (value->type == JINJA_RANGE && !jinja_collect(run, value, JINJA_LIST, &source))
+        return false;
+    if (!jinja_is_text(&source) && !jinja_is_sequence(&source))
+        return jinja_error(run, "'%s' object is not subscriptable", jinja_type_name(value));
+    if (!jinja_length(run, &source, &length) || !resolve_slice(run, bounds, length, &slice))
+        return false;
+    if (jinja_is_text(&source))
+        return slice_text(run, &source, &slice, out);
+    if (!jinja_step(run, slice.count) || !jinja_new_list(run, source.type, slice.count, out))
+        return false;
+    for (size_t i = 0; i < slice.count; i++)
+        out->list->items[i] = source.list->items[slice.start + (int64_t)i * slice.step];
+    out->list->count = slice.count;
+    out->data = value->data;
+    return true;
+}
 
 /* ---- finding ---- */
 
@@ -18,12 +265,7 @@ static const struct jinja_builtin *find_in(const struct jinja_builtin *table, st
 
 const struct jinja_builtin *jinja_find_filter(struct dgl_str name)
 {
-    const struct jinja_builtin *const tables[] = {jinja_text_filters, jinja_list_filters,
-                                                  jinja_select_filters, jinja_number_filters};
-    const struct jinja_builtin *found = NULL;
-    for (size_t i = 0; !found && i < sizeof(tables) / sizeof(tables[0]); i++)
-        found = find_in(tables[i], name);
-    return found;
+    return find_in(jinja_filters, name);
 }
 
 const struct jinja_builtin *jinja_find_test(struct dgl_str name)
@@ -38,11 +280,9 @@ const struct jinja_builtin *jinja_find_global(struct dgl_str name)
 
 const struct jinja_builtin *jinja_find_method(const struct jinja_value *value, struct dgl_str name)
 {
-    const struct jinja_builtin *found = NULL;
     switch (value->type) {
     case JINJA_STRING:
-        found = find_in(jinja_string_methods, name);
-        return found ? found : find_in(jinja_search_methods, name);
+        return find_in(jinja_string_methods, name);
     case JINJA_LIST:
         return find_in(jinja_list_methods, name);
     case JINJA_TUPLE:
@@ -136,49 +376,6 @@ bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
         return jinja_fail(run, DGL_ERR_UNSUPPORTED, "'%s' is not supported in chat templates",
                           builtin->name);
     return (!builtin->params || bind(run, &in)) && builtin->fn(run, &in, out);
-}
-
-/* ---- what can be called ---- */
-
-/* A joiner is nothing the first time, and its separator from then on. */
-static bool call_joiner(struct jinja_cycler *joiner, struct jinja_value *out)
-{
-    *out = joiner->next ? joiner->separator : jinja_literal("");
-    joiner->next = 1;
-    return true;
-}
-
-static bool call_loop(struct jinja_run *run, const struct jinja_loop *loop,
-                      const struct jinja_call *call, struct jinja_value *out)
-{
-    if (!loop->node->loop->recursive)
-        return jinja_error(run, "The loop must have the 'recursive' marker to be called "
-                                "recursively.");
-    if (call->num_args != 1 || call->num_named)
-        return jinja_error(run, "loop() takes 1 argument");
-    return jinja_loop_recurse(run, loop, &call->args[0], out);
-}
-
-bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
-                      const struct jinja_call *call, struct jinja_value *out)
-{
-    switch (callee->type) {
-    case JINJA_UNDEFINED:
-        return jinja_fail_undefined(run, callee);
-    case JINJA_FUNCTION:
-        return jinja_invoke(run, callee->function->builtin, &callee->function->self, call, out);
-    case JINJA_MACRO:
-        return jinja_call_macro(run, callee->macro, call, out);
-    case JINJA_LOOP:
-        return call_loop(run, callee->loop, call, out);
-    case JINJA_CYCLER:
-        if (!callee->cycler->list)
-            return call_joiner(callee->cycler, out);
-        break;
-    default:
-        break;
-    }
-    return jinja_error(run, "'%s' object is not callable", jinja_type_name(callee));
 }
 
 /* ---- arguments of built-in functions ---- */

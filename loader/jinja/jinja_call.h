@@ -1,9 +1,9 @@
-/* jinja_call.h: calling built-in functions, filters, tests, methods and macros with evaluated
- * arguments. */
+/* jinja_call.h: built-in functions, filters, tests and methods, and what they share: arguments,
+ * attributes and elements of values. */
 #ifndef DGL_LOADER_JINJA_CALL_H
 #define DGL_LOADER_JINJA_CALL_H
 
-#include "loader/jinja/jinja_value.h"
+#include "loader/jinja/jinja_text.h"
 
 struct jinja_named {
     struct dgl_str name;
@@ -47,9 +47,6 @@ struct jinja_function {
 bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
                   const struct jinja_value *self, const struct jinja_call *call,
                   struct jinja_value *out);
-/* Calls whatever a template may call; reports what it may not. */
-bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
-                      const struct jinja_call *call, struct jinja_value *out);
 bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *builtin,
                         const struct jinja_value *self, struct jinja_value *out);
 
@@ -62,10 +59,9 @@ const struct jinja_builtin *jinja_find_method(const struct jinja_value *value, s
 
 /* Tables of the files that implement them; each ends with a NULL name. A row without a function is
  * something that Python has and chat templates do without: naming it is an error of its own. */
-extern const struct jinja_builtin jinja_text_filters[], jinja_list_filters[],
-    jinja_select_filters[], jinja_number_filters[], jinja_tests[], jinja_globals[],
-    jinja_string_methods[], jinja_search_methods[], jinja_list_methods[], jinja_tuple_methods[],
-    jinja_dict_methods[], jinja_loop_methods[], jinja_cycler_methods[];
+extern const struct jinja_builtin jinja_filters[], jinja_tests[], jinja_globals[],
+    jinja_string_methods[], jinja_list_methods[], jinja_tuple_methods[], jinja_dict_methods[],
+    jinja_loop_methods[], jinja_cycler_methods[];
 
 /* ---- arguments of built-in functions ---- */
 
@@ -95,12 +91,13 @@ bool jinja_get_path(struct jinja_run *run, const struct jinja_value *value,
 
 /* ---- order ---- */
 
-/* What an element is sorted by: what `path` leads to, in lower case unless `case_sensitive`. */
-bool jinja_sort_key(struct jinja_run *run, const struct jinja_value *item,
-                    const struct jinja_value *path, bool case_sensitive, struct jinja_value *out);
 /* A sorted list of what `value` holds; `paths` may be several, "a,b". Stable, also in reverse. */
 bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
                 const struct jinja_value *paths, bool case_sensitive, bool reverse,
                 struct jinja_value *out);
+
+/* The filter tojson, as Hugging Face defines it: json.dumps without HTML escapes. */
+bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out);
 
 #endif

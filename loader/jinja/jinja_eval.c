@@ -1,7 +1,46 @@
-/* Evaluating expressions. */
+/* Evaluating expressions and executing statements. */
 #include "loader/jinja/jinja_eval.h"
 
 #include <string.h>
+
+struct jinja_slot {
+    const struct jinja_symbol *symbol;
+    struct jinja_value value;
+};
+
+/* Names are looked up from the innermost scope outwards, and set in the innermost one. */
+struct jinja_scope {
+    struct jinja_scope *parent;
+    struct jinja_slot *slots;
+    size_t count, cap;
+    bool captured; /* a macro may come back to it: it cannot be used again for the next round of a
+                      loop */
+};
+
+struct jinja_macro {
+    const struct jinja_macro_node *node;
+    struct jinja_scope *scope; /* where it was defined */
+};
+
+struct jinja_loop {
+    const struct jinja_node *node;
+    struct jinja_scope *scope; /* around the loop, for recursion */
+    struct jinja_iter iter;
+    struct jinja_value current, previous, after, last_changed;
+    bool has_after; /* `after` was taken from the iterator ahead of time */
+    int64_t index0;
+    size_t length; /* of a generator at the start; else taken when asked for */
+    bool has_length;
+    uint32_t depth0;
+};
+
+static bool eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
+/* The same in a scope, with the output as a text. `scope` may be NULL, after a fault. */
+static bool exec_text(struct jinja_run *run, const struct jinja_nodes *body,
+                      struct jinja_scope *scope, struct jinja_value *out);
+/* loop(inner): the body of a recursive loop over something else, as a text. */
+static bool loop_recurse(struct jinja_run *run, const struct jinja_loop *loop,
+                         const struct jinja_value *over, struct jinja_value *out);
 
 /* ---- scopes ---- */
 
@@ -43,7 +82,8 @@ bool jinja_scope_set(struct jinja_run *run, struct jinja_scope *scope,
     return true;
 }
 
-struct jinja_value jinja_scope_get(const struct jinja_run *run, const struct jinja_symbol *symbol)
+/* Undefined when no scope has it. */
+static struct jinja_value scope_get(const struct jinja_run *run, const struct jinja_symbol *symbol)
 {
     for (const struct jinja_scope *scope = run->scope; scope; scope = scope->parent) {
         const struct jinja_slot *slot = find_slot(scope, symbol);
@@ -53,6 +93,265 @@ struct jinja_value jinja_scope_get(const struct jinja_run *run, const struct jin
     return (struct jinja_value){
         .type = JINJA_UNDEFINED,
         .missing = {.name = symbol->name.p, .len = symbol->name.len, .owner = ""}};
+}
+
+/* ---- the variable `loop` ---- */
+
+static bool loop_next(struct jinja_loop *loop)
+{
+    loop->previous = loop->current;
+    if (loop->has_after)
+        loop->current = loop->after;
+    else if (!jinja_iter_next(&loop->iter, &loop->current))
+        return false;
+    loop->has_after = false;
+    loop->index0++;
+    return true;
+}
+
+/* Takes the next element ahead of time; false: there is none. */
+static bool peek(struct jinja_loop *loop)
+{
+    if (!loop->has_after)
+        loop->has_after = jinja_iter_next(&loop->iter, &loop->after);
+    return loop->has_after;
+}
+
+static bool loop_length(struct jinja_run *run, struct jinja_loop *loop, int64_t *out)
+{
+    if (!loop->has_length && !jinja_length(run, &loop->iter.over, &loop->length))
+        return false;
+    loop->has_length = true;
+    *out = (int64_t)loop->length;
+    return true;
+}
+
+bool jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop, struct dgl_str name,
+                          struct jinja_value *out, bool *found)
+{
+    int64_t length = 0;
+    *found = true;
+    if (dgl_str_eq(name, "index0"))
+        *out = jinja_int(loop->index0);
+    else if (dgl_str_eq(name, "index"))
+        *out = jinja_int(loop->index0 + 1);
+    else if (dgl_str_eq(name, "first"))
+        *out = jinja_bool(loop->index0 == 0);
+    else if (dgl_str_eq(name, "last"))
+        *out = jinja_bool(!peek(loop));
+    else if (dgl_str_eq(name, "depth0"))
+        *out = jinja_int(loop->depth0);
+    else if (dgl_str_eq(name, "depth"))
+        *out = jinja_int((int64_t)loop->depth0 + 1);
+    else if (dgl_str_eq(name, "previtem"))
+        *out = loop->index0 > 0 ? loop->previous : jinja_undefined("there is no previous item");
+    else if (dgl_str_eq(name, "nextitem"))
+        *out = peek(loop) ? loop->after : jinja_undefined("there is no next item");
+    else if (!loop_length(run, loop, &length))
+        return false;
+    else if (dgl_str_eq(name, "length"))
+        *out = jinja_int(length);
+    else if (dgl_str_eq(name, "revindex"))
+        *out = jinja_int(length - loop->index0);
+    else if (dgl_str_eq(name, "revindex0"))
+        *out = jinja_int(length - loop->index0 - 1);
+    else
+        *found = false;
+    return true;
+}
+
+static bool loop_cycle(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    if (in->call->num_args == 0)
+        return jinja_error(run, "no items for cycling given");
+    *out = in->call->args[(size_t)in->self.loop->index0 % in->call->num_args];
+    return true;
+}
+
+static bool loop_changed(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_loop *loop = in->self.loop;
+    struct jinja_value values;
+    bool same = false;
+    if (!jinja_new_list(run, JINJA_TUPLE, in->call->num_args, &values))
+        return false;
+    for (size_t i = 0; i < in->call->num_args; i++) {
+        if (!jinja_list_push(run, values.list, in->call->args[i]))
+            return false;
+    }
+    if (loop->last_changed.type != JINJA_ABSENT &&
+        !jinja_equal(run, &loop->last_changed, &values, &same))
+        return false;
+    loop->last_changed = values;
+    *out = jinja_bool(!same);
+    return true;
+}
+
+const struct jinja_builtin jinja_loop_methods[] = {
+    {"cycle", loop_cycle, NULL}, {"changed", loop_changed, NULL}, {NULL, NULL, NULL}};
+
+/* ---- macros ---- */
+
+/* Takes a keyword argument off the list of those that are left over. */
+static bool take_named(const struct jinja_call *call, bool *taken, struct dgl_str name,
+                       struct jinja_value *out)
+{
+    for (size_t i = 0; i < call->num_named; i++) {
+        const struct dgl_str *other = &call->named[i].name;
+        if (!taken[i] && other->len == name.len && memcmp(other->p, name.p, name.len) == 0) {
+            taken[i] = true;
+            *out = call->named[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool missing_param(struct jinja_run *run, struct dgl_str name, struct jinja_value *out)
+{
+    struct dgl_buf text = {0};
+    dgl_buf_printf(&text, "parameter '%.*s' was not provided", (int)name.len, name.p);
+    char *message = jinja_alloc(run, text.len + 1, 1);
+    if (message && text.p)
+        memcpy(message, text.p, text.len);
+    if (message)
+        *out = jinja_undefined(message);
+    dgl_buf_finish(&text);
+    return message != NULL;
+}
+
+/* Sets the parameters in run->scope, which is the macro's. */
+static bool bind_params(struct jinja_run *run, const struct jinja_macro_node *node,
+                        const struct jinja_call *call, bool *taken)
+{
+    const struct jinja_node *fallback = node->defaults.first;
+    size_t required = node->params.count - node->defaults.count, index = 0;
+    for (const struct jinja_node *p = node->params.first; p; p = p->next, index++) {
+        struct jinja_value value = {0};
+        if (index < call->num_args)
+            value = call->args[index];
+        else
+            take_named(call, taken, p->symbol->name, &value);
+        const struct jinja_node *otherwise = index >= required ? fallback : NULL;
+        if (otherwise)
+            fallback = fallback->next;
+        if (value.type == JINJA_ABSENT &&
+            !(otherwise ? eval(run, otherwise, &value)
+                        : missing_param(run, p->symbol->name, &value)))
+            return false;
+        if (!jinja_scope_set(run, run->scope, p->symbol, &value))
+            return false;
+    }
+    return true;
+}
+
+/* Whether one of the parameters is called `caller`. */
+static bool has_param(const struct jinja_macro_node *node, const struct jinja_symbol *symbol)
+{
+    const struct jinja_node *p = node->params.first;
+    while (p && p->symbol != symbol)
+        p = p->next;
+    return p != NULL;
+}
+
+static bool bind_rest(struct jinja_run *run, const struct jinja_macro_node *node,
+                      const struct jinja_call *call, const bool *taken)
+{
+    struct jinja_value varargs, kwargs;
+    if (!jinja_new_list(run, JINJA_TUPLE, 0, &varargs) || !jinja_new_dict(run, JINJA_DICT, &kwargs))
+        return false;
+    for (size_t i = node->params.count; i < call->num_args; i++) {
+        if (!jinja_list_push(run, varargs.list, call->args[i]))
+            return false;
+    }
+    for (size_t i = 0; i < call->num_named; i++) {
+        struct jinja_value key = jinja_text_of(call->named[i].name, false);
+        if (!taken[i] && !jinja_dict_set(run, kwargs.dict, &key, &call->named[i].value))
+            return false;
+    }
+    struct dgl_str name = node->name ? node->name->name : DGL_STR("caller");
+    if (kwargs.dict->count && !node->uses_kwargs)
+        return jinja_error(run, "macro '%.*s' takes no keyword argument '%.*s'", (int)name.len,
+                           name.p, (int)kwargs.dict->entries[0].key.text.len,
+                           kwargs.dict->entries[0].key.text.p);
+    if (varargs.list->count && !node->uses_varargs)
+        return jinja_error(run, "macro '%.*s' takes not more than %zu argument(s)", (int)name.len,
+                           name.p, node->params.count);
+    return (!node->uses_kwargs || jinja_scope_set(run, run->scope, run->tmpl->kwargs, &kwargs)) &&
+           (!node->uses_varargs || jinja_scope_set(run, run->scope, run->tmpl->varargs, &varargs));
+}
+
+static bool bind_macro(struct jinja_run *run, const struct jinja_macro_node *node,
+                       const struct jinja_call *call)
+{
+    bool *taken = jinja_alloc(run, call->num_named, sizeof(*taken));
+    if (!taken || !bind_params(run, node, call, taken))
+        return false;
+    if (node->uses_caller && !has_param(node, run->tmpl->caller)) {
+        struct jinja_value caller = jinja_undefined("No caller defined");
+        take_named(call, taken, DGL_STR("caller"), &caller);
+        if (!jinja_scope_set(run, run->scope, run->tmpl->caller, &caller))
+            return false;
+    }
+    return bind_rest(run, node, call, taken);
+}
+
+static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
+                       const struct jinja_call *call, struct jinja_value *out)
+{
+    struct jinja_scope *outer = run->scope, *scope = jinja_scope_new(run, macro->scope);
+    if (!scope || !jinja_enter(run))
+        return false;
+    run->scope = scope;
+    bool ok = bind_macro(run, macro->node, call) && exec_text(run, &macro->node->body, scope, out);
+    run->scope = outer;
+    jinja_leave(run);
+    return ok;
+}
+
+/* ---- what can be called ---- */
+
+/* A joiner is nothing the first time, and its separator from then on. */
+static bool call_joiner(struct jinja_cycler *joiner, struct jinja_value *out)
+{
+    *out = joiner->next ? joiner->separator : jinja_literal("");
+    joiner->next = 1;
+    return true;
+}
+
+static bool call_loop(struct jinja_run *run, const struct jinja_loop *loop,
+                      const struct jinja_call *call, struct jinja_value *out)
+{
+    if (!loop->node->loop->recursive)
+        return jinja_error(run, "The loop must have the 'recursive' marker to be called "
+                                "recursively.");
+    if (call->num_args != 1 || call->num_named)
+        return jinja_error(run, "loop() takes 1 argument");
+    return loop_recurse(run, loop, &call->args[0], out);
+}
+
+/* Calls whatever a template may call; reports what it may not. */
+static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
+                       const struct jinja_call *call, struct jinja_value *out)
+{
+    switch (callee->type) {
+    case JINJA_UNDEFINED:
+        return jinja_fail_undefined(run, callee);
+    case JINJA_FUNCTION:
+        return jinja_invoke(run, callee->function->builtin, &callee->function->self, call, out);
+    case JINJA_MACRO:
+        return call_macro(run, callee->macro, call, out);
+    case JINJA_LOOP:
+        return call_loop(run, callee->loop, call, out);
+    case JINJA_CYCLER:
+        if (!callee->cycler->list)
+            return call_joiner(callee->cycler, out);
+        break;
+    default:
+        break;
+    }
+    return jinja_error(run, "'%s' object is not callable", jinja_type_name(callee));
 }
 
 /* ---- arguments ---- */
@@ -99,9 +398,9 @@ static bool eval_stars(struct jinja_run *run, const struct jinja_args *args,
 {
     struct jinja_value value;
     if (args->star &&
-        (!jinja_eval(run, args->star, &value) || !jinja_collect(run, &value, JINJA_LIST, list)))
+        (!eval(run, args->star, &value) || !jinja_collect(run, &value, JINJA_LIST, list)))
         return false;
-    if (args->star_star && !jinja_eval(run, args->star_star, dict))
+    if (args->star_star && !eval(run, args->star_star, dict))
         return false;
     if (args->star_star && dict->type != JINJA_DICT)
         return jinja_error(run, "argument after ** must be a mapping, not %s",
@@ -121,13 +420,13 @@ static bool eval_arguments(struct jinja_run *run, const struct jinja_args *args,
                          args->keywords.count + pairs + (caller ? 1 : 0)))
         return false;
     for (const struct jinja_node *n = args->positional.first; n; n = n->next) {
-        if (!jinja_eval(run, n, &out->args[out->call.num_args++]))
+        if (!eval(run, n, &out->args[out->call.num_args++]))
             return false;
     }
     for (const struct jinja_node *n = args->keywords.first; n; n = n->next) {
         struct jinja_named *named = &out->named[out->call.num_named++];
         named->name = n->symbol->name;
-        if (!jinja_eval(run, n->a, &named->value))
+        if (!eval(run, n->a, &named->value))
             return false;
     }
     if (caller)
@@ -135,15 +434,16 @@ static bool eval_arguments(struct jinja_run *run, const struct jinja_args *args,
     return (!stars || add_star(run, out, &list)) && (!pairs || add_star_star(run, out, &dict));
 }
 
-bool jinja_eval_call(struct jinja_run *run, const struct jinja_node *node,
-                     const struct jinja_value *caller, struct jinja_value *out)
+/* A call with one more keyword argument, `caller`. */
+static bool eval_call(struct jinja_run *run, const struct jinja_node *node,
+                      const struct jinja_value *caller, struct jinja_value *out)
 {
     struct jinja_value callee;
     struct arguments arguments;
-    if (!jinja_eval(run, node->a, &callee) || !eval_arguments(run, node->args, caller, &arguments))
+    if (!eval(run, node->a, &callee) || !eval_arguments(run, node->args, caller, &arguments))
         return false;
     run->budget.line = node->line;
-    return jinja_call_value(run, &callee, &arguments.call, out);
+    return call_value(run, &callee, &arguments.call, out);
 }
 
 static bool eval_application(struct jinja_run *run, const struct jinja_node *node,
@@ -165,13 +465,14 @@ static bool eval_application(struct jinja_run *run, const struct jinja_node *nod
     return true;
 }
 
-bool jinja_eval_block_filters(struct jinja_run *run, const struct jinja_node *filter,
-                              const struct jinja_value *text, struct jinja_value *out)
+/* The filters of a block, applied to its text. */
+static bool eval_block_filters(struct jinja_run *run, const struct jinja_node *filter,
+                               const struct jinja_value *text, struct jinja_value *out)
 {
     struct jinja_value input = *text;
     if (!jinja_enter(run))
         return false;
-    bool ok = (!filter->a || jinja_eval_block_filters(run, filter->a, text, &input)) &&
+    bool ok = (!filter->a || eval_block_filters(run, filter->a, text, &input)) &&
               eval_application(run, filter, &input, out);
     jinja_leave(run);
     return ok;
@@ -187,7 +488,7 @@ static bool eval_items(struct jinja_run *run, const struct jinja_node *node,
         return false;
     struct jinja_list *list = out->list;
     for (const struct jinja_node *n = node->list.first; n; n = n->next) {
-        if (!jinja_eval(run, n, &list->items[list->count]))
+        if (!eval(run, n, &list->items[list->count]))
             return false;
         list->count++;
     }
@@ -200,7 +501,7 @@ static bool eval_dict(struct jinja_run *run, const struct jinja_node *node, stru
         return false;
     for (const struct jinja_node *n = node->list.first; n; n = n->next->next) {
         struct jinja_value key, value;
-        if (!jinja_eval(run, n, &key) || !jinja_eval(run, n->next, &value) ||
+        if (!eval(run, n, &key) || !eval(run, n->next, &value) ||
             !jinja_dict_set(run, out->dict, &key, &value))
             return false;
     }
@@ -211,7 +512,7 @@ static bool eval_arithmetic(struct jinja_run *run, const struct jinja_node *node
                             struct jinja_value *out)
 {
     struct jinja_value a, b;
-    if (!jinja_eval(run, node->a, &a) || !jinja_eval(run, node->b, &b))
+    if (!eval(run, node->a, &a) || !eval(run, node->b, &b))
         return false;
     run->budget.line = node->line;
     return jinja_arithmetic(run, node->op, &a, &b, out);
@@ -224,7 +525,7 @@ static bool eval_concat(struct jinja_run *run, const struct jinja_node *node,
     bool ok = true;
     for (const struct jinja_node *n = node->list.first; ok && n; n = n->next) {
         struct jinja_value part;
-        ok = jinja_eval(run, n, &part) && jinja_text_add_str(run, &text, &part);
+        ok = eval(run, n, &part) && jinja_text_add_str(run, &text, &part);
     }
     return jinja_text_end(run, &text, ok, out);
 }
@@ -234,10 +535,10 @@ static bool eval_comparison(struct jinja_run *run, const struct jinja_node *node
 {
     struct jinja_value left, right;
     bool holds = true;
-    if (!jinja_eval(run, node->a, &left))
+    if (!eval(run, node->a, &left))
         return false;
     for (const struct jinja_node *n = node->list.first; holds && n; n = n->next) {
-        if (!jinja_eval(run, n->a, &right))
+        if (!eval(run, n->a, &right))
             return false;
         run->budget.line = node->line;
         if (!jinja_compare(run, n->cmp, &left, &right, &holds))
@@ -252,12 +553,12 @@ static bool eval_condition(struct jinja_run *run, const struct jinja_node *node,
                            struct jinja_value *out)
 {
     struct jinja_value test;
-    if (!jinja_eval(run, node->b, &test))
+    if (!eval(run, node->b, &test))
         return false;
     if (jinja_truth(&test))
-        return jinja_eval(run, node->a, out);
+        return eval(run, node->a, out);
     if (node->c)
-        return jinja_eval(run, node->c, out);
+        return eval(run, node->c, out);
     *out = jinja_undefined("the inline if-expression evaluated to false and no else section was "
                            "defined");
     return true;
@@ -266,18 +567,18 @@ static bool eval_condition(struct jinja_run *run, const struct jinja_node *node,
 static bool eval_logic(struct jinja_run *run, const struct jinja_node *node,
                        struct jinja_value *out)
 {
-    if (!jinja_eval(run, node->a, out))
+    if (!eval(run, node->a, out))
         return false;
     if (jinja_truth(out) == (node->type == JINJA_NODE_OR))
         return true;
-    return jinja_eval(run, node->b, out);
+    return eval(run, node->b, out);
 }
 
 static bool eval_unary(struct jinja_run *run, const struct jinja_node *node,
                        struct jinja_value *out)
 {
     struct jinja_value value;
-    if (!jinja_eval(run, node->a, &value))
+    if (!eval(run, node->a, &value))
         return false;
     if (node->type == JINJA_NODE_NOT) {
         *out = jinja_bool(!jinja_truth(&value));
@@ -290,10 +591,10 @@ static bool eval_unary(struct jinja_run *run, const struct jinja_node *node,
 static bool eval_item(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_value owner, key;
-    if (!jinja_eval(run, node->a, &owner))
+    if (!eval(run, node->a, &owner))
         return false;
     if (node->b->type != JINJA_NODE_SLICE) {
-        if (!jinja_eval(run, node->b, &key))
+        if (!eval(run, node->b, &key))
             return false;
         run->budget.line = node->line;
         return jinja_get_item(run, &owner, &key, out);
@@ -302,7 +603,7 @@ static bool eval_item(struct jinja_run *run, const struct jinja_node *node, stru
     struct jinja_value bounds[3];
     for (int i = 0; i < 3; i++) {
         bounds[i] = jinja_none();
-        if (parts[i] && !jinja_eval(run, parts[i], &bounds[i]))
+        if (parts[i] && !eval(run, parts[i], &bounds[i]))
             return false;
     }
     run->budget.line = node->line;
@@ -313,7 +614,7 @@ static bool eval_attribute(struct jinja_run *run, const struct jinja_node *node,
                            struct jinja_value *out)
 {
     struct jinja_value owner;
-    if (!jinja_eval(run, node->a, &owner))
+    if (!eval(run, node->a, &owner))
         return false;
     run->budget.line = node->line;
     return jinja_get_attribute(run, &owner, node->attribute->name, out);
@@ -327,7 +628,7 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
         *out = node->constant;
         return true;
     case JINJA_NODE_NAME:
-        *out = jinja_scope_get(run, node->symbol);
+        *out = scope_get(run, node->symbol);
         return true;
     case JINJA_NODE_LIST:
     case JINJA_NODE_TUPLE:
@@ -354,16 +655,16 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
     case JINJA_NODE_ITEM:
         return eval_item(run, node, out);
     case JINJA_NODE_CALL:
-        return jinja_eval_call(run, node, NULL, out);
+        return eval_call(run, node, NULL, out);
     case JINJA_NODE_FILTER:
     case JINJA_NODE_TEST:
-        return jinja_eval(run, node->a, &self) && eval_application(run, node, &self, out);
+        return eval(run, node->a, &self) && eval_application(run, node, &self, out);
     default: /* statements and targets are never evaluated */
         return jinja_fail(run, DGL_ERR_FORMAT, "a statement stands where a value is needed");
     }
 }
 
-bool jinja_eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
+static bool eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
     if (!jinja_step(run, 1) || !jinja_enter(run))
         return false;
@@ -371,4 +672,347 @@ bool jinja_eval(struct jinja_run *run, const struct jinja_node *node, struct jin
     bool ok = eval_node(run, node, out);
     jinja_leave(run);
     return ok;
+}
+
+/* ---- statements ---- */
+
+/* What to do after a statement. */
+enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
+
+static enum flow exec_nodes(struct jinja_run *run, const struct jinja_nodes *nodes);
+
+static enum flow flow_of(bool ok)
+{
+    return ok ? FLOW_NEXT : FLOW_FAIL;
+}
+
+/* ---- scopes and captures ---- */
+
+/* Nodes in a scope of their own. */
+static enum flow exec_scoped(struct jinja_run *run, const struct jinja_nodes *nodes,
+                             struct jinja_scope *scope)
+{
+    if (!scope)
+        return FLOW_FAIL;
+    struct jinja_scope *outer = run->scope;
+    run->scope = scope;
+    enum flow flow = exec_nodes(run, nodes);
+    run->scope = outer;
+    return flow;
+}
+
+/* The same, with the output as a text. */
+static enum flow exec_captured(struct jinja_run *run, const struct jinja_nodes *nodes,
+                               struct jinja_scope *scope, struct jinja_value *out)
+{
+    struct jinja_text text = {0}, *outer = run->out;
+    run->out = &text;
+    enum flow flow = exec_scoped(run, nodes, scope);
+    run->out = outer;
+    return jinja_text_end(run, &text, flow != FLOW_FAIL, out) ? flow : FLOW_FAIL;
+}
+
+static bool exec_text(struct jinja_run *run, const struct jinja_nodes *body,
+                      struct jinja_scope *scope, struct jinja_value *out)
+{
+    return exec_captured(run, body, scope, out) != FLOW_FAIL;
+}
+
+static bool new_macro(struct jinja_run *run, const struct jinja_macro_node *node,
+                      struct jinja_value *out)
+{
+    struct jinja_macro *macro = jinja_alloc(run, 1, sizeof(*macro));
+    if (!macro)
+        return false;
+    *macro = (struct jinja_macro){node, run->scope};
+    for (struct jinja_scope *scope = run->scope; scope && !scope->captured; scope = scope->parent)
+        scope->captured = true;
+    *out = (struct jinja_value){.type = JINJA_MACRO, .macro = macro};
+    return true;
+}
+
+/* ---- assignments ---- */
+
+static bool assign(struct jinja_run *run, const struct jinja_node *target,
+                   const struct jinja_value *value);
+
+static bool assign_field(struct jinja_run *run, const struct jinja_node *target,
+                         const struct jinja_value *value)
+{
+    struct jinja_value owner = scope_get(run, target->symbol);
+    struct jinja_value key = jinja_text_of(target->attribute->name, false);
+    if (owner.type != JINJA_NAMESPACE)
+        return jinja_error(run, "cannot assign attribute on non-namespace object");
+    return jinja_dict_set(run, owner.dict, &key, value);
+}
+
+static bool assign_tuple(struct jinja_run *run, const struct jinja_node *target,
+                         const struct jinja_value *value)
+{
+    struct jinja_value items;
+    if (!jinja_can_iterate(value))
+        return jinja_error(run, "cannot unpack non-iterable %s object", jinja_type_name(value));
+    if (!jinja_collect(run, value, JINJA_TUPLE, &items))
+        return false;
+    size_t wanted = target->list.count, got = items.list->count;
+    if (got > wanted)
+        return jinja_error(run, "too many values to unpack (expected %zu)", wanted);
+    if (got < wanted)
+        return jinja_error(run, "not enough values to unpack (expected %zu, got %zu)", wanted, got);
+    const struct jinja_node *part = target->list.first;
+    for (size_t i = 0; i < got; i++, part = part->next) {
+        if (!assign(run, part, &items.list->items[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool assign(struct jinja_run *run, const struct jinja_node *target,
+                   const struct jinja_value *value)
+{
+    if (target->type == JINJA_NODE_TUPLE)
+        return assign_tuple(run, target, value);
+    if (target->type == JINJA_NODE_FIELD)
+        return assign_field(run, target, value);
+    return jinja_scope_set(run, run->scope, target->symbol, value);
+}
+
+static bool exec_set(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value value;
+    if (!eval(run, node->b, &value))
+        return false;
+    run->budget.line = node->line;
+    return assign(run, node->a, &value);
+}
+
+static enum flow exec_set_block(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value text;
+    enum flow flow = exec_captured(run, &node->body, jinja_scope_new(run, run->scope), &text);
+    if (flow != FLOW_NEXT)
+        return flow;
+    if (node->b && !eval_block_filters(run, node->b, &text, &text))
+        return FLOW_FAIL;
+    return flow_of(assign(run, node->a, &text));
+}
+
+/* ---- loops ---- */
+
+/* The scope of the next round: the one of the last round, unless a macro may still look into it. */
+static struct jinja_scope *round_scope(struct jinja_run *run, struct jinja_scope *last)
+{
+    if (!last || last->captured)
+        return jinja_scope_new(run, run->scope);
+    last->count = 0;
+    return last;
+}
+
+/* The elements for which the loop's own `if` holds. */
+static bool filter_items(struct jinja_run *run, const struct jinja_for_node *node,
+                         const struct jinja_value *over, struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item, test;
+    struct jinja_scope *outer = run->scope, *scope = NULL;
+    if (!jinja_iter_init(run, over, &iter) || !jinja_new_list(run, JINJA_GENERATOR, 0, out))
+        return false;
+    bool ok = true;
+    while (ok && jinja_iter_next(&iter, &item)) {
+        scope = round_scope(run, scope);
+        if (!scope)
+            return false;
+        run->scope = scope;
+        ok = assign(run, node->target, &item) && eval(run, node->filter, &test) &&
+             (!jinja_truth(&test) || jinja_list_push(run, out->list, item));
+        run->scope = outer;
+    }
+    return ok;
+}
+
+static enum flow exec_round(struct jinja_run *run, const struct jinja_for_node *node,
+                            struct jinja_loop *loop, struct jinja_scope *scope)
+{
+    struct jinja_scope *outer = run->scope;
+    struct jinja_value self = {.type = JINJA_LOOP, .loop = loop};
+    run->scope = scope;
+    bool ok = jinja_step(run, 1) && assign(run, node->target, &loop->current) &&
+              jinja_scope_set(run, scope, run->tmpl->loop, &self);
+    enum flow flow = ok ? exec_nodes(run, &node->body) : FLOW_FAIL;
+    run->scope = outer;
+    return flow;
+}
+
+static enum flow run_loop(struct jinja_run *run, const struct jinja_node *node,
+                          const struct jinja_value *over, struct jinja_loop *loop)
+{
+    const struct jinja_for_node *n = node->loop;
+    struct jinja_value items = *over;
+    struct jinja_scope *scope = NULL;
+    enum flow flow = FLOW_NEXT;
+    loop->node = node;
+    loop->scope = run->scope;
+    loop->index0 = -1;
+    if ((n->filter && !filter_items(run, n, over, &items)) ||
+        !jinja_iter_init(run, &items, &loop->iter))
+        return FLOW_FAIL;
+    if (items.type == JINJA_GENERATOR) {
+        loop->length = items.list->count - items.list->next;
+        loop->has_length = true;
+    }
+    while (flow != FLOW_FAIL && flow != FLOW_BREAK && loop_next(loop)) {
+        scope = round_scope(run, scope);
+        flow = scope ? exec_round(run, n, loop, scope) : FLOW_FAIL;
+    }
+    if (flow == FLOW_FAIL)
+        return FLOW_FAIL;
+    if (loop->index0 < 0 && n->otherwise.count)
+        return exec_scoped(run, &n->otherwise, jinja_scope_new(run, run->scope));
+    return FLOW_NEXT;
+}
+
+static enum flow exec_for(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value over;
+    struct jinja_loop *loop = jinja_alloc(run, 1, sizeof(*loop));
+    if (!loop || !eval(run, node->loop->over, &over))
+        return FLOW_FAIL;
+    run->budget.line = node->line;
+    return run_loop(run, node, &over, loop);
+}
+
+static bool loop_recurse(struct jinja_run *run, const struct jinja_loop *loop,
+                         const struct jinja_value *over, struct jinja_value *out)
+{
+    struct jinja_text text = {0}, *outer_text = run->out;
+    struct jinja_scope *outer_scope = run->scope;
+    struct jinja_loop *inner = jinja_alloc(run, 1, sizeof(*inner));
+    if (!inner || !jinja_enter(run))
+        return false;
+    inner->depth0 = loop->depth0 + 1;
+    run->out = &text;
+    run->scope = loop->scope;
+    bool ok = run_loop(run, loop->node, over, inner) != FLOW_FAIL;
+    run->out = outer_text;
+    run->scope = outer_scope;
+    jinja_leave(run);
+    return jinja_text_end(run, &text, ok, out);
+}
+
+/* ---- other statements ---- */
+
+static bool exec_macro(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value macro;
+    return new_macro(run, node->macro, &macro) &&
+           jinja_scope_set(run, run->scope, node->macro->name, &macro);
+}
+
+static bool exec_call_block(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value caller, text;
+    return new_macro(run, node->macro, &caller) && eval_call(run, node->a, &caller, &text) &&
+           jinja_text_add_str(run, run->out, &text);
+}
+
+static bool exec_output(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value value;
+    return eval(run, node->a, &value) && jinja_text_add_str(run, run->out, &value);
+}
+
+static enum flow exec_if(struct jinja_run *run, const struct jinja_node *node)
+{
+    for (const struct jinja_node *branch = node->list.first; branch; branch = branch->next) {
+        struct jinja_value test;
+        if (branch->a && !eval(run, branch->a, &test))
+            return FLOW_FAIL;
+        if (!branch->a || jinja_truth(&test))
+            return exec_nodes(run, &branch->body);
+    }
+    return FLOW_NEXT;
+}
+
+static enum flow exec_filter_block(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value text;
+    enum flow flow = exec_captured(run, &node->body, jinja_scope_new(run, run->scope), &text);
+    if (flow != FLOW_NEXT)
+        return flow;
+    return flow_of(eval_block_filters(run, node->b, &text, &text) &&
+                   jinja_text_add_str(run, run->out, &text));
+}
+
+/* The values are evaluated outside of the new scope. */
+static enum flow exec_with(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_scope *scope = jinja_scope_new(run, run->scope);
+    if (!scope)
+        return FLOW_FAIL;
+    for (const struct jinja_node *set = node->list.first; set; set = set->next) {
+        struct jinja_value value;
+        if (!eval(run, set->b, &value))
+            return FLOW_FAIL;
+        struct jinja_scope *outer = run->scope;
+        run->scope = scope;
+        bool ok = assign(run, set->a, &value);
+        run->scope = outer;
+        if (!ok)
+            return FLOW_FAIL;
+    }
+    return exec_scoped(run, &node->body, scope);
+}
+
+static enum flow exec_node(struct jinja_run *run, const struct jinja_node *node)
+{
+    switch (node->type) {
+    case JINJA_NODE_TEXT:
+        return flow_of(jinja_text_add(run, run->out, &node->constant));
+    case JINJA_NODE_OUTPUT:
+        return flow_of(exec_output(run, node));
+    case JINJA_NODE_IF:
+        return exec_if(run, node);
+    case JINJA_NODE_FOR:
+        return exec_for(run, node);
+    case JINJA_NODE_SET:
+        return flow_of(exec_set(run, node));
+    case JINJA_NODE_SET_BLOCK:
+        return exec_set_block(run, node);
+    case JINJA_NODE_MACRO:
+        return flow_of(exec_macro(run, node));
+    case JINJA_NODE_CALL_BLOCK:
+        return flow_of(exec_call_block(run, node));
+    case JINJA_NODE_FILTER_BLOCK:
+        return exec_filter_block(run, node);
+    case JINJA_NODE_WITH:
+        return exec_with(run, node);
+    case JINJA_NODE_SCOPE:
+        return exec_scoped(run, &node->body, jinja_scope_new(run, run->scope));
+    case JINJA_NODE_BREAK:
+        return FLOW_BREAK;
+    case JINJA_NODE_CONTINUE:
+        return FLOW_CONTINUE;
+    default: /* expressions are not in lists of statements */
+        return flow_of(
+            jinja_fail(run, DGL_ERR_FORMAT, "a value stands where a statement is needed"));
+    }
+}
+
+static enum flow exec_nodes(struct jinja_run *run, const struct jinja_nodes *nodes)
+{
+    enum flow flow = FLOW_NEXT;
+    if (!jinja_enter(run))
+        return FLOW_FAIL;
+    for (const struct jinja_node *node = nodes->first; node && flow == FLOW_NEXT;
+         node = node->next) {
+        run->budget.line = node->line;
+        flow = jinja_step(run, 1) ? exec_node(run, node) : FLOW_FAIL;
+    }
+    jinja_leave(run);
+    return flow;
+}
+
+bool jinja_exec_body(struct jinja_run *run, const struct jinja_nodes *body)
+{
+    return exec_nodes(run, body) != FLOW_FAIL;
 }

@@ -1,12 +1,12 @@
-/* Values laid out by a format specification: signs, digits, padding. */
-#include "loader/jinja/jinja_format.h"
+/* Values laid out by format specifications, as Python's % and str.format do it. */
+#include "loader/jinja/jinja_text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "core/base/utf8.h"
-#include "loader/jinja/jinja_chars.h"
+#include "loader/jinja/jinja_call.h"
 
 enum { max_precision = 1000 };
 
@@ -190,4 +190,397 @@ bool jinja_format_value(struct jinja_run *run, struct jinja_text *text,
                                  jinja_char_offset(jinja_str(&body), (size_t)spec->precision));
     return put_padded(run, text, spec, (struct dgl_str){0}, &body,
                       spec->align && spec->align != '=' ? spec->align : '<');
+}
+
+/* ---- "..." % values ---- */
+
+struct percent {
+    struct jinja_run *run;
+    struct jinja_text text;
+    const struct jinja_value *format;
+    size_t pos; /* in the format */
+    const struct jinja_value *values;
+    size_t next; /* of the values */
+};
+
+static bool next_value(struct percent *f, struct jinja_value *out)
+{
+    bool tuple = f->values->type == JINJA_TUPLE;
+    size_t count = tuple ? f->values->list->count : 1;
+    if (f->next >= count)
+        return jinja_error(f->run, "not enough arguments for format string");
+    *out = tuple ? f->values->list->items[f->next] : *f->values;
+    f->next++;
+    return true;
+}
+
+static char peek(const struct percent *f)
+{
+    return f->pos < f->format->text.len ? f->format->text.p[f->pos] : '\0';
+}
+
+/* "(name)" of a value in a dict. */
+static bool named_value(struct percent *f, struct jinja_value *out)
+{
+    struct dgl_str rest = {f->format->text.p + f->pos + 1, f->format->text.len - f->pos - 1};
+    const char *end = memchr(rest.p, ')', rest.len);
+    if (!end)
+        return jinja_error(f->run, "incomplete format key");
+    if (f->values->type != JINJA_DICT)
+        return jinja_error(f->run, "format requires a mapping");
+    struct jinja_value *found,
+        key = jinja_text_of((struct dgl_str){rest.p, (size_t)(end - rest.p)}, false);
+    if (!jinja_dict_find(f->run, f->values->dict, &key, &found))
+        return false;
+    if (!found)
+        return jinja_error(f->run, "a format string names a key that is not there");
+    *out = *found;
+    f->pos += key.text.len + 2;
+    return true;
+}
+
+/* Digits, or '*' for the next value. */
+static bool scan_number(struct percent *f, int64_t *out)
+{
+    struct jinja_value value;
+    if (peek(f) == '*') {
+        f->pos++;
+        if (!next_value(f, &value))
+            return false;
+        if (!jinja_is_integral(&value))
+            return jinja_error(f->run, "* wants int");
+        *out = jinja_integer(&value);
+        return true;
+    }
+    *out = 0;
+    for (; peek(f) >= '0' && peek(f) <= '9'; f->pos++) {
+        if (*out > INT32_MAX)
+            return jinja_error(f->run, "width or precision of a format is too big");
+        *out = *out * 10 + (peek(f) - '0');
+    }
+    return true;
+}
+
+static void scan_flags(struct percent *f, struct jinja_format_spec *spec)
+{
+    bool left = false, zero = false;
+    for (;; f->pos++) {
+        char flag = peek(f);
+        if (flag == '-')
+            left = true;
+        else if (flag == '0')
+            zero = true;
+        else if (flag == '+' || (flag == ' ' && !spec->sign))
+            spec->sign = flag;
+        else if (flag == '#')
+            spec->alternate = true;
+        else if (flag != ' ')
+            break;
+    }
+    if (zero && !left)
+        spec->fill = DGL_STR("0");
+    spec->align = left ? '<' : zero ? '=' : '>';
+}
+
+/* Flags, width, precision and the letter. */
+static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
+{
+    *spec = (struct jinja_format_spec){.precision = -1};
+    scan_flags(f, spec);
+    if (!scan_number(f, &spec->width))
+        return false;
+    if (spec->width < 0) {
+        spec->align = '<';
+        spec->width = spec->width == INT64_MIN ? INT64_MAX : -spec->width;
+    }
+    if (peek(f) == '.') {
+        f->pos++;
+        if (!scan_number(f, &spec->precision))
+            return false;
+        spec->precision = spec->precision < 0 ? 0 : spec->precision;
+    }
+    while (peek(f) && strchr("hlL", peek(f)))
+        f->pos++;
+    spec->type = peek(f);
+    if (!spec->type)
+        return jinja_error(f->run, "incomplete format");
+    f->pos++;
+    return true;
+}
+
+/* %d takes the whole part of a float; %x takes integers only. */
+static bool to_integer(struct percent *f, char type, struct jinja_value *value)
+{
+    if (!jinja_is_number(value) || (value->type == JINJA_FLOAT && type != 'd'))
+        return jinja_error(f->run, "%%%c format: a%s is required, not %s", type,
+                           type == 'd' ? " real number" : "n integer", jinja_type_name(value));
+    if (value->type != JINJA_FLOAT)
+        return true;
+    if (!(fabs(value->real) < 0x1p63))
+        return jinja_error(f->run, "cannot convert a float to an integer");
+    bool data = value->data;
+    *value = jinja_int((int64_t)value->real);
+    value->data = data;
+    return true;
+}
+
+static bool put_repr(struct percent *f, struct jinja_format_spec *spec,
+                     const struct jinja_value *value)
+{
+    struct jinja_text text = {0};
+    struct jinja_value repr;
+    bool ok = jinja_text_add_repr(f->run, &text, value);
+    spec->type = 's';
+    return jinja_text_end(f->run, &text, ok, &repr) &&
+           jinja_format_value(f->run, &f->text, spec, &repr);
+}
+
+static bool convert_value(struct percent *f, struct jinja_format_spec *spec,
+                          struct jinja_value *value)
+{
+    if (strchr("iu", spec->type))
+        spec->type = 'd';
+    if (strchr("ra", spec->type))
+        return put_repr(f, spec, value);
+    if (spec->type == 'c' && jinja_is_text(value))
+        spec->type = 's';
+    if (strchr("doxX", spec->type) && !to_integer(f, spec->type, value))
+        return false;
+    if (strchr("eEfFgG", spec->type) && !jinja_is_number(value))
+        return jinja_error(f->run, "must be real number, not %s", jinja_type_name(value));
+    if (!strchr("sdoxXeEfFgGc", spec->type))
+        return jinja_error(f->run, "unsupported format character '%c'", spec->type);
+    if (spec->type == 's' && spec->fill.len) { /* zeros are for numbers */
+        spec->fill = (struct dgl_str){0};
+        spec->align = '>';
+    }
+    return jinja_format_value(f->run, &f->text, spec, value);
+}
+
+/* One conversion, from behind its '%'. */
+static bool format_one(struct percent *f)
+{
+    struct jinja_format_spec spec;
+    struct jinja_value value = {0};
+    if (peek(f) == '%') {
+        f->pos++;
+        return jinja_text_put(f->run, &f->text, DGL_STR("%"), false);
+    }
+    if (peek(f) == '(' && !named_value(f, &value))
+        return false;
+    if (!scan_spec(f, &spec))
+        return false;
+    if (value.type == JINJA_ABSENT && !next_value(f, &value))
+        return false;
+    return convert_value(f, &spec, &value);
+}
+
+static bool format_all(struct percent *f)
+{
+    while (f->pos < f->format->text.len) {
+        const char *start = f->format->text.p + f->pos;
+        const char *sign = memchr(start, '%', f->format->text.len - f->pos);
+        size_t len = sign ? (size_t)(sign - start) : f->format->text.len - f->pos;
+        struct jinja_value plain = jinja_slice_bytes(f->format, f->pos, len);
+        if (!jinja_text_add(f->run, &f->text, &plain))
+            return false;
+        f->pos += len + (sign ? 1 : 0);
+        if (sign && !format_one(f))
+            return false;
+    }
+    return true;
+}
+
+bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *format,
+                          const struct jinja_value *values, struct jinja_value *out)
+{
+    struct percent f = {.run = run, .format = format, .values = values};
+    bool ok = format_all(&f);
+    /* Python takes whatever can be subscripted for a mapping, and lets it be left over. */
+    bool mapping =
+        values->type == JINJA_DICT || values->type == JINJA_LIST || values->type == JINJA_UNDEFINED;
+    size_t count = values->type == JINJA_TUPLE ? values->list->count : 1;
+    if (ok && !mapping && f.next < count)
+        ok = jinja_error(run, "not all arguments converted during string formatting");
+    return jinja_text_end(run, &f.text, ok, out);
+}
+
+/* ---- "...".format(...) ---- */
+
+struct braces {
+    struct jinja_run *run;
+    struct jinja_text text;
+    const struct jinja_call *call;
+    size_t next; /* the positional argument that "{}" takes */
+};
+
+static bool fail_field(struct braces *f, const char *what)
+{
+    return jinja_error(f->run, "%s", what);
+}
+
+/* Cuts `text` at the first of `separators`; the separator stays in front of the rest. */
+static struct dgl_str take_until(struct dgl_str *text, const char *separators)
+{
+    size_t len = 0;
+    while (len < text->len && !strchr(separators, text->p[len] ? text->p[len] : '?'))
+        len++;
+    struct dgl_str part = {text->p, len};
+    *text = (struct dgl_str){text->p + len, text->len - len};
+    return part;
+}
+
+/* The argument that the first part of a field's name stands for. */
+static bool find_argument(struct braces *f, struct dgl_str name, struct jinja_value *out)
+{
+    uint64_t index = f->next;
+    if (name.len == 0)
+        f->next++;
+    if (name.len == 0 || dgl_parse_u64(name, UINT32_MAX, &index)) {
+        if (index >= f->call->num_args)
+            return fail_field(f, "Replacement index out of range for positional args tuple");
+        *out = f->call->args[index];
+        return true;
+    }
+    for (size_t i = 0; i < f->call->num_named; i++) {
+        struct dgl_str other = f->call->named[i].name;
+        if (other.len == name.len && memcmp(other.p, name.p, name.len) == 0) {
+            *out = f->call->named[i].value;
+            return true;
+        }
+    }
+    return fail_field(f, "a replacement field names an argument that is not there");
+}
+
+/* ".name" and "[key]" behind it. */
+static bool find_part(struct braces *f, struct dgl_str *path, struct jinja_value *value)
+{
+    struct jinja_value owner = *value;
+    bool item = path->p[0] == '[';
+    *path = (struct dgl_str){path->p + 1, path->len - 1};
+    struct dgl_str name = take_until(path, item ? "]" : ".[");
+    if (!item)
+        return jinja_get_attribute(f->run, &owner, name, value);
+    if (path->len == 0)
+        return fail_field(f, "Missing ']' in format string");
+    *path = (struct dgl_str){path->p + 1, path->len - 1};
+    int64_t index;
+    struct jinja_value key = jinja_text_of(name, false);
+    if (dgl_parse_i64(name, 0, INT64_MAX, &index))
+        key = jinja_int(index);
+    return jinja_get_item(f->run, &owner, &key, value);
+}
+
+static bool take_digits(struct dgl_str *text, int64_t *out)
+{
+    struct dgl_str digits = *text;
+    size_t len = 0;
+    while (len < text->len && text->p[len] >= '0' && text->p[len] <= '9')
+        len++;
+    digits.len = len;
+    *text = (struct dgl_str){text->p + len, text->len - len};
+    return len == 0 || dgl_parse_i64(digits, 0, INT32_MAX, out);
+}
+
+static bool take_char(struct dgl_str *text, const char *set, char *out)
+{
+    if (text->len == 0 || !text->p[0] || !strchr(set, text->p[0]))
+        return false;
+    *out = text->p[0];
+    *text = (struct dgl_str){text->p + 1, text->len - 1};
+    return true;
+}
+
+/* "[[fill]align][sign][#][0][width][,][.precision][type]" */
+static bool parse_spec(struct braces *f, struct dgl_str text, struct jinja_format_spec *spec)
+{
+    static const char aligns[] = "<>^=";
+    char c;
+    uint32_t cp;
+    *spec = (struct jinja_format_spec){.precision = -1};
+    size_t fill = text.len ? dgl_utf8_decode(text.p, text.len, &cp) : 0;
+    if (fill && fill < text.len && text.p[fill] && strchr(aligns, text.p[fill])) {
+        spec->fill = (struct dgl_str){text.p, fill};
+        text = (struct dgl_str){text.p + fill, text.len - fill};
+    }
+    take_char(&text, aligns, &spec->align);
+    if (take_char(&text, "+- ", &c))
+        spec->sign = c == '-' ? '\0' : c;
+    spec->alternate = take_char(&text, "#", &c);
+    if (take_char(&text, "0", &c) && !spec->align) {
+        spec->fill = DGL_STR("0");
+        spec->align = '=';
+    }
+    bool ok = take_digits(&text, &spec->width);
+    spec->thousands = take_char(&text, ",", &c);
+    if (take_char(&text, ".", &c)) {
+        spec->precision = 0;
+        ok = ok && take_digits(&text, &spec->precision);
+    }
+    take_char(&text, "sdnboxXceEfFgG%", &spec->type);
+    return (ok && text.len == 0) || fail_field(f, "Invalid format specifier");
+}
+
+/* What "!r" and "!s" make of a value before it is laid out. */
+static bool convert_field(struct braces *f, char conversion, struct jinja_value *value)
+{
+    struct jinja_text text = {0};
+    bool ok = conversion == 's' ? jinja_text_add_str(f->run, &text, value)
+                                : jinja_text_add_repr(f->run, &text, value);
+    return jinja_text_end(f->run, &text, ok, value);
+}
+
+static bool format_field(struct braces *f, struct dgl_str field)
+{
+    struct dgl_str path = take_until(&field, "!:"), name = take_until(&path, ".[");
+    struct jinja_value value;
+    struct jinja_format_spec spec;
+    char conversion = '\0';
+    if (!find_argument(f, name, &value))
+        return false;
+    while (path.len) {
+        if (!find_part(f, &path, &value))
+            return false;
+    }
+    if (field.len && field.p[0] == '!') {
+        field = (struct dgl_str){field.p + 1, field.len - 1};
+        if (!take_char(&field, "rsa", &conversion) || (field.len && field.p[0] != ':'))
+            return fail_field(f, "expected ':' after conversion specifier");
+    }
+    if (field.len)
+        field = (struct dgl_str){field.p + 1, field.len - 1};
+    return (!conversion || convert_field(f, conversion, &value)) && parse_spec(f, field, &spec) &&
+           jinja_format_value(f->run, &f->text, &spec, &value);
+}
+
+bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format,
+                         const struct jinja_call *call, struct jinja_value *out)
+{
+    struct braces f = {.run = run, .call = call};
+    struct dgl_str rest = jinja_str(format);
+    bool ok = true;
+    while (ok && rest.len) {
+        struct jinja_value plain = jinja_part(format, take_until(&rest, "{}"));
+        ok = jinja_text_add(run, &f.text, &plain);
+        if (!ok || !rest.len)
+            break;
+        char brace = rest.p[0];
+        rest = (struct dgl_str){rest.p + 1, rest.len - 1};
+        if (rest.len && rest.p[0] == brace) {
+            plain = jinja_part(format, (struct dgl_str){rest.p, 1});
+            ok = jinja_text_add(run, &f.text, &plain);
+            rest = (struct dgl_str){rest.p + 1, rest.len - 1};
+            continue;
+        }
+        struct dgl_str field = take_until(&rest, "{}");
+        if (brace == '}' || !rest.len || rest.p[0] != '}')
+            ok = fail_field(&f, brace == '}' ? "Single '}' encountered in format string"
+                                : rest.len   ? "nested replacement fields are not supported"
+                                             : "expected '}' before end of string");
+        else
+            ok = format_field(&f, field);
+        if (rest.len)
+            rest = (struct dgl_str){rest.p + 1, rest.len - 1};
+    }
+    return jinja_text_end(run, &f.text, ok, out);
 }

@@ -1,5 +1,5 @@
-/* jinja_lex.h: template text to tokens. Whitespace control happens here: tokens of text are what is
- * printed. */
+/* jinja_lex.h: template text to tokens, and numbers and strings as Python reads them. Whitespace
+ * control happens here: tokens of text are what is printed. */
 #ifndef DGL_LOADER_JINJA_LEX_H
 #define DGL_LOADER_JINJA_LEX_H
 
@@ -66,5 +66,11 @@ enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dg
                           struct dgl_arena *arena, struct jinja_tokens *out);
 /* "end of print statement", "'foo'": for messages; borrowed. */
 struct dgl_str jinja_token_describe(const struct jinja_token *token);
+
+/* int(text, base) and float(text) of Python: blanks around, a sign, '_' between digits; base 0 goes
+ * by the prefix. False when the text is no such number or out of range. "inf" and "nan" are
+ * numbers. */
+bool jinja_parse_integer(struct dgl_str text, int base, int64_t *out);
+bool jinja_parse_float(struct dgl_str text, double *out);
 
 #endif

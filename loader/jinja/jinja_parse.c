@@ -1,16 +1,37 @@
-/* Statements of templates, and what the parser needs everywhere. */
-#include "loader/jinja/jinja_parse.h"
-
+/* Tokens to a tree, by recursive descent in jinja's order of precedence. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/jinja/jinja_ast.h"
+#include "loader/jinja/jinja_call.h"
+#include "loader/jinja/jinja_lex.h"
 #include "loader/text/tok_hash.h"
 
 enum { max_depth = 100 };
 
+struct symbols {
+    struct jinja_template *tmpl;
+    uint64_t seed; /* of the hash */
+    struct jinja_symbol *buckets[256];
+};
+
+struct parser {
+    const struct dgl_log *log;
+    struct jinja_template *tmpl;
+    struct symbols symbols;
+    const struct jinja_token *token; /* the current one; the last token is JINJA_TOK_END */
+    enum dgl_status status;          /* of the first fault */
+    uint32_t depth;
+    struct jinja_macro_node *macro; /* the innermost one around */
+    uint32_t loops;                 /* around, within the macro */
+};
+
 /* ---- the parser's tools ---- */
 
-bool jinja_parse_fail(struct jinja_parser *parser, enum dgl_status status, const char *fmt, ...)
+/* All of these return NULL or false after reporting; callers only pass that on. */
+static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
 {
     struct dgl_buf text = {0};
     va_list args;
@@ -23,18 +44,17 @@ bool jinja_parse_fail(struct jinja_parser *parser, enum dgl_status status, const
     return false;
 }
 
-bool jinja_parse_unexpected(struct jinja_parser *parser, const char *wanted)
+static bool parse_unexpected(struct parser *parser, const char *wanted)
 {
     enum { shown_bytes = 60 };
     struct dgl_str found = jinja_token_describe(parser->token);
     int len = (int)(found.len < shown_bytes ? found.len : shown_bytes);
     if (!wanted)
-        return jinja_parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len,
-                            found.p);
+        return parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
+    return parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len, found.p);
 }
 
-void *jinja_parse_alloc(struct jinja_parser *parser, size_t size)
+static void *parse_alloc(struct parser *parser, size_t size)
 {
     void *part = dgl_arena_alloc(&parser->tmpl->arena, size);
     if (!part)
@@ -42,9 +62,9 @@ void *jinja_parse_alloc(struct jinja_parser *parser, size_t size)
     return part;
 }
 
-struct jinja_node *jinja_node_new(struct jinja_parser *parser, enum jinja_node_type type)
+static struct jinja_node *node_new(struct parser *parser, enum jinja_node_type type)
 {
-    struct jinja_node *node = jinja_parse_alloc(parser, sizeof(*node));
+    struct jinja_node *node = parse_alloc(parser, sizeof(*node));
     if (node) {
         node->type = type;
         node->line = parser->token->line;
@@ -52,7 +72,7 @@ struct jinja_node *jinja_node_new(struct jinja_parser *parser, enum jinja_node_t
     return node;
 }
 
-void jinja_nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
+static void nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
 {
     if (nodes->last)
         nodes->last->next = node;
@@ -62,16 +82,17 @@ void jinja_nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
     nodes->count++;
 }
 
-bool jinja_parse_enter(struct jinja_parser *parser)
+/* Against templates that are made of brackets; every success is followed by --parser->depth. */
+static bool parse_enter(struct parser *parser)
 {
     if (parser->depth == max_depth)
-        return jinja_parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep",
-                                max_depth);
+        return parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep", max_depth);
     parser->depth++;
     return true;
 }
 
-const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dgl_str name)
+/* The symbol of a name, made when there is none; NULL: out of memory. */
+static const struct jinja_symbol *intern(struct symbols *symbols, struct dgl_str name)
 {
     uint64_t hash = tok_hash_bytes(name.p, name.len, symbols->seed);
     struct jinja_symbol **bucket = &symbols->buckets[hash % 256];
@@ -87,41 +108,626 @@ const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dg
     return symbol;
 }
 
-bool jinja_at_name(const struct jinja_token *token, const char *name)
+static bool at_name(const struct jinja_token *token, const char *name)
 {
     return token->type == JINJA_TOK_NAME && dgl_str_eq(token->text, name);
 }
 
-bool jinja_skip(struct jinja_parser *parser, enum jinja_token_type type)
+static bool skip(struct parser *parser, enum jinja_token_type type)
 {
     bool there = parser->token->type == type;
     parser->token += there;
     return there;
 }
 
-bool jinja_skip_name(struct jinja_parser *parser, const char *name)
+static bool skip_name(struct parser *parser, const char *name)
 {
-    bool there = jinja_at_name(parser->token, name);
+    bool there = at_name(parser->token, name);
     parser->token += there;
     return there;
 }
 
-bool jinja_expect(struct jinja_parser *parser, enum jinja_token_type type, const char *wanted)
+static bool expect(struct parser *parser, enum jinja_token_type type, const char *wanted)
 {
-    return jinja_skip(parser, type) || jinja_parse_unexpected(parser, wanted);
+    return skip(parser, type) || parse_unexpected(parser, wanted);
 }
 
-const struct jinja_symbol *jinja_expect_symbol(struct jinja_parser *parser)
+/* Any name. */
+static const struct jinja_symbol *expect_symbol(struct parser *parser)
 {
     if (parser->token->type != JINJA_TOK_NAME) {
-        jinja_parse_unexpected(parser, "a name");
+        parse_unexpected(parser, "a name");
         return NULL;
     }
-    const struct jinja_symbol *symbol = jinja_intern(&parser->symbols, parser->token->text);
+    const struct jinja_symbol *symbol = intern(&parser->symbols, parser->token->text);
     if (!symbol)
         parser->status = dgl_fail_memory(parser->log, parser->tmpl->name, sizeof(*symbol));
     parser->token++;
     return symbol;
+}
+
+/* ---- operands ---- */
+
+static struct jinja_node *parse_expression(struct parser *parser);
+static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition);
+
+static struct jinja_node *parse_unary(struct parser *parser, bool with_filters);
+
+static struct jinja_node *new_constant(struct parser *parser, struct jinja_value value)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CONSTANT);
+    if (node)
+        node->constant = value;
+    return node;
+}
+
+static bool constant_of_name(const struct jinja_token *token, struct jinja_value *out)
+{
+    if (at_name(token, "true") || at_name(token, "True"))
+        *out = jinja_bool(true);
+    else if (at_name(token, "false") || at_name(token, "False"))
+        *out = jinja_bool(false);
+    else if (at_name(token, "none") || at_name(token, "None"))
+        *out = jinja_none();
+    else
+        return false;
+    return true;
+}
+
+static struct jinja_node *parse_name(struct parser *parser)
+{
+    struct jinja_value constant;
+    if (constant_of_name(parser->token, &constant)) {
+        struct jinja_node *node = new_constant(parser, constant);
+        parser->token++;
+        return node;
+    }
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
+    if (!node || !(node->symbol = expect_symbol(parser)))
+        return NULL;
+    struct jinja_macro_node *macro = parser->macro;
+    if (macro) {
+        macro->uses_varargs |= node->symbol == parser->tmpl->varargs;
+        macro->uses_kwargs |= node->symbol == parser->tmpl->kwargs;
+        macro->uses_caller |= node->symbol == parser->tmpl->caller;
+    }
+    return node;
+}
+
+/* "a" "b" is one text. */
+static struct jinja_node *parse_string(struct parser *parser)
+{
+    struct jinja_node *node = new_constant(parser, jinja_text_of(parser->token->text, false));
+    parser->token++;
+    while (node && parser->token->type == JINJA_TOK_STRING) {
+        struct dgl_str first = jinja_str(&node->constant), second = parser->token->text;
+        char *joined = parse_alloc(parser, first.len + second.len + 1);
+        if (!joined)
+            return NULL;
+        for (size_t i = 0; i < first.len + second.len; i++)
+            joined[i] = i < first.len ? first.p[i] : second.p[i - first.len];
+        node->constant = jinja_text_of((struct dgl_str){joined, first.len + second.len}, false);
+        parser->token++;
+    }
+    return node;
+}
+
+/* Expressions up to `end`, with commas between them and perhaps behind the last. */
+static bool parse_items(struct parser *parser, struct jinja_nodes *out, enum jinja_token_type end,
+                        bool pairs)
+{
+    while (parser->token->type != end) {
+        if (out->count && !expect(parser, JINJA_TOK_COMMA, ","))
+            return false;
+        if (parser->token->type == end)
+            break;
+        struct jinja_node *item = parse_expression(parser);
+        if (!item)
+            return false;
+        nodes_push(out, item);
+        if (!pairs)
+            continue;
+        if (!expect(parser, JINJA_TOK_COLON, ":") || !(item = parse_expression(parser)))
+            return false;
+        nodes_push(out, item);
+    }
+    parser->token++;
+    return true;
+}
+
+static struct jinja_node *parse_bracketed(struct parser *parser)
+{
+    bool dict = parser->token->type == JINJA_TOK_LBRACE;
+    struct jinja_node *node = node_new(parser, dict ? JINJA_NODE_DICT : JINJA_NODE_LIST);
+    parser->token++;
+    if (!node ||
+        !parse_items(parser, &node->list, dict ? JINJA_TOK_RBRACE : JINJA_TOK_RBRACKET, dict))
+        return NULL;
+    return node;
+}
+
+static struct jinja_node *parse_parentheses(struct parser *parser)
+{
+    parser->token++;
+    if (parser->token->type == JINJA_TOK_RPAREN) {
+        parser->token++;
+        return node_new(parser, JINJA_NODE_TUPLE);
+    }
+    struct jinja_node *node = parse_tuple(parser, true);
+    return node && expect(parser, JINJA_TOK_RPAREN, ")") ? node : NULL;
+}
+
+static struct jinja_node *parse_primary(struct parser *parser)
+{
+    const struct jinja_token *token = parser->token;
+    switch (token->type) {
+    case JINJA_TOK_NAME:
+        return parse_name(parser);
+    case JINJA_TOK_STRING:
+        return parse_string(parser);
+    case JINJA_TOK_INTEGER:
+        parser->token++;
+        return new_constant(parser, jinja_int(token->integer));
+    case JINJA_TOK_FLOAT:
+        parser->token++;
+        return new_constant(parser, jinja_float(token->real));
+    case JINJA_TOK_LPAREN:
+        return parse_parentheses(parser);
+    case JINJA_TOK_LBRACKET:
+    case JINJA_TOK_LBRACE:
+        return parse_bracketed(parser);
+    default:
+        parse_unexpected(parser, NULL);
+        return NULL;
+    }
+}
+
+/* ---- postfixes ---- */
+
+/* One argument; keywords end the positional ones, as in Python. */
+static bool parse_argument(struct parser *parser, struct jinja_args *args)
+{
+    if (skip(parser, JINJA_TOK_MUL))
+        return !args->star && !args->star_star && (args->star = parse_expression(parser)) != NULL;
+    if (skip(parser, JINJA_TOK_POW))
+        return !args->star_star && (args->star_star = parse_expression(parser)) != NULL;
+    if (parser->token->type == JINJA_TOK_NAME && parser->token[1].type == JINJA_TOK_ASSIGN) {
+        struct jinja_node *keyword = node_new(parser, JINJA_NODE_KEYWORD);
+        if (args->star_star || !keyword || !(keyword->symbol = expect_symbol(parser)))
+            return false;
+        parser->token++;
+        if (!(keyword->a = parse_expression(parser)))
+            return false;
+        nodes_push(&args->keywords, keyword);
+        return true;
+    }
+    if (args->star || args->star_star || args->keywords.count)
+        return false;
+    struct jinja_node *node = parse_expression(parser);
+    if (node)
+        nodes_push(&args->positional, node);
+    return node != NULL;
+}
+
+static bool parse_args(struct parser *parser, struct jinja_args *args)
+{
+    if (!expect(parser, JINJA_TOK_LPAREN, "("))
+        return false;
+    for (bool first = true; parser->token->type != JINJA_TOK_RPAREN; first = false) {
+        if (!first && !expect(parser, JINJA_TOK_COMMA, ","))
+            return false;
+        if (parser->token->type == JINJA_TOK_RPAREN)
+            break;
+        if (!parse_argument(parser, args)) {
+            if (parser->status == DGL_OK)
+                parse_fail(parser, DGL_ERR_FORMAT, "invalid syntax for function call expression");
+            return false;
+        }
+    }
+    parser->token++;
+    return true;
+}
+
+static struct jinja_node *parse_call(struct parser *parser, struct jinja_node *callee)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CALL);
+    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
+        !parse_args(parser, node->args))
+        return NULL;
+    node->a = callee;
+    return node;
+}
+
+/* A bound of a slice that may be left out; false: fault. */
+static bool parse_bound(struct parser *parser, struct jinja_node **out)
+{
+    enum jinja_token_type type = parser->token->type;
+    if (type == JINJA_TOK_COLON || type == JINJA_TOK_RBRACKET || type == JINJA_TOK_COMMA)
+        return true;
+    return (*out = parse_expression(parser)) != NULL;
+}
+
+static struct jinja_node *parse_subscript(struct parser *parser)
+{
+    struct jinja_node *from = NULL;
+    if (parser->token->type == JINJA_TOK_RBRACKET) {
+        parse_unexpected(parser, "an expression");
+        return NULL;
+    }
+    if (!parse_bound(parser, &from) || parser->token->type != JINJA_TOK_COLON)
+        return from;
+    struct jinja_node *slice = node_new(parser, JINJA_NODE_SLICE);
+    parser->token++;
+    if (!slice || !parse_bound(parser, &slice->b))
+        return NULL;
+    slice->a = from;
+    return !skip(parser, JINJA_TOK_COLON) || parse_bound(parser, &slice->c) ? slice : NULL;
+}
+
+static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM);
+    parser->token++;
+    if (!node || !(node->b = parse_subscript(parser)) || !expect(parser, JINJA_TOK_RBRACKET, "]"))
+        return NULL;
+    node->a = owner;
+    return node;
+}
+
+/* ".name" and ".0". */
+static struct jinja_node *parse_attribute(struct parser *parser, struct jinja_node *owner)
+{
+    parser->token++;
+    const struct jinja_token *token = parser->token;
+    bool named = token->type == JINJA_TOK_NAME;
+    if (!named && token->type != JINJA_TOK_INTEGER) {
+        parse_unexpected(parser, "a name or number");
+        return NULL;
+    }
+    struct jinja_node *node = node_new(parser, named ? JINJA_NODE_ATTRIBUTE : JINJA_NODE_ITEM);
+    if (!node)
+        return NULL;
+    node->a = owner;
+    if (named)
+        return (node->attribute = expect_symbol(parser)) ? node : NULL;
+    node->b = new_constant(parser, jinja_int(token->integer));
+    parser->token++;
+    return node->b ? node : NULL;
+}
+
+static struct jinja_node *parse_postfix(struct parser *parser, struct jinja_node *node)
+{
+    while (node) {
+        if (parser->token->type == JINJA_TOK_DOT)
+            node = parse_attribute(parser, node);
+        else if (parser->token->type == JINJA_TOK_LBRACKET)
+            node = parse_item(parser, node);
+        else if (parser->token->type == JINJA_TOK_LPAREN)
+            node = parse_call(parser, node);
+        else
+            break;
+    }
+    return node;
+}
+
+/* ---- filters and tests ---- */
+
+static struct jinja_node *new_application(struct parser *parser, enum jinja_node_type type,
+                                          struct jinja_node *input)
+{
+    struct jinja_node *node = node_new(parser, type);
+    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
+        !(node->name = expect_symbol(parser)))
+        return NULL;
+    node->a = input;
+    node->builtin = type == JINJA_NODE_FILTER ? jinja_find_filter(node->name->name)
+                                              : jinja_find_test(node->name->name);
+    return node;
+}
+
+/* The filters from the current "|" on, or from a name when `named`; applied to `input`, which may
+ * be NULL. */
+static struct jinja_node *parse_filters(struct parser *parser, struct jinja_node *input, bool named)
+{
+    while (named || parser->token->type == JINJA_TOK_PIPE) {
+        if (!named)
+            parser->token++;
+        named = false;
+        input = new_application(parser, JINJA_NODE_FILTER, input);
+        if (!input)
+            return NULL;
+        if (parser->token->type == JINJA_TOK_LPAREN && !parse_args(parser, input->args))
+            return NULL;
+    }
+    return input;
+}
+
+static bool begins_test_argument(const struct jinja_token *token)
+{
+    switch (token->type) {
+    case JINJA_TOK_NAME:
+        return !at_name(token, "else") && !at_name(token, "or") && !at_name(token, "and");
+    case JINJA_TOK_STRING:
+    case JINJA_TOK_INTEGER:
+    case JINJA_TOK_FLOAT:
+    case JINJA_TOK_LBRACKET:
+    case JINJA_TOK_LBRACE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static struct jinja_node *parse_test(struct parser *parser, struct jinja_node *value)
+{
+    parser->token++;
+    bool negated = skip_name(parser, "not");
+    struct jinja_node *node = new_application(parser, JINJA_NODE_TEST, value);
+    if (!node)
+        return NULL;
+    if (parser->token->type == JINJA_TOK_LPAREN) {
+        if (!parse_args(parser, node->args))
+            return NULL;
+    } else if (at_name(parser->token, "is")) {
+        parse_fail(parser, DGL_ERR_FORMAT, "You cannot chain multiple tests with is");
+        return NULL;
+    } else if (begins_test_argument(parser->token)) {
+        struct jinja_node *argument = parse_postfix(parser, parse_primary(parser));
+        if (!argument)
+            return NULL;
+        nodes_push(&node->args->positional, argument);
+    }
+    if (!negated)
+        return node;
+    struct jinja_node *inverse = node_new(parser, JINJA_NODE_NOT);
+    if (inverse)
+        inverse->a = node;
+    return inverse;
+}
+
+static struct jinja_node *parse_applications(struct parser *parser, struct jinja_node *node)
+{
+    while (node) {
+        if (parser->token->type == JINJA_TOK_PIPE)
+            node = parse_filters(parser, node, false);
+        else if (at_name(parser->token, "is"))
+            node = parse_test(parser, node);
+        else if (parser->token->type == JINJA_TOK_LPAREN)
+            node = parse_call(parser, node);
+        else
+            break;
+    }
+    return node;
+}
+
+/* ---- signs ---- */
+
+static struct jinja_node *parse_signed(struct parser *parser)
+{
+    enum jinja_token_type type = parser->token->type;
+    struct jinja_node *node =
+        node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
+    parser->token++;
+    if (!node || !(node->a = parse_unary(parser, false)))
+        return NULL;
+    return node;
+}
+
+static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
+{
+    if (!parse_enter(parser))
+        return NULL;
+    enum jinja_token_type type = parser->token->type;
+    struct jinja_node *node = type == JINJA_TOK_SUB || type == JINJA_TOK_ADD
+                                  ? parse_signed(parser)
+                                  : parse_primary(parser);
+    node = parse_postfix(parser, node);
+    if (with_filters)
+        node = parse_applications(parser, node);
+    parser->depth--;
+    return node;
+}
+
+/* What stands between operators: a signed value with everything that is applied to it. */
+static struct jinja_node *parse_operand(struct parser *parser)
+{
+    return parse_unary(parser, true);
+}
+
+/* ---- expressions ---- */
+
+static struct jinja_node *new_pair(struct parser *parser, enum jinja_node_type type,
+                                   struct jinja_node *a, struct jinja_node *b)
+{
+    struct jinja_node *node = a && b ? node_new(parser, type) : NULL;
+    if (node) {
+        node->line = a->line;
+        node->a = a;
+        node->b = b;
+    }
+    return node;
+}
+
+static struct jinja_node *new_arithmetic(struct parser *parser, enum jinja_op op,
+                                         struct jinja_node *a, struct jinja_node *b)
+{
+    struct jinja_node *node = new_pair(parser, JINJA_NODE_ARITHMETIC, a, b);
+    if (node)
+        node->op = op;
+    return node;
+}
+
+static struct jinja_node *parse_power(struct parser *parser)
+{
+    struct jinja_node *left = parse_operand(parser);
+    while (left && skip(parser, JINJA_TOK_POW))
+        left = new_arithmetic(parser, JINJA_OP_POW, left, parse_operand(parser));
+    return left;
+}
+
+static struct jinja_node *parse_product(struct parser *parser)
+{
+    struct jinja_node *left = parse_power(parser);
+    while (left) {
+        enum jinja_op op;
+        if (parser->token->type == JINJA_TOK_MUL)
+            op = JINJA_OP_MUL;
+        else if (parser->token->type == JINJA_TOK_DIV)
+            op = JINJA_OP_DIV;
+        else if (parser->token->type == JINJA_TOK_FLOORDIV)
+            op = JINJA_OP_FLOORDIV;
+        else if (parser->token->type == JINJA_TOK_MOD)
+            op = JINJA_OP_MOD;
+        else
+            break;
+        parser->token++;
+        left = new_arithmetic(parser, op, left, parse_power(parser));
+    }
+    return left;
+}
+
+static struct jinja_node *parse_concat(struct parser *parser)
+{
+    struct jinja_node *first = parse_product(parser);
+    if (!first || parser->token->type != JINJA_TOK_TILDE)
+        return first;
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CONCAT);
+    if (!node)
+        return NULL;
+    node->line = first->line;
+    nodes_push(&node->list, first);
+    while (skip(parser, JINJA_TOK_TILDE)) {
+        struct jinja_node *part = parse_product(parser);
+        if (!part)
+            return NULL;
+        nodes_push(&node->list, part);
+    }
+    return node;
+}
+
+static struct jinja_node *parse_sum(struct parser *parser)
+{
+    struct jinja_node *left = parse_concat(parser);
+    while (left && (parser->token->type == JINJA_TOK_ADD || parser->token->type == JINJA_TOK_SUB)) {
+        enum jinja_op op = parser->token->type == JINJA_TOK_ADD ? JINJA_OP_ADD : JINJA_OP_SUB;
+        parser->token++;
+        left = new_arithmetic(parser, op, left, parse_concat(parser));
+    }
+    return left;
+}
+
+static bool skip_comparison(struct parser *parser, enum jinja_cmp *cmp)
+{
+    static const struct {
+        enum jinja_token_type token;
+        enum jinja_cmp cmp;
+    } signs[] = {{JINJA_TOK_EQ, JINJA_CMP_EQ}, {JINJA_TOK_NE, JINJA_CMP_NE},
+                 {JINJA_TOK_LT, JINJA_CMP_LT}, {JINJA_TOK_LE, JINJA_CMP_LE},
+                 {JINJA_TOK_GT, JINJA_CMP_GT}, {JINJA_TOK_GE, JINJA_CMP_GE}};
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+        *cmp = signs[i].cmp;
+        if (skip(parser, signs[i].token))
+            return true;
+    }
+    *cmp = JINJA_CMP_IN;
+    if (skip_name(parser, "in"))
+        return true;
+    *cmp = JINJA_CMP_NOT_IN;
+    if (!at_name(parser->token, "not") || !at_name(parser->token + 1, "in"))
+        return false;
+    parser->token += 2;
+    return true;
+}
+
+static struct jinja_node *parse_comparison(struct parser *parser)
+{
+    enum jinja_cmp cmp;
+    struct jinja_node *first = parse_sum(parser), *node = NULL;
+    while (first && skip_comparison(parser, &cmp)) {
+        struct jinja_node *operand = node_new(parser, JINJA_NODE_OPERAND);
+        if (!node && (node = node_new(parser, JINJA_NODE_COMPARE)) != NULL)
+            node->line = first->line;
+        if (!node || !operand || !(operand->a = parse_sum(parser)))
+            return NULL;
+        operand->cmp = cmp;
+        node->a = first;
+        nodes_push(&node->list, operand);
+    }
+    return node ? node : first;
+}
+
+static struct jinja_node *parse_not(struct parser *parser)
+{
+    if (!at_name(parser->token, "not"))
+        return parse_comparison(parser);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NOT);
+    parser->token++;
+    if (!node || !parse_enter(parser))
+        return NULL;
+    node->a = parse_not(parser);
+    parser->depth--;
+    return node->a ? node : NULL;
+}
+
+static struct jinja_node *parse_and(struct parser *parser)
+{
+    struct jinja_node *left = parse_not(parser);
+    while (left && skip_name(parser, "and"))
+        left = new_pair(parser, JINJA_NODE_AND, left, parse_not(parser));
+    return left;
+}
+
+static struct jinja_node *parse_or(struct parser *parser)
+{
+    struct jinja_node *left = parse_and(parser);
+    while (left && skip_name(parser, "or"))
+        left = new_pair(parser, JINJA_NODE_OR, left, parse_and(parser));
+    return left;
+}
+
+static struct jinja_node *parse_expression(struct parser *parser)
+{
+    if (!parse_enter(parser))
+        return NULL;
+    struct jinja_node *value = parse_or(parser);
+    while (value && at_name(parser->token, "if")) {
+        struct jinja_node *node = node_new(parser, JINJA_NODE_CONDITION);
+        parser->token++;
+        if (!node || !(node->b = parse_or(parser)))
+            value = NULL;
+        else if (skip_name(parser, "else") && !(node->c = parse_expression(parser)))
+            value = NULL;
+        else
+            node->a = value;
+        value = value ? node : NULL;
+    }
+    parser->depth--;
+    return value;
+}
+
+static bool ends_tuple(const struct jinja_token *token)
+{
+    return token->type == JINJA_TOK_VARIABLE_END || token->type == JINJA_TOK_BLOCK_END ||
+           token->type == JINJA_TOK_RPAREN || at_name(token, "recursive");
+}
+
+/* One expression, or several with commas as a tuple. Without `with_condition` no "x if y else z" at
+ * the top: `in` of a loop is followed by its own `if`. */
+static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition)
+{
+    struct jinja_node *tuple = NULL;
+    for (;;) {
+        struct jinja_node *item = with_condition ? parse_expression(parser) : parse_or(parser);
+        if (!item)
+            return NULL;
+        if (!tuple && parser->token->type != JINJA_TOK_COMMA)
+            return item;
+        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
+            return NULL;
+        nodes_push(&tuple->list, item);
+        if (!skip(parser, JINJA_TOK_COMMA) || ends_tuple(parser->token))
+            return tuple;
+    }
 }
 
 /* ---- targets ---- */
@@ -130,37 +736,40 @@ static bool is_constant_name(const struct jinja_token *token)
 {
     static const char *const names[] = {"true", "True", "false", "False", "none", "None"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (jinja_at_name(token, names[i]))
+        if (at_name(token, names[i]))
             return true;
     }
     return false;
 }
 
-static struct jinja_node *parse_single_target(struct jinja_parser *parser, bool fields)
+static struct jinja_node *parse_target(struct parser *parser, bool fields);
+
+static struct jinja_node *parse_single_target(struct parser *parser, bool fields)
 {
-    if (jinja_skip(parser, JINJA_TOK_LPAREN)) {
-        if (!jinja_parse_enter(parser))
+    if (skip(parser, JINJA_TOK_LPAREN)) {
+        if (!parse_enter(parser))
             return NULL;
-        struct jinja_node *inner = jinja_parse_target(parser, fields);
+        struct jinja_node *inner = parse_target(parser, fields);
         parser->depth--;
-        return inner && jinja_expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
+        return inner && expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
     }
     if (is_constant_name(parser->token)) {
-        jinja_parse_unexpected(parser, "a name to assign to");
+        parse_unexpected(parser, "a name to assign to");
         return NULL;
     }
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_NAME);
-    if (!node || !(node->symbol = jinja_expect_symbol(parser)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
+    if (!node || !(node->symbol = expect_symbol(parser)))
         return NULL;
-    if (fields && jinja_skip(parser, JINJA_TOK_DOT)) {
+    if (fields && skip(parser, JINJA_TOK_DOT)) {
         node->type = JINJA_NODE_FIELD;
-        node->attribute = jinja_expect_symbol(parser);
+        node->attribute = expect_symbol(parser);
         return node->attribute ? node : NULL;
     }
     return node;
 }
 
-struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
+/* What may be assigned to: names, tuples of them, and with `fields` attributes of namespaces. */
+static struct jinja_node *parse_target(struct parser *parser, bool fields)
 {
     struct jinja_node *tuple = NULL;
     for (;;) {
@@ -169,10 +778,10 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
             return NULL;
         if (!tuple && parser->token->type != JINJA_TOK_COMMA)
             return target;
-        if (!tuple && !(tuple = jinja_node_new(parser, JINJA_NODE_TUPLE)))
+        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
             return NULL;
-        jinja_nodes_push(&tuple->list, target);
-        if (!jinja_skip(parser, JINJA_TOK_COMMA) || jinja_at_name(parser->token, "in") ||
+        nodes_push(&tuple->list, target);
+        if (!skip(parser, JINJA_TOK_COMMA) || at_name(parser->token, "in") ||
             parser->token->type == JINJA_TOK_ASSIGN || parser->token->type == JINJA_TOK_RPAREN)
             return tuple;
     }
@@ -180,51 +789,49 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
 
 /* ---- statements ---- */
 
-static bool parse_statement(struct jinja_parser *parser, struct jinja_nodes *out);
+static bool parse_statement(struct parser *parser, struct jinja_nodes *out);
 
 static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
 {
     for (; *ends; ends++) {
-        if (jinja_at_name(token, *ends))
+        if (at_name(token, *ends))
             return true;
     }
     return false;
 }
 
-static bool parse_output(struct jinja_parser *parser, struct jinja_nodes *out)
+static bool parse_output(struct parser *parser, struct jinja_nodes *out)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_OUTPUT);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_OUTPUT);
     parser->token++;
-    if (!node || !(node->a = jinja_parse_tuple(parser, true)) ||
-        !jinja_expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
+    if (!node || !(node->a = parse_tuple(parser, true)) ||
+        !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
         return false;
-    jinja_nodes_push(out, node);
+    nodes_push(out, node);
     return true;
 }
 
-static bool parse_data(struct jinja_parser *parser, struct jinja_nodes *out)
+static bool parse_data(struct parser *parser, struct jinja_nodes *out)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_TEXT);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_TEXT);
     if (!node)
         return false;
     node->constant = jinja_text_of(parser->token->text, false);
     parser->token++;
-    jinja_nodes_push(out, node);
+    nodes_push(out, node);
     return true;
 }
 
-static bool fail_end(struct jinja_parser *parser, const char *const *ends)
+static bool fail_end(struct parser *parser, const char *const *ends)
 {
     while (ends[1])
         ends++;
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
-                            ends[0]);
+    return parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'", ends[0]);
 }
 
 /* Nodes up to a tag named in `ends` (the closing one last), whose name becomes the current token;
  * NULL: up to the end of the template. */
-static bool parse_nodes(struct jinja_parser *parser, const char *const *ends,
-                        struct jinja_nodes *out)
+static bool parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     for (;;) {
         bool ok = true;
@@ -250,12 +857,10 @@ static bool parse_nodes(struct jinja_parser *parser, const char *const *ends,
 
 /* The rest of a tag, then everything up to a tag named in `ends`, whose name becomes the current
  * token. */
-static bool parse_body(struct jinja_parser *parser, const char *const *ends,
-                       struct jinja_nodes *out)
+static bool parse_body(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
-    jinja_skip(parser, JINJA_TOK_COLON);
-    if (!jinja_expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") ||
-        !jinja_parse_enter(parser))
+    skip(parser, JINJA_TOK_COLON);
+    if (!expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") || !parse_enter(parser))
         return false;
     bool ok = parse_nodes(parser, ends, out);
     parser->depth--;
@@ -263,7 +868,7 @@ static bool parse_body(struct jinja_parser *parser, const char *const *ends,
 }
 
 /* Body of a statement with nothing but an end tag, which is skipped. */
-static bool parse_only_body(struct jinja_parser *parser, const char *end, struct jinja_nodes *out)
+static bool parse_only_body(struct parser *parser, const char *end, struct jinja_nodes *out)
 {
     const char *const ends[] = {end, NULL};
     if (!parse_body(parser, ends, out))
@@ -272,93 +877,91 @@ static bool parse_only_body(struct jinja_parser *parser, const char *end, struct
     return true;
 }
 
-static struct jinja_node *parse_if(struct jinja_parser *parser)
+static struct jinja_node *parse_if(struct parser *parser)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_IF);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_IF);
     bool otherwise = false;
     while (node) {
-        struct jinja_node *branch = jinja_node_new(parser, JINJA_NODE_BRANCH);
-        if (!branch || (!otherwise && !(branch->a = jinja_parse_tuple(parser, false))) ||
+        struct jinja_node *branch = node_new(parser, JINJA_NODE_BRANCH);
+        if (!branch || (!otherwise && !(branch->a = parse_tuple(parser, false))) ||
             !parse_body(parser, otherwise ? ends + 2 : ends, &branch->body))
             return NULL;
-        jinja_nodes_push(&node->list, branch);
-        if (jinja_skip_name(parser, "endif"))
+        nodes_push(&node->list, branch);
+        if (skip_name(parser, "endif"))
             break;
-        otherwise = jinja_at_name(parser->token, "else");
+        otherwise = at_name(parser->token, "else");
         parser->token++;
     }
     return node;
 }
 
-static struct jinja_node *parse_for(struct jinja_parser *parser)
+static struct jinja_node *parse_for(struct parser *parser)
 {
     static const char *const ends[] = {"else", "endfor", NULL};
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_FOR);
-    struct jinja_for_node *loop = node ? jinja_parse_alloc(parser, sizeof(*loop)) : NULL;
-    if (!loop || !(loop->target = jinja_parse_target(parser, false)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_FOR);
+    struct jinja_for_node *loop = node ? parse_alloc(parser, sizeof(*loop)) : NULL;
+    if (!loop || !(loop->target = parse_target(parser, false)))
         return NULL;
     node->loop = loop;
-    if (!jinja_skip_name(parser, "in")) {
-        jinja_parse_unexpected(parser, "'in'");
+    if (!skip_name(parser, "in")) {
+        parse_unexpected(parser, "'in'");
         return NULL;
     }
-    if (!(loop->over = jinja_parse_tuple(parser, false)) ||
-        (jinja_skip_name(parser, "if") && !(loop->filter = jinja_parse_expression(parser))))
+    if (!(loop->over = parse_tuple(parser, false)) ||
+        (skip_name(parser, "if") && !(loop->filter = parse_expression(parser))))
         return NULL;
-    loop->recursive = jinja_skip_name(parser, "recursive");
+    loop->recursive = skip_name(parser, "recursive");
     parser->loops++;
     bool ok = parse_body(parser, ends, &loop->body);
     parser->loops--;
     if (!ok)
         return NULL;
-    if (jinja_skip_name(parser, "else") && !parse_body(parser, ends + 1, &loop->otherwise))
+    if (skip_name(parser, "else") && !parse_body(parser, ends + 1, &loop->otherwise))
         return NULL;
     parser->token++; /* endfor */
     return node;
 }
 
-static struct jinja_node *parse_set(struct jinja_parser *parser)
+static struct jinja_node *parse_set(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_SET);
-    if (!node || !(node->a = jinja_parse_target(parser, true)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_SET);
+    if (!node || !(node->a = parse_target(parser, true)))
         return NULL;
-    if (jinja_skip(parser, JINJA_TOK_ASSIGN))
-        return (node->b = jinja_parse_tuple(parser, true)) ? node : NULL;
+    if (skip(parser, JINJA_TOK_ASSIGN))
+        return (node->b = parse_tuple(parser, true)) ? node : NULL;
     node->type = JINJA_NODE_SET_BLOCK;
-    if (parser->token->type == JINJA_TOK_PIPE &&
-        !(node->b = jinja_parse_filters(parser, NULL, false)))
+    if (parser->token->type == JINJA_TOK_PIPE && !(node->b = parse_filters(parser, NULL, false)))
         return NULL;
     return parse_only_body(parser, "endset", &node->body) ? node : NULL;
 }
 
 /* "(a, b=1)". */
-static bool parse_signature(struct jinja_parser *parser, struct jinja_macro_node *macro)
+static bool parse_signature(struct parser *parser, struct jinja_macro_node *macro)
 {
-    if (!jinja_expect(parser, JINJA_TOK_LPAREN, "("))
+    if (!expect(parser, JINJA_TOK_LPAREN, "("))
         return false;
-    while (!jinja_skip(parser, JINJA_TOK_RPAREN)) {
-        if (macro->params.count && !jinja_expect(parser, JINJA_TOK_COMMA, ","))
+    while (!skip(parser, JINJA_TOK_RPAREN)) {
+        if (macro->params.count && !expect(parser, JINJA_TOK_COMMA, ","))
             return false;
-        struct jinja_node *param = jinja_node_new(parser, JINJA_NODE_NAME), *value;
-        if (!param || !(param->symbol = jinja_expect_symbol(parser)))
+        struct jinja_node *param = node_new(parser, JINJA_NODE_NAME), *value;
+        if (!param || !(param->symbol = expect_symbol(parser)))
             return false;
-        jinja_nodes_push(&macro->params, param);
-        if (jinja_skip(parser, JINJA_TOK_ASSIGN)) {
-            if (!(value = jinja_parse_expression(parser)))
+        nodes_push(&macro->params, param);
+        if (skip(parser, JINJA_TOK_ASSIGN)) {
+            if (!(value = parse_expression(parser)))
                 return false;
-            jinja_nodes_push(&macro->defaults, value);
+            nodes_push(&macro->defaults, value);
         } else if (macro->defaults.count) {
-            return jinja_parse_fail(parser, DGL_ERR_FORMAT,
-                                    "non-default argument follows default argument");
+            return parse_fail(parser, DGL_ERR_FORMAT,
+                              "non-default argument follows default argument");
         }
     }
     return true;
 }
 
 /* The body of a macro or of a call is a function of its own. */
-static bool parse_macro_body(struct jinja_parser *parser, const char *end,
-                             struct jinja_macro_node *macro)
+static bool parse_macro_body(struct parser *parser, const char *end, struct jinja_macro_node *macro)
 {
     struct jinja_macro_node *outer = parser->macro;
     uint32_t loops = parser->loops;
@@ -375,86 +978,84 @@ static bool parse_macro_body(struct jinja_parser *parser, const char *end,
     return ok;
 }
 
-static struct jinja_node *parse_macro(struct jinja_parser *parser)
+static struct jinja_node *parse_macro(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_MACRO);
-    if (!node || !(node->macro = jinja_parse_alloc(parser, sizeof(*node->macro))) ||
-        !(node->macro->name = jinja_expect_symbol(parser)) ||
-        !parse_signature(parser, node->macro) || !parse_macro_body(parser, "endmacro", node->macro))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_MACRO);
+    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))) ||
+        !(node->macro->name = expect_symbol(parser)) || !parse_signature(parser, node->macro) ||
+        !parse_macro_body(parser, "endmacro", node->macro))
         return NULL;
     return node;
 }
 
-static struct jinja_node *parse_call_block(struct jinja_parser *parser)
+static struct jinja_node *parse_call_block(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_CALL_BLOCK);
-    if (!node || !(node->macro = jinja_parse_alloc(parser, sizeof(*node->macro))))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CALL_BLOCK);
+    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))))
         return NULL;
     if (parser->token->type == JINJA_TOK_LPAREN && !parse_signature(parser, node->macro))
         return NULL;
-    if (!(node->a = jinja_parse_expression(parser)))
+    if (!(node->a = parse_expression(parser)))
         return NULL;
     if (node->a->type != JINJA_NODE_CALL) {
-        jinja_parse_fail(parser, DGL_ERR_FORMAT, "expected call");
+        parse_fail(parser, DGL_ERR_FORMAT, "expected call");
         return NULL;
     }
     return parse_macro_body(parser, "endcall", node->macro) ? node : NULL;
 }
 
-static struct jinja_node *parse_filter_block(struct jinja_parser *parser)
+static struct jinja_node *parse_filter_block(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_FILTER_BLOCK);
-    if (!node || !(node->b = jinja_parse_filters(parser, NULL, true)) ||
+    struct jinja_node *node = node_new(parser, JINJA_NODE_FILTER_BLOCK);
+    if (!node || !(node->b = parse_filters(parser, NULL, true)) ||
         !parse_only_body(parser, "endfilter", &node->body))
         return NULL;
     return node;
 }
 
-static struct jinja_node *parse_with(struct jinja_parser *parser)
+static struct jinja_node *parse_with(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_WITH);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_WITH);
     while (node && parser->token->type != JINJA_TOK_BLOCK_END) {
-        if (node->list.count && !jinja_expect(parser, JINJA_TOK_COMMA, ","))
+        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
             return NULL;
-        struct jinja_node *set = jinja_node_new(parser, JINJA_NODE_SET);
+        struct jinja_node *set = node_new(parser, JINJA_NODE_SET);
         if (!set || !(set->a = parse_single_target(parser, false)) ||
-            !jinja_expect(parser, JINJA_TOK_ASSIGN, "=") ||
-            !(set->b = jinja_parse_expression(parser)))
+            !expect(parser, JINJA_TOK_ASSIGN, "=") || !(set->b = parse_expression(parser)))
             return NULL;
-        jinja_nodes_push(&node->list, set);
+        nodes_push(&node->list, set);
     }
     return node && parse_only_body(parser, "endwith", &node->body) ? node : NULL;
 }
 
-static struct jinja_node *parse_generation(struct jinja_parser *parser)
+static struct jinja_node *parse_generation(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_SCOPE);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_SCOPE);
     return node && parse_only_body(parser, "endgeneration", &node->body) ? node : NULL;
 }
 
-static struct jinja_node *parse_jump(struct jinja_parser *parser, enum jinja_node_type type)
+static struct jinja_node *parse_jump(struct parser *parser, enum jinja_node_type type)
 {
     if (parser->loops)
-        return jinja_node_new(parser, type);
-    jinja_parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop",
-                     type == JINJA_NODE_BREAK ? "break" : "continue");
+        return node_new(parser, type);
+    parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop",
+               type == JINJA_NODE_BREAK ? "break" : "continue");
     return NULL;
 }
 
-static struct jinja_node *parse_break(struct jinja_parser *parser)
+static struct jinja_node *parse_break(struct parser *parser)
 {
     return parse_jump(parser, JINJA_NODE_BREAK);
 }
 
-static struct jinja_node *parse_continue(struct jinja_parser *parser)
+static struct jinja_node *parse_continue(struct parser *parser)
 {
     return parse_jump(parser, JINJA_NODE_CONTINUE);
 }
 
 static const struct {
     const char *name;
-    struct jinja_node *(*parse)(
-        struct jinja_parser *parser); /* from behind the name to before "%}" */
+    struct jinja_node *(*parse)(struct parser *parser); /* from behind the name to before "%}" */
 } statements[] = {
     {"if", parse_if},           {"for", parse_for},
     {"set", parse_set},         {"macro", parse_macro},
@@ -465,30 +1066,29 @@ static const struct {
 
 /* Statements of jinja that chat templates have no use for: they need other templates, or an
  * extension. */
-static bool fail_statement(struct jinja_parser *parser)
+static bool fail_statement(struct parser *parser)
 {
     static const char *const known[] = {"include", "import", "from",  "extends", "block",
                                         "do",      "print",  "trans", "debug",   "autoescape"};
     struct dgl_str name = jinja_token_describe(parser->token);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (jinja_at_name(parser->token, known[i]))
-            return jinja_parse_fail(parser, DGL_ERR_UNSUPPORTED,
-                                    "the statement '%s' is not supported in chat templates",
-                                    known[i]);
+        if (at_name(parser->token, known[i]))
+            return parse_fail(parser, DGL_ERR_UNSUPPORTED,
+                              "the statement '%s' is not supported in chat templates", known[i]);
     }
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
-                            (int)(name.len < 60 ? name.len : 60), name.p);
+    return parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
+                      (int)(name.len < 60 ? name.len : 60), name.p);
 }
 
-static bool parse_statement(struct jinja_parser *parser, struct jinja_nodes *out)
+static bool parse_statement(struct parser *parser, struct jinja_nodes *out)
 {
     for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
-        if (!jinja_skip_name(parser, statements[i].name))
+        if (!skip_name(parser, statements[i].name))
             continue;
         struct jinja_node *node = statements[i].parse(parser);
-        if (!node || !jinja_expect(parser, JINJA_TOK_BLOCK_END, "end of statement block"))
+        if (!node || !expect(parser, JINJA_TOK_BLOCK_END, "end of statement block"))
             return false;
-        jinja_nodes_push(out, node);
+        nodes_push(out, node);
         return true;
     }
     return fail_statement(parser);
@@ -496,13 +1096,13 @@ static bool parse_statement(struct jinja_parser *parser, struct jinja_nodes *out
 
 /* ---- templates ---- */
 
-static bool intern_own_names(struct jinja_parser *parser)
+static bool intern_own_names(struct parser *parser)
 {
     struct jinja_template *tmpl = parser->tmpl;
-    tmpl->loop = jinja_intern(&parser->symbols, DGL_STR("loop"));
-    tmpl->caller = jinja_intern(&parser->symbols, DGL_STR("caller"));
-    tmpl->varargs = jinja_intern(&parser->symbols, DGL_STR("varargs"));
-    tmpl->kwargs = jinja_intern(&parser->symbols, DGL_STR("kwargs"));
+    tmpl->loop = intern(&parser->symbols, DGL_STR("loop"));
+    tmpl->caller = intern(&parser->symbols, DGL_STR("caller"));
+    tmpl->varargs = intern(&parser->symbols, DGL_STR("varargs"));
+    tmpl->kwargs = intern(&parser->symbols, DGL_STR("kwargs"));
     return tmpl->loop && tmpl->caller && tmpl->varargs && tmpl->kwargs;
 }
 
@@ -514,7 +1114,7 @@ enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const c
     *out = NULL;
     if (!tmpl)
         return dgl_fail_memory(log, name, sizeof(*tmpl));
-    struct jinja_parser parser = {
+    struct parser parser = {
         .log = log, .tmpl = tmpl, .symbols = {.tmpl = tmpl, .seed = tok_hash_new_seed()}};
     enum dgl_status status;
     tmpl->name = dgl_arena_strndup(&tmpl->arena, name, strlen(name));

@@ -1,4 +1,4 @@
-/* Texts with taint, and how values read as text. */
+/* Texts with taint: characters, building, cases, replacing, lines and stripping. */
 #include "loader/jinja/jinja_text.h"
 
 #include <inttypes.h>
@@ -6,9 +6,189 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "core/base/utf8.h"
-#include "loader/jinja/jinja_chars.h"
+#include "loader/text/tok_unicode.h"
+
+/* ---- characters ---- */
+
+bool jinja_is_space(uint32_t cp)
+{
+    /* The information separators are blanks for Python, and not White_Space. */
+    return tok_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
+}
+
+bool jinja_is_printable(uint32_t cp)
+{
+    switch (tok_category(cp)) {
+    case TOK_ZS:
+        return cp == ' ';
+    case TOK_ZL:
+    case TOK_ZP:
+    case TOK_CC:
+    case TOK_CF:
+    case TOK_CS:
+    case TOK_CO:
+    case TOK_CN:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Where str.splitlines() splits. */
+static bool is_line_end(uint32_t cp)
+{
+    return (cp >= '\n' && cp <= '\r') || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
+}
+
+static bool is_cased(uint32_t cp)
+{
+    enum tok_category category = tok_category(cp);
+    return category == TOK_LU || category == TOK_LL || category == TOK_LT;
+}
+
+size_t jinja_last_char(struct dgl_str text)
+{
+    size_t len = text.len ? 1 : 0;
+    while (len && len < text.len && ((unsigned char)text.p[text.len - len] & 0xC0) == 0x80)
+        len++;
+    return len;
+}
+
+static bool in_set(struct dgl_str set, bool blanks, struct dgl_str c)
+{
+    uint32_t cp;
+    if (!blanks)
+        return jinja_find(set, c, 0) != SIZE_MAX;
+    dgl_utf8_decode(c.p, c.len, &cp);
+    return jinja_is_space(cp);
+}
+
+static struct dgl_str strip(struct dgl_str text, struct dgl_str set, bool blanks,
+                            enum jinja_strip_side side)
+{
+    while ((side & JINJA_STRIP_LEFT) && text.len) {
+        uint32_t cp;
+        size_t len = dgl_utf8_decode(text.p, text.len, &cp);
+        if (!in_set(set, blanks, (struct dgl_str){text.p, len}))
+            break;
+        text = (struct dgl_str){text.p + len, text.len - len};
+    }
+    while ((side & JINJA_STRIP_RIGHT) && text.len) {
+        size_t len = jinja_last_char(text);
+        if (!in_set(set, blanks, (struct dgl_str){text.p + text.len - len, len}))
+            break;
+        text.len -= len;
+    }
+    return text;
+}
+
+struct dgl_str jinja_strip(struct dgl_str text, enum jinja_strip_side side)
+{
+    return strip(text, (struct dgl_str){0}, true, side);
+}
+
+/* Strips characters of a set instead of blanks. */
+static struct dgl_str strip_set(struct dgl_str text, struct dgl_str set, enum jinja_strip_side side)
+{
+    return strip(text, set, false, side);
+}
+
+size_t jinja_char_count(struct dgl_str text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.p[i] & 0xC0) != 0x80;
+    return count;
+}
+
+size_t jinja_char_offset(struct dgl_str text, size_t index)
+{
+    size_t pos = 0;
+    for (; pos < text.len; pos++) {
+        bool first = ((unsigned char)text.p[pos] & 0xC0) != 0x80;
+        if (first && index-- == 0)
+            break;
+    }
+    return pos;
+}
+
+size_t jinja_find(struct dgl_str text, struct dgl_str part, size_t from)
+{
+    if (from > text.len || part.len > text.len - from)
+        return SIZE_MAX;
+    if (part.len == 0)
+        return from;
+    const char *found = memmem(text.p + from, text.len - from, part.p, part.len);
+    return found ? (size_t)(found - text.p) : SIZE_MAX;
+}
+
+size_t jinja_find_last(struct dgl_str text, struct dgl_str part)
+{
+    if (part.len > text.len)
+        return SIZE_MAX;
+    for (size_t pos = text.len - part.len;; pos--) {
+        if (part.len == 0 || memcmp(text.p + pos, part.p, part.len) == 0)
+            return pos;
+        if (pos == 0)
+            return SIZE_MAX;
+    }
+}
+
+enum letter_case { CASE_LOWER, CASE_UPPER, CASE_TITLE };
+enum { case_max = 12 }; /* bytes */
+
+/* A character with several in another case; both texts are UTF-8. */
+struct case_special {
+    uint32_t cp;
+    const char *upper, *title;
+};
+
+#include "loader/text/jinja_case.inc"
+
+static const char *find_special(uint32_t cp, enum letter_case to)
+{
+    for (size_t i = 0; i < sizeof(special_cases) / sizeof(special_cases[0]); i++) {
+        if (special_cases[i].cp == cp)
+            return to == CASE_UPPER ? special_cases[i].upper : special_cases[i].title;
+    }
+    return NULL;
+}
+
+static size_t to_lower(uint32_t cp, char out[case_max])
+{
+    uint32_t lower[2];
+    size_t count = tok_lowercase(cp, lower), len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += dgl_utf8_encode(lower[i], out + len);
+    return len;
+}
+
+/* The character in another case, as UTF-8; returns its length. Context plays no part: the final
+ * sigma of Greek is not known. */
+static size_t to_case(uint32_t cp, enum letter_case to, char out[case_max])
+{
+    if (to == CASE_LOWER)
+        return to_lower(cp, out);
+    if (cp < 0x80) {
+        out[0] = (char)(cp >= 'a' && cp <= 'z' ? cp - 'a' + 'A' : cp);
+        return 1;
+    }
+    const char *special = find_special(cp, to);
+    if (special) {
+        size_t len = strlen(special);
+        memcpy(out, special, len);
+        return len;
+    }
+    int32_t c = (int32_t)cp;
+    c = to == CASE_UPPER ? utf8proc_toupper(c) : utf8proc_totitle(c);
+    return dgl_utf8_encode((uint32_t)c, out);
+}
+
+/* ---- building ---- */
 
 static void fill_taint(struct dgl_buf *taint, size_t len, bool data)
 {
@@ -294,4 +474,147 @@ bool jinja_to_text(struct jinja_run *run, const struct jinja_value *value, struc
     struct jinja_text text = {0};
     bool ok = jinja_text_add_str(run, &text, value);
     return jinja_text_end(run, &text, ok, out);
+}
+
+/* ---- cases ---- */
+
+struct casing_state {
+    enum jinja_casing casing;
+    bool inside; /* of a word: behind its first letter */
+};
+
+static bool begins_word(uint32_t cp)
+{
+    return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || jinja_is_space(cp);
+}
+
+static enum letter_case next_case(struct casing_state *state, uint32_t cp)
+{
+    char space[case_max];
+    bool inside = state->inside;
+    switch (state->casing) {
+    case JINJA_UPPER:
+        return CASE_UPPER;
+    case JINJA_LOWER:
+        return CASE_LOWER;
+    case JINJA_SWAPCASE: {
+        char self[4];
+        size_t len = dgl_utf8_encode(cp, self);
+        bool lower = to_case(cp, CASE_LOWER, space) == len && memcmp(space, self, len) == 0;
+        return lower ? CASE_UPPER : CASE_LOWER;
+    }
+    case JINJA_CAPITALIZE:
+        state->inside = true;
+        return inside ? CASE_LOWER : CASE_TITLE;
+    case JINJA_TITLE:
+        state->inside = is_cased(cp);
+        return inside ? CASE_LOWER : CASE_TITLE;
+    case JINJA_TITLE_WORDS:
+        state->inside = !begins_word(cp);
+        return inside ? CASE_LOWER : CASE_UPPER;
+    }
+    return CASE_LOWER;
+}
+
+bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
+                       enum jinja_casing casing, struct jinja_value *out)
+{
+    struct casing_state state = {casing, false};
+    struct jinja_text result = {0};
+    struct dgl_str s = jinja_str(text);
+    bool ok = true;
+    for (size_t pos = 0, len; ok && pos < s.len; pos += len) {
+        uint32_t cp;
+        char space[case_max];
+        len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        bool data = jinja_byte_is_data(text, pos);
+        size_t size = to_case(cp, next_case(&state, cp), space);
+        ok = jinja_text_put(run, &result, (struct dgl_str){space, size}, data);
+    }
+    ok = jinja_text_end(run, &result, ok, out);
+    out->safe = text->safe;
+    return ok;
+}
+
+/* ---- replacing ---- */
+
+/* Where the next occurrence begins. The empty text occurs before every character, and at the end.
+ */
+static size_t next_match(struct dgl_str s, struct dgl_str old, size_t from, bool first)
+{
+    if (old.len || first)
+        return jinja_find(s, old, from);
+    if (from >= s.len)
+        return SIZE_MAX;
+    uint32_t cp;
+    return from + dgl_utf8_decode(s.p + from, s.len - from, &cp);
+}
+
+bool jinja_replace(struct jinja_run *run, const struct jinja_value *text,
+                   const struct jinja_value *old, const struct jinja_value *with, int64_t count,
+                   struct jinja_value *out)
+{
+    struct jinja_text result = {0};
+    struct dgl_str s = jinja_str(text), part = jinja_str(old);
+    size_t copied = 0, at = next_match(s, part, 0, true);
+    bool ok = jinja_step_bytes(run, s.len);
+    for (; ok && at != SIZE_MAX && count != 0; count -= count > 0) {
+        struct jinja_value before = jinja_slice_bytes(text, copied, at - copied);
+        ok = jinja_step(run, 1) && jinja_text_add(run, &result, &before) &&
+             jinja_text_add(run, &result, with);
+        copied = at + part.len;
+        at = next_match(s, part, copied, false);
+    }
+    struct jinja_value rest = jinja_slice_bytes(text, copied, s.len - copied);
+    return jinja_text_end(run, &result, ok && jinja_text_add(run, &result, &rest), out);
+}
+
+/* ---- lines ---- */
+
+/* Length of the line end at `pos`; 0: there is none. */
+static size_t line_end(struct dgl_str s, size_t pos)
+{
+    uint32_t cp;
+    size_t len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+    if (!is_line_end(cp))
+        return 0;
+    return cp == '\r' && pos + 1 < s.len && s.p[pos + 1] == '\n' ? 2 : len;
+}
+
+bool jinja_split_lines(struct jinja_run *run, const struct jinja_value *text, bool keep_ends,
+                       struct jinja_value *out)
+{
+    struct dgl_str s = jinja_str(text);
+    size_t start = 0, pos = 0;
+    if (!jinja_step_bytes(run, s.len) || !jinja_new_list(run, JINJA_LIST, 0, out))
+        return false;
+    while (pos < s.len) {
+        size_t end = line_end(s, pos);
+        if (!end) {
+            uint32_t cp;
+            pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+            continue;
+        }
+        size_t len = pos - start + (keep_ends ? end : 0);
+        if (!jinja_list_push(run, out->list, jinja_slice_bytes(text, start, len)))
+            return false;
+        start = pos += end;
+    }
+    return start == s.len ||
+           jinja_list_push(run, out->list, jinja_slice_bytes(text, start, s.len - start));
+}
+
+/* ---- stripping ---- */
+
+bool jinja_strip_text(struct jinja_run *run, const struct jinja_value *text,
+                      const struct jinja_value *set, int side, struct jinja_value *out)
+{
+    struct dgl_str s = jinja_str(text);
+    bool blanks = set->type == JINJA_ABSENT;
+    struct dgl_str kept = blanks ? jinja_strip(s, (enum jinja_strip_side)side)
+                                 : strip_set(s, jinja_str(set), (enum jinja_strip_side)side);
+    size_t set_len = blanks ? 1 : set->text.len;
+    *out = jinja_part(text, kept);
+    /* Each stripped character was looked for in the whole set. */
+    return jinja_step(run, 1 + (s.len - kept.len) / 16 * (1 + set_len / 16));
 }

@@ -1,14 +1,11 @@
 /* JSON of values, laid out as Python's json.dumps does. */
-#include "loader/jinja/jinja_tojson.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/utf8.h"
-#include "loader/jinja/jinja_ops.h"
-#include "loader/jinja/jinja_text.h"
+#include "loader/jinja/jinja_call.h"
 
 struct writer {
     struct jinja_run *run;

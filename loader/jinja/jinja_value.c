@@ -1,11 +1,13 @@
-/* Making, measuring and walking values. */
+/* Values of templates: making, measuring, walking, comparing and combining them. */
 #include "loader/jinja/jinja_value.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/utf8.h"
-#include "loader/jinja/jinja_chars.h"
-#include "loader/jinja/jinja_ops.h"
+#include "loader/jinja/jinja_text.h"
+
+/* ---- making ---- */
 
 struct jinja_value jinja_none(void)
 {
@@ -396,7 +398,8 @@ static bool is_hashable(const struct jinja_value *key, int levels)
     return all;
 }
 
-bool jinja_is_hashable(const struct jinja_value *value)
+/* What may be a key: no list, no dict, and no tuple of them. */
+static bool is_key(const struct jinja_value *value)
 {
     enum { max_tuple_levels = 8 };
     return is_hashable(value, max_tuple_levels);
@@ -406,7 +409,7 @@ bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct
                     const struct jinja_value *value)
 {
     struct jinja_value *found;
-    if (!jinja_is_hashable(key))
+    if (!is_key(key))
         return jinja_error(run, "unhashable type: '%s'", jinja_type_name(key));
     if (!jinja_dict_find(run, dict, key, &found))
         return false;
@@ -517,5 +520,502 @@ bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum 
         if (!jinja_list_push(run, out->list, item))
             return false;
     }
+    return true;
+}
+
+/* ---- equality, order and membership ---- */
+
+static bool same_text(const struct jinja_value *a, const struct jinja_value *b)
+{
+    return a->text.len == b->text.len &&
+           (a->text.len == 0 || memcmp(a->text.p, b->text.p, a->text.len) == 0);
+}
+
+static bool equal_lists(struct jinja_run *run, const struct jinja_list *a,
+                        const struct jinja_list *b, bool *out)
+{
+    *out = a->count == b->count;
+    for (size_t i = 0; *out && i < a->count && i < b->count; i++) {
+        if (!jinja_equal(run, &a->items[i], &b->items[i], out))
+            return false;
+    }
+    return true;
+}
+
+static bool equal_dicts(struct jinja_run *run, const struct jinja_dict *a,
+                        const struct jinja_dict *b, bool *out)
+{
+    *out = a->count == b->count;
+    for (size_t i = 0; *out && i < a->count; i++) {
+        struct jinja_value *other;
+        if (!jinja_dict_find(run, b, &a->entries[i].key, &other))
+            return false;
+        *out = other != NULL;
+        if (other && !jinja_equal(run, &a->entries[i].value, other, out))
+            return false;
+    }
+    return true;
+}
+
+static bool equal_ranges(const struct jinja_value *a, const struct jinja_value *b)
+{
+    size_t count = jinja_range_count(a);
+    return count == jinja_range_count(b) &&
+           (count == 0 ||
+            (a->range.start == b->range.start && (count == 1 || a->range.step == b->range.step)));
+}
+
+static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
+                            const struct jinja_value *b, bool *out)
+{
+    switch (a->type) {
+    case JINJA_ABSENT:
+    case JINJA_UNDEFINED:
+    case JINJA_NONE:
+        *out = true;
+        return true;
+    case JINJA_STRING:
+        *out = same_text(a, b);
+        return jinja_step_bytes(run, *out ? a->text.len : 0);
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+    case JINJA_VIEW:
+        return equal_lists(run, a->list, b->list, out);
+    case JINJA_DICT:
+        return equal_dicts(run, a->dict, b->dict, out);
+    case JINJA_RANGE:
+        *out = equal_ranges(a, b);
+        return true;
+    default:
+        *out = a->list == b->list; /* the same object */
+        return true;
+    }
+}
+
+bool jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                 bool *out)
+{
+    *out = false;
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        *out = jinja_is_integral(a) && jinja_is_integral(b) ? jinja_integer(a) == jinja_integer(b)
+                                                            : jinja_real(a) == jinja_real(b);
+        return true;
+    }
+    if (a->type != b->type)
+        return true;
+    if (!jinja_enter(run))
+        return false;
+    bool ok = jinja_step(run, 1) && equal_same_type(run, a, b, out);
+    jinja_leave(run);
+    return ok;
+}
+
+static int sign_of(double a, double b)
+{
+    return (a > b) - (a < b);
+}
+
+static int order_texts(const struct jinja_value *a, const struct jinja_value *b)
+{
+    size_t len = a->text.len < b->text.len ? a->text.len : b->text.len;
+    int order = len ? memcmp(a->text.p, b->text.p, len) : 0;
+    return order ? order : (a->text.len > b->text.len) - (a->text.len < b->text.len);
+}
+
+static bool order_lists(struct jinja_run *run, const char *sign, const struct jinja_list *a,
+                        const struct jinja_list *b, int *out)
+{
+    for (size_t i = 0; i < a->count && i < b->count; i++) {
+        bool equal;
+        if (!jinja_equal(run, &a->items[i], &b->items[i], &equal))
+            return false;
+        if (!equal)
+            return jinja_order(run, sign, &a->items[i], &b->items[i], out);
+    }
+    *out = (a->count > b->count) - (a->count < b->count);
+    return true;
+}
+
+bool jinja_order(struct jinja_run *run, const char *sign, const struct jinja_value *a,
+                 const struct jinja_value *b, int *out)
+{
+    if (a->type == JINJA_UNDEFINED || b->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, a->type == JINJA_UNDEFINED ? a : b);
+    if (jinja_is_integral(a) && jinja_is_integral(b)) {
+        int64_t x = jinja_integer(a), y = jinja_integer(b);
+        *out = (x > y) - (x < y);
+        return true;
+    }
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        *out = sign_of(jinja_real(a), jinja_real(b));
+        return true;
+    }
+    if (jinja_is_text(a) && jinja_is_text(b)) {
+        *out = order_texts(a, b);
+        return jinja_step_bytes(run, a->text.len);
+    }
+    if (a->type != b->type || !jinja_is_sequence(a))
+        return jinja_error(run, "'%s' not supported between instances of '%s' and '%s'", sign,
+                           jinja_type_name(a), jinja_type_name(b));
+    if (!jinja_enter(run))
+        return false;
+    bool ok = order_lists(run, sign, a->list, b->list, out);
+    jinja_leave(run);
+    return ok;
+}
+
+bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
+                    const struct jinja_value *item, bool *out)
+{
+    *out = false;
+    if (container->type == JINJA_STRING) {
+        if (!jinja_is_text(item))
+            return jinja_error(run, "'in <string>' requires string as left operand, not %s",
+                               jinja_type_name(item));
+        *out = jinja_find(jinja_str(container), jinja_str(item), 0) != SIZE_MAX;
+        return jinja_step_bytes(run, container->text.len);
+    }
+    if (container->type == JINJA_DICT) {
+        struct jinja_value *found;
+        if (!is_key(item))
+            return jinja_error(run, "unhashable type: '%s'", jinja_type_name(item));
+        bool ok = jinja_dict_find(run, container->dict, item, &found);
+        *out = ok && found;
+        return ok;
+    }
+    if (!jinja_can_iterate(container))
+        return jinja_error(run, "argument of type '%s' is not iterable",
+                           jinja_type_name(container));
+    struct jinja_iter iter;
+    struct jinja_value candidate;
+    bool ok = jinja_iter_init(run, container, &iter);
+    while (ok && !*out && jinja_iter_next(&iter, &candidate))
+        ok = jinja_step(run, 1) && jinja_equal(run, &candidate, item, out);
+    return ok;
+}
+
+bool jinja_compare(struct jinja_run *run, enum jinja_cmp cmp, const struct jinja_value *a,
+                   const struct jinja_value *b, bool *out)
+{
+    static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+    int order = 0;
+    bool ok;
+    if (cmp == JINJA_CMP_EQ || cmp == JINJA_CMP_NE) {
+        ok = jinja_equal(run, a, b, out);
+        *out ^= cmp == JINJA_CMP_NE;
+        return ok;
+    }
+    if (cmp == JINJA_CMP_IN || cmp == JINJA_CMP_NOT_IN) {
+        ok = jinja_contains(run, b, a, out);
+        *out ^= cmp == JINJA_CMP_NOT_IN;
+        return ok;
+    }
+    ok = jinja_order(run, signs[cmp], a, b, &order);
+    *out = cmp == JINJA_CMP_LT   ? order < 0
+           : cmp == JINJA_CMP_LE ? order <= 0
+           : cmp == JINJA_CMP_GT ? order > 0
+                                 : order >= 0;
+    return ok;
+}
+
+/* ---- arithmetic ---- */
+
+static const char *const op_signs[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
+
+static bool fail_operands(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
+                          const struct jinja_value *b)
+{
+    if (op == JINJA_OP_ADD && (jinja_is_text(a) || jinja_is_sequence(a)))
+        return jinja_error(run, "can only concatenate %s (not \"%s\") to %s", jinja_type_name(a),
+                           jinja_type_name(b), jinja_type_name(a));
+    return jinja_error(run, "unsupported operand type(s) for %s: '%s' and '%s'", op_signs[op],
+                       jinja_type_name(a), jinja_type_name(b));
+}
+
+static bool fail_overflow(struct jinja_run *run)
+{
+    return jinja_fail(run, DGL_ERR_UNSUPPORTED, "an integer needs more than 64 bits");
+}
+
+/* ---- integers ---- */
+
+/* Exponent not negative. Doubles the exponent's bits away, so it ends after 63 rounds at most. */
+static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
+{
+    int64_t result = 1;
+    while (exponent) {
+        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result))
+            return false;
+        exponent >>= 1;
+        if (exponent && __builtin_mul_overflow(base, base, &base))
+            return false;
+    }
+    *out = result;
+    return true;
+}
+
+/* b is neither 0 nor -1. Rounds towards minus infinity; the rest has the sign of b. */
+static int64_t floor_divide(int64_t a, int64_t b, int64_t *rest)
+{
+    int64_t quotient = a / b;
+    *rest = a % b;
+    if (*rest && (*rest < 0) != (b < 0)) {
+        *rest += b;
+        quotient--;
+    }
+    return quotient;
+}
+
+static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
+                            struct jinja_value *out)
+{
+    int64_t quotient = 0, rest = 0;
+    if (b == 0)
+        return jinja_error(run, op == JINJA_OP_MOD ? "integer modulo by zero"
+                                                   : "integer division or modulo by zero");
+    if (b == -1) {
+        if (__builtin_sub_overflow(0, a, &quotient))
+            return op == JINJA_OP_MOD ? (*out = jinja_int(0), true) : fail_overflow(run);
+    } else {
+        quotient = floor_divide(a, b, &rest);
+    }
+    *out = jinja_int(op == JINJA_OP_MOD ? rest : quotient);
+    return true;
+}
+
+static bool integer_arithmetic(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
+                               struct jinja_value *out)
+{
+    int64_t result = 0;
+    bool fits = true;
+    switch (op) {
+    case JINJA_OP_ADD:
+        fits = !__builtin_add_overflow(a, b, &result);
+        break;
+    case JINJA_OP_SUB:
+        fits = !__builtin_sub_overflow(a, b, &result);
+        break;
+    case JINJA_OP_MUL:
+        fits = !__builtin_mul_overflow(a, b, &result);
+        break;
+    case JINJA_OP_POW:
+        fits = integer_power(a, b, &result);
+        break;
+    case JINJA_OP_FLOORDIV:
+    case JINJA_OP_MOD:
+        return divide_integers(run, op, a, b, out);
+    case JINJA_OP_DIV:
+        if (b == 0)
+            return jinja_error(run, "division by zero");
+        *out = jinja_float((double)a / (double)b);
+        return true;
+    }
+    *out = jinja_int(result);
+    return fits || fail_overflow(run);
+}
+
+/* ---- floats ---- */
+
+static double python_fmod(double a, double b)
+{
+    double rest = fmod(a, b);
+    if (rest != 0 && (rest < 0) != (b < 0))
+        return rest + b;
+    return rest == 0 ? copysign(0, b) : rest;
+}
+
+static bool float_arithmetic(struct jinja_run *run, enum jinja_op op, double a, double b,
+                             struct jinja_value *out)
+{
+    double result = 0;
+    bool divides = op == JINJA_OP_DIV || op == JINJA_OP_FLOORDIV || op == JINJA_OP_MOD;
+    if (divides && b == 0)
+        return jinja_error(run, op == JINJA_OP_DIV        ? "float division by zero"
+                                : op == JINJA_OP_FLOORDIV ? "float floor division by zero"
+                                                          : "float modulo");
+    switch (op) {
+    case JINJA_OP_ADD:
+        result = a + b;
+        break;
+    case JINJA_OP_SUB:
+        result = a - b;
+        break;
+    case JINJA_OP_MUL:
+        result = a * b;
+        break;
+    case JINJA_OP_DIV:
+        result = a / b;
+        break;
+    case JINJA_OP_FLOORDIV:
+        result = floor((a - python_fmod(a, b)) / b + 0.5);
+        break;
+    case JINJA_OP_MOD:
+        result = python_fmod(a, b);
+        break;
+    case JINJA_OP_POW:
+        if (a == 0 && b < 0)
+            return jinja_error(run, "0.0 cannot be raised to a negative power");
+        result = pow(a, b);
+        if (!isfinite(result) && isfinite(a) && isfinite(b))
+            return jinja_error(run, "the result of ** is no finite number");
+        break;
+    }
+    *out = jinja_float(result);
+    return true;
+}
+
+/* ---- texts and lists ---- */
+
+bool jinja_escape(struct jinja_run *run, const struct jinja_value *text, struct jinja_value *out)
+{
+    static const char special[] = "&<>'\"";
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    struct jinja_text result = {0};
+    struct dgl_str s = jinja_str(text);
+    *out = *text;
+    if (text->safe)
+        return true;
+    bool ok = true;
+    size_t start = 0;
+    for (size_t i = 0; ok && i < s.len; i++) {
+        const char *found = s.p[i] ? strchr(special, s.p[i]) : NULL;
+        if (!found)
+            continue;
+        bool data = jinja_byte_is_data(text, i);
+        struct jinja_value before = jinja_slice_bytes(text, start, i - start);
+        ok = jinja_text_add(run, &result, &before) &&
+             jinja_text_put(run, &result, dgl_str_of(entities[found - special]), data);
+        start = i + 1;
+    }
+    struct jinja_value rest = jinja_slice_bytes(text, start, s.len - start);
+    ok = jinja_text_end(run, &result, ok && jinja_text_add(run, &result, &rest), out);
+    out->safe = true;
+    return ok;
+}
+
+bool jinja_concat(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                  struct jinja_value *out)
+{
+    bool safe = a->safe || b->safe;
+    struct jinja_value left = *a, right = *b;
+    if (safe && !(jinja_escape(run, a, &left) && jinja_escape(run, b, &right)))
+        return false;
+    struct jinja_text text = {0};
+    bool ok = jinja_text_add(run, &text, &left) && jinja_text_add(run, &text, &right);
+    ok = jinja_text_end(run, &text, ok, out);
+    out->safe = safe;
+    return ok;
+}
+
+static bool concat_lists(struct jinja_run *run, const struct jinja_value *a,
+                         const struct jinja_value *b, struct jinja_value *out)
+{
+    const struct jinja_list *first = a->list, *second = b->list;
+    size_t count = first->count + second->count;
+    if (!jinja_new_list(run, a->type, count, out))
+        return false;
+    if (first->count)
+        memcpy(out->list->items, first->items, first->count * sizeof(*first->items));
+    if (second->count)
+        memcpy(out->list->items + first->count, second->items,
+               second->count * sizeof(*second->items));
+    out->list->count = count;
+    out->data = a->data || b->data;
+    return jinja_step(run, count);
+}
+
+static bool repeat_text(struct jinja_run *run, const struct jinja_value *text, int64_t times,
+                        struct jinja_value *out)
+{
+    struct jinja_text result = {0};
+    size_t bytes = 0;
+    if (times > 0 && (__builtin_mul_overflow(text->text.len, (uint64_t)times, &bytes) ||
+                      bytes > run->limits.output_bytes))
+        return jinja_error(run, "the template makes a text of more than %zu bytes",
+                           run->limits.output_bytes);
+    bool ok = true;
+    for (int64_t i = 0; ok && bytes && i < times; i++)
+        ok = jinja_text_add(run, &result, text);
+    ok = jinja_text_end(run, &result, ok, out);
+    out->safe = text->safe;
+    return ok;
+}
+
+static bool repeat_list(struct jinja_run *run, const struct jinja_value *value, int64_t times,
+                        struct jinja_value *out)
+{
+    const struct jinja_list *list = value->list;
+    size_t count = 0;
+    if (times > 0 && __builtin_mul_overflow(list->count, (uint64_t)times, &count))
+        count = SIZE_MAX;
+    if (!jinja_step(run, count) || !jinja_new_list(run, value->type, count, out))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        out->list->items[i] = list->items[i % list->count];
+    out->list->count = count;
+    out->data = value->data;
+    return true;
+}
+
+/* What `*` does for other things than two numbers; *done tells whether it is defined for these. */
+static bool repeat(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                   struct jinja_value *out, bool *done)
+{
+    const struct jinja_value *what = jinja_is_integral(a) ? b : a;
+    const struct jinja_value *times = jinja_is_integral(a) ? a : b;
+    *done = jinja_is_integral(times) && (jinja_is_text(what) || jinja_is_sequence(what));
+    if (!*done)
+        return true;
+    return jinja_is_text(what) ? repeat_text(run, what, jinja_integer(times), out)
+                               : repeat_list(run, what, jinja_integer(times), out);
+}
+
+static bool other_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
+                             const struct jinja_value *b, struct jinja_value *out)
+{
+    if (op == JINJA_OP_MOD && jinja_is_text(a))
+        return jinja_format_percent(run, a, b, out);
+    if (a->type == JINJA_UNDEFINED || b->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, a->type == JINJA_UNDEFINED ? a : b);
+    if (op == JINJA_OP_ADD && jinja_is_text(a) && jinja_is_text(b))
+        return jinja_concat(run, a, b, out);
+    if (op == JINJA_OP_ADD && jinja_is_sequence(a) && a->type == b->type)
+        return concat_lists(run, a, b, out);
+    bool done = false;
+    if (op == JINJA_OP_MUL && !repeat(run, a, b, out, &done))
+        return false;
+    return done || fail_operands(run, op, a, b);
+}
+
+bool jinja_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
+                      const struct jinja_value *b, struct jinja_value *out)
+{
+    if (!jinja_is_number(a) || !jinja_is_number(b))
+        return other_arithmetic(run, op, a, b, out);
+    bool integers = jinja_is_integral(a) && jinja_is_integral(b);
+    if (op == JINJA_OP_POW && integers && jinja_integer(b) < 0)
+        integers = false;
+    bool ok = integers ? integer_arithmetic(run, op, jinja_integer(a), jinja_integer(b), out)
+                       : float_arithmetic(run, op, jinja_real(a), jinja_real(b), out);
+    out->data = a->data || b->data;
+    return ok;
+}
+
+bool jinja_negate(struct jinja_run *run, const struct jinja_value *value, bool minus,
+                  struct jinja_value *out)
+{
+    if (value->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    if (!jinja_is_number(value))
+        return jinja_error(run, "bad operand type for unary %c: '%s'", minus ? '-' : '+',
+                           jinja_type_name(value));
+    int64_t integer = jinja_is_integral(value) ? jinja_integer(value) : 0;
+    if (value->type == JINJA_FLOAT)
+        *out = jinja_float(minus ? -value->real : value->real);
+    else if (minus && __builtin_sub_overflow(0, integer, &integer))
+        return fail_overflow(run);
+    else
+        *out = jinja_int(integer);
+    out->data = value->data;
     return true;
 }

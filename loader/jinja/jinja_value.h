@@ -1,12 +1,43 @@
-/*
- * jinja_value.h: values of templates. They behave as Python's: texts and numbers are immutable,
- * lists and dicts are shared by reference. All memory is the render's arena, or outlives the
- * render.
- */
+/* jinja_value.h: the state of a render, the values of templates and the operators on them. Values
+ * behave as Python's: texts and numbers are immutable, lists and dicts are shared by reference. All
+ * memory is the render's arena, or outlives the render. */
 #ifndef DGL_LOADER_JINJA_VALUE_H
 #define DGL_LOADER_JINJA_VALUE_H
 
-#include "loader/jinja/jinja_run.h"
+#include "core/base/budget.h"
+#include "core/base/mem.h"
+#include "loader/jinja/jinja.h"
+
+/* ---- a render ---- */
+
+struct jinja_run {
+    struct dgl_budget budget; /* steps, memory, the line being worked on, the first fault */
+    const struct jinja_template *tmpl;
+    const struct tm *now;
+    struct jinja_limits limits; /* none is 0 */
+    struct dgl_arena arena;     /* every value; freed at the end of the render */
+    uint32_t depth;
+    struct jinja_scope *scope;
+    struct jinja_text *out;
+};
+
+/* Everything that can fail returns false after one of these; callers only pass that on. */
+bool jinja_fail(struct jinja_run *run, enum dgl_status status, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+/* What Python answers with TypeError, ValueError or a kin of them: DGL_ERR_INVALID_ARG. */
+#define jinja_error(run, ...) jinja_fail((run), DGL_ERR_INVALID_ARG, __VA_ARGS__)
+
+/* Counts work against the limit. */
+bool jinja_step(struct jinja_run *run, uint64_t count);
+/* Work on `len` bytes of text. */
+bool jinja_step_bytes(struct jinja_run *run, size_t len);
+/* Every jinja_enter that succeeds is followed by a jinja_leave. */
+bool jinja_enter(struct jinja_run *run);
+void jinja_leave(struct jinja_run *run);
+/* Zeroed, of the render's arena; NULL after reporting. */
+void *jinja_alloc(struct jinja_run *run, size_t count, size_t size);
+
+/* ---- values ---- */
 
 enum jinja_type {
     JINJA_ABSENT, /* an argument that was not given; never seen by templates */
@@ -140,8 +171,6 @@ struct jinja_value jinja_part(const struct jinja_value *text, struct dgl_str par
  * steps. */
 bool jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict,
                      const struct jinja_value *key, struct jinja_value **out);
-/* What may be a key: no list, no dict, and no tuple of them. */
-bool jinja_is_hashable(const struct jinja_value *value);
 bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_value *key,
                     const struct jinja_value *value);
 
@@ -159,5 +188,46 @@ bool jinja_iter_next(struct jinja_iter *iter, struct jinja_value *item);
 /* All elements as a new list value of the type. */
 bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum jinja_type type,
                    struct jinja_value *out);
+
+/* ---- operators ---- */
+
+enum jinja_op {
+    JINJA_OP_ADD,
+    JINJA_OP_SUB,
+    JINJA_OP_MUL,
+    JINJA_OP_DIV,
+    JINJA_OP_FLOORDIV,
+    JINJA_OP_MOD,
+    JINJA_OP_POW,
+};
+enum jinja_cmp {
+    JINJA_CMP_EQ,
+    JINJA_CMP_NE,
+    JINJA_CMP_LT,
+    JINJA_CMP_LE,
+    JINJA_CMP_GT,
+    JINJA_CMP_GE,
+    JINJA_CMP_IN,
+    JINJA_CMP_NOT_IN,
+};
+
+bool jinja_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
+                      const struct jinja_value *b, struct jinja_value *out);
+bool jinja_negate(struct jinja_run *run, const struct jinja_value *value, bool minus,
+                  struct jinja_value *out);
+bool jinja_compare(struct jinja_run *run, enum jinja_cmp cmp, const struct jinja_value *a,
+                   const struct jinja_value *b, bool *out);
+bool jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                 bool *out);
+/* *out < 0, 0, > 0; reports what has no order. `sign` is the operator for the message. */
+bool jinja_order(struct jinja_run *run, const char *sign, const struct jinja_value *a,
+                 const struct jinja_value *b, int *out);
+bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
+                    const struct jinja_value *item, bool *out);
+/* a + b of texts, with the rules of Markup. */
+bool jinja_concat(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                  struct jinja_value *out);
+/* & < > ' " as HTML entities; the result is safe, and a safe text stays as it is. */
+bool jinja_escape(struct jinja_run *run, const struct jinja_value *text, struct jinja_value *out);
 
 #endif

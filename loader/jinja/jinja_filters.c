@@ -1,0 +1,925 @@
+/* Filters. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/utf8.h"
+#include "loader/jinja/jinja_call.h"
+#include "loader/jinja/jinja_lex.h"
+#include "loader/text/tok_unicode.h"
+
+/* ---- texts ---- */
+
+/* What the filter is applied to, as a text: most filters print their input first. */
+static bool self_text(struct jinja_run *run, const struct jinja_invocation *in,
+                      struct jinja_value *out)
+{
+    return jinja_to_text(run, &in->self, out);
+}
+
+static bool change_case(struct jinja_run *run, const struct jinja_invocation *in,
+                        enum jinja_casing casing, struct jinja_value *out)
+{
+    struct jinja_value text;
+    return self_text(run, in, &text) && jinja_change_case(run, &text, casing, out);
+}
+
+static bool filter_upper(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return change_case(run, in, JINJA_UPPER, out);
+}
+
+static bool filter_lower(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return change_case(run, in, JINJA_LOWER, out);
+}
+
+static bool filter_title(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return change_case(run, in, JINJA_TITLE_WORDS, out);
+}
+
+static bool filter_capitalize(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return change_case(run, in, JINJA_CAPITALIZE, out);
+}
+
+static bool filter_trim(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_value text, set;
+    return self_text(run, in, &text) && jinja_arg_text(run, in, 0, (struct jinja_value){0}, &set) &&
+           jinja_strip_text(run, &text, &set, JINJA_STRIP_BOTH, out);
+}
+
+static bool filter_replace(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    struct jinja_value text, old, with;
+    int64_t count;
+    return self_text(run, in, &text) && jinja_to_text(run, &in->arg[0], &old) &&
+           jinja_to_text(run, &in->arg[1], &with) && jinja_arg_int(run, in, 2, -1, &count) &&
+           jinja_replace(run, &text, &old, &with, count, out);
+}
+
+static bool filter_string(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return self_text(run, in, out);
+}
+
+static bool filter_escape(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    struct jinja_value text;
+    return self_text(run, in, &text) && jinja_escape(run, &text, out);
+}
+
+static bool filter_forceescape(struct jinja_run *run, struct jinja_invocation *in,
+                               struct jinja_value *out)
+{
+    struct jinja_value text;
+    if (!self_text(run, in, &text))
+        return false;
+    text.safe = false;
+    return jinja_escape(run, &text, out);
+}
+
+static bool filter_safe(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    if (!self_text(run, in, out))
+        return false;
+    out->safe = true;
+    return true;
+}
+
+static bool filter_format(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    struct jinja_value text, values;
+    const struct jinja_call *call = in->call;
+    if (call->num_args && call->num_named)
+        return jinja_error(run, "can't handle positional and keyword arguments at the same time");
+    if (!self_text(run, in, &text) ||
+        !(call->num_named ? jinja_new_dict(run, JINJA_DICT, &values)
+                          : jinja_new_list(run, JINJA_TUPLE, call->num_args, &values)))
+        return false;
+    for (size_t i = 0; i < call->num_args; i++) {
+        if (!jinja_list_push(run, values.list, call->args[i]))
+            return false;
+    }
+    for (size_t i = 0; i < call->num_named; i++) {
+        struct jinja_value key = jinja_text_of(call->named[i].name, false);
+        if (!jinja_dict_set(run, values.dict, &key, &call->named[i].value))
+            return false;
+    }
+    return jinja_format_percent(run, &text, &values, out);
+}
+
+static bool filter_wordcount(struct jinja_run *run, struct jinja_invocation *in,
+                             struct jinja_value *out)
+{
+    struct jinja_value text;
+    int64_t words = 0;
+    bool inside = false;
+    if (!self_text(run, in, &text) || !jinja_step_bytes(run, text.text.len))
+        return false;
+    struct dgl_str s = jinja_str(&text);
+    for (size_t pos = 0; pos < s.len;) {
+        uint32_t cp;
+        pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        bool word = tok_is_word(cp);
+        words += word && !inside;
+        inside = word;
+    }
+    *out = jinja_int(words);
+    return true;
+}
+
+/* ---- indent ---- */
+
+/* The width as a number of blanks, or as the text to put in front. */
+static bool indent_text(struct jinja_run *run, const struct jinja_value *width,
+                        struct jinja_value *out)
+{
+    struct jinja_value blank = jinja_literal(" "), four = jinja_int(4);
+    if (jinja_is_text(width)) {
+        *out = *width;
+        return true;
+    }
+    return jinja_arithmetic(run, JINJA_OP_MUL, &blank, width->type == JINJA_ABSENT ? &four : width,
+                            out);
+}
+
+static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    struct jinja_value text, indent, lines, newline = jinja_literal("\n");
+    bool first = jinja_arg_truth(in, 1, false), blank = jinja_arg_truth(in, 2, false);
+    if (in->self.type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, &in->self);
+    if (!jinja_is_text(&in->self))
+        return jinja_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
+                           jinja_type_name(&in->self));
+    /* With a newline more, a text that ends in one keeps it: splitting into lines drops one. */
+    if (!jinja_concat(run, &in->self, &newline, &text) || !indent_text(run, &in->arg[0], &indent) ||
+        !jinja_split_lines(run, &text, false, &lines))
+        return false;
+    struct jinja_text result = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < lines.list->count; i++) {
+        const struct jinja_value *line = &lines.list->items[i];
+        bool indented = i == 0 ? first : blank || line->text.len;
+        ok = (i == 0 || jinja_text_add(run, &result, &newline)) &&
+             (!indented || jinja_text_add(run, &result, &indent)) &&
+             jinja_text_add(run, &result, line);
+    }
+    return jinja_text_end(run, &result, ok, out);
+}
+
+/* ---- sorting ---- */
+
+/* What an element is sorted by: what `path` leads to, in lower case unless `case_sensitive`. */
+static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
+                     const struct jinja_value *path, bool case_sensitive, struct jinja_value *out)
+{
+    struct jinja_value key;
+    if (!jinja_get_path(run, item, path, &key))
+        return false;
+    *out = key;
+    return case_sensitive || !jinja_is_text(&key) || jinja_change_case(run, &key, JINJA_LOWER, out);
+}
+
+/* For "a,b" the key is a list with one part per path. */
+static bool multi_key(struct jinja_run *run, const struct jinja_value *item,
+                      const struct jinja_value *paths, bool case_sensitive, struct jinja_value *out)
+{
+    struct dgl_str rest = jinja_is_text(paths) ? jinja_str(paths) : (struct dgl_str){0}, part;
+    if (!rest.len || !memchr(rest.p, ',', rest.len))
+        return sort_key(run, item, paths, case_sensitive, out);
+    if (!jinja_new_list(run, JINJA_LIST, 0, out))
+        return false;
+    while (dgl_str_split(&rest, ',', &part)) {
+        struct jinja_value path = jinja_text_of(part, false), key;
+        if (!sort_key(run, item, &path, case_sensitive, &key) ||
+            !jinja_list_push(run, out->list, key))
+            return false;
+    }
+    return true;
+}
+
+/* The key in front of its element. */
+struct pair {
+    struct jinja_value key, item;
+};
+
+/* Merges [start, middle) and [middle, end) of `from` into `to`; of equals the left one comes first.
+ */
+static bool merge(struct jinja_run *run, const struct pair *from, struct pair *to,
+                  const size_t bounds[3], bool reverse)
+{
+    size_t left = bounds[0], right = bounds[1];
+    for (size_t i = bounds[0]; i < bounds[2]; i++) {
+        int order = 0;
+        bool both = left < bounds[1] && right < bounds[2];
+        if (both && !jinja_order(run, "<", &from[right].key, &from[left].key, &order))
+            return false;
+        bool take_right = both ? (reverse ? order > 0 : order < 0) : right < bounds[2];
+        to[i] = take_right ? from[right++] : from[left++];
+    }
+    return jinja_step(run, bounds[2] - bounds[0]);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bottom-up; *pairs is where the sorted array ends up. */
+static bool merge_sort(struct jinja_run *run, struct pair **pairs, struct pair *space, size_t count,
+                       bool reverse)
+{
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t i = 0; i < count; i += 2 * width) {
+            const size_t bounds[3] = {i, smaller(i + width, count), smaller(i + 2 * width, count)};
+            if (!merge(run, *pairs, space, bounds, reverse))
+                return false;
+        }
+        struct pair *sorted = space;
+        space = *pairs;
+        *pairs = sorted;
+    }
+    return true;
+}
+
+bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
+                const struct jinja_value *paths, bool case_sensitive, bool reverse,
+                struct jinja_value *out)
+{
+    if (!jinja_collect(run, value, JINJA_LIST, out))
+        return false;
+    struct jinja_list *list = out->list;
+    struct pair *pairs = jinja_alloc(run, list->count, sizeof(*pairs));
+    struct pair *space = pairs ? jinja_alloc(run, list->count, sizeof(*space)) : NULL;
+    if (!space)
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        pairs[i].item = list->items[i];
+        if (!multi_key(run, &list->items[i], paths, case_sensitive, &pairs[i].key))
+            return false;
+    }
+    if (!merge_sort(run, &pairs, space, list->count, reverse))
+        return false;
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i] = pairs[i].item;
+    return true;
+}
+
+/* ---- lists ---- */
+
+static bool filter_length(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    size_t length;
+    if (!jinja_length(run, &in->self, &length))
+        return false;
+    *out = jinja_int((int64_t)length);
+    return true;
+}
+
+static bool filter_default(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    bool missing = in->self.type == JINJA_UNDEFINED ||
+                   (jinja_arg_truth(in, 1, false) && !jinja_truth(&in->self));
+    (void)run;
+    *out = in->self;
+    if (missing)
+        *out = in->arg[0].type == JINJA_ABSENT ? jinja_literal("") : in->arg[0];
+    return true;
+}
+
+static bool filter_list(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return jinja_collect(run, &in->self, JINJA_LIST, out);
+}
+
+static bool filter_first(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    if (!jinja_iter_init(run, &in->self, &iter))
+        return false;
+    if (!jinja_iter_next(&iter, out))
+        *out = jinja_undefined("No first item, sequence was empty.");
+    return true;
+}
+
+static bool fail_reversible(struct jinja_run *run, const struct jinja_value *value)
+{
+    return jinja_error(run, "'%s' object is not reversible", jinja_type_name(value));
+}
+
+static bool filter_last(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_value items;
+    if (in->self.type == JINJA_GENERATOR)
+        return fail_reversible(run, &in->self);
+    if (!jinja_collect(run, &in->self, JINJA_LIST, &items))
+        return false;
+    size_t count = items.list->count;
+    *out =
+        count ? items.list->items[count - 1] : jinja_undefined("No last item, sequence was empty.");
+    return true;
+}
+
+static void reverse_items(struct jinja_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct jinja_value item = list->items[i];
+        list->items[i] = list->items[list->count - 1 - i];
+        list->items[list->count - 1 - i] = item;
+    }
+}
+
+static bool filter_reverse(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    const struct jinja_value backwards[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
+    if (jinja_is_text(&in->self))
+        return jinja_get_slice(run, &in->self, backwards, out);
+    if (!jinja_collect(run, &in->self, JINJA_GENERATOR, out))
+        return false;
+    reverse_items(out->list);
+    return true;
+}
+
+static bool filter_join(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value separator = jinja_literal(""), item, part;
+    struct jinja_text text = {0};
+    if (in->arg[0].type != JINJA_ABSENT && !jinja_to_text(run, &in->arg[0], &separator))
+        return false;
+    bool ok = jinja_iter_init(run, &in->self, &iter);
+    for (bool first = true; ok && jinja_iter_next(&iter, &item); first = false)
+        ok = (first || jinja_text_add(run, &text, &separator)) && jinja_step(run, 1) &&
+             jinja_get_path(run, &item, &in->arg[1], &part) &&
+             jinja_text_add_str(run, &text, &part);
+    return jinja_text_end(run, &text, ok, out);
+}
+
+/* ---- dicts ---- */
+
+static bool collect_pairs(struct jinja_run *run, const struct jinja_dict *dict,
+                          enum jinja_type type, struct jinja_value *out)
+{
+    if (!jinja_new_list(run, type, dict->count, out))
+        return false;
+    for (size_t i = 0; i < dict->count; i++) {
+        struct jinja_value pair;
+        if (!jinja_new_tuple2(run, dict->entries[i].key, dict->entries[i].value, &pair) ||
+            !jinja_list_push(run, out->list, pair))
+            return false;
+    }
+    return true;
+}
+
+static bool filter_items(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    if (in->self.type == JINJA_UNDEFINED)
+        return jinja_new_list(run, JINJA_GENERATOR, 0, out);
+    if (in->self.type != JINJA_DICT)
+        return jinja_error(run, "Can only get item pairs from a mapping.");
+    return collect_pairs(run, in->self.dict, JINJA_GENERATOR, out);
+}
+
+static bool filter_dictsort(struct jinja_run *run, struct jinja_invocation *in,
+                            struct jinja_value *out)
+{
+    struct jinja_value by, pairs;
+    if (!jinja_arg_text(run, in, 1, jinja_literal("key"), &by))
+        return false;
+    bool by_value = dgl_str_eq(jinja_str(&by), "value");
+    if (!by_value && !dgl_str_eq(jinja_str(&by), "key"))
+        return jinja_error(run, "You can only sort by either \"key\" or \"value\"");
+    if (in->self.type != JINJA_DICT)
+        return jinja_error(run, "'%s' object has no attribute 'items'", jinja_type_name(&in->self));
+    struct jinja_value path = jinja_int(by_value);
+    return collect_pairs(run, in->self.dict, JINJA_LIST, &pairs) &&
+           jinja_sort(run, &pairs, &path, jinja_arg_truth(in, 0, false),
+                      jinja_arg_truth(in, 2, false), out);
+}
+
+/* ---- order ---- */
+
+static bool filter_sort(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return jinja_sort(run, &in->self, &in->arg[2], jinja_arg_truth(in, 1, false),
+                      jinja_arg_truth(in, 0, false), out);
+}
+
+static bool filter_unique(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item, seen, key;
+    bool sensitive = jinja_arg_truth(in, 0, false);
+    if (!jinja_iter_init(run, &in->self, &iter) || !jinja_new_list(run, JINJA_GENERATOR, 0, out) ||
+        !jinja_new_list(run, JINJA_LIST, 0, &seen))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        bool known;
+        if (!sort_key(run, &item, &in->arg[1], sensitive, &key) ||
+            !jinja_contains(run, &seen, &key, &known))
+            return false;
+        if (!known &&
+            (!jinja_list_push(run, seen.list, key) || !jinja_list_push(run, out->list, item)))
+            return false;
+    }
+    return true;
+}
+
+/* The first of the smallest elements, or with `sign` 1 of the largest ones. */
+static bool find_extreme(struct jinja_run *run, struct jinja_invocation *in, int sign,
+                         struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item, key, best;
+    bool sensitive = jinja_arg_truth(in, 0, false), found = false;
+    if (!jinja_iter_init(run, &in->self, &iter))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        int order = 0;
+        if (!sort_key(run, &item, &in->arg[1], sensitive, &key) ||
+            (found && !jinja_order(run, sign > 0 ? ">" : "<", &key, &best, &order)))
+            return false;
+        if (!found || (sign > 0 ? order > 0 : order < 0)) {
+            best = key;
+            *out = item;
+        }
+        found = true;
+    }
+    if (!found)
+        *out = jinja_undefined("No aggregated item, sequence was empty.");
+    return true;
+}
+
+static bool filter_min(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return find_extreme(run, in, -1, out);
+}
+
+static bool filter_max(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return find_extreme(run, in, 1, out);
+}
+
+static bool filter_sum(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item, part, sum = in->arg[1];
+    if (sum.type == JINJA_ABSENT)
+        sum = jinja_int(0);
+    if (!jinja_iter_init(run, &in->self, &iter))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        struct jinja_value before = sum;
+        if (!jinja_get_path(run, &item, &in->arg[0], &part) ||
+            !jinja_arithmetic(run, JINJA_OP_ADD, &before, &part, &sum))
+            return false;
+    }
+    *out = sum;
+    return true;
+}
+
+/* ---- parts ---- */
+
+/* Lists of `size` elements; the last one is filled up. */
+static bool filter_batch(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item, batch = {0};
+    int64_t size;
+    if (!jinja_arg_int(run, in, 0, 0, &size) || !jinja_iter_init(run, &in->self, &iter) ||
+        !jinja_new_list(run, JINJA_GENERATOR, 0, out))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        bool full = batch.list && (int64_t)batch.list->count == size;
+        if ((!batch.list || full) && (!jinja_new_list(run, JINJA_LIST, 0, &batch) ||
+                                      !jinja_list_push(run, out->list, batch)))
+            return false;
+        if (!jinja_list_push(run, batch.list, item))
+            return false;
+    }
+    while (jinja_arg_given(in, 1) && batch.list && (int64_t)batch.list->count < size) {
+        if (!jinja_list_push(run, batch.list, in->arg[1]))
+            return false;
+    }
+    return true;
+}
+
+/* `count` lists of about the same length. */
+static bool filter_slice(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_value items, part;
+    int64_t count;
+    if (!jinja_arg_int(run, in, 0, 0, &count) ||
+        !jinja_collect(run, &in->self, JINJA_LIST, &items) ||
+        !jinja_new_list(run, JINJA_GENERATOR, 0, out))
+        return false;
+    if (count == 0)
+        return jinja_error(run, "integer division or modulo by zero");
+    size_t next = 0, total = items.list->count;
+    for (int64_t i = 0; i < count; i++) {
+        bool longer = (uint64_t)i < total % (uint64_t)count;
+        size_t end = next + total / (uint64_t)count + longer;
+        if (!jinja_new_list(run, JINJA_LIST, 0, &part))
+            return false;
+        for (; next < end; next++) {
+            if (!jinja_list_push(run, part.list, items.list->items[next]))
+                return false;
+        }
+        if ((!longer && jinja_arg_given(in, 1) && !jinja_list_push(run, part.list, in->arg[1])) ||
+            !jinja_list_push(run, out->list, part))
+            return false;
+    }
+    return true;
+}
+
+/* Attributes only: what a dict holds are elements. */
+static bool filter_attr(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_value name;
+    if (!jinja_arg_text(run, in, 0, jinja_literal(""), &name))
+        return false;
+    if (in->self.type != JINJA_DICT)
+        return jinja_get_attribute(run, &in->self, jinja_str(&name), out);
+    const struct jinja_builtin *method = jinja_find_method(&in->self, jinja_str(&name));
+    if (method)
+        return jinja_new_function(run, method, &in->self, out);
+    *out = jinja_undefined("a dict has only its methods as attributes");
+    return true;
+}
+
+/* What is left of the arguments behind the first `skip` ones. */
+static struct jinja_call rest_of(const struct jinja_call *call, size_t skip)
+{
+    struct jinja_call rest = *call;
+    rest.args += skip;
+    rest.num_args -= skip;
+    return rest;
+}
+
+static const struct jinja_value *named_argument(const struct jinja_call *call, const char *name)
+{
+    for (size_t i = 0; i < call->num_named; i++) {
+        if (dgl_str_eq(call->named[i].name, name))
+            return &call->named[i].value;
+    }
+    return NULL;
+}
+
+/* The filter or test that an argument names; false after reporting. */
+static bool find_named(struct jinja_run *run, const struct jinja_value *name, bool filter,
+                       const struct jinja_builtin **out)
+{
+    *out = NULL;
+    if (jinja_is_text(name))
+        *out = filter ? jinja_find_filter(jinja_str(name)) : jinja_find_test(jinja_str(name));
+    if (*out)
+        return true;
+    int len = jinja_is_text(name) && name->text.len < 60 ? (int)name->text.len : 0;
+    return jinja_error(run, "No %s named '%.*s'", filter ? "filter" : "test", len,
+                       len ? name->text.p : "");
+}
+
+/* ---- select ---- */
+
+struct selection {
+    const struct jinja_value *attribute; /* NULL: the element itself is tested */
+    const struct jinja_builtin *test;    /* NULL: its truth */
+    struct jinja_call call;              /* the test's arguments */
+};
+
+static bool begin_selection(struct jinja_run *run, const struct jinja_invocation *in,
+                            bool by_attribute, struct selection *out)
+{
+    size_t used = by_attribute ? 1 : 0;
+    *out = (struct selection){0};
+    if (by_attribute && in->call->num_args == 0)
+        return jinja_error(run, "Missing parameter for attribute name");
+    if (by_attribute)
+        out->attribute = &in->call->args[0];
+    if (in->call->num_args == used)
+        return true;
+    out->call = rest_of(in->call, used + 1);
+    return find_named(run, &in->call->args[used], false, &out->test);
+}
+
+static bool is_selected(struct jinja_run *run, const struct selection *selection,
+                        const struct jinja_value *item, bool *out)
+{
+    struct jinja_value value = *item, answer;
+    if (selection->attribute && !jinja_get_path(run, item, selection->attribute, &value))
+        return false;
+    answer = value;
+    if (selection->test && !jinja_invoke(run, selection->test, &value, &selection->call, &answer))
+        return false;
+    *out = jinja_truth(&answer);
+    return true;
+}
+
+static bool select_items(struct jinja_run *run, struct jinja_invocation *in, bool by_attribute,
+                         bool wanted, struct jinja_value *out)
+{
+    struct selection selection;
+    struct jinja_iter iter;
+    struct jinja_value item;
+    if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
+        return false;
+    out->data = in->self.data;
+    if (!jinja_truth(&in->self))
+        return true;
+    if (!begin_selection(run, in, by_attribute, &selection) ||
+        !jinja_iter_init(run, &in->self, &iter))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        bool selected;
+        if (!jinja_step(run, 1) || !is_selected(run, &selection, &item, &selected) ||
+            (selected == wanted && !jinja_list_push(run, out->list, item)))
+            return false;
+    }
+    return true;
+}
+
+static bool filter_select(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return select_items(run, in, false, true, out);
+}
+
+static bool filter_reject(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return select_items(run, in, false, false, out);
+}
+
+static bool filter_selectattr(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return select_items(run, in, true, true, out);
+}
+
+static bool filter_rejectattr(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return select_items(run, in, true, false, out);
+}
+
+/* ---- map ---- */
+
+struct mapping {
+    const struct jinja_value *attribute, *otherwise; /* NULL: not given */
+    const struct jinja_builtin *filter;
+    struct jinja_call call;
+};
+
+static bool begin_mapping(struct jinja_run *run, const struct jinja_call *call, struct mapping *out)
+{
+    *out = (struct mapping){.attribute = named_argument(call, "attribute"),
+                            .otherwise = named_argument(call, "default")};
+    if (call->num_args) {
+        out->attribute = NULL;
+        out->call = rest_of(call, 1);
+        return find_named(run, &call->args[0], true, &out->filter);
+    }
+    if (!out->attribute)
+        return jinja_error(run, "map requires a filter argument");
+    size_t known = out->otherwise ? 2 : 1;
+    return call->num_named == known || jinja_error(run, "map() got an unexpected keyword argument");
+}
+
+static bool map_item(struct jinja_run *run, const struct mapping *mapping,
+                     const struct jinja_value *item, struct jinja_value *out)
+{
+    if (mapping->filter)
+        return jinja_invoke(run, mapping->filter, item, &mapping->call, out);
+    if (!jinja_get_path(run, item, mapping->attribute, out))
+        return false;
+    if (out->type == JINJA_UNDEFINED && mapping->otherwise &&
+        mapping->otherwise->type != JINJA_NONE)
+        *out = *mapping->otherwise;
+    return true;
+}
+
+static bool filter_map(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct mapping mapping;
+    struct jinja_iter iter;
+    struct jinja_value item, mapped;
+    if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
+        return false;
+    out->data = in->self.data;
+    if (!jinja_truth(&in->self))
+        return true;
+    if (!begin_mapping(run, in->call, &mapping) || !jinja_iter_init(run, &in->self, &iter))
+        return false;
+    while (jinja_iter_next(&iter, &item)) {
+        if (!map_item(run, &mapping, &item, &mapped) || !jinja_list_push(run, out->list, mapped))
+            return false;
+    }
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static bool filter_abs(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    const struct jinja_value *value = &in->self;
+    if (value->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    if (!jinja_is_number(value))
+        return jinja_error(run, "bad operand type for abs(): '%s'", jinja_type_name(value));
+    bool negative =
+        value->type == JINJA_FLOAT ? signbit(value->real) != 0 : jinja_integer(value) < 0;
+    return jinja_negate(run, value, negative, out);
+}
+
+static bool float_to_int(double value, int64_t *out)
+{
+    if (!(value >= -0x1p63 && value < 0x1p63))
+        return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+/* int(value) of Python, and for texts int(float(value)); false: it has none. */
+static bool to_int(const struct jinja_value *value, int base, int64_t *out)
+{
+    double real;
+    if (jinja_is_integral(value)) {
+        *out = jinja_integer(value);
+        return true;
+    }
+    if (value->type == JINJA_FLOAT)
+        return float_to_int(value->real, out);
+    if (!jinja_is_text(value))
+        return false;
+    return jinja_parse_integer(jinja_str(value), base, out) ||
+           (jinja_parse_float(jinja_str(value), &real) && float_to_int(real, out));
+}
+
+static bool filter_int(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    int64_t base = 10, integer;
+    if (in->self.type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, &in->self);
+    if (jinja_is_text(&in->self) && !jinja_arg_int(run, in, 1, 10, &base))
+        return false;
+    if (in->self.type == JINJA_FLOAT && isinf(in->self.real))
+        return jinja_error(run, "cannot convert float infinity to integer");
+    *out = in->arg[0].type == JINJA_ABSENT ? jinja_int(0) : in->arg[0];
+    if (base >= 0 && base <= 36 && to_int(&in->self, (int)base, &integer)) {
+        *out = jinja_int(integer);
+        out->data = in->self.data;
+    }
+    return true;
+}
+
+static bool filter_float(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    double real;
+    if (in->self.type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, &in->self);
+    *out = in->arg[0].type == JINJA_ABSENT ? jinja_float(0) : in->arg[0];
+    bool number = jinja_is_number(&in->self);
+    if (number || (jinja_is_text(&in->self) && jinja_parse_float(jinja_str(&in->self), &real))) {
+        *out = jinja_float(number ? jinja_real(&in->self) : real);
+        out->data = in->self.data;
+    }
+    return true;
+}
+
+/* To the nearest, ties to even, as the decimal digits of the number say. */
+static double round_nearest(double value, int64_t precision)
+{
+    struct dgl_buf space = {0};
+    double rounded = value;
+    if (!isfinite(value) || precision > 300)
+        return value;
+    if (precision < 0) {
+        double unit = pow(10, (double)(precision < -310 ? 310 : -precision));
+        return isfinite(unit) ? nearbyint(value / unit) * unit : 0;
+    }
+    dgl_buf_printf(&space, "%.*f", (int)precision, value);
+    if (!space.failed)
+        dgl_parse_f64((struct dgl_str){space.p, space.len}, &rounded);
+    dgl_buf_finish(&space);
+    return rounded;
+}
+
+static bool round_common(struct jinja_run *run, const struct jinja_value *value, int64_t precision,
+                         struct jinja_value *out)
+{
+    int64_t integer = jinja_is_integral(value) ? jinja_integer(value) : 0;
+    if (value->type == JINJA_FLOAT) {
+        *out = jinja_float(round_nearest(value->real, precision));
+        return true;
+    }
+    if (precision < 0 && !float_to_int(round_nearest((double)integer, precision), &integer))
+        return jinja_fail(run, DGL_ERR_UNSUPPORTED, "an integer needs more than 64 bits");
+    *out = jinja_int(integer);
+    return true;
+}
+
+static bool filter_round(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_value method;
+    int64_t precision;
+    if (in->self.type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, &in->self);
+    if (!jinja_arg_int(run, in, 0, 0, &precision) ||
+        !jinja_arg_text(run, in, 1, jinja_literal("common"), &method))
+        return false;
+    if (!jinja_is_number(&in->self))
+        return jinja_error(run, "type %s doesn't define __round__ method",
+                           jinja_type_name(&in->self));
+    bool ceiling = dgl_str_eq(jinja_str(&method), "ceil");
+    if (!ceiling && !dgl_str_eq(jinja_str(&method), "floor")) {
+        if (!dgl_str_eq(jinja_str(&method), "common"))
+            return jinja_error(run, "method must be common, ceil or floor");
+        if (!round_common(run, &in->self, precision, out))
+            return false;
+    } else {
+        double unit = pow(10, (double)precision), scaled = jinja_real(&in->self) * unit;
+        *out = jinja_float((ceiling ? ceil(scaled) : floor(scaled)) / unit);
+    }
+    out->data = in->self.data;
+    return true;
+}
+
+const struct jinja_builtin jinja_filters[] = {
+    {"upper", filter_upper, ""},
+    {"lower", filter_lower, ""},
+    {"title", filter_title, ""},
+    {"capitalize", filter_capitalize, ""},
+    {"trim", filter_trim, "chars"},
+    {"replace", filter_replace, "old! new! count"},
+    {"string", filter_string, ""},
+    {"escape", filter_escape, ""},
+    {"e", filter_escape, ""},
+    {"forceescape", filter_forceescape, ""},
+    {"safe", filter_safe, ""},
+    {"format", filter_format, NULL},
+    {"wordcount", filter_wordcount, ""},
+    {"indent", filter_indent, "width first blank"},
+    {"center", NULL, NULL},
+    {"filesizeformat", NULL, NULL},
+    {"pprint", NULL, NULL},
+    {"striptags", NULL, NULL},
+    {"truncate", NULL, NULL},
+    {"urlencode", NULL, NULL},
+    {"urlize", NULL, NULL},
+    {"wordwrap", NULL, NULL},
+    {"xmlattr", NULL, NULL},
+    {"length", filter_length, ""},
+    {"count", filter_length, ""},
+    {"default", filter_default, "default_value boolean"},
+    {"d", filter_default, "default_value boolean"},
+    {"list", filter_list, ""},
+    {"first", filter_first, ""},
+    {"last", filter_last, ""},
+    {"reverse", filter_reverse, ""},
+    {"join", filter_join, "d attribute"},
+    {"items", filter_items, ""},
+    {"dictsort", filter_dictsort, "case_sensitive by reverse"},
+    {"sort", filter_sort, "reverse case_sensitive attribute"},
+    {"unique", filter_unique, "case_sensitive attribute"},
+    {"min", filter_min, "case_sensitive attribute"},
+    {"max", filter_max, "case_sensitive attribute"},
+    {"sum", filter_sum, "attribute start"},
+    {"batch", filter_batch, "linecount! fill_with"},
+    {"slice", filter_slice, "slices! fill_with"},
+    {"attr", filter_attr, "name!"},
+    {"tojson", jinja_filter_tojson, "ensure_ascii indent separators sort_keys"},
+    {"random", NULL, NULL},
+    {"groupby", NULL, NULL},
+    {"select", filter_select, NULL},
+    {"reject", filter_reject, NULL},
+    {"selectattr", filter_selectattr, NULL},
+    {"rejectattr", filter_rejectattr, NULL},
+    {"map", filter_map, NULL},
+    {"abs", filter_abs, ""},
+    {"int", filter_int, "default base"},
+    {"float", filter_float, "default"},
+    {"round", filter_round, "precision method"},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,889 @@
+/* Methods of texts, lists, tuples and dicts. Those that change something work on what the template
+ * itself made: the caller's variables stay as they are. */
+#include <string.h>
+
+#include "core/base/utf8.h"
+#include "loader/jinja/jinja_call.h"
+#include "loader/text/tok_unicode.h"
+
+/* ---- texts ---- */
+
+static const struct jinja_value absent;
+
+#define CASE_METHOD(name, casing)                                                                  \
+    static bool method_##name(struct jinja_run *run, struct jinja_invocation *in,                  \
+                              struct jinja_value *out)                                             \
+    {                                                                                              \
+        return jinja_change_case(run, &in->self, (casing), out);                                   \
+    }
+
+CASE_METHOD(upper, JINJA_UPPER)
+CASE_METHOD(lower, JINJA_LOWER)
+CASE_METHOD(title, JINJA_TITLE)
+CASE_METHOD(capitalize, JINJA_CAPITALIZE)
+CASE_METHOD(swapcase, JINJA_SWAPCASE)
+
+#undef CASE_METHOD
+
+static bool strip_side(struct jinja_run *run, struct jinja_invocation *in,
+                       enum jinja_strip_side side, struct jinja_value *out)
+{
+    struct jinja_value set;
+    return jinja_arg_text(run, in, 0, absent, &set) &&
+           jinja_strip_text(run, &in->self, &set, side, out);
+}
+
+static bool method_strip(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return strip_side(run, in, JINJA_STRIP_BOTH, out);
+}
+
+static bool method_lstrip(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return strip_side(run, in, JINJA_STRIP_LEFT, out);
+}
+
+static bool method_rstrip(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return strip_side(run, in, JINJA_STRIP_RIGHT, out);
+}
+
+static bool method_replace(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    struct jinja_value old, with;
+    int64_t count;
+    return jinja_arg_text(run, in, 0, absent, &old) && jinja_arg_text(run, in, 1, absent, &with) &&
+           jinja_arg_int(run, in, 2, -1, &count) &&
+           jinja_replace(run, &in->self, &old, &with, count, out);
+}
+
+static bool method_removeprefix(struct jinja_run *run, struct jinja_invocation *in,
+                                struct jinja_value *out)
+{
+    struct jinja_value prefix;
+    if (!jinja_arg_text(run, in, 0, absent, &prefix))
+        return false;
+    size_t len = prefix.text.len, total = in->self.text.len;
+    bool there = len <= total && (len == 0 || memcmp(in->self.text.p, prefix.text.p, len) == 0);
+    *out = there ? jinja_slice_bytes(&in->self, len, total - len) : in->self;
+    return jinja_step_bytes(run, len);
+}
+
+static bool method_removesuffix(struct jinja_run *run, struct jinja_invocation *in,
+                                struct jinja_value *out)
+{
+    struct jinja_value suffix;
+    if (!jinja_arg_text(run, in, 0, absent, &suffix))
+        return false;
+    size_t len = suffix.text.len, total = in->self.text.len;
+    bool there = len <= total &&
+                 (len == 0 || memcmp(in->self.text.p + total - len, suffix.text.p, len) == 0);
+    *out = there ? jinja_slice_bytes(&in->self, 0, total - len) : in->self;
+    return jinja_step_bytes(run, len);
+}
+
+/* ---- splitting ---- */
+
+struct split {
+    struct jinja_run *run;
+    const struct jinja_value *text;
+    struct jinja_list *list;
+    int64_t left; /* how many more times to split; negative: no limit */
+};
+
+static bool push_part(struct split *split, struct dgl_str part)
+{
+    return jinja_list_push(split->run, split->list, jinja_part(split->text, part));
+}
+
+/* Length of the part of `s` up to a blank, from the left or the right end. */
+static size_t word_length(struct dgl_str s, bool from_right)
+{
+    size_t len = 0;
+    while (len < s.len) {
+        uint32_t cp;
+        struct dgl_str rest = from_right ? (struct dgl_str){s.p, s.len - len}
+                                         : (struct dgl_str){s.p + len, s.len - len};
+        size_t size = from_right ? jinja_last_char(rest) : 0;
+        size_t used = dgl_utf8_decode(from_right ? rest.p + rest.len - size : rest.p,
+                                      from_right ? size : rest.len, &cp);
+        if (jinja_is_space(cp))
+            break;
+        len += used;
+    }
+    return len;
+}
+
+static bool split_blanks(struct split *split, bool from_right)
+{
+    enum jinja_strip_side inner = from_right ? JINJA_STRIP_RIGHT : JINJA_STRIP_LEFT;
+    struct dgl_str rest = jinja_strip(jinja_str(split->text), inner);
+    while (rest.len) {
+        if (split->left-- == 0)
+            return push_part(split, rest);
+        size_t len = word_length(rest, from_right);
+        struct dgl_str word = {from_right ? rest.p + rest.len - len : rest.p, len};
+        if (!push_part(split, word))
+            return false;
+        rest = (struct dgl_str){from_right ? rest.p : rest.p + len, rest.len - len};
+        rest = jinja_strip(rest, inner);
+    }
+    return true;
+}
+
+static bool split_at(struct split *split, struct dgl_str separator, bool from_right)
+{
+    struct dgl_str rest = jinja_str(split->text);
+    while (split->left-- != 0) {
+        size_t at = from_right ? jinja_find_last(rest, separator) : jinja_find(rest, separator, 0);
+        if (at == SIZE_MAX)
+            break;
+        size_t behind = at + separator.len;
+        struct dgl_str left = {rest.p, at}, right = {rest.p + behind, rest.len - behind};
+        if (!push_part(split, from_right ? right : left))
+            return false;
+        rest = from_right ? left : right;
+    }
+    return push_part(split, rest);
+}
+
+static void reverse_items(struct jinja_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct jinja_value item = list->items[i];
+        list->items[i] = list->items[list->count - 1 - i];
+        list->items[list->count - 1 - i] = item;
+    }
+}
+
+static bool split_text(struct jinja_run *run, struct jinja_invocation *in, bool from_right,
+                       struct jinja_value *out)
+{
+    struct split split = {.run = run, .text = &in->self};
+    struct jinja_value separator;
+    if (!jinja_arg_text(run, in, 0, absent, &separator) ||
+        !jinja_arg_int(run, in, 1, -1, &split.left) || !jinja_new_list(run, JINJA_LIST, 0, out))
+        return false;
+    bool blanks = separator.type == JINJA_ABSENT;
+    if (split.left < 0)
+        split.left = INT64_MAX;
+    if (!blanks && separator.text.len == 0)
+        return jinja_error(run, "empty separator");
+    /* Searching from the right compares at every place. */
+    size_t cost = from_right && !blanks ? separator.text.len / 64 : 0;
+    split.list = out->list;
+    if (!jinja_step(run, 1 + in->self.text.len / 16 * (1 + cost)) ||
+        !(blanks ? split_blanks(&split, from_right)
+                 : split_at(&split, jinja_str(&separator), from_right)))
+        return false;
+    if (from_right)
+        reverse_items(out->list);
+    return true;
+}
+
+static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return split_text(run, in, false, out);
+}
+
+static bool method_rsplit(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return split_text(run, in, true, out);
+}
+
+static bool method_splitlines(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return jinja_split_lines(run, &in->self, jinja_arg_truth(in, 0, false), out);
+}
+
+static bool partition(struct jinja_run *run, struct jinja_invocation *in, bool from_right,
+                      struct jinja_value *out)
+{
+    struct jinja_value separator;
+    struct dgl_str s = jinja_str(&in->self);
+    if (!jinja_arg_text(run, in, 0, absent, &separator) ||
+        !jinja_new_list(run, JINJA_TUPLE, 3, out) ||
+        !jinja_step(run, 1 + s.len / 16 * (1 + separator.text.len / 64)))
+        return false;
+    if (separator.text.len == 0)
+        return jinja_error(run, "empty separator");
+    size_t at = from_right ? jinja_find_last(s, jinja_str(&separator))
+                           : jinja_find(s, jinja_str(&separator), 0);
+    struct jinja_value *parts = out->list->items, none = jinja_slice_bytes(&in->self, 0, 0);
+    out->list->count = 3;
+    parts[0] = parts[1] = parts[2] = none;
+    if (at == SIZE_MAX) {
+        parts[from_right ? 2 : 0] = in->self;
+        return true;
+    }
+    size_t behind = at + separator.text.len;
+    parts[0] = jinja_slice_bytes(&in->self, 0, at);
+    parts[1] = separator;
+    parts[2] = jinja_slice_bytes(&in->self, behind, s.len - behind);
+    return true;
+}
+
+static bool method_partition(struct jinja_run *run, struct jinja_invocation *in,
+                             struct jinja_value *out)
+{
+    return partition(run, in, false, out);
+}
+
+static bool method_rpartition(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return partition(run, in, true, out);
+}
+
+/* ---- joining and layout ---- */
+
+static bool method_join(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_iter iter;
+    struct jinja_value item;
+    struct jinja_text text = {0};
+    bool ok = jinja_iter_init(run, &in->arg[0], &iter);
+    for (size_t i = 0; ok && jinja_iter_next(&iter, &item); i++) {
+        if (!jinja_is_text(&item))
+            ok = jinja_error(run, "sequence item %zu: expected str instance, %s found", i,
+                             jinja_type_name(&item));
+        ok = ok && jinja_step(run, 1) && (i == 0 || jinja_text_add(run, &text, &in->self)) &&
+             jinja_text_add(run, &text, &item);
+    }
+    return jinja_text_end(run, &text, ok, out);
+}
+
+static bool method_format(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return jinja_format_braces(run, &in->self, in->call, out);
+}
+
+/* ljust, rjust, center: to a width, with a character of one's own. */
+static bool justify(struct jinja_run *run, struct jinja_invocation *in, char align,
+                    struct jinja_value *out)
+{
+    struct jinja_format_spec spec = {.align = align, .precision = -1};
+    struct jinja_value fill;
+    struct jinja_text text = {0};
+    if (!jinja_arg_int(run, in, 0, 0, &spec.width) ||
+        !jinja_arg_text(run, in, 1, jinja_literal(" "), &fill))
+        return false;
+    spec.fill = jinja_str(&fill);
+    if (jinja_char_count(spec.fill) != 1)
+        return jinja_error(run, "The fill character must be exactly one character long");
+    bool ok = jinja_format_value(run, &text, &spec, &in->self);
+    return jinja_text_end(run, &text, ok, out);
+}
+
+static bool method_ljust(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return justify(run, in, '<', out);
+}
+
+static bool method_rjust(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return justify(run, in, '>', out);
+}
+
+/* Zeros behind the sign. */
+static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct jinja_format_spec spec = {.fill = DGL_STR("0"), .align = '>', .precision = -1};
+    struct jinja_text text = {0};
+    if (!jinja_arg_int(run, in, 0, 0, &spec.width))
+        return false;
+    bool sign = in->self.text.len && strchr("+-", in->self.text.p[0]) && in->self.text.p[0];
+    struct jinja_value head = jinja_slice_bytes(&in->self, 0, sign);
+    struct jinja_value digits = jinja_slice_bytes(&in->self, sign, in->self.text.len - sign);
+    spec.width -= sign && spec.width > 0;
+    bool ok = jinja_text_add(run, &text, &head) && jinja_format_value(run, &text, &spec, &digits);
+    return jinja_text_end(run, &text, ok, out);
+}
+
+static bool answer(struct jinja_value *out, bool yes)
+{
+    *out = jinja_bool(yes);
+    return true;
+}
+
+/* The part of the text that the arguments `start` and `end` (from number `first` on) leave, and how
+ * many characters are in front of it. */
+static bool search_range(struct jinja_run *run, const struct jinja_invocation *in, size_t first,
+                         struct dgl_str *out, size_t *before)
+{
+    struct jinja_value bounds[3], part;
+    for (size_t i = 0; i < 2; i++)
+        bounds[i] = jinja_arg_given(in, first + i) ? in->arg[first + i] : jinja_none();
+    bounds[2] = jinja_none();
+    if (!jinja_get_slice(run, &in->self, bounds, &part))
+        return false;
+    *out = jinja_str(&part);
+    struct dgl_str front = {in->self.text.p, (size_t)(part.text.p - in->self.text.p)};
+    *before = front.p ? jinja_char_count(front) : 0;
+    return true;
+}
+
+/* ---- prefixes and suffixes ---- */
+
+static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
+{
+    if (part.len > text.len)
+        return false;
+    return part.len == 0 ||
+           memcmp(suffix ? text.p + text.len - part.len : text.p, part.p, part.len) == 0;
+}
+
+/* One text, or a tuple of which any may match. */
+static bool match_end(struct jinja_run *run, struct jinja_invocation *in, bool suffix,
+                      struct jinja_value *out)
+{
+    struct dgl_str text;
+    size_t before;
+    const struct jinja_value *parts = &in->arg[0];
+    bool tuple = parts->type == JINJA_TUPLE, found = false;
+    if (!search_range(run, in, 1, &text, &before))
+        return false;
+    for (size_t i = 0; i < (tuple ? parts->list->count : 1); i++) {
+        const struct jinja_value *part = tuple ? &parts->list->items[i] : parts;
+        if (part->type == JINJA_UNDEFINED)
+            return jinja_fail_undefined(run, part);
+        if (!jinja_is_text(part))
+            return jinja_error(run, "%s first arg must be str or a tuple of str, not %s",
+                               in->builtin->name, jinja_type_name(part));
+        found = found || matches_end(text, jinja_str(part), suffix);
+        if (!jinja_step_bytes(run, part->text.len))
+            return false;
+    }
+    return answer(out, found);
+}
+
+static bool method_startswith(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
+{
+    return match_end(run, in, false, out);
+}
+
+static bool method_endswith(struct jinja_run *run, struct jinja_invocation *in,
+                            struct jinja_value *out)
+{
+    return match_end(run, in, true, out);
+}
+
+/* ---- searching ---- */
+
+/* Index in characters, or -1, which `must` makes an error. */
+static bool search(struct jinja_run *run, struct jinja_invocation *in, bool last, bool must,
+                   struct jinja_value *out)
+{
+    struct dgl_str text;
+    struct jinja_value part;
+    size_t before;
+    if (!jinja_arg_text(run, in, 0, absent, &part) || !search_range(run, in, 1, &text, &before) ||
+        !jinja_step(run, 1 + text.len / 16 * (last ? 1 + part.text.len / 64 : 1)))
+        return false;
+    size_t at =
+        last ? jinja_find_last(text, jinja_str(&part)) : jinja_find(text, jinja_str(&part), 0);
+    if (at == SIZE_MAX && must)
+        return jinja_error(run, "substring not found");
+    struct dgl_str front = {text.p, at};
+    *out = jinja_int(at == SIZE_MAX ? -1 : (int64_t)(before + jinja_char_count(front)));
+    return true;
+}
+
+static bool method_find(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return search(run, in, false, false, out);
+}
+
+static bool method_rfind(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return search(run, in, true, false, out);
+}
+
+static bool method_index(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    return search(run, in, false, true, out);
+}
+
+static bool method_rindex(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    return search(run, in, true, true, out);
+}
+
+static bool method_count(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    struct dgl_str text;
+    struct jinja_value part;
+    size_t before;
+    int64_t count = 0;
+    if (!jinja_arg_text(run, in, 0, absent, &part) || !search_range(run, in, 1, &text, &before) ||
+        !jinja_step_bytes(run, text.len))
+        return false;
+    if (part.text.len == 0) {
+        *out = jinja_int((int64_t)jinja_char_count(text) + 1);
+        return true;
+    }
+    for (size_t at = 0; (at = jinja_find(text, jinja_str(&part), at)) != SIZE_MAX; count++)
+        at += part.text.len;
+    *out = jinja_int(count);
+    return true;
+}
+
+/* ---- kinds of characters ---- */
+
+static bool is_alpha(uint32_t cp)
+{
+    enum tok_category category = tok_category(cp);
+    return category == TOK_LU || category == TOK_LL || category == TOK_LT || category == TOK_LM ||
+           category == TOK_LO;
+}
+
+static bool is_decimal(uint32_t cp)
+{
+    return tok_category(cp) == TOK_ND;
+}
+
+static bool is_alnum(uint32_t cp)
+{
+    return is_alpha(cp) || tok_is_numeric(cp);
+}
+
+static bool is_ascii(uint32_t cp)
+{
+    return cp < 0x80;
+}
+
+/* Every character is of the kind; of an empty text that is `empty`. */
+static bool all_chars(struct jinja_run *run, struct jinja_invocation *in, bool (*kind)(uint32_t cp),
+                      bool empty, struct jinja_value *out)
+{
+    struct dgl_str s = jinja_str(&in->self);
+    bool all = empty || s.len;
+    for (size_t pos = 0; all && pos < s.len;) {
+        uint32_t cp;
+        pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        all = kind(cp);
+    }
+    return jinja_step_bytes(run, s.len) && answer(out, all);
+}
+
+#define KIND_METHOD(name, kind, empty)                                                             \
+    static bool method_##name(struct jinja_run *run, struct jinja_invocation *in,                  \
+                              struct jinja_value *out)                                             \
+    {                                                                                              \
+        return all_chars(run, in, (kind), (empty), out);                                           \
+    }
+
+KIND_METHOD(isalpha, is_alpha, false)
+KIND_METHOD(isdecimal, is_decimal, false)
+KIND_METHOD(isnumeric, tok_is_numeric, false)
+KIND_METHOD(isalnum, is_alnum, false)
+KIND_METHOD(isspace, jinja_is_space, false)
+KIND_METHOD(isascii, is_ascii, true)
+KIND_METHOD(isprintable, jinja_is_printable, true)
+
+#undef KIND_METHOD
+
+/* The test of the same meaning: jinja's "is lower" calls islower(). */
+static bool by_test(struct jinja_run *run, struct jinja_invocation *in, const char *test,
+                    struct jinja_value *out)
+{
+    const struct jinja_call none = {0};
+    return jinja_invoke(run, jinja_find_test(dgl_str_of(test)), &in->self, &none, out);
+}
+
+static bool method_islower(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    return by_test(run, in, "lower", out);
+}
+
+static bool method_isupper(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    return by_test(run, in, "upper", out);
+}
+
+const struct jinja_builtin jinja_string_methods[] = {
+    {"strip", method_strip, "chars"},
+    {"lstrip", method_lstrip, "chars"},
+    {"rstrip", method_rstrip, "chars"},
+    {"split", method_split, "sep maxsplit"},
+    {"rsplit", method_rsplit, "sep maxsplit"},
+    {"splitlines", method_splitlines, "keepends"},
+    {"partition", method_partition, "sep!"},
+    {"rpartition", method_rpartition, "sep!"},
+    {"upper", method_upper, ""},
+    {"lower", method_lower, ""},
+    {"casefold", method_lower, ""},
+    {"title", method_title, ""},
+    {"capitalize", method_capitalize, ""},
+    {"swapcase", method_swapcase, ""},
+    {"replace", method_replace, "old! new! count"},
+    {"removeprefix", method_removeprefix, "prefix!"},
+    {"removesuffix", method_removesuffix, "suffix!"},
+    {"join", method_join, "iterable!"},
+    {"format", method_format, NULL},
+    {"ljust", method_ljust, "width! fillchar"},
+    {"rjust", method_rjust, "width! fillchar"},
+    {"zfill", method_zfill, "width!"},
+    {"center", NULL, NULL},
+    {"encode", NULL, NULL},
+    {"expandtabs", NULL, NULL},
+    {"format_map", NULL, NULL},
+    {"maketrans", NULL, NULL},
+    {"translate", NULL, NULL},
+    {"startswith", method_startswith, "prefix! start end"},
+    {"endswith", method_endswith, "suffix! start end"},
+    {"find", method_find, "sub! start end"},
+    {"rfind", method_rfind, "sub! start end"},
+    {"index", method_index, "sub! start end"},
+    {"rindex", method_rindex, "sub! start end"},
+    {"count", method_count, "sub! start end"},
+    {"isalpha", method_isalpha, ""},
+    {"isdigit", method_isdecimal, ""},
+    {"isdecimal", method_isdecimal, ""},
+    {"isnumeric", method_isnumeric, ""},
+    {"isalnum", method_isalnum, ""},
+    {"isspace", method_isspace, ""},
+    {"isascii", method_isascii, ""},
+    {"isprintable", method_isprintable, ""},
+    {"islower", method_islower, ""},
+    {"isupper", method_isupper, ""},
+    {"isidentifier", NULL, NULL},
+    {"istitle", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+
+static bool check_own(struct jinja_run *run, const struct jinja_invocation *in, bool frozen)
+{
+    return !frozen || jinja_error(run,
+                                  "%s() would change a variable of the caller; a template may "
+                                  "change what it made itself",
+                                  in->builtin->name);
+}
+
+static bool own_list(struct jinja_run *run, const struct jinja_invocation *in)
+{
+    return check_own(run, in, in->self.list->frozen);
+}
+
+static bool own_dict(struct jinja_run *run, const struct jinja_invocation *in)
+{
+    return check_own(run, in, in->self.dict->frozen);
+}
+
+/* ---- lists ---- */
+
+static bool list_append(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    *out = jinja_none();
+    return own_list(run, in) && jinja_list_push(run, in->self.list, in->arg[0]);
+}
+
+static bool list_extend(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_value items;
+    if (!own_list(run, in) || !jinja_collect(run, &in->arg[0], JINJA_LIST, &items))
+        return false;
+    for (size_t i = 0; i < items.list->count; i++) {
+        if (!jinja_list_push(run, in->self.list, items.list->items[i]))
+            return false;
+    }
+    *out = jinja_none();
+    return true;
+}
+
+static bool list_insert(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_list *list = in->self.list;
+    int64_t at, count = (int64_t)list->count;
+    if (!own_list(run, in) || !jinja_arg_int(run, in, 0, 0, &at))
+        return false;
+    if (at < 0)
+        at = at < -count ? 0 : at + count;
+    if (at > count)
+        at = count;
+    if (!jinja_list_push(run, list, in->arg[1]) || !jinja_step(run, list->count / 16))
+        return false;
+    memmove(list->items + at + 1, list->items + at, (size_t)(count - at) * sizeof(*list->items));
+    list->items[at] = in->arg[1];
+    *out = jinja_none();
+    return true;
+}
+
+static void remove_at(struct jinja_list *list, size_t at)
+{
+    memmove(list->items + at, list->items + at + 1, (list->count - at - 1) * sizeof(*list->items));
+    list->count--;
+}
+
+static bool list_pop(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_list *list = in->self.list;
+    int64_t at, count = (int64_t)list->count;
+    if (!own_list(run, in) || !jinja_arg_int(run, in, 0, -1, &at))
+        return false;
+    if (count == 0)
+        return jinja_error(run, "pop from empty list");
+    if (at < -count || at >= count)
+        return jinja_error(run, "pop index out of range");
+    at = at < 0 ? at + count : at;
+    *out = list->items[at];
+    remove_at(list, (size_t)at);
+    return jinja_step(run, list->count / 16);
+}
+
+/* Where an element equal to the first argument is; the length when there is none. */
+static bool find_item(struct jinja_run *run, const struct jinja_invocation *in, size_t *out)
+{
+    const struct jinja_list *list = in->self.list;
+    bool equal = false;
+    size_t i = 0;
+    while (i < list->count) {
+        if (!jinja_step(run, 1) || !jinja_equal(run, &list->items[i], &in->arg[0], &equal))
+            return false;
+        if (equal)
+            break;
+        i++;
+    }
+    *out = i;
+    return true;
+}
+
+static bool list_index(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    size_t at;
+    if (!find_item(run, in, &at))
+        return false;
+    *out = jinja_int((int64_t)at);
+    return at < in->self.list->count || jinja_error(run, "the value is not in the list");
+}
+
+static bool list_remove(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    size_t at;
+    if (!own_list(run, in) || !find_item(run, in, &at))
+        return false;
+    if (at == in->self.list->count)
+        return jinja_error(run, "list.remove(x): x not in list");
+    remove_at(in->self.list, at);
+    *out = jinja_none();
+    return true;
+}
+
+static bool list_count(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < in->self.list->count; i++) {
+        bool equal;
+        if (!jinja_step(run, 1) || !jinja_equal(run, &in->self.list->items[i], &in->arg[0], &equal))
+            return false;
+        count += equal;
+    }
+    *out = jinja_int(count);
+    return true;
+}
+
+static bool list_reverse(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    const struct jinja_value backwards[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
+    struct jinja_value turned;
+    if (!own_list(run, in) || !jinja_get_slice(run, &in->self, backwards, &turned))
+        return false;
+    in->self.list->items = turned.list->items;
+    in->self.list->cap = turned.list->cap;
+    *out = jinja_none();
+    return true;
+}
+
+static bool list_copy(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return jinja_collect(run, &in->self, JINJA_LIST, out);
+}
+
+static bool list_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    if (!own_list(run, in))
+        return false;
+    in->self.list->count = 0;
+    *out = jinja_none();
+    return true;
+}
+
+const struct jinja_builtin jinja_list_methods[] = {
+    {"append", list_append, "object!"},
+    {"extend", list_extend, "iterable!"},
+    {"insert", list_insert, "index! object!"},
+    {"pop", list_pop, "index"},
+    {"remove", list_remove, "value!"},
+    {"index", list_index, "value!"},
+    {"count", list_count, "value!"},
+    {"reverse", list_reverse, ""},
+    {"copy", list_copy, ""},
+    {"clear", list_clear, ""},
+    {"sort", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct jinja_builtin jinja_tuple_methods[] = {
+    {"index", list_index, "value!"},
+    {"count", list_count, "value!"},
+    {NULL, NULL, NULL},
+};
+
+/* ---- dicts ---- */
+
+static bool dict_get(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_value *found;
+    if (!jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
+        return false;
+    *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
+    return true;
+}
+
+enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
+
+static bool dict_view(struct jinja_run *run, struct jinja_invocation *in, enum view view,
+                      struct jinja_value *out)
+{
+    static const char *const labels[] = {"dict_keys", "dict_values", "dict_items"};
+    const struct jinja_dict *dict = in->self.dict;
+    if (!jinja_new_list(run, JINJA_VIEW, dict->count, out))
+        return false;
+    out->data = in->self.data;
+    out->list->label = labels[view];
+    for (size_t i = 0; i < dict->count; i++) {
+        const struct jinja_entry *entry = &dict->entries[i];
+        struct jinja_value item = view == VIEW_KEYS ? entry->key : entry->value;
+        if (view == VIEW_ITEMS && !jinja_new_tuple2(run, entry->key, entry->value, &item))
+            return false;
+        if (!jinja_list_push(run, out->list, item))
+            return false;
+    }
+    return true;
+}
+
+static bool dict_keys(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return dict_view(run, in, VIEW_KEYS, out);
+}
+
+static bool dict_values(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return dict_view(run, in, VIEW_VALUES, out);
+}
+
+static bool dict_items(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    return dict_view(run, in, VIEW_ITEMS, out);
+}
+
+static bool set_all(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_dict *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        if (!jinja_dict_set(run, dict, &from->entries[i].key, &from->entries[i].value))
+            return false;
+    }
+    return true;
+}
+
+static bool dict_copy(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    bool ok = jinja_new_dict(run, JINJA_DICT, out) && set_all(run, out->dict, in->self.dict);
+    out->data = in->self.data;
+    return ok;
+}
+
+/* One dict and keyword arguments. */
+static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    const struct jinja_call *call = in->call;
+    struct jinja_value copy;
+    *out = jinja_none();
+    if (!own_dict(run, in))
+        return false;
+    if (call->num_args > 1 || (call->num_args && call->args[0].type != JINJA_DICT))
+        return jinja_error(run, "update() takes one dict");
+    /* A copy, because a dict may be updated with itself. */
+    if (call->num_args &&
+        (!jinja_new_dict(run, JINJA_DICT, &copy) || !set_all(run, copy.dict, call->args[0].dict) ||
+         !set_all(run, in->self.dict, copy.dict)))
+        return false;
+    for (size_t i = 0; i < call->num_named; i++) {
+        struct jinja_value key = jinja_text_of(call->named[i].name, false);
+        if (!jinja_dict_set(run, in->self.dict, &key, &call->named[i].value))
+            return false;
+    }
+    return true;
+}
+
+static bool dict_setdefault(struct jinja_run *run, struct jinja_invocation *in,
+                            struct jinja_value *out)
+{
+    struct jinja_value *found;
+    if (!own_dict(run, in) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
+        return false;
+    *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
+    return found || jinja_dict_set(run, in->self.dict, &in->arg[0], out);
+}
+
+static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    struct jinja_dict *dict = in->self.dict;
+    struct jinja_value *found;
+    if (!own_dict(run, in) || !jinja_dict_find(run, dict, &in->arg[0], &found))
+        return false;
+    *out = found ? *found : in->arg[1];
+    if (!found)
+        return in->arg[1].type != JINJA_ABSENT || jinja_error(run, "pop() of a key that is not "
+                                                                   "there");
+    size_t at = 0;
+    while (&dict->entries[at].value != found)
+        at++;
+    memmove(dict->entries + at, dict->entries + at + 1,
+            (dict->count - at - 1) * sizeof(*dict->entries));
+    dict->count--;
+    return true;
+}
+
+static bool dict_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+{
+    if (!own_dict(run, in))
+        return false;
+    in->self.dict->count = 0;
+    *out = jinja_none();
+    return true;
+}
+
+const struct jinja_builtin jinja_dict_methods[] = {
+    {"get", dict_get, "key! default"},
+    {"items", dict_items, ""},
+    {"keys", dict_keys, ""},
+    {"values", dict_values, ""},
+    {"copy", dict_copy, ""},
+    {"update", dict_update, NULL},
+    {"setdefault", dict_setdefault, "key! default"},
+    {"pop", dict_pop, "key! default"},
+    {"clear", dict_clear, ""},
+    {"popitem", NULL, NULL},
+    {"fromkeys", NULL, NULL},
+    {NULL, NULL, NULL},
+};

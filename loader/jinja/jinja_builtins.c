@@ -6,67 +6,53 @@
 
 /* ---- tests ---- */
 
-static bool answer(struct jinja_value *out, bool yes)
+/* Sets of types. */
+#define TYPE(name) (1 << JINJA_##name)
+
+/* Variant: the set of types for which the test is true. */
+static bool test_type(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    *out = jinja_bool(yes);
+    (void)run;
+    *out = jinja_bool((unsigned)in->builtin->variant >> in->self.type & 1);
     return true;
 }
 
-#define TYPE_TEST(name, condition)                                                                 \
-    static bool test_##name(struct jinja_run *run, struct jinja_invocation *in,                    \
-                            struct jinja_value *out)                                               \
-    {                                                                                              \
-        const struct jinja_value *value = &in->self;                                               \
-        (void)run;                                                                                 \
-        return answer(out, condition);                                                             \
-    }
-
-TYPE_TEST(defined, value->type != JINJA_UNDEFINED)
-TYPE_TEST(undefined, value->type == JINJA_UNDEFINED)
-TYPE_TEST(none, value->type == JINJA_NONE)
-TYPE_TEST(boolean, value->type == JINJA_BOOL)
-TYPE_TEST(true, value->type == JINJA_BOOL && value->boolean)
-TYPE_TEST(false, value->type == JINJA_BOOL && !value->boolean)
-TYPE_TEST(integer, value->type == JINJA_INT)
-TYPE_TEST(float, value->type == JINJA_FLOAT)
-TYPE_TEST(number, jinja_is_number(value))
-TYPE_TEST(string, jinja_is_text(value))
-TYPE_TEST(mapping, value->type == JINJA_DICT)
-TYPE_TEST(iterable, jinja_can_iterate(value))
-TYPE_TEST(escaped, jinja_is_text(value) && value->safe)
-TYPE_TEST(sequence, jinja_is_text(value) || jinja_is_sequence(value) || value->type == JINJA_DICT ||
-                        value->type == JINJA_RANGE || value->type == JINJA_UNDEFINED)
-TYPE_TEST(callable, value->type == JINJA_FUNCTION || value->type == JINJA_MACRO ||
-                        value->type == JINJA_LOOP || value->type == JINJA_UNDEFINED ||
-                        (value->type == JINJA_CYCLER && !value->cycler->list))
-
-#undef TYPE_TEST
-
-/* ---- comparisons ---- */
-
-static bool compare(struct jinja_run *run, struct jinja_invocation *in, enum jinja_cmp cmp,
-                    struct jinja_value *out)
+/* Variant: the value that a bool has to have. */
+static bool test_bool(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    bool holds;
-    return jinja_compare(run, cmp, &in->self, &in->arg[0], &holds) && answer(out, holds);
+    (void)run;
+    *out = jinja_bool(in->self.type == JINJA_BOOL && in->self.boolean == in->builtin->variant);
+    return true;
 }
 
-#define COMPARISON(name, cmp)                                                                      \
-    static bool test_##name(struct jinja_run *run, struct jinja_invocation *in,                    \
-                            struct jinja_value *out)                                               \
-    {                                                                                              \
-        return compare(run, in, (cmp), out);                                                       \
-    }
+static bool test_escaped(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    (void)run;
+    *out = jinja_bool(jinja_is_text(&in->self) && in->self.safe);
+    return true;
+}
 
-COMPARISON(eq, JINJA_CMP_EQ)
-COMPARISON(ne, JINJA_CMP_NE)
-COMPARISON(lt, JINJA_CMP_LT)
-COMPARISON(le, JINJA_CMP_LE)
-COMPARISON(gt, JINJA_CMP_GT)
-COMPARISON(ge, JINJA_CMP_GE)
-COMPARISON(in, JINJA_CMP_IN)
+static bool test_callable(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
+{
+    const int types = TYPE(FUNCTION) | TYPE(MACRO) | TYPE(LOOP) | TYPE(UNDEFINED);
+    bool joiner = in->self.type == JINJA_CYCLER && !in->self.cycler->list;
+    (void)run;
+    *out = jinja_bool(joiner || types >> in->self.type & 1);
+    return true;
+}
 
-#undef COMPARISON
+/* Variant: enum jinja_cmp. */
+static bool test_compare(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
+{
+    bool holds;
+    if (!jinja_compare(run, (enum jinja_cmp)in->builtin->variant, &in->self, &in->arg[0], &holds))
+        return false;
+    *out = jinja_bool(holds);
+    return true;
+}
 
 static bool test_sameas(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
@@ -76,127 +62,93 @@ static bool test_sameas(struct jinja_run *run, struct jinja_invocation *in, stru
         same = a->list == b->list;
     else if (same && a->type == JINJA_DICT)
         same = a->dict == b->dict;
-    else if (same)
-        return jinja_equal(run, a, b, &same) && answer(out, same);
-    return answer(out, same);
-}
-
-/* ---- numbers ---- */
-
-static bool rest_of_division(struct jinja_run *run, const struct jinja_value *value,
-                             struct jinja_value divisor, bool *zero)
-{
-    struct jinja_value rest;
-    if (jinja_is_text(value))
-        return jinja_error(run, "not all arguments converted during string formatting");
-    if (!jinja_arithmetic(run, JINJA_OP_MOD, value, &divisor, &rest))
+    else if (same && !jinja_equal(run, a, b, &same))
         return false;
-    *zero = !jinja_truth(&rest);
+    *out = jinja_bool(same);
     return true;
 }
 
-static bool test_even(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    bool even;
-    return rest_of_division(run, &in->self, jinja_int(2), &even) && answer(out, even);
-}
+enum parity { EVEN, ODD };
 
-/* value % 2 == 1: 1.5 is neither odd nor even. */
-static bool test_odd(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+/* value % 2 is 0 or 1; 1.5 is neither even nor odd. Variant: enum parity, or -1 for the divisor
+ * that divisibleby names. */
+static bool test_divisible(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
 {
-    bool even;
-    if (!rest_of_division(run, &in->self, jinja_int(2), &even))
+    const struct jinja_value two = jinja_int(2);
+    int parity = in->builtin->variant;
+    struct jinja_value rest;
+    if (jinja_is_text(&in->self))
+        return jinja_error(run, "not all arguments converted during string formatting");
+    if (!jinja_arithmetic(run, JINJA_OP_MOD, &in->self, parity < 0 ? &in->arg[0] : &two, &rest))
         return false;
-    double rest = jinja_real(&in->self);
-    return answer(out, !even && (jinja_is_integral(&in->self) || rest == (double)(int64_t)rest));
+    *out = jinja_bool(parity == ODD ? jinja_real(&rest) == 1 : !jinja_truth(&rest));
+    return true;
 }
 
-static bool test_divisibleby(struct jinja_run *run, struct jinja_invocation *in,
-                             struct jinja_value *out)
+/* Variant: enum jinja_casing. */
+static bool test_has_case(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
 {
-    bool zero;
-    return rest_of_division(run, &in->self, in->arg[0], &zero) && answer(out, zero);
+    return jinja_has_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
 }
 
-/* ---- texts ---- */
+enum table { FILTERS, TESTS };
 
-/* Whether changing the case changes nothing, and there is a case at all. */
-static bool has_case(struct jinja_run *run, const struct jinja_value *value,
-                     enum jinja_casing casing, struct jinja_value *out)
+/* Variant: enum table, where the value has to be a name. */
+static bool test_name(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    struct jinja_value text, same, other;
-    if (!jinja_to_text(run, value, &text) || !jinja_change_case(run, &text, casing, &same) ||
-        !jinja_change_case(run, &text, casing == JINJA_UPPER ? JINJA_LOWER : JINJA_UPPER, &other))
-        return false;
-    bool kept, changed;
-    if (!jinja_equal(run, &text, &same, &kept) || !jinja_equal(run, &text, &other, &changed))
-        return false;
-    return answer(out, kept && !changed);
-}
-
-static bool test_lower(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return has_case(run, &in->self, JINJA_LOWER, out);
-}
-
-static bool test_upper(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return has_case(run, &in->self, JINJA_UPPER, out);
-}
-
-static bool test_filter(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
+    struct dgl_str name = jinja_is_text(&in->self) ? jinja_str(&in->self) : (struct dgl_str){0};
     (void)run;
-    return answer(out, jinja_is_text(&in->self) && jinja_find_filter(jinja_str(&in->self)));
-}
-
-static bool test_test(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    (void)run;
-    return answer(out, jinja_is_text(&in->self) && jinja_find_test(jinja_str(&in->self)));
+    *out = jinja_bool((in->builtin->variant == FILTERS ? jinja_find_filter(name)
+                                                       : jinja_find_test(name)) != NULL);
+    return true;
 }
 
 const struct jinja_builtin jinja_tests[] = {
-    {"defined", test_defined, ""},
-    {"undefined", test_undefined, ""},
-    {"none", test_none, ""},
-    {"boolean", test_boolean, ""},
-    {"true", test_true, ""},
-    {"false", test_false, ""},
-    {"integer", test_integer, ""},
-    {"float", test_float, ""},
-    {"number", test_number, ""},
-    {"string", test_string, ""},
-    {"mapping", test_mapping, ""},
-    {"iterable", test_iterable, ""},
-    {"sequence", test_sequence, ""},
-    {"callable", test_callable, ""},
-    {"escaped", test_escaped, ""},
-    {"sameas", test_sameas, "other!"},
-    {"==", test_eq, "other!"},
-    {"eq", test_eq, "other!"},
-    {"equalto", test_eq, "other!"},
-    {"!=", test_ne, "other!"},
-    {"ne", test_ne, "other!"},
-    {"<", test_lt, "other!"},
-    {"lt", test_lt, "other!"},
-    {"lessthan", test_lt, "other!"},
-    {"<=", test_le, "other!"},
-    {"le", test_le, "other!"},
-    {">", test_gt, "other!"},
-    {"gt", test_gt, "other!"},
-    {"greaterthan", test_gt, "other!"},
-    {">=", test_ge, "other!"},
-    {"ge", test_ge, "other!"},
-    {"in", test_in, "seq!"},
-    {"even", test_even, ""},
-    {"odd", test_odd, ""},
-    {"divisibleby", test_divisibleby, "num!"},
-    {"lower", test_lower, ""},
-    {"upper", test_upper, ""},
-    {"filter", test_filter, ""},
-    {"test", test_test, ""},
-    {NULL, NULL, NULL},
+    {"defined", test_type, "", ~TYPE(UNDEFINED)},
+    {"undefined", test_type, "", TYPE(UNDEFINED)},
+    {"none", test_type, "", TYPE(NONE)},
+    {"boolean", test_type, "", TYPE(BOOL)},
+    {"true", test_bool, "", true},
+    {"false", test_bool, "", false},
+    {"integer", test_type, "", TYPE(INT)},
+    {"float", test_type, "", TYPE(FLOAT)},
+    {"number", test_type, "", TYPE(BOOL) | TYPE(INT) | TYPE(FLOAT)},
+    {"string", test_type, "", TYPE(STRING)},
+    {"mapping", test_type, "", TYPE(DICT)},
+    {"iterable", test_type, "",
+     TYPE(UNDEFINED) | TYPE(STRING) | TYPE(LIST) | TYPE(TUPLE) | TYPE(GENERATOR) | TYPE(VIEW) |
+         TYPE(RANGE) | TYPE(DICT) | TYPE(LOOP)},
+    {"sequence", test_type, "",
+     TYPE(UNDEFINED) | TYPE(STRING) | TYPE(LIST) | TYPE(TUPLE) | TYPE(RANGE) | TYPE(DICT)},
+    {"callable", test_callable, "", 0},
+    {"escaped", test_escaped, "", 0},
+    {"sameas", test_sameas, "other!", 0},
+    {"==", test_compare, "other!", JINJA_CMP_EQ},
+    {"eq", test_compare, "other!", JINJA_CMP_EQ},
+    {"equalto", test_compare, "other!", JINJA_CMP_EQ},
+    {"!=", test_compare, "other!", JINJA_CMP_NE},
+    {"ne", test_compare, "other!", JINJA_CMP_NE},
+    {"<", test_compare, "other!", JINJA_CMP_LT},
+    {"lt", test_compare, "other!", JINJA_CMP_LT},
+    {"lessthan", test_compare, "other!", JINJA_CMP_LT},
+    {"<=", test_compare, "other!", JINJA_CMP_LE},
+    {"le", test_compare, "other!", JINJA_CMP_LE},
+    {">", test_compare, "other!", JINJA_CMP_GT},
+    {"gt", test_compare, "other!", JINJA_CMP_GT},
+    {"greaterthan", test_compare, "other!", JINJA_CMP_GT},
+    {">=", test_compare, "other!", JINJA_CMP_GE},
+    {"ge", test_compare, "other!", JINJA_CMP_GE},
+    {"in", test_compare, "seq!", JINJA_CMP_IN},
+    {"even", test_divisible, "", EVEN},
+    {"odd", test_divisible, "", ODD},
+    {"divisibleby", test_divisible, "num!", -1},
+    {"lower", test_has_case, "", JINJA_LOWER},
+    {"upper", test_has_case, "", JINJA_UPPER},
+    {"filter", test_name, "", FILTERS},
+    {"test", test_name, "", TESTS},
+    {.name = NULL},
 };
 
 /* ---- dates ---- */
@@ -591,16 +543,16 @@ static bool cycler_reset(struct jinja_run *run, struct jinja_invocation *in,
 }
 
 const struct jinja_builtin jinja_cycler_methods[] = {
-    {"next", cycler_next, ""}, {"reset", cycler_reset, ""}, {NULL, NULL, NULL}};
+    {"next", cycler_next, "", 0}, {"reset", cycler_reset, "", 0}, {.name = NULL}};
 
 const struct jinja_builtin jinja_globals[] = {
-    {"range", global_range, "start! stop step"},
-    {"dict", global_dict, NULL},
-    {"namespace", global_namespace, NULL},
-    {"cycler", global_cycler, NULL},
-    {"joiner", global_joiner, "sep"},
-    {"raise_exception", global_raise, "message!"},
-    {"strftime_now", global_strftime, "format!"},
-    {"lipsum", NULL, NULL},
-    {NULL, NULL, NULL},
+    {"range", global_range, "start! stop step", 0},
+    {"dict", global_dict, NULL, 0},
+    {"namespace", global_namespace, NULL, 0},
+    {"cycler", global_cycler, NULL, 0},
+    {"joiner", global_joiner, "sep", 0},
+    {"raise_exception", global_raise, "message!", 0},
+    {"strftime_now", global_strftime, "format!", 0},
+    {.name = "lipsum"}, /* not supported in chat templates */
+    {.name = NULL},
 };

@@ -36,6 +36,7 @@ struct jinja_builtin {
     /* Names of the parameters, separated by blanks; "!" behind one that is required. NULL: the
      * function looks at `call` itself. */
     const char *params;
+    int variant; /* selects one of several that share `fn`; its meaning is that function's */
 };
 
 struct jinja_function {

@@ -189,7 +189,7 @@ static bool loop_changed(struct jinja_run *run, struct jinja_invocation *in,
 }
 
 const struct jinja_builtin jinja_loop_methods[] = {
-    {"cycle", loop_cycle, NULL}, {"changed", loop_changed, NULL}, {NULL, NULL, NULL}};
+    {"cycle", loop_cycle, NULL, 0}, {"changed", loop_changed, NULL, 0}, {.name = NULL}};
 
 /* ---- macros ---- */
 

@@ -9,48 +9,19 @@
 
 /* ---- texts ---- */
 
-/* What the filter is applied to, as a text: most filters print their input first. */
-static bool self_text(struct jinja_run *run, const struct jinja_invocation *in,
-                      struct jinja_value *out)
-{
-    return jinja_to_text(run, &in->self, out);
-}
-
-static bool change_case(struct jinja_run *run, const struct jinja_invocation *in,
-                        enum jinja_casing casing, struct jinja_value *out)
+/* Variant: enum jinja_casing. */
+static bool filter_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value text;
-    return self_text(run, in, &text) && jinja_change_case(run, &text, casing, out);
-}
-
-static bool filter_upper(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return change_case(run, in, JINJA_UPPER, out);
-}
-
-static bool filter_lower(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return change_case(run, in, JINJA_LOWER, out);
-}
-
-static bool filter_title(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return change_case(run, in, JINJA_TITLE_WORDS, out);
-}
-
-static bool filter_capitalize(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
-{
-    return change_case(run, in, JINJA_CAPITALIZE, out);
+    return jinja_to_text(run, &in->self, &text) &&
+           jinja_change_case(run, &text, (enum jinja_casing)in->builtin->variant, out);
 }
 
 static bool filter_trim(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value text, set;
-    return self_text(run, in, &text) && jinja_arg_text(run, in, 0, (struct jinja_value){0}, &set) &&
+    return jinja_to_text(run, &in->self, &text) &&
+           jinja_arg_text(run, in, 0, (struct jinja_value){0}, &set) &&
            jinja_strip_text(run, &text, &set, JINJA_STRIP_BOTH, out);
 }
 
@@ -59,7 +30,7 @@ static bool filter_replace(struct jinja_run *run, struct jinja_invocation *in,
 {
     struct jinja_value text, old, with;
     int64_t count;
-    return self_text(run, in, &text) && jinja_to_text(run, &in->arg[0], &old) &&
+    return jinja_to_text(run, &in->self, &text) && jinja_to_text(run, &in->arg[0], &old) &&
            jinja_to_text(run, &in->arg[1], &with) && jinja_arg_int(run, in, 2, -1, &count) &&
            jinja_replace(run, &text, &old, &with, count, out);
 }
@@ -67,29 +38,24 @@ static bool filter_replace(struct jinja_run *run, struct jinja_invocation *in,
 static bool filter_string(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
-    return self_text(run, in, out);
+    return jinja_to_text(run, &in->self, out);
 }
 
+/* Variant: 1 escapes a text that is already safe once more. */
 static bool filter_escape(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
     struct jinja_value text;
-    return self_text(run, in, &text) && jinja_escape(run, &text, out);
-}
-
-static bool filter_forceescape(struct jinja_run *run, struct jinja_invocation *in,
-                               struct jinja_value *out)
-{
-    struct jinja_value text;
-    if (!self_text(run, in, &text))
+    if (!jinja_to_text(run, &in->self, &text))
         return false;
-    text.safe = false;
+    if (in->builtin->variant)
+        text.safe = false;
     return jinja_escape(run, &text, out);
 }
 
 static bool filter_safe(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!self_text(run, in, out))
+    if (!jinja_to_text(run, &in->self, out))
         return false;
     out->safe = true;
     return true;
@@ -102,7 +68,7 @@ static bool filter_format(struct jinja_run *run, struct jinja_invocation *in,
     const struct jinja_call *call = in->call;
     if (call->num_args && call->num_named)
         return jinja_error(run, "can't handle positional and keyword arguments at the same time");
-    if (!self_text(run, in, &text) ||
+    if (!jinja_to_text(run, &in->self, &text) ||
         !(call->num_named ? jinja_new_dict(run, JINJA_DICT, &values)
                           : jinja_new_list(run, JINJA_TUPLE, call->num_args, &values)))
         return false;
@@ -124,7 +90,7 @@ static bool filter_wordcount(struct jinja_run *run, struct jinja_invocation *in,
     struct jinja_value text;
     int64_t words = 0;
     bool inside = false;
-    if (!self_text(run, in, &text) || !jinja_step_bytes(run, text.text.len))
+    if (!jinja_to_text(run, &in->self, &text) || !jinja_step_bytes(run, text.text.len))
         return false;
     struct dgl_str s = jinja_str(&text);
     for (size_t pos = 0; pos < s.len;) {
@@ -443,13 +409,14 @@ static bool filter_unique(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* The first of the smallest elements, or with `sign` 1 of the largest ones. */
-static bool find_extreme(struct jinja_run *run, struct jinja_invocation *in, int sign,
-                         struct jinja_value *out)
+/* The first of the smallest elements, or of the largest ones. Variant: -1 or 1. */
+static bool filter_extreme(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
 {
     struct jinja_iter iter;
     struct jinja_value item, key, best;
     bool sensitive = jinja_arg_truth(in, 0, false), found = false;
+    int sign = in->builtin->variant;
     if (!jinja_iter_init(run, &in->self, &iter))
         return false;
     while (jinja_iter_next(&iter, &item)) {
@@ -457,7 +424,7 @@ static bool find_extreme(struct jinja_run *run, struct jinja_invocation *in, int
         if (!sort_key(run, &item, &in->arg[1], sensitive, &key) ||
             (found && !jinja_order(run, sign > 0 ? ">" : "<", &key, &best, &order)))
             return false;
-        if (!found || (sign > 0 ? order > 0 : order < 0)) {
+        if (!found || sign * order > 0) {
             best = key;
             *out = item;
         }
@@ -466,16 +433,6 @@ static bool find_extreme(struct jinja_run *run, struct jinja_invocation *in, int
     if (!found)
         *out = jinja_undefined("No aggregated item, sequence was empty.");
     return true;
-}
-
-static bool filter_min(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return find_extreme(run, in, -1, out);
-}
-
-static bool filter_max(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return find_extreme(run, in, 1, out);
 }
 
 static bool filter_sum(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
@@ -567,13 +524,13 @@ static bool filter_attr(struct jinja_run *run, struct jinja_invocation *in, stru
     return true;
 }
 
-/* What is left of the arguments behind the first `skip` ones. */
-static struct jinja_call rest_of(const struct jinja_call *call, size_t skip)
+/* ---- applying filters and tests to every element ---- */
+
+/* Takes the first argument off a call. */
+static const struct jinja_value *take_argument(struct jinja_call *call)
 {
-    struct jinja_call rest = *call;
-    rest.args += skip;
-    rest.num_args -= skip;
-    return rest;
+    call->num_args--;
+    return call->args++;
 }
 
 static const struct jinja_value *named_argument(const struct jinja_call *call, const char *name)
@@ -599,46 +556,16 @@ static bool find_named(struct jinja_run *run, const struct jinja_value *name, bo
                        len ? name->text.p : "");
 }
 
-/* ---- select ---- */
+/* Bits of the variants of filter_select. */
+enum { SELECT_BY_ATTRIBUTE = 1, SELECT_FAILING = 2 };
 
-struct selection {
-    const struct jinja_value *attribute; /* NULL: the element itself is tested */
-    const struct jinja_builtin *test;    /* NULL: its truth */
-    struct jinja_call call;              /* the test's arguments */
-};
-
-static bool begin_selection(struct jinja_run *run, const struct jinja_invocation *in,
-                            bool by_attribute, struct selection *out)
+/* select(test, ...) and selectattr(attribute, test, ...); without a test the truth decides. */
+static bool filter_select(struct jinja_run *run, struct jinja_invocation *in,
+                          struct jinja_value *out)
 {
-    size_t used = by_attribute ? 1 : 0;
-    *out = (struct selection){0};
-    if (by_attribute && in->call->num_args == 0)
-        return jinja_error(run, "Missing parameter for attribute name");
-    if (by_attribute)
-        out->attribute = &in->call->args[0];
-    if (in->call->num_args == used)
-        return true;
-    out->call = rest_of(in->call, used + 1);
-    return find_named(run, &in->call->args[used], false, &out->test);
-}
-
-static bool is_selected(struct jinja_run *run, const struct selection *selection,
-                        const struct jinja_value *item, bool *out)
-{
-    struct jinja_value value = *item, answer;
-    if (selection->attribute && !jinja_get_path(run, item, selection->attribute, &value))
-        return false;
-    answer = value;
-    if (selection->test && !jinja_invoke(run, selection->test, &value, &selection->call, &answer))
-        return false;
-    *out = jinja_truth(&answer);
-    return true;
-}
-
-static bool select_items(struct jinja_run *run, struct jinja_invocation *in, bool by_attribute,
-                         bool wanted, struct jinja_value *out)
-{
-    struct selection selection;
+    const struct jinja_value *attribute = NULL;
+    const struct jinja_builtin *test = NULL;
+    struct jinja_call call = *in->call; /* the arguments of the test */
     struct jinja_iter iter;
     struct jinja_value item;
     if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
@@ -646,81 +573,35 @@ static bool select_items(struct jinja_run *run, struct jinja_invocation *in, boo
     out->data = in->self.data;
     if (!jinja_truth(&in->self))
         return true;
-    if (!begin_selection(run, in, by_attribute, &selection) ||
-        !jinja_iter_init(run, &in->self, &iter))
+    if (in->builtin->variant & SELECT_BY_ATTRIBUTE) {
+        if (call.num_args == 0)
+            return jinja_error(run, "Missing parameter for attribute name");
+        attribute = take_argument(&call);
+    }
+    if (call.num_args && !find_named(run, take_argument(&call), false, &test))
+        return false;
+    if (!jinja_iter_init(run, &in->self, &iter))
         return false;
     while (jinja_iter_next(&iter, &item)) {
-        bool selected;
-        if (!jinja_step(run, 1) || !is_selected(run, &selection, &item, &selected) ||
-            (selected == wanted && !jinja_list_push(run, out->list, item)))
+        struct jinja_value value = item, answer;
+        if (!jinja_step(run, 1) || (attribute && !jinja_get_path(run, &item, attribute, &value)))
+            return false;
+        answer = value;
+        if (test && !jinja_invoke(run, test, &value, &call, &answer))
+            return false;
+        if (jinja_truth(&answer) == !(in->builtin->variant & SELECT_FAILING) &&
+            !jinja_list_push(run, out->list, item))
             return false;
     }
     return true;
 }
 
-static bool filter_select(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return select_items(run, in, false, true, out);
-}
-
-static bool filter_reject(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return select_items(run, in, false, false, out);
-}
-
-static bool filter_selectattr(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
-{
-    return select_items(run, in, true, true, out);
-}
-
-static bool filter_rejectattr(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
-{
-    return select_items(run, in, true, false, out);
-}
-
-/* ---- map ---- */
-
-struct mapping {
-    const struct jinja_value *attribute, *otherwise; /* NULL: not given */
-    const struct jinja_builtin *filter;
-    struct jinja_call call;
-};
-
-static bool begin_mapping(struct jinja_run *run, const struct jinja_call *call, struct mapping *out)
-{
-    *out = (struct mapping){.attribute = named_argument(call, "attribute"),
-                            .otherwise = named_argument(call, "default")};
-    if (call->num_args) {
-        out->attribute = NULL;
-        out->call = rest_of(call, 1);
-        return find_named(run, &call->args[0], true, &out->filter);
-    }
-    if (!out->attribute)
-        return jinja_error(run, "map requires a filter argument");
-    size_t known = out->otherwise ? 2 : 1;
-    return call->num_named == known || jinja_error(run, "map() got an unexpected keyword argument");
-}
-
-static bool map_item(struct jinja_run *run, const struct mapping *mapping,
-                     const struct jinja_value *item, struct jinja_value *out)
-{
-    if (mapping->filter)
-        return jinja_invoke(run, mapping->filter, item, &mapping->call, out);
-    if (!jinja_get_path(run, item, mapping->attribute, out))
-        return false;
-    if (out->type == JINJA_UNDEFINED && mapping->otherwise &&
-        mapping->otherwise->type != JINJA_NONE)
-        *out = *mapping->otherwise;
-    return true;
-}
-
+/* map(filter, ...) or map(attribute=..., default=...). */
 static bool filter_map(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    struct mapping mapping;
+    const struct jinja_value *attribute = NULL, *otherwise = NULL;
+    const struct jinja_builtin *filter = NULL;
+    struct jinja_call call = *in->call; /* the arguments of the filter */
     struct jinja_iter iter;
     struct jinja_value item, mapped;
     if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
@@ -728,10 +609,26 @@ static bool filter_map(struct jinja_run *run, struct jinja_invocation *in, struc
     out->data = in->self.data;
     if (!jinja_truth(&in->self))
         return true;
-    if (!begin_mapping(run, in->call, &mapping) || !jinja_iter_init(run, &in->self, &iter))
+    if (call.num_args) {
+        if (!find_named(run, take_argument(&call), true, &filter))
+            return false;
+    } else {
+        attribute = named_argument(&call, "attribute");
+        otherwise = named_argument(&call, "default");
+        if (!attribute)
+            return jinja_error(run, "map requires a filter argument");
+        if (call.num_named != (otherwise ? 2 : 1))
+            return jinja_error(run, "map() got an unexpected keyword argument");
+    }
+    if (!jinja_iter_init(run, &in->self, &iter))
         return false;
     while (jinja_iter_next(&iter, &item)) {
-        if (!map_item(run, &mapping, &item, &mapped) || !jinja_list_push(run, out->list, mapped))
+        if (!(filter ? jinja_invoke(run, filter, &item, &call, &mapped)
+                     : jinja_get_path(run, &item, attribute, &mapped)))
+            return false;
+        if (mapped.type == JINJA_UNDEFINED && otherwise && otherwise->type != JINJA_NONE)
+            mapped = *otherwise;
+        if (!jinja_list_push(run, out->list, mapped))
             return false;
     }
     return true;
@@ -867,59 +764,60 @@ static bool filter_round(struct jinja_run *run, struct jinja_invocation *in,
 }
 
 const struct jinja_builtin jinja_filters[] = {
-    {"upper", filter_upper, ""},
-    {"lower", filter_lower, ""},
-    {"title", filter_title, ""},
-    {"capitalize", filter_capitalize, ""},
-    {"trim", filter_trim, "chars"},
-    {"replace", filter_replace, "old! new! count"},
-    {"string", filter_string, ""},
-    {"escape", filter_escape, ""},
-    {"e", filter_escape, ""},
-    {"forceescape", filter_forceescape, ""},
-    {"safe", filter_safe, ""},
-    {"format", filter_format, NULL},
-    {"wordcount", filter_wordcount, ""},
-    {"indent", filter_indent, "width first blank"},
-    {"center", NULL, NULL},
-    {"filesizeformat", NULL, NULL},
-    {"pprint", NULL, NULL},
-    {"striptags", NULL, NULL},
-    {"truncate", NULL, NULL},
-    {"urlencode", NULL, NULL},
-    {"urlize", NULL, NULL},
-    {"wordwrap", NULL, NULL},
-    {"xmlattr", NULL, NULL},
-    {"length", filter_length, ""},
-    {"count", filter_length, ""},
-    {"default", filter_default, "default_value boolean"},
-    {"d", filter_default, "default_value boolean"},
-    {"list", filter_list, ""},
-    {"first", filter_first, ""},
-    {"last", filter_last, ""},
-    {"reverse", filter_reverse, ""},
-    {"join", filter_join, "d attribute"},
-    {"items", filter_items, ""},
-    {"dictsort", filter_dictsort, "case_sensitive by reverse"},
-    {"sort", filter_sort, "reverse case_sensitive attribute"},
-    {"unique", filter_unique, "case_sensitive attribute"},
-    {"min", filter_min, "case_sensitive attribute"},
-    {"max", filter_max, "case_sensitive attribute"},
-    {"sum", filter_sum, "attribute start"},
-    {"batch", filter_batch, "linecount! fill_with"},
-    {"slice", filter_slice, "slices! fill_with"},
-    {"attr", filter_attr, "name!"},
-    {"tojson", jinja_filter_tojson, "ensure_ascii indent separators sort_keys"},
-    {"random", NULL, NULL},
-    {"groupby", NULL, NULL},
-    {"select", filter_select, NULL},
-    {"reject", filter_reject, NULL},
-    {"selectattr", filter_selectattr, NULL},
-    {"rejectattr", filter_rejectattr, NULL},
-    {"map", filter_map, NULL},
-    {"abs", filter_abs, ""},
-    {"int", filter_int, "default base"},
-    {"float", filter_float, "default"},
-    {"round", filter_round, "precision method"},
-    {NULL, NULL, NULL},
+    {"upper", filter_case, "", JINJA_UPPER},
+    {"lower", filter_case, "", JINJA_LOWER},
+    {"title", filter_case, "", JINJA_TITLE_WORDS},
+    {"capitalize", filter_case, "", JINJA_CAPITALIZE},
+    {"trim", filter_trim, "chars", 0},
+    {"replace", filter_replace, "old! new! count", 0},
+    {"string", filter_string, "", 0},
+    {"escape", filter_escape, "", 0},
+    {"e", filter_escape, "", 0},
+    {"forceescape", filter_escape, "", 1},
+    {"safe", filter_safe, "", 0},
+    {"format", filter_format, NULL, 0},
+    {"wordcount", filter_wordcount, "", 0},
+    {"indent", filter_indent, "width first blank", 0},
+    {"length", filter_length, "", 0},
+    {"count", filter_length, "", 0},
+    {"default", filter_default, "default_value boolean", 0},
+    {"d", filter_default, "default_value boolean", 0},
+    {"list", filter_list, "", 0},
+    {"first", filter_first, "", 0},
+    {"last", filter_last, "", 0},
+    {"reverse", filter_reverse, "", 0},
+    {"join", filter_join, "d attribute", 0},
+    {"items", filter_items, "", 0},
+    {"dictsort", filter_dictsort, "case_sensitive by reverse", 0},
+    {"sort", filter_sort, "reverse case_sensitive attribute", 0},
+    {"unique", filter_unique, "case_sensitive attribute", 0},
+    {"min", filter_extreme, "case_sensitive attribute", -1},
+    {"max", filter_extreme, "case_sensitive attribute", 1},
+    {"sum", filter_sum, "attribute start", 0},
+    {"batch", filter_batch, "linecount! fill_with", 0},
+    {"slice", filter_slice, "slices! fill_with", 0},
+    {"attr", filter_attr, "name!", 0},
+    {"tojson", jinja_filter_tojson, "ensure_ascii indent separators sort_keys", 0},
+    {"select", filter_select, NULL, 0},
+    {"reject", filter_select, NULL, SELECT_FAILING},
+    {"selectattr", filter_select, NULL, SELECT_BY_ATTRIBUTE},
+    {"rejectattr", filter_select, NULL, SELECT_BY_ATTRIBUTE | SELECT_FAILING},
+    {"map", filter_map, NULL, 0},
+    {"abs", filter_abs, "", 0},
+    {"int", filter_int, "default base", 0},
+    {"float", filter_float, "default", 0},
+    {"round", filter_round, "precision method", 0},
+    /* Not supported in chat templates. */
+    {.name = "center"},
+    {.name = "filesizeformat"},
+    {.name = "groupby"},
+    {.name = "pprint"},
+    {.name = "random"},
+    {.name = "striptags"},
+    {.name = "truncate"},
+    {.name = "urlencode"},
+    {.name = "urlize"},
+    {.name = "wordwrap"},
+    {.name = "xmlattr"},
+    {.name = NULL},
 };

@@ -10,45 +10,22 @@
 
 static const struct jinja_value absent;
 
-#define CASE_METHOD(name, casing)                                                                  \
-    static bool method_##name(struct jinja_run *run, struct jinja_invocation *in,                  \
-                              struct jinja_value *out)                                             \
-    {                                                                                              \
-        return jinja_change_case(run, &in->self, (casing), out);                                   \
-    }
+/* Variants of methods that work from either end of a text. */
+enum text_end { FROM_LEFT, FROM_RIGHT };
 
-CASE_METHOD(upper, JINJA_UPPER)
-CASE_METHOD(lower, JINJA_LOWER)
-CASE_METHOD(title, JINJA_TITLE)
-CASE_METHOD(capitalize, JINJA_CAPITALIZE)
-CASE_METHOD(swapcase, JINJA_SWAPCASE)
-
-#undef CASE_METHOD
-
-static bool strip_side(struct jinja_run *run, struct jinja_invocation *in,
-                       enum jinja_strip_side side, struct jinja_value *out)
+/* Variant: enum jinja_casing. */
+static bool method_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    struct jinja_value set;
-    return jinja_arg_text(run, in, 0, absent, &set) &&
-           jinja_strip_text(run, &in->self, &set, side, out);
+    return jinja_change_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
 }
 
+/* Variant: enum jinja_strip_side. */
 static bool method_strip(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
-    return strip_side(run, in, JINJA_STRIP_BOTH, out);
-}
-
-static bool method_lstrip(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return strip_side(run, in, JINJA_STRIP_LEFT, out);
-}
-
-static bool method_rstrip(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return strip_side(run, in, JINJA_STRIP_RIGHT, out);
+    struct jinja_value set;
+    return jinja_arg_text(run, in, 0, absent, &set) &&
+           jinja_strip_text(run, &in->self, &set, in->builtin->variant, out);
 }
 
 static bool method_replace(struct jinja_run *run, struct jinja_invocation *in,
@@ -61,28 +38,26 @@ static bool method_replace(struct jinja_run *run, struct jinja_invocation *in,
            jinja_replace(run, &in->self, &old, &with, count, out);
 }
 
-static bool method_removeprefix(struct jinja_run *run, struct jinja_invocation *in,
-                                struct jinja_value *out)
+static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
 {
-    struct jinja_value prefix;
-    if (!jinja_arg_text(run, in, 0, absent, &prefix))
+    if (part.len > text.len)
         return false;
-    size_t len = prefix.text.len, total = in->self.text.len;
-    bool there = len <= total && (len == 0 || memcmp(in->self.text.p, prefix.text.p, len) == 0);
-    *out = there ? jinja_slice_bytes(&in->self, len, total - len) : in->self;
-    return jinja_step_bytes(run, len);
+    return part.len == 0 ||
+           memcmp(suffix ? text.p + text.len - part.len : text.p, part.p, part.len) == 0;
 }
 
-static bool method_removesuffix(struct jinja_run *run, struct jinja_invocation *in,
-                                struct jinja_value *out)
+/* removeprefix and removesuffix. Variant: enum text_end. */
+static bool method_remove_end(struct jinja_run *run, struct jinja_invocation *in,
+                              struct jinja_value *out)
 {
-    struct jinja_value suffix;
-    if (!jinja_arg_text(run, in, 0, absent, &suffix))
+    struct jinja_value part;
+    bool suffix = in->builtin->variant == FROM_RIGHT;
+    if (!jinja_arg_text(run, in, 0, absent, &part))
         return false;
-    size_t len = suffix.text.len, total = in->self.text.len;
-    bool there = len <= total &&
-                 (len == 0 || memcmp(in->self.text.p + total - len, suffix.text.p, len) == 0);
-    *out = there ? jinja_slice_bytes(&in->self, 0, total - len) : in->self;
+    size_t len = part.text.len, total = in->self.text.len;
+    *out = in->self;
+    if (matches_end(jinja_str(&in->self), jinja_str(&part), suffix))
+        *out = jinja_slice_bytes(&in->self, suffix ? 0 : len, total - len);
     return jinja_step_bytes(run, len);
 }
 
@@ -160,9 +135,11 @@ static void reverse_items(struct jinja_list *list)
     }
 }
 
-static bool split_text(struct jinja_run *run, struct jinja_invocation *in, bool from_right,
-                       struct jinja_value *out)
+/* Variant: enum text_end. */
+static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out)
 {
+    bool from_right = in->builtin->variant == FROM_RIGHT;
     struct split split = {.run = run, .text = &in->self};
     struct jinja_value separator;
     if (!jinja_arg_text(run, in, 0, absent, &separator) ||
@@ -185,27 +162,17 @@ static bool split_text(struct jinja_run *run, struct jinja_invocation *in, bool 
     return true;
 }
 
-static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return split_text(run, in, false, out);
-}
-
-static bool method_rsplit(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return split_text(run, in, true, out);
-}
-
 static bool method_splitlines(struct jinja_run *run, struct jinja_invocation *in,
                               struct jinja_value *out)
 {
     return jinja_split_lines(run, &in->self, jinja_arg_truth(in, 0, false), out);
 }
 
-static bool partition(struct jinja_run *run, struct jinja_invocation *in, bool from_right,
-                      struct jinja_value *out)
+/* Variant: enum text_end. */
+static bool method_partition(struct jinja_run *run, struct jinja_invocation *in,
+                             struct jinja_value *out)
 {
+    bool from_right = in->builtin->variant == FROM_RIGHT;
     struct jinja_value separator;
     struct dgl_str s = jinja_str(&in->self);
     if (!jinja_arg_text(run, in, 0, absent, &separator) ||
@@ -228,18 +195,6 @@ static bool partition(struct jinja_run *run, struct jinja_invocation *in, bool f
     parts[1] = separator;
     parts[2] = jinja_slice_bytes(&in->self, behind, s.len - behind);
     return true;
-}
-
-static bool method_partition(struct jinja_run *run, struct jinja_invocation *in,
-                             struct jinja_value *out)
-{
-    return partition(run, in, false, out);
-}
-
-static bool method_rpartition(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
-{
-    return partition(run, in, true, out);
 }
 
 /* ---- joining and layout ---- */
@@ -266,11 +221,11 @@ static bool method_format(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_format_braces(run, &in->self, in->call, out);
 }
 
-/* ljust, rjust, center: to a width, with a character of one's own. */
-static bool justify(struct jinja_run *run, struct jinja_invocation *in, char align,
-                    struct jinja_value *out)
+/* ljust and rjust. Variant: the alignment, '<' or '>'. */
+static bool method_justify(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
 {
-    struct jinja_format_spec spec = {.align = align, .precision = -1};
+    struct jinja_format_spec spec = {.align = (char)in->builtin->variant, .precision = -1};
     struct jinja_value fill;
     struct jinja_text text = {0};
     if (!jinja_arg_int(run, in, 0, 0, &spec.width) ||
@@ -281,18 +236,6 @@ static bool justify(struct jinja_run *run, struct jinja_invocation *in, char ali
         return jinja_error(run, "The fill character must be exactly one character long");
     bool ok = jinja_format_value(run, &text, &spec, &in->self);
     return jinja_text_end(run, &text, ok, out);
-}
-
-static bool method_ljust(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return justify(run, in, '<', out);
-}
-
-static bool method_rjust(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return justify(run, in, '>', out);
 }
 
 /* Zeros behind the sign. */
@@ -309,12 +252,6 @@ static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
     spec.width -= sign && spec.width > 0;
     bool ok = jinja_text_add(run, &text, &head) && jinja_format_value(run, &text, &spec, &digits);
     return jinja_text_end(run, &text, ok, out);
-}
-
-static bool answer(struct jinja_value *out, bool yes)
-{
-    *out = jinja_bool(yes);
-    return true;
 }
 
 /* The part of the text that the arguments `start` and `end` (from number `first` on) leave, and how
@@ -336,18 +273,11 @@ static bool search_range(struct jinja_run *run, const struct jinja_invocation *i
 
 /* ---- prefixes and suffixes ---- */
 
-static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
+/* startswith and endswith one text, or any text of a tuple. Variant: enum text_end. */
+static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
 {
-    if (part.len > text.len)
-        return false;
-    return part.len == 0 ||
-           memcmp(suffix ? text.p + text.len - part.len : text.p, part.p, part.len) == 0;
-}
-
-/* One text, or a tuple of which any may match. */
-static bool match_end(struct jinja_run *run, struct jinja_invocation *in, bool suffix,
-                      struct jinja_value *out)
-{
+    bool suffix = in->builtin->variant == FROM_RIGHT;
     struct dgl_str text;
     size_t before;
     const struct jinja_value *parts = &in->arg[0];
@@ -365,27 +295,19 @@ static bool match_end(struct jinja_run *run, struct jinja_invocation *in, bool s
         if (!jinja_step_bytes(run, part->text.len))
             return false;
     }
-    return answer(out, found);
-}
-
-static bool method_startswith(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
-{
-    return match_end(run, in, false, out);
-}
-
-static bool method_endswith(struct jinja_run *run, struct jinja_invocation *in,
-                            struct jinja_value *out)
-{
-    return match_end(run, in, true, out);
+    *out = jinja_bool(found);
+    return true;
 }
 
 /* ---- searching ---- */
 
-/* Index in characters, or -1, which `must` makes an error. */
-static bool search(struct jinja_run *run, struct jinja_invocation *in, bool last, bool must,
-                   struct jinja_value *out)
+/* Bits of the variants of method_find. */
+enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
+
+/* Index in characters, or -1; FIND_OR_FAIL reports a missing part instead. */
+static bool method_find(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
+    bool last = in->builtin->variant & FIND_LAST, must = in->builtin->variant & FIND_OR_FAIL;
     struct dgl_str text;
     struct jinja_value part;
     size_t before;
@@ -399,29 +321,6 @@ static bool search(struct jinja_run *run, struct jinja_invocation *in, bool last
     struct dgl_str front = {text.p, at};
     *out = jinja_int(at == SIZE_MAX ? -1 : (int64_t)(before + jinja_char_count(front)));
     return true;
-}
-
-static bool method_find(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return search(run, in, false, false, out);
-}
-
-static bool method_rfind(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return search(run, in, true, false, out);
-}
-
-static bool method_index(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    return search(run, in, false, true, out);
-}
-
-static bool method_rindex(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return search(run, in, true, true, out);
 }
 
 static bool method_count(struct jinja_run *run, struct jinja_invocation *in,
@@ -446,128 +345,105 @@ static bool method_count(struct jinja_run *run, struct jinja_invocation *in,
 
 /* ---- kinds of characters ---- */
 
-static bool is_alpha(uint32_t cp)
+enum char_kind { ALPHA, DECIMAL, NUMERIC, ALNUM, SPACE, ASCII, PRINTABLE };
+
+static bool is_of_kind(uint32_t cp, enum char_kind kind)
 {
     enum tok_category category = tok_category(cp);
-    return category == TOK_LU || category == TOK_LL || category == TOK_LT || category == TOK_LM ||
-           category == TOK_LO;
+    bool alpha = category == TOK_LU || category == TOK_LL || category == TOK_LT ||
+                 category == TOK_LM || category == TOK_LO;
+    switch (kind) {
+    case ALPHA:
+        return alpha;
+    case DECIMAL:
+        return category == TOK_ND;
+    case NUMERIC:
+        return tok_is_numeric(cp);
+    case ALNUM:
+        return alpha || tok_is_numeric(cp);
+    case SPACE:
+        return jinja_is_space(cp);
+    case ASCII:
+        return cp < 0x80;
+    case PRINTABLE:
+        return jinja_is_printable(cp);
+    }
+    return false;
 }
 
-static bool is_decimal(uint32_t cp)
+/* True if every character is of the kind. Only isascii() and isprintable() accept an empty text.
+ * Variant: enum char_kind. */
+static bool method_is(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    return tok_category(cp) == TOK_ND;
-}
-
-static bool is_alnum(uint32_t cp)
-{
-    return is_alpha(cp) || tok_is_numeric(cp);
-}
-
-static bool is_ascii(uint32_t cp)
-{
-    return cp < 0x80;
-}
-
-/* Every character is of the kind; of an empty text that is `empty`. */
-static bool all_chars(struct jinja_run *run, struct jinja_invocation *in, bool (*kind)(uint32_t cp),
-                      bool empty, struct jinja_value *out)
-{
+    enum char_kind kind = (enum char_kind)in->builtin->variant;
     struct dgl_str s = jinja_str(&in->self);
-    bool all = empty || s.len;
+    bool all = s.len || kind == ASCII || kind == PRINTABLE;
     for (size_t pos = 0; all && pos < s.len;) {
         uint32_t cp;
         pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        all = kind(cp);
+        all = is_of_kind(cp, kind);
     }
-    return jinja_step_bytes(run, s.len) && answer(out, all);
+    *out = jinja_bool(all);
+    return jinja_step_bytes(run, s.len);
 }
 
-#define KIND_METHOD(name, kind, empty)                                                             \
-    static bool method_##name(struct jinja_run *run, struct jinja_invocation *in,                  \
-                              struct jinja_value *out)                                             \
-    {                                                                                              \
-        return all_chars(run, in, (kind), (empty), out);                                           \
-    }
-
-KIND_METHOD(isalpha, is_alpha, false)
-KIND_METHOD(isdecimal, is_decimal, false)
-KIND_METHOD(isnumeric, tok_is_numeric, false)
-KIND_METHOD(isalnum, is_alnum, false)
-KIND_METHOD(isspace, jinja_is_space, false)
-KIND_METHOD(isascii, is_ascii, true)
-KIND_METHOD(isprintable, jinja_is_printable, true)
-
-#undef KIND_METHOD
-
-/* The test of the same meaning: jinja's "is lower" calls islower(). */
-static bool by_test(struct jinja_run *run, struct jinja_invocation *in, const char *test,
-                    struct jinja_value *out)
+/* islower() and isupper() are the tests of these names. Variant: enum jinja_casing. */
+static bool method_has_case(struct jinja_run *run, struct jinja_invocation *in,
+                            struct jinja_value *out)
 {
-    const struct jinja_call none = {0};
-    return jinja_invoke(run, jinja_find_test(dgl_str_of(test)), &in->self, &none, out);
-}
-
-static bool method_islower(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
-{
-    return by_test(run, in, "lower", out);
-}
-
-static bool method_isupper(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
-{
-    return by_test(run, in, "upper", out);
+    return jinja_has_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
 }
 
 const struct jinja_builtin jinja_string_methods[] = {
-    {"strip", method_strip, "chars"},
-    {"lstrip", method_lstrip, "chars"},
-    {"rstrip", method_rstrip, "chars"},
-    {"split", method_split, "sep maxsplit"},
-    {"rsplit", method_rsplit, "sep maxsplit"},
-    {"splitlines", method_splitlines, "keepends"},
-    {"partition", method_partition, "sep!"},
-    {"rpartition", method_rpartition, "sep!"},
-    {"upper", method_upper, ""},
-    {"lower", method_lower, ""},
-    {"casefold", method_lower, ""},
-    {"title", method_title, ""},
-    {"capitalize", method_capitalize, ""},
-    {"swapcase", method_swapcase, ""},
-    {"replace", method_replace, "old! new! count"},
-    {"removeprefix", method_removeprefix, "prefix!"},
-    {"removesuffix", method_removesuffix, "suffix!"},
-    {"join", method_join, "iterable!"},
-    {"format", method_format, NULL},
-    {"ljust", method_ljust, "width! fillchar"},
-    {"rjust", method_rjust, "width! fillchar"},
-    {"zfill", method_zfill, "width!"},
-    {"center", NULL, NULL},
-    {"encode", NULL, NULL},
-    {"expandtabs", NULL, NULL},
-    {"format_map", NULL, NULL},
-    {"maketrans", NULL, NULL},
-    {"translate", NULL, NULL},
-    {"startswith", method_startswith, "prefix! start end"},
-    {"endswith", method_endswith, "suffix! start end"},
-    {"find", method_find, "sub! start end"},
-    {"rfind", method_rfind, "sub! start end"},
-    {"index", method_index, "sub! start end"},
-    {"rindex", method_rindex, "sub! start end"},
-    {"count", method_count, "sub! start end"},
-    {"isalpha", method_isalpha, ""},
-    {"isdigit", method_isdecimal, ""},
-    {"isdecimal", method_isdecimal, ""},
-    {"isnumeric", method_isnumeric, ""},
-    {"isalnum", method_isalnum, ""},
-    {"isspace", method_isspace, ""},
-    {"isascii", method_isascii, ""},
-    {"isprintable", method_isprintable, ""},
-    {"islower", method_islower, ""},
-    {"isupper", method_isupper, ""},
-    {"isidentifier", NULL, NULL},
-    {"istitle", NULL, NULL},
-    {NULL, NULL, NULL},
+    {"strip", method_strip, "chars", JINJA_STRIP_BOTH},
+    {"lstrip", method_strip, "chars", JINJA_STRIP_LEFT},
+    {"rstrip", method_strip, "chars", JINJA_STRIP_RIGHT},
+    {"split", method_split, "sep maxsplit", FROM_LEFT},
+    {"rsplit", method_split, "sep maxsplit", FROM_RIGHT},
+    {"splitlines", method_splitlines, "keepends", 0},
+    {"partition", method_partition, "sep!", FROM_LEFT},
+    {"rpartition", method_partition, "sep!", FROM_RIGHT},
+    {"upper", method_case, "", JINJA_UPPER},
+    {"lower", method_case, "", JINJA_LOWER},
+    {"casefold", method_case, "", JINJA_LOWER},
+    {"title", method_case, "", JINJA_TITLE},
+    {"capitalize", method_case, "", JINJA_CAPITALIZE},
+    {"swapcase", method_case, "", JINJA_SWAPCASE},
+    {"replace", method_replace, "old! new! count", 0},
+    {"removeprefix", method_remove_end, "prefix!", FROM_LEFT},
+    {"removesuffix", method_remove_end, "suffix!", FROM_RIGHT},
+    {"join", method_join, "iterable!", 0},
+    {"format", method_format, NULL, 0},
+    {"ljust", method_justify, "width! fillchar", '<'},
+    {"rjust", method_justify, "width! fillchar", '>'},
+    {"zfill", method_zfill, "width!", 0},
+    {"startswith", method_has_end, "prefix! start end", FROM_LEFT},
+    {"endswith", method_has_end, "suffix! start end", FROM_RIGHT},
+    {"find", method_find, "sub! start end", 0},
+    {"rfind", method_find, "sub! start end", FIND_LAST},
+    {"index", method_find, "sub! start end", FIND_OR_FAIL},
+    {"rindex", method_find, "sub! start end", FIND_LAST | FIND_OR_FAIL},
+    {"count", method_count, "sub! start end", 0},
+    {"isalpha", method_is, "", ALPHA},
+    {"isdigit", method_is, "", DECIMAL},
+    {"isdecimal", method_is, "", DECIMAL},
+    {"isnumeric", method_is, "", NUMERIC},
+    {"isalnum", method_is, "", ALNUM},
+    {"isspace", method_is, "", SPACE},
+    {"isascii", method_is, "", ASCII},
+    {"isprintable", method_is, "", PRINTABLE},
+    {"islower", method_has_case, "", JINJA_LOWER},
+    {"isupper", method_has_case, "", JINJA_UPPER},
+    /* Not supported in chat templates. */
+    {.name = "center"},
+    {.name = "encode"},
+    {.name = "expandtabs"},
+    {.name = "format_map"},
+    {.name = "isidentifier"},
+    {.name = "istitle"},
+    {.name = "maketrans"},
+    {.name = "translate"},
+    {.name = NULL},
 };
 
 static bool check_own(struct jinja_run *run, const struct jinja_invocation *in, bool frozen)
@@ -728,24 +604,24 @@ static bool list_clear(struct jinja_run *run, struct jinja_invocation *in, struc
 }
 
 const struct jinja_builtin jinja_list_methods[] = {
-    {"append", list_append, "object!"},
-    {"extend", list_extend, "iterable!"},
-    {"insert", list_insert, "index! object!"},
-    {"pop", list_pop, "index"},
-    {"remove", list_remove, "value!"},
-    {"index", list_index, "value!"},
-    {"count", list_count, "value!"},
-    {"reverse", list_reverse, ""},
-    {"copy", list_copy, ""},
-    {"clear", list_clear, ""},
-    {"sort", NULL, NULL},
-    {NULL, NULL, NULL},
+    {"append", list_append, "object!", 0},
+    {"extend", list_extend, "iterable!", 0},
+    {"insert", list_insert, "index! object!", 0},
+    {"pop", list_pop, "index", 0},
+    {"remove", list_remove, "value!", 0},
+    {"index", list_index, "value!", 0},
+    {"count", list_count, "value!", 0},
+    {"reverse", list_reverse, "", 0},
+    {"copy", list_copy, "", 0},
+    {"clear", list_clear, "", 0},
+    {.name = "sort"}, /* not supported in chat templates */
+    {.name = NULL},
 };
 
 const struct jinja_builtin jinja_tuple_methods[] = {
-    {"index", list_index, "value!"},
-    {"count", list_count, "value!"},
-    {NULL, NULL, NULL},
+    {"index", list_index, "value!", 0},
+    {"count", list_count, "value!", 0},
+    {.name = NULL},
 };
 
 /* ---- dicts ---- */
@@ -761,9 +637,10 @@ static bool dict_get(struct jinja_run *run, struct jinja_invocation *in, struct 
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
-static bool dict_view(struct jinja_run *run, struct jinja_invocation *in, enum view view,
-                      struct jinja_value *out)
+/* keys(), values() and items(). Variant: enum view. */
+static bool dict_view(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
+    enum view view = (enum view)in->builtin->variant;
     static const char *const labels[] = {"dict_keys", "dict_values", "dict_items"};
     const struct jinja_dict *dict = in->self.dict;
     if (!jinja_new_list(run, JINJA_VIEW, dict->count, out))
@@ -779,21 +656,6 @@ static bool dict_view(struct jinja_run *run, struct jinja_invocation *in, enum v
             return false;
     }
     return true;
-}
-
-static bool dict_keys(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return dict_view(run, in, VIEW_KEYS, out);
-}
-
-static bool dict_values(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return dict_view(run, in, VIEW_VALUES, out);
-}
-
-static bool dict_items(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return dict_view(run, in, VIEW_ITEMS, out);
 }
 
 static bool set_all(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_dict *from)
@@ -874,16 +736,17 @@ static bool dict_clear(struct jinja_run *run, struct jinja_invocation *in, struc
 }
 
 const struct jinja_builtin jinja_dict_methods[] = {
-    {"get", dict_get, "key! default"},
-    {"items", dict_items, ""},
-    {"keys", dict_keys, ""},
-    {"values", dict_values, ""},
-    {"copy", dict_copy, ""},
-    {"update", dict_update, NULL},
-    {"setdefault", dict_setdefault, "key! default"},
-    {"pop", dict_pop, "key! default"},
-    {"clear", dict_clear, ""},
-    {"popitem", NULL, NULL},
-    {"fromkeys", NULL, NULL},
-    {NULL, NULL, NULL},
+    {"get", dict_get, "key! default", 0},
+    {"items", dict_view, "", VIEW_ITEMS},
+    {"keys", dict_view, "", VIEW_KEYS},
+    {"values", dict_view, "", VIEW_VALUES},
+    {"copy", dict_copy, "", 0},
+    {"update", dict_update, NULL, 0},
+    {"setdefault", dict_setdefault, "key! default", 0},
+    {"pop", dict_pop, "key! default", 0},
+    {"clear", dict_clear, "", 0},
+    /* Not supported in chat templates. */
+    {.name = "popitem"},
+    {.name = "fromkeys"},
+    {.name = NULL},
 };

@@ -536,6 +536,19 @@ bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
     return ok;
 }
 
+bool jinja_has_case(struct jinja_run *run, const struct jinja_value *value,
+                    enum jinja_casing casing, struct jinja_value *out)
+{
+    struct jinja_value text, same, other;
+    bool kept, changed;
+    if (!jinja_to_text(run, value, &text) || !jinja_change_case(run, &text, casing, &same) ||
+        !jinja_change_case(run, &text, casing == JINJA_UPPER ? JINJA_LOWER : JINJA_UPPER, &other) ||
+        !jinja_equal(run, &text, &same, &kept) || !jinja_equal(run, &text, &other, &changed))
+        return false;
+    *out = jinja_bool(kept && !changed);
+    return true;
+}
+
 /* ---- replacing ---- */
 
 /* Where the next occurrence begins. The empty text occurs before every character, and at the end.

@@ -64,6 +64,10 @@ enum jinja_casing {
 };
 bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
                        enum jinja_casing casing, struct jinja_value *out);
+/* "is lower" and islower() with JINJA_LOWER, "is upper" and isupper() with JINJA_UPPER: true if the
+ * text has letters of this case and none of the other. */
+bool jinja_has_case(struct jinja_run *run, const struct jinja_value *value,
+                    enum jinja_casing casing, struct jinja_value *out);
 /* The first `count` occurrences, all when negative. */
 bool jinja_replace(struct jinja_run *run, const struct jinja_value *text,
                    const struct jinja_value *old, const struct jinja_value *with, int64_t count,

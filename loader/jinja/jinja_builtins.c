@@ -232,20 +232,24 @@ static bool global_range(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* Pairs of the arguments: dicts, lists of pairs, keywords. */
-static bool fill_dict(struct jinja_run *run, const struct jinja_call *call, struct jinja_dict *dict)
+/* dict() and namespace(): of a dict or pairs, and keywords. Variant: enum jinja_type. */
+static bool global_dict(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
+    const struct jinja_call *call = in->call;
+    const struct jinja_value *from = call->num_args ? &call->args[0] : NULL;
     struct jinja_iter iter;
     struct jinja_value item, pair;
+    if (!jinja_new_dict(run, (enum jinja_type)in->builtin->variant, out))
+        return false;
     if (call->num_args > 1)
         return jinja_error(run, "dict expected at most 1 argument, got %zu", call->num_args);
-    if (call->num_args && !jinja_iter_init(run, &call->args[0], &iter))
+    if (from && !jinja_iter_init(run, from, &iter))
         return false;
-    while (call->num_args && jinja_iter_next(&iter, &item)) {
-        if (call->args[0].type == JINJA_DICT) {
-            struct jinja_value *value;
-            if (!jinja_dict_find(run, call->args[0].dict, &item, &value) ||
-                !jinja_dict_set(run, dict, &item, value))
+    while (from && jinja_iter_next(&iter, &item)) {
+        struct jinja_value *value;
+        if (from->type == JINJA_DICT) {
+            if (!jinja_dict_find(run, from->dict, &item, &value) ||
+                !jinja_dict_set(run, out->dict, &item, value))
                 return false;
             continue;
         }
@@ -253,29 +257,12 @@ static bool fill_dict(struct jinja_run *run, const struct jinja_call *call, stru
             return false;
         if (pair.list->count != 2)
             return jinja_error(run,
-                               "dictionary update sequence element has length %zu; 2 is "
-                               "required",
+                               "dictionary update sequence element has length %zu; 2 is required",
                                pair.list->count);
-        if (!jinja_dict_set(run, dict, &pair.list->items[0], &pair.list->items[1]))
+        if (!jinja_dict_set(run, out->dict, &pair.list->items[0], &pair.list->items[1]))
             return false;
     }
-    for (size_t i = 0; i < call->num_named; i++) {
-        item = jinja_text_of(call->named[i].name, false);
-        if (!jinja_dict_set(run, dict, &item, &call->named[i].value))
-            return false;
-    }
-    return true;
-}
-
-static bool global_dict(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return jinja_new_dict(run, JINJA_DICT, out) && fill_dict(run, in->call, out->dict);
-}
-
-static bool global_namespace(struct jinja_run *run, struct jinja_invocation *in,
-                             struct jinja_value *out)
-{
-    return jinja_new_dict(run, JINJA_NAMESPACE, out) && fill_dict(run, in->call, out->dict);
+    return jinja_dict_set_named(run, out->dict, call);
 }
 
 static bool new_cycler(struct jinja_run *run, struct jinja_value *out)
@@ -294,11 +281,7 @@ static bool global_cycler(struct jinja_run *run, struct jinja_invocation *in,
     if (!new_cycler(run, out) || !jinja_new_list(run, JINJA_LIST, in->call->num_args, &items))
         return false;
     out->cycler->list = items.list;
-    for (size_t i = 0; i < in->call->num_args; i++) {
-        if (!jinja_list_push(run, items.list, in->call->args[i]))
-            return false;
-    }
-    return true;
+    return jinja_list_extend(run, items.list, in->call->args, in->call->num_args);
 }
 
 static bool global_joiner(struct jinja_run *run, struct jinja_invocation *in,
@@ -393,8 +376,8 @@ const struct jinja_builtin jinja_cycler_methods[] = {
 
 const struct jinja_builtin jinja_globals[] = {
     {"range", global_range, "start! stop step", 0},
-    {"dict", global_dict, NULL, 0},
-    {"namespace", global_namespace, NULL, 0},
+    {"dict", global_dict, NULL, JINJA_DICT},
+    {"namespace", global_dict, NULL, JINJA_NAMESPACE},
     {"cycler", global_cycler, NULL, 0},
     {"joiner", global_joiner, "sep", 0},
     {"raise_exception", global_raise, "message!", 0},

@@ -1,8 +1,6 @@
 /* Looking into values (attributes, elements, slices, paths) and calling built-in functions. */
 #include "loader/jinja/jinja_call.h"
 
-#include <string.h>
-
 #include "loader/jinja/jinja_eval.h"
 
 /* ---- what is missing ---- */
@@ -333,8 +331,7 @@ static bool bind_named(struct jinja_run *run, struct jinja_invocation *in,
     for (size_t i = 0; i < in->call->num_named; i++) {
         const struct jinja_named *named = &in->call->named[i];
         size_t p = 0;
-        while (p < count && (params[p].name.len != named->name.len ||
-                             memcmp(params[p].name.p, named->name.p, named->name.len) != 0))
+        while (p < count && !dgl_str_equal(params[p].name, named->name))
             p++;
         int shown = (int)(named->name.len < 60 ? named->name.len : 60);
         if (p == count)
@@ -379,6 +376,26 @@ bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
 }
 
 /* ---- arguments of built-in functions ---- */
+
+const struct jinja_value *jinja_find_named(const struct jinja_call *call, struct dgl_str name)
+{
+    for (size_t i = 0; i < call->num_named; i++) {
+        if (dgl_str_equal(call->named[i].name, name))
+            return &call->named[i].value;
+    }
+    return NULL;
+}
+
+bool jinja_dict_set_named(struct jinja_run *run, struct jinja_dict *dict,
+                          const struct jinja_call *call)
+{
+    for (size_t i = 0; i < call->num_named; i++) {
+        struct jinja_value key = jinja_text_of(call->named[i].name, false);
+        if (!jinja_dict_set(run, dict, &key, &call->named[i].value))
+            return false;
+    }
+    return true;
+}
 
 bool jinja_arg_given(const struct jinja_invocation *in, size_t index)
 {

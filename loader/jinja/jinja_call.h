@@ -66,6 +66,12 @@ extern const struct jinja_builtin jinja_filters[], jinja_tests[], jinja_globals[
 
 /* ---- arguments of built-in functions ---- */
 
+/* The first keyword argument of this name, or NULL. */
+const struct jinja_value *jinja_find_named(const struct jinja_call *call, struct dgl_str name);
+/* Adds all keyword arguments to a dict. */
+bool jinja_dict_set_named(struct jinja_run *run, struct jinja_dict *dict,
+                          const struct jinja_call *call);
+
 /* The argument as a text, integer or truth value, or what stands for it when it was not given.
  * Report other types. */
 bool jinja_arg_text(struct jinja_run *run, struct jinja_invocation *in, size_t index,

@@ -174,12 +174,9 @@ static bool loop_changed(struct jinja_run *run, struct jinja_invocation *in,
     struct jinja_loop *loop = in->self.loop;
     struct jinja_value values;
     bool same = false;
-    if (!jinja_new_list(run, JINJA_TUPLE, in->call->num_args, &values))
+    if (!jinja_new_list(run, JINJA_TUPLE, in->call->num_args, &values) ||
+        !jinja_list_extend(run, values.list, in->call->args, in->call->num_args))
         return false;
-    for (size_t i = 0; i < in->call->num_args; i++) {
-        if (!jinja_list_push(run, values.list, in->call->args[i]))
-            return false;
-    }
     if (loop->last_changed.type != JINJA_ABSENT &&
         !jinja_equal(run, &loop->last_changed, &values, &same))
         return false;
@@ -198,8 +195,7 @@ static bool take_named(const struct jinja_call *call, bool *taken, struct dgl_st
                        struct jinja_value *out)
 {
     for (size_t i = 0; i < call->num_named; i++) {
-        const struct dgl_str *other = &call->named[i].name;
-        if (!taken[i] && other->len == name.len && memcmp(other->p, name.p, name.len) == 0) {
+        if (!taken[i] && dgl_str_equal(call->named[i].name, name)) {
             taken[i] = true;
             *out = call->named[i].value;
             return true;

@@ -68,20 +68,13 @@ static bool filter_format(struct jinja_run *run, struct jinja_invocation *in,
     const struct jinja_call *call = in->call;
     if (call->num_args && call->num_named)
         return jinja_error(run, "can't handle positional and keyword arguments at the same time");
-    if (!jinja_to_text(run, &in->self, &text) ||
-        !(call->num_named ? jinja_new_dict(run, JINJA_DICT, &values)
-                          : jinja_new_list(run, JINJA_TUPLE, call->num_args, &values)))
+    if (!jinja_to_text(run, &in->self, &text))
         return false;
-    for (size_t i = 0; i < call->num_args; i++) {
-        if (!jinja_list_push(run, values.list, call->args[i]))
-            return false;
-    }
-    for (size_t i = 0; i < call->num_named; i++) {
-        struct jinja_value key = jinja_text_of(call->named[i].name, false);
-        if (!jinja_dict_set(run, values.dict, &key, &call->named[i].value))
-            return false;
-    }
-    return jinja_format_percent(run, &text, &values, out);
+    bool ok = call->num_named ? jinja_new_dict(run, JINJA_DICT, &values) &&
+                                    jinja_dict_set_named(run, values.dict, call)
+                              : jinja_new_list(run, JINJA_TUPLE, call->num_args, &values) &&
+                                    jinja_list_extend(run, values.list, call->args, call->num_args);
+    return ok && jinja_format_percent(run, &text, &values, out);
 }
 
 static bool filter_wordcount(struct jinja_run *run, struct jinja_invocation *in,
@@ -283,31 +276,17 @@ static bool filter_first(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-static bool fail_reversible(struct jinja_run *run, const struct jinja_value *value)
-{
-    return jinja_error(run, "'%s' object is not reversible", jinja_type_name(value));
-}
-
 static bool filter_last(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value items;
     if (in->self.type == JINJA_GENERATOR)
-        return fail_reversible(run, &in->self);
+        return jinja_error(run, "'%s' object is not reversible", jinja_type_name(&in->self));
     if (!jinja_collect(run, &in->self, JINJA_LIST, &items))
         return false;
     size_t count = items.list->count;
     *out =
         count ? items.list->items[count - 1] : jinja_undefined("No last item, sequence was empty.");
     return true;
-}
-
-static void reverse_items(struct jinja_list *list)
-{
-    for (size_t i = 0; i < list->count / 2; i++) {
-        struct jinja_value item = list->items[i];
-        list->items[i] = list->items[list->count - 1 - i];
-        list->items[list->count - 1 - i] = item;
-    }
 }
 
 static bool filter_reverse(struct jinja_run *run, struct jinja_invocation *in,
@@ -318,7 +297,7 @@ static bool filter_reverse(struct jinja_run *run, struct jinja_invocation *in,
         return jinja_get_slice(run, &in->self, backwards, out);
     if (!jinja_collect(run, &in->self, JINJA_GENERATOR, out))
         return false;
-    reverse_items(out->list);
+    jinja_list_reverse(out->list);
     return true;
 }
 
@@ -496,12 +475,10 @@ static bool filter_slice(struct jinja_run *run, struct jinja_invocation *in,
     for (int64_t i = 0; i < count; i++) {
         bool longer = (uint64_t)i < total % (uint64_t)count;
         size_t end = next + total / (uint64_t)count + longer;
-        if (!jinja_new_list(run, JINJA_LIST, 0, &part))
+        if (!jinja_new_list(run, JINJA_LIST, 0, &part) ||
+            !jinja_list_extend(run, part.list, items.list->items + next, end - next))
             return false;
-        for (; next < end; next++) {
-            if (!jinja_list_push(run, part.list, items.list->items[next]))
-                return false;
-        }
+        next = end;
         if ((!longer && jinja_arg_given(in, 1) && !jinja_list_push(run, part.list, in->arg[1])) ||
             !jinja_list_push(run, out->list, part))
             return false;
@@ -531,15 +508,6 @@ static const struct jinja_value *take_argument(struct jinja_call *call)
 {
     call->num_args--;
     return call->args++;
-}
-
-static const struct jinja_value *named_argument(const struct jinja_call *call, const char *name)
-{
-    for (size_t i = 0; i < call->num_named; i++) {
-        if (dgl_str_eq(call->named[i].name, name))
-            return &call->named[i].value;
-    }
-    return NULL;
 }
 
 /* The filter or test that an argument names; false after reporting. */
@@ -613,8 +581,8 @@ static bool filter_map(struct jinja_run *run, struct jinja_invocation *in, struc
         if (!find_named(run, take_argument(&call), true, &filter))
             return false;
     } else {
-        attribute = named_argument(&call, "attribute");
-        otherwise = named_argument(&call, "default");
+        attribute = jinja_find_named(&call, DGL_STR("attribute"));
+        otherwise = jinja_find_named(&call, DGL_STR("default"));
         if (!attribute)
             return jinja_error(run, "map requires a filter argument");
         if (call.num_named != (otherwise ? 2 : 1))

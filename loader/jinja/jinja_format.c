@@ -15,8 +15,7 @@ enum { max_precision = 1000 };
 static bool pad(struct jinja_run *run, struct jinja_text *text, struct dgl_str fill, size_t count)
 {
     if (count > run->limits.output_bytes)
-        return jinja_error(run, "the template makes a text of more than %zu bytes",
-                           run->limits.output_bytes);
+        return jinja_fail_size(run);
     bool ok = true;
     for (size_t i = 0; ok && i < count; i++)
         ok = jinja_text_put(run, text, fill.len ? fill : DGL_STR(" "), false);
@@ -442,14 +441,11 @@ static bool find_argument(struct braces *f, struct dgl_str name, struct jinja_va
         *out = f->call->args[index];
         return true;
     }
-    for (size_t i = 0; i < f->call->num_named; i++) {
-        struct dgl_str other = f->call->named[i].name;
-        if (other.len == name.len && memcmp(other.p, name.p, name.len) == 0) {
-            *out = f->call->named[i].value;
-            return true;
-        }
-    }
-    return fail_field(f, "a replacement field names an argument that is not there");
+    const struct jinja_value *named = jinja_find_named(f->call, name);
+    if (!named)
+        return fail_field(f, "a replacement field names an argument that is not there");
+    *out = *named;
+    return true;
 }
 
 /* ".name" and "[key]" behind it. */

@@ -126,15 +126,6 @@ static bool split_at(struct split *split, struct dgl_str separator, bool from_ri
     return push_part(split, rest);
 }
 
-static void reverse_items(struct jinja_list *list)
-{
-    for (size_t i = 0; i < list->count / 2; i++) {
-        struct jinja_value item = list->items[i];
-        list->items[i] = list->items[list->count - 1 - i];
-        list->items[list->count - 1 - i] = item;
-    }
-}
-
 /* Variant: enum text_end. */
 static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
@@ -158,7 +149,7 @@ static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
                  : split_at(&split, jinja_str(&separator), from_right)))
         return false;
     if (from_right)
-        reverse_items(out->list);
+        jinja_list_reverse(out->list);
     return true;
 }
 
@@ -446,22 +437,16 @@ const struct jinja_builtin jinja_string_methods[] = {
     {.name = NULL},
 };
 
-static bool check_own(struct jinja_run *run, const struct jinja_invocation *in, bool frozen)
+/* Refuses to change a list or dict of the caller. */
+static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
 {
-    return !frozen || jinja_error(run,
-                                  "%s() would change a variable of the caller; a template may "
-                                  "change what it made itself",
-                                  in->builtin->name);
-}
-
-static bool own_list(struct jinja_run *run, const struct jinja_invocation *in)
-{
-    return check_own(run, in, in->self.list->frozen);
-}
-
-static bool own_dict(struct jinja_run *run, const struct jinja_invocation *in)
-{
-    return check_own(run, in, in->self.dict->frozen);
+    bool dict = in->self.type == JINJA_DICT;
+    if (dict ? !in->self.dict->frozen : !in->self.list->frozen)
+        return true;
+    return jinja_error(run,
+                       "%s() would change a variable of the caller; a template may change what it "
+                       "made itself",
+                       in->builtin->name);
 }
 
 /* ---- lists ---- */
@@ -469,27 +454,22 @@ static bool own_dict(struct jinja_run *run, const struct jinja_invocation *in)
 static bool list_append(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     *out = jinja_none();
-    return own_list(run, in) && jinja_list_push(run, in->self.list, in->arg[0]);
+    return check_own(run, in) && jinja_list_push(run, in->self.list, in->arg[0]);
 }
 
 static bool list_extend(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value items;
-    if (!own_list(run, in) || !jinja_collect(run, &in->arg[0], JINJA_LIST, &items))
-        return false;
-    for (size_t i = 0; i < items.list->count; i++) {
-        if (!jinja_list_push(run, in->self.list, items.list->items[i]))
-            return false;
-    }
     *out = jinja_none();
-    return true;
+    return check_own(run, in) && jinja_collect(run, &in->arg[0], JINJA_LIST, &items) &&
+           jinja_list_extend(run, in->self.list, items.list->items, items.list->count);
 }
 
 static bool list_insert(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_list *list = in->self.list;
     int64_t at, count = (int64_t)list->count;
-    if (!own_list(run, in) || !jinja_arg_int(run, in, 0, 0, &at))
+    if (!check_own(run, in) || !jinja_arg_int(run, in, 0, 0, &at))
         return false;
     if (at < 0)
         at = at < -count ? 0 : at + count;
@@ -513,7 +493,7 @@ static bool list_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
 {
     struct jinja_list *list = in->self.list;
     int64_t at, count = (int64_t)list->count;
-    if (!own_list(run, in) || !jinja_arg_int(run, in, 0, -1, &at))
+    if (!check_own(run, in) || !jinja_arg_int(run, in, 0, -1, &at))
         return false;
     if (count == 0)
         return jinja_error(run, "pop from empty list");
@@ -554,7 +534,7 @@ static bool list_index(struct jinja_run *run, struct jinja_invocation *in, struc
 static bool list_remove(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     size_t at;
-    if (!own_list(run, in) || !find_item(run, in, &at))
+    if (!check_own(run, in) || !find_item(run, in, &at))
         return false;
     if (at == in->self.list->count)
         return jinja_error(run, "list.remove(x): x not in list");
@@ -579,12 +559,9 @@ static bool list_count(struct jinja_run *run, struct jinja_invocation *in, struc
 static bool list_reverse(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
-    const struct jinja_value backwards[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
-    struct jinja_value turned;
-    if (!own_list(run, in) || !jinja_get_slice(run, &in->self, backwards, &turned))
+    if (!check_own(run, in) || !jinja_step(run, in->self.list->count))
         return false;
-    in->self.list->items = turned.list->items;
-    in->self.list->cap = turned.list->cap;
+    jinja_list_reverse(in->self.list);
     *out = jinja_none();
     return true;
 }
@@ -596,7 +573,7 @@ static bool list_copy(struct jinja_run *run, struct jinja_invocation *in, struct
 
 static bool list_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!own_list(run, in))
+    if (!check_own(run, in))
         return false;
     in->self.list->count = 0;
     *out = jinja_none();
@@ -680,7 +657,7 @@ static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, stru
     const struct jinja_call *call = in->call;
     struct jinja_value copy;
     *out = jinja_none();
-    if (!own_dict(run, in))
+    if (!check_own(run, in))
         return false;
     if (call->num_args > 1 || (call->num_args && call->args[0].type != JINJA_DICT))
         return jinja_error(run, "update() takes one dict");
@@ -689,19 +666,14 @@ static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, stru
         (!jinja_new_dict(run, JINJA_DICT, &copy) || !set_all(run, copy.dict, call->args[0].dict) ||
          !set_all(run, in->self.dict, copy.dict)))
         return false;
-    for (size_t i = 0; i < call->num_named; i++) {
-        struct jinja_value key = jinja_text_of(call->named[i].name, false);
-        if (!jinja_dict_set(run, in->self.dict, &key, &call->named[i].value))
-            return false;
-    }
-    return true;
+    return jinja_dict_set_named(run, in->self.dict, call);
 }
 
 static bool dict_setdefault(struct jinja_run *run, struct jinja_invocation *in,
                             struct jinja_value *out)
 {
     struct jinja_value *found;
-    if (!own_dict(run, in) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
+    if (!check_own(run, in) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
         return false;
     *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
     return found || jinja_dict_set(run, in->self.dict, &in->arg[0], out);
@@ -711,7 +683,7 @@ static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
 {
     struct jinja_dict *dict = in->self.dict;
     struct jinja_value *found;
-    if (!own_dict(run, in) || !jinja_dict_find(run, dict, &in->arg[0], &found))
+    if (!check_own(run, in) || !jinja_dict_find(run, dict, &in->arg[0], &found))
         return false;
     *out = found ? *found : in->arg[1];
     if (!found)
@@ -728,7 +700,7 @@ static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
 
 static bool dict_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!own_dict(run, in))
+    if (!check_own(run, in))
         return false;
     in->self.dict->count = 0;
     *out = jinja_none();

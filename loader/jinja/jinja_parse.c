@@ -97,7 +97,7 @@ static const struct jinja_symbol *intern(struct symbols *symbols, struct dgl_str
     uint64_t hash = tok_hash_bytes(name.p, name.len, symbols->seed);
     struct jinja_symbol **bucket = &symbols->buckets[hash % 256];
     for (struct jinja_symbol *s = *bucket; s; s = s->next_in_bucket) {
-        if (s->name.len == name.len && memcmp(s->name.p, name.p, name.len) == 0)
+        if (dgl_str_equal(s->name, name))
             return s;
     }
     struct jinja_symbol *symbol = dgl_arena_alloc(&symbols->tmpl->arena, sizeof(*symbol));

@@ -17,6 +17,12 @@ bool jinja_fail(struct jinja_run *run, enum dgl_status status, const char *fmt, 
     return false;
 }
 
+bool jinja_fail_size(struct jinja_run *run)
+{
+    return jinja_error(run, "the template makes a text of more than %zu bytes",
+                       run->limits.output_bytes);
+}
+
 bool jinja_step(struct jinja_run *run, uint64_t count)
 {
     return dgl_budget_steps(&run->budget, count);
@@ -69,11 +75,6 @@ static struct jinja_limits limits_of(const struct jinja_params *params)
     if (!limits.depth)
         limits.depth = default_depth;
     return limits;
-}
-
-static bool same_name(struct dgl_str a, struct dgl_str b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
 /* ---- variables ---- */
@@ -134,7 +135,7 @@ static const struct jinja_variable *find_variable(const struct jinja_params *par
 {
     const struct jinja_variable *found = NULL;
     for (size_t i = 0; i < params->num_variables; i++) {
-        if (same_name(params->variables[i].name, name))
+        if (dgl_str_equal(params->variables[i].name, name))
             found = &params->variables[i];
     }
     return found;

@@ -206,8 +206,7 @@ static bool prepare(struct jinja_run *run, struct jinja_text *text, size_t len, 
                     bool data)
 {
     if (len > run->limits.output_bytes - text->bytes.len)
-        return jinja_error(run, "the template makes a text of more than %zu bytes",
-                           run->limits.output_bytes);
+        return jinja_fail_size(run);
     if (text->bytes.len == 0)
         text->data = data;
     if (!text->mixed && (mixed || data != text->data)) {
@@ -241,6 +240,30 @@ bool jinja_text_add(struct jinja_run *run, struct jinja_text *text,
     dgl_buf_append(&text->bytes, string->text.p, string->text.len);
     dgl_buf_append(&text->taint, string->text.taint, string->text.len);
     return true;
+}
+
+bool jinja_text_add_escaped(struct jinja_run *run, struct jinja_text *text,
+                            const struct jinja_value *string, jinja_escape_fn escape, int mode)
+{
+    struct dgl_str s = jinja_str(string);
+    size_t start = 0, pos = 0;
+    while (pos < s.len) {
+        uint32_t cp;
+        char escaped[jinja_escape_max];
+        size_t begin = pos;
+        pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        size_t len = escape(cp, mode, escaped);
+        if (len == 0)
+            continue;
+        struct jinja_value before = jinja_slice_bytes(string, start, begin - start);
+        if (!jinja_text_add(run, text, &before) ||
+            !jinja_text_put(run, text, (struct dgl_str){escaped, len},
+                            jinja_byte_is_data(string, begin)))
+            return false;
+        start = pos;
+    }
+    struct jinja_value rest = jinja_slice_bytes(string, start, s.len - start);
+    return jinja_text_add(run, text, &rest);
 }
 
 bool jinja_text_write_taint(const struct jinja_text *text, struct dgl_buf *out)
@@ -324,42 +347,30 @@ static bool put_number(struct jinja_run *run, struct jinja_text *text,
     return ok;
 }
 
-/* What repr() writes for a character that it does not print as it is; 0: it does. */
-static size_t repr_escape(uint32_t cp, char quote, char out[16])
+/* The escapes of repr(). Mode: the quote around the text. */
+static size_t repr_escape(uint32_t cp, int quote, char out[jinja_escape_max])
 {
     static const char plain[] = "\n\r\t", letters[] = "nrt";
     const char *found = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
     const char *fmt = cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x";
     if (found)
-        return (size_t)snprintf(out, 16, "\\%c", letters[found - plain]);
+        return (size_t)snprintf(out, jinja_escape_max, "\\%c", letters[found - plain]);
     if (cp == '\\' || cp == (uint32_t)quote)
-        return (size_t)snprintf(out, 16, "\\%c", (int)cp);
-    return jinja_is_printable(cp) ? 0 : (size_t)snprintf(out, 16, fmt, (unsigned)cp);
+        return (size_t)snprintf(out, jinja_escape_max, "\\%c", (int)cp);
+    if (jinja_is_printable(cp))
+        return 0;
+    return (size_t)snprintf(out, jinja_escape_max, fmt, (unsigned)cp);
 }
 
 static bool add_quoted(struct jinja_run *run, struct jinja_text *text,
                        const struct jinja_value *string)
 {
     struct dgl_str s = jinja_str(string);
-    bool single = memchr(s.p ? s.p : "", '\'', s.len), twice = memchr(s.p ? s.p : "", '"', s.len);
-    char quote[2] = {single && !twice ? '"' : '\'', '\0'}, escaped[16];
-    bool ok = put_cstr(run, text, quote, string->data);
-    size_t start = 0, pos = 0;
-    while (ok && pos < s.len) {
-        uint32_t cp;
-        size_t len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        size_t escape = repr_escape(cp, quote[0], escaped);
-        if (escape) {
-            struct jinja_value before = jinja_slice_bytes(string, start, pos - start);
-            bool data = jinja_byte_is_data(string, pos);
-            ok = jinja_text_add(run, text, &before) &&
-                 jinja_text_put(run, text, (struct dgl_str){escaped, escape}, data);
-            start = pos + len;
-        }
-        pos += len;
-    }
-    struct jinja_value rest = jinja_slice_bytes(string, start, s.len - start);
-    return ok && jinja_text_add(run, text, &rest) && put_cstr(run, text, quote, string->data);
+    bool single = s.len && memchr(s.p, '\'', s.len), twice = s.len && memchr(s.p, '"', s.len);
+    const char quote[2] = {single && !twice ? '"' : '\'', '\0'};
+    return put_cstr(run, text, quote, string->data) &&
+           jinja_text_add_escaped(run, text, string, repr_escape, quote[0]) &&
+           put_cstr(run, text, quote, string->data);
 }
 
 static bool add_items(struct jinja_run *run, struct jinja_text *text,

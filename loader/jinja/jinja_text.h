@@ -35,6 +35,13 @@ struct jinja_text {
 bool jinja_text_put(struct jinja_run *run, struct jinja_text *text, struct dgl_str part, bool data);
 bool jinja_text_add(struct jinja_run *run, struct jinja_text *text,
                     const struct jinja_value *string);
+enum { jinja_escape_max = 16 };
+/* Writes the escape of a character to `out` and returns its length, or 0 if the character needs no
+ * escape. `mode` is passed through. */
+typedef size_t (*jinja_escape_fn)(uint32_t cp, int mode, char out[jinja_escape_max]);
+/* Adds the string with its characters escaped; an escape has the taint of its character. */
+bool jinja_text_add_escaped(struct jinja_run *run, struct jinja_text *text,
+                            const struct jinja_value *string, jinja_escape_fn escape, int mode);
 /* One taint per byte, whatever they are; false: out of memory. */
 bool jinja_text_write_taint(const struct jinja_text *text, struct dgl_buf *out);
 /* Ends the text. With ok, its value; `ok` or a fault is returned, so that builders end with

@@ -24,42 +24,27 @@ static bool put(struct writer *w, struct dgl_str part, bool data)
 
 /* ---- texts ---- */
 
-/* What stands for a character; 0: it stands for itself. */
-static size_t escape_char(const struct writer *w, uint32_t cp, char out[16])
+/* The escapes of JSON. Mode: 1 escapes all characters beyond ASCII too. */
+static size_t json_escape(uint32_t cp, int ascii, char out[jinja_escape_max])
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *found = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
     if (found)
-        return (size_t)snprintf(out, 16, "\\%c", letters[found - plain]);
-    if (cp >= 0x20 && (cp < 0x7F || !w->ascii))
+        return (size_t)snprintf(out, jinja_escape_max, "\\%c", letters[found - plain]);
+    if (cp >= 0x20 && (cp < 0x7F || !ascii))
         return 0;
     if (cp < 0x10000)
-        return (size_t)snprintf(out, 16, "\\u%04x", (unsigned)cp);
-    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((cp - 0x10000) >> 10)),
+        return (size_t)snprintf(out, jinja_escape_max, "\\u%04x", (unsigned)cp);
+    return (size_t)snprintf(out, jinja_escape_max, "\\u%04x\\u%04x",
+                            (unsigned)(0xD800 + ((cp - 0x10000) >> 10)),
                             (unsigned)(0xDC00 + ((cp - 0x10000) & 0x3FF)));
 }
 
 static bool write_text(struct writer *w, const struct jinja_value *value)
 {
-    struct dgl_str s = jinja_str(value);
-    size_t start = 0, pos = 0;
-    bool ok = put(w, DGL_STR("\""), value->data);
-    while (ok && pos < s.len) {
-        uint32_t cp;
-        char escaped[16];
-        size_t len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        size_t escape = escape_char(w, cp, escaped);
-        if (escape) {
-            struct jinja_value before = jinja_slice_bytes(value, start, pos - start);
-            bool data = jinja_byte_is_data(value, pos);
-            ok = jinja_text_add(w->run, &w->text, &before) &&
-                 put(w, (struct dgl_str){escaped, escape}, data);
-            start = pos + len;
-        }
-        pos += len;
-    }
-    struct jinja_value rest = jinja_slice_bytes(value, start, s.len - start);
-    return ok && jinja_text_add(w->run, &w->text, &rest) && put(w, DGL_STR("\""), value->data);
+    return put(w, DGL_STR("\""), value->data) &&
+           jinja_text_add_escaped(w->run, &w->text, value, json_escape, w->ascii) &&
+           put(w, DGL_STR("\""), value->data);
 }
 
 /* ---- numbers and names ---- */

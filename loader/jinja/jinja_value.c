@@ -2,6 +2,7 @@
 #include "loader/jinja/jinja_value.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/utf8.h"
@@ -82,6 +83,25 @@ bool jinja_list_push(struct jinja_run *run, struct jinja_list *list, struct jinj
     }
     list->items[list->count++] = item;
     return jinja_step(run, 1);
+}
+
+bool jinja_list_extend(struct jinja_run *run, struct jinja_list *list,
+                       const struct jinja_value *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!jinja_list_push(run, list, items[i]))
+            return false;
+    }
+    return true;
+}
+
+void jinja_list_reverse(struct jinja_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct jinja_value item = list->items[i];
+        list->items[i] = list->items[list->count - 1 - i];
+        list->items[list->count - 1 - i] = item;
+    }
 }
 
 bool jinja_new_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b,
@@ -525,12 +545,6 @@ bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum 
 
 /* ---- equality, order and membership ---- */
 
-static bool same_text(const struct jinja_value *a, const struct jinja_value *b)
-{
-    return a->text.len == b->text.len &&
-           (a->text.len == 0 || memcmp(a->text.p, b->text.p, a->text.len) == 0);
-}
-
 static bool equal_lists(struct jinja_run *run, const struct jinja_list *a,
                         const struct jinja_list *b, bool *out)
 {
@@ -575,7 +589,7 @@ static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
         *out = true;
         return true;
     case JINJA_STRING:
-        *out = same_text(a, b);
+        *out = dgl_str_equal(jinja_str(a), jinja_str(b));
         return jinja_step_bytes(run, *out ? a->text.len : 0);
     case JINJA_LIST:
     case JINJA_TUPLE:
@@ -866,29 +880,23 @@ static bool float_arithmetic(struct jinja_run *run, enum jinja_op op, double a, 
 
 /* ---- texts and lists ---- */
 
-bool jinja_escape(struct jinja_run *run, const struct jinja_value *text, struct jinja_value *out)
+static size_t html_escape(uint32_t cp, int mode, char out[jinja_escape_max])
 {
     static const char special[] = "&<>'\"";
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    const char *found = cp && cp < 0x80 ? strchr(special, (int)cp) : NULL;
+    (void)mode;
+    return found ? (size_t)snprintf(out, jinja_escape_max, "%s", entities[found - special]) : 0;
+}
+
+bool jinja_escape(struct jinja_run *run, const struct jinja_value *text, struct jinja_value *out)
+{
     struct jinja_text result = {0};
-    struct dgl_str s = jinja_str(text);
     *out = *text;
     if (text->safe)
         return true;
-    bool ok = true;
-    size_t start = 0;
-    for (size_t i = 0; ok && i < s.len; i++) {
-        const char *found = s.p[i] ? strchr(special, s.p[i]) : NULL;
-        if (!found)
-            continue;
-        bool data = jinja_byte_is_data(text, i);
-        struct jinja_value before = jinja_slice_bytes(text, start, i - start);
-        ok = jinja_text_add(run, &result, &before) &&
-             jinja_text_put(run, &result, dgl_str_of(entities[found - special]), data);
-        start = i + 1;
-    }
-    struct jinja_value rest = jinja_slice_bytes(text, start, s.len - start);
-    ok = jinja_text_end(run, &result, ok && jinja_text_add(run, &result, &rest), out);
+    bool ok = jinja_text_add_escaped(run, &result, text, html_escape, 0);
+    ok = jinja_text_end(run, &result, ok, out);
     out->safe = true;
     return ok;
 }
@@ -911,17 +919,11 @@ static bool concat_lists(struct jinja_run *run, const struct jinja_value *a,
                          const struct jinja_value *b, struct jinja_value *out)
 {
     const struct jinja_list *first = a->list, *second = b->list;
-    size_t count = first->count + second->count;
-    if (!jinja_new_list(run, a->type, count, out))
+    if (!jinja_new_list(run, a->type, first->count + second->count, out))
         return false;
-    if (first->count)
-        memcpy(out->list->items, first->items, first->count * sizeof(*first->items));
-    if (second->count)
-        memcpy(out->list->items + first->count, second->items,
-               second->count * sizeof(*second->items));
-    out->list->count = count;
     out->data = a->data || b->data;
-    return jinja_step(run, count);
+    return jinja_list_extend(run, out->list, first->items, first->count) &&
+           jinja_list_extend(run, out->list, second->items, second->count);
 }
 
 static bool repeat_text(struct jinja_run *run, const struct jinja_value *text, int64_t times,
@@ -931,8 +933,7 @@ static bool repeat_text(struct jinja_run *run, const struct jinja_value *text, i
     size_t bytes = 0;
     if (times > 0 && (__builtin_mul_overflow(text->text.len, (uint64_t)times, &bytes) ||
                       bytes > run->limits.output_bytes))
-        return jinja_error(run, "the template makes a text of more than %zu bytes",
-                           run->limits.output_bytes);
+        return jinja_fail_size(run);
     bool ok = true;
     for (int64_t i = 0; ok && bytes && i < times; i++)
         ok = jinja_text_add(run, &result, text);

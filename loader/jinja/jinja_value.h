@@ -27,6 +27,9 @@ bool jinja_fail(struct jinja_run *run, enum dgl_status status, const char *fmt, 
 /* What Python answers with TypeError, ValueError or a kin of them: DGL_ERR_INVALID_ARG. */
 #define jinja_error(run, ...) jinja_fail((run), DGL_ERR_INVALID_ARG, __VA_ARGS__)
 
+/* Reports a text that is longer than the limit. */
+bool jinja_fail_size(struct jinja_run *run);
+
 /* Counts work against the limit. */
 bool jinja_step(struct jinja_run *run, uint64_t count);
 /* Work on `len` bytes of text. */
@@ -129,6 +132,9 @@ struct jinja_value jinja_undefined(const char *message);
 bool jinja_new_list(struct jinja_run *run, enum jinja_type type, size_t cap,
                     struct jinja_value *out);
 bool jinja_list_push(struct jinja_run *run, struct jinja_list *list, struct jinja_value item);
+bool jinja_list_extend(struct jinja_run *run, struct jinja_list *list,
+                       const struct jinja_value *items, size_t count);
+void jinja_list_reverse(struct jinja_list *list);
 bool jinja_new_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b,
                       struct jinja_value *out);
 bool jinja_new_dict(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);

@@ -9,18 +9,13 @@
 
 enum { max_depth = 100 };
 
-struct symbols {
-    struct jinja_template *tmpl;
-    uint64_t seed; /* of the hash */
-    struct jinja_symbol *buckets[256];
-};
-
 struct parser {
     const struct dgl_log *log;
     struct jinja_template *tmpl;
-    struct symbols symbols;
-    const struct jinja_token *token; /* the current one; the last token is JINJA_TOK_END */
-    enum dgl_status status;          /* of the first fault */
+    struct jinja_symbol *symbols[256]; /* buckets of a hash table */
+    uint64_t seed;                     /* of the hash */
+    const struct jinja_token *token;   /* the current one; the last token is JINJA_TOK_END */
+    enum dgl_status status;            /* of the first fault */
     uint32_t depth;
     struct jinja_macro_node *macro; /* the innermost one around */
     uint32_t loops;                 /* around, within the macro */
@@ -91,20 +86,20 @@ static bool parse_enter(struct parser *parser)
     return true;
 }
 
-/* The symbol of a name, made when there is none; NULL: out of memory. */
-static const struct jinja_symbol *intern(struct symbols *symbols, struct dgl_str name)
+/* The symbol of a name, made when there is none. */
+static const struct jinja_symbol *intern(struct parser *parser, struct dgl_str name)
 {
-    uint64_t hash = tok_hash_bytes(name.p, name.len, symbols->seed);
-    struct jinja_symbol **bucket = &symbols->buckets[hash % 256];
+    uint64_t hash = tok_hash_bytes(name.p, name.len, parser->seed);
+    struct jinja_symbol **bucket = &parser->symbols[hash % 256];
     for (struct jinja_symbol *s = *bucket; s; s = s->next_in_bucket) {
         if (dgl_str_equal(s->name, name))
             return s;
     }
-    struct jinja_symbol *symbol = dgl_arena_alloc(&symbols->tmpl->arena, sizeof(*symbol));
+    struct jinja_symbol *symbol = parse_alloc(parser, sizeof(*symbol));
     if (!symbol)
         return NULL;
-    *symbol = (struct jinja_symbol){name, symbols->tmpl->symbols, *bucket};
-    symbols->tmpl->symbols = *bucket = symbol;
+    *symbol = (struct jinja_symbol){name, parser->tmpl->symbols, *bucket};
+    parser->tmpl->symbols = *bucket = symbol;
     return symbol;
 }
 
@@ -135,22 +130,16 @@ static bool expect(struct parser *parser, enum jinja_token_type type, const char
 /* Any name. */
 static const struct jinja_symbol *expect_symbol(struct parser *parser)
 {
-    if (parser->token->type != JINJA_TOK_NAME) {
-        parse_unexpected(parser, "a name");
-        return NULL;
-    }
-    const struct jinja_symbol *symbol = intern(&parser->symbols, parser->token->text);
-    if (!symbol)
-        parser->status = dgl_fail_memory(parser->log, parser->tmpl->name, sizeof(*symbol));
-    parser->token++;
-    return symbol;
+    if (parser->token->type == JINJA_TOK_NAME)
+        return intern(parser, parser->token++->text);
+    parse_unexpected(parser, "a name");
+    return NULL;
 }
 
 /* ---- operands ---- */
 
 static struct jinja_node *parse_expression(struct parser *parser);
 static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition);
-
 static struct jinja_node *parse_unary(struct parser *parser, bool with_filters);
 
 static struct jinja_node *new_constant(struct parser *parser, struct jinja_value value)
@@ -212,54 +201,34 @@ static struct jinja_node *parse_string(struct parser *parser)
     return node;
 }
 
-/* Expressions up to `end`, with commas between them and perhaps behind the last. */
-static bool parse_items(struct parser *parser, struct jinja_nodes *out, enum jinja_token_type end,
-                        bool pairs)
+/* A list or dict: elements up to the bracket `end`, with commas between them and perhaps after the
+ * last. */
+static struct jinja_node *parse_bracketed(struct parser *parser, enum jinja_node_type type,
+                                          enum jinja_token_type end)
 {
-    while (parser->token->type != end) {
-        if (out->count && !expect(parser, JINJA_TOK_COMMA, ","))
-            return false;
-        if (parser->token->type == end)
+    struct jinja_node *node = node_new(parser, type), *item;
+    parser->token++;
+    while (node && !skip(parser, end)) {
+        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
+            return NULL;
+        if (skip(parser, end))
             break;
-        struct jinja_node *item = parse_expression(parser);
-        if (!item)
-            return false;
-        nodes_push(out, item);
-        if (!pairs)
+        if (!(item = parse_expression(parser)))
+            return NULL;
+        nodes_push(&node->list, item);
+        if (type == JINJA_NODE_LIST)
             continue;
         if (!expect(parser, JINJA_TOK_COLON, ":") || !(item = parse_expression(parser)))
-            return false;
-        nodes_push(out, item);
+            return NULL;
+        nodes_push(&node->list, item);
     }
-    parser->token++;
-    return true;
-}
-
-static struct jinja_node *parse_bracketed(struct parser *parser)
-{
-    bool dict = parser->token->type == JINJA_TOK_LBRACE;
-    struct jinja_node *node = node_new(parser, dict ? JINJA_NODE_DICT : JINJA_NODE_LIST);
-    parser->token++;
-    if (!node ||
-        !parse_items(parser, &node->list, dict ? JINJA_TOK_RBRACE : JINJA_TOK_RBRACKET, dict))
-        return NULL;
     return node;
-}
-
-static struct jinja_node *parse_parentheses(struct parser *parser)
-{
-    parser->token++;
-    if (parser->token->type == JINJA_TOK_RPAREN) {
-        parser->token++;
-        return node_new(parser, JINJA_NODE_TUPLE);
-    }
-    struct jinja_node *node = parse_tuple(parser, true);
-    return node && expect(parser, JINJA_TOK_RPAREN, ")") ? node : NULL;
 }
 
 static struct jinja_node *parse_primary(struct parser *parser)
 {
     const struct jinja_token *token = parser->token;
+    struct jinja_node *node;
     switch (token->type) {
     case JINJA_TOK_NAME:
         return parse_name(parser);
@@ -272,10 +241,15 @@ static struct jinja_node *parse_primary(struct parser *parser)
         parser->token++;
         return new_constant(parser, jinja_float(token->real));
     case JINJA_TOK_LPAREN:
-        return parse_parentheses(parser);
+        parser->token++;
+        if (skip(parser, JINJA_TOK_RPAREN))
+            return node_new(parser, JINJA_NODE_TUPLE);
+        node = parse_tuple(parser, true);
+        return node && expect(parser, JINJA_TOK_RPAREN, ")") ? node : NULL;
     case JINJA_TOK_LBRACKET:
+        return parse_bracketed(parser, JINJA_NODE_LIST, JINJA_TOK_RBRACKET);
     case JINJA_TOK_LBRACE:
-        return parse_bracketed(parser);
+        return parse_bracketed(parser, JINJA_NODE_DICT, JINJA_TOK_RBRACE);
     default:
         parse_unexpected(parser, NULL);
         return NULL;
@@ -347,30 +321,29 @@ static bool parse_bound(struct parser *parser, struct jinja_node **out)
     return (*out = parse_expression(parser)) != NULL;
 }
 
-static struct jinja_node *parse_subscript(struct parser *parser)
+/* "[key]" and "[from:to:step]". */
+static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
 {
-    struct jinja_node *from = NULL;
+    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM), *slice;
+    parser->token++;
     if (parser->token->type == JINJA_TOK_RBRACKET) {
         parse_unexpected(parser, "an expression");
         return NULL;
     }
-    if (!parse_bound(parser, &from) || parser->token->type != JINJA_TOK_COLON)
-        return from;
-    struct jinja_node *slice = node_new(parser, JINJA_NODE_SLICE);
-    parser->token++;
-    if (!slice || !parse_bound(parser, &slice->b))
-        return NULL;
-    slice->a = from;
-    return !skip(parser, JINJA_TOK_COLON) || parse_bound(parser, &slice->c) ? slice : NULL;
-}
-
-static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
-{
-    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM);
-    parser->token++;
-    if (!node || !(node->b = parse_subscript(parser)) || !expect(parser, JINJA_TOK_RBRACKET, "]"))
+    if (!node || !parse_bound(parser, &node->b))
         return NULL;
     node->a = owner;
+    if (parser->token->type == JINJA_TOK_COLON) {
+        slice = node_new(parser, JINJA_NODE_SLICE);
+        parser->token++;
+        if (!slice || !parse_bound(parser, &slice->b) ||
+            (skip(parser, JINJA_TOK_COLON) && !parse_bound(parser, &slice->c)))
+            return NULL;
+        slice->a = node->b;
+        node->b = slice;
+    }
+    if (!node->b || !expect(parser, JINJA_TOK_RBRACKET, "]"))
+        return NULL;
     return node;
 }
 
@@ -502,25 +475,21 @@ static struct jinja_node *parse_applications(struct parser *parser, struct jinja
 
 /* ---- signs ---- */
 
-static struct jinja_node *parse_signed(struct parser *parser)
-{
-    enum jinja_token_type type = parser->token->type;
-    struct jinja_node *node =
-        node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
-    parser->token++;
-    if (!node || !(node->a = parse_unary(parser, false)))
-        return NULL;
-    return node;
-}
-
+/* An operand with its signs and everything that is applied to it. */
 static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
 {
     if (!parse_enter(parser))
         return NULL;
     enum jinja_token_type type = parser->token->type;
-    struct jinja_node *node = type == JINJA_TOK_SUB || type == JINJA_TOK_ADD
-                                  ? parse_signed(parser)
-                                  : parse_primary(parser);
+    struct jinja_node *node;
+    if (type == JINJA_TOK_SUB || type == JINJA_TOK_ADD) {
+        node = node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
+        parser->token++;
+        if (node && !(node->a = parse_unary(parser, false)))
+            node = NULL;
+    } else {
+        node = parse_primary(parser);
+    }
     node = parse_postfix(parser, node);
     if (with_filters)
         node = parse_applications(parser, node);
@@ -528,67 +497,56 @@ static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
     return node;
 }
 
-/* What stands between operators: a signed value with everything that is applied to it. */
-static struct jinja_node *parse_operand(struct parser *parser)
-{
-    return parse_unary(parser, true);
-}
-
 /* ---- expressions ---- */
 
-static struct jinja_node *new_pair(struct parser *parser, enum jinja_node_type type,
-                                   struct jinja_node *a, struct jinja_node *b)
+/* Operators from the weakest to the strongest. */
+enum level {
+    LEVEL_OR,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARISON,
+    LEVEL_SUM,
+    LEVEL_CONCAT,
+    LEVEL_PRODUCT,
+    LEVEL_POWER,
+    LEVEL_OPERAND,
+};
+
+/* Operators with two operands, which associate to the left. */
+static const struct binary {
+    enum level level;
+    enum jinja_token_type token;
+    const char *name; /* of a JINJA_TOK_NAME */
+    enum jinja_node_type node;
+    enum jinja_op op;
+} binaries[] = {
+    {LEVEL_OR, JINJA_TOK_NAME, "or", JINJA_NODE_OR, 0},
+    {LEVEL_AND, JINJA_TOK_NAME, "and", JINJA_NODE_AND, 0},
+    {LEVEL_SUM, JINJA_TOK_ADD, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_ADD},
+    {LEVEL_SUM, JINJA_TOK_SUB, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_SUB},
+    {LEVEL_PRODUCT, JINJA_TOK_MUL, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_MUL},
+    {LEVEL_PRODUCT, JINJA_TOK_DIV, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_DIV},
+    {LEVEL_PRODUCT, JINJA_TOK_FLOORDIV, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_FLOORDIV},
+    {LEVEL_PRODUCT, JINJA_TOK_MOD, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_MOD},
+    {LEVEL_POWER, JINJA_TOK_POW, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_POW},
+};
+
+static struct jinja_node *parse_level(struct parser *parser, enum level level);
+
+static const struct binary *skip_binary(struct parser *parser, enum level level)
 {
-    struct jinja_node *node = a && b ? node_new(parser, type) : NULL;
-    if (node) {
-        node->line = a->line;
-        node->a = a;
-        node->b = b;
+    for (size_t i = 0; i < sizeof(binaries) / sizeof(binaries[0]); i++) {
+        const struct binary *binary = &binaries[i];
+        if (binary->level == level &&
+            (binary->name ? skip_name(parser, binary->name) : skip(parser, binary->token)))
+            return binary;
     }
-    return node;
-}
-
-static struct jinja_node *new_arithmetic(struct parser *parser, enum jinja_op op,
-                                         struct jinja_node *a, struct jinja_node *b)
-{
-    struct jinja_node *node = new_pair(parser, JINJA_NODE_ARITHMETIC, a, b);
-    if (node)
-        node->op = op;
-    return node;
-}
-
-static struct jinja_node *parse_power(struct parser *parser)
-{
-    struct jinja_node *left = parse_operand(parser);
-    while (left && skip(parser, JINJA_TOK_POW))
-        left = new_arithmetic(parser, JINJA_OP_POW, left, parse_operand(parser));
-    return left;
-}
-
-static struct jinja_node *parse_product(struct parser *parser)
-{
-    struct jinja_node *left = parse_power(parser);
-    while (left) {
-        enum jinja_op op;
-        if (parser->token->type == JINJA_TOK_MUL)
-            op = JINJA_OP_MUL;
-        else if (parser->token->type == JINJA_TOK_DIV)
-            op = JINJA_OP_DIV;
-        else if (parser->token->type == JINJA_TOK_FLOORDIV)
-            op = JINJA_OP_FLOORDIV;
-        else if (parser->token->type == JINJA_TOK_MOD)
-            op = JINJA_OP_MOD;
-        else
-            break;
-        parser->token++;
-        left = new_arithmetic(parser, op, left, parse_power(parser));
-    }
-    return left;
+    return NULL;
 }
 
 static struct jinja_node *parse_concat(struct parser *parser)
 {
-    struct jinja_node *first = parse_product(parser);
+    struct jinja_node *first = parse_level(parser, LEVEL_PRODUCT);
     if (!first || parser->token->type != JINJA_TOK_TILDE)
         return first;
     struct jinja_node *node = node_new(parser, JINJA_NODE_CONCAT);
@@ -597,23 +555,12 @@ static struct jinja_node *parse_concat(struct parser *parser)
     node->line = first->line;
     nodes_push(&node->list, first);
     while (skip(parser, JINJA_TOK_TILDE)) {
-        struct jinja_node *part = parse_product(parser);
+        struct jinja_node *part = parse_level(parser, LEVEL_PRODUCT);
         if (!part)
             return NULL;
         nodes_push(&node->list, part);
     }
     return node;
-}
-
-static struct jinja_node *parse_sum(struct parser *parser)
-{
-    struct jinja_node *left = parse_concat(parser);
-    while (left && (parser->token->type == JINJA_TOK_ADD || parser->token->type == JINJA_TOK_SUB)) {
-        enum jinja_op op = parser->token->type == JINJA_TOK_ADD ? JINJA_OP_ADD : JINJA_OP_SUB;
-        parser->token++;
-        left = new_arithmetic(parser, op, left, parse_concat(parser));
-    }
-    return left;
 }
 
 static bool skip_comparison(struct parser *parser, enum jinja_cmp *cmp)
@@ -642,12 +589,12 @@ static bool skip_comparison(struct parser *parser, enum jinja_cmp *cmp)
 static struct jinja_node *parse_comparison(struct parser *parser)
 {
     enum jinja_cmp cmp;
-    struct jinja_node *first = parse_sum(parser), *node = NULL;
+    struct jinja_node *first = parse_level(parser, LEVEL_SUM), *node = NULL;
     while (first && skip_comparison(parser, &cmp)) {
         struct jinja_node *operand = node_new(parser, JINJA_NODE_OPERAND);
         if (!node && (node = node_new(parser, JINJA_NODE_COMPARE)) != NULL)
             node->line = first->line;
-        if (!node || !operand || !(operand->a = parse_sum(parser)))
+        if (!node || !operand || !(operand->a = parse_level(parser, LEVEL_SUM)))
             return NULL;
         operand->cmp = cmp;
         node->a = first;
@@ -669,19 +616,32 @@ static struct jinja_node *parse_not(struct parser *parser)
     return node->a ? node : NULL;
 }
 
-static struct jinja_node *parse_and(struct parser *parser)
+static struct jinja_node *parse_level(struct parser *parser, enum level level)
 {
-    struct jinja_node *left = parse_not(parser);
-    while (left && skip_name(parser, "and"))
-        left = new_pair(parser, JINJA_NODE_AND, left, parse_not(parser));
-    return left;
-}
-
-static struct jinja_node *parse_or(struct parser *parser)
-{
-    struct jinja_node *left = parse_and(parser);
-    while (left && skip_name(parser, "or"))
-        left = new_pair(parser, JINJA_NODE_OR, left, parse_and(parser));
+    switch (level) {
+    case LEVEL_NOT:
+        return parse_not(parser);
+    case LEVEL_CONCAT:
+        return parse_concat(parser);
+    case LEVEL_OPERAND:
+        return parse_unary(parser, true);
+    default:
+        break;
+    }
+    const struct binary *binary;
+    struct jinja_node *left = parse_level(parser, level + 1);
+    while (left && (binary = skip_binary(parser, level)) != NULL) {
+        struct jinja_node *right = parse_level(parser, level + 1);
+        struct jinja_node *node = right ? node_new(parser, binary->node) : NULL;
+        if (node) {
+            node->line = left->line;
+            node->a = left;
+            node->b = right;
+            if (binary->node == JINJA_NODE_ARITHMETIC)
+                node->op = binary->op;
+        }
+        left = node;
+    }
     return left;
 }
 
@@ -689,11 +649,11 @@ static struct jinja_node *parse_expression(struct parser *parser)
 {
     if (!parse_enter(parser))
         return NULL;
-    struct jinja_node *value = parse_or(parser);
+    struct jinja_node *value = parse_level(parser, LEVEL_OR);
     while (value && at_name(parser->token, "if")) {
         struct jinja_node *node = node_new(parser, JINJA_NODE_CONDITION);
         parser->token++;
-        if (!node || !(node->b = parse_or(parser)))
+        if (!node || !(node->b = parse_level(parser, LEVEL_OR)))
             value = NULL;
         else if (skip_name(parser, "else") && !(node->c = parse_expression(parser)))
             value = NULL;
@@ -717,7 +677,8 @@ static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition
 {
     struct jinja_node *tuple = NULL;
     for (;;) {
-        struct jinja_node *item = with_condition ? parse_expression(parser) : parse_or(parser);
+        struct jinja_node *item =
+            with_condition ? parse_expression(parser) : parse_level(parser, LEVEL_OR);
         if (!item)
             return NULL;
         if (!tuple && parser->token->type != JINJA_TOK_COMMA)
@@ -732,16 +693,6 @@ static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition
 
 /* ---- targets ---- */
 
-static bool is_constant_name(const struct jinja_token *token)
-{
-    static const char *const names[] = {"true", "True", "false", "False", "none", "None"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (at_name(token, names[i]))
-            return true;
-    }
-    return false;
-}
-
 static struct jinja_node *parse_target(struct parser *parser, bool fields);
 
 static struct jinja_node *parse_single_target(struct parser *parser, bool fields)
@@ -753,7 +704,8 @@ static struct jinja_node *parse_single_target(struct parser *parser, bool fields
         parser->depth--;
         return inner && expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
     }
-    if (is_constant_name(parser->token)) {
+    struct jinja_value constant;
+    if (constant_of_name(parser->token, &constant)) {
         parse_unexpected(parser, "a name to assign to");
         return NULL;
     }
@@ -789,7 +741,7 @@ static struct jinja_node *parse_target(struct parser *parser, bool fields)
 
 /* ---- statements ---- */
 
-static bool parse_statement(struct parser *parser, struct jinja_nodes *out);
+static struct jinja_node *parse_statement(struct parser *parser);
 
 static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
 {
@@ -800,58 +752,41 @@ static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
     return false;
 }
 
-static bool parse_output(struct parser *parser, struct jinja_nodes *out)
-{
-    struct jinja_node *node = node_new(parser, JINJA_NODE_OUTPUT);
-    parser->token++;
-    if (!node || !(node->a = parse_tuple(parser, true)) ||
-        !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
-        return false;
-    nodes_push(out, node);
-    return true;
-}
-
-static bool parse_data(struct parser *parser, struct jinja_nodes *out)
-{
-    struct jinja_node *node = node_new(parser, JINJA_NODE_TEXT);
-    if (!node)
-        return false;
-    node->constant = jinja_text_of(parser->token->text, false);
-    parser->token++;
-    nodes_push(out, node);
-    return true;
-}
-
-static bool fail_end(struct parser *parser, const char *const *ends)
-{
-    while (ends[1])
-        ends++;
-    return parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'", ends[0]);
-}
-
 /* Nodes up to a tag named in `ends` (the closing one last), whose name becomes the current token;
  * NULL: up to the end of the template. */
 static bool parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     for (;;) {
-        bool ok = true;
+        struct jinja_node *node;
         switch (parser->token->type) {
         case JINJA_TOK_END:
-            return !ends || fail_end(parser, ends);
+            if (!ends)
+                return true;
+            while (ends[1])
+                ends++;
+            return parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
+                              ends[0]);
         case JINJA_TOK_DATA:
-            ok = parse_data(parser, out);
+            if (!(node = node_new(parser, JINJA_NODE_TEXT)))
+                return false;
+            node->constant = jinja_text_of(parser->token->text, false);
+            parser->token++;
             break;
         case JINJA_TOK_VARIABLE_BEGIN:
-            ok = parse_output(parser, out);
+            node = node_new(parser, JINJA_NODE_OUTPUT);
+            parser->token++;
+            if (!node || !(node->a = parse_tuple(parser, true)) ||
+                !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
+                return false;
             break;
         default: /* the lexer gives nothing else between tags than the begin of a block */
             parser->token++;
             if (ends && at_end_tag(parser->token, ends))
                 return true;
-            ok = parse_statement(parser, out);
+            if (!(node = parse_statement(parser)))
+                return false;
         }
-        if (!ok)
-            return false;
+        nodes_push(out, node);
     }
 }
 
@@ -1034,23 +969,14 @@ static struct jinja_node *parse_generation(struct parser *parser)
     return node && parse_only_body(parser, "endgeneration", &node->body) ? node : NULL;
 }
 
-static struct jinja_node *parse_jump(struct parser *parser, enum jinja_node_type type)
+/* "break" and "continue". */
+static struct jinja_node *parse_jump(struct parser *parser)
 {
+    bool is_break = at_name(parser->token - 1, "break");
     if (parser->loops)
-        return node_new(parser, type);
-    parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop",
-               type == JINJA_NODE_BREAK ? "break" : "continue");
+        return node_new(parser, is_break ? JINJA_NODE_BREAK : JINJA_NODE_CONTINUE);
+    parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop", is_break ? "break" : "continue");
     return NULL;
-}
-
-static struct jinja_node *parse_break(struct parser *parser)
-{
-    return parse_jump(parser, JINJA_NODE_BREAK);
-}
-
-static struct jinja_node *parse_continue(struct parser *parser)
-{
-    return parse_jump(parser, JINJA_NODE_CONTINUE);
 }
 
 static const struct {
@@ -1061,7 +987,7 @@ static const struct {
     {"set", parse_set},         {"macro", parse_macro},
     {"call", parse_call_block}, {"filter", parse_filter_block},
     {"with", parse_with},       {"generation", parse_generation},
-    {"break", parse_break},     {"continue", parse_continue},
+    {"break", parse_jump},      {"continue", parse_jump},
 };
 
 /* Statements of jinja that chat templates have no use for: they need other templates, or an
@@ -1080,58 +1006,50 @@ static bool fail_statement(struct parser *parser)
                       (int)(name.len < 60 ? name.len : 60), name.p);
 }
 
-static bool parse_statement(struct parser *parser, struct jinja_nodes *out)
+static struct jinja_node *parse_statement(struct parser *parser)
 {
     for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
         if (!skip_name(parser, statements[i].name))
             continue;
         struct jinja_node *node = statements[i].parse(parser);
-        if (!node || !expect(parser, JINJA_TOK_BLOCK_END, "end of statement block"))
-            return false;
-        nodes_push(out, node);
-        return true;
+        return node && expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") ? node : NULL;
     }
-    return fail_statement(parser);
+    fail_statement(parser);
+    return NULL;
 }
 
 /* ---- templates ---- */
-
-static bool intern_own_names(struct parser *parser)
-{
-    struct jinja_template *tmpl = parser->tmpl;
-    tmpl->loop = intern(&parser->symbols, DGL_STR("loop"));
-    tmpl->caller = intern(&parser->symbols, DGL_STR("caller"));
-    tmpl->varargs = intern(&parser->symbols, DGL_STR("varargs"));
-    tmpl->kwargs = intern(&parser->symbols, DGL_STR("kwargs"));
-    return tmpl->loop && tmpl->caller && tmpl->varargs && tmpl->kwargs;
-}
 
 enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const char *text,
                             size_t len, struct jinja_template **out)
 {
     struct jinja_tokens tokens = {0};
     struct jinja_template *tmpl = dgl_new(struct jinja_template);
+    enum dgl_status status;
     *out = NULL;
     if (!tmpl)
         return dgl_fail_memory(log, name, sizeof(*tmpl));
-    struct parser parser = {
-        .log = log, .tmpl = tmpl, .symbols = {.tmpl = tmpl, .seed = tok_hash_new_seed()}};
-    enum dgl_status status;
+    struct parser parser = {.log = log, .tmpl = tmpl, .seed = tok_hash_new_seed()};
     tmpl->name = dgl_arena_strndup(&tmpl->arena, name, strlen(name));
-    if (!tmpl->name || !intern_own_names(&parser))
-        status = dgl_fail_memory(log, name, len);
-    else
-        status = jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens);
-    if (status == DGL_OK) {
-        parser.token = tokens.items;
-        parse_nodes(&parser, NULL, &tmpl->body);
-        status = parser.status;
+    if (!tmpl->name) {
+        status = dgl_fail_memory(log, name, strlen(name));
+        goto done;
     }
+    status = jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens);
+    if (status != DGL_OK)
+        goto done;
+    parser.token = tokens.items;
+    if ((tmpl->loop = intern(&parser, DGL_STR("loop"))) &&
+        (tmpl->caller = intern(&parser, DGL_STR("caller"))) &&
+        (tmpl->varargs = intern(&parser, DGL_STR("varargs"))) &&
+        (tmpl->kwargs = intern(&parser, DGL_STR("kwargs"))))
+        parse_nodes(&parser, NULL, &tmpl->body);
+    status = parser.status;
+done:
     free(tokens.items);
-    if (status == DGL_OK)
-        *out = tmpl;
-    else
+    if (status != DGL_OK)
         jinja_destroy(&tmpl);
+    *out = tmpl;
     return status;
 }
 

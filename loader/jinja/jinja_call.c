@@ -31,38 +31,30 @@ static bool missing_element(struct jinja_run *run, const struct jinja_value *own
 
 /* ---- elements ---- */
 
-/* Counts a negative index from the end; false: outside. */
-static bool resolve_index(int64_t index, size_t count, size_t *out)
-{
-    if (index < 0 && __builtin_add_overflow(index, (int64_t)count, &index))
-        return false;
-    if (index < 0 || (uint64_t)index >= count)
-        return false;
-    *out = (size_t)index;
-    return true;
-}
-
+/* The element at an index, which counts from the end if it is negative. */
 static bool find_index(struct jinja_run *run, const struct jinja_value *owner, int64_t index,
                        struct jinja_value *out, bool *found)
 {
-    size_t count, at;
+    size_t count;
     *found = false;
     if (!jinja_is_text(owner) && !jinja_is_sequence(owner) && owner->type != JINJA_RANGE)
         return true;
     if (!jinja_length(run, owner, &count))
         return false;
-    *found = resolve_index(index, count, &at);
+    if (index < 0 && __builtin_add_overflow(index, (int64_t)count, &index))
+        return true;
+    *found = index >= 0 && (uint64_t)index < count;
     if (!*found)
         return true;
     if (jinja_is_text(owner)) {
         struct dgl_str text = jinja_str(owner);
-        size_t start = jinja_char_offset(text, at);
+        size_t start = jinja_char_offset(text, (size_t)index);
         struct dgl_str rest = {text.p + start, text.len - start};
         *out = jinja_slice_bytes(owner, start, jinja_char_offset(rest, 1));
     } else if (owner->type == JINJA_RANGE) {
-        *out = jinja_int(jinja_range_at(owner, at));
+        *out = jinja_int(jinja_range_at(owner, (size_t)index));
     } else {
-        *out = owner->list->items[at];
+        *out = owner->list->items[index];
     }
     return true;
 }
@@ -309,57 +301,41 @@ bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *built
 
 /* ---- binding ---- */
 
-struct param {
-    struct dgl_str name;
-    bool required;
-};
-
-static size_t split_params(const char *text, struct param out[jinja_max_params])
-{
-    struct dgl_str rest = dgl_str_of(text), name;
-    size_t count = 0;
-    while (count < jinja_max_params && dgl_str_split(&rest, ' ', &name)) {
-        bool required = name.p[name.len - 1] == '!';
-        out[count++] = (struct param){{name.p, name.len - required}, required};
-    }
-    return count;
-}
-
-static bool bind_named(struct jinja_run *run, struct jinja_invocation *in,
-                       const struct param *params, size_t count)
-{
-    for (size_t i = 0; i < in->call->num_named; i++) {
-        const struct jinja_named *named = &in->call->named[i];
-        size_t p = 0;
-        while (p < count && !dgl_str_equal(params[p].name, named->name))
-            p++;
-        int shown = (int)(named->name.len < 60 ? named->name.len : 60);
-        if (p == count)
-            return jinja_error(run, "%s() got an unexpected keyword argument '%.*s'",
-                               in->builtin->name, shown, named->name.p);
-        if (in->arg[p].type != JINJA_ABSENT)
-            return jinja_error(run, "%s() got multiple values for argument '%.*s'",
-                               in->builtin->name, shown, named->name.p);
-        in->arg[p] = named->value;
-    }
-    return true;
-}
-
+/* Puts the arguments of in->call into in->arg, in the order of the parameters. */
 static bool bind(struct jinja_run *run, struct jinja_invocation *in)
 {
-    struct param params[jinja_max_params];
-    size_t count = split_params(in->builtin->params, params);
+    const char *function = in->builtin->name;
+    struct dgl_str names[jinja_max_params], rest = dgl_str_of(in->builtin->params);
+    bool required[jinja_max_params];
+    size_t count = 0;
+    while (count < jinja_max_params && dgl_str_split(&rest, ' ', &names[count])) {
+        required[count] = names[count].p[names[count].len - 1] == '!';
+        names[count].len -= required[count];
+        count++;
+    }
     if (in->call->num_args > count)
-        return jinja_error(run, "%s() takes at most %zu argument%s (%zu given)", in->builtin->name,
-                           count, count == 1 ? "" : "s", in->call->num_args);
+        return jinja_error(run, "%s() takes at most %zu argument%s (%zu given)", function, count,
+                           count == 1 ? "" : "s", in->call->num_args);
     for (size_t i = 0; i < in->call->num_args; i++)
         in->arg[i] = in->call->args[i];
-    if (!bind_named(run, in, params, count))
-        return false;
+    for (size_t i = 0; i < in->call->num_named; i++) {
+        struct dgl_str name = in->call->named[i].name;
+        int shown = (int)(name.len < 60 ? name.len : 60);
+        size_t p = 0;
+        while (p < count && !dgl_str_equal(names[p], name))
+            p++;
+        if (p == count)
+            return jinja_error(run, "%s() got an unexpected keyword argument '%.*s'", function,
+                               shown, name.p);
+        if (in->arg[p].type != JINJA_ABSENT)
+            return jinja_error(run, "%s() got multiple values for argument '%.*s'", function, shown,
+                               name.p);
+        in->arg[p] = in->call->named[i].value;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (params[i].required && in->arg[i].type == JINJA_ABSENT)
-            return jinja_error(run, "%s() missing required argument '%.*s'", in->builtin->name,
-                               (int)params[i].name.len, params[i].name.p);
+        if (required[i] && in->arg[i].type == JINJA_ABSENT)
+            return jinja_error(run, "%s() missing required argument '%.*s'", function,
+                               (int)names[i].len, names[i].p);
     }
     return true;
 }

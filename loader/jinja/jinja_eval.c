@@ -117,19 +117,9 @@ static bool peek(struct jinja_loop *loop)
     return loop->has_after;
 }
 
-static bool loop_length(struct jinja_run *run, struct jinja_loop *loop, int64_t *out)
-{
-    if (!loop->has_length && !jinja_length(run, &loop->iter.over, &loop->length))
-        return false;
-    loop->has_length = true;
-    *out = (int64_t)loop->length;
-    return true;
-}
-
 bool jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop, struct dgl_str name,
                           struct jinja_value *out, bool *found)
 {
-    int64_t length = 0;
     *found = true;
     if (dgl_str_eq(name, "index0"))
         *out = jinja_int(loop->index0);
@@ -147,16 +137,20 @@ bool jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop, struct
         *out = loop->index0 > 0 ? loop->previous : jinja_undefined("there is no previous item");
     else if (dgl_str_eq(name, "nextitem"))
         *out = peek(loop) ? loop->after : jinja_undefined("there is no next item");
-    else if (!loop_length(run, loop, &length))
+    else if (!loop->has_length && !jinja_length(run, &loop->iter.over, &loop->length))
         return false;
-    else if (dgl_str_eq(name, "length"))
-        *out = jinja_int(length);
-    else if (dgl_str_eq(name, "revindex"))
-        *out = jinja_int(length - loop->index0);
-    else if (dgl_str_eq(name, "revindex0"))
-        *out = jinja_int(length - loop->index0 - 1);
-    else
-        *found = false;
+    else {
+        int64_t length = (int64_t)loop->length;
+        loop->has_length = true;
+        if (dgl_str_eq(name, "length"))
+            *out = jinja_int(length);
+        else if (dgl_str_eq(name, "revindex"))
+            *out = jinja_int(length - loop->index0);
+        else if (dgl_str_eq(name, "revindex0"))
+            *out = jinja_int(length - loop->index0 - 1);
+        else
+            *found = false;
+    }
     return true;
 }
 
@@ -242,25 +236,29 @@ static bool bind_params(struct jinja_run *run, const struct jinja_macro_node *no
     return true;
 }
 
-/* Whether one of the parameters is called `caller`. */
-static bool has_param(const struct jinja_macro_node *node, const struct jinja_symbol *symbol)
+/* Binds the arguments of a call in run->scope, which is the macro's. */
+static bool bind_macro(struct jinja_run *run, const struct jinja_macro_node *node,
+                       const struct jinja_call *call)
 {
+    const struct jinja_template *tmpl = run->tmpl;
     const struct jinja_node *p = node->params.first;
-    while (p && p->symbol != symbol)
-        p = p->next;
-    return p != NULL;
-}
-
-static bool bind_rest(struct jinja_run *run, const struct jinja_macro_node *node,
-                      const struct jinja_call *call, const bool *taken)
-{
     struct jinja_value varargs, kwargs;
-    if (!jinja_new_list(run, JINJA_TUPLE, 0, &varargs) || !jinja_new_dict(run, JINJA_DICT, &kwargs))
+    bool *taken = jinja_alloc(run, call->num_named, sizeof(*taken));
+    if (!taken || !bind_params(run, node, call, taken))
         return false;
-    for (size_t i = node->params.count; i < call->num_args; i++) {
-        if (!jinja_list_push(run, varargs.list, call->args[i]))
+    while (p && p->symbol != tmpl->caller)
+        p = p->next;
+    if (node->uses_caller && !p) {
+        struct jinja_value caller = jinja_undefined("No caller defined");
+        take_named(call, taken, DGL_STR("caller"), &caller);
+        if (!jinja_scope_set(run, run->scope, tmpl->caller, &caller))
             return false;
     }
+    size_t count = node->params.count < call->num_args ? node->params.count : call->num_args;
+    if (!jinja_new_list(run, JINJA_TUPLE, 0, &varargs) ||
+        !jinja_list_extend(run, varargs.list, call->args + count, call->num_args - count) ||
+        !jinja_new_dict(run, JINJA_DICT, &kwargs))
+        return false;
     for (size_t i = 0; i < call->num_named; i++) {
         struct jinja_value key = jinja_text_of(call->named[i].name, false);
         if (!taken[i] && !jinja_dict_set(run, kwargs.dict, &key, &call->named[i].value))
@@ -274,23 +272,8 @@ static bool bind_rest(struct jinja_run *run, const struct jinja_macro_node *node
     if (varargs.list->count && !node->uses_varargs)
         return jinja_error(run, "macro '%.*s' takes not more than %zu argument(s)", (int)name.len,
                            name.p, node->params.count);
-    return (!node->uses_kwargs || jinja_scope_set(run, run->scope, run->tmpl->kwargs, &kwargs)) &&
-           (!node->uses_varargs || jinja_scope_set(run, run->scope, run->tmpl->varargs, &varargs));
-}
-
-static bool bind_macro(struct jinja_run *run, const struct jinja_macro_node *node,
-                       const struct jinja_call *call)
-{
-    bool *taken = jinja_alloc(run, call->num_named, sizeof(*taken));
-    if (!taken || !bind_params(run, node, call, taken))
-        return false;
-    if (node->uses_caller && !has_param(node, run->tmpl->caller)) {
-        struct jinja_value caller = jinja_undefined("No caller defined");
-        take_named(call, taken, DGL_STR("caller"), &caller);
-        if (!jinja_scope_set(run, run->scope, run->tmpl->caller, &caller))
-            return false;
-    }
-    return bind_rest(run, node, call, taken);
+    return (!node->uses_kwargs || jinja_scope_set(run, run->scope, tmpl->kwargs, &kwargs)) &&
+           (!node->uses_varargs || jinja_scope_set(run, run->scope, tmpl->varargs, &varargs));
 }
 
 static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
@@ -308,25 +291,6 @@ static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
 
 /* ---- what can be called ---- */
 
-/* A joiner is nothing the first time, and its separator from then on. */
-static bool call_joiner(struct jinja_cycler *joiner, struct jinja_value *out)
-{
-    *out = joiner->next ? joiner->separator : jinja_literal("");
-    joiner->next = 1;
-    return true;
-}
-
-static bool call_loop(struct jinja_run *run, const struct jinja_loop *loop,
-                      const struct jinja_call *call, struct jinja_value *out)
-{
-    if (!loop->node->loop->recursive)
-        return jinja_error(run, "The loop must have the 'recursive' marker to be called "
-                                "recursively.");
-    if (call->num_args != 1 || call->num_named)
-        return jinja_error(run, "loop() takes 1 argument");
-    return loop_recurse(run, loop, &call->args[0], out);
-}
-
 /* Calls whatever a template may call; reports what it may not. */
 static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
                        const struct jinja_call *call, struct jinja_value *out)
@@ -339,11 +303,19 @@ static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
     case JINJA_MACRO:
         return call_macro(run, callee->macro, call, out);
     case JINJA_LOOP:
-        return call_loop(run, callee->loop, call, out);
+        if (!callee->loop->node->loop->recursive)
+            return jinja_error(run, "The loop must have the 'recursive' marker to be called "
+                                    "recursively.");
+        if (call->num_args != 1 || call->num_named)
+            return jinja_error(run, "loop() takes 1 argument");
+        return loop_recurse(run, callee->loop, &call->args[0], out);
     case JINJA_CYCLER:
-        if (!callee->cycler->list)
-            return call_joiner(callee->cycler, out);
-        break;
+        if (callee->cycler->list)
+            break;
+        /* A joiner is nothing the first time, and its separator from then on. */
+        *out = callee->cycler->next ? callee->cycler->separator : jinja_literal("");
+        callee->cycler->next = 1;
+        return true;
     default:
         break;
     }
@@ -352,82 +324,47 @@ static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
 
 /* ---- arguments ---- */
 
-struct arguments {
-    struct jinja_call call;
-    struct jinja_value *args;
-    struct jinja_named *named;
-    size_t args_cap, named_cap;
-};
-
-static bool alloc_arguments(struct jinja_run *run, struct arguments *out, size_t args, size_t named)
-{
-    out->args = args ? jinja_alloc(run, args, sizeof(*out->args)) : NULL;
-    out->named = named ? jinja_alloc(run, named, sizeof(*out->named)) : NULL;
-    out->call.args = out->args;
-    out->call.named = out->named;
-    return (out->args || !args) && (out->named || !named);
-}
-
-static bool add_star(struct jinja_run *run, struct arguments *out, const struct jinja_value *list)
-{
-    for (size_t i = 0; i < list->list->count; i++)
-        out->args[out->call.num_args++] = list->list->items[i];
-    return jinja_step(run, list->list->count);
-}
-
-static bool add_star_star(struct jinja_run *run, struct arguments *out,
-                          const struct jinja_value *dict)
-{
-    for (size_t i = 0; i < dict->dict->count; i++) {
-        const struct jinja_entry *entry = &dict->dict->entries[i];
-        if (!jinja_is_text(&entry->key))
-            return jinja_error(run, "keywords must be strings");
-        out->named[out->call.num_named++] =
-            (struct jinja_named){jinja_str(&entry->key), entry->value};
-    }
-    return jinja_step(run, dict->dict->count);
-}
-
-/* *list and **dict, evaluated; left ABSENT when not written. */
-static bool eval_stars(struct jinja_run *run, const struct jinja_args *args,
-                       struct jinja_value *list, struct jinja_value *dict)
-{
-    struct jinja_value value;
-    if (args->star &&
-        (!eval(run, args->star, &value) || !jinja_collect(run, &value, JINJA_LIST, list)))
-        return false;
-    if (args->star_star && !eval(run, args->star_star, dict))
-        return false;
-    if (args->star_star && dict->type != JINJA_DICT)
-        return jinja_error(run, "argument after ** must be a mapping, not %s",
-                           jinja_type_name(dict));
-    return true;
-}
-
+/* Evaluates the arguments of a call. `caller` is one more keyword argument, or NULL. */
 static bool eval_arguments(struct jinja_run *run, const struct jinja_args *args,
-                           const struct jinja_value *caller, struct arguments *out)
+                           const struct jinja_value *caller, struct jinja_call *out)
 {
-    struct jinja_value list = {0}, dict = {0};
-    *out = (struct arguments){0};
-    if (!eval_stars(run, args, &list, &dict))
+    struct jinja_value star, list = {0}, dict = {0};
+    if (args->star &&
+        (!eval(run, args->star, &star) || !jinja_collect(run, &star, JINJA_LIST, &list)))
         return false;
+    if (args->star_star && !eval(run, args->star_star, &dict))
+        return false;
+    if (args->star_star && dict.type != JINJA_DICT)
+        return jinja_error(run, "argument after ** must be a mapping, not %s",
+                           jinja_type_name(&dict));
     size_t stars = list.type ? list.list->count : 0, pairs = dict.type ? dict.dict->count : 0;
-    if (!alloc_arguments(run, out, args->positional.count + stars,
-                         args->keywords.count + pairs + (caller ? 1 : 0)))
+    size_t num_args = args->positional.count + stars;
+    size_t num_named = args->keywords.count + pairs + (caller ? 1 : 0);
+    struct jinja_value *values = num_args ? jinja_alloc(run, num_args, sizeof(*values)) : NULL;
+    struct jinja_named *named = num_named ? jinja_alloc(run, num_named, sizeof(*named)) : NULL;
+    if ((num_args && !values) || (num_named && !named) || !jinja_step(run, stars + pairs))
         return false;
+    *out = (struct jinja_call){.args = values, .named = named};
     for (const struct jinja_node *n = args->positional.first; n; n = n->next) {
-        if (!eval(run, n, &out->args[out->call.num_args++]))
+        if (!eval(run, n, &values[out->num_args++]))
             return false;
     }
+    for (size_t i = 0; i < stars; i++)
+        values[out->num_args++] = list.list->items[i];
     for (const struct jinja_node *n = args->keywords.first; n; n = n->next) {
-        struct jinja_named *named = &out->named[out->call.num_named++];
-        named->name = n->symbol->name;
-        if (!eval(run, n->a, &named->value))
+        named[out->num_named].name = n->symbol->name;
+        if (!eval(run, n->a, &named[out->num_named++].value))
             return false;
     }
     if (caller)
-        out->named[out->call.num_named++] = (struct jinja_named){DGL_STR("caller"), *caller};
-    return (!stars || add_star(run, out, &list)) && (!pairs || add_star_star(run, out, &dict));
+        named[out->num_named++] = (struct jinja_named){DGL_STR("caller"), *caller};
+    for (size_t i = 0; i < pairs; i++) {
+        const struct jinja_entry *entry = &dict.dict->entries[i];
+        if (!jinja_is_text(&entry->key))
+            return jinja_error(run, "keywords must be strings");
+        named[out->num_named++] = (struct jinja_named){jinja_str(&entry->key), entry->value};
+    }
+    return true;
 }
 
 /* A call with one more keyword argument, `caller`. */
@@ -435,26 +372,26 @@ static bool eval_call(struct jinja_run *run, const struct jinja_node *node,
                       const struct jinja_value *caller, struct jinja_value *out)
 {
     struct jinja_value callee;
-    struct arguments arguments;
-    if (!eval(run, node->a, &callee) || !eval_arguments(run, node->args, caller, &arguments))
+    struct jinja_call call;
+    if (!eval(run, node->a, &callee) || !eval_arguments(run, node->args, caller, &call))
         return false;
     run->budget.line = node->line;
-    return call_value(run, &callee, &arguments.call, out);
+    return call_value(run, &callee, &call, out);
 }
 
 static bool eval_application(struct jinja_run *run, const struct jinja_node *node,
                              const struct jinja_value *self, struct jinja_value *out)
 {
-    struct arguments arguments;
+    struct jinja_call call;
     bool filter = node->type == JINJA_NODE_FILTER;
-    if (!eval_arguments(run, node->args, NULL, &arguments))
+    if (!eval_arguments(run, node->args, NULL, &call))
         return false;
     run->budget.line = node->line;
     if (!node->builtin)
         return jinja_error(run, "No %s named '%.*s' found", filter ? "filter" : "test",
                            (int)(node->name->name.len < 60 ? node->name->name.len : 60),
                            node->name->name.p);
-    if (!jinja_invoke(run, node->builtin, self, &arguments.call, out))
+    if (!jinja_invoke(run, node->builtin, self, &call, out))
         return false;
     if (!filter)
         *out = jinja_bool(jinja_truth(out));
@@ -476,21 +413,6 @@ static bool eval_block_filters(struct jinja_run *run, const struct jinja_node *f
 
 /* ---- kinds of expressions ---- */
 
-static bool eval_items(struct jinja_run *run, const struct jinja_node *node,
-                       struct jinja_value *out)
-{
-    enum jinja_type type = node->type == JINJA_NODE_LIST ? JINJA_LIST : JINJA_TUPLE;
-    if (!jinja_new_list(run, type, node->list.count, out))
-        return false;
-    struct jinja_list *list = out->list;
-    for (const struct jinja_node *n = node->list.first; n; n = n->next) {
-        if (!eval(run, n, &list->items[list->count]))
-            return false;
-        list->count++;
-    }
-    return true;
-}
-
 static bool eval_dict(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
     if (!jinja_new_dict(run, JINJA_DICT, out))
@@ -502,16 +424,6 @@ static bool eval_dict(struct jinja_run *run, const struct jinja_node *node, stru
             return false;
     }
     return true;
-}
-
-static bool eval_arithmetic(struct jinja_run *run, const struct jinja_node *node,
-                            struct jinja_value *out)
-{
-    struct jinja_value a, b;
-    if (!eval(run, node->a, &a) || !eval(run, node->b, &b))
-        return false;
-    run->budget.line = node->line;
-    return jinja_arithmetic(run, node->op, &a, &b, out);
 }
 
 static bool eval_concat(struct jinja_run *run, const struct jinja_node *node,
@@ -560,30 +472,6 @@ static bool eval_condition(struct jinja_run *run, const struct jinja_node *node,
     return true;
 }
 
-static bool eval_logic(struct jinja_run *run, const struct jinja_node *node,
-                       struct jinja_value *out)
-{
-    if (!eval(run, node->a, out))
-        return false;
-    if (jinja_truth(out) == (node->type == JINJA_NODE_OR))
-        return true;
-    return eval(run, node->b, out);
-}
-
-static bool eval_unary(struct jinja_run *run, const struct jinja_node *node,
-                       struct jinja_value *out)
-{
-    struct jinja_value value;
-    if (!eval(run, node->a, &value))
-        return false;
-    if (node->type == JINJA_NODE_NOT) {
-        *out = jinja_bool(!jinja_truth(&value));
-        return true;
-    }
-    run->budget.line = node->line;
-    return jinja_negate(run, &value, node->type == JINJA_NODE_MINUS, out);
-}
-
 static bool eval_item(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_value owner, key;
@@ -606,19 +494,9 @@ static bool eval_item(struct jinja_run *run, const struct jinja_node *node, stru
     return jinja_get_slice(run, &owner, bounds, out);
 }
 
-static bool eval_attribute(struct jinja_run *run, const struct jinja_node *node,
-                           struct jinja_value *out)
-{
-    struct jinja_value owner;
-    if (!eval(run, node->a, &owner))
-        return false;
-    run->budget.line = node->line;
-    return jinja_get_attribute(run, &owner, node->attribute->name, out);
-}
-
 static bool eval_node(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
-    struct jinja_value self;
+    struct jinja_value a, b;
     switch (node->type) {
     case JINJA_NODE_CONSTANT:
         *out = node->constant;
@@ -628,18 +506,38 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
         return true;
     case JINJA_NODE_LIST:
     case JINJA_NODE_TUPLE:
-        return eval_items(run, node, out);
+        if (!jinja_new_list(run, node->type == JINJA_NODE_LIST ? JINJA_LIST : JINJA_TUPLE,
+                            node->list.count, out))
+            return false;
+        for (const struct jinja_node *n = node->list.first; n; n = n->next) {
+            if (!eval(run, n, &a))
+                return false;
+            out->list->items[out->list->count++] = a;
+        }
+        return true;
     case JINJA_NODE_DICT:
         return eval_dict(run, node, out);
     case JINJA_NODE_ARITHMETIC:
-        return eval_arithmetic(run, node, out);
+        if (!eval(run, node->a, &a) || !eval(run, node->b, &b))
+            return false;
+        run->budget.line = node->line;
+        return jinja_arithmetic(run, node->op, &a, &b, out);
     case JINJA_NODE_MINUS:
     case JINJA_NODE_PLUS:
+        if (!eval(run, node->a, &a))
+            return false;
+        run->budget.line = node->line;
+        return jinja_negate(run, &a, node->type == JINJA_NODE_MINUS, out);
     case JINJA_NODE_NOT:
-        return eval_unary(run, node, out);
+        if (!eval(run, node->a, &a))
+            return false;
+        *out = jinja_bool(!jinja_truth(&a));
+        return true;
     case JINJA_NODE_AND:
     case JINJA_NODE_OR:
-        return eval_logic(run, node, out);
+        if (!eval(run, node->a, out))
+            return false;
+        return jinja_truth(out) == (node->type == JINJA_NODE_OR) || eval(run, node->b, out);
     case JINJA_NODE_CONCAT:
         return eval_concat(run, node, out);
     case JINJA_NODE_COMPARE:
@@ -647,14 +545,17 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
     case JINJA_NODE_CONDITION:
         return eval_condition(run, node, out);
     case JINJA_NODE_ATTRIBUTE:
-        return eval_attribute(run, node, out);
+        if (!eval(run, node->a, &a))
+            return false;
+        run->budget.line = node->line;
+        return jinja_get_attribute(run, &a, node->attribute->name, out);
     case JINJA_NODE_ITEM:
         return eval_item(run, node, out);
     case JINJA_NODE_CALL:
         return eval_call(run, node, NULL, out);
     case JINJA_NODE_FILTER:
     case JINJA_NODE_TEST:
-        return eval(run, node->a, &self) && eval_application(run, node, &self, out);
+        return eval(run, node->a, &a) && eval_application(run, node, &a, out);
     default: /* statements and targets are never evaluated */
         return jinja_fail(run, DGL_ERR_FORMAT, "a statement stands where a value is needed");
     }
@@ -732,16 +633,6 @@ static bool new_macro(struct jinja_run *run, const struct jinja_macro_node *node
 static bool assign(struct jinja_run *run, const struct jinja_node *target,
                    const struct jinja_value *value);
 
-static bool assign_field(struct jinja_run *run, const struct jinja_node *target,
-                         const struct jinja_value *value)
-{
-    struct jinja_value owner = scope_get(run, target->symbol);
-    struct jinja_value key = jinja_text_of(target->attribute->name, false);
-    if (owner.type != JINJA_NAMESPACE)
-        return jinja_error(run, "cannot assign attribute on non-namespace object");
-    return jinja_dict_set(run, owner.dict, &key, value);
-}
-
 static bool assign_tuple(struct jinja_run *run, const struct jinja_node *target,
                          const struct jinja_value *value)
 {
@@ -768,21 +659,18 @@ static bool assign(struct jinja_run *run, const struct jinja_node *target,
 {
     if (target->type == JINJA_NODE_TUPLE)
         return assign_tuple(run, target, value);
-    if (target->type == JINJA_NODE_FIELD)
-        return assign_field(run, target, value);
-    return jinja_scope_set(run, run->scope, target->symbol, value);
+    if (target->type == JINJA_NODE_NAME)
+        return jinja_scope_set(run, run->scope, target->symbol, value);
+    /* JINJA_NODE_FIELD */
+    struct jinja_value owner = scope_get(run, target->symbol);
+    struct jinja_value key = jinja_text_of(target->attribute->name, false);
+    if (owner.type != JINJA_NAMESPACE)
+        return jinja_error(run, "cannot assign attribute on non-namespace object");
+    return jinja_dict_set(run, owner.dict, &key, value);
 }
 
-static bool exec_set(struct jinja_run *run, const struct jinja_node *node)
-{
-    struct jinja_value value;
-    if (!eval(run, node->b, &value))
-        return false;
-    run->budget.line = node->line;
-    return assign(run, node->a, &value);
-}
-
-static enum flow exec_set_block(struct jinja_run *run, const struct jinja_node *node)
+/* "set" and "filter" with a body: its text, through filters, is assigned or printed. */
+static enum flow exec_text_block(struct jinja_run *run, const struct jinja_node *node)
 {
     struct jinja_value text;
     enum flow flow = exec_captured(run, &node->body, jinja_scope_new(run, run->scope), &text);
@@ -790,7 +678,8 @@ static enum flow exec_set_block(struct jinja_run *run, const struct jinja_node *
         return flow;
     if (node->b && !eval_block_filters(run, node->b, &text, &text))
         return FLOW_FAIL;
-    return flow_of(assign(run, node->a, &text));
+    return flow_of(node->type == JINJA_NODE_SET_BLOCK ? assign(run, node->a, &text)
+                                                      : jinja_text_add_str(run, run->out, &text));
 }
 
 /* ---- loops ---- */
@@ -826,28 +715,16 @@ static bool filter_items(struct jinja_run *run, const struct jinja_for_node *nod
     return ok;
 }
 
-static enum flow exec_round(struct jinja_run *run, const struct jinja_for_node *node,
-                            struct jinja_loop *loop, struct jinja_scope *scope)
-{
-    struct jinja_scope *outer = run->scope;
-    struct jinja_value self = {.type = JINJA_LOOP, .loop = loop};
-    run->scope = scope;
-    bool ok = jinja_step(run, 1) && assign(run, node->target, &loop->current) &&
-              jinja_scope_set(run, scope, run->tmpl->loop, &self);
-    enum flow flow = ok ? exec_nodes(run, &node->body) : FLOW_FAIL;
-    run->scope = outer;
-    return flow;
-}
-
 static enum flow run_loop(struct jinja_run *run, const struct jinja_node *node,
                           const struct jinja_value *over, struct jinja_loop *loop)
 {
     const struct jinja_for_node *n = node->loop;
+    const struct jinja_value self = {.type = JINJA_LOOP, .loop = loop};
     struct jinja_value items = *over;
-    struct jinja_scope *scope = NULL;
+    struct jinja_scope *outer = run->scope, *scope = NULL;
     enum flow flow = FLOW_NEXT;
     loop->node = node;
-    loop->scope = run->scope;
+    loop->scope = outer;
     loop->index0 = -1;
     if ((n->filter && !filter_items(run, n, over, &items)) ||
         !jinja_iter_init(run, &items, &loop->iter))
@@ -856,14 +733,20 @@ static enum flow run_loop(struct jinja_run *run, const struct jinja_node *node,
         loop->length = items.list->count - items.list->next;
         loop->has_length = true;
     }
-    while (flow != FLOW_FAIL && flow != FLOW_BREAK && loop_next(loop)) {
+    while (flow != FLOW_BREAK && loop_next(loop)) {
         scope = round_scope(run, scope);
-        flow = scope ? exec_round(run, n, loop, scope) : FLOW_FAIL;
+        if (!scope)
+            return FLOW_FAIL;
+        run->scope = scope;
+        bool ok = jinja_step(run, 1) && assign(run, n->target, &loop->current) &&
+                  jinja_scope_set(run, scope, run->tmpl->loop, &self);
+        flow = ok ? exec_nodes(run, &n->body) : FLOW_FAIL;
+        run->scope = outer;
+        if (flow == FLOW_FAIL)
+            return FLOW_FAIL;
     }
-    if (flow == FLOW_FAIL)
-        return FLOW_FAIL;
     if (loop->index0 < 0 && n->otherwise.count)
-        return exec_scoped(run, &n->otherwise, jinja_scope_new(run, run->scope));
+        return exec_scoped(run, &n->otherwise, jinja_scope_new(run, outer));
     return FLOW_NEXT;
 }
 
@@ -897,26 +780,6 @@ static bool loop_recurse(struct jinja_run *run, const struct jinja_loop *loop,
 
 /* ---- other statements ---- */
 
-static bool exec_macro(struct jinja_run *run, const struct jinja_node *node)
-{
-    struct jinja_value macro;
-    return new_macro(run, node->macro, &macro) &&
-           jinja_scope_set(run, run->scope, node->macro->name, &macro);
-}
-
-static bool exec_call_block(struct jinja_run *run, const struct jinja_node *node)
-{
-    struct jinja_value caller, text;
-    return new_macro(run, node->macro, &caller) && eval_call(run, node->a, &caller, &text) &&
-           jinja_text_add_str(run, run->out, &text);
-}
-
-static bool exec_output(struct jinja_run *run, const struct jinja_node *node)
-{
-    struct jinja_value value;
-    return eval(run, node->a, &value) && jinja_text_add_str(run, run->out, &value);
-}
-
 static enum flow exec_if(struct jinja_run *run, const struct jinja_node *node)
 {
     for (const struct jinja_node *branch = node->list.first; branch; branch = branch->next) {
@@ -927,16 +790,6 @@ static enum flow exec_if(struct jinja_run *run, const struct jinja_node *node)
             return exec_nodes(run, &branch->body);
     }
     return FLOW_NEXT;
-}
-
-static enum flow exec_filter_block(struct jinja_run *run, const struct jinja_node *node)
-{
-    struct jinja_value text;
-    enum flow flow = exec_captured(run, &node->body, jinja_scope_new(run, run->scope), &text);
-    if (flow != FLOW_NEXT)
-        return flow;
-    return flow_of(eval_block_filters(run, node->b, &text, &text) &&
-                   jinja_text_add_str(run, run->out, &text));
 }
 
 /* The values are evaluated outside of the new scope. */
@@ -961,25 +814,31 @@ static enum flow exec_with(struct jinja_run *run, const struct jinja_node *node)
 
 static enum flow exec_node(struct jinja_run *run, const struct jinja_node *node)
 {
+    struct jinja_value value, caller;
     switch (node->type) {
     case JINJA_NODE_TEXT:
         return flow_of(jinja_text_add(run, run->out, &node->constant));
     case JINJA_NODE_OUTPUT:
-        return flow_of(exec_output(run, node));
+        return flow_of(eval(run, node->a, &value) && jinja_text_add_str(run, run->out, &value));
     case JINJA_NODE_IF:
         return exec_if(run, node);
     case JINJA_NODE_FOR:
         return exec_for(run, node);
     case JINJA_NODE_SET:
-        return flow_of(exec_set(run, node));
+        if (!eval(run, node->b, &value))
+            return FLOW_FAIL;
+        run->budget.line = node->line;
+        return flow_of(assign(run, node->a, &value));
     case JINJA_NODE_SET_BLOCK:
-        return exec_set_block(run, node);
-    case JINJA_NODE_MACRO:
-        return flow_of(exec_macro(run, node));
-    case JINJA_NODE_CALL_BLOCK:
-        return flow_of(exec_call_block(run, node));
     case JINJA_NODE_FILTER_BLOCK:
-        return exec_filter_block(run, node);
+        return exec_text_block(run, node);
+    case JINJA_NODE_MACRO:
+        return flow_of(new_macro(run, node->macro, &value) &&
+                       jinja_scope_set(run, run->scope, node->macro->name, &value));
+    case JINJA_NODE_CALL_BLOCK:
+        return flow_of(new_macro(run, node->macro, &caller) &&
+                       eval_call(run, node->a, &caller, &value) &&
+                       jinja_text_add_str(run, run->out, &value));
     case JINJA_NODE_WITH:
         return exec_with(run, node);
     case JINJA_NODE_SCOPE:

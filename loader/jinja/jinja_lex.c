@@ -172,30 +172,6 @@ bool jinja_parse_float(struct dgl_str text, double *out)
     return dgl_parse_f64((struct dgl_str){space, len}, out);
 }
 
-/* Exactly `count` hexadecimal digits. */
-static bool scan_hex(struct dgl_str body, size_t pos, size_t count, uint32_t *cp)
-{
-    if (count > body.len - pos)
-        return false;
-    *cp = 0;
-    for (size_t i = 0; i < count; i++) {
-        int digit = digit_value(body.p[pos + i]);
-        if (digit >= 16)
-            return false;
-        *cp = *cp << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
-static size_t octal_length(struct dgl_str body, size_t pos, uint32_t *cp)
-{
-    size_t len = 0;
-    *cp = 0;
-    while (len < 3 && pos + len < body.len && digit_value(body.p[pos + len]) < 8)
-        *cp = *cp << 3 | (uint32_t)digit_value(body.p[pos + len++]);
-    return len;
-}
-
 /* The code point of an escape whose letter is at `pos`; returns the length of the escape behind the
  * backslash, 0 when it means itself. */
 static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const char **fault)
@@ -207,15 +183,22 @@ static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const c
         *cp = (uint32_t)meanings[found - letters];
         return 1;
     }
-    if (digit_value(c) < 8)
-        return octal_length(body, pos, cp);
+    size_t len = 0;
+    *cp = 0;
+    if (digit_value(c) < 8) { /* up to three octal digits */
+        while (len < 3 && pos + len < body.len && digit_value(body.p[pos + len]) < 8)
+            *cp = *cp << 3 | (uint32_t)digit_value(body.p[pos + len++]);
+        return len;
+    }
     size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (digits == 0) {
         if (c == 'N')
             *fault = "character names (\\N{...}) are not known, write \\uXXXX";
         return 0;
     }
-    if (!scan_hex(body, pos + 1, digits, cp))
+    while (len < digits && pos + 1 + len < body.len && digit_value(body.p[pos + 1 + len]) < 16)
+        *cp = *cp << 4 | (uint32_t)digit_value(body.p[pos + 1 + len++]);
+    if (len < digits)
         *fault = "truncated \\x, \\u or \\U escape";
     else if (*cp > 0x10FFFF || (*cp >= 0xD800 && *cp <= 0xDFFF))
         *fault = "an escape is no character";
@@ -436,13 +419,13 @@ static enum dgl_status lex_operator(struct lexer *lx)
         if (!at(lx, lx->pos, operators[i].text))
             continue;
         size_t len = strlen(operators[i].text);
+        const struct jinja_token token = {
+            .type = operators[i].type, .line = lx->line, .text = {lx->p + lx->pos, len}};
         enum dgl_status status = len == 1 ? count_bracket(lx, lx->p[lx->pos]) : DGL_OK;
-        if (status == DGL_OK)
-            status = push_token(lx, (struct jinja_token){.type = operators[i].type,
-                                                         .line = lx->line,
-                                                         .text = {lx->p + lx->pos, len}});
+        if (status != DGL_OK)
+            return status;
         advance(lx, lx->pos + len);
-        return status;
+        return push_token(lx, token);
     }
     uint32_t cp;
     size_t len = dgl_utf8_decode(lx->p + lx->pos, lx->len - lx->pos, &cp);
@@ -543,50 +526,24 @@ static enum dgl_status lex_part(struct lexer *lx, size_t start)
 {
     char kind = lx->p[start + 1], sign = sign_at(lx, start + 2);
     enum dgl_status status = push_data(lx, start, sign, kind != '{');
-    advance(lx, start);
     if (status != DGL_OK)
         return status;
+    advance(lx, start);
     if (kind == '#')
         return lex_comment(lx);
     /* The newline behind "raw" belongs to the raw text, the one behind "endraw" to the tag. */
     size_t raw_end = kind == '%' ? raw_tag_end(lx, start, "raw", false) : 0;
     if (raw_end)
         return lex_raw(lx, raw_end);
-    status = push_token(lx, (struct jinja_token){.type = kind == '{' ? JINJA_TOK_VARIABLE_BEGIN
-                                                                     : JINJA_TOK_BLOCK_BEGIN,
-                                                 .line = lx->line,
-                                                 .text = {lx->p + start, 2}});
+    const struct jinja_token token = {.type = kind == '{' ? JINJA_TOK_VARIABLE_BEGIN
+                                                          : JINJA_TOK_BLOCK_BEGIN,
+                                      .line = lx->line,
+                                      .text = {lx->p + start, 2}};
+    status = push_token(lx, token);
+    if (status != DGL_OK)
+        return status;
     advance(lx, start + 2 + (sign ? 1 : 0));
-    return status == DGL_OK ? lex_tag(lx, kind == '{') : status;
-}
-
-/* A copy with '\n' for every line end, less the last one. */
-static bool normalize_newlines(struct lexer *lx, struct dgl_str source)
-{
-    char *copy = dgl_arena_alloc(lx->arena, source.len + 1);
-    if (!copy)
-        return false;
-    size_t len = 0;
-    for (size_t i = 0; i < source.len; i++) {
-        char c = source.p[i];
-        if (c == '\r' && i + 1 < source.len && source.p[i + 1] == '\n')
-            continue;
-        copy[len++] = c == '\r' ? '\n' : c;
-    }
-    if (len && copy[len - 1] == '\n')
-        len--;
-    lx->p = copy;
-    lx->len = len;
-    return true;
-}
-
-static size_t find_tag(const struct lexer *lx)
-{
-    for (size_t i = lx->pos; i + 1 < lx->len; i++) {
-        if (lx->p[i] == '{' && (lx->p[i + 1] == '%' || lx->p[i + 1] == '{' || lx->p[i + 1] == '#'))
-            return i;
-    }
-    return lx->len;
+    return lex_tag(lx, kind == '{');
 }
 
 enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dgl_str source,
@@ -600,21 +557,29 @@ enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dg
     size_t valid = dgl_utf8_valid_prefix(source.p, source.len);
     if (valid < source.len)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: byte %zu is not UTF-8", name, valid);
-    if (!normalize_newlines(&lx, source))
+    /* A copy with '\n' for every line end, less the last one. */
+    char *copy = dgl_arena_alloc(arena, source.len + 1);
+    if (!copy)
         return dgl_fail_memory(log, name, source.len);
-    enum dgl_status status = DGL_OK;
-    while (status == DGL_OK && lx.pos < lx.len) {
-        size_t tag = find_tag(&lx);
-        if (tag < lx.len) {
-            status = lex_part(&lx, tag);
-        } else {
-            status = push_data(&lx, lx.len, '+', false);
-            advance(&lx, lx.len);
-        }
+    for (size_t i = 0; i < source.len; i++) {
+        char c = source.p[i];
+        if (c != '\r' || i + 1 == source.len || source.p[i + 1] != '\n')
+            copy[lx.len++] = c == '\r' ? '\n' : c;
     }
-    if (status == DGL_OK)
-        status = push_token(&lx, (struct jinja_token){.type = JINJA_TOK_END, .line = lx.line});
-    return status;
+    lx.len -= lx.len && copy[lx.len - 1] == '\n';
+    lx.p = copy;
+    while (lx.pos < lx.len) {
+        size_t tag = lx.pos;
+        while (tag < lx.len && !at(&lx, tag, "{%") && !at(&lx, tag, "{{") && !at(&lx, tag, "{#"))
+            tag++;
+        enum dgl_status status =
+            tag < lx.len ? lex_part(&lx, tag) : push_data(&lx, lx.len, '+', false);
+        if (status != DGL_OK)
+            return status;
+        if (tag == lx.len)
+            advance(&lx, tag);
+    }
+    return push_token(&lx, (struct jinja_token){.type = JINJA_TOK_END, .line = lx.line});
 }
 
 struct dgl_str jinja_token_describe(const struct jinja_token *token)

@@ -99,19 +99,6 @@ static bool filter_wordcount(struct jinja_run *run, struct jinja_invocation *in,
 
 /* ---- indent ---- */
 
-/* The width as a number of blanks, or as the text to put in front. */
-static bool indent_text(struct jinja_run *run, const struct jinja_value *width,
-                        struct jinja_value *out)
-{
-    struct jinja_value blank = jinja_literal(" "), four = jinja_int(4);
-    if (jinja_is_text(width)) {
-        *out = *width;
-        return true;
-    }
-    return jinja_arithmetic(run, JINJA_OP_MUL, &blank, width->type == JINJA_ABSENT ? &four : width,
-                            out);
-}
-
 static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
@@ -123,7 +110,8 @@ static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
         return jinja_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
                            jinja_type_name(&in->self));
     /* With a newline more, a text that ends in one keeps it: splitting into lines drops one. */
-    if (!jinja_concat(run, &in->self, &newline, &text) || !indent_text(run, &in->arg[0], &indent) ||
+    if (!jinja_concat(run, &in->self, &newline, &text) ||
+        !jinja_blanks(run, &in->arg[0], 4, &indent) ||
         !jinja_split_lines(run, &text, false, &lines))
         return false;
     struct jinja_text result = {0};
@@ -151,64 +139,36 @@ static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
     return case_sensitive || !jinja_is_text(&key) || jinja_change_case(run, &key, JINJA_LOWER, out);
 }
 
-/* For "a,b" the key is a list with one part per path. */
-static bool multi_key(struct jinja_run *run, const struct jinja_value *item,
-                      const struct jinja_value *paths, bool case_sensitive, struct jinja_value *out)
-{
-    struct dgl_str rest = jinja_is_text(paths) ? jinja_str(paths) : (struct dgl_str){0}, part;
-    if (!rest.len || !memchr(rest.p, ',', rest.len))
-        return sort_key(run, item, paths, case_sensitive, out);
-    if (!jinja_new_list(run, JINJA_LIST, 0, out))
-        return false;
-    while (dgl_str_split(&rest, ',', &part)) {
-        struct jinja_value path = jinja_text_of(part, false), key;
-        if (!sort_key(run, item, &path, case_sensitive, &key) ||
-            !jinja_list_push(run, out->list, key))
-            return false;
-    }
-    return true;
-}
-
 /* The key in front of its element. */
 struct pair {
     struct jinja_value key, item;
 };
 
-/* Merges [start, middle) and [middle, end) of `from` into `to`; of equals the left one comes first.
- */
-static bool merge(struct jinja_run *run, const struct pair *from, struct pair *to,
-                  const size_t bounds[3], bool reverse)
-{
-    size_t left = bounds[0], right = bounds[1];
-    for (size_t i = bounds[0]; i < bounds[2]; i++) {
-        int order = 0;
-        bool both = left < bounds[1] && right < bounds[2];
-        if (both && !jinja_order(run, "<", &from[right].key, &from[left].key, &order))
-            return false;
-        bool take_right = both ? (reverse ? order > 0 : order < 0) : right < bounds[2];
-        to[i] = take_right ? from[right++] : from[left++];
-    }
-    return jinja_step(run, bounds[2] - bounds[0]);
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Bottom-up; *pairs is where the sorted array ends up. */
+/* Stable, bottom-up, and may fail; *pairs is where the sorted array ends up. */
 static bool merge_sort(struct jinja_run *run, struct pair **pairs, struct pair *space, size_t count,
                        bool reverse)
 {
     for (size_t width = 1; width < count; width *= 2) {
-        for (size_t i = 0; i < count; i += 2 * width) {
-            const size_t bounds[3] = {i, smaller(i + width, count), smaller(i + 2 * width, count)};
-            if (!merge(run, *pairs, space, bounds, reverse))
+        struct pair *from = *pairs, *to = space;
+        for (size_t i = 0; i < count;) {
+            /* Merges [left, middle) and [right, end); of equals the left one comes first. */
+            size_t middle = count - i > width ? i + width : count;
+            size_t end = count - middle > width ? middle + width : count;
+            size_t left = i, right = middle, size = end - i;
+            for (; i < end; i++) {
+                bool both = left < middle && right < end;
+                int order = right < end ? -1 : 1;
+                if (both && !jinja_order(run, "<", &from[right].key, &from[left].key, &order))
+                    return false;
+                if (both && reverse)
+                    order = -order;
+                to[i] = order < 0 ? from[right++] : from[left++];
+            }
+            if (!jinja_step(run, size))
                 return false;
         }
-        struct pair *sorted = space;
-        space = *pairs;
-        *pairs = sorted;
+        *pairs = to;
+        space = from;
     }
     return true;
 }
@@ -225,9 +185,23 @@ bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
     if (!space)
         return false;
     for (size_t i = 0; i < list->count; i++) {
+        struct dgl_str rest = jinja_is_text(paths) ? jinja_str(paths) : (struct dgl_str){0}, part;
+        struct jinja_value key;
         pairs[i].item = list->items[i];
-        if (!multi_key(run, &list->items[i], paths, case_sensitive, &pairs[i].key))
+        if (!rest.len || !memchr(rest.p, ',', rest.len)) {
+            if (!sort_key(run, &list->items[i], paths, case_sensitive, &pairs[i].key))
+                return false;
+            continue;
+        }
+        /* For "a,b" the key is a list with one part per path. */
+        if (!jinja_new_list(run, JINJA_LIST, 0, &pairs[i].key))
             return false;
+        while (dgl_str_split(&rest, ',', &part)) {
+            struct jinja_value path = jinja_text_of(part, false);
+            if (!sort_key(run, &list->items[i], &path, case_sensitive, &key) ||
+                !jinja_list_push(run, pairs[i].key.list, key))
+                return false;
+        }
     }
     if (!merge_sort(run, &pairs, space, list->count, reverse))
         return false;
@@ -624,35 +598,31 @@ static bool float_to_int(double value, int64_t *out)
     return true;
 }
 
-/* int(value) of Python, and for texts int(float(value)); false: it has none. */
-static bool to_int(const struct jinja_value *value, int base, int64_t *out)
-{
-    double real;
-    if (jinja_is_integral(value)) {
-        *out = jinja_integer(value);
-        return true;
-    }
-    if (value->type == JINJA_FLOAT)
-        return float_to_int(value->real, out);
-    if (!jinja_is_text(value))
-        return false;
-    return jinja_parse_integer(jinja_str(value), base, out) ||
-           (jinja_parse_float(jinja_str(value), &real) && float_to_int(real, out));
-}
-
+/* int(value) of Python, and for texts int(float(value)); the default if there is none. */
 static bool filter_int(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
-    int64_t base = 10, integer;
-    if (in->self.type == JINJA_UNDEFINED)
-        return jinja_fail_undefined(run, &in->self);
-    if (jinja_is_text(&in->self) && !jinja_arg_int(run, in, 1, 10, &base))
+    const struct jinja_value *self = &in->self;
+    int64_t base = 10, integer = 0;
+    double real = 0;
+    bool ok = true;
+    if (self->type == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, self);
+    if (jinja_is_text(self) && !jinja_arg_int(run, in, 1, 10, &base))
         return false;
-    if (in->self.type == JINJA_FLOAT && isinf(in->self.real))
+    if (self->type == JINJA_FLOAT && isinf(self->real))
         return jinja_error(run, "cannot convert float infinity to integer");
+    if (jinja_is_integral(self))
+        integer = jinja_integer(self);
+    else if (self->type == JINJA_FLOAT)
+        ok = float_to_int(self->real, &integer);
+    else
+        ok = jinja_is_text(self) && base >= 0 && base <= 36 &&
+             (jinja_parse_integer(jinja_str(self), (int)base, &integer) ||
+              (jinja_parse_float(jinja_str(self), &real) && float_to_int(real, &integer)));
     *out = in->arg[0].type == JINJA_ABSENT ? jinja_int(0) : in->arg[0];
-    if (base >= 0 && base <= 36 && to_int(&in->self, (int)base, &integer)) {
+    if (ok) {
         *out = jinja_int(integer);
-        out->data = in->self.data;
+        out->data = self->data;
     }
     return true;
 }
@@ -690,20 +660,6 @@ static double round_nearest(double value, int64_t precision)
     return rounded;
 }
 
-static bool round_common(struct jinja_run *run, const struct jinja_value *value, int64_t precision,
-                         struct jinja_value *out)
-{
-    int64_t integer = jinja_is_integral(value) ? jinja_integer(value) : 0;
-    if (value->type == JINJA_FLOAT) {
-        *out = jinja_float(round_nearest(value->real, precision));
-        return true;
-    }
-    if (precision < 0 && !float_to_int(round_nearest((double)integer, precision), &integer))
-        return jinja_fail(run, DGL_ERR_UNSUPPORTED, "an integer needs more than 64 bits");
-    *out = jinja_int(integer);
-    return true;
-}
-
 static bool filter_round(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
@@ -721,8 +677,12 @@ static bool filter_round(struct jinja_run *run, struct jinja_invocation *in,
     if (!ceiling && !dgl_str_eq(jinja_str(&method), "floor")) {
         if (!dgl_str_eq(jinja_str(&method), "common"))
             return jinja_error(run, "method must be common, ceil or floor");
-        if (!round_common(run, &in->self, precision, out))
-            return false;
+        int64_t integer = jinja_is_integral(&in->self) ? jinja_integer(&in->self) : 0;
+        if (in->self.type != JINJA_FLOAT && precision < 0 &&
+            !float_to_int(round_nearest((double)integer, precision), &integer))
+            return jinja_fail(run, DGL_ERR_UNSUPPORTED, "an integer needs more than 64 bits");
+        *out = in->self.type == JINJA_FLOAT ? jinja_float(round_nearest(in->self.real, precision))
+                                            : jinja_int(integer);
     } else {
         double unit = pow(10, (double)precision), scaled = jinja_real(&in->self) * unit;
         *out = jinja_float((ceiling ? ceil(scaled) : floor(scaled)) / unit);

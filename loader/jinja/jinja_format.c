@@ -95,42 +95,9 @@ static void group_thousands(struct dgl_buf *out, struct dgl_str digits)
     }
 }
 
-static bool is_integer_type(char type)
-{
-    return type && strchr("dnboxXc", type);
-}
-
 static bool is_float_type(char type)
 {
     return type && strchr("eEfFgG%", type);
-}
-
-/* Sign, then "0x" and the like. */
-static void put_head(struct dgl_buf *out, const struct jinja_format_spec *spec, bool negative)
-{
-    if (negative)
-        dgl_buf_putc(out, '-');
-    else if (spec->sign)
-        dgl_buf_putc(out, spec->sign);
-    if (spec->alternate && spec->type && strchr("boxX", spec->type)) {
-        dgl_buf_putc(out, '0');
-        dgl_buf_putc(out, spec->type);
-    }
-}
-
-static void put_digits(struct dgl_buf *out, const struct jinja_format_spec *spec,
-                       const struct jinja_value *value, bool real)
-{
-    if (!real) {
-        int64_t integer = jinja_integer(value);
-        put_integer(out, integer < 0 ? 0 - (uint64_t)integer : (uint64_t)integer, spec->type);
-        return;
-    }
-    double size = fabs(jinja_real(value));
-    if (isfinite(size))
-        put_float(out, spec, size);
-    else
-        dgl_buf_puts(out, isnan(size) ? "nan" : "inf");
 }
 
 static bool format_number(struct jinja_run *run, struct jinja_text *text,
@@ -139,15 +106,28 @@ static bool format_number(struct jinja_run *run, struct jinja_text *text,
     bool real = value->type == JINJA_FLOAT || is_float_type(spec->type);
     bool negative = real ? signbit(jinja_real(value)) != 0 : jinja_integer(value) < 0;
     struct dgl_buf head = {0}, digits = {0}, grouped = {0};
-    put_head(&head, spec, negative);
-    put_digits(&digits, spec, value, real);
+    /* Sign, then "0x" and the like. */
+    if (negative || spec->sign)
+        dgl_buf_putc(&head, negative ? '-' : spec->sign);
+    if (spec->alternate && spec->type && strchr("boxX", spec->type)) {
+        dgl_buf_putc(&head, '0');
+        dgl_buf_putc(&head, spec->type);
+    }
+    if (!real) {
+        uint64_t integer = (uint64_t)jinja_integer(value);
+        put_integer(&digits, negative ? 0 - integer : integer, spec->type);
+    } else if (isfinite(jinja_real(value))) {
+        put_float(&digits, spec, fabs(jinja_real(value)));
+    } else {
+        dgl_buf_puts(&digits, isnan(jinja_real(value)) ? "nan" : "inf");
+    }
     if (spec->thousands && !digits.failed)
         group_thousands(&grouped, (struct dgl_str){digits.p, digits.len});
     struct dgl_buf *body = spec->thousands ? &grouped : &digits;
     struct jinja_value number = jinja_text_of((struct dgl_str){body->p, body->len}, value->data);
     bool ok = put_padded(run, text, spec, (struct dgl_str){head.p, head.len}, &number,
                          spec->align ? spec->align : '>');
-    text->bytes.failed |= head.failed || body->failed;
+    text->bytes.failed |= head.failed || digits.failed || grouped.failed;
     dgl_buf_finish(&head);
     dgl_buf_finish(&digits);
     dgl_buf_finish(&grouped);
@@ -176,7 +156,7 @@ bool jinja_format_value(struct jinja_run *run, struct jinja_text *text,
     if (number && spec->type == 'c' && jinja_is_integral(value))
         return format_char(run, text, spec, value);
     if (number && (spec->type == 0 || is_float_type(spec->type) ||
-                   (is_integer_type(spec->type) && jinja_is_integral(value))))
+                   (strchr("dnboxXc", spec->type) && jinja_is_integral(value))))
         return format_number(run, text, spec, value);
     if (spec->type && spec->type != 's')
         return jinja_error(run, "Unknown format code '%c' for object of type '%s'", spec->type,
@@ -260,32 +240,21 @@ static bool scan_number(struct percent *f, int64_t *out)
     return true;
 }
 
-static void scan_flags(struct percent *f, struct jinja_format_spec *spec)
+/* Flags, width, precision and the letter. */
+static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
 {
     bool left = false, zero = false;
-    for (;; f->pos++) {
-        char flag = peek(f);
-        if (flag == '-')
-            left = true;
-        else if (flag == '0')
-            zero = true;
-        else if (flag == '+' || (flag == ' ' && !spec->sign))
+    *spec = (struct jinja_format_spec){.precision = -1};
+    for (char flag; (flag = peek(f)) && strchr("-0+ #", flag); f->pos++) {
+        left |= flag == '-';
+        zero |= flag == '0';
+        spec->alternate |= flag == '#';
+        if (flag == '+' || (flag == ' ' && !spec->sign))
             spec->sign = flag;
-        else if (flag == '#')
-            spec->alternate = true;
-        else if (flag != ' ')
-            break;
     }
     if (zero && !left)
         spec->fill = DGL_STR("0");
     spec->align = left ? '<' : zero ? '=' : '>';
-}
-
-/* Flags, width, precision and the letter. */
-static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
-{
-    *spec = (struct jinja_format_spec){.precision = -1};
-    scan_flags(f, spec);
     if (!scan_number(f, &spec->width))
         return false;
     if (spec->width < 0) {
@@ -323,24 +292,18 @@ static bool to_integer(struct percent *f, char type, struct jinja_value *value)
     return true;
 }
 
-static bool put_repr(struct percent *f, struct jinja_format_spec *spec,
-                     const struct jinja_value *value)
-{
-    struct jinja_text text = {0};
-    struct jinja_value repr;
-    bool ok = jinja_text_add_repr(f->run, &text, value);
-    spec->type = 's';
-    return jinja_text_end(f->run, &text, ok, &repr) &&
-           jinja_format_value(f->run, &f->text, spec, &repr);
-}
-
 static bool convert_value(struct percent *f, struct jinja_format_spec *spec,
                           struct jinja_value *value)
 {
     if (strchr("iu", spec->type))
         spec->type = 'd';
-    if (strchr("ra", spec->type))
-        return put_repr(f, spec, value);
+    if (strchr("ra", spec->type)) {
+        struct jinja_text text = {0};
+        bool ok = jinja_text_add_repr(f->run, &text, value);
+        spec->type = 's';
+        return jinja_text_end(f->run, &text, ok, value) &&
+               jinja_format_value(f->run, &f->text, spec, value);
+    }
     if (spec->type == 'c' && jinja_is_text(value))
         spec->type = 's';
     if (strchr("doxX", spec->type) && !to_integer(f, spec->type, value))
@@ -374,27 +337,19 @@ static bool format_one(struct percent *f)
     return convert_value(f, &spec, &value);
 }
 
-static bool format_all(struct percent *f)
-{
-    while (f->pos < f->format->text.len) {
-        const char *start = f->format->text.p + f->pos;
-        const char *sign = memchr(start, '%', f->format->text.len - f->pos);
-        size_t len = sign ? (size_t)(sign - start) : f->format->text.len - f->pos;
-        struct jinja_value plain = jinja_slice_bytes(f->format, f->pos, len);
-        if (!jinja_text_add(f->run, &f->text, &plain))
-            return false;
-        f->pos += len + (sign ? 1 : 0);
-        if (sign && !format_one(f))
-            return false;
-    }
-    return true;
-}
-
 bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *format,
                           const struct jinja_value *values, struct jinja_value *out)
 {
     struct percent f = {.run = run, .format = format, .values = values};
-    bool ok = format_all(&f);
+    bool ok = true;
+    while (ok && f.pos < format->text.len) {
+        const char *start = format->text.p + f.pos;
+        const char *sign = memchr(start, '%', format->text.len - f.pos);
+        size_t len = sign ? (size_t)(sign - start) : format->text.len - f.pos;
+        struct jinja_value plain = jinja_slice_bytes(format, f.pos, len);
+        f.pos += len + (sign ? 1 : 0);
+        ok = jinja_text_add(run, &f.text, &plain) && (!sign || format_one(&f));
+    }
     /* Python takes whatever can be subscripted for a mapping, and lets it be left over. */
     bool mapping =
         values->type == JINJA_DICT || values->type == JINJA_LIST || values->type == JINJA_UNDEFINED;

@@ -58,28 +58,29 @@ size_t jinja_last_char(struct dgl_str text)
     return len;
 }
 
-static bool in_set(struct dgl_str set, bool blanks, struct dgl_str c)
+/* True if the character is in the set, or a blank if `set` is NULL. */
+static bool is_stripped(struct dgl_str c, const struct dgl_str *set)
 {
     uint32_t cp;
-    if (!blanks)
-        return jinja_find(set, c, 0) != SIZE_MAX;
+    if (set)
+        return jinja_find(*set, c, 0) != SIZE_MAX;
     dgl_utf8_decode(c.p, c.len, &cp);
     return jinja_is_space(cp);
 }
 
-static struct dgl_str strip(struct dgl_str text, struct dgl_str set, bool blanks,
+static struct dgl_str strip(struct dgl_str text, const struct dgl_str *set,
                             enum jinja_strip_side side)
 {
     while ((side & JINJA_STRIP_LEFT) && text.len) {
         uint32_t cp;
         size_t len = dgl_utf8_decode(text.p, text.len, &cp);
-        if (!in_set(set, blanks, (struct dgl_str){text.p, len}))
+        if (!is_stripped((struct dgl_str){text.p, len}, set))
             break;
         text = (struct dgl_str){text.p + len, text.len - len};
     }
     while ((side & JINJA_STRIP_RIGHT) && text.len) {
         size_t len = jinja_last_char(text);
-        if (!in_set(set, blanks, (struct dgl_str){text.p + text.len - len, len}))
+        if (!is_stripped((struct dgl_str){text.p + text.len - len, len}, set))
             break;
         text.len -= len;
     }
@@ -88,13 +89,7 @@ static struct dgl_str strip(struct dgl_str text, struct dgl_str set, bool blanks
 
 struct dgl_str jinja_strip(struct dgl_str text, enum jinja_strip_side side)
 {
-    return strip(text, (struct dgl_str){0}, true, side);
-}
-
-/* Strips characters of a set instead of blanks. */
-static struct dgl_str strip_set(struct dgl_str text, struct dgl_str set, enum jinja_strip_side side)
-{
-    return strip(text, set, false, side);
+    return strip(text, NULL, side);
 }
 
 size_t jinja_char_count(struct dgl_str text)
@@ -149,37 +144,27 @@ struct case_special {
 
 #include "loader/text/jinja_case.inc"
 
-static const char *find_special(uint32_t cp, enum letter_case to)
-{
-    for (size_t i = 0; i < sizeof(special_cases) / sizeof(special_cases[0]); i++) {
-        if (special_cases[i].cp == cp)
-            return to == CASE_UPPER ? special_cases[i].upper : special_cases[i].title;
-    }
-    return NULL;
-}
-
-static size_t to_lower(uint32_t cp, char out[case_max])
-{
-    uint32_t lower[2];
-    size_t count = tok_lowercase(cp, lower), len = 0;
-    for (size_t i = 0; i < count; i++)
-        len += dgl_utf8_encode(lower[i], out + len);
-    return len;
-}
-
 /* The character in another case, as UTF-8; returns its length. Context plays no part: the final
  * sigma of Greek is not known. */
 static size_t to_case(uint32_t cp, enum letter_case to, char out[case_max])
 {
-    if (to == CASE_LOWER)
-        return to_lower(cp, out);
+    size_t len = 0;
+    if (to == CASE_LOWER) {
+        uint32_t lower[2];
+        size_t count = tok_lowercase(cp, lower);
+        for (size_t i = 0; i < count; i++)
+            len += dgl_utf8_encode(lower[i], out + len);
+        return len;
+    }
     if (cp < 0x80) {
         out[0] = (char)(cp >= 'a' && cp <= 'z' ? cp - 'a' + 'A' : cp);
         return 1;
     }
-    const char *special = find_special(cp, to);
-    if (special) {
-        size_t len = strlen(special);
+    for (size_t i = 0; i < sizeof(special_cases) / sizeof(special_cases[0]); i++) {
+        if (special_cases[i].cp != cp)
+            continue;
+        const char *special = to == CASE_UPPER ? special_cases[i].upper : special_cases[i].title;
+        len = strlen(special);
         memcpy(out, special, len);
         return len;
     }
@@ -296,20 +281,6 @@ bool jinja_text_end(struct jinja_run *run, struct jinja_text *text, bool ok,
     return copy != NULL;
 }
 
-/* Leaves the digits in `space`, as "%.*e" prints them; returns how many of them follow the point.
- */
-static int shortest_digits(struct dgl_buf *space, double value)
-{
-    for (int digits = 0;; digits++) {
-        double back;
-        space->len = 0;
-        dgl_buf_printf(space, "%.*e", digits, value);
-        struct dgl_str text = {space->p, space->len};
-        if (space->failed || digits == 16 || (dgl_parse_f64(text, &back) && back == value))
-            return digits;
-    }
-}
-
 void jinja_print_float(struct dgl_buf *out, double value)
 {
     if (!isfinite(value)) {
@@ -317,7 +288,14 @@ void jinja_print_float(struct dgl_buf *out, double value)
         return;
     }
     struct dgl_buf space = {0};
-    int digits = shortest_digits(&space, value);
+    double back = 0;
+    int digits = -1; /* after the point, of the shortest text that reads back as the value */
+    do {
+        digits++;
+        space.len = 0;
+        dgl_buf_printf(&space, "%.*e", digits, value);
+    } while (!space.failed && digits < 16 &&
+             !(dgl_parse_f64((struct dgl_str){space.p, space.len}, &back) && back == value));
     const char *mark = space.failed ? NULL : strchr(space.p, 'e');
     int exponent = mark ? (int)strtol(mark + 1, NULL, 10) : 0;
     if (exponent < -4 || exponent >= 16)
@@ -331,20 +309,6 @@ void jinja_print_float(struct dgl_buf *out, double value)
 static bool put_cstr(struct jinja_run *run, struct jinja_text *text, const char *part, bool data)
 {
     return jinja_text_put(run, text, dgl_str_of(part), data);
-}
-
-static bool put_number(struct jinja_run *run, struct jinja_text *text,
-                       const struct jinja_value *value)
-{
-    struct dgl_buf space = {0};
-    if (value->type == JINJA_INT)
-        dgl_buf_printf(&space, "%" PRId64, value->integer);
-    else
-        jinja_print_float(&space, value->real);
-    bool ok = jinja_text_put(run, text, (struct dgl_str){space.p, space.len}, value->data);
-    text->bytes.failed |= space.failed;
-    dgl_buf_finish(&space);
-    return ok;
 }
 
 /* The escapes of repr(). Mode: the quote around the text. */
@@ -405,22 +369,10 @@ static bool add_entries(struct jinja_run *run, struct jinja_text *text,
     return ok && put_cstr(run, text, "}", value->data);
 }
 
-static bool add_range(struct jinja_run *run, struct jinja_text *text,
-                      const struct jinja_value *value)
-{
-    char space[96];
-    if (value->range.step == 1)
-        snprintf(space, sizeof(space), "range(%" PRId64 ", %" PRId64 ")", value->range.start,
-                 value->range.stop);
-    else
-        snprintf(space, sizeof(space), "range(%" PRId64 ", %" PRId64 ", %" PRId64 ")",
-                 value->range.start, value->range.stop, value->range.step);
-    return put_cstr(run, text, space, value->data);
-}
-
 static bool add_repr(struct jinja_run *run, struct jinja_text *text,
                      const struct jinja_value *value)
 {
+    struct dgl_buf number = {0};
     switch (value->type) {
     case JINJA_ABSENT:
     case JINJA_UNDEFINED:
@@ -430,8 +382,18 @@ static bool add_repr(struct jinja_run *run, struct jinja_text *text,
     case JINJA_BOOL:
         return put_cstr(run, text, value->boolean ? "True" : "False", value->data);
     case JINJA_INT:
+        dgl_buf_printf(&number, "%" PRId64, value->integer);
+        break;
     case JINJA_FLOAT:
-        return put_number(run, text, value);
+        jinja_print_float(&number, value->real);
+        break;
+    case JINJA_RANGE:
+        dgl_buf_printf(&number, "range(%" PRId64 ", %" PRId64, value->range.start,
+                       value->range.stop);
+        if (value->range.step != 1)
+            dgl_buf_printf(&number, ", %" PRId64, value->range.step);
+        dgl_buf_putc(&number, ')');
+        break;
     case JINJA_STRING:
         return add_quoted(run, text, value);
     case JINJA_LIST:
@@ -443,17 +405,19 @@ static bool add_repr(struct jinja_run *run, struct jinja_text *text,
     case JINJA_NAMESPACE:
         return put_cstr(run, text, "<Namespace ", false) && add_entries(run, text, value) &&
                put_cstr(run, text, ">", false);
-    case JINJA_RANGE:
-        return add_range(run, text, value);
     case JINJA_GENERATOR:
     case JINJA_FUNCTION:
     case JINJA_MACRO:
     case JINJA_LOOP:
     case JINJA_CYCLER:
-        break;
+        return put_cstr(run, text, "<", false) &&
+               put_cstr(run, text, jinja_type_name(value), false) &&
+               put_cstr(run, text, ">", false);
     }
-    return put_cstr(run, text, "<", false) && put_cstr(run, text, jinja_type_name(value), false) &&
-           put_cstr(run, text, ">", false);
+    bool ok = jinja_text_put(run, text, (struct dgl_str){number.p, number.len}, value->data);
+    text->bytes.failed |= number.failed;
+    dgl_buf_finish(&number);
+    return ok;
 }
 
 bool jinja_text_add_repr(struct jinja_run *run, struct jinja_text *text,
@@ -494,11 +458,6 @@ struct casing_state {
     bool inside; /* of a word: behind its first letter */
 };
 
-static bool begins_word(uint32_t cp)
-{
-    return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || jinja_is_space(cp);
-}
-
 static enum letter_case next_case(struct casing_state *state, uint32_t cp)
 {
     char space[case_max];
@@ -521,7 +480,7 @@ static enum letter_case next_case(struct casing_state *state, uint32_t cp)
         state->inside = is_cased(cp);
         return inside ? CASE_LOWER : CASE_TITLE;
     case JINJA_TITLE_WORDS:
-        state->inside = !begins_word(cp);
+        state->inside = !jinja_is_space(cp) && !(cp && cp < 0x80 && strchr("-({[<", (int)cp));
         return inside ? CASE_LOWER : CASE_UPPER;
     }
     return CASE_LOWER;
@@ -595,16 +554,6 @@ bool jinja_replace(struct jinja_run *run, const struct jinja_value *text,
 
 /* ---- lines ---- */
 
-/* Length of the line end at `pos`; 0: there is none. */
-static size_t line_end(struct dgl_str s, size_t pos)
-{
-    uint32_t cp;
-    size_t len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-    if (!is_line_end(cp))
-        return 0;
-    return cp == '\r' && pos + 1 < s.len && s.p[pos + 1] == '\n' ? 2 : len;
-}
-
 bool jinja_split_lines(struct jinja_run *run, const struct jinja_value *text, bool keep_ends,
                        struct jinja_value *out)
 {
@@ -613,31 +562,42 @@ bool jinja_split_lines(struct jinja_run *run, const struct jinja_value *text, bo
     if (!jinja_step_bytes(run, s.len) || !jinja_new_list(run, JINJA_LIST, 0, out))
         return false;
     while (pos < s.len) {
-        size_t end = line_end(s, pos);
-        if (!end) {
-            uint32_t cp;
-            pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        uint32_t cp;
+        size_t end = pos;
+        pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
+        if (!is_line_end(cp))
             continue;
-        }
-        size_t len = pos - start + (keep_ends ? end : 0);
+        if (cp == '\r' && pos < s.len && s.p[pos] == '\n')
+            pos++;
+        size_t len = (keep_ends ? pos : end) - start;
         if (!jinja_list_push(run, out->list, jinja_slice_bytes(text, start, len)))
             return false;
-        start = pos += end;
+        start = pos;
     }
     return start == s.len ||
            jinja_list_push(run, out->list, jinja_slice_bytes(text, start, s.len - start));
 }
 
-/* ---- stripping ---- */
+/* ---- blanks ---- */
+
+bool jinja_blanks(struct jinja_run *run, const struct jinja_value *width, int64_t otherwise,
+                  struct jinja_value *out)
+{
+    const struct jinja_value blank = jinja_literal(" "), count = jinja_int(otherwise);
+    *out = *width;
+    return jinja_is_text(width) ||
+           jinja_arithmetic(run, JINJA_OP_MUL, &blank, width->type == JINJA_ABSENT ? &count : width,
+                            out);
+}
 
 bool jinja_strip_text(struct jinja_run *run, const struct jinja_value *text,
                       const struct jinja_value *set, int side, struct jinja_value *out)
 {
     struct dgl_str s = jinja_str(text);
     bool blanks = set->type == JINJA_ABSENT;
-    struct dgl_str kept = blanks ? jinja_strip(s, (enum jinja_strip_side)side)
-                                 : strip_set(s, jinja_str(set), (enum jinja_strip_side)side);
-    size_t set_len = blanks ? 1 : set->text.len;
+    struct dgl_str chars = blanks ? (struct dgl_str){0} : jinja_str(set);
+    struct dgl_str kept = strip(s, blanks ? NULL : &chars, (enum jinja_strip_side)side);
+    size_t set_len = blanks ? 1 : chars.len;
     *out = jinja_part(text, kept);
     /* Each stripped character was looked for in the whole set. */
     return jinja_step(run, 1 + (s.len - kept.len) / 16 * (1 + set_len / 16));

@@ -82,6 +82,9 @@ bool jinja_replace(struct jinja_run *run, const struct jinja_value *text,
 /* str.splitlines() as a list. */
 bool jinja_split_lines(struct jinja_run *run, const struct jinja_value *text, bool keep_ends,
                        struct jinja_value *out);
+/* A text of `width` blanks, or of `otherwise` blanks without a width; a text stays as it is. */
+bool jinja_blanks(struct jinja_run *run, const struct jinja_value *width, int64_t otherwise,
+                  struct jinja_value *out);
 /* Blanks, or the characters of `set` when it is given. */
 bool jinja_strip_text(struct jinja_run *run, const struct jinja_value *text,
                       const struct jinja_value *set, int side, struct jinja_value *out);

@@ -67,12 +67,6 @@ static const char *constant_name(const struct jinja_value *value)
     return value->boolean ? "true" : "false";
 }
 
-static bool fail_type(struct writer *w, const struct jinja_value *value)
-{
-    return jinja_error(w->run, "Object of type %s is not JSON serializable",
-                       jinja_type_name(value));
-}
-
 /* Keys are texts; numbers and constants become texts. */
 static bool write_key(struct writer *w, const struct jinja_value *key)
 {
@@ -168,69 +162,60 @@ static bool write_dict(struct writer *w, const struct jinja_value *value)
     return ok && new_line(w, value->data) && put(w, DGL_STR("}"), value->data);
 }
 
-static bool write_any(struct writer *w, const struct jinja_value *value)
+static bool write_value(struct writer *w, const struct jinja_value *value)
 {
+    bool ok;
+    if (!jinja_enter(w->run))
+        return false;
     switch (value->type) {
     case JINJA_NONE:
     case JINJA_BOOL:
-        return put(w, dgl_str_of(constant_name(value)), value->data);
+        ok = put(w, dgl_str_of(constant_name(value)), value->data);
+        break;
     case JINJA_INT:
     case JINJA_FLOAT:
-        return write_number(w, value);
+        ok = write_number(w, value);
+        break;
     case JINJA_STRING:
-        return write_text(w, value);
+        ok = write_text(w, value);
+        break;
     case JINJA_LIST:
     case JINJA_TUPLE:
-        return write_list(w, value);
+        ok = write_list(w, value);
+        break;
     case JINJA_DICT:
-        return write_dict(w, value);
+        ok = write_dict(w, value);
+        break;
     default:
-        return fail_type(w, value);
+        ok = jinja_error(w->run, "Object of type %s is not JSON serializable",
+                         jinja_type_name(value));
     }
-}
-
-static bool write_value(struct writer *w, const struct jinja_value *value)
-{
-    if (!jinja_enter(w->run))
-        return false;
-    bool ok = jinja_step(w->run, 1) && write_any(w, value);
     jinja_leave(w->run);
-    return ok;
+    return ok && jinja_step(w->run, 1);
 }
 
 /* ---- the filter ---- */
 
-/* A number of blanks or a text per level; none: everything on one line. */
-static bool set_indent(struct writer *w, const struct jinja_value *indent)
-{
-    struct jinja_value blank = jinja_literal(" ");
-    w->multiline = indent->type != JINJA_ABSENT && indent->type != JINJA_NONE;
-    w->indent = *indent;
-    if (!w->multiline || jinja_is_text(indent))
-        return true;
-    return jinja_arithmetic(w->run, JINJA_OP_MUL, &blank, indent, &w->indent);
-}
-
-static bool set_separators(struct writer *w, const struct jinja_value *separators)
-{
-    w->item_separator = jinja_literal(w->multiline ? "," : ", ");
-    w->key_separator = jinja_literal(": ");
-    if (separators->type == JINJA_ABSENT || separators->type == JINJA_NONE)
-        return true;
-    if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
-        !jinja_is_text(&separators->list->items[0]) || !jinja_is_text(&separators->list->items[1]))
-        return jinja_error(w->run, "separators must be two texts");
-    w->item_separator = separators->list->items[0];
-    w->key_separator = separators->list->items[1];
-    return true;
-}
-
 bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
-    struct writer w = {
-        .run = run, .ascii = jinja_arg_truth(in, 0, false), .sort = jinja_arg_truth(in, 3, false)};
-    bool ok = set_indent(&w, &in->arg[1]) && set_separators(&w, &in->arg[2]) &&
-              write_value(&w, &in->self);
+    const struct jinja_value *separators = &in->arg[2];
+    struct writer w = {.run = run,
+                       .ascii = jinja_arg_truth(in, 0, false),
+                       .multiline = jinja_arg_given(in, 1),
+                       .sort = jinja_arg_truth(in, 3, false),
+                       .key_separator = jinja_literal(": ")};
+    w.item_separator = jinja_literal(w.multiline ? "," : ", ");
+    if (w.multiline && !jinja_blanks(run, &in->arg[1], 0, &w.indent))
+        return false;
+    if (jinja_arg_given(in, 2)) {
+        if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
+            !jinja_is_text(&separators->list->items[0]) ||
+            !jinja_is_text(&separators->list->items[1]))
+            return jinja_error(run, "separators must be two texts");
+        w.item_separator = separators->list->items[0];
+        w.key_separator = separators->list->items[1];
+    }
+    bool ok = write_value(&w, &in->self);
     return jinja_text_end(run, &w.text, ok, out);
 }

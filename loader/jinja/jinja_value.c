@@ -126,88 +126,60 @@ bool jinja_new_dict(struct jinja_run *run, enum jinja_type type, struct jinja_va
 
 /* ---- JSON ---- */
 
-static bool number_from_json(struct jinja_run *run, const struct dgl_json *json,
-                             struct jinja_value *out)
-{
-    int64_t integer;
-    if (dgl_json_is_real(json)) {
-        *out = jinja_float(dgl_json_f64(json));
-        return true;
-    }
-    if (!dgl_json_i64(json, &integer)) {
-        struct dgl_str digits = dgl_json_spelling(json);
-        return jinja_error(run, "the number %.*s does not fit 64 bits", (int)digits.len, digits.p);
-    }
-    *out = jinja_int(integer);
-    return true;
-}
-
-static bool scalar_from_json(struct jinja_run *run, const struct dgl_json *json,
-                             struct jinja_value *out)
-{
-    switch (dgl_json_type(json)) {
-    case DGL_JSON_BOOL:
-        *out = jinja_bool(dgl_json_bool(json));
-        return true;
-    case DGL_JSON_NUMBER:
-        return number_from_json(run, json, out);
-    case DGL_JSON_STRING:
-        *out = jinja_text_of(dgl_json_str(json), false);
-        return true;
-    default:
-        *out = jinja_none();
-        return true;
-    }
-}
-
-static bool array_from_json(struct jinja_run *run, const struct dgl_json *json, bool data,
-                            struct jinja_value *out)
-{
-    if (!jinja_new_list(run, JINJA_LIST, dgl_json_count(json), out))
-        return false;
-    struct jinja_list *list = out->list;
-    list->frozen = true;
-    for (const struct dgl_json *item = dgl_json_first(json); item; item = dgl_json_next(item)) {
-        if (!jinja_from_json(run, item, data, &list->items[list->count]))
-            return false;
-        list->count++;
-    }
-    return true;
-}
-
-static bool object_from_json(struct jinja_run *run, const struct dgl_json *json, bool data,
-                             struct jinja_value *out)
-{
-    if (!jinja_new_dict(run, JINJA_DICT, out))
-        return false;
-    struct jinja_dict *dict = out->dict;
-    dict->frozen = true;
-    dict->cap = dgl_json_count(json);
-    dict->entries = jinja_alloc(run, dict->cap, sizeof(*dict->entries));
-    if (!dict->entries)
-        return false;
-    for (const struct dgl_json *item = dgl_json_first(json); item; item = dgl_json_next(item)) {
-        struct jinja_entry *entry = &dict->entries[dict->count++];
-        entry->key = jinja_text_of(dgl_json_key(item), data);
-        if (!jinja_from_json(run, item, data, &entry->value))
-            return false;
-    }
-    return true;
-}
-
 /* Recursion is bounded: the JSON reader refuses deeper nesting than 64. */
 bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool data,
                      struct jinja_value *out)
 {
-    bool ok = true;
-    if (dgl_json_is(json, DGL_JSON_ARRAY))
-        ok = array_from_json(run, json, data, out);
-    else if (dgl_json_is(json, DGL_JSON_OBJECT))
-        ok = object_from_json(run, json, data, out);
-    else
-        ok = scalar_from_json(run, json, out);
+    int64_t integer;
+    *out = jinja_none();
+    switch (dgl_json_type(json)) {
+    case DGL_JSON_BOOL:
+        *out = jinja_bool(dgl_json_bool(json));
+        break;
+    case DGL_JSON_NUMBER:
+        if (dgl_json_is_real(json)) {
+            *out = jinja_float(dgl_json_f64(json));
+        } else if (dgl_json_i64(json, &integer)) {
+            *out = jinja_int(integer);
+        } else {
+            struct dgl_str digits = dgl_json_spelling(json);
+            return jinja_error(run, "the number %.*s does not fit 64 bits", (int)digits.len,
+                               digits.p);
+        }
+        break;
+    case DGL_JSON_STRING:
+        *out = jinja_text_of(dgl_json_str(json), false);
+        break;
+    case DGL_JSON_ARRAY:
+        if (!jinja_new_list(run, JINJA_LIST, dgl_json_count(json), out))
+            return false;
+        out->list->frozen = true;
+        for (const struct dgl_json *item = dgl_json_first(json); item; item = dgl_json_next(item)) {
+            if (!jinja_from_json(run, item, data, &out->list->items[out->list->count]))
+                return false;
+            out->list->count++;
+        }
+        break;
+    case DGL_JSON_OBJECT:
+        if (!jinja_new_dict(run, JINJA_DICT, out))
+            return false;
+        out->dict->frozen = true;
+        out->dict->cap = dgl_json_count(json);
+        out->dict->entries = jinja_alloc(run, out->dict->cap, sizeof(*out->dict->entries));
+        if (!out->dict->entries)
+            return false;
+        for (const struct dgl_json *item = dgl_json_first(json); item; item = dgl_json_next(item)) {
+            struct jinja_entry *entry = &out->dict->entries[out->dict->count++];
+            entry->key = jinja_text_of(dgl_json_key(item), data);
+            if (!jinja_from_json(run, item, data, &entry->value))
+                return false;
+        }
+        break;
+    default:
+        break;
+    }
     out->data = data;
-    return ok;
+    return true;
 }
 
 /* ---- looking ---- */
@@ -478,24 +450,19 @@ bool jinja_iter_init(struct jinja_run *run, const struct jinja_value *value, str
     return jinja_error(run, "'%s' object is not iterable", jinja_type_name(value));
 }
 
-static bool next_char(struct jinja_iter *iter, struct jinja_value *item)
-{
-    uint32_t cp;
-    struct dgl_str text = jinja_str(&iter->over);
-    if (iter->next >= text.len)
-        return false;
-    size_t len = dgl_utf8_decode(text.p + iter->next, text.len - iter->next, &cp);
-    *item = jinja_slice_bytes(&iter->over, iter->next, len);
-    iter->next += len;
-    return true;
-}
-
 bool jinja_iter_next(struct jinja_iter *iter, struct jinja_value *item)
 {
     const struct jinja_value *over = &iter->over;
+    uint32_t cp;
+    size_t len;
     switch (over->type) {
     case JINJA_STRING:
-        return next_char(iter, item);
+        if (iter->next >= over->text.len)
+            return false;
+        len = dgl_utf8_decode(over->text.p + iter->next, over->text.len - iter->next, &cp);
+        *item = jinja_slice_bytes(over, iter->next, len);
+        iter->next += len;
+        return true;
     case JINJA_GENERATOR:
         if (over->list->next >= over->list->count)
             return false;
@@ -545,17 +512,6 @@ bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum 
 
 /* ---- equality, order and membership ---- */
 
-static bool equal_lists(struct jinja_run *run, const struct jinja_list *a,
-                        const struct jinja_list *b, bool *out)
-{
-    *out = a->count == b->count;
-    for (size_t i = 0; *out && i < a->count && i < b->count; i++) {
-        if (!jinja_equal(run, &a->items[i], &b->items[i], out))
-            return false;
-    }
-    return true;
-}
-
 static bool equal_dicts(struct jinja_run *run, const struct jinja_dict *a,
                         const struct jinja_dict *b, bool *out)
 {
@@ -571,17 +527,10 @@ static bool equal_dicts(struct jinja_run *run, const struct jinja_dict *a,
     return true;
 }
 
-static bool equal_ranges(const struct jinja_value *a, const struct jinja_value *b)
-{
-    size_t count = jinja_range_count(a);
-    return count == jinja_range_count(b) &&
-           (count == 0 ||
-            (a->range.start == b->range.start && (count == 1 || a->range.step == b->range.step)));
-}
-
 static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
                             const struct jinja_value *b, bool *out)
 {
+    size_t count;
     switch (a->type) {
     case JINJA_ABSENT:
     case JINJA_UNDEFINED:
@@ -594,11 +543,18 @@ static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
     case JINJA_LIST:
     case JINJA_TUPLE:
     case JINJA_VIEW:
-        return equal_lists(run, a->list, b->list, out);
+        *out = a->list->count == b->list->count;
+        for (size_t i = 0; *out && i < a->list->count && i < b->list->count; i++) {
+            if (!jinja_equal(run, &a->list->items[i], &b->list->items[i], out))
+                return false;
+        }
+        return true;
     case JINJA_DICT:
         return equal_dicts(run, a->dict, b->dict, out);
-    case JINJA_RANGE:
-        *out = equal_ranges(a, b);
+    case JINJA_RANGE: /* by their elements */
+        count = jinja_range_count(a);
+        *out = count == jinja_range_count(b) && (!count || a->range.start == b->range.start) &&
+               (count < 2 || a->range.step == b->range.step);
         return true;
     default:
         *out = a->list == b->list; /* the same object */
@@ -624,32 +580,6 @@ bool jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struc
     return ok;
 }
 
-static int sign_of(double a, double b)
-{
-    return (a > b) - (a < b);
-}
-
-static int order_texts(const struct jinja_value *a, const struct jinja_value *b)
-{
-    size_t len = a->text.len < b->text.len ? a->text.len : b->text.len;
-    int order = len ? memcmp(a->text.p, b->text.p, len) : 0;
-    return order ? order : (a->text.len > b->text.len) - (a->text.len < b->text.len);
-}
-
-static bool order_lists(struct jinja_run *run, const char *sign, const struct jinja_list *a,
-                        const struct jinja_list *b, int *out)
-{
-    for (size_t i = 0; i < a->count && i < b->count; i++) {
-        bool equal;
-        if (!jinja_equal(run, &a->items[i], &b->items[i], &equal))
-            return false;
-        if (!equal)
-            return jinja_order(run, sign, &a->items[i], &b->items[i], out);
-    }
-    *out = (a->count > b->count) - (a->count < b->count);
-    return true;
-}
-
 bool jinja_order(struct jinja_run *run, const char *sign, const struct jinja_value *a,
                  const struct jinja_value *b, int *out)
 {
@@ -661,19 +591,36 @@ bool jinja_order(struct jinja_run *run, const char *sign, const struct jinja_val
         return true;
     }
     if (jinja_is_number(a) && jinja_is_number(b)) {
-        *out = sign_of(jinja_real(a), jinja_real(b));
+        double x = jinja_real(a), y = jinja_real(b);
+        *out = (x > y) - (x < y);
         return true;
     }
     if (jinja_is_text(a) && jinja_is_text(b)) {
-        *out = order_texts(a, b);
+        size_t len = a->text.len < b->text.len ? a->text.len : b->text.len;
+        *out = len ? memcmp(a->text.p, b->text.p, len) : 0;
+        if (*out == 0)
+            *out = (a->text.len > b->text.len) - (a->text.len < b->text.len);
         return jinja_step_bytes(run, a->text.len);
     }
     if (a->type != b->type || !jinja_is_sequence(a))
         return jinja_error(run, "'%s' not supported between instances of '%s' and '%s'", sign,
                            jinja_type_name(a), jinja_type_name(b));
+    /* Lists: the first elements that differ decide. */
+    const struct jinja_list *x = a->list, *y = b->list;
+    bool ok = true, equal = true;
+    size_t i = 0;
     if (!jinja_enter(run))
         return false;
-    bool ok = order_lists(run, sign, a->list, b->list, out);
+    while (ok && i < x->count && i < y->count) {
+        ok = jinja_equal(run, &x->items[i], &y->items[i], &equal);
+        if (!equal)
+            break;
+        i++;
+    }
+    if (ok && !equal)
+        ok = jinja_order(run, sign, &x->items[i], &y->items[i], out);
+    else
+        *out = (x->count > y->count) - (x->count < y->count);
     jinja_leave(run);
     return ok;
 }
@@ -734,18 +681,6 @@ bool jinja_compare(struct jinja_run *run, enum jinja_cmp cmp, const struct jinja
 
 /* ---- arithmetic ---- */
 
-static const char *const op_signs[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
-
-static bool fail_operands(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
-                          const struct jinja_value *b)
-{
-    if (op == JINJA_OP_ADD && (jinja_is_text(a) || jinja_is_sequence(a)))
-        return jinja_error(run, "can only concatenate %s (not \"%s\") to %s", jinja_type_name(a),
-                           jinja_type_name(b), jinja_type_name(a));
-    return jinja_error(run, "unsupported operand type(s) for %s: '%s' and '%s'", op_signs[op],
-                       jinja_type_name(a), jinja_type_name(b));
-}
-
 static bool fail_overflow(struct jinja_run *run)
 {
     return jinja_fail(run, DGL_ERR_UNSUPPORTED, "an integer needs more than 64 bits");
@@ -768,18 +703,7 @@ static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
     return true;
 }
 
-/* b is neither 0 nor -1. Rounds towards minus infinity; the rest has the sign of b. */
-static int64_t floor_divide(int64_t a, int64_t b, int64_t *rest)
-{
-    int64_t quotient = a / b;
-    *rest = a % b;
-    if (*rest && (*rest < 0) != (b < 0)) {
-        *rest += b;
-        quotient--;
-    }
-    return quotient;
-}
-
+/* Rounds towards minus infinity; the rest has the sign of b. */
 static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
                             struct jinja_value *out)
 {
@@ -788,10 +712,15 @@ static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, 
         return jinja_error(run, op == JINJA_OP_MOD ? "integer modulo by zero"
                                                    : "integer division or modulo by zero");
     if (b == -1) {
-        if (__builtin_sub_overflow(0, a, &quotient))
-            return op == JINJA_OP_MOD ? (*out = jinja_int(0), true) : fail_overflow(run);
+        if (__builtin_sub_overflow(0, a, &quotient) && op != JINJA_OP_MOD)
+            return fail_overflow(run);
     } else {
-        quotient = floor_divide(a, b, &rest);
+        quotient = a / b;
+        rest = a % b;
+        if (rest && (rest < 0) != (b < 0)) {
+            rest += b;
+            quotient--;
+        }
     }
     *out = jinja_int(op == JINJA_OP_MOD ? rest : quotient);
     return true;
@@ -958,22 +887,11 @@ static bool repeat_list(struct jinja_run *run, const struct jinja_value *value, 
     return true;
 }
 
-/* What `*` does for other things than two numbers; *done tells whether it is defined for these. */
-static bool repeat(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
-                   struct jinja_value *out, bool *done)
-{
-    const struct jinja_value *what = jinja_is_integral(a) ? b : a;
-    const struct jinja_value *times = jinja_is_integral(a) ? a : b;
-    *done = jinja_is_integral(times) && (jinja_is_text(what) || jinja_is_sequence(what));
-    if (!*done)
-        return true;
-    return jinja_is_text(what) ? repeat_text(run, what, jinja_integer(times), out)
-                               : repeat_list(run, what, jinja_integer(times), out);
-}
-
+/* Operators on other things than two numbers. */
 static bool other_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
                              const struct jinja_value *b, struct jinja_value *out)
 {
+    static const char *const signs[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
     if (op == JINJA_OP_MOD && jinja_is_text(a))
         return jinja_format_percent(run, a, b, out);
     if (a->type == JINJA_UNDEFINED || b->type == JINJA_UNDEFINED)
@@ -982,10 +900,16 @@ static bool other_arithmetic(struct jinja_run *run, enum jinja_op op, const stru
         return jinja_concat(run, a, b, out);
     if (op == JINJA_OP_ADD && jinja_is_sequence(a) && a->type == b->type)
         return concat_lists(run, a, b, out);
-    bool done = false;
-    if (op == JINJA_OP_MUL && !repeat(run, a, b, out, &done))
-        return false;
-    return done || fail_operands(run, op, a, b);
+    if (op == JINJA_OP_ADD && (jinja_is_text(a) || jinja_is_sequence(a)))
+        return jinja_error(run, "can only concatenate %s (not \"%s\") to %s", jinja_type_name(a),
+                           jinja_type_name(b), jinja_type_name(a));
+    const struct jinja_value *times = jinja_is_integral(a) ? a : b, *what = times == a ? b : a;
+    if (op == JINJA_OP_MUL && jinja_is_integral(times) && jinja_is_text(what))
+        return repeat_text(run, what, jinja_integer(times), out);
+    if (op == JINJA_OP_MUL && jinja_is_integral(times) && jinja_is_sequence(what))
+        return repeat_list(run, what, jinja_integer(times), out);
+    return jinja_error(run, "unsupported operand type(s) for %s: '%s' and '%s'", signs[op],
+                       jinja_type_name(a), jinja_type_name(b));
 }
 
 bool jinja_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,

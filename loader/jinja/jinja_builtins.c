@@ -293,11 +293,6 @@ static bool global_joiner(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* An error is one line: a line end in the template's words, with the blanks around it, reads as one
  * blank. Long words are cut, not within a character. */
 static size_t make_message(struct dgl_str words, char *out, size_t room)
@@ -307,7 +302,7 @@ static size_t make_message(struct dgl_str words, char *out, size_t room)
     words = dgl_str_trim(words);
     for (size_t i = 0; i < words.len && len < room; i++) {
         ends_line |= words.p[i] == '\n' || words.p[i] == '\r';
-        if (is_blank(words.p[i]))
+        if (words.p[i] == ' ' || words.p[i] == '\t' || words.p[i] == '\r' || words.p[i] == '\n')
             continue;
         if (ends_line)
             out[len++] = ' ';

@@ -34,10 +34,13 @@ struct jinja_loop {
     uint32_t depth0;
 };
 
+/* What to do after a statement. */
+enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
+
 static bool eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
-/* The same in a scope, with the output as a text. `scope` may be NULL, after a fault. */
-static bool exec_text(struct jinja_run *run, const struct jinja_nodes *body,
-                      struct jinja_scope *scope, struct jinja_value *out);
+/* Executes nodes in a scope, with the output as a text. `scope` may be NULL, after a fault. */
+static enum flow exec_captured(struct jinja_run *run, const struct jinja_nodes *nodes,
+                               struct jinja_scope *scope, struct jinja_value *out);
 /* loop(inner): the body of a recursive loop over something else, as a text. */
 static bool loop_recurse(struct jinja_run *run, const struct jinja_loop *loop,
                          const struct jinja_value *over, struct jinja_value *out);
@@ -283,7 +286,8 @@ static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
     if (!scope || !jinja_enter(run))
         return false;
     run->scope = scope;
-    bool ok = bind_macro(run, macro->node, call) && exec_text(run, &macro->node->body, scope, out);
+    bool ok = bind_macro(run, macro->node, call) &&
+              exec_captured(run, &macro->node->body, scope, out) != FLOW_FAIL;
     run->scope = outer;
     jinja_leave(run);
     return ok;
@@ -573,9 +577,6 @@ static bool eval(struct jinja_run *run, const struct jinja_node *node, struct ji
 
 /* ---- statements ---- */
 
-/* What to do after a statement. */
-enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
-
 static enum flow exec_nodes(struct jinja_run *run, const struct jinja_nodes *nodes);
 
 static enum flow flow_of(bool ok)
@@ -607,12 +608,6 @@ static enum flow exec_captured(struct jinja_run *run, const struct jinja_nodes *
     enum flow flow = exec_scoped(run, nodes, scope);
     run->out = outer;
     return jinja_text_end(run, &text, flow != FLOW_FAIL, out) ? flow : FLOW_FAIL;
-}
-
-static bool exec_text(struct jinja_run *run, const struct jinja_nodes *body,
-                      struct jinja_scope *scope, struct jinja_value *out)
-{
-    return exec_captured(run, body, scope, out) != FLOW_FAIL;
 }
 
 static bool new_macro(struct jinja_run *run, const struct jinja_macro_node *node,

@@ -134,34 +134,30 @@ static bool format_number(struct jinja_run *run, struct jinja_text *text,
     return ok;
 }
 
-static bool format_char(struct jinja_run *run, struct jinja_text *text,
-                        const struct jinja_format_spec *spec, const struct jinja_value *value)
-{
-    char space[4];
-    int64_t cp = jinja_integer(value);
-    if (cp < 0 || cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF))
-        return jinja_error(run, "%%c arg not in range(0x110000)");
-    struct dgl_str self = {space, dgl_utf8_encode((uint32_t)cp, space)};
-    struct jinja_value body = jinja_text_of(self, value->data);
-    return put_padded(run, text, spec, (struct dgl_str){0}, &body, spec->align ? spec->align : '<');
-}
-
 bool jinja_format_value(struct jinja_run *run, struct jinja_text *text,
                         const struct jinja_format_spec *spec, const struct jinja_value *value)
 {
+    struct jinja_value body;
+    char space[4];
     if (spec->precision > max_precision)
         return jinja_error(run, "a precision of more than %d digits", max_precision);
     bool number = value->type == JINJA_BOOL ? spec->type && spec->type != 's'
                                             : jinja_is_number(value) && spec->type != 's';
-    if (number && spec->type == 'c' && jinja_is_integral(value))
-        return format_char(run, text, spec, value);
+    if (number && spec->type == 'c' && jinja_is_integral(value)) {
+        int64_t cp = jinja_integer(value);
+        if (cp < 0 || cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF))
+            return jinja_error(run, "%%c arg not in range(0x110000)");
+        body = jinja_text_of((struct dgl_str){space, dgl_utf8_encode((uint32_t)cp, space)},
+                             value->data);
+        return put_padded(run, text, spec, (struct dgl_str){0}, &body,
+                          spec->align ? spec->align : '<');
+    }
     if (number && (spec->type == 0 || is_float_type(spec->type) ||
                    (strchr("dnboxXc", spec->type) && jinja_is_integral(value))))
         return format_number(run, text, spec, value);
     if (spec->type && spec->type != 's')
         return jinja_error(run, "Unknown format code '%c' for object of type '%s'", spec->type,
                            jinja_type_name(value));
-    struct jinja_value body;
     if (!jinja_to_text(run, value, &body))
         return false;
     if (spec->precision >= 0)
@@ -472,15 +468,6 @@ static bool parse_spec(struct braces *f, struct dgl_str text, struct jinja_forma
     return (ok && text.len == 0) || fail_field(f, "Invalid format specifier");
 }
 
-/* What "!r" and "!s" make of a value before it is laid out. */
-static bool convert_field(struct braces *f, char conversion, struct jinja_value *value)
-{
-    struct jinja_text text = {0};
-    bool ok = conversion == 's' ? jinja_text_add_str(f->run, &text, value)
-                                : jinja_text_add_repr(f->run, &text, value);
-    return jinja_text_end(f->run, &text, ok, value);
-}
-
 static bool format_field(struct braces *f, struct dgl_str field)
 {
     struct dgl_str path = take_until(&field, "!:"), name = take_until(&path, ".[");
@@ -500,8 +487,14 @@ static bool format_field(struct braces *f, struct dgl_str field)
     }
     if (field.len)
         field = (struct dgl_str){field.p + 1, field.len - 1};
-    return (!conversion || convert_field(f, conversion, &value)) && parse_spec(f, field, &spec) &&
-           jinja_format_value(f->run, &f->text, &spec, &value);
+    if (conversion) {
+        struct jinja_text text = {0};
+        bool ok = conversion == 's' ? jinja_text_add_str(f->run, &text, &value)
+                                    : jinja_text_add_repr(f->run, &text, &value);
+        if (!jinja_text_end(f->run, &text, ok, &value))
+            return false;
+    }
+    return parse_spec(f, field, &spec) && jinja_format_value(f->run, &f->text, &spec, &value);
 }
 
 bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format,

@@ -665,12 +665,6 @@ static struct jinja_node *parse_expression(struct parser *parser)
     return value;
 }
 
-static bool ends_tuple(const struct jinja_token *token)
-{
-    return token->type == JINJA_TOK_VARIABLE_END || token->type == JINJA_TOK_BLOCK_END ||
-           token->type == JINJA_TOK_RPAREN || at_name(token, "recursive");
-}
-
 /* One expression, or several with commas as a tuple. Without `with_condition` no "x if y else z" at
  * the top: `in` of a loop is followed by its own `if`. */
 static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition)
@@ -686,7 +680,11 @@ static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition
         if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
             return NULL;
         nodes_push(&tuple->list, item);
-        if (!skip(parser, JINJA_TOK_COMMA) || ends_tuple(parser->token))
+        if (!skip(parser, JINJA_TOK_COMMA))
+            return tuple;
+        enum jinja_token_type next = parser->token->type;
+        if (next == JINJA_TOK_VARIABLE_END || next == JINJA_TOK_BLOCK_END ||
+            next == JINJA_TOK_RPAREN || at_name(parser->token, "recursive"))
             return tuple;
     }
 }

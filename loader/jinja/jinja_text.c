@@ -37,19 +37,6 @@ bool jinja_is_printable(uint32_t cp)
     }
 }
 
-/* Where str.splitlines() splits. */
-static bool is_line_end(uint32_t cp)
-{
-    return (cp >= '\n' && cp <= '\r') || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
-           cp == 0x2029;
-}
-
-static bool is_cased(uint32_t cp)
-{
-    enum tok_category category = tok_category(cp);
-    return category == TOK_LU || category == TOK_LL || category == TOK_LT;
-}
-
 size_t jinja_last_char(struct dgl_str text)
 {
     size_t len = text.len ? 1 : 0;
@@ -462,6 +449,7 @@ static enum letter_case next_case(struct casing_state *state, uint32_t cp)
 {
     char space[case_max];
     bool inside = state->inside;
+    enum tok_category category;
     switch (state->casing) {
     case JINJA_UPPER:
         return CASE_UPPER;
@@ -477,7 +465,8 @@ static enum letter_case next_case(struct casing_state *state, uint32_t cp)
         state->inside = true;
         return inside ? CASE_LOWER : CASE_TITLE;
     case JINJA_TITLE:
-        state->inside = is_cased(cp);
+        category = tok_category(cp);
+        state->inside = category == TOK_LU || category == TOK_LL || category == TOK_LT;
         return inside ? CASE_LOWER : CASE_TITLE;
     case JINJA_TITLE_WORDS:
         state->inside = !jinja_is_space(cp) && !(cp && cp < 0x80 && strchr("-({[<", (int)cp));
@@ -565,7 +554,9 @@ bool jinja_split_lines(struct jinja_run *run, const struct jinja_value *text, bo
         uint32_t cp;
         size_t end = pos;
         pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        if (!is_line_end(cp))
+        bool ends_line = (cp >= '\n' && cp <= '\r') || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 ||
+                         cp == 0x2028 || cp == 0x2029;
+        if (!ends_line)
             continue;
         if (cp == '\r' && pos < s.len && s.p[pos] == '\n')
             pos++;

@@ -844,17 +844,6 @@ bool jinja_concat(struct jinja_run *run, const struct jinja_value *a, const stru
     return ok;
 }
 
-static bool concat_lists(struct jinja_run *run, const struct jinja_value *a,
-                         const struct jinja_value *b, struct jinja_value *out)
-{
-    const struct jinja_list *first = a->list, *second = b->list;
-    if (!jinja_new_list(run, a->type, first->count + second->count, out))
-        return false;
-    out->data = a->data || b->data;
-    return jinja_list_extend(run, out->list, first->items, first->count) &&
-           jinja_list_extend(run, out->list, second->items, second->count);
-}
-
 static bool repeat_text(struct jinja_run *run, const struct jinja_value *text, int64_t times,
                         struct jinja_value *out)
 {
@@ -898,8 +887,13 @@ static bool other_arithmetic(struct jinja_run *run, enum jinja_op op, const stru
         return jinja_fail_undefined(run, a->type == JINJA_UNDEFINED ? a : b);
     if (op == JINJA_OP_ADD && jinja_is_text(a) && jinja_is_text(b))
         return jinja_concat(run, a, b, out);
-    if (op == JINJA_OP_ADD && jinja_is_sequence(a) && a->type == b->type)
-        return concat_lists(run, a, b, out);
+    if (op == JINJA_OP_ADD && jinja_is_sequence(a) && a->type == b->type) {
+        if (!jinja_new_list(run, a->type, a->list->count + b->list->count, out))
+            return false;
+        out->data = a->data || b->data;
+        return jinja_list_extend(run, out->list, a->list->items, a->list->count) &&
+               jinja_list_extend(run, out->list, b->list->items, b->list->count);
+    }
     if (op == JINJA_OP_ADD && (jinja_is_text(a) || jinja_is_sequence(a)))
         return jinja_error(run, "can only concatenate %s (not \"%s\") to %s", jinja_type_name(a),
                            jinja_type_name(b), jinja_type_name(a));

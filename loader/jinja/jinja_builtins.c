@@ -1,4 +1,4 @@
-/* Tests, which stand behind "is", and the functions that every template has. */
+/* Tests ("x is TEST") and global functions. */
 #include <locale.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +19,7 @@ static bool test_type(struct jinja_run *run, struct jinja_invocation *in, struct
     return true;
 }
 
-/* Variant: the value that a bool has to have. */
+/* Variant: the value that a bool must have. */
 static bool test_bool(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     (void)run;
@@ -72,8 +72,8 @@ static bool test_sameas(struct jinja_run *run, struct jinja_invocation *in, stru
 
 enum parity { EVEN, ODD };
 
-/* value % 2 is 0 or 1; 1.5 is neither even nor odd. Variant: enum parity, or -1 for the divisor
- * that divisibleby names. */
+/* even, odd and divisibleby. 1.5 is neither even nor odd. Variant: enum parity, or -1 if the
+ * divisor is an argument. */
 static bool test_divisible(struct jinja_run *run, struct jinja_invocation *in,
                            struct jinja_value *out)
 {
@@ -97,7 +97,7 @@ static bool test_has_case(struct jinja_run *run, struct jinja_invocation *in,
 
 enum table { FILTERS, TESTS };
 
-/* Variant: enum table, where the value has to be a name. */
+/* True if the value is the name of a filter or test. Variant: enum table. */
 static bool test_name(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct dgl_str name = jinja_is_text(&in->self) ? jinja_str(&in->self) : (struct dgl_str){0};
@@ -160,10 +160,10 @@ static int within(int value, int low, int high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* strftime() in the C locale for a time without a zone; "%-d" omits the padding. Fields of `now`
- * that are out of range are clamped; the day of the week and of the year follow from the date.
- * Returns false and sets *unknown to the letter if the format has an unknown conversion. Running
- * out of memory sets out->failed. */
+/* Formats a time by strftime() in the C locale, without a time zone; "%-d" omits the padding.
+ * Fields of `now` that are out of range are clamped. The day of the week and of the year are
+ * computed from the date. Returns false and sets *unknown to the letter if a conversion is unknown.
+ * If memory is exhausted, sets out->failed. */
 static bool format_time(struct dgl_buf *out, struct dgl_str format, const struct tm *now,
                         char *unknown)
 {
@@ -188,7 +188,7 @@ static bool format_time(struct dgl_buf *out, struct dgl_str format, const struct
         }
         bool bare = format.p[i + 1] == '-' && i + 2 < format.len;
         char letter = format.p[i += bare ? 2 : 1];
-        if (letter == 'f') { /* microseconds: Python's own conversion */
+        if (letter == 'f') { /* microseconds, a conversion of Python only */
             dgl_buf_puts(out, bare ? "0" : "000000");
         } else if (letter == 'z' || letter == 'Z') {
             continue;
@@ -209,7 +209,7 @@ static bool format_time(struct dgl_buf *out, struct dgl_str format, const struct
 
 /* ---- functions ---- */
 
-/* As jinja's sandbox has it: a longer range raises. */
+/* The same limit as the sandbox of jinja2. */
 enum { max_range = 100000 };
 
 static bool global_range(struct jinja_run *run, struct jinja_invocation *in,
@@ -232,7 +232,7 @@ static bool global_range(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* dict() and namespace(): of a dict or pairs, and keywords. Variant: enum jinja_type. */
+/* dict() and namespace(): accepts a dict or pairs, and keywords. Variant: enum jinja_type. */
 static bool global_dict(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_call *call = in->call;
@@ -293,11 +293,11 @@ static bool global_joiner(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* An error is one line: a line end in the template's words, with the blanks around it, reads as one
- * blank. Long words are cut, not within a character. */
+/* Copies an error message to `out` as one line and returns its length. A line end with the
+ * whitespace around it becomes one space. A long message is cut between two characters. */
 static size_t make_message(struct dgl_str words, char *out, size_t room)
 {
-    size_t len = 0, from = 0; /* of the blanks before a word */
+    size_t len = 0, from = 0; /* start of the whitespace before a word */
     bool ends_line = false;
     words = dgl_str_trim(words);
     for (size_t i = 0; i < words.len && len < room; i++) {

@@ -1,9 +1,9 @@
-/* Looking into values (attributes, elements, slices, paths) and calling built-in functions. */
+/* Attributes, elements and slices of values, and calls of built-in functions. */
 #include "loader/jinja/jinja_call.h"
 
 #include "loader/jinja/jinja_eval.h"
 
-/* ---- what is missing ---- */
+/* ---- missing attributes and elements ---- */
 
 static bool missing_attribute(const struct jinja_value *owner, struct dgl_str name,
                               struct jinja_value *out)
@@ -31,7 +31,7 @@ static bool missing_element(struct jinja_run *run, const struct jinja_value *own
 
 /* ---- elements ---- */
 
-/* The element at an index, which counts from the end if it is negative. */
+/* Finds the element at an index. A negative index counts from the end. */
 static bool find_index(struct jinja_run *run, const struct jinja_value *owner, int64_t index,
                        struct jinja_value *out, bool *found)
 {
@@ -75,7 +75,7 @@ static bool find_element(struct jinja_run *run, const struct jinja_value *owner,
     return !jinja_is_integral(key) || find_index(run, owner, jinja_integer(key), out, found);
 }
 
-/* Attributes that are no elements: those of loops, and methods. */
+/* Finds attributes that are not elements: those of loops and cyclers, and methods. */
 static bool find_own(struct jinja_run *run, const struct jinja_value *owner, struct dgl_str name,
                      struct jinja_value *out, bool *found)
 {
@@ -166,7 +166,7 @@ static bool slice_bound(struct jinja_run *run, const struct jinja_value *bound, 
     return true;
 }
 
-/* Into [low, high], counting a negative position from the end. */
+/* Clamps a position to [low, high]. A negative position counts from the end. */
 static int64_t clamp_bound(int64_t position, int64_t length, int64_t low, int64_t high)
 {
     if (position < 0)
@@ -174,7 +174,7 @@ static int64_t clamp_bound(int64_t position, int64_t length, int64_t low, int64_
     return position < low ? low : position > high ? high : position;
 }
 
-/* Python's rules for start:stop:step over `length` elements. */
+/* Applies Python's rules for start:stop:step to `length` elements. */
 static bool resolve_slice(struct jinja_run *run, const struct jinja_value bounds[3], size_t length,
                           struct slice *out)
 {
@@ -184,7 +184,7 @@ static bool resolve_slice(struct jinja_run *run, const struct jinja_value bounds
     if (step == 0)
         return jinja_error(run, "slice step cannot be zero");
     if (step == INT64_MIN)
-        step++; /* so that it has an opposite; both reach one element at most */
+        step++; /* so that -step exists; both steps reach at most one element */
     if (!slice_bound(run, &bounds[0], step > 0 ? 0 : INT64_MAX, &start) ||
         !slice_bound(run, &bounds[1], step > 0 ? INT64_MAX : INT64_MIN, &stop))
         return false;
@@ -242,7 +242,7 @@ bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *value,
     return true;
 }
 
-/* ---- finding ---- */
+/* ---- tables of built-ins ---- */
 
 static const struct jinja_builtin *find_in(const struct jinja_builtin *table, struct dgl_str name)
 {
@@ -299,9 +299,9 @@ bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *built
     return true;
 }
 
-/* ---- binding ---- */
+/* ---- calls ---- */
 
-/* Puts the arguments of in->call into in->arg, in the order of the parameters. */
+/* Copies the arguments of in->call to in->arg, in the order of the parameters. */
 static bool bind(struct jinja_run *run, struct jinja_invocation *in)
 {
     const char *function = in->builtin->name;

@@ -1,4 +1,4 @@
-/* Evaluating expressions and executing statements. */
+/* The evaluator: scopes, macros, expressions and statements. */
 #include "loader/jinja/jinja_eval.h"
 
 #include <string.h>
@@ -8,40 +8,40 @@ struct jinja_slot {
     struct jinja_value value;
 };
 
-/* Names are looked up from the innermost scope outwards, and set in the innermost one. */
+/* Names are searched from the innermost scope outwards, and set in the innermost scope. */
 struct jinja_scope {
     struct jinja_scope *parent;
     struct jinja_slot *slots;
     size_t count, cap;
-    bool captured; /* a macro may come back to it: it cannot be used again for the next round of a
-                      loop */
+    bool captured; /* a macro refers to it, so loops cannot reuse it */
 };
 
 struct jinja_macro {
     const struct jinja_macro_node *node;
-    struct jinja_scope *scope; /* where it was defined */
+    struct jinja_scope *scope; /* scope of the definition */
 };
 
 struct jinja_loop {
     const struct jinja_node *node;
-    struct jinja_scope *scope; /* around the loop, for recursion */
+    struct jinja_scope *scope; /* scope outside the loop, for recursion */
     struct jinja_iter iter;
     struct jinja_value current, previous, after, last_changed;
-    bool has_after; /* `after` was taken from the iterator ahead of time */
+    bool has_after; /* `after` was read from the iterator in advance */
     int64_t index0;
-    size_t length; /* of a generator at the start; else taken when asked for */
+    size_t length; /* set at the start for generators, else on demand */
     bool has_length;
     uint32_t depth0;
 };
 
-/* What to do after a statement. */
+/* The statement to continue with. */
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
 
 static bool eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
-/* Executes nodes in a scope, with the output as a text. `scope` may be NULL, after a fault. */
+/* Executes nodes in a scope and returns the output as a string. Fails if `scope` is NULL. */
 static enum flow exec_captured(struct jinja_run *run, const struct jinja_nodes *nodes,
                                struct jinja_scope *scope, struct jinja_value *out);
-/* loop(inner): the body of a recursive loop over something else, as a text. */
+/* Executes loop(inner): the body of a recursive loop over another value. Returns its output as a
+ * string. */
 static bool loop_recurse(struct jinja_run *run, const struct jinja_loop *loop,
                          const struct jinja_value *over, struct jinja_value *out);
 
@@ -85,7 +85,7 @@ bool jinja_scope_set(struct jinja_run *run, struct jinja_scope *scope,
     return true;
 }
 
-/* Undefined when no scope has it. */
+/* Returns undefined if the name is not found. */
 static struct jinja_value scope_get(const struct jinja_run *run, const struct jinja_symbol *symbol)
 {
     for (const struct jinja_scope *scope = run->scope; scope; scope = scope->parent) {
@@ -112,7 +112,7 @@ static bool loop_next(struct jinja_loop *loop)
     return true;
 }
 
-/* Takes the next element ahead of time; false: there is none. */
+/* Reads the next element in advance. Returns false if there is none. */
 static bool peek(struct jinja_loop *loop)
 {
     if (!loop->has_after)
@@ -187,7 +187,7 @@ const struct jinja_builtin jinja_loop_methods[] = {
 
 /* ---- macros ---- */
 
-/* Takes a keyword argument off the list of those that are left over. */
+/* Finds a keyword argument that is not bound yet, and marks it as bound. */
 static bool take_named(const struct jinja_call *call, bool *taken, struct dgl_str name,
                        struct jinja_value *out)
 {
@@ -214,7 +214,7 @@ static bool missing_param(struct jinja_run *run, struct dgl_str name, struct jin
     return message != NULL;
 }
 
-/* Sets the parameters in run->scope, which is the macro's. */
+/* Sets the parameters in run->scope, the scope of the macro. */
 static bool bind_params(struct jinja_run *run, const struct jinja_macro_node *node,
                         const struct jinja_call *call, bool *taken)
 {
@@ -239,7 +239,7 @@ static bool bind_params(struct jinja_run *run, const struct jinja_macro_node *no
     return true;
 }
 
-/* Binds the arguments of a call in run->scope, which is the macro's. */
+/* Binds all arguments of a call, and varargs, kwargs and caller, in run->scope. */
 static bool bind_macro(struct jinja_run *run, const struct jinja_macro_node *node,
                        const struct jinja_call *call)
 {
@@ -293,9 +293,9 @@ static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
     return ok;
 }
 
-/* ---- what can be called ---- */
+/* ---- calls ---- */
 
-/* Calls whatever a template may call; reports what it may not. */
+/* Calls a function, macro, loop or joiner. Reports other types. */
 static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
                        const struct jinja_call *call, struct jinja_value *out)
 {
@@ -316,7 +316,7 @@ static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
     case JINJA_CYCLER:
         if (callee->cycler->list)
             break;
-        /* A joiner is nothing the first time, and its separator from then on. */
+        /* A joiner returns "" in its first call, later its separator. */
         *out = callee->cycler->next ? callee->cycler->separator : jinja_literal("");
         callee->cycler->next = 1;
         return true;
@@ -326,9 +326,7 @@ static bool call_value(struct jinja_run *run, const struct jinja_value *callee,
     return jinja_error(run, "'%s' object is not callable", jinja_type_name(callee));
 }
 
-/* ---- arguments ---- */
-
-/* Evaluates the arguments of a call. `caller` is one more keyword argument, or NULL. */
+/* Evaluates the arguments of a call. `caller` is an additional keyword argument, or NULL. */
 static bool eval_arguments(struct jinja_run *run, const struct jinja_args *args,
                            const struct jinja_value *caller, struct jinja_call *out)
 {
@@ -371,7 +369,7 @@ static bool eval_arguments(struct jinja_run *run, const struct jinja_args *args,
     return true;
 }
 
-/* A call with one more keyword argument, `caller`. */
+/* Evaluates a call. `caller` is an additional keyword argument, or NULL. */
 static bool eval_call(struct jinja_run *run, const struct jinja_node *node,
                       const struct jinja_value *caller, struct jinja_value *out)
 {
@@ -402,7 +400,7 @@ static bool eval_application(struct jinja_run *run, const struct jinja_node *nod
     return true;
 }
 
-/* The filters of a block, applied to its text. */
+/* Applies the filters of a block to its text. */
 static bool eval_block_filters(struct jinja_run *run, const struct jinja_node *filter,
                                const struct jinja_value *text, struct jinja_value *out)
 {
@@ -415,7 +413,7 @@ static bool eval_block_filters(struct jinja_run *run, const struct jinja_node *f
     return ok;
 }
 
-/* ---- kinds of expressions ---- */
+/* ---- expressions ---- */
 
 static bool eval_dict(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)
 {
@@ -560,7 +558,7 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
     case JINJA_NODE_FILTER:
     case JINJA_NODE_TEST:
         return eval(run, node->a, &a) && eval_application(run, node, &a, out);
-    default: /* statements and targets are never evaluated */
+    default: /* the parser creates no statement or target here */
         return jinja_fail(run, DGL_ERR_FORMAT, "a statement stands where a value is needed");
     }
 }
@@ -584,9 +582,7 @@ static enum flow flow_of(bool ok)
     return ok ? FLOW_NEXT : FLOW_FAIL;
 }
 
-/* ---- scopes and captures ---- */
-
-/* Nodes in a scope of their own. */
+/* Executes nodes in a new scope. */
 static enum flow exec_scoped(struct jinja_run *run, const struct jinja_nodes *nodes,
                              struct jinja_scope *scope)
 {
@@ -599,7 +595,6 @@ static enum flow exec_scoped(struct jinja_run *run, const struct jinja_nodes *no
     return flow;
 }
 
-/* The same, with the output as a text. */
 static enum flow exec_captured(struct jinja_run *run, const struct jinja_nodes *nodes,
                                struct jinja_scope *scope, struct jinja_value *out)
 {
@@ -664,7 +659,7 @@ static bool assign(struct jinja_run *run, const struct jinja_node *target,
     return jinja_dict_set(run, owner.dict, &key, value);
 }
 
-/* "set" and "filter" with a body: its text, through filters, is assigned or printed. */
+/* Executes "set" and "filter" blocks: filters the text of the body, then assigns or prints it. */
 static enum flow exec_text_block(struct jinja_run *run, const struct jinja_node *node)
 {
     struct jinja_value text;
@@ -679,7 +674,8 @@ static enum flow exec_text_block(struct jinja_run *run, const struct jinja_node 
 
 /* ---- loops ---- */
 
-/* The scope of the next round: the one of the last round, unless a macro may still look into it. */
+/* Returns the scope of the next iteration. Reuses the scope of the last iteration unless a macro
+ * refers to it. */
 static struct jinja_scope *round_scope(struct jinja_run *run, struct jinja_scope *last)
 {
     if (!last || last->captured)
@@ -688,7 +684,7 @@ static struct jinja_scope *round_scope(struct jinja_run *run, struct jinja_scope
     return last;
 }
 
-/* The elements for which the loop's own `if` holds. */
+/* Collects the elements that pass the `if` of the loop. */
 static bool filter_items(struct jinja_run *run, const struct jinja_for_node *node,
                          const struct jinja_value *over, struct jinja_value *out)
 {
@@ -842,7 +838,7 @@ static enum flow exec_node(struct jinja_run *run, const struct jinja_node *node)
         return FLOW_BREAK;
     case JINJA_NODE_CONTINUE:
         return FLOW_CONTINUE;
-    default: /* expressions are not in lists of statements */
+    default: /* the parser creates no expression here */
         return flow_of(
             jinja_fail(run, DGL_ERR_FORMAT, "a value stands where a statement is needed"));
     }

@@ -1,4 +1,5 @@
-/* jinja_eval.h: scopes, loops and macros; evaluating expressions and executing statements. */
+/* jinja_eval.h: executing a syntax tree. The interface between the evaluator, jinja_render.c and
+ * jinja_call.c. */
 #ifndef DGL_LOADER_JINJA_EVAL_H
 #define DGL_LOADER_JINJA_EVAL_H
 
@@ -8,9 +9,10 @@
 struct jinja_scope *jinja_scope_new(struct jinja_run *run, struct jinja_scope *parent);
 bool jinja_scope_set(struct jinja_run *run, struct jinja_scope *scope,
                      const struct jinja_symbol *symbol, const struct jinja_value *value);
-/* Executes to run->out. A body of its own (macro, template): breaks and continues end within it. */
+/* Executes the statements of a template and appends the output to run->out. */
 bool jinja_exec_body(struct jinja_run *run, const struct jinja_nodes *body);
-/* loop.index and its kin; *found tells whether there is such an attribute. */
+/* Attributes of the variable `loop`: loop.index etc. Sets *found to false if the name is
+ * unknown. */
 bool jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop, struct dgl_str name,
                           struct jinja_value *out, bool *found);
 

@@ -1,4 +1,4 @@
-/* Filters. */
+/* Filters of strings, lists, dicts and numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool filter_string(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_to_text(run, &in->self, out);
 }
 
-/* Variant: 1 escapes a text that is already safe once more. */
+/* Variant: 1 escapes safe strings too. */
 static bool filter_escape(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
@@ -97,8 +97,6 @@ static bool filter_wordcount(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* ---- indent ---- */
-
 static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
@@ -109,7 +107,7 @@ static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
     if (!jinja_is_text(&in->self))
         return jinja_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
                            jinja_type_name(&in->self));
-    /* With a newline more, a text that ends in one keeps it: splitting into lines drops one. */
+    /* Splitting into lines drops a final newline. Add one, so that an existing one is kept. */
     if (!jinja_concat(run, &in->self, &newline, &text) ||
         !jinja_blanks(run, &in->arg[0], 4, &indent) ||
         !jinja_split_lines(run, &text, false, &lines))
@@ -128,7 +126,7 @@ static bool filter_indent(struct jinja_run *run, struct jinja_invocation *in,
 
 /* ---- sorting ---- */
 
-/* What an element is sorted by: what `path` leads to, in lower case unless `case_sensitive`. */
+/* Reads the sort key of an element. Strings are converted to lower case unless `case_sensitive`. */
 static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
                      const struct jinja_value *path, bool case_sensitive, struct jinja_value *out)
 {
@@ -139,19 +137,19 @@ static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
     return case_sensitive || !jinja_is_text(&key) || jinja_change_case(run, &key, JINJA_LOWER, out);
 }
 
-/* The key in front of its element. */
+/* An element with its sort key. */
 struct pair {
     struct jinja_value key, item;
 };
 
-/* Stable, bottom-up, and may fail; *pairs is where the sorted array ends up. */
+/* Sorts by a stable bottom-up merge sort. *pairs and `space` are swapped; *pairs is the result. */
 static bool merge_sort(struct jinja_run *run, struct pair **pairs, struct pair *space, size_t count,
                        bool reverse)
 {
     for (size_t width = 1; width < count; width *= 2) {
         struct pair *from = *pairs, *to = space;
         for (size_t i = 0; i < count;) {
-            /* Merges [left, middle) and [right, end); of equals the left one comes first. */
+            /* Merges [left, middle) and [right, end). Equal elements keep their order. */
             size_t middle = count - i > width ? i + width : count;
             size_t end = count - middle > width ? middle + width : count;
             size_t left = i, right = middle, size = end - i;
@@ -193,7 +191,7 @@ bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
                 return false;
             continue;
         }
-        /* For "a,b" the key is a list with one part per path. */
+        /* The key of "a,b" is a list with one element per path. */
         if (!jinja_new_list(run, JINJA_LIST, 0, &pairs[i].key))
             return false;
         while (dgl_str_split(&rest, ',', &part)) {
@@ -333,7 +331,7 @@ static bool filter_dictsort(struct jinja_run *run, struct jinja_invocation *in,
                       jinja_arg_truth(in, 2, false), out);
 }
 
-/* ---- order ---- */
+/* ---- sorting and reducing ---- */
 
 static bool filter_sort(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
@@ -362,7 +360,7 @@ static bool filter_unique(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* The first of the smallest elements, or of the largest ones. Variant: -1 or 1. */
+/* Returns the first of the smallest or largest elements. Variant: -1 or 1. */
 static bool filter_extreme(struct jinja_run *run, struct jinja_invocation *in,
                            struct jinja_value *out)
 {
@@ -406,9 +404,9 @@ static bool filter_sum(struct jinja_run *run, struct jinja_invocation *in, struc
     return true;
 }
 
-/* ---- parts ---- */
+/* ---- splitting lists ---- */
 
-/* Lists of `size` elements; the last one is filled up. */
+/* Splits the input into lists of `size` elements; the last one is filled up. */
 static bool filter_batch(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
@@ -433,7 +431,7 @@ static bool filter_batch(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* `count` lists of about the same length. */
+/* Splits the input into `count` lists of about equal length. */
 static bool filter_slice(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
@@ -460,7 +458,7 @@ static bool filter_slice(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* Attributes only: what a dict holds are elements. */
+/* Reads attributes, not the elements of dicts. */
 static bool filter_attr(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value name;
@@ -477,14 +475,14 @@ static bool filter_attr(struct jinja_run *run, struct jinja_invocation *in, stru
 
 /* ---- applying filters and tests to every element ---- */
 
-/* Takes the first argument off a call. */
+/* Removes the first argument of a call and returns it. */
 static const struct jinja_value *take_argument(struct jinja_call *call)
 {
     call->num_args--;
     return call->args++;
 }
 
-/* The filter or test that an argument names; false after reporting. */
+/* Finds the filter or test that an argument names. Reports an unknown name. */
 static bool find_named(struct jinja_run *run, const struct jinja_value *name, bool filter,
                        const struct jinja_builtin **out)
 {
@@ -498,16 +496,16 @@ static bool find_named(struct jinja_run *run, const struct jinja_value *name, bo
                        len ? name->text.p : "");
 }
 
-/* Bits of the variants of filter_select. */
+/* Flags in the variant of filter_select. */
 enum { SELECT_BY_ATTRIBUTE = 1, SELECT_FAILING = 2 };
 
-/* select(test, ...) and selectattr(attribute, test, ...); without a test the truth decides. */
+/* select(test, ...) and selectattr(attribute, test, ...). The default test is the truth value. */
 static bool filter_select(struct jinja_run *run, struct jinja_invocation *in,
                           struct jinja_value *out)
 {
     const struct jinja_value *attribute = NULL;
     const struct jinja_builtin *test = NULL;
-    struct jinja_call call = *in->call; /* the arguments of the test */
+    struct jinja_call call = *in->call; /* arguments of the test */
     struct jinja_iter iter;
     struct jinja_value item;
     if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
@@ -538,12 +536,12 @@ static bool filter_select(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* map(filter, ...) or map(attribute=..., default=...). */
+/* map(filter, ...) or map(attribute=..., default=...) */
 static bool filter_map(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_value *attribute = NULL, *otherwise = NULL;
     const struct jinja_builtin *filter = NULL;
-    struct jinja_call call = *in->call; /* the arguments of the filter */
+    struct jinja_call call = *in->call; /* arguments of the filter */
     struct jinja_iter iter;
     struct jinja_value item, mapped;
     if (!jinja_new_list(run, JINJA_GENERATOR, 0, out))
@@ -598,7 +596,8 @@ static bool float_to_int(double value, int64_t *out)
     return true;
 }
 
-/* int(value) of Python, and for texts int(float(value)); the default if there is none. */
+/* int(value) of Python; strings are converted by int(), then by int(float()). Returns the default
+ * if that fails. */
 static bool filter_int(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_value *self = &in->self;
@@ -642,7 +641,7 @@ static bool filter_float(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* To the nearest, ties to even, as the decimal digits of the number say. */
+/* Rounds to the nearest decimal number. Ties round to even. */
 static double round_nearest(double value, int64_t precision)
 {
     struct dgl_buf space = {0};

@@ -1,4 +1,4 @@
-/* Values laid out by format specifications, as Python's % and str.format do it. */
+/* Formatting of values by Python's % and str.format. */
 #include "loader/jinja/jinja_text.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static bool pad(struct jinja_run *run, struct jinja_text *text, struct dgl_str f
     return ok;
 }
 
-/* `head` is what stays in front of the padding of '='. */
+/* Pads a value to the width of the spec. `head` (sign, "0x") stays before the padding of '='. */
 static bool put_padded(struct jinja_run *run, struct jinja_text *text,
                        const struct jinja_format_spec *spec, struct dgl_str head,
                        const struct jinja_value *body, char align)
@@ -54,7 +54,7 @@ static void put_integer(struct dgl_buf *out, uint64_t value, char type)
             dgl_buf_putc(out, value >> bit & 1 ? '1' : '0');
 }
 
-/* Finite, not negative. */
+/* Prints a finite, non-negative float. */
 static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec, double value)
 {
     bool plain = spec->type == 0;
@@ -62,7 +62,7 @@ static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec,
         jinja_print_float(out, value);
         return;
     }
-    /* A '+' that is skipped below, so that there is always one flag. */
+    /* The format needs a flag. '+' is used if there is none; its sign is skipped below. */
     const char format[] = {'%',
                            spec->alternate ? '#' : '+',
                            '.',
@@ -82,7 +82,7 @@ static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec,
     dgl_buf_finish(&digits);
 }
 
-/* Commas into the whole part, from the right. */
+/* Inserts commas into the integer part. */
 static void group_thousands(struct dgl_buf *out, struct dgl_str digits)
 {
     size_t whole = 0;
@@ -106,7 +106,7 @@ static bool format_number(struct jinja_run *run, struct jinja_text *text,
     bool real = value->type == JINJA_FLOAT || is_float_type(spec->type);
     bool negative = real ? signbit(jinja_real(value)) != 0 : jinja_integer(value) < 0;
     struct dgl_buf head = {0}, digits = {0}, grouped = {0};
-    /* Sign, then "0x" and the like. */
+    /* The sign and the "0x", "0o" or "0b". */
     if (negative || spec->sign)
         dgl_buf_putc(&head, negative ? '-' : spec->sign);
     if (spec->alternate && spec->type && strchr("boxX", spec->type)) {
@@ -173,9 +173,9 @@ struct percent {
     struct jinja_run *run;
     struct jinja_text text;
     const struct jinja_value *format;
-    size_t pos; /* in the format */
+    size_t pos; /* position in the format */
     const struct jinja_value *values;
-    size_t next; /* of the values */
+    size_t next; /* next value of a tuple */
 };
 
 static bool next_value(struct percent *f, struct jinja_value *out)
@@ -194,7 +194,7 @@ static char peek(const struct percent *f)
     return f->pos < f->format->text.len ? f->format->text.p[f->pos] : '\0';
 }
 
-/* "(name)" of a value in a dict. */
+/* Reads "(name)" and finds the value in the dict. */
 static bool named_value(struct percent *f, struct jinja_value *out)
 {
     struct dgl_str rest = {f->format->text.p + f->pos + 1, f->format->text.len - f->pos - 1};
@@ -214,7 +214,7 @@ static bool named_value(struct percent *f, struct jinja_value *out)
     return true;
 }
 
-/* Digits, or '*' for the next value. */
+/* Reads digits, or takes the next value for '*'. */
 static bool scan_number(struct percent *f, int64_t *out)
 {
     struct jinja_value value;
@@ -236,7 +236,7 @@ static bool scan_number(struct percent *f, int64_t *out)
     return true;
 }
 
-/* Flags, width, precision and the letter. */
+/* Reads flags, width, precision and type. */
 static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
 {
     bool left = false, zero = false;
@@ -272,7 +272,7 @@ static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
     return true;
 }
 
-/* %d takes the whole part of a float; %x takes integers only. */
+/* Converts a value for %d, which truncates floats, or for %o and %x, which require an integer. */
 static bool to_integer(struct percent *f, char type, struct jinja_value *value)
 {
     if (!jinja_is_number(value) || (value->type == JINJA_FLOAT && type != 'd'))
@@ -308,14 +308,14 @@ static bool convert_value(struct percent *f, struct jinja_format_spec *spec,
         return jinja_error(f->run, "must be real number, not %s", jinja_type_name(value));
     if (!strchr("sdoxXeEfFgGc", spec->type))
         return jinja_error(f->run, "unsupported format character '%c'", spec->type);
-    if (spec->type == 's' && spec->fill.len) { /* zeros are for numbers */
+    if (spec->type == 's' && spec->fill.len) { /* only numbers are padded with zeros */
         spec->fill = (struct dgl_str){0};
         spec->align = '>';
     }
     return jinja_format_value(f->run, &f->text, spec, value);
 }
 
-/* One conversion, from behind its '%'. */
+/* Formats one conversion. The position is after its '%'. */
 static bool format_one(struct percent *f)
 {
     struct jinja_format_spec spec;
@@ -346,7 +346,8 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
         f.pos += len + (sign ? 1 : 0);
         ok = jinja_text_add(run, &f.text, &plain) && (!sign || format_one(&f));
     }
-    /* Python takes whatever can be subscripted for a mapping, and lets it be left over. */
+    /* In Python, every value with elements counts as a mapping, and mappings may have unused
+     * values. */
     bool mapping =
         values->type == JINJA_DICT || values->type == JINJA_LIST || values->type == JINJA_UNDEFINED;
     size_t count = values->type == JINJA_TUPLE ? values->list->count : 1;
@@ -361,7 +362,7 @@ struct braces {
     struct jinja_run *run;
     struct jinja_text text;
     const struct jinja_call *call;
-    size_t next; /* the positional argument that "{}" takes */
+    size_t next; /* index of the positional argument for "{}" */
 };
 
 static bool fail_field(struct braces *f, const char *what)
@@ -369,7 +370,7 @@ static bool fail_field(struct braces *f, const char *what)
     return jinja_error(f->run, "%s", what);
 }
 
-/* Cuts `text` at the first of `separators`; the separator stays in front of the rest. */
+/* Removes and returns the start of `text`, up to the first of `separators`. */
 static struct dgl_str take_until(struct dgl_str *text, const char *separators)
 {
     size_t len = 0;
@@ -380,7 +381,7 @@ static struct dgl_str take_until(struct dgl_str *text, const char *separators)
     return part;
 }
 
-/* The argument that the first part of a field's name stands for. */
+/* Finds the argument that a field names. */
 static bool find_argument(struct braces *f, struct dgl_str name, struct jinja_value *out)
 {
     uint64_t index = f->next;
@@ -399,7 +400,7 @@ static bool find_argument(struct braces *f, struct dgl_str name, struct jinja_va
     return true;
 }
 
-/* ".name" and "[key]" behind it. */
+/* Reads one ".name" or "[key]" of a field and replaces *value by that attribute or element. */
 static bool find_part(struct braces *f, struct dgl_str *path, struct jinja_value *value)
 {
     struct jinja_value owner = *value;
@@ -438,7 +439,7 @@ static bool take_char(struct dgl_str *text, const char *set, char *out)
     return true;
 }
 
-/* "[[fill]align][sign][#][0][width][,][.precision][type]" */
+/* Parses "[[fill]align][sign][#][0][width][,][.precision][type]". */
 static bool parse_spec(struct braces *f, struct dgl_str text, struct jinja_format_spec *spec)
 {
     static const char aligns[] = "<>^=";

@@ -1,7 +1,7 @@
 /*
- * Template text to tokens, with Hugging Face's settings: trim_blocks (a newline after a statement
- * or comment goes), lstrip_blocks (so do blanks before one, from the start of its line on), and no
- * newline at the end of the text.
+ * The lexer, with the settings of Hugging Face transformers. trim_blocks removes the newline after
+ * a statement or comment. lstrip_blocks removes the whitespace before a statement or comment if it
+ * starts the line. The final newline of a template is removed.
  */
 #include "loader/jinja/jinja_lex.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- numbers and string literals ---- */
 
-/* Longer numbers are refused: no double needs that many digits. */
+/* Longer numbers are refused. No double needs more digits. */
 enum { max_number_bytes = 400 };
 
 static int digit_value(char c)
@@ -28,7 +28,7 @@ static int digit_value(char c)
     return 99;
 }
 
-/* Digits of `base` with single '_' between them, from `pos` on; returns where they end, `pos` when
+/* Skips digits of `base` with single '_' between them. Returns the position after them, or `pos` if
  * there are none. */
 static size_t skip_digits(struct dgl_str text, size_t pos, int base)
 {
@@ -42,7 +42,7 @@ static size_t skip_digits(struct dgl_str text, size_t pos, int base)
     return end;
 }
 
-/* The base of a "0x", "0o" or "0b" in front; 10 without. */
+/* Base of the prefix "0x", "0o" or "0b"; 10 without a prefix. */
 static int prefix_base(struct dgl_str text)
 {
     if (text.len < 2 || text.p[0] != '0')
@@ -74,8 +74,8 @@ static bool digits_to_integer(struct dgl_str text, int base, bool negative, int6
     return true;
 }
 
-/* The longest number at the start of `text`; returns its length, 0 when there is none or it is out
- * of range. */
+/* Parses the longest number at the start of `text` and returns its length. Returns 0 if there is
+ * none or it is out of range. */
 static size_t scan_integer(struct dgl_str text, int64_t *out)
 {
     int base = prefix_base(text);
@@ -83,7 +83,7 @@ static size_t scan_integer(struct dgl_str text, int64_t *out)
     if (base != 10 && text.len > 2 && text.p[2] == '_')
         start = 3; /* "0x_ff" */
     size_t end = skip_digits(text, start, base);
-    if (end == start && base != 10) { /* "0x" is a zero and a name */
+    if (end == start && base != 10) { /* "0x" is a zero, then a name */
         base = 10;
         start = 0;
         end = 1;
@@ -172,8 +172,8 @@ bool jinja_parse_float(struct dgl_str text, double *out)
     return dgl_parse_f64((struct dgl_str){space, len}, out);
 }
 
-/* The code point of an escape whose letter is at `pos`; returns the length of the escape behind the
- * backslash, 0 when it means itself. */
+/* Parses the escape whose letter is at `pos`. Returns its length without the backslash. Returns 0
+ * if the backslash is not an escape. */
 static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const char **fault)
 {
     static const char letters[] = "\\'\"abfnrtv", meanings[] = "\\'\"\a\b\f\n\r\t\v";
@@ -205,8 +205,8 @@ static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const c
     return digits + 1;
 }
 
-/* Writes what the body of a string literal means to `out` (at least body.len bytes) and returns its
- * length; *fault says what is wrong with it (static), or is left alone. */
+/* Decodes the body of a string literal to `out` (at least body.len bytes) and returns the length.
+ * Sets *fault to a static message if the literal is invalid. */
 static size_t unescape(struct dgl_str body, char *out, const char **fault)
 {
     size_t len = 0;
@@ -239,11 +239,11 @@ struct lexer {
     const char *name;
     struct dgl_arena *arena;
     struct jinja_tokens *out;
-    const char *p; /* the source with '\n' as the only kind of line end */
+    const char *p; /* source; all line ends are '\n' */
     size_t len, pos;
     uint32_t line;
-    bool line_starting;          /* the last tag took the end of its line with it */
-    char brackets[max_brackets]; /* the closing ones that are awaited */
+    bool line_starting;          /* the last tag removed the newline after it */
+    char brackets[max_brackets]; /* stack of expected closing brackets */
     size_t num_brackets;
 };
 
@@ -279,7 +279,7 @@ static size_t skip_spaces(const struct lexer *lx, size_t pos)
     return pos;
 }
 
-/* Moves on to `end` and counts the lines on the way. */
+/* Moves to `end` and counts lines. */
 static void advance(struct lexer *lx, size_t end)
 {
     for (size_t i = lx->pos; i < end; i++)
@@ -288,7 +288,7 @@ static void advance(struct lexer *lx, size_t end)
     lx->pos = end;
 }
 
-/* Blanks that lstrip_blocks takes from the end of a text. */
+/* Length of a text after lstrip_blocks. */
 static size_t lstrip_length(const struct lexer *lx, struct dgl_str text)
 {
     size_t start = text.len;
@@ -300,7 +300,7 @@ static size_t lstrip_length(const struct lexer *lx, struct dgl_str text)
     return jinja_strip(line, JINJA_STRIP_LEFT).len == 0 ? start : text.len;
 }
 
-/* The text from the current position to the tag at `end`, whose sign is `sign`. */
+/* Adds the text before the tag at `end`. `sign` is the whitespace control of that tag. */
 static enum dgl_status push_data(struct lexer *lx, size_t end, char sign, bool lstrip)
 {
     struct dgl_str text = {lx->p + lx->pos, end - lx->pos};
@@ -320,8 +320,8 @@ static char sign_at(const struct lexer *lx, size_t pos)
     return c == '-' || c == '+' ? c : '\0';
 }
 
-/* Where a tag that closes with `close` at `pos` ends, with what it takes behind it; 0: it does not
- * close here. */
+/* Returns the end of a tag if it closes with `close` at `pos`, including the whitespace that it
+ * removes. Returns 0 if it does not close here. */
 static size_t tag_end(const struct lexer *lx, size_t pos, const char *close, bool trim)
 {
     char sign = sign_at(lx, pos);
@@ -337,7 +337,7 @@ static size_t tag_end(const struct lexer *lx, size_t pos, const char *close, boo
     return end;
 }
 
-/* Where "{%- raw %}" (or endraw) at `pos` ends; 0 when something else is there. */
+/* Returns the end of "{%- raw %}" or "{%- endraw %}" at `pos`, or 0 if there is another tag. */
 static size_t raw_tag_end(const struct lexer *lx, size_t pos, const char *word, bool trim)
 {
     pos += 2;
@@ -391,7 +391,7 @@ static const struct {
     {",", JINJA_TOK_COMMA},    {";", JINJA_TOK_SEMICOLON},
 };
 
-/* Keeps track of brackets: "}}" inside of them closes no tag. */
+/* Updates the bracket stack: "}}" inside of brackets does not close a tag. */
 static enum dgl_status count_bracket(struct lexer *lx, char c)
 {
     static const char opening[] = "([{", closing[] = ")]}";
@@ -477,7 +477,7 @@ static bool is_name_byte(char c)
            (unsigned char)c >= 0x80;
 }
 
-/* One token inside of a tag. */
+/* Reads one token inside of a tag. */
 static enum dgl_status lex_inside(struct lexer *lx)
 {
     char c = lx->p[lx->pos];
@@ -496,7 +496,7 @@ static enum dgl_status lex_inside(struct lexer *lx)
     return push_token(lx, token);
 }
 
-/* From behind "{%" or "{{" to behind its end. */
+/* Reads a tag from after "{%" or "{{" to its end. */
 static enum dgl_status lex_tag(struct lexer *lx, bool variable)
 {
     const char *close = variable ? "}}" : "%}";
@@ -521,7 +521,7 @@ static enum dgl_status lex_tag(struct lexer *lx, bool variable)
     }
 }
 
-/* The tag at `start`, and the text before it. */
+/* Reads the text before the tag at `start`, and the tag. */
 static enum dgl_status lex_part(struct lexer *lx, size_t start)
 {
     char kind = lx->p[start + 1], sign = sign_at(lx, start + 2);
@@ -531,7 +531,7 @@ static enum dgl_status lex_part(struct lexer *lx, size_t start)
     advance(lx, start);
     if (kind == '#')
         return lex_comment(lx);
-    /* The newline behind "raw" belongs to the raw text, the one behind "endraw" to the tag. */
+    /* The newline after "raw" belongs to the raw text. The newline after "endraw" is removed. */
     size_t raw_end = kind == '%' ? raw_tag_end(lx, start, "raw", false) : 0;
     if (raw_end)
         return lex_raw(lx, raw_end);
@@ -557,7 +557,7 @@ enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dg
     size_t valid = dgl_utf8_valid_prefix(source.p, source.len);
     if (valid < source.len)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: byte %zu is not UTF-8", name, valid);
-    /* A copy with '\n' for every line end, less the last one. */
+    /* Copy the source with '\n' for all line ends and without the last one. */
     char *copy = dgl_arena_alloc(arena, source.len + 1);
     if (!copy)
         return dgl_fail_memory(log, name, source.len);

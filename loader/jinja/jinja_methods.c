@@ -1,5 +1,5 @@
-/* Methods of texts, lists, tuples and dicts. Those that change something work on what the template
- * itself made: the caller's variables stay as they are. */
+/* Methods of strings, lists, tuples and dicts. Methods can change only values that the template
+ * made; the variables of the caller are read-only. */
 #include <string.h>
 
 #include "core/base/utf8.h"
@@ -10,7 +10,7 @@
 
 static const struct jinja_value absent;
 
-/* Variants of methods that work from either end of a text. */
+/* Variant of methods that work from either end of a string. */
 enum text_end { FROM_LEFT, FROM_RIGHT };
 
 /* Variant: enum jinja_casing. */
@@ -46,7 +46,7 @@ static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
            memcmp(suffix ? text.p + text.len - part.len : text.p, part.p, part.len) == 0;
 }
 
-/* removeprefix and removesuffix. Variant: enum text_end. */
+/* removeprefix() and removesuffix(). Variant: enum text_end. */
 static bool method_remove_end(struct jinja_run *run, struct jinja_invocation *in,
                               struct jinja_value *out)
 {
@@ -67,7 +67,7 @@ struct split {
     struct jinja_run *run;
     const struct jinja_value *text;
     struct jinja_list *list;
-    int64_t left; /* how many more times to split; negative: no limit */
+    int64_t left; /* number of splits that are left */
 };
 
 static bool push_part(struct split *split, struct dgl_str part)
@@ -75,7 +75,7 @@ static bool push_part(struct split *split, struct dgl_str part)
     return jinja_list_push(split->run, split->list, jinja_part(split->text, part));
 }
 
-/* Length of the part of `s` up to a blank, from the left or the right end. */
+/* Length of the word at the left or right end of `s`. */
 static size_t word_length(struct dgl_str s, bool from_right)
 {
     size_t len = 0;
@@ -141,7 +141,7 @@ static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
         split.left = INT64_MAX;
     if (!blanks && separator.text.len == 0)
         return jinja_error(run, "empty separator");
-    /* Searching from the right compares at every place. */
+    /* A search from the right compares at every position. */
     size_t cost = from_right && !blanks ? separator.text.len / 64 : 0;
     split.list = out->list;
     if (!jinja_step(run, 1 + in->self.text.len / 16 * (1 + cost)) ||
@@ -212,7 +212,7 @@ static bool method_format(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_format_braces(run, &in->self, in->call, out);
 }
 
-/* ljust and rjust. Variant: the alignment, '<' or '>'. */
+/* ljust() and rjust(). Variant: the alignment, '<' or '>'. */
 static bool method_justify(struct jinja_run *run, struct jinja_invocation *in,
                            struct jinja_value *out)
 {
@@ -229,7 +229,7 @@ static bool method_justify(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_text_end(run, &text, ok, out);
 }
 
-/* Zeros behind the sign. */
+/* Inserts zeros after the sign. */
 static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
@@ -245,8 +245,8 @@ static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_text_end(run, &text, ok, out);
 }
 
-/* The part of the text that the arguments `start` and `end` (from number `first` on) leave, and how
- * many characters are in front of it. */
+/* Applies the arguments `start` and `end`, which have the numbers `first` and `first` + 1. *before
+ * is the number of characters before the selected part. */
 static bool search_range(struct jinja_run *run, const struct jinja_invocation *in, size_t first,
                          struct dgl_str *out, size_t *before)
 {
@@ -264,7 +264,7 @@ static bool search_range(struct jinja_run *run, const struct jinja_invocation *i
 
 /* ---- prefixes and suffixes ---- */
 
-/* startswith and endswith one text, or any text of a tuple. Variant: enum text_end. */
+/* startswith() and endswith() of a string, or of any string in a tuple. Variant: enum text_end. */
 static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
                            struct jinja_value *out)
 {
@@ -292,10 +292,10 @@ static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
 
 /* ---- searching ---- */
 
-/* Bits of the variants of method_find. */
+/* Flags in the variant of method_find. */
 enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
 
-/* Index in characters, or -1; FIND_OR_FAIL reports a missing part instead. */
+/* Returns the character index of a match, or -1. FIND_OR_FAIL reports an error instead of -1. */
 static bool method_find(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     bool last = in->builtin->variant & FIND_LAST, must = in->builtin->variant & FIND_OR_FAIL;
@@ -378,7 +378,7 @@ static bool method_is(struct jinja_run *run, struct jinja_invocation *in, struct
     return jinja_step_bytes(run, s.len);
 }
 
-/* islower() and isupper() are the tests of these names. Variant: enum jinja_casing. */
+/* islower() and isupper(). Variant: enum jinja_casing. */
 static bool method_has_case(struct jinja_run *run, struct jinja_invocation *in,
                             struct jinja_value *out)
 {
@@ -437,7 +437,7 @@ const struct jinja_builtin jinja_string_methods[] = {
     {.name = NULL},
 };
 
-/* Refuses to change a list or dict of the caller. */
+/* Reports an error if the list or dict belongs to the caller. */
 static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
 {
     bool dict = in->self.type == JINJA_DICT;
@@ -505,7 +505,8 @@ static bool list_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
     return jinja_step(run, list->count / 16);
 }
 
-/* Where an element equal to the first argument is; the length when there is none. */
+/* Finds the first element that is equal to the first argument. Sets *out to the length if there is
+ * none. */
 static bool find_item(struct jinja_run *run, const struct jinja_invocation *in, size_t *out)
 {
     const struct jinja_list *list = in->self.list;
@@ -651,7 +652,7 @@ static bool dict_copy(struct jinja_run *run, struct jinja_invocation *in, struct
     return ok;
 }
 
-/* One dict and keyword arguments. */
+/* update(): accepts a dict and keywords. */
 static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_call *call = in->call;
@@ -661,7 +662,7 @@ static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, stru
         return false;
     if (call->num_args > 1 || (call->num_args && call->args[0].type != JINJA_DICT))
         return jinja_error(run, "update() takes one dict");
-    /* A copy, because a dict may be updated with itself. */
+    /* Copy the argument: a dict may be updated with itself. */
     if (call->num_args &&
         (!jinja_new_dict(run, JINJA_DICT, &copy) || !set_all(run, copy.dict, call->args[0].dict) ||
          !set_all(run, in->self.dict, copy.dict)))

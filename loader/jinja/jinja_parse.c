@@ -1,4 +1,4 @@
-/* Tokens to a tree, by recursive descent in jinja's order of precedence. */
+/* The parser: tokens to a syntax tree, by recursive descent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,18 +12,19 @@ enum { max_depth = 100 };
 struct parser {
     const struct dgl_log *log;
     struct jinja_template *tmpl;
-    struct jinja_symbol *symbols[256]; /* buckets of a hash table */
-    uint64_t seed;                     /* of the hash */
-    const struct jinja_token *token;   /* the current one; the last token is JINJA_TOK_END */
-    enum dgl_status status;            /* of the first fault */
+    struct jinja_symbol *symbols[256]; /* hash table of names */
+    uint64_t seed;                     /* seed of the hash */
+    const struct jinja_token *token;   /* current token; the last one is JINJA_TOK_END */
+    enum dgl_status status;            /* status of the first error */
     uint32_t depth;
-    struct jinja_macro_node *macro; /* the innermost one around */
-    uint32_t loops;                 /* around, within the macro */
+    struct jinja_macro_node *macro; /* innermost enclosing macro, or NULL */
+    uint32_t loops;                 /* enclosing loops in this macro */
 };
 
-/* ---- the parser's tools ---- */
+/* ---- helpers ---- */
 
-/* All of these return NULL or false after reporting; callers only pass that on. */
+/* Reports an error at the current token. Functions of the parser return NULL or false after an
+ * error was reported; callers only pass it on. */
 static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
@@ -77,7 +78,7 @@ static void nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
     nodes->count++;
 }
 
-/* Against templates that are made of brackets; every success is followed by --parser->depth. */
+/* Limits the nesting depth. Decrement parser->depth after each success. */
 static bool parse_enter(struct parser *parser)
 {
     if (parser->depth == max_depth)
@@ -86,7 +87,7 @@ static bool parse_enter(struct parser *parser)
     return true;
 }
 
-/* The symbol of a name, made when there is none. */
+/* Returns the symbol of a name. Creates it if necessary. */
 static const struct jinja_symbol *intern(struct parser *parser, struct dgl_str name)
 {
     uint64_t hash = tok_hash_bytes(name.p, name.len, parser->seed);
@@ -127,7 +128,7 @@ static bool expect(struct parser *parser, enum jinja_token_type type, const char
     return skip(parser, type) || parse_unexpected(parser, wanted);
 }
 
-/* Any name. */
+/* Reads a name. */
 static const struct jinja_symbol *expect_symbol(struct parser *parser)
 {
     if (parser->token->type == JINJA_TOK_NAME)
@@ -183,7 +184,7 @@ static struct jinja_node *parse_name(struct parser *parser)
     return node;
 }
 
-/* "a" "b" is one text. */
+/* Adjacent string literals are one string. */
 static struct jinja_node *parse_string(struct parser *parser)
 {
     struct jinja_node *node = new_constant(parser, jinja_text_of(parser->token->text, false));
@@ -201,8 +202,7 @@ static struct jinja_node *parse_string(struct parser *parser)
     return node;
 }
 
-/* A list or dict: elements up to the bracket `end`, with commas between them and perhaps after the
- * last. */
+/* Parses a list or dict up to the bracket `end`. A comma after the last element is allowed. */
 static struct jinja_node *parse_bracketed(struct parser *parser, enum jinja_node_type type,
                                           enum jinja_token_type end)
 {
@@ -258,7 +258,7 @@ static struct jinja_node *parse_primary(struct parser *parser)
 
 /* ---- postfixes ---- */
 
-/* One argument; keywords end the positional ones, as in Python. */
+/* Parses one argument. No positional argument may follow a keyword, as in Python. */
 static bool parse_argument(struct parser *parser, struct jinja_args *args)
 {
     if (skip(parser, JINJA_TOK_MUL))
@@ -312,7 +312,7 @@ static struct jinja_node *parse_call(struct parser *parser, struct jinja_node *c
     return node;
 }
 
-/* A bound of a slice that may be left out; false: fault. */
+/* Parses a bound of a slice, which may be omitted. Returns false on error. */
 static bool parse_bound(struct parser *parser, struct jinja_node **out)
 {
     enum jinja_token_type type = parser->token->type;
@@ -321,7 +321,7 @@ static bool parse_bound(struct parser *parser, struct jinja_node **out)
     return (*out = parse_expression(parser)) != NULL;
 }
 
-/* "[key]" and "[from:to:step]". */
+/* Parses "[key]" or "[from:to:step]". */
 static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM), *slice;
@@ -347,7 +347,7 @@ static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *o
     return node;
 }
 
-/* ".name" and ".0". */
+/* Parses ".name" or ".0". */
 static struct jinja_node *parse_attribute(struct parser *parser, struct jinja_node *owner)
 {
     parser->token++;
@@ -398,8 +398,8 @@ static struct jinja_node *new_application(struct parser *parser, enum jinja_node
     return node;
 }
 
-/* The filters from the current "|" on, or from a name when `named`; applied to `input`, which may
- * be NULL. */
+/* Parses "| filter | filter", or "filter | filter" if `named`. `input` is the filtered value; NULL
+ * means the text of a block. */
 static struct jinja_node *parse_filters(struct parser *parser, struct jinja_node *input, bool named)
 {
     while (named || parser->token->type == JINJA_TOK_PIPE) {
@@ -475,7 +475,8 @@ static struct jinja_node *parse_applications(struct parser *parser, struct jinja
 
 /* ---- signs ---- */
 
-/* An operand with its signs and everything that is applied to it. */
+/* Parses an operand with its signs, attributes, elements and calls; with filters and tests if
+ * `with_filters`. */
 static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
 {
     if (!parse_enter(parser))
@@ -499,7 +500,7 @@ static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
 
 /* ---- expressions ---- */
 
-/* Operators from the weakest to the strongest. */
+/* Precedence of operators, from the lowest to the highest. */
 enum level {
     LEVEL_OR,
     LEVEL_AND,
@@ -512,11 +513,11 @@ enum level {
     LEVEL_OPERAND,
 };
 
-/* Operators with two operands, which associate to the left. */
+/* Left-associative binary operators. */
 static const struct binary {
     enum level level;
     enum jinja_token_type token;
-    const char *name; /* of a JINJA_TOK_NAME */
+    const char *name; /* text of a JINJA_TOK_NAME */
     enum jinja_node_type node;
     enum jinja_op op;
 } binaries[] = {
@@ -665,8 +666,8 @@ static struct jinja_node *parse_expression(struct parser *parser)
     return value;
 }
 
-/* One expression, or several with commas as a tuple. Without `with_condition` no "x if y else z" at
- * the top: `in` of a loop is followed by its own `if`. */
+/* Parses one expression, or a tuple without parentheses. Without `with_condition`, "x if y else z"
+ * is not allowed at the top level: the `in` of a loop may be followed by the `if` of the loop. */
 static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition)
 {
     struct jinja_node *tuple = NULL;
@@ -718,7 +719,8 @@ static struct jinja_node *parse_single_target(struct parser *parser, bool fields
     return node;
 }
 
-/* What may be assigned to: names, tuples of them, and with `fields` attributes of namespaces. */
+/* Parses a target of an assignment: a name or a tuple. With `fields`, attributes of namespaces are
+ * allowed. */
 static struct jinja_node *parse_target(struct parser *parser, bool fields)
 {
     struct jinja_node *tuple = NULL;
@@ -750,8 +752,8 @@ static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
     return false;
 }
 
-/* Nodes up to a tag named in `ends` (the closing one last), whose name becomes the current token;
- * NULL: up to the end of the template. */
+/* Parses nodes up to a tag whose name is in `ends`; the closing tag is the last one. That name
+ * becomes the current token. If `ends` is NULL, parses to the end of the template. */
 static bool parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     for (;;) {
@@ -777,7 +779,7 @@ static bool parse_nodes(struct parser *parser, const char *const *ends, struct j
                 !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
                 return false;
             break;
-        default: /* the lexer gives nothing else between tags than the begin of a block */
+        default: /* all other tokens between tags begin a block */
             parser->token++;
             if (ends && at_end_tag(parser->token, ends))
                 return true;
@@ -788,8 +790,8 @@ static bool parse_nodes(struct parser *parser, const char *const *ends, struct j
     }
 }
 
-/* The rest of a tag, then everything up to a tag named in `ends`, whose name becomes the current
- * token. */
+/* Parses the end of a tag, then nodes up to a tag whose name is in `ends`. That name becomes the
+ * current token. */
 static bool parse_body(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     skip(parser, JINJA_TOK_COLON);
@@ -800,7 +802,7 @@ static bool parse_body(struct parser *parser, const char *const *ends, struct ji
     return ok;
 }
 
-/* Body of a statement with nothing but an end tag, which is skipped. */
+/* Parses a body up to the tag `end` and skips its name. */
 static bool parse_only_body(struct parser *parser, const char *end, struct jinja_nodes *out)
 {
     const char *const ends[] = {end, NULL};
@@ -869,7 +871,7 @@ static struct jinja_node *parse_set(struct parser *parser)
     return parse_only_body(parser, "endset", &node->body) ? node : NULL;
 }
 
-/* "(a, b=1)". */
+/* Parses the parameters "(a, b=1)" of a macro. */
 static bool parse_signature(struct parser *parser, struct jinja_macro_node *macro)
 {
     if (!expect(parser, JINJA_TOK_LPAREN, "("))
@@ -893,7 +895,7 @@ static bool parse_signature(struct parser *parser, struct jinja_macro_node *macr
     return true;
 }
 
-/* The body of a macro or of a call is a function of its own. */
+/* Parses the body of a macro or call block, which is a function. */
 static bool parse_macro_body(struct parser *parser, const char *end, struct jinja_macro_node *macro)
 {
     struct jinja_macro_node *outer = parser->macro;
@@ -903,7 +905,7 @@ static bool parse_macro_body(struct parser *parser, const char *end, struct jinj
     bool ok = parse_only_body(parser, end, &macro->body);
     parser->macro = outer;
     parser->loops = loops;
-    if (ok && outer) { /* a name that the inner function does not define may be the outer one's */
+    if (ok && outer) { /* names that the inner function does not define may be of the outer one */
         outer->uses_caller |= macro->uses_caller;
         outer->uses_varargs |= macro->uses_varargs;
         outer->uses_kwargs |= macro->uses_kwargs;
@@ -967,7 +969,7 @@ static struct jinja_node *parse_generation(struct parser *parser)
     return node && parse_only_body(parser, "endgeneration", &node->body) ? node : NULL;
 }
 
-/* "break" and "continue". */
+/* Parses "break" and "continue". */
 static struct jinja_node *parse_jump(struct parser *parser)
 {
     bool is_break = at_name(parser->token - 1, "break");
@@ -979,7 +981,7 @@ static struct jinja_node *parse_jump(struct parser *parser)
 
 static const struct {
     const char *name;
-    struct jinja_node *(*parse)(struct parser *parser); /* from behind the name to before "%}" */
+    struct jinja_node *(*parse)(struct parser *parser); /* from after the name to before "%}" */
 } statements[] = {
     {"if", parse_if},           {"for", parse_for},
     {"set", parse_set},         {"macro", parse_macro},
@@ -988,8 +990,8 @@ static const struct {
     {"break", parse_jump},      {"continue", parse_jump},
 };
 
-/* Statements of jinja that chat templates have no use for: they need other templates, or an
- * extension. */
+/* Reports an unknown statement. Some statements of jinja are not supported: they need other
+ * templates or an extension. */
 static bool fail_statement(struct parser *parser)
 {
     static const char *const known[] = {"include", "import", "from",  "extends", "block",

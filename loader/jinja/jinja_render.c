@@ -1,4 +1,4 @@
-/* Rendering: limits and variables in, text and taint out. */
+/* Rendering: sets limits and variables, and returns the text and its taint. */
 #include <string.h>
 
 #include "loader/jinja/jinja_eval.h"
@@ -77,7 +77,7 @@ static bool is_plain_word(struct dgl_str text)
     return true;
 }
 
-/* The application, not the user, says whose message it is (see jinja.h). */
+/* Marks the roles of messages as trusted (see jinja.h). */
 static bool trust_roles(struct jinja_run *run, const struct jinja_value *messages)
 {
     const struct jinja_value key = jinja_literal("role");
@@ -92,7 +92,7 @@ static bool trust_roles(struct jinja_run *run, const struct jinja_value *message
     return true;
 }
 
-/* Gives the contents of answers, where they are texts, taint of their own. */
+/* Gives the content of each answer its own taint if it is a string. */
 static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
                          const struct jinja_value *messages)
 {
@@ -116,7 +116,7 @@ static bool mark_answers(struct jinja_run *run, const struct jinja_params *param
     return true;
 }
 
-/* Sets the names that the template mentions: variables of the caller and global functions. */
+/* Sets the variables and global functions that the template uses. */
 static bool load_names(struct jinja_run *run, const struct jinja_params *params)
 {
     for (const struct jinja_symbol *s = run->tmpl->symbols; s; s = s->next) {
@@ -183,7 +183,7 @@ enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_templ
         ok = jinja_text_write_taint(&result, taint);
     if (ok && !text->failed)
         goto done;
-    /* The buffers keep their room, but not the text. */
+    /* Restore the buffers. Their capacity may have grown. */
     text->len = text_len;
     if (taint)
         taint->len = taint_len;

@@ -1,4 +1,4 @@
-/* Texts with taint: characters, building, cases, replacing, lines and stripping. */
+/* Strings with taint: characters, building, case, replacing, lines and stripping. */
 #include "loader/jinja/jinja_text.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 bool jinja_is_space(uint32_t cp)
 {
-    /* The information separators are blanks for Python, and not White_Space. */
+    /* Python counts the information separators as whitespace; Unicode does not. */
     return tok_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
 }
 
@@ -45,7 +45,7 @@ size_t jinja_last_char(struct dgl_str text)
     return len;
 }
 
-/* True if the character is in the set, or a blank if `set` is NULL. */
+/* Returns true if the character is in `set`, or is whitespace if `set` is NULL. */
 static bool is_stripped(struct dgl_str c, const struct dgl_str *set)
 {
     uint32_t cp;
@@ -123,7 +123,7 @@ size_t jinja_find_last(struct dgl_str text, struct dgl_str part)
 enum letter_case { CASE_LOWER, CASE_UPPER, CASE_TITLE };
 enum { case_max = 12 }; /* bytes */
 
-/* A character with several in another case; both texts are UTF-8. */
+/* A character that has several characters in another case, as UTF-8. */
 struct case_special {
     uint32_t cp;
     const char *upper, *title;
@@ -131,8 +131,8 @@ struct case_special {
 
 #include "loader/text/jinja_case.inc"
 
-/* The character in another case, as UTF-8; returns its length. Context plays no part: the final
- * sigma of Greek is not known. */
+/* Writes a character in another case as UTF-8 and returns the length. The context is ignored: the
+ * final sigma of Greek is not supported. */
 static size_t to_case(uint32_t cp, enum letter_case to, char out[case_max])
 {
     size_t len = 0;
@@ -173,7 +173,8 @@ static void fill_taint(struct dgl_buf *taint, size_t len, bool data)
     }
 }
 
-/* Room within the limit, and taint per byte from here on if the new part differs. */
+/* Checks the size limit and counts steps. Starts to store taint per byte if the new part has
+ * another taint. */
 static bool prepare(struct jinja_run *run, struct jinja_text *text, size_t len, bool mixed,
                     bool data)
 {
@@ -276,7 +277,7 @@ void jinja_print_float(struct dgl_buf *out, double value)
     }
     struct dgl_buf space = {0};
     double back = 0;
-    int digits = -1; /* after the point, of the shortest text that reads back as the value */
+    int digits = -1; /* decimals of the shortest number that reads back as `value` */
     do {
         digits++;
         space.len = 0;
@@ -298,7 +299,7 @@ static bool put_cstr(struct jinja_run *run, struct jinja_text *text, const char 
     return jinja_text_put(run, text, dgl_str_of(part), data);
 }
 
-/* The escapes of repr(). Mode: the quote around the text. */
+/* Escapes of repr(). Mode: the quote around the string. */
 static size_t repr_escape(uint32_t cp, int quote, char out[jinja_escape_max])
 {
     static const char plain[] = "\n\r\t", letters[] = "nrt";
@@ -442,7 +443,7 @@ bool jinja_to_text(struct jinja_run *run, const struct jinja_value *value, struc
 
 struct casing_state {
     enum jinja_casing casing;
-    bool inside; /* of a word: behind its first letter */
+    bool inside; /* after the first letter of a word */
 };
 
 static enum letter_case next_case(struct casing_state *state, uint32_t cp)
@@ -510,8 +511,7 @@ bool jinja_has_case(struct jinja_run *run, const struct jinja_value *value,
 
 /* ---- replacing ---- */
 
-/* Where the next occurrence begins. The empty text occurs before every character, and at the end.
- */
+/* Finds the next match. An empty string matches before each character and at the end. */
 static size_t next_match(struct dgl_str s, struct dgl_str old, size_t from, bool first)
 {
     if (old.len || first)
@@ -590,6 +590,6 @@ bool jinja_strip_text(struct jinja_run *run, const struct jinja_value *text,
     struct dgl_str kept = strip(s, blanks ? NULL : &chars, (enum jinja_strip_side)side);
     size_t set_len = blanks ? 1 : chars.len;
     *out = jinja_part(text, kept);
-    /* Each stripped character was looked for in the whole set. */
+    /* Each stripped character was compared with the whole set. */
     return jinja_step(run, 1 + (s.len - kept.len) / 16 * (1 + set_len / 16));
 }

@@ -1,4 +1,4 @@
-/* JSON of values, laid out as Python's json.dumps does. */
+/* The filter tojson: JSON as Python's json.dumps prints it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool put(struct writer *w, struct dgl_str part, bool data)
 
 /* ---- texts ---- */
 
-/* The escapes of JSON. Mode: 1 escapes all characters beyond ASCII too. */
+/* Escapes of JSON. Mode: 1 escapes all characters outside of ASCII. */
 static size_t json_escape(uint32_t cp, int ascii, char out[jinja_escape_max])
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -47,7 +47,7 @@ static bool write_text(struct writer *w, const struct jinja_value *value)
            put(w, DGL_STR("\""), value->data);
 }
 
-/* ---- numbers and names ---- */
+/* ---- numbers and keys ---- */
 
 static bool write_number(struct writer *w, const struct jinja_value *value)
 {
@@ -67,7 +67,7 @@ static const char *constant_name(const struct jinja_value *value)
     return value->boolean ? "true" : "false";
 }
 
-/* Keys are texts; numbers and constants become texts. */
+/* Writes a key. Numbers and constants become strings. */
 static bool write_key(struct writer *w, const struct jinja_value *key)
 {
     switch (key->type) {
@@ -90,7 +90,7 @@ static bool write_key(struct writer *w, const struct jinja_value *key)
 
 /* ---- lists and dicts ---- */
 
-/* Layout carries the taint of the list or dict that it is in, as its brackets do. */
+/* Line breaks and indentation have the taint of the list or dict, like its brackets. */
 static bool new_line(struct writer *w, bool data)
 {
     if (!w->multiline)
@@ -101,7 +101,7 @@ static bool new_line(struct writer *w, bool data)
     return ok;
 }
 
-/* What stands in front of element number `index`. */
+/* Writes the separator and line break before an element. */
 static bool begin_item(struct writer *w, size_t index, bool data)
 {
     return (index == 0 || put(w, jinja_str(&w->item_separator), data)) && new_line(w, data);
@@ -120,7 +120,7 @@ static bool write_list(struct writer *w, const struct jinja_value *value)
     return ok && new_line(w, value->data) && put(w, DGL_STR("]"), value->data);
 }
 
-/* The entries of a dict in the order of their keys. */
+/* Copies a dict in the order of its keys. */
 static bool sort_entries(struct writer *w, const struct jinja_dict *dict, struct jinja_dict *out)
 {
     struct jinja_value keys, sorted, none = {0};

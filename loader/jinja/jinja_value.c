@@ -1,4 +1,4 @@
-/* Values of templates: making, measuring, walking, comparing and combining them. */
+/* Values of templates: creation, properties, iteration, comparison and arithmetic. */
 #include "loader/jinja/jinja_value.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ bool jinja_new_list(struct jinja_run *run, enum jinja_type type, size_t cap,
     return list->items != NULL;
 }
 
-/* A larger copy of an array, half as large again at least; the old one stays in the arena. */
+/* Copies an array to one that is at least 50% larger. The old array stays in the arena. */
 static void *grown(struct jinja_run *run, const void *items, size_t count, size_t *cap, size_t size)
 {
     size_t want = *cap + *cap / 2 + 4;
@@ -126,7 +126,7 @@ bool jinja_new_dict(struct jinja_run *run, enum jinja_type type, struct jinja_va
 
 /* ---- JSON ---- */
 
-/* Recursion is bounded: the JSON reader refuses deeper nesting than 64. */
+/* The recursion is bounded: the JSON reader refuses more than 64 levels. */
 bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool data,
                      struct jinja_value *out)
 {
@@ -182,7 +182,7 @@ bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool da
     return true;
 }
 
-/* ---- looking ---- */
+/* ---- properties ---- */
 
 bool jinja_is_text(const struct jinja_value *value)
 {
@@ -231,7 +231,7 @@ size_t jinja_range_count(const struct jinja_value *range)
 
 int64_t jinja_range_at(const struct jinja_value *range, size_t index)
 {
-    /* Unsigned, since the way from start to stop may be longer than an int64_t. */
+    /* Unsigned, because the distance from start to stop may exceed an int64_t. */
     return (int64_t)((uint64_t)range->range.start + (uint64_t)range->range.step * index);
 }
 
@@ -379,7 +379,7 @@ bool jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict,
     return jinja_step(run, dict->count / 4);
 }
 
-/* Deeper tuples than `levels` count as not hashable, so that the recursion is bounded. */
+/* The recursion is bounded: tuples with more than `levels` levels count as unhashable. */
 static bool is_hashable(const struct jinja_value *key, int levels)
 {
     if (key->type != JINJA_TUPLE)
@@ -390,7 +390,7 @@ static bool is_hashable(const struct jinja_value *key, int levels)
     return all;
 }
 
-/* What may be a key: no list, no dict, and no tuple of them. */
+/* Returns true if the value can be a key: not a list, a dict, or a tuple that contains one. */
 static bool is_key(const struct jinja_value *value)
 {
     enum { max_tuple_levels = 8 };
@@ -420,7 +420,7 @@ bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct
     return true;
 }
 
-/* ---- walking ---- */
+/* ---- iterating ---- */
 
 bool jinja_can_iterate(const struct jinja_value *value)
 {
@@ -551,7 +551,7 @@ static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
         return true;
     case JINJA_DICT:
         return equal_dicts(run, a->dict, b->dict, out);
-    case JINJA_RANGE: /* by their elements */
+    case JINJA_RANGE: /* equal if they have the same elements */
         count = jinja_range_count(a);
         *out = count == jinja_range_count(b) && (!count || a->range.start == b->range.start) &&
                (count < 2 || a->range.step == b->range.step);
@@ -605,7 +605,7 @@ bool jinja_order(struct jinja_run *run, const char *sign, const struct jinja_val
     if (a->type != b->type || !jinja_is_sequence(a))
         return jinja_error(run, "'%s' not supported between instances of '%s' and '%s'", sign,
                            jinja_type_name(a), jinja_type_name(b));
-    /* Lists: the first elements that differ decide. */
+    /* Lists are ordered by the first elements that differ. */
     const struct jinja_list *x = a->list, *y = b->list;
     bool ok = true, equal = true;
     size_t i = 0;
@@ -688,7 +688,7 @@ static bool fail_overflow(struct jinja_run *run)
 
 /* ---- integers ---- */
 
-/* Exponent not negative. Doubles the exponent's bits away, so it ends after 63 rounds at most. */
+/* `exponent` is not negative. The loop halves it, so it ends after at most 63 rounds. */
 static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
 {
     int64_t result = 1;
@@ -703,7 +703,7 @@ static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
     return true;
 }
 
-/* Rounds towards minus infinity; the rest has the sign of b. */
+/* Rounds down. The remainder has the sign of b. */
 static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
                             struct jinja_value *out)
 {
@@ -876,7 +876,7 @@ static bool repeat_list(struct jinja_run *run, const struct jinja_value *value, 
     return true;
 }
 
-/* Operators on other things than two numbers. */
+/* Applies operators to operands that are not both numbers. */
 static bool other_arithmetic(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
                              const struct jinja_value *b, struct jinja_value *out)
 {

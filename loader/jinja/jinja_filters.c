@@ -290,20 +290,6 @@ static bool filter_join(struct jinja_run *run, struct jinja_invocation *in, stru
 
 /* ---- dicts ---- */
 
-static bool collect_pairs(struct jinja_run *run, const struct jinja_dict *dict,
-                          enum jinja_type type, struct jinja_value *out)
-{
-    if (!jinja_new_list(run, type, dict->count, out))
-        return false;
-    for (size_t i = 0; i < dict->count; i++) {
-        struct jinja_value pair;
-        if (!jinja_new_tuple2(run, dict->entries[i].key, dict->entries[i].value, &pair) ||
-            !jinja_list_push(run, out->list, pair))
-            return false;
-    }
-    return true;
-}
-
 static bool filter_items(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
@@ -311,7 +297,7 @@ static bool filter_items(struct jinja_run *run, struct jinja_invocation *in,
         return jinja_new_list(run, JINJA_GENERATOR, 0, out);
     if (in->self.type != JINJA_DICT)
         return jinja_error(run, "Can only get item pairs from a mapping.");
-    return collect_pairs(run, in->self.dict, JINJA_GENERATOR, out);
+    return jinja_dict_pairs(run, in->self.dict, JINJA_GENERATOR, out);
 }
 
 static bool filter_dictsort(struct jinja_run *run, struct jinja_invocation *in,
@@ -326,7 +312,7 @@ static bool filter_dictsort(struct jinja_run *run, struct jinja_invocation *in,
     if (in->self.type != JINJA_DICT)
         return jinja_error(run, "'%s' object has no attribute 'items'", jinja_type_name(&in->self));
     struct jinja_value path = jinja_int(by_value);
-    return collect_pairs(run, in->self.dict, JINJA_LIST, &pairs) &&
+    return jinja_dict_pairs(run, in->self.dict, JINJA_LIST, &pairs) &&
            jinja_sort(run, &pairs, &path, jinja_arg_truth(in, 0, false),
                       jinja_arg_truth(in, 2, false), out);
 }

@@ -47,45 +47,16 @@ static bool write_text(struct writer *w, const struct jinja_value *value)
            put(w, DGL_STR("\""), value->data);
 }
 
-/* ---- numbers and keys ---- */
-
-static bool write_number(struct writer *w, const struct jinja_value *value)
-{
-    if (value->type == JINJA_FLOAT && !isfinite(value->real))
-        return put(w,
-                   dgl_str_of(isnan(value->real) ? "NaN"
-                              : value->real < 0  ? "-Infinity"
-                                                 : "Infinity"),
-                   value->data);
-    return jinja_text_add_repr(w->run, &w->text, value);
-}
-
-static const char *constant_name(const struct jinja_value *value)
-{
-    if (value->type == JINJA_NONE)
-        return "null";
-    return value->boolean ? "true" : "false";
-}
-
 /* Writes a key. Numbers and constants become strings. */
 static bool write_key(struct writer *w, const struct jinja_value *key)
 {
-    switch (key->type) {
-    case JINJA_STRING:
+    if (jinja_is_text(key))
         return write_text(w, key);
-    case JINJA_NONE:
-    case JINJA_BOOL:
-        return put(w, DGL_STR("\""), key->data) &&
-               put(w, dgl_str_of(constant_name(key)), key->data) &&
-               put(w, DGL_STR("\""), key->data);
-    case JINJA_INT:
-    case JINJA_FLOAT:
-        return put(w, DGL_STR("\""), key->data) && write_number(w, key) &&
-               put(w, DGL_STR("\""), key->data);
-    default:
+    if (key->type != JINJA_NONE && !jinja_is_number(key))
         return jinja_error(w->run, "keys must be str, int, float, bool or None, not %s",
                            jinja_type_name(key));
-    }
+    return put(w, DGL_STR("\""), key->data) && write_value(w, key) &&
+           put(w, DGL_STR("\""), key->data);
 }
 
 /* ---- lists and dicts ---- */
@@ -120,44 +91,24 @@ static bool write_list(struct writer *w, const struct jinja_value *value)
     return ok && new_line(w, value->data) && put(w, DGL_STR("]"), value->data);
 }
 
-/* Copies a dict in the order of its keys. */
-static bool sort_entries(struct writer *w, const struct jinja_dict *dict, struct jinja_dict *out)
-{
-    struct jinja_value keys, sorted, none = {0};
-    *out = (struct jinja_dict){0};
-    if (!jinja_new_list(w->run, JINJA_LIST, dict->count, &keys))
-        return false;
-    for (size_t i = 0; i < dict->count; i++) {
-        if (!jinja_list_push(w->run, keys.list, dict->entries[i].key))
-            return false;
-    }
-    if (!jinja_sort(w->run, &keys, &none, true, false, &sorted))
-        return false;
-    for (size_t i = 0; i < dict->count; i++) {
-        const struct jinja_value *key = &sorted.list->items[i];
-        struct jinja_value *value;
-        if (!jinja_dict_find(w->run, dict, key, &value) || !jinja_dict_set(w->run, out, key, value))
-            return false;
-    }
-    return true;
-}
-
 static bool write_dict(struct writer *w, const struct jinja_value *value)
 {
-    struct jinja_dict sorted;
+    const struct jinja_value path = jinja_int(0);
     const struct jinja_dict *dict = value->dict;
+    struct jinja_value pairs, sorted;
     if (dict->count == 0)
         return put(w, DGL_STR("{}"), value->data);
-    if (w->sort && !sort_entries(w, dict, &sorted))
+    if (w->sort && (!jinja_dict_pairs(w->run, dict, JINJA_LIST, &pairs) ||
+                    !jinja_sort(w->run, &pairs, &path, true, false, &sorted)))
         return false;
-    if (w->sort)
-        dict = &sorted;
     bool ok = put(w, DGL_STR("{"), value->data);
     w->level++;
-    for (size_t i = 0; ok && i < dict->count; i++)
-        ok = begin_item(w, i, value->data) && write_key(w, &dict->entries[i].key) &&
+    for (size_t i = 0; ok && i < dict->count; i++) {
+        const struct jinja_value *pair = w->sort ? sorted.list->items[i].list->items : NULL;
+        ok = begin_item(w, i, value->data) && write_key(w, pair ? pair : &dict->entries[i].key) &&
              put(w, jinja_str(&w->key_separator), value->data) &&
-             write_value(w, &dict->entries[i].value);
+             write_value(w, pair ? pair + 1 : &dict->entries[i].value);
+    }
     w->level--;
     return ok && new_line(w, value->data) && put(w, DGL_STR("}"), value->data);
 }
@@ -169,12 +120,23 @@ static bool write_value(struct writer *w, const struct jinja_value *value)
         return false;
     switch (value->type) {
     case JINJA_NONE:
-    case JINJA_BOOL:
-        ok = put(w, dgl_str_of(constant_name(value)), value->data);
+        ok = put(w, DGL_STR("null"), value->data);
         break;
-    case JINJA_INT:
+    case JINJA_BOOL:
+        ok = put(w, dgl_str_of(value->boolean ? "true" : "false"), value->data);
+        break;
     case JINJA_FLOAT:
-        ok = write_number(w, value);
+        if (!isfinite(value->real)) {
+            ok = put(w,
+                     dgl_str_of(isnan(value->real) ? "NaN"
+                                : value->real < 0  ? "-Infinity"
+                                                   : "Infinity"),
+                     value->data);
+            break;
+        }
+        /* fall through */
+    case JINJA_INT:
+        ok = jinja_text_add_repr(w->run, &w->text, value);
         break;
     case JINJA_STRING:
         ok = write_text(w, value);

@@ -263,45 +263,37 @@ bool jinja_truth(const struct jinja_value *value)
     }
 }
 
+static const struct {
+    const char *type, *owner;
+} type_names[] = {
+    [JINJA_ABSENT] = {"Undefined", "Undefined object"},
+    [JINJA_UNDEFINED] = {"Undefined", "Undefined object"},
+    [JINJA_NONE] = {"NoneType", "None"},
+    [JINJA_BOOL] = {"bool", "bool object"},
+    [JINJA_INT] = {"int", "int object"},
+    [JINJA_FLOAT] = {"float", "float object"},
+    [JINJA_STRING] = {"str", "str object"},
+    [JINJA_LIST] = {"list", "list object"},
+    [JINJA_TUPLE] = {"tuple", "tuple object"},
+    [JINJA_GENERATOR] = {"generator", "generator object"},
+    [JINJA_VIEW] = {"dict_items", "dict view object"},
+    [JINJA_RANGE] = {"range", "range object"},
+    [JINJA_DICT] = {"dict", "dict object"},
+    [JINJA_NAMESPACE] = {"Namespace", "jinja2.utils.Namespace object"},
+    [JINJA_FUNCTION] = {"function", "builtin_function_or_method object"},
+    [JINJA_MACRO] = {"Macro", "jinja2.runtime.Macro object"},
+    [JINJA_LOOP] = {"LoopContext", "jinja2.runtime.LoopContext object"},
+    [JINJA_CYCLER] = {"Cycler", "jinja2.utils.Cycler object"},
+};
+
 const char *jinja_type_name(const struct jinja_value *value)
 {
-    static const char *const names[] = {
-        [JINJA_ABSENT] = "Undefined",  [JINJA_UNDEFINED] = "Undefined",
-        [JINJA_NONE] = "NoneType",     [JINJA_BOOL] = "bool",
-        [JINJA_INT] = "int",           [JINJA_FLOAT] = "float",
-        [JINJA_STRING] = "str",        [JINJA_LIST] = "list",
-        [JINJA_TUPLE] = "tuple",       [JINJA_GENERATOR] = "generator",
-        [JINJA_VIEW] = "dict_items",   [JINJA_RANGE] = "range",
-        [JINJA_DICT] = "dict",         [JINJA_NAMESPACE] = "Namespace",
-        [JINJA_FUNCTION] = "function", [JINJA_MACRO] = "Macro",
-        [JINJA_LOOP] = "LoopContext",  [JINJA_CYCLER] = "Cycler",
-    };
-    return value->type == JINJA_VIEW ? value->list->label : names[value->type];
+    return value->type == JINJA_VIEW ? value->list->label : type_names[value->type].type;
 }
 
 const char *jinja_owner_name(const struct jinja_value *value)
 {
-    static const char *const names[] = {
-        [JINJA_ABSENT] = "Undefined object",
-        [JINJA_UNDEFINED] = "Undefined object",
-        [JINJA_NONE] = "None",
-        [JINJA_BOOL] = "bool object",
-        [JINJA_INT] = "int object",
-        [JINJA_FLOAT] = "float object",
-        [JINJA_STRING] = "str object",
-        [JINJA_LIST] = "list object",
-        [JINJA_TUPLE] = "tuple object",
-        [JINJA_GENERATOR] = "generator object",
-        [JINJA_VIEW] = "dict view object",
-        [JINJA_RANGE] = "range object",
-        [JINJA_DICT] = "dict object",
-        [JINJA_NAMESPACE] = "jinja2.utils.Namespace object",
-        [JINJA_FUNCTION] = "builtin_function_or_method object",
-        [JINJA_MACRO] = "jinja2.runtime.Macro object",
-        [JINJA_LOOP] = "jinja2.runtime.LoopContext object",
-        [JINJA_CYCLER] = "jinja2.utils.Cycler object",
-    };
-    return names[value->type];
+    return type_names[value->type].owner;
 }
 
 bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *undefined)
@@ -417,6 +409,20 @@ bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct
         dict->entries = entries;
     }
     dict->entries[dict->count++] = (struct jinja_entry){*key, *value};
+    return true;
+}
+
+bool jinja_dict_pairs(struct jinja_run *run, const struct jinja_dict *dict, enum jinja_type type,
+                      struct jinja_value *out)
+{
+    if (!jinja_new_list(run, type, dict->count, out))
+        return false;
+    for (size_t i = 0; i < dict->count; i++) {
+        struct jinja_value pair;
+        if (!jinja_new_tuple2(run, dict->entries[i].key, dict->entries[i].value, &pair) ||
+            !jinja_list_push(run, out->list, pair))
+            return false;
+    }
     return true;
 }
 

@@ -178,6 +178,10 @@ bool jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict,
 bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_value *key,
                     const struct jinja_value *value);
 
+/* Collects the entries of a dict as (key, value) tuples in a new list of this type. */
+bool jinja_dict_pairs(struct jinja_run *run, const struct jinja_dict *dict, enum jinja_type type,
+                      struct jinja_value *out);
+
 /* Iterator over any iterable value. */
 struct jinja_iter {
     struct jinja_value over;

@@ -340,7 +340,7 @@ static bool global_strftime(struct jinja_run *run, struct jinja_invocation *in,
         !jinja_step(run, format.text.len + 1))
         return false;
     bool ok = format_time(&space, jinja_str(&format), run->now, &unknown) ||
-              jinja_fail(run, DGL_ERR_UNSUPPORTED, "strftime_now() does not know '%%%c'",
+              jinja_fail(run, DGL_ERR_UNSUPPORTED, "strftime_now() does not support '%%%c'",
                          unknown >= 0x20 && unknown < 0x7F ? unknown : '?');
     ok = ok && jinja_text_put(run, &text, (struct dgl_str){space.p, space.len}, format.data);
     text.bytes.failed |= space.failed;

@@ -559,7 +559,7 @@ static bool eval_node(struct jinja_run *run, const struct jinja_node *node, stru
     case JINJA_NODE_TEST:
         return eval(run, node->a, &a) && eval_application(run, node, &a, out);
     default: /* the parser creates no statement or target here */
-        return jinja_fail(run, DGL_ERR_FORMAT, "a statement stands where a value is needed");
+        return jinja_fail(run, DGL_ERR_FORMAT, "expected a value, got a statement");
     }
 }
 
@@ -839,8 +839,7 @@ static enum flow exec_node(struct jinja_run *run, const struct jinja_node *node)
     case JINJA_NODE_CONTINUE:
         return FLOW_CONTINUE;
     default: /* the parser creates no expression here */
-        return flow_of(
-            jinja_fail(run, DGL_ERR_FORMAT, "a value stands where a statement is needed"));
+        return flow_of(jinja_fail(run, DGL_ERR_FORMAT, "expected a statement, got a value"));
     }
 }
 

@@ -140,7 +140,7 @@ bool jinja_format_value(struct jinja_run *run, struct jinja_text *text,
     struct jinja_value body;
     char space[4];
     if (spec->precision > max_precision)
-        return jinja_error(run, "a precision of more than %d digits", max_precision);
+        return jinja_error(run, "the precision exceeds %d digits", max_precision);
     bool number = value->type == JINJA_BOOL ? spec->type && spec->type != 's'
                                             : jinja_is_number(value) && spec->type != 's';
     if (number && spec->type == 'c' && jinja_is_integral(value)) {
@@ -208,7 +208,7 @@ static bool named_value(struct percent *f, struct jinja_value *out)
     if (!jinja_dict_find(f->run, f->values->dict, &key, &found))
         return false;
     if (!found)
-        return jinja_error(f->run, "a format string names a key that is not there");
+        return jinja_error(f->run, "a key of the format string is missing");
     *out = *found;
     f->pos += key.text.len + 2;
     return true;
@@ -395,7 +395,7 @@ static bool find_argument(struct braces *f, struct dgl_str name, struct jinja_va
     }
     const struct jinja_value *named = jinja_find_named(f->call, name);
     if (!named)
-        return fail_field(f, "a replacement field names an argument that is not there");
+        return fail_field(f, "a replacement field names a missing argument");
     *out = *named;
     return true;
 }

@@ -193,7 +193,7 @@ static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const c
     size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (digits == 0) {
         if (c == 'N')
-            *fault = "character names (\\N{...}) are not known, write \\uXXXX";
+            *fault = "character names (\\N{...}) are not supported; write \\uXXXX";
         return 0;
     }
     while (len < digits && pos + 1 + len < body.len && digit_value(body.p[pos + 1 + len]) < 16)
@@ -201,7 +201,7 @@ static size_t scan_escape(struct dgl_str body, size_t pos, uint32_t *cp, const c
     if (len < digits)
         *fault = "truncated \\x, \\u or \\U escape";
     else if (*cp > 0x10FFFF || (*cp >= 0xD800 && *cp <= 0xDFFF))
-        *fault = "an escape is no character";
+        *fault = "an escape is not a Unicode character";
     return digits + 1;
 }
 
@@ -457,7 +457,7 @@ static enum dgl_status lex_string(struct lexer *lx)
     while (end < lx->len && lx->p[end] != quote)
         end += lx->p[end] == '\\' ? 2 : 1;
     if (end >= lx->len)
-        return fail_at(lx, "a string has no end");
+        return fail_at(lx, "unterminated string");
     struct dgl_str body = {lx->p + lx->pos + 1, end - lx->pos - 1};
     struct jinja_token token = {.type = JINJA_TOK_STRING, .line = lx->line};
     const char *fault = NULL;

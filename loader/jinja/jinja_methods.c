@@ -444,8 +444,8 @@ static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
     if (dict ? !in->self.dict->frozen : !in->self.list->frozen)
         return true;
     return jinja_error(run,
-                       "%s() would change a variable of the caller; a template may change what it "
-                       "made itself",
+                       "%s() would change a variable of the caller; a template can change only its "
+                       "own lists and dicts",
                        in->builtin->name);
 }
 
@@ -688,8 +688,7 @@ static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
         return false;
     *out = found ? *found : in->arg[1];
     if (!found)
-        return in->arg[1].type != JINJA_ABSENT || jinja_error(run, "pop() of a key that is not "
-                                                                   "there");
+        return in->arg[1].type != JINJA_ABSENT || jinja_error(run, "pop(): the key is missing");
     size_t at = 0;
     while (&dict->entries[at].value != found)
         at++;

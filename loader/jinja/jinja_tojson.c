@@ -174,7 +174,7 @@ bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
         if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
             !jinja_is_text(&separators->list->items[0]) ||
             !jinja_is_text(&separators->list->items[1]))
-            return jinja_error(run, "separators must be two texts");
+            return jinja_error(run, "separators must be two strings");
         w.item_separator = separators->list->items[0];
         w.key_separator = separators->list->items[1];
     }

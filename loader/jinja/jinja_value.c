@@ -806,7 +806,7 @@ static bool float_arithmetic(struct jinja_run *run, enum jinja_op op, double a, 
             return jinja_error(run, "0.0 cannot be raised to a negative power");
         result = pow(a, b);
         if (!isfinite(result) && isfinite(a) && isfinite(b))
-            return jinja_error(run, "the result of ** is no finite number");
+            return jinja_error(run, "the result of ** is not finite");
         break;
     }
     *out = jinja_float(result);

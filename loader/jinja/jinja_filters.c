@@ -7,7 +7,7 @@
 #include "loader/jinja/jinja_lex.h"
 #include "loader/text/tok_unicode.h"
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
 /* Variant: enum jinja_casing. */
 static bool filter_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)

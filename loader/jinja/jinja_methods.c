@@ -6,7 +6,7 @@
 #include "loader/jinja/jinja_call.h"
 #include "loader/text/tok_unicode.h"
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
 static const struct jinja_value absent;
 
@@ -245,6 +245,8 @@ static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
     return jinja_text_end(run, &text, ok, out);
 }
 
+/* ---- searching ---- */
+
 /* Applies the arguments `start` and `end`, which have the numbers `first` and `first` + 1. *before
  * is the number of characters before the selected part. */
 static bool search_range(struct jinja_run *run, const struct jinja_invocation *in, size_t first,
@@ -261,8 +263,6 @@ static bool search_range(struct jinja_run *run, const struct jinja_invocation *i
     *before = front.p ? jinja_char_count(front) : 0;
     return true;
 }
-
-/* ---- prefixes and suffixes ---- */
 
 /* startswith() and endswith() of a string, or of any string in a tuple. Variant: enum text_end. */
 static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
@@ -289,8 +289,6 @@ static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
     *out = jinja_bool(found);
     return true;
 }
-
-/* ---- searching ---- */
 
 /* Flags in the variant of method_find. */
 enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
@@ -437,6 +435,8 @@ const struct jinja_builtin jinja_string_methods[] = {
     {.name = NULL},
 };
 
+/* ---- lists ---- */
+
 /* Reports an error if the list or dict belongs to the caller. */
 static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
 {
@@ -448,8 +448,6 @@ static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
                        "own lists and dicts",
                        in->builtin->name);
 }
-
-/* ---- lists ---- */
 
 static bool list_append(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {

@@ -22,7 +22,7 @@ static bool put(struct writer *w, struct dgl_str part, bool data)
     return jinja_text_put(w->run, &w->text, part, data);
 }
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
 /* Escapes of JSON. Mode: 1 escapes all characters outside of ASCII. */
 static size_t json_escape(uint32_t cp, int ascii, char out[jinja_escape_max])

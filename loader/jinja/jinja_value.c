@@ -813,7 +813,7 @@ static bool float_arithmetic(struct jinja_run *run, enum jinja_op op, double a, 
     return true;
 }
 
-/* ---- texts and lists ---- */
+/* ---- strings and lists ---- */
 
 static size_t html_escape(uint32_t cp, int mode, char out[jinja_escape_max])
 {

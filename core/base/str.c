@@ -19,6 +19,11 @@ bool dgl_str_eq(struct dgl_str a, const char *b)
     return strlen(b) == a.len && (a.len == 0 || memcmp(a.p, b, a.len) == 0);
 }
 
+bool dgl_str_equal(struct dgl_str a, struct dgl_str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+}
+
 bool dgl_str_starts(struct dgl_str text, const char *prefix)
 {
     size_t len = strlen(prefix);

@@ -1,16 +1,16 @@
-/* jinja_call.h: calling built-in functions, filters, tests, methods and macros with evaluated
- * arguments. */
+/* jinja_call.h: built-in functions, filters, tests and methods, and their helpers for arguments,
+ * attributes and elements. */
 #ifndef DGL_LOADER_JINJA_CALL_H
 #define DGL_LOADER_JINJA_CALL_H
 
-#include "loader/jinja/jinja_value.h"
+#include "loader/jinja/jinja_text.h"
 
 struct jinja_named {
     struct dgl_str name;
     struct jinja_value value;
 };
 
-/* Evaluated arguments. */
+/* Evaluated arguments of a call. */
 struct jinja_call {
     const struct jinja_value *args;
     size_t num_args;
@@ -22,9 +22,9 @@ enum { jinja_max_params = 6 };
 
 struct jinja_invocation {
     const struct jinja_builtin *builtin;
-    struct jinja_value self; /* what a filter or test is applied to, the object of a method */
-    struct jinja_value arg[jinja_max_params]; /* by parameter; JINJA_ABSENT where none was given */
-    const struct jinja_call *call;            /* as written */
+    struct jinja_value self;                  /* input of a filter or test, object of a method */
+    struct jinja_value arg[jinja_max_params]; /* by parameter; JINJA_ABSENT if omitted */
+    const struct jinja_call *call;            /* all arguments in source order */
 };
 
 typedef bool (*jinja_builtin_fn)(struct jinja_run *run, struct jinja_invocation *in,
@@ -33,9 +33,10 @@ typedef bool (*jinja_builtin_fn)(struct jinja_run *run, struct jinja_invocation 
 struct jinja_builtin {
     const char *name;
     jinja_builtin_fn fn;
-    /* Names of the parameters, separated by blanks; "!" behind one that is required. NULL: the
-     * function looks at `call` itself. */
+    /* Parameter names, separated by spaces. A trailing "!" marks a required parameter. If NULL, the
+     * function reads `call` itself. */
     const char *params;
+    int variant; /* selects one of several functions that share `fn` */
 };
 
 struct jinja_function {
@@ -43,64 +44,69 @@ struct jinja_function {
     struct jinja_value self;
 };
 
-/* Binds arguments to parameters and calls. */
+/* Binds the arguments to parameters and calls the function. */
 bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
                   const struct jinja_value *self, const struct jinja_call *call,
                   struct jinja_value *out);
-/* Calls whatever a template may call; reports what it may not. */
-bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
-                      const struct jinja_call *call, struct jinja_value *out);
 bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *builtin,
                         const struct jinja_value *self, struct jinja_value *out);
 
-/* By name; NULL when there is none. */
+/* Finds a built-in by name. Returns NULL if there is none. */
 const struct jinja_builtin *jinja_find_filter(struct dgl_str name);
 const struct jinja_builtin *jinja_find_test(struct dgl_str name);
 const struct jinja_builtin *jinja_find_global(struct dgl_str name);
-/* The method of a value; NULL when its type has none of the name. */
+/* Finds a method by the type of the value. Returns NULL if there is none. */
 const struct jinja_builtin *jinja_find_method(const struct jinja_value *value, struct dgl_str name);
 
-/* Tables of the files that implement them; each ends with a NULL name. A row without a function is
- * something that Python has and chat templates do without: naming it is an error of its own. */
-extern const struct jinja_builtin jinja_text_filters[], jinja_list_filters[],
-    jinja_select_filters[], jinja_number_filters[], jinja_tests[], jinja_globals[],
-    jinja_string_methods[], jinja_search_methods[], jinja_list_methods[], jinja_tuple_methods[],
-    jinja_dict_methods[], jinja_loop_methods[], jinja_cycler_methods[];
+/* Tables of built-ins. Each table ends with a NULL name. Rows without a function are unsupported
+ * parts of jinja or Python; using one is an error with its own message. */
+extern const struct jinja_builtin jinja_filters[], jinja_tests[], jinja_globals[],
+    jinja_string_methods[], jinja_list_methods[], jinja_tuple_methods[], jinja_dict_methods[],
+    jinja_loop_methods[], jinja_cycler_methods[];
 
 /* ---- arguments of built-in functions ---- */
 
-/* The argument as a text, integer or truth value, or what stands for it when it was not given.
- * Report other types. */
+/* The first keyword argument of this name, or NULL. */
+const struct jinja_value *jinja_find_named(const struct jinja_call *call, struct dgl_str name);
+/* Adds all keyword arguments to a dict. */
+bool jinja_dict_set_named(struct jinja_run *run, struct jinja_dict *dict,
+                          const struct jinja_call *call);
+
+/* Return the argument as a string, integer or truth value, or `otherwise` if it is omitted or none.
+ * jinja_arg_text and jinja_arg_int report other types. */
 bool jinja_arg_text(struct jinja_run *run, struct jinja_invocation *in, size_t index,
                     struct jinja_value otherwise, struct jinja_value *out);
 bool jinja_arg_int(struct jinja_run *run, struct jinja_invocation *in, size_t index,
                    int64_t otherwise, int64_t *out);
 bool jinja_arg_truth(const struct jinja_invocation *in, size_t index, bool otherwise);
-bool jinja_arg_given(const struct jinja_invocation *in, size_t index); /* and not none */
+bool jinja_arg_given(const struct jinja_invocation *in, size_t index); /* false if none */
 
-/* ---- looking into values ---- */
+/* ---- attributes and elements ---- */
 
-/* value.name: methods first, then elements. Undefined when there is neither. */
+/* value.name: tries methods, then elements. Sets *out to undefined if both are missing. */
 bool jinja_get_attribute(struct jinja_run *run, const struct jinja_value *value,
                          struct dgl_str name, struct jinja_value *out);
-/* value[key]: elements first, then methods. */
+/* value[key]: tries elements, then methods. */
 bool jinja_get_item(struct jinja_run *run, const struct jinja_value *value,
                     const struct jinja_value *key, struct jinja_value *out);
-/* value[from:to:step]; bounds may be none. */
+/* value[from:to:step]. A bound may be none. */
 bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *value,
                      const struct jinja_value bounds[3], struct jinja_value *out);
-/* "a.b.0" of an attribute= argument, or an integer; ABSENT and none lead to the value itself. */
+/* Follows the path of an attribute= argument: "a.b.0" or an integer. An omitted or none path
+ * returns the value itself. */
 bool jinja_get_path(struct jinja_run *run, const struct jinja_value *value,
                     const struct jinja_value *path, struct jinja_value *out);
 
-/* ---- order ---- */
+/* ---- used by several built-ins ---- */
 
-/* What an element is sorted by: what `path` leads to, in lower case unless `case_sensitive`. */
-bool jinja_sort_key(struct jinja_run *run, const struct jinja_value *item,
-                    const struct jinja_value *path, bool case_sensitive, struct jinja_value *out);
-/* A sorted list of what `value` holds; `paths` may be several, "a,b". Stable, also in reverse. */
+/* Sorts the elements of `value` into a new list. `paths` are sort keys, separated by commas. The
+ * sort is stable, also in reverse. */
 bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
                 const struct jinja_value *paths, bool case_sensitive, bool reverse,
                 struct jinja_value *out);
+
+/* The tojson filter of Hugging Face: json.dumps without HTML escapes. */
+bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
+                         struct jinja_value *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* jinja_lex.h: template text to tokens. Whitespace control happens here: tokens of text are what is
- * printed. */
+/* jinja_lex.h: the lexer: template text to tokens, and Python's number and string literals. The
+ * lexer handles whitespace control, so text tokens are printed as they are. */
 #ifndef DGL_LOADER_JINJA_LEX_H
 #define DGL_LOADER_JINJA_LEX_H
 
@@ -8,7 +8,7 @@
 #include "core/base/str.h"
 
 enum jinja_token_type {
-    JINJA_TOK_END, /* of the template */
+    JINJA_TOK_END, /* end of the template */
     JINJA_TOK_DATA,
     JINJA_TOK_VARIABLE_BEGIN,
     JINJA_TOK_VARIABLE_END,
@@ -49,7 +49,7 @@ enum jinja_token_type {
 struct jinja_token {
     enum jinja_token_type type;
     uint32_t line;       /* from 1 */
-    struct dgl_str text; /* DATA: trimmed; STRING: unescaped, without quotes; else as written */
+    struct dgl_str text; /* DATA: trimmed; STRING: unescaped; others: as in the source */
     union {
         int64_t integer;
         double real;
@@ -57,14 +57,21 @@ struct jinja_token {
 };
 
 struct jinja_tokens {
-    struct jinja_token *items; /* the last one is JINJA_TOK_END; free() */
+    struct jinja_token *items; /* ends with JINJA_TOK_END; the caller frees it */
     size_t count, cap;
 };
 
-/* Texts live in `arena`. Fails with DGL_ERR_FORMAT, naming the line. */
+/* Splits a template into tokens, whose strings are stored in `arena`. Returns DGL_ERR_FORMAT and
+ * logs the line on invalid input. */
 enum dgl_status jinja_lex(const struct dgl_log *log, const char *name, struct dgl_str source,
                           struct dgl_arena *arena, struct jinja_tokens *out);
-/* "end of print statement", "'foo'": for messages; borrowed. */
+/* Name of a token for messages: "end of print statement", "foo". Borrowed. */
 struct dgl_str jinja_token_describe(const struct jinja_token *token);
+
+/* int(text, base) and float(text) of Python: surrounding whitespace, a sign and single '_' between
+ * digits are allowed. Base 0 reads the base from the prefix. "inf" and "nan" are floats. Returns
+ * false if the text is not a number or out of range. */
+bool jinja_parse_integer(struct dgl_str text, int base, int64_t *out);
+bool jinja_parse_float(struct dgl_str text, double *out);
 
 #endif

@@ -1,16 +1,33 @@
-/* Statements of templates, and what the parser needs everywhere. */
-#include "loader/jinja/jinja_parse.h"
-
+/* The parser: tokens to a syntax tree, by recursive descent. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/jinja/jinja_ast.h"
+#include "loader/jinja/jinja_call.h"
+#include "loader/jinja/jinja_lex.h"
 #include "loader/text/tok_hash.h"
 
 enum { max_depth = 100 };
 
-/* ---- the parser's tools ---- */
+struct parser {
+    const struct dgl_log *log;
+    struct jinja_template *tmpl;
+    struct jinja_symbol *symbols[256]; /* hash table of names */
+    uint64_t seed;                     /* seed of the hash */
+    const struct jinja_token *token;   /* current token; the last one is JINJA_TOK_END */
+    enum dgl_status status;            /* status of the first error */
+    uint32_t depth;
+    struct jinja_macro_node *macro; /* innermost enclosing macro, or NULL */
+    uint32_t loops;                 /* enclosing loops in this macro */
+};
 
-bool jinja_parse_fail(struct jinja_parser *parser, enum dgl_status status, const char *fmt, ...)
+/* ---- helpers ---- */
+
+/* Reports an error at the current token. Functions of the parser return NULL or false after an
+ * error was reported; callers only pass it on. */
+static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
+    DGL_PRINTF(3, 4);
+static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
 {
     struct dgl_buf text = {0};
     va_list args;
@@ -23,18 +40,17 @@ bool jinja_parse_fail(struct jinja_parser *parser, enum dgl_status status, const
     return false;
 }
 
-bool jinja_parse_unexpected(struct jinja_parser *parser, const char *wanted)
+static bool parse_unexpected(struct parser *parser, const char *wanted)
 {
     enum { shown_bytes = 60 };
     struct dgl_str found = jinja_token_describe(parser->token);
     int len = (int)(found.len < shown_bytes ? found.len : shown_bytes);
     if (!wanted)
-        return jinja_parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len,
-                            found.p);
+        return parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
+    return parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len, found.p);
 }
 
-void *jinja_parse_alloc(struct jinja_parser *parser, size_t size)
+static void *parse_alloc(struct parser *parser, size_t size)
 {
     void *part = dgl_arena_alloc(&parser->tmpl->arena, size);
     if (!part)
@@ -42,9 +58,9 @@ void *jinja_parse_alloc(struct jinja_parser *parser, size_t size)
     return part;
 }
 
-struct jinja_node *jinja_node_new(struct jinja_parser *parser, enum jinja_node_type type)
+static struct jinja_node *node_new(struct parser *parser, enum jinja_node_type type)
 {
-    struct jinja_node *node = jinja_parse_alloc(parser, sizeof(*node));
+    struct jinja_node *node = parse_alloc(parser, sizeof(*node));
     if (node) {
         node->type = type;
         node->line = parser->token->line;
@@ -52,7 +68,7 @@ struct jinja_node *jinja_node_new(struct jinja_parser *parser, enum jinja_node_t
     return node;
 }
 
-void jinja_nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
+static void nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
 {
     if (nodes->last)
         nodes->last->next = node;
@@ -62,105 +78,650 @@ void jinja_nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
     nodes->count++;
 }
 
-bool jinja_parse_enter(struct jinja_parser *parser)
+/* Limits the nesting depth. Decrement parser->depth after each success. */
+static bool parse_enter(struct parser *parser)
 {
     if (parser->depth == max_depth)
-        return jinja_parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep",
-                                max_depth);
+        return parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep", max_depth);
     parser->depth++;
     return true;
 }
 
-const struct jinja_symbol *jinja_intern(struct jinja_symbols *symbols, struct dgl_str name)
+/* Returns the symbol of a name. Creates it if necessary. */
+static const struct jinja_symbol *intern(struct parser *parser, struct dgl_str name)
 {
-    uint64_t hash = tok_hash_bytes(name.p, name.len, symbols->seed);
-    struct jinja_symbol **bucket = &symbols->buckets[hash % 256];
+    uint64_t hash = tok_hash_bytes(name.p, name.len, parser->seed);
+    struct jinja_symbol **bucket = &parser->symbols[hash % 256];
     for (struct jinja_symbol *s = *bucket; s; s = s->next_in_bucket) {
-        if (s->name.len == name.len && memcmp(s->name.p, name.p, name.len) == 0)
+        if (dgl_str_equal(s->name, name))
             return s;
     }
-    struct jinja_symbol *symbol = dgl_arena_alloc(&symbols->tmpl->arena, sizeof(*symbol));
+    struct jinja_symbol *symbol = parse_alloc(parser, sizeof(*symbol));
     if (!symbol)
         return NULL;
-    *symbol = (struct jinja_symbol){name, symbols->tmpl->symbols, *bucket};
-    symbols->tmpl->symbols = *bucket = symbol;
+    *symbol = (struct jinja_symbol){name, parser->tmpl->symbols, *bucket};
+    parser->tmpl->symbols = *bucket = symbol;
     return symbol;
 }
 
-bool jinja_at_name(const struct jinja_token *token, const char *name)
+static bool at_name(const struct jinja_token *token, const char *name)
 {
     return token->type == JINJA_TOK_NAME && dgl_str_eq(token->text, name);
 }
 
-bool jinja_skip(struct jinja_parser *parser, enum jinja_token_type type)
+static bool skip(struct parser *parser, enum jinja_token_type type)
 {
     bool there = parser->token->type == type;
     parser->token += there;
     return there;
 }
 
-bool jinja_skip_name(struct jinja_parser *parser, const char *name)
+static bool skip_name(struct parser *parser, const char *name)
 {
-    bool there = jinja_at_name(parser->token, name);
+    bool there = at_name(parser->token, name);
     parser->token += there;
     return there;
 }
 
-bool jinja_expect(struct jinja_parser *parser, enum jinja_token_type type, const char *wanted)
+static bool expect(struct parser *parser, enum jinja_token_type type, const char *wanted)
 {
-    return jinja_skip(parser, type) || jinja_parse_unexpected(parser, wanted);
+    return skip(parser, type) || parse_unexpected(parser, wanted);
 }
 
-const struct jinja_symbol *jinja_expect_symbol(struct jinja_parser *parser)
+/* Reads a name. */
+static const struct jinja_symbol *expect_symbol(struct parser *parser)
 {
-    if (parser->token->type != JINJA_TOK_NAME) {
-        jinja_parse_unexpected(parser, "a name");
+    if (parser->token->type == JINJA_TOK_NAME)
+        return intern(parser, parser->token++->text);
+    parse_unexpected(parser, "a name");
+    return NULL;
+}
+
+/* ---- operands ---- */
+
+static struct jinja_node *parse_expression(struct parser *parser);
+static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition);
+static struct jinja_node *parse_unary(struct parser *parser, bool with_filters);
+
+static struct jinja_node *new_constant(struct parser *parser, struct jinja_value value)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CONSTANT);
+    if (node)
+        node->constant = value;
+    return node;
+}
+
+static bool constant_of_name(const struct jinja_token *token, struct jinja_value *out)
+{
+    if (at_name(token, "true") || at_name(token, "True"))
+        *out = jinja_bool(true);
+    else if (at_name(token, "false") || at_name(token, "False"))
+        *out = jinja_bool(false);
+    else if (at_name(token, "none") || at_name(token, "None"))
+        *out = jinja_none();
+    else
+        return false;
+    return true;
+}
+
+static struct jinja_node *parse_name(struct parser *parser)
+{
+    struct jinja_value constant;
+    if (constant_of_name(parser->token, &constant)) {
+        struct jinja_node *node = new_constant(parser, constant);
+        parser->token++;
+        return node;
+    }
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
+    if (!node || !(node->symbol = expect_symbol(parser)))
+        return NULL;
+    struct jinja_macro_node *macro = parser->macro;
+    if (macro) {
+        macro->uses_varargs |= node->symbol == parser->tmpl->varargs;
+        macro->uses_kwargs |= node->symbol == parser->tmpl->kwargs;
+        macro->uses_caller |= node->symbol == parser->tmpl->caller;
+    }
+    return node;
+}
+
+/* Adjacent string literals are one string. */
+static struct jinja_node *parse_string(struct parser *parser)
+{
+    struct jinja_node *node = new_constant(parser, jinja_text_of(parser->token->text, false));
+    parser->token++;
+    while (node && parser->token->type == JINJA_TOK_STRING) {
+        struct dgl_str first = jinja_str(&node->constant), second = parser->token->text;
+        char *joined = parse_alloc(parser, first.len + second.len + 1);
+        if (!joined)
+            return NULL;
+        for (size_t i = 0; i < first.len + second.len; i++)
+            joined[i] = i < first.len ? first.p[i] : second.p[i - first.len];
+        node->constant = jinja_text_of((struct dgl_str){joined, first.len + second.len}, false);
+        parser->token++;
+    }
+    return node;
+}
+
+/* Parses a list or dict up to the bracket `end`. A comma after the last element is allowed. */
+static struct jinja_node *parse_bracketed(struct parser *parser, enum jinja_node_type type,
+                                          enum jinja_token_type end)
+{
+    struct jinja_node *node = node_new(parser, type), *item;
+    parser->token++;
+    while (node && !skip(parser, end)) {
+        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
+            return NULL;
+        if (skip(parser, end))
+            break;
+        if (!(item = parse_expression(parser)))
+            return NULL;
+        nodes_push(&node->list, item);
+        if (type == JINJA_NODE_LIST)
+            continue;
+        if (!expect(parser, JINJA_TOK_COLON, ":") || !(item = parse_expression(parser)))
+            return NULL;
+        nodes_push(&node->list, item);
+    }
+    return node;
+}
+
+static struct jinja_node *parse_primary(struct parser *parser)
+{
+    const struct jinja_token *token = parser->token;
+    struct jinja_node *node;
+    switch (token->type) {
+    case JINJA_TOK_NAME:
+        return parse_name(parser);
+    case JINJA_TOK_STRING:
+        return parse_string(parser);
+    case JINJA_TOK_INTEGER:
+        parser->token++;
+        return new_constant(parser, jinja_int(token->integer));
+    case JINJA_TOK_FLOAT:
+        parser->token++;
+        return new_constant(parser, jinja_float(token->real));
+    case JINJA_TOK_LPAREN:
+        parser->token++;
+        if (skip(parser, JINJA_TOK_RPAREN))
+            return node_new(parser, JINJA_NODE_TUPLE);
+        node = parse_tuple(parser, true);
+        return node && expect(parser, JINJA_TOK_RPAREN, ")") ? node : NULL;
+    case JINJA_TOK_LBRACKET:
+        return parse_bracketed(parser, JINJA_NODE_LIST, JINJA_TOK_RBRACKET);
+    case JINJA_TOK_LBRACE:
+        return parse_bracketed(parser, JINJA_NODE_DICT, JINJA_TOK_RBRACE);
+    default:
+        parse_unexpected(parser, NULL);
         return NULL;
     }
-    const struct jinja_symbol *symbol = jinja_intern(&parser->symbols, parser->token->text);
-    if (!symbol)
-        parser->status = dgl_fail_memory(parser->log, parser->tmpl->name, sizeof(*symbol));
+}
+
+/* ---- postfixes ---- */
+
+/* Parses one argument. No positional argument may follow a keyword, as in Python. */
+static bool parse_argument(struct parser *parser, struct jinja_args *args)
+{
+    if (skip(parser, JINJA_TOK_MUL))
+        return !args->star && !args->star_star && (args->star = parse_expression(parser)) != NULL;
+    if (skip(parser, JINJA_TOK_POW))
+        return !args->star_star && (args->star_star = parse_expression(parser)) != NULL;
+    if (parser->token->type == JINJA_TOK_NAME && parser->token[1].type == JINJA_TOK_ASSIGN) {
+        struct jinja_node *keyword = node_new(parser, JINJA_NODE_KEYWORD);
+        if (args->star_star || !keyword || !(keyword->symbol = expect_symbol(parser)))
+            return false;
+        parser->token++;
+        if (!(keyword->a = parse_expression(parser)))
+            return false;
+        nodes_push(&args->keywords, keyword);
+        return true;
+    }
+    if (args->star || args->star_star || args->keywords.count)
+        return false;
+    struct jinja_node *node = parse_expression(parser);
+    if (node)
+        nodes_push(&args->positional, node);
+    return node != NULL;
+}
+
+static bool parse_args(struct parser *parser, struct jinja_args *args)
+{
+    if (!expect(parser, JINJA_TOK_LPAREN, "("))
+        return false;
+    for (bool first = true; parser->token->type != JINJA_TOK_RPAREN; first = false) {
+        if (!first && !expect(parser, JINJA_TOK_COMMA, ","))
+            return false;
+        if (parser->token->type == JINJA_TOK_RPAREN)
+            break;
+        if (!parse_argument(parser, args)) {
+            if (parser->status == DGL_OK)
+                parse_fail(parser, DGL_ERR_FORMAT, "invalid syntax for function call expression");
+            return false;
+        }
+    }
     parser->token++;
-    return symbol;
+    return true;
+}
+
+static struct jinja_node *parse_call(struct parser *parser, struct jinja_node *callee)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CALL);
+    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
+        !parse_args(parser, node->args))
+        return NULL;
+    node->a = callee;
+    return node;
+}
+
+/* Parses a bound of a slice, which may be omitted. Returns false on error. */
+static bool parse_bound(struct parser *parser, struct jinja_node **out)
+{
+    enum jinja_token_type type = parser->token->type;
+    if (type == JINJA_TOK_COLON || type == JINJA_TOK_RBRACKET || type == JINJA_TOK_COMMA)
+        return true;
+    return (*out = parse_expression(parser)) != NULL;
+}
+
+/* Parses "[key]" or "[from:to:step]". */
+static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
+{
+    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM), *slice;
+    parser->token++;
+    if (parser->token->type == JINJA_TOK_RBRACKET) {
+        parse_unexpected(parser, "an expression");
+        return NULL;
+    }
+    if (!node || !parse_bound(parser, &node->b))
+        return NULL;
+    node->a = owner;
+    if (parser->token->type == JINJA_TOK_COLON) {
+        slice = node_new(parser, JINJA_NODE_SLICE);
+        parser->token++;
+        if (!slice || !parse_bound(parser, &slice->b) ||
+            (skip(parser, JINJA_TOK_COLON) && !parse_bound(parser, &slice->c)))
+            return NULL;
+        slice->a = node->b;
+        node->b = slice;
+    }
+    if (!node->b || !expect(parser, JINJA_TOK_RBRACKET, "]"))
+        return NULL;
+    return node;
+}
+
+/* Parses ".name" or ".0". */
+static struct jinja_node *parse_attribute(struct parser *parser, struct jinja_node *owner)
+{
+    parser->token++;
+    const struct jinja_token *token = parser->token;
+    bool named = token->type == JINJA_TOK_NAME;
+    if (!named && token->type != JINJA_TOK_INTEGER) {
+        parse_unexpected(parser, "a name or number");
+        return NULL;
+    }
+    struct jinja_node *node = node_new(parser, named ? JINJA_NODE_ATTRIBUTE : JINJA_NODE_ITEM);
+    if (!node)
+        return NULL;
+    node->a = owner;
+    if (named)
+        return (node->attribute = expect_symbol(parser)) ? node : NULL;
+    node->b = new_constant(parser, jinja_int(token->integer));
+    parser->token++;
+    return node->b ? node : NULL;
+}
+
+static struct jinja_node *parse_postfix(struct parser *parser, struct jinja_node *node)
+{
+    while (node) {
+        if (parser->token->type == JINJA_TOK_DOT)
+            node = parse_attribute(parser, node);
+        else if (parser->token->type == JINJA_TOK_LBRACKET)
+            node = parse_item(parser, node);
+        else if (parser->token->type == JINJA_TOK_LPAREN)
+            node = parse_call(parser, node);
+        else
+            break;
+    }
+    return node;
+}
+
+/* ---- filters and tests ---- */
+
+static struct jinja_node *new_application(struct parser *parser, enum jinja_node_type type,
+                                          struct jinja_node *input)
+{
+    struct jinja_node *node = node_new(parser, type);
+    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
+        !(node->name = expect_symbol(parser)))
+        return NULL;
+    node->a = input;
+    node->builtin = type == JINJA_NODE_FILTER ? jinja_find_filter(node->name->name)
+                                              : jinja_find_test(node->name->name);
+    return node;
+}
+
+/* Parses "| filter | filter", or "filter | filter" if `named`. `input` is the filtered value; NULL
+ * means the text of a block. */
+static struct jinja_node *parse_filters(struct parser *parser, struct jinja_node *input, bool named)
+{
+    while (named || parser->token->type == JINJA_TOK_PIPE) {
+        if (!named)
+            parser->token++;
+        named = false;
+        input = new_application(parser, JINJA_NODE_FILTER, input);
+        if (!input)
+            return NULL;
+        if (parser->token->type == JINJA_TOK_LPAREN && !parse_args(parser, input->args))
+            return NULL;
+    }
+    return input;
+}
+
+static bool begins_test_argument(const struct jinja_token *token)
+{
+    switch (token->type) {
+    case JINJA_TOK_NAME:
+        return !at_name(token, "else") && !at_name(token, "or") && !at_name(token, "and");
+    case JINJA_TOK_STRING:
+    case JINJA_TOK_INTEGER:
+    case JINJA_TOK_FLOAT:
+    case JINJA_TOK_LBRACKET:
+    case JINJA_TOK_LBRACE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static struct jinja_node *parse_test(struct parser *parser, struct jinja_node *value)
+{
+    parser->token++;
+    bool negated = skip_name(parser, "not");
+    struct jinja_node *node = new_application(parser, JINJA_NODE_TEST, value);
+    if (!node)
+        return NULL;
+    if (parser->token->type == JINJA_TOK_LPAREN) {
+        if (!parse_args(parser, node->args))
+            return NULL;
+    } else if (at_name(parser->token, "is")) {
+        parse_fail(parser, DGL_ERR_FORMAT, "You cannot chain multiple tests with is");
+        return NULL;
+    } else if (begins_test_argument(parser->token)) {
+        struct jinja_node *argument = parse_postfix(parser, parse_primary(parser));
+        if (!argument)
+            return NULL;
+        nodes_push(&node->args->positional, argument);
+    }
+    if (!negated)
+        return node;
+    struct jinja_node *inverse = node_new(parser, JINJA_NODE_NOT);
+    if (inverse)
+        inverse->a = node;
+    return inverse;
+}
+
+static struct jinja_node *parse_applications(struct parser *parser, struct jinja_node *node)
+{
+    while (node) {
+        if (parser->token->type == JINJA_TOK_PIPE)
+            node = parse_filters(parser, node, false);
+        else if (at_name(parser->token, "is"))
+            node = parse_test(parser, node);
+        else if (parser->token->type == JINJA_TOK_LPAREN)
+            node = parse_call(parser, node);
+        else
+            break;
+    }
+    return node;
+}
+
+/* ---- signs ---- */
+
+/* Parses an operand with its signs, attributes, elements and calls; with filters and tests if
+ * `with_filters`. */
+static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
+{
+    if (!parse_enter(parser))
+        return NULL;
+    enum jinja_token_type type = parser->token->type;
+    struct jinja_node *node;
+    if (type == JINJA_TOK_SUB || type == JINJA_TOK_ADD) {
+        node = node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
+        parser->token++;
+        if (node && !(node->a = parse_unary(parser, false)))
+            node = NULL;
+    } else {
+        node = parse_primary(parser);
+    }
+    node = parse_postfix(parser, node);
+    if (with_filters)
+        node = parse_applications(parser, node);
+    parser->depth--;
+    return node;
+}
+
+/* ---- expressions ---- */
+
+/* Precedence of operators, from the lowest to the highest. */
+enum level {
+    LEVEL_OR,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARISON,
+    LEVEL_SUM,
+    LEVEL_CONCAT,
+    LEVEL_PRODUCT,
+    LEVEL_POWER,
+    LEVEL_OPERAND,
+};
+
+/* Left-associative binary operators. */
+static const struct binary {
+    enum level level;
+    enum jinja_token_type token;
+    const char *name; /* text of a JINJA_TOK_NAME */
+    enum jinja_node_type node;
+    enum jinja_op op;
+} binaries[] = {
+    {LEVEL_OR, JINJA_TOK_NAME, "or", JINJA_NODE_OR, 0},
+    {LEVEL_AND, JINJA_TOK_NAME, "and", JINJA_NODE_AND, 0},
+    {LEVEL_SUM, JINJA_TOK_ADD, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_ADD},
+    {LEVEL_SUM, JINJA_TOK_SUB, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_SUB},
+    {LEVEL_PRODUCT, JINJA_TOK_MUL, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_MUL},
+    {LEVEL_PRODUCT, JINJA_TOK_DIV, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_DIV},
+    {LEVEL_PRODUCT, JINJA_TOK_FLOORDIV, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_FLOORDIV},
+    {LEVEL_PRODUCT, JINJA_TOK_MOD, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_MOD},
+    {LEVEL_POWER, JINJA_TOK_POW, NULL, JINJA_NODE_ARITHMETIC, JINJA_OP_POW},
+};
+
+static struct jinja_node *parse_level(struct parser *parser, enum level level);
+
+static const struct binary *skip_binary(struct parser *parser, enum level level)
+{
+    for (size_t i = 0; i < sizeof(binaries) / sizeof(binaries[0]); i++) {
+        const struct binary *binary = &binaries[i];
+        if (binary->level == level &&
+            (binary->name ? skip_name(parser, binary->name) : skip(parser, binary->token)))
+            return binary;
+    }
+    return NULL;
+}
+
+static struct jinja_node *parse_concat(struct parser *parser)
+{
+    struct jinja_node *first = parse_level(parser, LEVEL_PRODUCT);
+    if (!first || parser->token->type != JINJA_TOK_TILDE)
+        return first;
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CONCAT);
+    if (!node)
+        return NULL;
+    node->line = first->line;
+    nodes_push(&node->list, first);
+    while (skip(parser, JINJA_TOK_TILDE)) {
+        struct jinja_node *part = parse_level(parser, LEVEL_PRODUCT);
+        if (!part)
+            return NULL;
+        nodes_push(&node->list, part);
+    }
+    return node;
+}
+
+static bool skip_comparison(struct parser *parser, enum jinja_cmp *cmp)
+{
+    static const struct {
+        enum jinja_token_type token;
+        enum jinja_cmp cmp;
+    } signs[] = {{JINJA_TOK_EQ, JINJA_CMP_EQ}, {JINJA_TOK_NE, JINJA_CMP_NE},
+                 {JINJA_TOK_LT, JINJA_CMP_LT}, {JINJA_TOK_LE, JINJA_CMP_LE},
+                 {JINJA_TOK_GT, JINJA_CMP_GT}, {JINJA_TOK_GE, JINJA_CMP_GE}};
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+        *cmp = signs[i].cmp;
+        if (skip(parser, signs[i].token))
+            return true;
+    }
+    *cmp = JINJA_CMP_IN;
+    if (skip_name(parser, "in"))
+        return true;
+    *cmp = JINJA_CMP_NOT_IN;
+    if (!at_name(parser->token, "not") || !at_name(parser->token + 1, "in"))
+        return false;
+    parser->token += 2;
+    return true;
+}
+
+static struct jinja_node *parse_comparison(struct parser *parser)
+{
+    enum jinja_cmp cmp;
+    struct jinja_node *first = parse_level(parser, LEVEL_SUM), *node = NULL;
+    while (first && skip_comparison(parser, &cmp)) {
+        struct jinja_node *operand = node_new(parser, JINJA_NODE_OPERAND);
+        if (!node && (node = node_new(parser, JINJA_NODE_COMPARE)) != NULL)
+            node->line = first->line;
+        if (!node || !operand || !(operand->a = parse_level(parser, LEVEL_SUM)))
+            return NULL;
+        operand->cmp = cmp;
+        node->a = first;
+        nodes_push(&node->list, operand);
+    }
+    return node ? node : first;
+}
+
+static struct jinja_node *parse_not(struct parser *parser)
+{
+    if (!at_name(parser->token, "not"))
+        return parse_comparison(parser);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NOT);
+    parser->token++;
+    if (!node || !parse_enter(parser))
+        return NULL;
+    node->a = parse_not(parser);
+    parser->depth--;
+    return node->a ? node : NULL;
+}
+
+static struct jinja_node *parse_level(struct parser *parser, enum level level)
+{
+    switch (level) {
+    case LEVEL_NOT:
+        return parse_not(parser);
+    case LEVEL_CONCAT:
+        return parse_concat(parser);
+    case LEVEL_OPERAND:
+        return parse_unary(parser, true);
+    default:
+        break;
+    }
+    const struct binary *binary;
+    struct jinja_node *left = parse_level(parser, level + 1);
+    while (left && (binary = skip_binary(parser, level)) != NULL) {
+        struct jinja_node *right = parse_level(parser, level + 1);
+        struct jinja_node *node = right ? node_new(parser, binary->node) : NULL;
+        if (node) {
+            node->line = left->line;
+            node->a = left;
+            node->b = right;
+            if (binary->node == JINJA_NODE_ARITHMETIC)
+                node->op = binary->op;
+        }
+        left = node;
+    }
+    return left;
+}
+
+static struct jinja_node *parse_expression(struct parser *parser)
+{
+    if (!parse_enter(parser))
+        return NULL;
+    struct jinja_node *value = parse_level(parser, LEVEL_OR);
+    while (value && at_name(parser->token, "if")) {
+        struct jinja_node *node = node_new(parser, JINJA_NODE_CONDITION);
+        parser->token++;
+        if (!node || !(node->b = parse_level(parser, LEVEL_OR)))
+            value = NULL;
+        else if (skip_name(parser, "else") && !(node->c = parse_expression(parser)))
+            value = NULL;
+        else
+            node->a = value;
+        value = value ? node : NULL;
+    }
+    parser->depth--;
+    return value;
+}
+
+/* Parses one expression, or a tuple without parentheses. Without `with_condition`, "x if y else z"
+ * is not allowed at the top level: the `in` of a loop may be followed by the `if` of the loop. */
+static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition)
+{
+    struct jinja_node *tuple = NULL;
+    for (;;) {
+        struct jinja_node *item =
+            with_condition ? parse_expression(parser) : parse_level(parser, LEVEL_OR);
+        if (!item)
+            return NULL;
+        if (!tuple && parser->token->type != JINJA_TOK_COMMA)
+            return item;
+        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
+            return NULL;
+        nodes_push(&tuple->list, item);
+        if (!skip(parser, JINJA_TOK_COMMA))
+            return tuple;
+        enum jinja_token_type next = parser->token->type;
+        if (next == JINJA_TOK_VARIABLE_END || next == JINJA_TOK_BLOCK_END ||
+            next == JINJA_TOK_RPAREN || at_name(parser->token, "recursive"))
+            return tuple;
+    }
 }
 
 /* ---- targets ---- */
 
-static bool is_constant_name(const struct jinja_token *token)
-{
-    static const char *const names[] = {"true", "True", "false", "False", "none", "None"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (jinja_at_name(token, names[i]))
-            return true;
-    }
-    return false;
-}
+static struct jinja_node *parse_target(struct parser *parser, bool fields);
 
-static struct jinja_node *parse_single_target(struct jinja_parser *parser, bool fields)
+static struct jinja_node *parse_single_target(struct parser *parser, bool fields)
 {
-    if (jinja_skip(parser, JINJA_TOK_LPAREN)) {
-        if (!jinja_parse_enter(parser))
+    if (skip(parser, JINJA_TOK_LPAREN)) {
+        if (!parse_enter(parser))
             return NULL;
-        struct jinja_node *inner = jinja_parse_target(parser, fields);
+        struct jinja_node *inner = parse_target(parser, fields);
         parser->depth--;
-        return inner && jinja_expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
+        return inner && expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
     }
-    if (is_constant_name(parser->token)) {
-        jinja_parse_unexpected(parser, "a name to assign to");
+    struct jinja_value constant;
+    if (constant_of_name(parser->token, &constant)) {
+        parse_unexpected(parser, "a name to assign to");
         return NULL;
     }
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_NAME);
-    if (!node || !(node->symbol = jinja_expect_symbol(parser)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
+    if (!node || !(node->symbol = expect_symbol(parser)))
         return NULL;
-    if (fields && jinja_skip(parser, JINJA_TOK_DOT)) {
+    if (fields && skip(parser, JINJA_TOK_DOT)) {
         node->type = JINJA_NODE_FIELD;
-        node->attribute = jinja_expect_symbol(parser);
+        node->attribute = expect_symbol(parser);
         return node->attribute ? node : NULL;
     }
     return node;
 }
 
-struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
+/* Parses a target of an assignment: a name or a tuple. With `fields`, attributes of namespaces are
+ * allowed. */
+static struct jinja_node *parse_target(struct parser *parser, bool fields)
 {
     struct jinja_node *tuple = NULL;
     for (;;) {
@@ -169,10 +730,10 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
             return NULL;
         if (!tuple && parser->token->type != JINJA_TOK_COMMA)
             return target;
-        if (!tuple && !(tuple = jinja_node_new(parser, JINJA_NODE_TUPLE)))
+        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
             return NULL;
-        jinja_nodes_push(&tuple->list, target);
-        if (!jinja_skip(parser, JINJA_TOK_COMMA) || jinja_at_name(parser->token, "in") ||
+        nodes_push(&tuple->list, target);
+        if (!skip(parser, JINJA_TOK_COMMA) || at_name(parser->token, "in") ||
             parser->token->type == JINJA_TOK_ASSIGN || parser->token->type == JINJA_TOK_RPAREN)
             return tuple;
     }
@@ -180,90 +741,69 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool fields)
 
 /* ---- statements ---- */
 
-static bool parse_statement(struct jinja_parser *parser, struct jinja_nodes *out);
+static struct jinja_node *parse_statement(struct parser *parser);
 
 static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
 {
     for (; *ends; ends++) {
-        if (jinja_at_name(token, *ends))
+        if (at_name(token, *ends))
             return true;
     }
     return false;
 }
 
-static bool parse_output(struct jinja_parser *parser, struct jinja_nodes *out)
-{
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_OUTPUT);
-    parser->token++;
-    if (!node || !(node->a = jinja_parse_tuple(parser, true)) ||
-        !jinja_expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
-        return false;
-    jinja_nodes_push(out, node);
-    return true;
-}
-
-static bool parse_data(struct jinja_parser *parser, struct jinja_nodes *out)
-{
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_TEXT);
-    if (!node)
-        return false;
-    node->constant = jinja_text_of(parser->token->text, false);
-    parser->token++;
-    jinja_nodes_push(out, node);
-    return true;
-}
-
-static bool fail_end(struct jinja_parser *parser, const char *const *ends)
-{
-    while (ends[1])
-        ends++;
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
-                            ends[0]);
-}
-
-/* Nodes up to a tag named in `ends` (the closing one last), whose name becomes the current token;
- * NULL: up to the end of the template. */
-static bool parse_nodes(struct jinja_parser *parser, const char *const *ends,
-                        struct jinja_nodes *out)
+/* Parses nodes up to a tag whose name is in `ends`; the closing tag is the last one. That name
+ * becomes the current token. If `ends` is NULL, parses to the end of the template. */
+static bool parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     for (;;) {
-        bool ok = true;
+        struct jinja_node *node;
         switch (parser->token->type) {
         case JINJA_TOK_END:
-            return !ends || fail_end(parser, ends);
+            if (!ends)
+                return true;
+            while (ends[1])
+                ends++;
+            return parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
+                              ends[0]);
         case JINJA_TOK_DATA:
-            ok = parse_data(parser, out);
+            if (!(node = node_new(parser, JINJA_NODE_TEXT)))
+                return false;
+            node->constant = jinja_text_of(parser->token->text, false);
+            parser->token++;
             break;
         case JINJA_TOK_VARIABLE_BEGIN:
-            ok = parse_output(parser, out);
+            node = node_new(parser, JINJA_NODE_OUTPUT);
+            parser->token++;
+            if (!node || !(node->a = parse_tuple(parser, true)) ||
+                !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
+                return false;
             break;
-        default: /* the lexer gives nothing else between tags than the begin of a block */
+        default: /* all other tokens between tags begin a block */
             parser->token++;
             if (ends && at_end_tag(parser->token, ends))
                 return true;
-            ok = parse_statement(parser, out);
+            if (!(node = parse_statement(parser)))
+                return false;
         }
-        if (!ok)
-            return false;
+        nodes_push(out, node);
     }
 }
 
-/* The rest of a tag, then everything up to a tag named in `ends`, whose name becomes the current
- * token. */
-static bool parse_body(struct jinja_parser *parser, const char *const *ends,
-                       struct jinja_nodes *out)
+/* Parses the end of a tag, then nodes up to a tag whose name is in `ends`. That name becomes the
+ * current token. */
+static bool parse_body(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
-    jinja_skip(parser, JINJA_TOK_COLON);
-    if (!jinja_expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") ||
-        !jinja_parse_enter(parser))
+    skip(parser, JINJA_TOK_COLON);
+    if (!expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") || !parse_enter(parser))
         return false;
     bool ok = parse_nodes(parser, ends, out);
     parser->depth--;
     return ok;
 }
 
-/* Body of a statement with nothing but an end tag, which is skipped. */
-static bool parse_only_body(struct jinja_parser *parser, const char *end, struct jinja_nodes *out)
+/* Parses a body up to the tag `end` and skips its name. */
+static bool parse_only_body(struct parser *parser, const char *end, struct jinja_nodes *out)
 {
     const char *const ends[] = {end, NULL};
     if (!parse_body(parser, ends, out))
@@ -272,93 +812,91 @@ static bool parse_only_body(struct jinja_parser *parser, const char *end, struct
     return true;
 }
 
-static struct jinja_node *parse_if(struct jinja_parser *parser)
+static struct jinja_node *parse_if(struct parser *parser)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_IF);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_IF);
     bool otherwise = false;
     while (node) {
-        struct jinja_node *branch = jinja_node_new(parser, JINJA_NODE_BRANCH);
-        if (!branch || (!otherwise && !(branch->a = jinja_parse_tuple(parser, false))) ||
+        struct jinja_node *branch = node_new(parser, JINJA_NODE_BRANCH);
+        if (!branch || (!otherwise && !(branch->a = parse_tuple(parser, false))) ||
             !parse_body(parser, otherwise ? ends + 2 : ends, &branch->body))
             return NULL;
-        jinja_nodes_push(&node->list, branch);
-        if (jinja_skip_name(parser, "endif"))
+        nodes_push(&node->list, branch);
+        if (skip_name(parser, "endif"))
             break;
-        otherwise = jinja_at_name(parser->token, "else");
+        otherwise = at_name(parser->token, "else");
         parser->token++;
     }
     return node;
 }
 
-static struct jinja_node *parse_for(struct jinja_parser *parser)
+static struct jinja_node *parse_for(struct parser *parser)
 {
     static const char *const ends[] = {"else", "endfor", NULL};
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_FOR);
-    struct jinja_for_node *loop = node ? jinja_parse_alloc(parser, sizeof(*loop)) : NULL;
-    if (!loop || !(loop->target = jinja_parse_target(parser, false)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_FOR);
+    struct jinja_for_node *loop = node ? parse_alloc(parser, sizeof(*loop)) : NULL;
+    if (!loop || !(loop->target = parse_target(parser, false)))
         return NULL;
     node->loop = loop;
-    if (!jinja_skip_name(parser, "in")) {
-        jinja_parse_unexpected(parser, "'in'");
+    if (!skip_name(parser, "in")) {
+        parse_unexpected(parser, "'in'");
         return NULL;
     }
-    if (!(loop->over = jinja_parse_tuple(parser, false)) ||
-        (jinja_skip_name(parser, "if") && !(loop->filter = jinja_parse_expression(parser))))
+    if (!(loop->over = parse_tuple(parser, false)) ||
+        (skip_name(parser, "if") && !(loop->filter = parse_expression(parser))))
         return NULL;
-    loop->recursive = jinja_skip_name(parser, "recursive");
+    loop->recursive = skip_name(parser, "recursive");
     parser->loops++;
     bool ok = parse_body(parser, ends, &loop->body);
     parser->loops--;
     if (!ok)
         return NULL;
-    if (jinja_skip_name(parser, "else") && !parse_body(parser, ends + 1, &loop->otherwise))
+    if (skip_name(parser, "else") && !parse_body(parser, ends + 1, &loop->otherwise))
         return NULL;
     parser->token++; /* endfor */
     return node;
 }
 
-static struct jinja_node *parse_set(struct jinja_parser *parser)
+static struct jinja_node *parse_set(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_SET);
-    if (!node || !(node->a = jinja_parse_target(parser, true)))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_SET);
+    if (!node || !(node->a = parse_target(parser, true)))
         return NULL;
-    if (jinja_skip(parser, JINJA_TOK_ASSIGN))
-        return (node->b = jinja_parse_tuple(parser, true)) ? node : NULL;
+    if (skip(parser, JINJA_TOK_ASSIGN))
+        return (node->b = parse_tuple(parser, true)) ? node : NULL;
     node->type = JINJA_NODE_SET_BLOCK;
-    if (parser->token->type == JINJA_TOK_PIPE &&
-        !(node->b = jinja_parse_filters(parser, NULL, false)))
+    if (parser->token->type == JINJA_TOK_PIPE && !(node->b = parse_filters(parser, NULL, false)))
         return NULL;
     return parse_only_body(parser, "endset", &node->body) ? node : NULL;
 }
 
-/* "(a, b=1)". */
-static bool parse_signature(struct jinja_parser *parser, struct jinja_macro_node *macro)
+/* Parses the parameters "(a, b=1)" of a macro. */
+static bool parse_signature(struct parser *parser, struct jinja_macro_node *macro)
 {
-    if (!jinja_expect(parser, JINJA_TOK_LPAREN, "("))
+    if (!expect(parser, JINJA_TOK_LPAREN, "("))
         return false;
-    while (!jinja_skip(parser, JINJA_TOK_RPAREN)) {
-        if (macro->params.count && !jinja_expect(parser, JINJA_TOK_COMMA, ","))
+    while (!skip(parser, JINJA_TOK_RPAREN)) {
+        if (macro->params.count && !expect(parser, JINJA_TOK_COMMA, ","))
             return false;
-        struct jinja_node *param = jinja_node_new(parser, JINJA_NODE_NAME), *value;
-        if (!param || !(param->symbol = jinja_expect_symbol(parser)))
+        struct jinja_node *param = node_new(parser, JINJA_NODE_NAME), *value;
+        if (!param || !(param->symbol = expect_symbol(parser)))
             return false;
-        jinja_nodes_push(&macro->params, param);
-        if (jinja_skip(parser, JINJA_TOK_ASSIGN)) {
-            if (!(value = jinja_parse_expression(parser)))
+        nodes_push(&macro->params, param);
+        if (skip(parser, JINJA_TOK_ASSIGN)) {
+            if (!(value = parse_expression(parser)))
                 return false;
-            jinja_nodes_push(&macro->defaults, value);
+            nodes_push(&macro->defaults, value);
         } else if (macro->defaults.count) {
-            return jinja_parse_fail(parser, DGL_ERR_FORMAT,
-                                    "non-default argument follows default argument");
+            return parse_fail(parser, DGL_ERR_FORMAT,
+                              "non-default argument follows default argument");
         }
     }
     return true;
 }
 
-/* The body of a macro or of a call is a function of its own. */
-static bool parse_macro_body(struct jinja_parser *parser, const char *end,
-                             struct jinja_macro_node *macro)
+/* Parses the body of a macro or call block, which is a function. */
+static bool parse_macro_body(struct parser *parser, const char *end, struct jinja_macro_node *macro)
 {
     struct jinja_macro_node *outer = parser->macro;
     uint32_t loops = parser->loops;
@@ -367,7 +905,7 @@ static bool parse_macro_body(struct jinja_parser *parser, const char *end,
     bool ok = parse_only_body(parser, end, &macro->body);
     parser->macro = outer;
     parser->loops = loops;
-    if (ok && outer) { /* a name that the inner function does not define may be the outer one's */
+    if (ok && outer) { /* names that the inner function does not define may be of the outer one */
         outer->uses_caller |= macro->uses_caller;
         outer->uses_varargs |= macro->uses_varargs;
         outer->uses_kwargs |= macro->uses_kwargs;
@@ -375,163 +913,143 @@ static bool parse_macro_body(struct jinja_parser *parser, const char *end,
     return ok;
 }
 
-static struct jinja_node *parse_macro(struct jinja_parser *parser)
+static struct jinja_node *parse_macro(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_MACRO);
-    if (!node || !(node->macro = jinja_parse_alloc(parser, sizeof(*node->macro))) ||
-        !(node->macro->name = jinja_expect_symbol(parser)) ||
-        !parse_signature(parser, node->macro) || !parse_macro_body(parser, "endmacro", node->macro))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_MACRO);
+    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))) ||
+        !(node->macro->name = expect_symbol(parser)) || !parse_signature(parser, node->macro) ||
+        !parse_macro_body(parser, "endmacro", node->macro))
         return NULL;
     return node;
 }
 
-static struct jinja_node *parse_call_block(struct jinja_parser *parser)
+static struct jinja_node *parse_call_block(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_CALL_BLOCK);
-    if (!node || !(node->macro = jinja_parse_alloc(parser, sizeof(*node->macro))))
+    struct jinja_node *node = node_new(parser, JINJA_NODE_CALL_BLOCK);
+    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))))
         return NULL;
     if (parser->token->type == JINJA_TOK_LPAREN && !parse_signature(parser, node->macro))
         return NULL;
-    if (!(node->a = jinja_parse_expression(parser)))
+    if (!(node->a = parse_expression(parser)))
         return NULL;
     if (node->a->type != JINJA_NODE_CALL) {
-        jinja_parse_fail(parser, DGL_ERR_FORMAT, "expected call");
+        parse_fail(parser, DGL_ERR_FORMAT, "expected call");
         return NULL;
     }
     return parse_macro_body(parser, "endcall", node->macro) ? node : NULL;
 }
 
-static struct jinja_node *parse_filter_block(struct jinja_parser *parser)
+static struct jinja_node *parse_filter_block(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_FILTER_BLOCK);
-    if (!node || !(node->b = jinja_parse_filters(parser, NULL, true)) ||
+    struct jinja_node *node = node_new(parser, JINJA_NODE_FILTER_BLOCK);
+    if (!node || !(node->b = parse_filters(parser, NULL, true)) ||
         !parse_only_body(parser, "endfilter", &node->body))
         return NULL;
     return node;
 }
 
-static struct jinja_node *parse_with(struct jinja_parser *parser)
+static struct jinja_node *parse_with(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_WITH);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_WITH);
     while (node && parser->token->type != JINJA_TOK_BLOCK_END) {
-        if (node->list.count && !jinja_expect(parser, JINJA_TOK_COMMA, ","))
+        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
             return NULL;
-        struct jinja_node *set = jinja_node_new(parser, JINJA_NODE_SET);
+        struct jinja_node *set = node_new(parser, JINJA_NODE_SET);
         if (!set || !(set->a = parse_single_target(parser, false)) ||
-            !jinja_expect(parser, JINJA_TOK_ASSIGN, "=") ||
-            !(set->b = jinja_parse_expression(parser)))
+            !expect(parser, JINJA_TOK_ASSIGN, "=") || !(set->b = parse_expression(parser)))
             return NULL;
-        jinja_nodes_push(&node->list, set);
+        nodes_push(&node->list, set);
     }
     return node && parse_only_body(parser, "endwith", &node->body) ? node : NULL;
 }
 
-static struct jinja_node *parse_generation(struct jinja_parser *parser)
+static struct jinja_node *parse_generation(struct parser *parser)
 {
-    struct jinja_node *node = jinja_node_new(parser, JINJA_NODE_SCOPE);
+    struct jinja_node *node = node_new(parser, JINJA_NODE_SCOPE);
     return node && parse_only_body(parser, "endgeneration", &node->body) ? node : NULL;
 }
 
-static struct jinja_node *parse_jump(struct jinja_parser *parser, enum jinja_node_type type)
+/* Parses "break" and "continue". */
+static struct jinja_node *parse_jump(struct parser *parser)
 {
+    bool is_break = at_name(parser->token - 1, "break");
     if (parser->loops)
-        return jinja_node_new(parser, type);
-    jinja_parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop",
-                     type == JINJA_NODE_BREAK ? "break" : "continue");
+        return node_new(parser, is_break ? JINJA_NODE_BREAK : JINJA_NODE_CONTINUE);
+    parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop", is_break ? "break" : "continue");
     return NULL;
-}
-
-static struct jinja_node *parse_break(struct jinja_parser *parser)
-{
-    return parse_jump(parser, JINJA_NODE_BREAK);
-}
-
-static struct jinja_node *parse_continue(struct jinja_parser *parser)
-{
-    return parse_jump(parser, JINJA_NODE_CONTINUE);
 }
 
 static const struct {
     const char *name;
-    struct jinja_node *(*parse)(
-        struct jinja_parser *parser); /* from behind the name to before "%}" */
+    struct jinja_node *(*parse)(struct parser *parser); /* from after the name to before "%}" */
 } statements[] = {
     {"if", parse_if},           {"for", parse_for},
     {"set", parse_set},         {"macro", parse_macro},
     {"call", parse_call_block}, {"filter", parse_filter_block},
     {"with", parse_with},       {"generation", parse_generation},
-    {"break", parse_break},     {"continue", parse_continue},
+    {"break", parse_jump},      {"continue", parse_jump},
 };
 
-/* Statements of jinja that chat templates have no use for: they need other templates, or an
- * extension. */
-static bool fail_statement(struct jinja_parser *parser)
+/* Reports an unknown statement. Some statements of jinja are not supported: they need other
+ * templates or an extension. */
+static bool fail_statement(struct parser *parser)
 {
     static const char *const known[] = {"include", "import", "from",  "extends", "block",
                                         "do",      "print",  "trans", "debug",   "autoescape"};
     struct dgl_str name = jinja_token_describe(parser->token);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (jinja_at_name(parser->token, known[i]))
-            return jinja_parse_fail(parser, DGL_ERR_UNSUPPORTED,
-                                    "the statement '%s' is not supported in chat templates",
-                                    known[i]);
+        if (at_name(parser->token, known[i]))
+            return parse_fail(parser, DGL_ERR_UNSUPPORTED,
+                              "the statement '%s' is not supported in chat templates", known[i]);
     }
-    return jinja_parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
-                            (int)(name.len < 60 ? name.len : 60), name.p);
+    return parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
+                      (int)(name.len < 60 ? name.len : 60), name.p);
 }
 
-static bool parse_statement(struct jinja_parser *parser, struct jinja_nodes *out)
+static struct jinja_node *parse_statement(struct parser *parser)
 {
     for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
-        if (!jinja_skip_name(parser, statements[i].name))
+        if (!skip_name(parser, statements[i].name))
             continue;
         struct jinja_node *node = statements[i].parse(parser);
-        if (!node || !jinja_expect(parser, JINJA_TOK_BLOCK_END, "end of statement block"))
-            return false;
-        jinja_nodes_push(out, node);
-        return true;
+        return node && expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") ? node : NULL;
     }
-    return fail_statement(parser);
+    fail_statement(parser);
+    return NULL;
 }
 
 /* ---- templates ---- */
-
-static bool intern_own_names(struct jinja_parser *parser)
-{
-    struct jinja_template *tmpl = parser->tmpl;
-    tmpl->loop = jinja_intern(&parser->symbols, DGL_STR("loop"));
-    tmpl->caller = jinja_intern(&parser->symbols, DGL_STR("caller"));
-    tmpl->varargs = jinja_intern(&parser->symbols, DGL_STR("varargs"));
-    tmpl->kwargs = jinja_intern(&parser->symbols, DGL_STR("kwargs"));
-    return tmpl->loop && tmpl->caller && tmpl->varargs && tmpl->kwargs;
-}
 
 enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const char *text,
                             size_t len, struct jinja_template **out)
 {
     struct jinja_tokens tokens = {0};
     struct jinja_template *tmpl = dgl_new(struct jinja_template);
+    enum dgl_status status;
     *out = NULL;
     if (!tmpl)
         return dgl_fail_memory(log, name, sizeof(*tmpl));
-    struct jinja_parser parser = {
-        .log = log, .tmpl = tmpl, .symbols = {.tmpl = tmpl, .seed = tok_hash_new_seed()}};
-    enum dgl_status status;
+    struct parser parser = {.log = log, .tmpl = tmpl, .seed = tok_hash_new_seed()};
     tmpl->name = dgl_arena_strndup(&tmpl->arena, name, strlen(name));
-    if (!tmpl->name || !intern_own_names(&parser))
-        status = dgl_fail_memory(log, name, len);
-    else
-        status = jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens);
-    if (status == DGL_OK) {
-        parser.token = tokens.items;
-        parse_nodes(&parser, NULL, &tmpl->body);
-        status = parser.status;
+    if (!tmpl->name) {
+        status = dgl_fail_memory(log, name, strlen(name));
+        goto done;
     }
+    status = jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens);
+    if (status != DGL_OK)
+        goto done;
+    parser.token = tokens.items;
+    if ((tmpl->loop = intern(&parser, DGL_STR("loop"))) &&
+        (tmpl->caller = intern(&parser, DGL_STR("caller"))) &&
+        (tmpl->varargs = intern(&parser, DGL_STR("varargs"))) &&
+        (tmpl->kwargs = intern(&parser, DGL_STR("kwargs"))))
+        parse_nodes(&parser, NULL, &tmpl->body);
+    status = parser.status;
+done:
     free(tokens.items);
-    if (status == DGL_OK)
-        *out = tmpl;
-    else
+    if (status != DGL_OK)
         jinja_destroy(&tmpl);
+    *out = tmpl;
     return status;
 }
 

@@ -1,29 +1,67 @@
-/* Rendering: variables in, text and taint out. */
+/* Rendering: sets limits and variables, and returns the text and its taint. */
 #include <string.h>
 
 #include "loader/jinja/jinja_eval.h"
 
+/* ---- limits and faults ---- */
+
+bool jinja_fail(struct jinja_run *run, enum dgl_status status, const char *fmt, ...)
+{
+    struct dgl_buf text = {0};
+    va_list args;
+    va_start(args, fmt);
+    dgl_buf_vprintf(&text, fmt, args);
+    va_end(args);
+    dgl_budget_fail(&run->budget, status, "%s", text.failed || !text.p ? "out of memory" : text.p);
+    dgl_buf_finish(&text);
+    return false;
+}
+
+bool jinja_fail_size(struct jinja_run *run)
+{
+    return jinja_error(run, "the template makes a text of more than %zu bytes",
+                       run->limits.output_bytes);
+}
+
+bool jinja_step(struct jinja_run *run, uint64_t count)
+{
+    return dgl_budget_steps(&run->budget, count);
+}
+
+bool jinja_step_bytes(struct jinja_run *run, size_t len)
+{
+    return dgl_budget_steps(&run->budget, dgl_budget_steps_of(len));
+}
+
+bool jinja_enter(struct jinja_run *run)
+{
+    if (run->depth == run->limits.depth)
+        return jinja_error(run, "the template is nested more than %u levels deep",
+                           run->limits.depth);
+    run->depth++;
+    return true;
+}
+
+void jinja_leave(struct jinja_run *run)
+{
+    run->depth--;
+}
+
+void *jinja_alloc(struct jinja_run *run, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        bytes = SIZE_MAX;
+    if (!dgl_budget_bytes(&run->budget, bytes))
+        return NULL;
+    void *part = dgl_arena_alloc(&run->arena, bytes);
+    if (!part)
+        dgl_budget_fail_memory(&run->budget, bytes);
+    return part;
+}
+
 enum { default_steps = 20 * 1000 * 1000, default_depth = 1000 };
 enum { default_output_bytes = 64 << 20, default_memory_bytes = 256 << 20 };
-
-static struct jinja_limits limits_of(const struct jinja_params *params)
-{
-    struct jinja_limits limits = params->limits;
-    if (!limits.steps)
-        limits.steps = default_steps;
-    if (!limits.output_bytes)
-        limits.output_bytes = default_output_bytes;
-    if (!limits.memory_bytes)
-        limits.memory_bytes = default_memory_bytes;
-    if (!limits.depth)
-        limits.depth = default_depth;
-    return limits;
-}
-
-static bool same_name(struct dgl_str a, struct dgl_str b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
-}
 
 /* ---- variables ---- */
 
@@ -39,7 +77,7 @@ static bool is_plain_word(struct dgl_str text)
     return true;
 }
 
-/* The application, not the user, says whose message it is (see jinja.h). */
+/* Marks the roles of messages as trusted (see jinja.h). */
 static bool trust_roles(struct jinja_run *run, const struct jinja_value *messages)
 {
     const struct jinja_value key = jinja_literal("role");
@@ -54,7 +92,7 @@ static bool trust_roles(struct jinja_run *run, const struct jinja_value *message
     return true;
 }
 
-/* Gives the contents of answers, where they are texts, taint of their own. */
+/* Gives the content of each answer its own taint if it is a string. */
 static bool mark_answers(struct jinja_run *run, const struct jinja_params *params,
                          const struct jinja_value *messages)
 {
@@ -78,42 +116,32 @@ static bool mark_answers(struct jinja_run *run, const struct jinja_params *param
     return true;
 }
 
-static const struct jinja_variable *find_variable(const struct jinja_params *params,
-                                                  struct dgl_str name)
-{
-    const struct jinja_variable *found = NULL;
-    for (size_t i = 0; i < params->num_variables; i++) {
-        if (same_name(params->variables[i].name, name))
-            found = &params->variables[i];
-    }
-    return found;
-}
-
-/* The value of a name that the template uses; `value` stays ABSENT when nothing has the name. */
-static bool load_name(struct jinja_run *run, const struct jinja_params *params, struct dgl_str name,
-                      struct jinja_value *value)
-{
-    const struct jinja_variable *variable = find_variable(params, name);
-    if (variable) {
-        bool data = !variable->trusted;
-        return jinja_from_json(run, variable->value, data, value) &&
-               (!data || !dgl_str_eq(name, "messages") ||
-                (trust_roles(run, value) && mark_answers(run, params, value)));
-    }
-    const struct jinja_builtin *builtin = jinja_find_global(name);
-    if (!builtin || (!run->now && dgl_str_eq(name, "strftime_now")))
-        return true;
-    const struct jinja_value none = {0};
-    return jinja_new_function(run, builtin, &none, value);
-}
-
-/* Only what the template mentions. */
+/* Sets the variables and global functions that the template uses. */
 static bool load_names(struct jinja_run *run, const struct jinja_params *params)
 {
     for (const struct jinja_symbol *s = run->tmpl->symbols; s; s = s->next) {
-        struct jinja_value value = {0};
-        if (!load_name(run, params, s->name, &value) ||
-            (value.type != JINJA_ABSENT && !jinja_scope_set(run, run->scope, s, &value)))
+        const struct jinja_variable *variable = NULL;
+        const struct jinja_builtin *builtin;
+        struct jinja_value value;
+        for (size_t i = 0; i < params->num_variables; i++) {
+            if (dgl_str_equal(params->variables[i].name, s->name))
+                variable = &params->variables[i];
+        }
+        if (variable) {
+            if (!jinja_from_json(run, variable->value, !variable->trusted, &value))
+                return false;
+            if (!variable->trusted && dgl_str_eq(s->name, "messages") &&
+                (!trust_roles(run, &value) || !mark_answers(run, params, &value)))
+                return false;
+        } else if ((builtin = jinja_find_global(s->name)) != NULL &&
+                   (run->now || !dgl_str_eq(s->name, "strftime_now"))) {
+            const struct jinja_value none = {0};
+            if (!jinja_new_function(run, builtin, &none, &value))
+                return false;
+        } else {
+            continue;
+        }
+        if (!jinja_scope_set(run, run->scope, s, &value))
             return false;
     }
     return true;
@@ -121,42 +149,46 @@ static bool load_names(struct jinja_run *run, const struct jinja_params *params)
 
 /* ---- rendering ---- */
 
-/* Hands the text out; on failure the buffers are as before, but for their room. */
-static enum dgl_status write_result(const struct jinja_run *run, const struct jinja_text *result,
-                                    struct dgl_buf *text, struct dgl_buf *taint)
-{
-    size_t text_len = text->len, taint_len = taint ? taint->len : 0;
-    bool ok = !result->bytes.failed && !result->taint.failed;
-    if (ok)
-        dgl_buf_append(text, result->bytes.p, result->bytes.len);
-    if (ok && taint)
-        ok = jinja_text_write_taint(result, taint);
-    if (ok && !text->failed)
-        return DGL_OK;
-    text->len = text_len;
-    if (taint)
-        taint->len = taint_len;
-    return dgl_fail_memory(run->budget.log, run->tmpl->name, result->bytes.len);
-}
-
 enum dgl_status jinja_render(const struct dgl_log *log, const struct jinja_template *tmpl,
                              const struct jinja_params *params, struct dgl_buf *text,
                              struct dgl_buf *taint)
 {
     struct jinja_text result = {0};
     struct jinja_run run = {
-        .tmpl = tmpl, .now = params->now, .limits = limits_of(params), .out = &result};
+        .tmpl = tmpl, .now = params->now, .limits = params->limits, .out = &result};
+    struct jinja_limits *limits = &run.limits;
+    size_t text_len = text->len, taint_len = taint ? taint->len : 0;
+    limits->steps = limits->steps ? limits->steps : default_steps;
+    limits->output_bytes = limits->output_bytes ? limits->output_bytes : default_output_bytes;
+    limits->memory_bytes = limits->memory_bytes ? limits->memory_bytes : default_memory_bytes;
+    limits->depth = limits->depth ? limits->depth : default_depth;
     run.budget = (struct dgl_budget){.log = log,
                                      .name = tmpl->name,
                                      .line = 1,
                                      .work = "the template",
                                      .refusal = DGL_ERR_INVALID_ARG,
-                                     .max_steps = run.limits.steps,
-                                     .max_bytes = run.limits.memory_bytes};
+                                     .max_steps = limits->steps,
+                                     .max_bytes = limits->memory_bytes};
     dgl_budget_start(&run.budget);
+    enum dgl_status status = DGL_OK;
     run.scope = jinja_scope_new(&run, NULL);
-    bool ok = run.scope && load_names(&run, params) && jinja_exec_body(&run, &tmpl->body);
-    enum dgl_status status = ok ? write_result(&run, &result, text, taint) : run.budget.status;
+    if (!run.scope || !load_names(&run, params) || !jinja_exec_body(&run, &tmpl->body)) {
+        status = run.budget.status;
+        goto done;
+    }
+    bool ok = !result.bytes.failed && !result.taint.failed;
+    if (ok)
+        dgl_buf_append(text, result.bytes.p, result.bytes.len);
+    if (ok && taint)
+        ok = jinja_text_write_taint(&result, taint);
+    if (ok && !text->failed)
+        goto done;
+    /* Restore the buffers. Their capacity may have grown. */
+    text->len = text_len;
+    if (taint)
+        taint->len = taint_len;
+    status = dgl_fail_memory(log, tmpl->name, result.bytes.len);
+done:
     dgl_buf_finish(&result.bytes);
     dgl_buf_finish(&result.taint);
     dgl_arena_finish(&run.arena);

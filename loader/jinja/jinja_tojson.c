@@ -1,14 +1,11 @@
-/* JSON of values, laid out as Python's json.dumps does. */
-#include "loader/jinja/jinja_tojson.h"
-
+/* The filter tojson: JSON as Python's json.dumps prints it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/utf8.h"
-#include "loader/jinja/jinja_ops.h"
-#include "loader/jinja/jinja_text.h"
+#include "loader/jinja/jinja_call.h"
 
 struct writer {
     struct jinja_run *run;
@@ -25,96 +22,46 @@ static bool put(struct writer *w, struct dgl_str part, bool data)
     return jinja_text_put(w->run, &w->text, part, data);
 }
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
-/* What stands for a character; 0: it stands for itself. */
-static size_t escape_char(const struct writer *w, uint32_t cp, char out[16])
+/* Escapes of JSON. Mode: 1 escapes all characters outside of ASCII. */
+static size_t json_escape(uint32_t cp, int ascii, char out[jinja_escape_max])
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *found = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
     if (found)
-        return (size_t)snprintf(out, 16, "\\%c", letters[found - plain]);
-    if (cp >= 0x20 && (cp < 0x7F || !w->ascii))
+        return (size_t)snprintf(out, jinja_escape_max, "\\%c", letters[found - plain]);
+    if (cp >= 0x20 && (cp < 0x7F || !ascii))
         return 0;
     if (cp < 0x10000)
-        return (size_t)snprintf(out, 16, "\\u%04x", (unsigned)cp);
-    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((cp - 0x10000) >> 10)),
+        return (size_t)snprintf(out, jinja_escape_max, "\\u%04x", (unsigned)cp);
+    return (size_t)snprintf(out, jinja_escape_max, "\\u%04x\\u%04x",
+                            (unsigned)(0xD800 + ((cp - 0x10000) >> 10)),
                             (unsigned)(0xDC00 + ((cp - 0x10000) & 0x3FF)));
 }
 
 static bool write_text(struct writer *w, const struct jinja_value *value)
 {
-    struct dgl_str s = jinja_str(value);
-    size_t start = 0, pos = 0;
-    bool ok = put(w, DGL_STR("\""), value->data);
-    while (ok && pos < s.len) {
-        uint32_t cp;
-        char escaped[16];
-        size_t len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        size_t escape = escape_char(w, cp, escaped);
-        if (escape) {
-            struct jinja_value before = jinja_slice_bytes(value, start, pos - start);
-            bool data = jinja_byte_is_data(value, pos);
-            ok = jinja_text_add(w->run, &w->text, &before) &&
-                 put(w, (struct dgl_str){escaped, escape}, data);
-            start = pos + len;
-        }
-        pos += len;
-    }
-    struct jinja_value rest = jinja_slice_bytes(value, start, s.len - start);
-    return ok && jinja_text_add(w->run, &w->text, &rest) && put(w, DGL_STR("\""), value->data);
+    return put(w, DGL_STR("\""), value->data) &&
+           jinja_text_add_escaped(w->run, &w->text, value, json_escape, w->ascii) &&
+           put(w, DGL_STR("\""), value->data);
 }
 
-/* ---- numbers and names ---- */
-
-static bool write_number(struct writer *w, const struct jinja_value *value)
-{
-    if (value->type == JINJA_FLOAT && !isfinite(value->real))
-        return put(w,
-                   dgl_str_of(isnan(value->real) ? "NaN"
-                              : value->real < 0  ? "-Infinity"
-                                                 : "Infinity"),
-                   value->data);
-    return jinja_text_add_repr(w->run, &w->text, value);
-}
-
-static const char *constant_name(const struct jinja_value *value)
-{
-    if (value->type == JINJA_NONE)
-        return "null";
-    return value->boolean ? "true" : "false";
-}
-
-static bool fail_type(struct writer *w, const struct jinja_value *value)
-{
-    return jinja_error(w->run, "Object of type %s is not JSON serializable",
-                       jinja_type_name(value));
-}
-
-/* Keys are texts; numbers and constants become texts. */
+/* Writes a key. Numbers and constants become strings. */
 static bool write_key(struct writer *w, const struct jinja_value *key)
 {
-    switch (key->type) {
-    case JINJA_STRING:
+    if (jinja_is_text(key))
         return write_text(w, key);
-    case JINJA_NONE:
-    case JINJA_BOOL:
-        return put(w, DGL_STR("\""), key->data) &&
-               put(w, dgl_str_of(constant_name(key)), key->data) &&
-               put(w, DGL_STR("\""), key->data);
-    case JINJA_INT:
-    case JINJA_FLOAT:
-        return put(w, DGL_STR("\""), key->data) && write_number(w, key) &&
-               put(w, DGL_STR("\""), key->data);
-    default:
+    if (key->type != JINJA_NONE && !jinja_is_number(key))
         return jinja_error(w->run, "keys must be str, int, float, bool or None, not %s",
                            jinja_type_name(key));
-    }
+    return put(w, DGL_STR("\""), key->data) && write_value(w, key) &&
+           put(w, DGL_STR("\""), key->data);
 }
 
 /* ---- lists and dicts ---- */
 
-/* Layout carries the taint of the list or dict that it is in, as its brackets do. */
+/* Line breaks and indentation have the taint of the list or dict, like its brackets. */
 static bool new_line(struct writer *w, bool data)
 {
     if (!w->multiline)
@@ -125,7 +72,7 @@ static bool new_line(struct writer *w, bool data)
     return ok;
 }
 
-/* What stands in front of element number `index`. */
+/* Writes the separator and line break before an element. */
 static bool begin_item(struct writer *w, size_t index, bool data)
 {
     return (index == 0 || put(w, jinja_str(&w->item_separator), data)) && new_line(w, data);
@@ -144,111 +91,93 @@ static bool write_list(struct writer *w, const struct jinja_value *value)
     return ok && new_line(w, value->data) && put(w, DGL_STR("]"), value->data);
 }
 
-/* The entries of a dict in the order of their keys. */
-static bool sort_entries(struct writer *w, const struct jinja_dict *dict, struct jinja_dict *out)
-{
-    struct jinja_value keys, sorted, none = {0};
-    *out = (struct jinja_dict){0};
-    if (!jinja_new_list(w->run, JINJA_LIST, dict->count, &keys))
-        return false;
-    for (size_t i = 0; i < dict->count; i++) {
-        if (!jinja_list_push(w->run, keys.list, dict->entries[i].key))
-            return false;
-    }
-    if (!jinja_sort(w->run, &keys, &none, true, false, &sorted))
-        return false;
-    for (size_t i = 0; i < dict->count; i++) {
-        const struct jinja_value *key = &sorted.list->items[i];
-        struct jinja_value *value;
-        if (!jinja_dict_find(w->run, dict, key, &value) || !jinja_dict_set(w->run, out, key, value))
-            return false;
-    }
-    return true;
-}
-
 static bool write_dict(struct writer *w, const struct jinja_value *value)
 {
-    struct jinja_dict sorted;
+    const struct jinja_value path = jinja_int(0);
     const struct jinja_dict *dict = value->dict;
+    struct jinja_value pairs, sorted;
     if (dict->count == 0)
         return put(w, DGL_STR("{}"), value->data);
-    if (w->sort && !sort_entries(w, dict, &sorted))
+    if (w->sort && (!jinja_dict_pairs(w->run, dict, JINJA_LIST, &pairs) ||
+                    !jinja_sort(w->run, &pairs, &path, true, false, &sorted)))
         return false;
-    if (w->sort)
-        dict = &sorted;
     bool ok = put(w, DGL_STR("{"), value->data);
     w->level++;
-    for (size_t i = 0; ok && i < dict->count; i++)
-        ok = begin_item(w, i, value->data) && write_key(w, &dict->entries[i].key) &&
+    for (size_t i = 0; ok && i < dict->count; i++) {
+        const struct jinja_value *pair = w->sort ? sorted.list->items[i].list->items : NULL;
+        ok = begin_item(w, i, value->data) && write_key(w, pair ? pair : &dict->entries[i].key) &&
              put(w, jinja_str(&w->key_separator), value->data) &&
-             write_value(w, &dict->entries[i].value);
+             write_value(w, pair ? pair + 1 : &dict->entries[i].value);
+    }
     w->level--;
     return ok && new_line(w, value->data) && put(w, DGL_STR("}"), value->data);
 }
 
-static bool write_any(struct writer *w, const struct jinja_value *value)
-{
-    switch (value->type) {
-    case JINJA_NONE:
-    case JINJA_BOOL:
-        return put(w, dgl_str_of(constant_name(value)), value->data);
-    case JINJA_INT:
-    case JINJA_FLOAT:
-        return write_number(w, value);
-    case JINJA_STRING:
-        return write_text(w, value);
-    case JINJA_LIST:
-    case JINJA_TUPLE:
-        return write_list(w, value);
-    case JINJA_DICT:
-        return write_dict(w, value);
-    default:
-        return fail_type(w, value);
-    }
-}
-
 static bool write_value(struct writer *w, const struct jinja_value *value)
 {
+    bool ok;
     if (!jinja_enter(w->run))
         return false;
-    bool ok = jinja_step(w->run, 1) && write_any(w, value);
+    switch (value->type) {
+    case JINJA_NONE:
+        ok = put(w, DGL_STR("null"), value->data);
+        break;
+    case JINJA_BOOL:
+        ok = put(w, dgl_str_of(value->boolean ? "true" : "false"), value->data);
+        break;
+    case JINJA_FLOAT:
+        if (!isfinite(value->real)) {
+            ok = put(w,
+                     dgl_str_of(isnan(value->real) ? "NaN"
+                                : value->real < 0  ? "-Infinity"
+                                                   : "Infinity"),
+                     value->data);
+            break;
+        }
+        /* fall through */
+    case JINJA_INT:
+        ok = jinja_text_add_repr(w->run, &w->text, value);
+        break;
+    case JINJA_STRING:
+        ok = write_text(w, value);
+        break;
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+        ok = write_list(w, value);
+        break;
+    case JINJA_DICT:
+        ok = write_dict(w, value);
+        break;
+    default:
+        ok = jinja_error(w->run, "Object of type %s is not JSON serializable",
+                         jinja_type_name(value));
+    }
     jinja_leave(w->run);
-    return ok;
+    return ok && jinja_step(w->run, 1);
 }
 
 /* ---- the filter ---- */
 
-/* A number of blanks or a text per level; none: everything on one line. */
-static bool set_indent(struct writer *w, const struct jinja_value *indent)
-{
-    struct jinja_value blank = jinja_literal(" ");
-    w->multiline = indent->type != JINJA_ABSENT && indent->type != JINJA_NONE;
-    w->indent = *indent;
-    if (!w->multiline || jinja_is_text(indent))
-        return true;
-    return jinja_arithmetic(w->run, JINJA_OP_MUL, &blank, indent, &w->indent);
-}
-
-static bool set_separators(struct writer *w, const struct jinja_value *separators)
-{
-    w->item_separator = jinja_literal(w->multiline ? "," : ", ");
-    w->key_separator = jinja_literal(": ");
-    if (separators->type == JINJA_ABSENT || separators->type == JINJA_NONE)
-        return true;
-    if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
-        !jinja_is_text(&separators->list->items[0]) || !jinja_is_text(&separators->list->items[1]))
-        return jinja_error(w->run, "separators must be two texts");
-    w->item_separator = separators->list->items[0];
-    w->key_separator = separators->list->items[1];
-    return true;
-}
-
 bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
                          struct jinja_value *out)
 {
-    struct writer w = {
-        .run = run, .ascii = jinja_arg_truth(in, 0, false), .sort = jinja_arg_truth(in, 3, false)};
-    bool ok = set_indent(&w, &in->arg[1]) && set_separators(&w, &in->arg[2]) &&
-              write_value(&w, &in->self);
+    const struct jinja_value *separators = &in->arg[2];
+    struct writer w = {.run = run,
+                       .ascii = jinja_arg_truth(in, 0, false),
+                       .multiline = jinja_arg_given(in, 1),
+                       .sort = jinja_arg_truth(in, 3, false),
+                       .key_separator = jinja_literal(": ")};
+    w.item_separator = jinja_literal(w.multiline ? "," : ", ");
+    if (w.multiline && !jinja_blanks(run, &in->arg[1], 0, &w.indent))
+        return false;
+    if (jinja_arg_given(in, 2)) {
+        if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
+            !jinja_is_text(&separators->list->items[0]) ||
+            !jinja_is_text(&separators->list->items[1]))
+            return jinja_error(run, "separators must be two strings");
+        w.item_separator = separators->list->items[0];
+        w.key_separator = separators->list->items[1];
+    }
+    bool ok = write_value(&w, &in->self);
     return jinja_text_end(run, &w.text, ok, out);
 }

@@ -242,6 +242,10 @@ static void string_comparisons(void **state)
     assert_false(dgl_str_eq(DGL_STR("abc"), "ab"));
     assert_true(dgl_str_eq(dgl_str_of(NULL), ""));
     assert_true(dgl_str_eq((struct dgl_str){NULL, 0}, ""));
+    assert_true(dgl_str_equal(DGL_STR("abc"), DGL_STR("abc")));
+    assert_false(dgl_str_equal(DGL_STR("abc"), DGL_STR("abd")));
+    assert_false(dgl_str_equal(DGL_STR("abc"), DGL_STR("ab")));
+    assert_true(dgl_str_equal((struct dgl_str){NULL, 0}, DGL_STR("")));
     assert_true(dgl_str_starts(DGL_STR("model.layers"), "model."));
     assert_false(dgl_str_starts(DGL_STR("mod"), "model."));
     assert_true(dgl_str_starts(DGL_STR(""), ""));

@@ -1,5 +1,5 @@
-/* Small templates against what Python's jinja2 makes of them (tests/data/templates/cases.json, made
- * by tests/data/make/make_jinja_cases.py). Each template is a case of its own. */
+/* Small templates compared with the output of jinja2, recorded in tests/data/templates/cases.json
+ * by tests/data/make/make_jinja_cases.py. Each template is a test case. */
 #include "tests/support/jinja_render.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static void compare(const struct row *row, const struct jinja_rendered *got)
         fail_msg("%s\nwanted \"%s\"\ngot    \"%s\"", tmpl, want.p, got->text.p ? got->text.p : "");
 }
 
-/* Faults of rendering have Python's and jinja's words, less a final full stop; those of parsing
- * have our own. */
+/* Render errors have the messages of Python and jinja2, without a final full stop. Parse errors
+ * have messages of their own. */
 static void compare_words(const struct row *row, const struct jinja_rendered *got)
 {
     const char *kind = dgl_json_str(dgl_json_get(row->recorded, "kind")).p;

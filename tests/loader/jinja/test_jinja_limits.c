@@ -1,5 +1,5 @@
-/* Templates that would run or grow for ever end within their limits, with an error that says which
- * one. Everything runs on a thread with the stack that jinja.h promises to be enough. */
+/* Templates that would run or grow without end stop at a limit, and the error names that limit. All
+ * cases run on a thread with the stack size that jinja.h promises to be sufficient. */
 #include "tests/support/jinja_render.h"
 
 #include <pthread.h>
@@ -18,11 +18,11 @@
 #define STACK_BYTES (1u << 20)
 #endif
 
-/* A part repeated in the middle of a template. */
+/* A template: `before`, then `part` repeated `times` times, then `after`. */
 struct row {
     const char *name, *before, *part, *after;
     int times;
-    const char *wanted; /* part of the error; NULL: it renders */
+    const char *wanted; /* part of the error message; NULL: rendering succeeds */
 };
 
 #define STEPS  "steps"
@@ -170,7 +170,7 @@ static void ends_within_its_limits(void **state)
     free(tmpl);
 }
 
-/* ---- limits of one's own ---- */
+/* ---- limits set by the caller ---- */
 
 static void assert_limited(const char *tmpl, struct jinja_limits limits, const char *wanted)
 {
@@ -193,7 +193,7 @@ static void callers_may_set_limits(void **state)
                    "more than 3 levels deep");
 }
 
-/* Brackets that close again pass the lexer, and stop the parser. */
+/* The lexer accepts closed brackets; the parser limits their nesting. */
 static void assert_brackets(const char *before, int times, const char *middle, const char *after)
 {
     struct dgl_buf text = {0};

@@ -1,5 +1,6 @@
-/* Published chat templates against renders that Python's jinja2 made with Hugging Face's settings.
- * The files are not ours to pass on: they are read from the test data beside the project. */
+/* Published chat templates compared with recorded output of jinja2 with the settings of Hugging
+ * Face. The templates are the work of others, so they are read from the test data beside the
+ * project. */
 #include "tests/support/jinja_render.h"
 
 #include <stdlib.h>
@@ -10,10 +11,10 @@
 struct template_data {
     char *text;
     size_t len;
-    struct dgl_json_doc *renders, *tokens; /* `tokens`: bos_token and its kin */
+    struct dgl_json_doc *renders, *tokens; /* `tokens`: bos_token and eos_token */
 };
 
-/* The text of a token in tokenizer_config.json: a string, or an object with its `content`. */
+/* Writes a token of tokenizer_config.json, which is a string or an object with `content`. */
 static void put_token(struct dgl_json_writer *w, const struct dgl_json *config, const char *name,
                       const char *otherwise)
 {
@@ -103,7 +104,7 @@ static void renders_as_recorded(void **state)
     unload(&data);
 }
 
-/* Everything that a user wrote is data, and the template's own tokens are not. */
+/* All user text is data, and the tokens of the template are not. */
 static void taint_user_text(void **state)
 {
     const struct published_template *row = *state;

@@ -1,4 +1,4 @@
-/* Which bytes of a render are data, and the other promises of jinja.h. */
+/* Taint of each rendered byte, and the interface of jinja.h. */
 #include "tests/support/jinja_render.h"
 
 #include <locale.h>
@@ -9,7 +9,7 @@ static const char data_variables[] =
     " \"d\": {\"k\": \"v\"}, \"p\": \" x \", \"m\": \"a\\nb\", \"w\": \"\xC3\xA9Z\","
     " \"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"a|b\"}]}";
 
-/* '#' is data, '.' the template's; per byte. */
+/* `taint` has a character per byte: '#' for data, '.' for text of the template. */
 struct row {
     const char *name, *tmpl, *text, *taint;
 };
@@ -113,7 +113,7 @@ static void trusted_variables_are_the_templates(void **state)
     assert_int_equal(dgl_json_parse(NULL, "json", json, sizeof(json) - 1, &doc), DGL_OK);
     const struct dgl_json *root = dgl_json_root(doc);
     const struct jinja_variable variables[] = {
-        {DGL_STR("bos_token"), dgl_json_at(root, 2), true}, /* the next one of the name counts */
+        {DGL_STR("bos_token"), dgl_json_at(root, 2), true}, /* replaced by the next */
         {DGL_STR("bos_token"), dgl_json_at(root, 0), true},
         {DGL_STR("messages"), dgl_json_at(root, 1), false},
     };
@@ -226,7 +226,7 @@ static void other_templates_are_out_of_reach(void **state)
     }
 }
 
-/* Python's internals are names like any other. */
+/* Names of Python internals have no special meaning. */
 static void there_is_no_way_into_python(void **state)
 {
     (void)state;

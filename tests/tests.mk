@@ -7,6 +7,7 @@ GL_FAIL := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
     -Wl,--wrap=gl_device_caps,--wrap=gl_buffer_create,--wrap=gl_buffer_destroy \
     -Wl,--wrap=gl_programs_create,--wrap=gl_submit,--wrap=gl_readback_end
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
+TEST_LDFLAGS_test_gl_compiler := -Wl,--wrap=glShaderSource,--wrap=glDispatchComputeIndirect,--wrap=gl_is_known_good
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
 TEST_LDFLAGS_test_prefix := $(GL_FAIL)

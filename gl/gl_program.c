@@ -609,7 +609,9 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
     *ppending = NULL;
     if (!pending)
         return;
-    if (!gl_owns_names(dev, pending->context) || gl_pending_is_ready(dev, pending)) {
+    /* The compiler process can be told to stop. */
+    if (!gl_owns_names(dev, pending->context) || pending->job.remote ||
+        gl_pending_is_ready(dev, pending)) {
         pending_free(dev, pending);
         return;
     }

@@ -282,8 +282,8 @@ struct gl_program_params {
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
-    /* Set before `refused` is called: GL_COMPILE_REFUSED, or what else compiling in a process of its
-     * own came to. May be NULL. */
+    /* Set before `refused` is called: to GL_COMPILE_REFUSED, or to how a process that compiled the
+     * text ended. May be NULL. */
     enum gl_compile_end *end;
     /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
      * to NULL. */
@@ -306,7 +306,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
 /* Whether programs are compiled beside the caller's thread, by threads of the driver or by other
  * processes, so that it is worth beginning early. Mesa's threads do not count: its front end and
  * linker run in the caller's thread, for seconds. */
-bool gl_compiles_aside(struct gl_device *dev);
+bool gl_compiles_aside(const struct gl_device *dev);
 /* Whether the driver has threads to compile on (KHR_parallel_shader_compile). */
 bool gl_has_compiler_threads(const struct gl_device *dev);
 /* One program on its way while other work goes on. */

@@ -42,30 +42,35 @@ bool gl_has_compiler_threads(const struct gl_device *dev)
     return dev->caps.parallel_compile && !dev->caps.software;
 }
 
+/* Texts without a verdict are for the compiler process, which is started with the first. */
+static bool may_be_guarded(const struct gl_device *dev)
+{
+    return !dev->in_process && !dev->compiler_told && !gl_verdict_is_known_good(&dev->caps);
+}
+
 /* Texts without a verdict are compiled by the compiler process. If there is none, one line says
  * so. */
 static bool is_guarded(struct gl_device *dev)
 {
-    if (dev->in_process || gl_verdict_is_known_good(&dev->caps))
+    if (!may_be_guarded(dev))
         return false;
     if (gl_compiler_start(dev))
         return true;
-    if (!dev->compiler_told)
-        dgl_notice(dev->log,
-                   "%s: kernels are compiled in this process, where a compiler that does not end "
-                   "cannot be stopped: %s",
-                   dev->caps.renderer,
-                   dev->wrapped ? "the context is the caller's"
-                                : "no `dopplergl` of this version is beside this program or on "
-                                  "PATH to compile in a process of its own");
+    dgl_notice(dev->log,
+               "%s: kernels are compiled in this process, where a compiler that does not end "
+               "cannot be stopped: %s",
+               dev->caps.renderer,
+               dev->wrapped ? "the context is the caller's"
+                            : "no `dopplergl` of this version is beside this program or on "
+                              "PATH to compile in a process of its own");
     dev->compiler_told = true;
     return false;
 }
 
-bool gl_compiles_aside(struct gl_device *dev)
+bool gl_compiles_aside(const struct gl_device *dev)
 {
     const bool mesa = strstr(dev->caps.version, "Mesa") != NULL;
-    return (gl_has_compiler_threads(dev) && !mesa) || is_guarded(dev);
+    return (gl_has_compiler_threads(dev) && !mesa) || may_be_guarded(dev);
 }
 
 /* ---- start: nothing here waits for the compiler ---------------------------------------------- */
@@ -449,7 +454,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
                                    struct gl_program **out)
 {
     /* How many are on their way: more than one where compiling does not block the caller. */
-    size_t ahead = gl_has_compiler_threads(dev) || is_guarded(dev) ? count : 1;
+    size_t ahead = gl_has_compiler_threads(dev) || may_be_guarded(dev) ? count : 1;
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
@@ -604,7 +609,9 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
     *ppending = NULL;
     if (!pending)
         return;
-    if (!gl_owns_names(dev, pending->context) || gl_pending_is_ready(dev, pending)) {
+    /* The compiler process can be told to stop. */
+    if (!gl_owns_names(dev, pending->context) || pending->job.remote ||
+        gl_pending_is_ready(dev, pending)) {
         pending_free(dev, pending);
         return;
     }

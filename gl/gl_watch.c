@@ -6,7 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "gl/gl_internal.h"
@@ -25,10 +24,10 @@ struct gl_watch {
     uint64_t start_ns, start_cpu_ns;
 };
 
-static uint64_t process_ns(void)
+static uint64_t time_of(clockid_t clock)
 {
     struct timespec t = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -37,7 +36,8 @@ static uint64_t process_ns(void)
 static void look(struct gl_watch *w)
 {
     const struct gl_device *dev = w->dev;
-    const uint64_t wall_ns = dgl_now_ns() - w->start_ns, cpu_ns = process_ns() - w->start_cpu_ns;
+    const uint64_t wall_ns = time_of(CLOCK_MONOTONIC) - w->start_ns,
+                   cpu_ns = time_of(CLOCK_PROCESS_CPUTIME_ID) - w->start_cpu_ns;
     const uint64_t used_ns = wall_ns < cpu_ns ? wall_ns : cpu_ns;
     const uint64_t limit_ns = dev->compile_limits.cpu_ns;
     const bool over = used_ns > limit_ns || wall_ns / BLOCKED > limit_ns;
@@ -115,8 +115,8 @@ void gl_watch_begin(struct gl_device *dev, const char *kernel)
     w->active = true;
     w->told = false;
     gl_text_copy(w->kernel, sizeof(w->kernel), kernel);
-    w->start_ns = dgl_now_ns();
-    w->start_cpu_ns = process_ns();
+    w->start_ns = time_of(CLOCK_MONOTONIC);
+    w->start_cpu_ns = time_of(CLOCK_PROCESS_CPUTIME_ID);
     if (w->idle)
         pthread_cond_signal(&w->wake);
     w->idle = false;

@@ -125,6 +125,12 @@ static void put_json(struct compiling *c, const struct dgl_compiled_text *text)
     dgl_jw_end_object(w);
 }
 
+/* The first line of a reason; the driver's words may have several. */
+static struct dgl_str first_line(const char *reason)
+{
+    return (struct dgl_str){reason, strcspn(reason, "\n")};
+}
+
 static bool put_text(struct compiling *c, const struct dgl_compiled_text *text)
 {
     struct dgl_buf line = {0};
@@ -143,7 +149,7 @@ static bool put_text(struct compiling *c, const struct dgl_compiled_text *text)
         dgl_buf_puts(&line, "; not in the plan");
     if (text->reason[0]) {
         dgl_buf_puts(&line, "; ");
-        dgl_buf_visible(&line, dgl_str_of(text->reason));
+        dgl_buf_visible(&line, first_line(text->reason));
     }
     report_wrapped(&c->out, 8, 9, line.p ? line.p : "");
     struct dgl_str rest = dgl_str_of(text->stats), stat;
@@ -168,8 +174,8 @@ static bool tell(void *priv, const struct dgl_compiled_text *text)
     c->failed += bad && text->planned;
     c->others_failed += bad && !text->planned;
     if (bad && text->planned)
-        dgl_buf_printf(&c->failures, "%s%s %.12s (%s)", c->failures.len ? ", " : "", text->name,
-                       text->sha256, text->reason);
+        dgl_buf_printf(&c->failures, "%s%s %.12s (%.*s)", c->failures.len ? ", " : "", text->name,
+                       text->sha256, (int)first_line(text->reason).len, text->reason);
     c->status = keep_text(c, text);
     if (c->opt->json)
         put_json(c, text);

@@ -21,8 +21,8 @@ static int32_t prompt[PROMPT], greedy[TOKENS];
 static bool aside, compiling;
 static size_t asked; /* whether programs are ready, while they are not */
 
-bool __wrap_gl_compiles_aside(struct gl_device *dev);
-bool __wrap_gl_compiles_aside(struct gl_device *dev)
+bool __wrap_gl_compiles_aside(const struct gl_device *dev);
+bool __wrap_gl_compiles_aside(const struct gl_device *dev)
 {
     (void)dev;
     return aside;

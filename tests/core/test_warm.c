@@ -21,8 +21,8 @@ static int32_t greedy[ANSWER];
 static bool aside;
 static size_t begun; /* programs, since the test last looked */
 
-bool __wrap_gl_compiles_aside(struct gl_device *dev);
-bool __wrap_gl_compiles_aside(struct gl_device *dev)
+bool __wrap_gl_compiles_aside(const struct gl_device *dev);
+bool __wrap_gl_compiles_aside(const struct gl_device *dev)
 {
     (void)dev;
     return aside;

@@ -291,6 +291,13 @@ struct script_row {
 
 static const struct script_row scripts[] = {
     {"bench_check", {"tools/dev/bench_check.py", "--help"}, 0, "gate against slow code", NULL},
+    {"count_words", {"tools/dev/count_words.py", "--help"}, 0, "--longest", NULL},
+    {"count_words of one page",
+     {"tools/dev/count_words.py", "docs/cli.md"},
+     0,
+     "sentences of pages over 35 words: ",
+     NULL},
+    {"count_words of no file", {"tools/dev/count_words.py", "/none"}, 1, NULL, "/none: "},
     {"measure", {"tools/dev/measure.py", "--help"}, 0, "--rows", NULL},
     {"performance_table", {"tools/dev/performance_table.py", "--help"}, 0, "--into", NULL},
     {"plot_sizes", {"tools/dev/plot_sizes.py", "--help"}, 0, "OUT.svg", NULL},

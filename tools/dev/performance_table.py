@@ -3,11 +3,12 @@
 
     performance_table.py REPORT.json [--into docs/performance.md]
 
-Prints Markdown. --into replaces what lies between the two marker lines of the file.
+Prints Markdown. --into replaces the text between the two marker lines of the file.
 """
 import argparse
 import json
 import sys
+import textwrap
 
 BEGIN = "<!-- measured: made by tools/dev/performance_table.py, not by hand -->"
 END = "<!-- /measured -->"
@@ -18,12 +19,12 @@ def number(value):
 
 
 def backend(device):
-    """Vulkan of Vulkan0"""
+    """Vulkan for Vulkan0."""
     return device.rstrip("0123456789")
 
 
 def few(value):
-    """Of a count that may be below 1: a persistent dispatch is of several tokens."""
+    """A count that may be below 1, because a persistent dispatch computes several tokens."""
     return number(value) if value is None or value >= 1 else f"{value:.2f}"
 
 
@@ -36,9 +37,11 @@ def table(report):
     prompts = sum(check["prompts"] for check in report["checks"])
     commits = sorted({row["ours"]["commit"] for row in report["rows"] if row["ours"].get("commit")})
     builds = sorted({p["build"] for row in report["rows"] for p in row["peers"].values() if "build" in p})
-    lines = [f"{report['device']}, {report['driver']}, {report['measured']}, commit {', '.join(commits) or 'unknown'}"
-             + (f", llama.cpp {', '.join(builds)}" if builds else "") + ". Before it the tokens of "
-             f"{len(report['checks'])} models and {prompts} prompts were those of their references on that GPU.", "",
+    head = (f"{report['device']}, {report['driver']}, {report['measured']}, commit {', '.join(commits) or 'unknown'}"
+            + (f", llama.cpp {', '.join(builds)}" if builds else "") + ". First, the tokens of "
+            f"{len(report['checks'])} models and {prompts} prompts were compared with their references "
+            "on that GPU and were right.")
+    lines = textwrap.wrap(head, 100, break_long_words=False, break_on_hyphens=False) + ["",
              "| shape | decode tok/s | " + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "to the best | GB/s | prefill 512 | "
              + "".join(f"llama.cpp {backend(name)} | " for name in peers) + "first token, ms | dispatches per token | executor |",
              "| --- " * (8 + 2 * len(peers)) + "|"]

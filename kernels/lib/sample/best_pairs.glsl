@@ -67,8 +67,7 @@ uint pairs_wants(uvec2 pair, uvec2 edge)
     return uint(pair.y != NO_PAIR.y) & (ahead(edge, pair) ^ 1u);
 }
 
-// Reserves `count` places of the list for the invocation; returns the first one. Call it under the
-// condition under which the places are filled: see "Conditions" of docs/kernels.md.
+// Reserves `count` places of the list for the invocation and returns the first one.
 uint pairs_reserve(uint count)
 {
     return atomicAdd(pairs_count, count);

@@ -73,13 +73,14 @@ void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
     uint first = slice * SLICE + tid, mine = 0u;
     for (int n = 0; n < SHARE; n++)
         mine += pairs_wants(pair_of(keys[n], first + uint(n * LOCAL_X)), edge);
-    if (mine != 0u) {
-        uint slot = pairs_reserve(mine);
-        for (int n = 0; n < SHARE; n++) {
-            uvec2 pair = pair_of(keys[n], first + uint(n * LOCAL_X));
-            if (pairs_wants(pair, edge) != 0u)
-                pairs_put(slot++, pair);
-        }
+    uint slot = 0u;
+    if (mine != 0u)
+        slot = pairs_reserve(mine);
+    // No second `if (mine != 0u)`: see "Repeated conditions" of docs/kernels.md.
+    for (int n = 0; n < SHARE; n++) {
+        uvec2 pair = pair_of(keys[n], first + uint(n * LOCAL_X));
+        if (pairs_wants(pair, edge) != 0u)
+            pairs_put(slot++, pair);
     }
     pairs_end(tid);
     uint found = pairs_count;

@@ -118,9 +118,9 @@ void multiply_tile(uint tid, uint count)
 #endif
     EACH_TOKEN(BEGIN_TOKEN)
     gemm_tile(tid, place, 0u, GEMM_STEPS);
-    if (place.z == 0u) {
-        EACH_TOKEN(STORE_TOKEN)
-    }
+    // No second `if (place.z == 0u)`: see "Repeated conditions" of docs/kernels.md.
+    count = place.z == 0u ? count : 0u;
+    EACH_TOKEN(STORE_TOKEN)
 }
 
 void body(uvec3 group)

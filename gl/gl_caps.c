@@ -206,6 +206,25 @@ uint32_t gl_units_guess(const char *renderer, bool software)
     return 16;
 }
 
+/* Measured as the largest estimates (REGISTERS lines of kernels) that compile without spills by
+ * Mesa 25.0.7. Intel has 128 registers of 8 lanes, of which the compiler needs some. AMD has 256,
+ * but LLVM spills from about 128 on where ACO does from about 204 on. */
+uint32_t gl_registers_guess(const char *renderer, bool software)
+{
+    static const struct {
+        const char *word;
+        uint32_t registers;
+    } table[] = {
+        {"NVIDIA", 255}, {"LLVM", 128},  {"radeonsi", 200}, {"Intel", 96}, {"V3D", 52},
+        {"Mali-T", 32},  {"Mali-G", 64}, {"Adreno", 192},   {"FD", 192},
+    };
+
+    for (size_t i = 0; !software && i < sizeof(table) / sizeof(table[0]); i++)
+        if (strstr(renderer, table[i].word))
+            return table[i].registers;
+    return 0;
+}
+
 enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
 {
     struct gl_caps *caps = &dev->caps;
@@ -236,5 +255,6 @@ enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min)
         query_host_memory(caps);
     }
     caps->compute_units_guess = gl_units_guess(caps->renderer, caps->software);
+    caps->registers_guess = gl_registers_guess(caps->renderer, caps->software);
     return check_limits(dev);
 }

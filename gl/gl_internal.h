@@ -241,6 +241,9 @@ struct gl_device {
 enum dgl_status gl_caps_query(struct gl_device *dev, bool limits_min);
 /* GLES cannot be asked how many compute units there are: a guess by the renderer's name. */
 uint32_t gl_units_guess(const char *renderer, bool software);
+/* 32-bit registers that the driver's compiler has for an invocation before it spills to memory, by
+ * the renderer's name; 0: no limit is known. */
+uint32_t gl_registers_guess(const char *renderer, bool software);
 
 /* ---- gl_debug.c ------------------------------------------------------------------------------ */
 

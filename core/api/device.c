@@ -89,6 +89,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                      .software = caps->software,
                                      .llvmpipe = caps->llvmpipe,
                                      .compute_units = caps->compute_units_guess,
+                                     .registers = caps->registers_guess,
                                      .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
                                      .subgroup_shuffle = caps->khr_subgroup_shuffle,
                                      .ext_gpu_shader5 = caps->ext_gpu_shader5});

@@ -63,7 +63,7 @@ struct gl_caps {
     bool software;
     bool llvmpipe;                /* its code generator runs the kernels, also under zink */
     uint32_t compute_units_guess; /* how many groups keep the device busy; software: host threads */
-    uint32_t registers_guess; /* 32-bit ones of an invocation, without spilling; 0 = no limit */
+    uint32_t registers_guess;     /* 32-bit ones of an invocation, without spilling; 0 = no limit */
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;
     uint64_t memory_bytes; /* device memory in total; 0 = unknown */

@@ -1,6 +1,6 @@
 /* Values that a text keeps from one `if` to the next `if` of the same condition, with an access to
- * memory or a barrier between: Mesa's V3D compiler never finishes such a text (docs/driver-bugs.md).
- */
+ * memory or a barrier between. Mesa's V3D compiler never finishes such a text
+ * (docs/driver-bugs.md). */
 #ifndef DGL_TESTS_REPEATED_IF_H
 #define DGL_TESTS_REPEATED_IF_H
 

@@ -91,6 +91,7 @@ struct gl_caps {
     uint32_t compute_units; /* how many groups keep the device busy; software: host threads */
     uint32_t wave_size;     /* invocations that run together, by the driver; 0 = unknown */
     char units_source[64];  /* who counted the units */
+    uint32_t registers;     /* of 32 bits per invocation before the driver spills; 0 = no limit */
     /* The profile of gl_device_params.limits is that of a chip: kernels are chosen for that chip,
      * not for the software renderer that the device may be. */
     bool other_chip;

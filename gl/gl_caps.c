@@ -177,6 +177,26 @@ uint32_t gl_units_guess(const char *renderer, bool software)
     return 16;
 }
 
+/* 32-bit registers of an invocation that Mesa 25.0.7 compiles without spills: the largest estimates
+ * (REGISTERS lines of kernels) of texts that did not spill over drm-shim. Intel has 128 registers
+ * of 8 lanes, and the compiler needs some of them. AMD has 256: LLVM spills from about 128 on, ACO
+ * from about 204 on. The numbers of Mali-T and Adreno are the architecture's, not measured. */
+uint32_t gl_registers_guess(const char *renderer, bool software)
+{
+    static const struct {
+        const char *word;
+        uint32_t registers;
+    } table[] = {
+        {"NVIDIA", 255}, {"LLVM", 128},  {"radeonsi", 200}, {"Intel", 96}, {"V3D", 52},
+        {"Mali-T", 32},  {"Mali-G", 64}, {"Adreno", 192},   {"FD", 192},
+    };
+
+    for (size_t i = 0; !software && i < sizeof(table) / sizeof(table[0]); i++)
+        if (strstr(renderer, table[i].word))
+            return table[i].registers;
+    return 0;
+}
+
 enum dgl_status gl_caps_query(struct gl_device *dev)
 {
     struct gl_caps *caps = &dev->caps;
@@ -198,6 +218,7 @@ enum dgl_status gl_caps_query(struct gl_device *dev)
     caps->parallel_compile = dev->ext.parallel_compile;
     caps->debug_output = dev->ext.debug;
     gl_memory_open(dev);
+    caps->registers = gl_registers_guess(caps->renderer, caps->software);
     if (dev->limits)
         gl_limits_clamp(dev->log, dev->limits, caps);
     return check_limits(dev);

@@ -320,6 +320,9 @@ struct gl_device {
 enum dgl_status gl_caps_query(struct gl_device *dev);
 /* By the renderer's name, where no driver can be asked. */
 uint32_t gl_units_guess(const char *renderer, bool software);
+/* 32-bit registers that the driver's compiler has for an invocation before it spills to memory, by
+ * the renderer's name; 0: no limit is known. */
+uint32_t gl_registers_guess(const char *renderer, bool software);
 
 /* ---- gl_memory.c ----------------------------------------------------------------------------- */
 

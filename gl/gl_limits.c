@@ -18,6 +18,7 @@ struct profile {
     /* Groups that keep the chip busy. 0: kernels are chosen for the device that is open, as the
      * software renderer that it may be. */
     uint32_t compute_units;
+    uint32_t registers; /* as gl_registers_guess() has them for the chip */
 };
 
 #define MIB (1ull << 20)
@@ -53,7 +54,8 @@ static const struct profile profiles[] = {
                 .program_binary = true,
                 .buffer_storage = true},
      .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_KHR_parallel_shader_compile",
-     .compute_units = 2},
+     .compute_units = 2,
+     .registers = 52},
     {.info = {"mali-g52", "Mali G52, Mesa's panfrost driver"},
      .limits = {.max_ssbo_bytes = 128 * MIB,
                 .max_ssbo_bindings = 8,
@@ -68,7 +70,8 @@ static const struct profile profiles[] = {
                 .buffer_storage = true},
      .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_KHR_parallel_shader_compile "
                    "GL_EXT_gpu_shader5",
-     .compute_units = 6},
+     .compute_units = 6,
+     .registers = 64},
     {.info = {"adreno-630", "Adreno 630, Mesa's freedreno driver"},
      .limits = {.max_ssbo_bytes = 128 * MIB,
                 .max_ssbo_bindings = 16,
@@ -86,7 +89,8 @@ static const struct profile profiles[] = {
      .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_EXT_disjoint_timer_query "
                    "GL_KHR_parallel_shader_compile GL_KHR_robustness GL_EXT_robustness "
                    "GL_EXT_memory_object_fd GL_EXT_gpu_shader5",
-     .compute_units = 2},
+     .compute_units = 2,
+     .registers = 192},
     {.info = {"intel-skl", "Intel Skylake GT2, Mesa's iris driver"},
      .limits = {.max_ssbo_bytes = 128 * MIB,
                 .max_ssbo_bindings = 16,
@@ -104,7 +108,8 @@ static const struct profile profiles[] = {
      .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_EXT_disjoint_timer_query "
                    "GL_KHR_parallel_shader_compile GL_KHR_robustness GL_EXT_robustness "
                    "GL_EXT_memory_object_fd GL_EXT_gpu_shader5",
-     .compute_units = 3},
+     .compute_units = 3,
+     .registers = 96},
 };
 #define NUM_PROFILES (sizeof(profiles) / sizeof(profiles[0]))
 
@@ -198,6 +203,7 @@ void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps
     if (caps->other_chip) {
         caps->compute_units = p->compute_units;
         caps->wave_size = 0;
+        caps->registers = p->registers;
         snprintf(caps->units_source, sizeof(caps->units_source), "limits %s", name);
     }
 }

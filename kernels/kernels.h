@@ -22,6 +22,7 @@
 #define KERNEL_MAX_PROPERTIES 64
 #define KERNEL_MAX_LETS       20 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
+#define KERNEL_REGISTERS_MANY 65536 /* the property REGISTERS where nothing limits them */
 #define KERNEL_MAX_FALLBACKS  4   /* hints of one choice that were passed over, as they are told */
 #define KERNEL_MAX_VARS       212 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
@@ -152,13 +153,14 @@ struct kernel {
     const struct kernel_expr *active; /* invocations with work; as groups; NULL = all of them */
     struct kernel_decls decls;
     uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
-    uint32_t local_line, groups_line, active_line, prefer_line;
+    uint32_t local_line, groups_line, active_line, prefer_line, registers_line;
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
     uint32_t require_line[KERNEL_MAX_REQUIRES];
     uint32_t num_require;
-    const struct kernel_expr *prefer; /* higher wins; NULL = 0 */
-    bool f16;                         /* arithmetic in f16: only with computePrecision = f16 */
+    const struct kernel_expr *prefer;    /* higher wins; NULL = 0 */
+    const struct kernel_expr *registers; /* 32-bit ones of an invocation; NULL = few */
+    bool f16;                            /* arithmetic in f16: only with computePrecision = f16 */
     char layout[32];  /* how weights must be packed: "" = the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
     bool begins; /* has begin(uvec3 group), which runs before body() and needs no other operation */
@@ -340,6 +342,8 @@ struct kernel_choice {
     uint32_t num_shared;
     int64_t shared_bytes; /* in that order, each aligned to its type */
     int64_t rank;         /* PREFER */
+    int64_t registers;    /* REGISTERS of the kernel; 0 = it has none */
+    int64_t spills;       /* so many of them are more than the device has; 0 = none */
     /* a hint, unless a tuner's, or a user's file decides, even when it cannot be met */
     bool asked;
     char reason[768]; /* "preferred: 30 over matmul_decode (10)" */

@@ -99,6 +99,7 @@ enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_de
                                      .llvmpipe = caps->llvmpipe && !caps->other_chip,
                                      .on_host = caps->software,
                                      .compute_units = caps->compute_units,
+                                     .registers = caps->registers,
                                      .subgroup_arithmetic = caps->khr_subgroup_arithmetic,
                                      .subgroup_shuffle = caps->khr_subgroup_shuffle,
                                      .ext_gpu_shader5 = caps->ext_gpu_shader5});

@@ -29,6 +29,7 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         {"SOFTWARE", params->software},
         {"LLVMPIPE", params->llvmpipe},
         {"COMPUTE_UNITS", params->compute_units},
+        {"REGISTERS", params->registers ? params->registers : KERNEL_REGISTERS_MANY},
         {"SUBGROUP_SIZE", limits->subgroup_size},
         {"SHARED_BYTES", limits->max_shared_bytes},
         {"MAX_INVOCATIONS", limits->max_invocations},

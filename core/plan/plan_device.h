@@ -27,6 +27,7 @@ struct plan_device_params {
     bool software, llvmpipe;         /* as kernels see the device */
     bool on_host;
     uint32_t compute_units;
+    uint32_t registers; /* of an invocation; 0: nothing limits them */
     bool subgroup_arithmetic, subgroup_shuffle, ext_gpu_shader5;
 };
 void plan_device_init(struct plan_device *device, const struct plan_device_params *params);

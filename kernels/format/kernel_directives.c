@@ -423,6 +423,12 @@ static enum dgl_status parse_prefer(struct kernel_parser *p)
     return take_expr(p, SCOPE_PLAN, &p->kernel->prefer);
 }
 
+static enum dgl_status parse_registers(struct kernel_parser *p)
+{
+    p->kernel->registers_line = p->line;
+    return take_expr(p, SCOPE_PLAN, &p->kernel->registers);
+}
+
 static enum dgl_status parse_require(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
@@ -538,6 +544,7 @@ static const struct directive {
     {"REQUIRE", parse_require, 0},
     {"EXTENSION", parse_extension, 0},
     {"PREFER", parse_prefer, ONCE},
+    {"REGISTERS", parse_registers, ONCE},
     {"PRECISION", parse_precision, ONCE},
     {"LAYOUT", parse_layout, ONCE},
     {"TOLERANCE", parse_tolerance, ONCE},

@@ -93,6 +93,7 @@ const struct kernel_var kernel_property_minimum[] = {
     {"SOFTWARE", 0},
     {"LLVMPIPE", 0},
     {"COMPUTE_UNITS", 1},
+    {"REGISTERS", KERNEL_REGISTERS_MANY},
     {NULL, 0},
 };
 

@@ -29,6 +29,11 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
             snprintf(a.why, sizeof(a.why), "PRECISION f16, without computePrecision=f16");
         } else if (a.runs && chosen->asked) {
             snprintf(a.why, sizeof(a.why), "another was asked for");
+        } else if (a.runs && choice.spills > 0 && chosen->spills == 0) {
+            snprintf(a.why, sizeof(a.why),
+                     "it would spill: it needs %lld registers, REGISTERS is "
+                     "%lld",
+                     (long long)choice.registers, (long long)(choice.registers - choice.spills));
         } else if (a.runs && a.rank == chosen->rank) {
             snprintf(a.why, sizeof(a.why), "PREFER %lld too, and later in the list",
                      (long long)a.rank);

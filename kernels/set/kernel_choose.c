@@ -147,6 +147,10 @@ struct pick {
     struct kernel_choice choice; /* kernel NULL: none can run */
     int64_t rank, second_rank;
     const struct kernel *second;
+    bool second_spills;
+    /* The one that needs most of those that need more registers than the device has. */
+    const struct kernel *spilling; /* NULL: none */
+    int64_t spilling_needs, spilling_rank;
     int served;                 /* kernels whose WHEN holds */
     struct dgl_buf refusals;    /* "name: why; name: why" of all that cannot run */
     struct dgl_buf passed_over; /* of those among them whose WHEN holds */
@@ -160,19 +164,33 @@ struct pick {
     char fault_why[192];
 };
 
+/* A kernel that fits the device's registers comes before all that spill; then PREFER decides. */
+static bool is_better(bool spills, int64_t rank, bool other_spills, int64_t other_rank)
+{
+    return spills != other_spills ? !spills : rank > other_rank;
+}
+
 static void pick_add(struct pick *pick, const struct kernel_choice *choice, int64_t rank)
 {
-    if (pick->choice.kernel && rank <= pick->rank) {
-        if (!pick->second || rank > pick->second_rank) {
+    const bool spills = choice->spills > 0;
+    if (pick->choice.kernel && !is_better(spills, rank, pick->choice.spills > 0, pick->rank)) {
+        if (!pick->second || is_better(spills, rank, pick->second_spills, pick->second_rank)) {
             pick->second = choice->kernel;
             pick->second_rank = rank;
+            pick->second_spills = spills;
         }
-        return;
+    } else {
+        pick->second = pick->choice.kernel;
+        pick->second_rank = pick->rank;
+        pick->second_spills = pick->choice.spills > 0;
+        pick->choice = *choice;
+        pick->rank = rank;
     }
-    pick->second = pick->choice.kernel;
-    pick->second_rank = pick->rank;
-    pick->choice = *choice;
-    pick->rank = rank;
+    if (spills && (!pick->spilling || choice->registers > pick->spilling_needs)) {
+        pick->spilling = choice->kernel;
+        pick->spilling_needs = choice->registers;
+        pick->spilling_rank = rank;
+    }
 }
 
 static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const char *why)
@@ -451,6 +469,14 @@ static void set_reason(const struct chooser *c, const struct pick *pick, enum fi
                        pick->second->name, (long long)pick->second_rank);
     else
         len = snprintf(reason, size, "the only one that can run");
+    if (pick->spilling && out->spills == 0 && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len,
+                        "; %s (%lld) would spill: it needs %lld registers", pick->spilling->name,
+                        (long long)pick->spilling_rank, (long long)pick->spilling_needs);
+    if (out->spills > 0 && len >= 0 && (size_t)len < size)
+        len += snprintf(reason + len, size - (size_t)len,
+                        "; it spills: it needs %lld registers, REGISTERS is %lld",
+                        (long long)out->registers, (long long)(out->registers - out->spills));
     for (uint32_t i = 0; i < out->num_tunes && len >= 0 && (size_t)len < size; i++)
         if (strcmp(out->tune_origin[i], "default") != 0)
             len += snprintf(reason + len, size - (size_t)len, "; %s=%lld (%s)",

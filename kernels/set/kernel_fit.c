@@ -552,6 +552,20 @@ static bool check_requires(struct attempt *a)
     return true;
 }
 
+/* Registers that the kernel needs, and how many of them the device lacks. */
+static bool count_registers(struct attempt *a)
+{
+    struct kernel_choice *choice = a->choice;
+    if (!a->kernel->registers)
+        return true;
+    if (!eval(a, "REGISTERS", line_in(a, NULL, a->kernel->registers_line), a->kernel->registers,
+              &choice->registers))
+        return false;
+    if (choice->registers > property(a, "REGISTERS"))
+        choice->spills = choice->registers - property(a, "REGISTERS");
+    return true;
+}
+
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
@@ -560,7 +574,7 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     *rank = 0;
     return check_when(&a) && check_right(&a) && fill_names(&a) && check_extensions(&a) &&
            fill_tunes(&a, out->num_consts) && check_local(&a) && check_shared(&a) &&
-           check_limits(&a) && check_requires(&a) &&
+           check_limits(&a) && check_requires(&a) && count_registers(&a) &&
            (!kernel->prefer ||
             eval(&a, "PREFER", line_in(&a, NULL, kernel->prefer_line), kernel->prefer, rank));
 }

@@ -49,7 +49,7 @@ uint gemm_token(uint t)
 #define STORE_TOKEN(t) \
     token = token1 + TILE_TOKEN(place.y, t); \
     y = token * uint(Y_STRIDE); \
-    if (token < pass_rows) { \
+    if (token < columns) { \
         EACH_QUAD(STORE_QUAD, t) \
     }
 
@@ -124,7 +124,7 @@ void matmul_tile(uvec3 group)
     if (cut)
         stores = matmul_join_parts(place, tid % uint(THREADS), tile, part);
 #endif
-    if (stores && place.z == 0u) {
-        EACH_TOKEN(STORE_TOKEN)
-    }
+    // No second `if (place.z == 0u)`: see "Repeated conditions" of docs/kernels.md.
+    uint columns = stores && place.z == 0u ? pass_rows : 0u;
+    EACH_TOKEN(STORE_TOKEN)
 }

@@ -67,10 +67,10 @@ uint pairs_wants(uvec2 pair, uvec2 edge)
     return uint(pair.y != NO_PAIR.y) & (ahead(edge, pair) ^ 1u);
 }
 
-// Room for so many pairs of the invocation.
+// Reserves `count` places of the list for the invocation and returns the first one.
 uint pairs_reserve(uint count)
 {
-    return count != 0u ? atomicAdd(pairs_count, count) : 0u;
+    return atomicAdd(pairs_count, count);
 }
 
 void pairs_put(uint slot, uvec2 pair)

@@ -84,11 +84,12 @@ void body(uvec3 group)
                 for (int h = 0; h < HEADS_BLOCK; h++)
                     s[h] += dot(k, new_vec4(uint(h), i));
             }
+#if SOFTCAP
+            for (int h = 0; h < HEADS_BLOCK; h++)
+                s[h] = score_of(s[h]);
+#endif
         }
         for (int h = 0; h < HEADS_BLOCK; h++) {
-#if SOFTCAP
-            s[h] = tid < count ? score_of(s[h]) : NO_SCORE;
-#endif
             score[h * WG_SIZE + int(tid)] = s[h];
         }
         memoryBarrierShared(); barrier();

@@ -47,6 +47,7 @@
 //! SHARED float row_part[ROWS * 8]
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % ROW_THREADS == 0
+//! REGISTERS 4 * (ROWS / ROW_THREADS) * ceildiv(VEC4S, 8) + 52
 //! PREFER SOFTWARE ? 1 : 20
 //! TOLERANCE 1e-11
 //! LIB kv

@@ -42,6 +42,7 @@
 //! SHARED uvec3 found
 //! REQUIRE ROWS / THREAD_ROWS % 4 == 0 && TOKENS / THREAD_TOKENS % 8 == 0 && 4 * PARTS <= STEP
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
+//! REGISTERS THREAD_ROWS * THREAD_TOKENS + 4 * THREAD_TOKENS + 52
 //! PREFER COMPUTE_UNITS >= 32 && !SOFTWARE ? 20 : 1
 //! TOLERANCE 3e-12
 //! LIB weight_words
@@ -118,9 +119,9 @@ void multiply_tile(uint tid, uint count)
 #endif
     EACH_TOKEN(BEGIN_TOKEN)
     gemm_tile(tid, place, 0u, GEMM_STEPS);
-    if (place.z == 0u) {
-        EACH_TOKEN(STORE_TOKEN)
-    }
+    // No second `if (place.z == 0u)`: see "Repeated conditions" of docs/kernels.md.
+    count = place.z == 0u ? count : 0u;
+    EACH_TOKEN(STORE_TOKEN)
 }
 
 void body(uvec3 group)

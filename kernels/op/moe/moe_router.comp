@@ -33,7 +33,8 @@
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
-//! SHARED vec2 sums[max(16, PIECES)] // fixed: 16 add them up; product, square
+//! SHARED vec2 sums[PIECES] // product, square
+//! SHARED vec2 sums_of_shares[16] // fixed: 16 add the pieces up
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words
@@ -89,18 +90,17 @@ void body(uvec3 group)
     }
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
-    if (tid < 16u)
+    if (tid < 16u) {
         for (int i = 0; i < SHARES; i++) { // fixed: the order of the sum
             uint piece = 16u * uint(i) + tid;
             sum += piece < uint(PIECES) ? sums[piece] : vec2(0.0);
         }
-    memoryBarrierShared(); barrier();
-    if (tid < 16u)
-        sums[tid] = sum;
+        sums_of_shares[tid] = sum;
+    }
     memoryBarrierShared(); barrier();
     sum = vec2(0.0);
     for (int i = 0; i < 16; i++)
-        sum += sums[i];
+        sum += sums_of_shares[i];
     float scale = 1.0;
 #if PRE_norm
     scale = inversesqrt(sum.y / float(K) + eps);

@@ -73,13 +73,15 @@ void rank_slice(uint tid, uint slice, uint keys[SHARE], uvec2 best)
     uint first = slice * SLICE + tid, mine = 0u;
     for (int n = 0; n < SHARE; n++)
         mine += pairs_wants(pair_of(keys[n], first + uint(n * LOCAL_X)), edge);
-    uint slot = pairs_reserve(mine);
+    uint slot = 0u;
     if (mine != 0u)
-        for (int n = 0; n < SHARE; n++) {
-            uvec2 pair = pair_of(keys[n], first + uint(n * LOCAL_X));
-            if (pairs_wants(pair, edge) != 0u)
-                pairs_put(slot++, pair);
-        }
+        slot = pairs_reserve(mine);
+    // No second `if (mine != 0u)`: see "Repeated conditions" of docs/kernels.md.
+    for (int n = 0; n < SHARE; n++) {
+        uvec2 pair = pair_of(keys[n], first + uint(n * LOCAL_X));
+        if (pairs_wants(pair, edge) != 0u)
+            pairs_put(slot++, pair);
+    }
     pairs_end(tid);
     uint found = pairs_count;
     for (uint i = tid; i < found; i += uint(LOCAL_X)) {
@@ -111,15 +113,16 @@ uint choose(uint tid)
             got[n] = i < 8u * SLICES && from + i % 8u < wanted ? got[n] : NO_PAIR;
             mine += pairs_wants(got[n], edge);
         }
-        uint slot = pairs_reserve(mine);
         memoryBarrierShared(); barrier();
-        if (mine != 0u)
+        if (mine != 0u) {
+            uint slot = pairs_reserve(mine);
             for (int n = 0; n < RUNS; n++)
                 if (pairs_wants(got[n], edge) != 0u) {
                     pairs_put(slot++, got[n]);
                     if (tid % 8u == 7u)
                         deeper = 1u;
                 }
+        }
         memoryBarrierShared(); barrier();
         bool ends = deeper == 0u;
         memoryBarrierShared(); barrier();

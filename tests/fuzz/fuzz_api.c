@@ -211,6 +211,9 @@ static enum dgl_status call_kernels_check(struct dgl_str in)
         status = dgl_kernels_check(
             world.device,
             dgl_kernels_check_params(.kernels = kernels, .overrides_only = true, .quick = true));
+        fuzz_check_status(&world.log, status);
+        status = dgl_kernels_compile(world.device,
+                                     dgl_kernels_compile_params(.path = path, .kernels = kernels));
     }
     dgl_kernels_destroy(&kernels);
     free(path);

@@ -26,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 
@@ -139,6 +140,7 @@ class Run:
         self.program = os.path.abspath(os.path.join(args.build, "dopplergl"))
         self.models, self.missing = list_models(args.build, args.models.split())
         self.suffix = "-" + os.environ["MESA"] if os.environ.get("MESA") else ""
+        self.summaries = os.path.join(args.shims, "summaries" + self.suffix)
         self.end = time.monotonic() + args.minutes * 60
         self.lock = threading.Lock()
         self.environment = dict(
@@ -180,6 +182,12 @@ def open_chip(run, chip):
     return rows[0] if rows[0]["usable"] else {"reason": rows[0]["reason"]}
 
 
+def keep_summary(run, summary):
+    os.makedirs(run.summaries, exist_ok=True)
+    with open(os.path.join(run.summaries, summary["chip"] + ".json"), "w", encoding="utf-8") as f:
+        json.dump(summary, f)
+
+
 def check_chip(run, chip):
     """Compiles what is not known yet. The summary of the chip, for the table."""
     start = time.monotonic()
@@ -187,6 +195,7 @@ def check_chip(run, chip):
     summary = {"chip": chip.chip, "name": chip.name, "device": device, "failed": {}, "texts": {}, "models": {}}
     if "version" not in device:
         run.say(f"{chip.chip}: does not open: {device['reason']}")
+        keep_summary(run, summary)
         return summary
     # Without the versions of this machine's kernel, which are in the names of AMD's devices.
     device["name"] = re.sub(r", DRM [^)]*", "", device["name"])
@@ -231,6 +240,8 @@ def check_chip(run, chip):
            "ok" if not summary["failed"] else "FAILED"))
     for name, reason in summary["failed"].items():
         run.say(f"{chip.chip}: FAILED {name}: {reason}")
+    if not run.args.models:  # a part of the models is no result of the chip
+        keep_summary(run, summary)
     return summary
 
 
@@ -272,8 +283,8 @@ def row_of(summary, common):
         limits["max_ssbo_bindings"], size(limits["max_ssbo_bytes"]), size(limits["max_shared_bytes"]),
         limits["max_invocations"],
         "subgroups of %d" % limits["subgroup_size"] if limits["subgroup_size"] else "no subgroups")
-    kernels = "; ".join(
-        f"{op}: {', '.join(sorted(names))}" for op, names in sorted(kernels_by_op(summary).items()) if op not in common)
+    kernels = ", ".join(
+        name for op, names in sorted(kernels_by_op(summary).items()) if op not in common for name in sorted(names))
     slowest = max(texts, key=lambda text: text["ms"])
     spilling = [(spills_of(text.get("stats") or ""), text) for text in texts]
     measured = [pair for pair in spilling if pair[0]]
@@ -282,7 +293,9 @@ def row_of(summary, common):
     else:
         (a, b), text = max(measured, key=lambda pair: sum(pair[0]))
         by_kernel = {kernel_of(t) for pair, t in measured if sum(pair)}
-        spills = "none" if a + b == 0 else f"{kernel_of(text)} {a}:{b}; {len(by_kernel)} kernels spill"
+        spills = "none" if a + b == 0 else f"{kernel_of(text)} {a}:{b}"
+        if len(by_kernel) > 1:
+            spills += f"; also {', '.join(sorted(by_kernel - {kernel_of(text)}))}"
     failed = sorted({name.split()[0] for name in summary["failed"]})
     return [summary["chip"], summary["name"], "yes", facts, kernels,
             "%d: %.0f ms, %s" % (len(texts), slowest["ms"], kernel_of(slowest)), spills,
@@ -291,13 +304,13 @@ def row_of(summary, common):
 
 def put_table(summaries, versions):
     common = common_kernels(summaries)
-    lines = [BEGIN, "", "Compiled with %s." % " and ".join(versions), "",
+    models = max(len(s["models"]) for s in summaries)
+    lines = [BEGIN, "", f"Compiled with {' and '.join(versions)}; plans of {models} model{'s' * (models != 1)}.", "",
              "| chip | device | opens | limits | kernels | texts: slowest | worst spills:fills | verdict |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row_of(s, common)) + " |" for s in summaries]
-    lines += ["", "On every chip: "]
-    lines += [f"- {op}: {', '.join(sorted(names))}" for op, names in common.items()]
-    lines += ["", END]
+    names = sorted(name for names in common.values() for name in names)
+    lines += ["", *textwrap.wrap(f"Every chip also has: {', '.join(names)}.", 100), "", END]
     with open(PAGE, encoding="utf-8") as f:
         text = f.read()
     before, rest = text.split(BEGIN)
@@ -416,17 +429,12 @@ def main():
     for name in run.missing:
         run.say(f"skipped: {name} is not in the test data (DOPPLERGL_TEST_DATA)")
     run.say(f"{len(chips)} chips, {len(run.models)} models; results are kept in {os.path.join(args.shims, 'results' + run.suffix)}")
-    folder = os.path.join(args.shims, "summaries" + run.suffix)
-    os.makedirs(folder, exist_ok=True)
     passed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for summary in pool.map(lambda chip: check_chip(run, chip), sorted(chips, key=lambda c: c.chip not in SLOW)):
             passed += not summary["failed"] and bool(summary["texts"])
-            if not args.models:
-                with open(os.path.join(folder, summary["chip"] + ".json"), "w", encoding="utf-8") as f:
-                    json.dump(summary, f)
     if args.update:
-        summaries = read_summaries(folder, choose_chips([]))
+        summaries = read_summaries(run.summaries, choose_chips([]))
         versions = sorted({re.sub(r".*(Mesa [0-9.]+).*", r"\1", s["device"]["version"])
                            for s in summaries if "version" in s["device"]})
         put_table(summaries, versions)

@@ -170,8 +170,6 @@ static void test_page_has_the_chips(void **state)
         if (row)
             assert_string_equal(cells[1], row->name);
     }
-    if (seen == 0)
-        SKIP(PAGE " has no table of chips yet");
     for (size_t i = 0; gl_verdict_at(i); i++)
         expected += gl_verdict_at(i)->compiled != NULL;
     assert_int_equal(seen, expected);

@@ -154,13 +154,14 @@ const struct command commands[] = {
      "gone; `path` has `path`.",
      1, 6, command_cache, command_cache_check, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
-     "Best first; `--device N` takes row N. `-v` adds each device's limits and what was measured: "
-     "the "
-     "time of a dispatch that waits for\nthe one before, and how fast memory is read and copied "
-     "(read plus written). `--limits min` shows the device as that flag has it.\n\n"
-     "`--json`: list of `index name node driver software usable reason version limits dispatch_us "
-     "read_gbps copy_gbps`; the last five are\nnull for a device that cannot be used. `limits` "
-     "are those of `struct dgl_limits`.",
+     "Best first; `--device N` takes row N. `-v` adds each device's verdict, its limits and what "
+     "was measured: the time of a dispatch that waits for the one before, and how fast memory is "
+     "read and copied (read plus written). `--limits min` shows the device as that flag has it. "
+     "The verdict is one of `tried on hardware`, `software renderer`, `compiled only`, `does not "
+     "run` and `unknown`, with a note in parentheses ([devices.md](devices.md)).\n\n"
+     "`--json`: list of `index name node driver software usable reason verdict verdict_note "
+     "version limits dispatch_us read_gbps copy_gbps`; the last five are null for a device that "
+     "cannot be used. `limits` are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
     {"selftest", "[NAME] [options]", "Ask a device's driver for known answers of every kernel",
      "Runs the built-in kernels, or the one of that NAME, on inputs of odd sizes, and compares "

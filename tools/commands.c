@@ -157,22 +157,21 @@ const struct command commands[] = {
      1, 6, command_cache, command_cache_check, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
      "Best first; `--device N` takes row N. `-v` adds each device's verdict, its memory and "
-     "compute units with who reported them, its limits, and what was measured: the "
-     "time of a dispatch that waits for\nthe one before, and how fast memory is read and copied "
-     "(read plus written). `--limits NAME` shows the device with those limits: `min` has the\n"
-     "minimums of OpenGL ES 3.1; `v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl`\n"
-     "have those of a chip under Mesa 25.0.7, and a software renderer then gets the chip's\n"
-     "kernels. A profile never raises a limit. The verdict is one of `tried on hardware`,\n"
-     "`software renderer`, `compiled only`, `does not run` and `unknown`, with a note in "
-     "parentheses\n"
-     "([devices.md](devices.md)).\n\n"
+     "compute "
+     "units with who reported them, its limits, and what was measured: the time of a dispatch that "
+     "waits for the one before, and how fast memory is read and copied (read plus written). The "
+     "verdict is one of `tried on hardware`, `software renderer`, `compiled only`, `does not run` "
+     "and `unknown`, with a note in parentheses ([devices.md](devices.md)).\n\n"
+     "`--limits NAME` shows the device with other limits: `min` has the minimums of OpenGL ES 3.1; "
+     "`v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl` have those of a chip under "
+     "Mesa 25.0.7, and a software renderer then gets the chip's kernels. A profile never raises a "
+     "limit.\n\n"
      "`--json`: list of `index name node driver software usable reason verdict verdict_note memory "
-     "units version "
-     "limits dispatch_us read_gbps copy_gbps`; the last seven are\nnull for a device that cannot "
-     "be used. "
-     "`memory` has `total_bytes free_bytes budget_bytes unified source` (0 bytes: unknown; "
-     "`budget_bytes` is what models may take), `units` has `compute_units wave_size source`, "
-     "`limits` are those of `struct dgl_limits`.",
+     "units version limits dispatch_us read_gbps copy_gbps`; the last seven are null for a device "
+     "that cannot be used. `memory` has `total_bytes free_bytes budget_bytes unified source` (0 "
+     "bytes: unknown; `budget_bytes` is what models may take), `units` has `compute_units "
+     "wave_size "
+     "source`, `limits` are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
     {"selftest", "[NAME] [options]", "Ask a device's driver for known answers of every kernel",
      "Runs the built-in kernels, or the one of that NAME, on inputs of odd sizes, and compares "

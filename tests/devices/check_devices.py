@@ -34,7 +34,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 PAGE = os.path.join(TREE, "docs/devices.md")
 COMPILED = os.path.join(HERE, "compiled.tsv")
-BEGIN, END = "<!-- make check-devices: begin -->", "<!-- make check-devices: end -->"
+# Around each table; %s: "" or " MESA=SUITE".
+BEGIN, END = "<!-- make check-devices%s: begin -->", "<!-- make check-devices%s: end -->"
+# Drivers that Debian builds for ARM only, so that a newer Mesa of its packages lacks them.
+ARM_ONLY = ("v3d", "panfrost")
 # Slow compilers first, so that the run does not end with one of them alone.
 SLOW = ("v3d42", "v3d71", "navi31", "navi21", "t860")
 
@@ -139,13 +142,15 @@ class Run:
         self.args = args
         self.program = os.path.abspath(os.path.join(args.build, "dopplergl"))
         self.models, self.missing = list_models(args.build, args.models.split())
-        self.suffix = "-" + os.environ["MESA"] if os.environ.get("MESA") else ""
+        self.suite = os.environ.get("MESA", "")
+        self.suffix = "-" + self.suite if self.suite else ""
         self.summaries = os.path.join(args.shims, "summaries" + self.suffix)
         self.end = time.monotonic() + args.minutes * 60
         self.lock = threading.Lock()
         self.environment = dict(
             os.environ,
             DOPPLERGL_SHIMS=args.shims,
+            DOPPLERGL_DATA=os.path.join(TREE, "tests"),  # the copy of newer_mesa.sh is not beside it
             # Caches and settings of the user stay out of it.
             XDG_CACHE_HOME=os.path.join(args.shims, "cache"),
             XDG_CONFIG_HOME=os.path.join(args.shims, "config"),
@@ -218,7 +223,6 @@ def check_chip(run, chip):
             texts = [text for text in json.loads(out)["texts"] if text["planned"]]
         except (ValueError, KeyError, TypeError):
             summary["failed"][name] = last_line(err) or f"ended with exit code {code}"
-            run.say(f"{chip.chip}: {name}: {summary['failed'][name]}")
             continue
         summary["models"][name] = len(texts)
         for text in texts:
@@ -302,20 +306,23 @@ def row_of(summary, common):
             "compiled only" if not failed else "fails: " + ", ".join(failed)]
 
 
-def put_table(summaries, versions):
+def put_table(summaries, versions, suite=""):
+    begin, end = (mark % (f" MESA={suite}" if suite else "") for mark in (BEGIN, END))
     common = common_kernels(summaries)
     models = max(len(s["models"]) for s in summaries)
-    lines = [BEGIN, "", f"Compiled with {' and '.join(versions)}; plans of {models} model{'s' * (models != 1)}.", "",
+    lines = [begin, "", f"Compiled with {' and '.join(versions)}; plans of {models} model{'s' * (models != 1)}.", "",
              "| chip | device | opens | limits | kernels | texts: slowest | worst spills:fills | verdict |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row_of(s, common)) + " |" for s in summaries]
     names = sorted(name for names in common.values() for name in names)
-    lines += ["", *textwrap.wrap(f"Every chip also has: {', '.join(names)}.", 100), "", END]
+    lines += ["", *textwrap.wrap(f"Every chip also has: {', '.join(names)}.", 100), "", end]
     with open(PAGE, encoding="utf-8") as f:
         text = f.read()
-    before, rest = text.split(BEGIN)
+    if text.count(begin) != 1 or text.count(end) != 1:
+        sys.exit(f"check_devices: {PAGE} lacks the lines {begin} and {end}, once each")
+    before, rest = text.split(begin)
     with open(PAGE, "w", encoding="utf-8") as f:
-        f.write(before + "\n".join(lines) + rest.split(END)[1])
+        f.write(before + "\n".join(lines) + rest.split(end)[1])
 
 
 # ---- compiled.tsv: the kernels as the chips have compiled them -------------------------------------
@@ -420,12 +427,9 @@ def main():
     chips = choose_chips(args.chips.split())
     args.shims = find_shims(args)
     run = Run(args)
-    if run.suffix:
-        # Debian builds V3D and Panfrost for ARM only.
-        chips = [chip for chip in chips if chip.shim not in ("v3d", "panfrost")]
-        if args.update:
-            sys.exit("check_devices: --update is for the Mesa of the shims, without MESA")
-        subprocess.run([os.path.join(HERE, "newer_mesa.sh"), args.shims, os.environ["MESA"], run.program], check=True)
+    if run.suite:
+        chips = [chip for chip in chips if chip.shim not in ARM_ONLY]
+        subprocess.run([os.path.join(HERE, "newer_mesa.sh"), args.shims, run.suite, run.program], check=True)
     for name in run.missing:
         run.say(f"skipped: {name} is not in the test data (DOPPLERGL_TEST_DATA)")
     run.say(f"{len(chips)} chips, {len(run.models)} models; results are kept in {os.path.join(args.shims, 'results' + run.suffix)}")
@@ -434,11 +438,13 @@ def main():
         for summary in pool.map(lambda chip: check_chip(run, chip), sorted(chips, key=lambda c: c.chip not in SLOW)):
             passed += not summary["failed"] and bool(summary["texts"])
     if args.update:
-        summaries = read_summaries(run.summaries, choose_chips([]))
+        checked = [chip for chip in choose_chips([]) if not run.suite or chip.shim not in ARM_ONLY]
+        summaries = read_summaries(run.summaries, checked)
         versions = sorted({re.sub(r".*(Mesa [0-9.]+).*", r"\1", s["device"]["version"])
                            for s in summaries if "version" in s["device"]})
-        put_table(summaries, versions)
-        put_compiled(run.program, summaries)
+        put_table(summaries, versions, run.suite)
+        if not run.suite:
+            put_compiled(run.program, summaries)
     print(f"{passed} passed, {len(chips) - passed} failed")
     return 0 if passed == len(chips) else 1
 

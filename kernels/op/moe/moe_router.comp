@@ -26,9 +26,7 @@
 //! BIND write uvec2 ROUTE
 //! PARAM float eps
 //! CONST K E TOP_K W_STRIDE BIAS_AT
-//! TUNE FEW = REGISTERS < 60 && !SOFTWARE in 0 1
-//! TUNE MOST = FEW ? MAX_INVOCATIONS >= 256 ? 256 : 128 : 64 in 64 128 256
-//! TUNE WG_SIZE = K < 1024 ? 32 : K <= 2048 ? min(128, MOST) : MOST in 32 64 128 256 512
+//! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
 //! LET W_WIDTH = 1
 //! LET PIECES = ceildiv(K, 16)      // of the row
 //! LET SHARES = ceildiv(PIECES, 16) // of them, that one invocation of 16 adds up
@@ -38,6 +36,7 @@
 //! SHARED vec2 sums[PIECES] // product, square
 //! SHARED vec2 sums_of_shares[16] // fixed: 16 add the pieces up
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
+//! REGISTERS 56
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words
 //! LIB weight_{weight}

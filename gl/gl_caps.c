@@ -184,15 +184,16 @@ uint32_t gl_units_guess(const char *renderer, bool software)
 uint32_t gl_registers_guess(const char *renderer, bool software)
 {
     static const struct {
-        const char *word;
+        const char *word, *also; /* both are in the name; NULL: the first alone counts */
         uint32_t registers;
     } table[] = {
-        {"NVIDIA", 255}, {"LLVM", 128},  {"radeonsi", 200}, {"Intel", 96}, {"V3D", 52},
-        {"Mali-T", 32},  {"Mali-G", 64}, {"Adreno", 192},   {"FD", 192},
+        {"NVIDIA", NULL, 255}, {"LLVM", "navi3", 68}, {"LLVM", NULL, 93},   {"radeonsi", NULL, 200},
+        {"Intel", NULL, 96},   {"V3D", NULL, 52},     {"Mali-T", NULL, 32}, {"Mali-G", NULL, 64},
+        {"Adreno", NULL, 192}, {"FD", NULL, 192},
     };
 
     for (size_t i = 0; !software && i < sizeof(table) / sizeof(table[0]); i++)
-        if (strstr(renderer, table[i].word))
+        if (strstr(renderer, table[i].word) && (!table[i].also || strstr(renderer, table[i].also)))
             return table[i].registers;
     return 0;
 }

@@ -101,6 +101,18 @@ static const struct kernel_choice *preferred_apart(struct fusion *f, struct opli
     return NULL;
 }
 
+/* Returns true if every separate operation has a kernel that fits the device's registers. */
+static bool fits_apart(struct fusion *f, struct oplist *list, size_t separate)
+{
+    for (size_t i = separate; i < list->count; i++) {
+        const struct fusion_answer *apart = ask(f, &list->ops[i].request);
+        list->failed |= !apart;
+        if (!apart || !apart->choice.kernel || apart->choice.spills > 0)
+            return false;
+    }
+    return true;
+}
+
 /* Why a fused operation would not stay by itself, in its answer; NULL: it would. */
 static const char *weakness(struct fusion *f, struct oplist *list, size_t separate,
                             const struct op *op, struct fusion_answer *answer)
@@ -108,6 +120,12 @@ static const char *weakness(struct fusion *f, struct oplist *list, size_t separa
     const struct kernel_choice *choice = &answer->choice;
     if (!choice->kernel || choice->rank < 0)
         return answer->why_not;
+    if (choice->spills > 0 && fits_apart(f, list, separate)) {
+        snprintf(answer->why_not, sizeof(answer->why_not),
+                 "%s would spill: it needs %lld registers", choice->kernel->name,
+                 (long long)choice->registers);
+        return answer->why_not;
+    }
     const struct kernel_choice *better = preferred_apart(f, list, separate, op, choice);
     if (better)
         snprintf(answer->why_not, sizeof(answer->why_not), "%s (%lld) is preferred to %s (%lld)",

@@ -277,6 +277,19 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     return false;
 }
 
+/* The precision is a wish for speed, which a built-in kernel that spills does not meet. A kernel of
+ * a file, or one that is asked for by its name, is used all the same. */
+static bool spills_for_f16(const struct chooser *c, enum filter filter,
+                           const struct kernel_choice *choice, char why[192])
+{
+    if (filter != FILTER_REQUESTED || !c->requested.f16 || choice->spills == 0 ||
+        choice->kernel->added)
+        return false;
+    snprintf(why, 192, "it would spill: it needs %lld registers, REGISTERS is %lld",
+             (long long)choice->registers, (long long)(choice->registers - choice->spills));
+    return true;
+}
+
 /* The caller calls pick_finish(). */
 static void pick_among(const struct chooser *c, enum filter filter, struct pick *pick)
 {
@@ -290,7 +303,7 @@ static void pick_among(const struct chooser *c, enum filter filter, struct pick 
             continue;
         bool serves = kernel_serves(kernel, c->fit.request);
         pick->served += serves;
-        if (fit(c, kernel, pick, &choice, &rank, why)) {
+        if (fit(c, kernel, pick, &choice, &rank, why) && !spills_for_f16(c, filter, &choice, why)) {
             pick_add(pick, &choice, rank);
             continue;
         }

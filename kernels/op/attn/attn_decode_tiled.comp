@@ -45,6 +45,7 @@
 //! SHARED float max_part[HEADS_BLOCK * RUNS]
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
+//! REGISTERS 56
 //! PREFER SOFTWARE ? 1 : 5
 //! TOLERANCE 1e-11
 //! LIB half

@@ -40,7 +40,8 @@
 //! CONST WINDOW = 0
 //! CONST SOFTCAP = 0
 //! TUNE SUBGROUPS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= 12 ? 8 : 4 in 1 2 4 8
-//! TUNE OWN_ROWS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= 6 ? 2 : 1 in 1 2 4
+//! TUNE LEAST = HEAD_DIM > 64 && REGISTERS < 88 ? 12 : 6 in 6 12
+//! TUNE OWN_ROWS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= LEAST ? 2 : 1 in 1 2 4
 //! TUNE MANY = HEAD_DIM <= 80 && SHARED_BYTES >= 32768 in 0 1
 //! TUNE KEYS = (HEAD_DIM > 128 ? 16 : MANY ? 64 : 32) / (KV_f16 ? 1 : 2) in 8 16 32 64
 //! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4 8
@@ -61,6 +62,7 @@
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % HEADS_BLOCK == 0
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
+//! REGISTERS HEAD_DIM > 128 ? 72 : 64
 //! PREFER SOFTWARE ? -1 : KV_f16 && (HEAD_DIM == 64 || HEAD_DIM == 128) ? 30 : 15 // as measured
 //! TOLERANCE 1e-11
 //! LIB kv

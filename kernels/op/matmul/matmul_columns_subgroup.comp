@@ -44,11 +44,13 @@
 //! CONST BIAS_AT = 0
 //! TUNE SUBGROUP = SUBGROUP_SIZE in 8 16 32 64 128
 //! TUNE MANY = WEIGHT_q4_k && COLUMNS >= 8 && MAX_INVOCATIONS >= 512 in 0 1 // subgroups
-//! TUNE THREAD_ROWS = MANY && N < 3072 ? 2 : 4 in 2 4 8
+//! TUNE NARROW = MANY && N < 3072 || COLUMNS >= 8 && REGISTERS <= 93 in 0 1
+//! TUNE THREAD_ROWS = NARROW ? 2 : 4 in 2 4 8
 //! TUNE FULL = COLUMNS == 16 || N > 32 * COMPUTE_UNITS in 0 1 // more groups than units
 //! TUNE LONG = MANY && THREAD_ROWS == 4 && FULL in 0 1
-//! TUNE K_PARTS = LONG ? 1 : min(4, max(1, SHARED_BYTES / 144 / COLUMNS / SUBGROUP * 2)) in 1 2 4 8
-//! TUNE SETS = MANY && SUBGROUP * K_PARTS <= 64 ? 8 : 4 in 1 2 4 8
+//! TUNE ONE = LONG || REGISTERS <= 200 in 0 1
+//! TUNE K_PARTS = ONE ? 1 : min(4, max(1, SHARED_BYTES / 144 / COLUMNS / SUBGROUP * 2)) in 1 2 4 8
+//! TUNE SETS = MANY && SUBGROUP * K_PARTS <= 64 && REGISTERS > 200 ? 8 : 4 in 1 2 4 8
 //! LET WG_SIZE = SUBGROUP * K_PARTS * SETS
 //! LET W_WIDTH = 4
 //! LOCAL WG_SIZE
@@ -60,6 +62,7 @@
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0
+//! REGISTERS THREAD_ROWS * COLUMNS + 61 + 32 * (WEIGHT_bf16 && COLUMNS >= 8)
 //! LET FAST_16 = WEIGHT_q4_k && N >= 3072 && !PRE_norm
 //! PREFER SOFTWARE ? 5 : COLUMNS < 16 || FAST_16 ? 30 : 15 // matmul_prefill_wide: 20
 //! TOLERANCE 3e-12

@@ -13,7 +13,7 @@
 //! BIND read uvec2 ROUTE
 //! BIND write uint LIST
 //! CONST E TOP_K
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128
+//! TUNE WG_SIZE = SOFTWARE ? 32 : SUBGROUP_SIZE == 64 && REGISTERS <= 93 ? 64 : 128 in 32 64 128
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, T * TOP_K)

@@ -36,6 +36,7 @@
 //! SHARED vec2 sums[PIECES] // product, square
 //! SHARED vec2 sums_of_shares[16] // fixed: 16 add the pieces up
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
+//! REGISTERS 56
 //! PREFER SOFTWARE ? -10 : 10
 //! LIB weight_words
 //! LIB weight_{weight}

@@ -14,7 +14,8 @@
 //! BIND coherent uint ARRIVED
 //! CONST VOCAB
 //! STEP read
-//! TUNE WG_SIZE = SOFTWARE ? 32 : 128 in 32 64 128 256 512
+//! TUNE WIDE = SUBGROUP_SIZE == 64 && REGISTERS <= 93 in 0 1
+//! TUNE WG_SIZE = SOFTWARE ? 32 : WIDE ? 256 : 128 in 32 64 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
 //! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)

@@ -23,7 +23,8 @@
 //! PARAM uint count
 //! CONST VOCAB
 //! STEP readwrite
-//! TUNE WG_SIZE = VOCAB > 262144 && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
+//! TUNE LARGE = VOCAB > 262144 || REGISTERS < 68 in 0 1
+//! TUNE WG_SIZE = LARGE && MAX_INVOCATIONS >= 256 ? 256 : 128 in 128 256 512
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(VOCAB, 2048) T // fixed: a slice of docs/operations.md
 //! ACTIVE T * min(ceildiv(VOCAB, 2048) * WG_SIZE, VOCAB)

@@ -162,7 +162,8 @@ static void compile(const struct task *task, struct result *r)
         return;
     if (strcmp(dev->caps.renderer, q->renderer) != 0 ||
         strcmp(dev->caps.version, q->version) != 0) {
-        dgl_buf_printf(&r->words, "it opens %s, %s", dev->caps.renderer, dev->caps.version);
+        dgl_buf_printf(&r->words, "it opened another device: %s, %s", dev->caps.renderer,
+                       dev->caps.version);
         return;
     }
     snprintf(label, sizeof(label), "%.*s", (int)q->label_len, task->text);
@@ -266,13 +267,13 @@ static void start_task(struct server *s, struct task *task)
     int out[2], err[2];
     const pid_t self = getpid();
     if (pipe2(out, O_CLOEXEC) != 0) {
-        fail_task(s, task, "the compiler process has no more descriptors");
+        fail_task(s, task, "the compiler process has no free file descriptors");
         return;
     }
     if (pipe2(err, O_CLOEXEC) != 0) {
         close(out[0]);
         close(out[1]);
-        fail_task(s, task, "the compiler process has no more descriptors");
+        fail_task(s, task, "the compiler process has no free file descriptors");
         return;
     }
     pid_t pid = fork();
@@ -286,7 +287,7 @@ static void start_task(struct server *s, struct task *task)
     fcntl(task->err, F_SETFL, O_NONBLOCK);
     task->start_ns = task->moved_ns = dgl_now_ns();
     if (pid < 0) {
-        fail_task(s, task, "the compiler process cannot start another process");
+        fail_task(s, task, "the compiler process cannot start a child process");
         return;
     }
     task->pid = pid;
@@ -383,7 +384,7 @@ static void end_task(struct server *s, struct task *task, int status, const stru
         reply.end = reply.signal == SIGXCPU ? GL_COMPILE_TIME : GL_COMPILE_CRASHED;
         put_tail(task, &words);
     } else {
-        dgl_buf_printf(&words, "the process that compiles ended with %d: ",
+        dgl_buf_printf(&words, "the compiling process ended with exit code %d: ",
                        WIFEXITED(status) ? WEXITSTATUS(status) : status);
         put_tail(task, &words);
     }

@@ -197,7 +197,8 @@ void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps
     lim->program_binary &= want->program_binary;
     lim->reset_notification &= want->reset_notification;
     if (less.len && !less.failed)
-        dgl_notice(log, "limits %s: this device has less, which stays: %s", name, less.p);
+        dgl_notice(log, "limits %s: this device has lower limits, which remain in force: %s", name,
+                   less.p);
     dgl_buf_finish(&less);
     caps->other_chip = p->compute_units > 0;
     if (caps->other_chip) {

@@ -150,7 +150,7 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
     if (own.own_unaccounted) { /* an eighth for the desktop and other programs */
         const uint64_t most = own.own_bytes - own.own_bytes / 8;
         own.own_free_bytes = most > ours ? most - ours : 0;
-        by = ", 7/8 of it: what others use is not told";
+        by = ", 7/8 of it: use by others is unknown";
     }
     out->total_bytes = own.own_bytes;
     out->free_bytes = own.own_free_bytes;

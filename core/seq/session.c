@@ -66,8 +66,8 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
                    held = plan_kv_layer_bytes(plan, s->context);
     if (most > 0 && held > most)
         dgl_info(dev->log,
-                 "a dispatch of attention may take longer than %d ms behind %.0f tokens: -c keeps "
-                 "below",
+                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
+                 "context with -c",
                  (int)(PACE_BUDGET_NS / 1000000), (double)s->context * (double)most / (double)held);
     s->shares = p->share_prefix;
     s->progress_cb = p->progress_cb;

@@ -84,8 +84,10 @@ static void test_less_stays(void **state)
     assert_int_equal(caps.limits.max_shared_bytes, 32768);
     assert_int_equal(caps.limits.max_invocations, 512);
     assert_int_equal(caps.limits.ssbo_align, 256);
-    assert_contains(t.text, "limits intel-skl: this device has less, which stays: bytes of shared "
-                            "memory 32768, not 65536; invocations of a work group 512, not 1024");
+    assert_contains(
+        t.text,
+        "limits intel-skl: this device has lower limits, which remain in force: bytes of shared "
+        "memory 32768, not 65536; invocations of a work group 512, not 1024");
 }
 
 /* "min" is no chip: the device stays what it is. */

@@ -36,7 +36,7 @@ struct wrong {
     char name[64];
     char property[sizeof(KERNEL_WRONG_PROPERTY) + 64]; /* plans borrow it */
     bool forgotten;
-    bool unfit; /* it does not compile: not for the file */
+    bool unfit; /* it does not compile; not stored in the file */
 };
 
 struct kernel_records {

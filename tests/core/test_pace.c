@@ -284,7 +284,7 @@ static void test_head(void **state)
     tiny_engine_close(&e);
 }
 
-/* Most requests that run at once in a batch of four, each of which gets its answer. */
+/* Returns how many requests of a batch of four run at the same time. All four must be answered. */
 static size_t most_at_once(uint64_t token_ns)
 {
     struct tiny_engine e;

@@ -445,13 +445,13 @@ enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
     const char *path = dev->compiler_path;
     if (dev->wrapped)
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "no text can be compiled in a process of its own for a context that the "
-                        "caller has made");
+                        "kernels cannot be compiled in a separate process for a context that the "
+                        "caller created");
     return dgl_fail(
-        dev->log, DGL_ERR_UNSUPPORTED, "no text can be compiled in a process of its own: %s%s",
+        dev->log, DGL_ERR_UNSUPPORTED, "kernels cannot be compiled in a separate process: %s%s",
         path && path[0] ? path
-                        : "`dopplergl` of this version is neither beside this program nor on PATH",
-        path && path[0] ? " is no program of this version that calls dgl_compiler_main()" : "");
+                        : "no `dopplergl` of this version is in this program's folder or on PATH",
+        path && path[0] ? " is not a program of this version that calls dgl_compiler_main()" : "");
 }
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */

@@ -61,9 +61,9 @@ static bool is_guarded(struct gl_device *dev)
                "%s: kernels are compiled in this process, where a compiler that does not end "
                "cannot be stopped: %s",
                dev->caps.renderer,
-               dev->wrapped ? "the context is the caller's"
-                            : "no `dopplergl` of this version is beside this program or on "
-                              "PATH to compile in a process of its own");
+               dev->wrapped ? "the caller created the context"
+                            : "no `dopplergl` of this version is in this program's folder or on "
+                              "PATH to compile in a separate process");
     dev->compiler_told = true;
     return false;
 }
@@ -261,7 +261,7 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
     gl_remote_remember(dev, r, job->params->source, job->params->len);
     if (r->end == GL_COMPILE_LOST)
         dgl_warn(dev->log,
-                 "kernel %s: the compiler process has no verdict, it is compiled here: %s",
+                 "kernel %s is compiled in this process, because the compiler process failed: %s",
                  label_of(job->params), r->words ? r->words : "");
     if (r->end == GL_COMPILE_OK || r->end == GL_COMPILE_LOST) {
         gl_watch_begin(dev, label_of(job->params));

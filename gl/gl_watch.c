@@ -47,8 +47,8 @@ static void look(struct gl_watch *w)
         dev->compiling_cb(dev->compiling_priv, w->kernel, (double)wall_ns * 1e-9, over);
     else if (over && !w->told)
         dgl_warn(dev->log,
-                 "kernel %s: the driver has compiled it for %.0f s, longer than the limit, and "
-                 "cannot be stopped",
+                 "kernel %s: the driver has been compiling it for %.0f s, longer than the limit, "
+                 "and cannot be stopped",
                  w->kernel, (double)wall_ns * 1e-9);
     w->told |= over;
 }

@@ -140,8 +140,7 @@ static void make_cgroup(void)
     SKIP("this process may not make a memory cgroup");
 }
 
-/* Generates a token in the cgroup, with -c unless `context` is 0. Returns the exit code. Fails if
- * the kernel killed the process. */
+/* A token in the cgroup, with a context of -c (0: left out). Fails if the kernel ended it. */
 static int generate_inside(const char *model, int context)
 {
     struct process_result r;
@@ -189,7 +188,7 @@ static void each_context_ends_in_a_cgroup(void **state)
     make_tiny_llama(dir, 5, &wide);
     for (int context = 256; context <= 131072; context *= 2) {
         const int code = generate_inside(dir, context);
-        assert_true(code == 1 || refused == 0); /* a larger context than a refused one is refused */
+        assert_true(code == 1 || refused == 0); /* what is larger than what was refused is, too */
         granted = code == 0 ? context : granted;
         refused += code == 1;
         assert_int_equal(generate_inside(BUNDLED, context), context > 2048);

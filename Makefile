@@ -2,8 +2,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := all
 
-# ARCH=arm64, or another of Debian's names: a cross build in a folder of its own. tools/sysroot.sh gets that Debian's
-# packages; qemu-user runs what has to run.
+# ARCH=arm64, or another architecture by Debian's name: a cross build in build/ARCH. tools/sysroot.sh unpacks Debian's
+# packages for it; qemu-user runs the built command where the build needs it.
 NATIVE  := $(shell dpkg --print-architecture 2>/dev/null)
 ARCH    ?= $(NATIVE)
 ifneq ($(filter-out $(NATIVE),$(ARCH)),)
@@ -22,7 +22,7 @@ EMULATOR   := qemu-$(subst arm64,aarch64,$(ARCH))-static -L $(SYSROOT)/root
 CROSS      := --sysroot=$(SYSROOT)/root
 LDFLAGS    += $(CROSS)
 CPPFLAGS   += $(CROSS)
-# Before anything asks for a package of it; not where nothing is built.
+# Unpack the packages before pkg-config searches them. clean, help and lint build nothing.
 ifeq ($(filter clean help lint,$(MAKECMDGOALS)),)
 SYSROOT_READY := $(shell sh tools/sysroot.sh $(SYSROOT) $(ARCH) >&2 && echo yes)
 $(if $(SYSROOT_READY),,$(error no packages for $(ARCH)))
@@ -43,7 +43,7 @@ COMMIT  := $(shell git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/
 API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
 SHARED  := libdopplergl.so.$(API)
 PKGS    := egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc
-# Only headers of these are used: the kernel's ioctls. No library is linked or loaded.
+# Packages of which only headers are used: the kernel's ioctls. No library is linked or loaded.
 HEADERS := libdrm
 # The command's own: the library does not need them. libedit is linked statically, with what it calls, and libmicrohttpd
 # and libcurl are loaded by `serve` and `bench serve` alone, so that the command runs where neither was installed (containers, other machines).
@@ -131,8 +131,8 @@ check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md na
 	@+$(SUBMAKE) $(BUILD)/dopplergl $(VM_TESTS) $(foreach program,$(VM_KERNELS),$(firstword $(subst :, ,$(program))))
 	@sh tests/vm/check_vm.sh $(BUILD) $(VM_TESTS) $(foreach program,$(VM_KERNELS),'$(program)')
 
-# qemu-user runs one program without the help of the kernel: what can open no device and starts no second program. Those left
-# out by name look at the tools of the build.
+# Without binfmt_misc, qemu-user runs programs that start no second program and open no device. The programs of HOST_TESTS are
+# left out because they test the tools of the build.
 HOST_TESTS := test_base_build test_base_lint
 .PHONY: check-arm64 check-emulated
 check-arm64: ## tests without a device, built for arm64, under qemu-user: minutes; docs/testing.md names the packages
@@ -145,7 +145,7 @@ check-emulated: all tests
 	@TEST_LABEL=$(ARCH) TEST_WRAPPER='$(EMULATOR)' $(SAMPLE) sh tests/run.sh $(BUILD) $$(for program in \
 	    $(filter-out $(HOST_TESTS:%=$(BUILD)/tests/%),$(TESTS)); do $(TRIPLET)-nm -D --undefined-only $$program | \
 	    grep -qE ' (eglInitialize|execv)(@|$$)' || echo $$program; done)
-check-devices: deps ## compile every model's kernels with the drivers of 17 chips that are not here; CHIPS='g52 dg2', FRESH=1, UPDATE=1, MESA=sid
+check-devices: deps ## compile every model's kernels with the drivers of 17 absent chips; CHIPS='g52 dg2', FRESH=1, UPDATE=1, MESA=sid
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@PYTHONDONTWRITEBYTECODE=1 MESA='$(MESA)' python3 tests/devices/check_devices.py --build $(BUILD) --chips '$(CHIPS)' \
 	    --models '$(MODELS)' --jobs $(JOBS) $(if $(FRESH),--fresh) $(if $(UPDATE),--update)
@@ -179,7 +179,7 @@ install: all ## install under DESTDIR and PREFIX
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \
 	    sh tools/packaging/install.sh $(BUILD) $(VERSION) '$(PKGS)'
 
-deb: all ## build a Debian package of what install installs: build/dopplergl_VERSION_ARCH.deb (ARCH=arm64: for that)
+deb: all ## build a Debian package with the files of install: build/dopplergl_VERSION_ARCH.deb; ARCH=arm64 cross-builds it
 	@ARCH='$(ARCH)' SYSROOT='$(SYSROOT)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \
 	    sh tools/packaging/deb.sh $(BUILD) $(VERSION) '$(PKGS)'
 

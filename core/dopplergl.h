@@ -110,7 +110,8 @@ enum dgl_log_level {
 /* How a call talks to its caller: a callback for log lines, and one that may stop the call.
  * Borrowed by every object that it is given to, so it must outlive them. Thread-safety: both are
  * called on the thread that made the library call, and on worker threads of dgl_convert() and
- * dgl_verify_smoke(). */
+ * dgl_verify_smoke(). `write` is also called on the thread that dgl_device_params.compiling_cb
+ * describes. */
 struct dgl_log {
     /* `text` is one line without a newline, borrowed for the call. */
     void (*write)(void *priv, enum dgl_log_level level, const char *text);
@@ -132,16 +133,16 @@ typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uin
 /* An open GPU, or software renderer, with its GL context. Thread-safety: R4. */
 struct dgl_device;
 
-/* What was tested on this kind of device before (docs/devices.md). */
+/* Test result for this kind of device (docs/devices.md). */
 enum dgl_device_verdict {
-    DGL_DEVICE_UNKNOWN,  /* neither compiled for nor tried */
+    DGL_DEVICE_UNKNOWN,  /* not tested */
     DGL_DEVICE_TRIED,    /* runs on hardware */
-    DGL_DEVICE_SOFTWARE, /* a software renderer, on which the tests run */
+    DGL_DEVICE_SOFTWARE, /* a software renderer; the tests run on it */
     DGL_DEVICE_COMPILED, /* Mesa compiles every chosen kernel for it; never run on hardware */
-    DGL_DEVICE_FAILS,    /* its driver lacks what is needed */
+    DGL_DEVICE_FAILS,    /* its driver lacks a required feature */
 };
-/* "tried on hardware", "software renderer", "compiled only", "does not run" or "unknown". Borrowed;
- * valid forever. */
+/* Returns "tried on hardware", "software renderer", "compiled only", "does not run" or "unknown".
+ * Static. Thread-safe. Cheap. */
 const char *dgl_device_verdict_name(enum dgl_device_verdict verdict);
 
 /* One row of the device table. Strings are borrowed from the call or the device that gave it. */
@@ -156,7 +157,7 @@ struct dgl_device_info {
      * software); "" otherwise */
     const char *reason;
     enum dgl_device_verdict verdict;
-    const char *verdict_note; /* version that was tried or compiled, or why it does not run */
+    const char *verdict_note; /* driver version that was tested, or why the device does not run */
 };
 
 /* Probes every device and calls `cb` once per row, best first; false from `cb` ends the iteration.
@@ -168,8 +169,8 @@ enum dgl_status dgl_device_iterate(const struct dgl_log *log,
 struct dgl_device_params {
     /* NULL = first hardware device; "any", "software", a node path, or a row number */
     const char *select;
-    /* NULL = the device's own limits, or the name of a profile that dgl_limits_profile_at() lists:
-     * the device then behaves as that smaller one */
+    /* Name of a profile that dgl_limits_profile_at() lists: the device then behaves as that smaller
+     * device. NULL = the device's own limits. */
     const char *limits;
     bool debug;            /* KHR_debug messages to the log, per-call error checks; slow */
     const char *cache_dir; /* compiled programs; NULL = XDG cache directory, "" = none */
@@ -177,31 +178,31 @@ struct dgl_device_params {
      * device; buffer bindings and the current program of that context are not put back. */
     void *egl_display;
     void *egl_context;
-    /* Program that calls dgl_compiler_main(), which compiles kernels in processes of its own on
-     * drivers that are not known good; NULL = `dopplergl` beside the running program, then on PATH;
-     * "" = none: they are compiled in this process. */
+    /* Path of a program that calls dgl_compiler_main(); copied. It compiles each kernel in a
+     * separate process if the driver is not known to finish every kernel. NULL selects `dopplergl`
+     * in the folder of the running program, then on PATH. "" compiles in this process. */
     const char *compiler;
-    int32_t compile_seconds; /* processor time for one kernel; 0 = 60 */
-    uint64_t compile_memory; /* bytes of memory for one kernel; 0 = 2 GiB */
+    int32_t compile_seconds; /* limit of processor time for one kernel; 0 = 60 */
+    uint64_t compile_memory; /* limit of memory for one kernel, in bytes; 0 = 2 GiB */
     /* Called several times a second, on a thread of the library, while the driver compiles `kernel`
-     * in this process, which nothing can stop but the end of the process. `over`: it has exceeded
-     * compile_seconds. The callback may end the process, and must not call the library. NULL: one
-     * warning is logged, on that thread, when the limit is exceeded. */
+     * in this process. Such a compilation can only be stopped by ending the process, which the
+     * callback may do. `over` is true once compile_seconds is exceeded. The callback must not call
+     * the library. If it is NULL, one warning is logged on that thread when the limit is exceeded.
+     */
     void (*compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
     void *compiling_priv;
 };
 #define dgl_device_params(...) (&(struct dgl_device_params){__VA_ARGS__})
 
-/* A set of limits that dgl_device_params.limits names. */
+/* A set of limits, for dgl_device_params.limits. */
 struct dgl_limits_profile {
     const char *name;    /* "v3d" */
-    const char *summary; /* the device whose limits these are, as one phrase */
+    const char *summary; /* the device that has these limits, as one phrase */
 };
-/* Profile `i` of the table, or NULL after the last one. "min" lowers the limits to the minimums of
- * OpenGL ES 3.1. Each other profile is that of a chip: it lowers the limits to those of the chip's
- * driver, and kernels are chosen for the chip even if the device is a software renderer.
- * A profile never raises a limit: a notice lists the limits of the device that are lower than those
- * of the chip. Static. Thread-safe. Cheap. */
+/* Returns profile `i`, or NULL after the last one. "min" lowers the limits to the minimums of
+ * OpenGL ES 3.1. Every other profile lowers the limits to those of a chip's driver, and kernels are
+ * chosen for that chip even if the device is a software renderer. A profile never raises a limit: a
+ * notice lists the device's limits that are below the profile. Static. Thread-safe. Cheap. */
 const struct dgl_limits_profile *dgl_limits_profile_at(size_t i);
 
 /* Limits in force, after dgl_device_params.limits. A value of 0 or false means absent. */
@@ -224,16 +225,16 @@ struct dgl_limits {
     bool nv_gpu_shader5;        /* 16-bit arithmetic of GL_NV_gpu_shader5 */
 };
 
-/* The compiler process of dgl_device_params.compiler. Call it first in main(): returns -1 if the
- * program was not started as one, else works until the process that started it ends, and returns
- * the exit code to end with. */
+/* Runs the compiler process of dgl_device_params.compiler. Call it first in main(). Returns -1 at
+ * once if the program was not started as a compiler process. Otherwise it works until its parent
+ * process ends, and returns the exit code for main(). */
 int dgl_compiler_main(int argc, char **argv);
 
 /* Opens a device. Software rendering is refused unless `select` names it or is "any".
- * DGL_ERR_NO_DEVICE: nothing usable, one line tells why each row was passed over, or `select` names
- * a row or node that is not there; DGL_ERR_INVALID_ARG: `select` is none of its forms, no profile
- * has the name `limits`, or only one of egl_display and egl_context is given; DGL_ERR_UNSUPPORTED:
- * the given context is below ES 3.1. The device borrows `log`. Slow. */
+ * DGL_ERR_NO_DEVICE: no device is usable (one line says why each row was passed over), or `select`
+ * names a row or node that does not exist. DGL_ERR_INVALID_ARG: `select` has no valid form, no
+ * profile is named `limits`, or only one of egl_display and egl_context is set.
+ * DGL_ERR_UNSUPPORTED: the given context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
 /* Closes the device, after everything that was made from it. Blocks; while
@@ -249,21 +250,21 @@ bool dgl_device_is_compiling(struct dgl_device *dev);
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
 /* The device's limits. Borrowed from the device. */
 const struct dgl_limits *dgl_device_get_limits(const struct dgl_device *dev);
-/* Memory and compute units of a device, as its kernel driver, GL driver or host reports them. */
+/* Memory and compute units of a device, from its kernel driver, its GL driver or the host. */
 struct dgl_device_facts {
-    uint64_t memory_bytes; /* in total, also that of the host where it is unified; 0 = unknown */
+    uint64_t memory_bytes; /* total; includes the host's memory if `unified`; 0 = unknown */
     uint64_t free_bytes;   /* free now, for all programs; 0 = unknown */
-    /* The most that models and sessions may take now, with what those on this device have already:
-     * of a device's own memory all that is free; of unified memory 75% of what the host has
-     * available or the memory cgroup leaves, whichever is less. 0 = unknown: nothing is refused. */
+    /* Limit for all models and sessions of this device, existing ones included. A device's own
+     * memory counts in full. Unified memory counts 75% of the host's available memory or of the
+     * rest of the memory cgroup, whichever is less. 0 = unknown: no allocation is refused. */
     uint64_t budget_bytes;
     bool unified;            /* buffers are in the host's memory */
-    char memory_source[128]; /* who reported it: "amdgpu sysfs", "/proc/meminfo, cgroup limit" */
-    uint32_t compute_units;  /* cores, as the maker counts them; plans keep so many groups busy */
-    uint32_t wave_size;      /* invocations that run together; 0 = the driver does not say */
-    char units_source[64];   /* who reported them: "v3d, slices of 4 QPUs" */
+    char memory_source[128]; /* origin of the numbers: "amdgpu sysfs", "/proc/meminfo" */
+    uint32_t compute_units;  /* cores, as the vendor counts them; a plan uses this many groups */
+    uint32_t wave_size;      /* invocations that run together; 0 = unknown */
+    char units_source[64];   /* origin of the number: "v3d, slices of 4 QPUs" */
 };
-/* Copies the facts, which are asked at each call, to *out. Some tenths of a millisecond. */
+/* Queries the facts and copies them to *out. Costs some tenths of a millisecond. */
 void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out);
 /* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
@@ -812,52 +813,52 @@ const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model);
 /* The model's tokenizer; NULL when it came without one. Borrowed from the model. */
 const struct dgl_tokenizer *dgl_model_tokenizer(const struct dgl_model *model);
 
-/* How compiling a text ended. */
+/* Result of compiling one kernel source. */
 enum dgl_compile_verdict {
     DGL_COMPILE_OK,
-    DGL_COMPILE_REFUSED, /* the driver does not take it */
+    DGL_COMPILE_REFUSED, /* the driver reported an error */
     DGL_COMPILE_TIME,    /* exceeded the limit of processor time */
     DGL_COMPILE_MEMORY,  /* exceeded the limit of memory */
-    DGL_COMPILE_BLOCKED, /* used no processor time for as long as its limit */
+    DGL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of processor time */
     DGL_COMPILE_CRASHED, /* the driver's compiler crashed */
-    DGL_COMPILE_KNOWN,   /* not compiled: one of `known` */
+    DGL_COMPILE_KNOWN,   /* not compiled, because it is listed in `known` */
 };
-/* Strings are borrowed for the call. */
+/* One kernel source and its result. Strings are borrowed for the call. */
 struct dgl_compiled_text {
     const char *name, *op, *origin; /* of the kernel; "phases" for a persistent program */
-    char sha256[65];                /* of the text, hexadecimal */
-    const char *source;             /* the text, and a NUL */
+    char sha256[65];                /* of the source, hexadecimal */
+    const char *source;             /* NUL-terminated */
     size_t len;
-    bool planned; /* the plan needs it; false: could run here, or replaces others if it compiles */
+    bool planned; /* the plan requires it; false for optional and unused kernels */
     enum dgl_compile_verdict verdict;
     double ms;             /* processor time */
     uint64_t bytes;        /* size of the program's binary; 0 = unknown */
-    uint64_t memory_bytes; /* most memory of the process that compiled it */
-    const char *reason;    /* why it failed, or the driver's words; "" = none */
-    const char *stats;     /* the driver's statistics, a line each; "" = none */
+    uint64_t memory_bytes; /* peak memory of the compiling process */
+    const char *reason;    /* why it failed, or the driver's log; "" = none */
+    const char *stats;     /* the driver's statistics, one per line; "" = none */
 };
 struct dgl_kernels_compile_params {
-    const char *path;                  /* required: of a model, as in dgl_model_params */
+    const char *path;                  /* required: model, as in dgl_model_params */
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
     enum dgl_kv_type kv_type;
     enum dgl_executor executor;
     bool no_tuned;            /* as in dgl_model_params */
-    bool all;                 /* also every text of the kernels that can run here */
-    int32_t seconds;          /* processor time for a text; 0 = the device's limit */
-    uint64_t memory_bytes;    /* for a text; 0 = the device's limit */
-    const char *const *known; /* sha256 of texts that are not to be compiled */
+    bool all;                 /* also compile the kernels that can run here but are not chosen */
+    int32_t seconds;          /* limit of processor time per source; 0 = the device's limit */
+    uint64_t memory_bytes;    /* limit of memory per source; 0 = the device's limit */
+    const char *const *known; /* sha256 of sources to skip */
     size_t num_known;
-    /* Called for each text, in the order of the plan; false cancels. */
+    /* Called for each source, in the order of the plan. Returns false to cancel. */
     bool (*cb)(void *priv, const struct dgl_compiled_text *text);
     void *priv;
-    dgl_progress_cb progress_cb; /* may be NULL; in "kernels" */
+    dgl_progress_cb progress_cb; /* may be NULL; counts "kernels" */
     void *progress_priv;
 };
 #define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
-/* Compiles and links every text that the plan of a model uses on the device, equal texts once, each
- * in a process of its own, and runs none. No weights are read. A text that fails is no failed call:
- * `cb` is told. DGL_ERR_UNSUPPORTED: there is no compiler process (dgl_device_params.compiler).
- * Slow. */
+/* Compiles and links every kernel source that a model's plan uses on the device, each in a separate
+ * process, and runs none. Equal sources are compiled once. No weights are read. A source that does
+ * not compile is reported to `cb` and is no error of the call. DGL_ERR_UNSUPPORTED: the compiler
+ * process cannot be started (dgl_device_params.compiler). Slow. */
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 

@@ -25,7 +25,7 @@ struct gl_node {
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
     char reason[256]; /* why not usable or passed over, or a note on a usable one */
-    void *egl_device; /* EGLDeviceEXT; NULL: GBM, surfaceless or the default display */
+    void *egl_device; /* EGLDeviceEXT, or NULL for GBM, surfaceless and the default display */
 };
 #define GL_MAX_NODES 32
 
@@ -36,7 +36,7 @@ enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL
 /* Opens each row to learn its renderer and whether it works. Slow. */
 void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count);
 
-/* Limits of compiling one text. 0 = the default. */
+/* Limits for compiling one kernel source. 0 selects the default. */
 struct gl_compile_limits {
     uint64_t cpu_ns;       /* processor time */
     uint64_t memory_bytes; /* resident memory of the compiling process */
@@ -44,39 +44,41 @@ struct gl_compile_limits {
 #define GL_COMPILE_CPU_NS 60000000000ull
 #define GL_COMPILE_BYTES  (2ull << 30)
 
-/* The driver compiles `kernel` in this process for `seconds` now, which nothing can end but the end
- * of the process. Called several times a second on a thread of the library, which must not call
- * into it. `over` is true from the moment at which the limit of processor time is exceeded. */
+/* Reports that the driver has been compiling `kernel` in this process for `seconds`. Such a
+ * compilation can only be stopped by ending the process. Called several times a second, on a thread
+ * of the library; the callback must not call the library. `over` is true once the limit of
+ * processor time is exceeded. */
 typedef void (*gl_compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
 
 struct gl_device_params {
     /* NULL (hardware only), "any", "software", a node's path, a row number:
      * docs/troubleshooting.md */
     const char *select;
-    const char *limits;    /* name of a profile below; NULL = the device's own limits */
+    const char *limits;    /* name of a limits profile, or NULL for the device's own limits */
     bool debug;            /* driver's messages to the log, each call and record checked; slow */
     const char *cache_dir; /* program binaries; NULL = XDG, "" = none */
     /* Wrap these instead (EGLDisplay, EGLContext; borrowed, both or neither). Buffer bindings and
      * the current program of a wrapped context are not put back. */
     void *egl_display, *egl_context;
-    /* Program that calls gl_compiler_main(); copied. NULL = `dopplergl` beside the running program,
-     * then on PATH; "" = none. */
+    /* Path of a program that calls gl_compiler_main(); copied. NULL selects `dopplergl` in the
+     * folder of the running program, then on PATH. "" starts no compiler process. */
     const char *compiler;
-    struct gl_compile_limits compile_limits; /* of each text; 0 = default */
-    gl_compiling_cb compiling_cb;            /* see there; NULL = a warning beyond the limit */
+    struct gl_compile_limits compile_limits; /* for each kernel source */
+    gl_compiling_cb compiling_cb;            /* NULL logs one warning if the limit is exceeded */
     void *compiling_priv;
-    bool in_process;       /* no text is compiled in a process of its own */
-    struct dgl_buf *notes; /* gets the driver's messages, a line each, if `debug`; NULL = the log */
+    bool in_process; /* compile every kernel source in this process, unwatched */
+    /* If `debug` is set, the driver's messages are appended here, one per line. NULL logs them. */
+    struct dgl_buf *notes;
 };
 
-/* Profile `i` of the table of limits, or NULL after the last one. Static. */
+/* Returns limits profile `i`, or NULL after the last one. Static. */
 const struct dgl_limits_profile *gl_limits_at(size_t i);
 
 /* An open device with its context. Thread-safety: one thread at a time. */
 struct gl_device;
-/* On failure *out is NULL and the caller's context is current again. DGL_ERR_NO_DEVICE: one line
- * tells why each row was passed over; DGL_ERR_INVALID_ARG: `select` means nothing, or no
- * profile has the name `limits`. The device borrows `log`. Slow. */
+/* On failure *out is NULL. The caller's context is always current again on return.
+ * DGL_ERR_NO_DEVICE: one line says why each row was passed over. DGL_ERR_INVALID_ARG: `select` has
+ * no valid form, or no limits profile is named `limits`. The device borrows `log`. Slow. */
 enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
                                struct gl_device **out);
 /* Buffers and programs must be destroyed before. Accepts NULL in *dev and sets it to NULL. */
@@ -88,34 +90,36 @@ struct gl_caps {
     char driver[64];        /* as EGL calls it: "iris", "swrast", "NVIDIA" */
     bool software;          /* computes on the host: slow, and without a watchdog */
     bool llvmpipe;          /* its code generator runs the kernels, also under zink */
-    uint32_t compute_units; /* how many groups keep the device busy; software: host threads */
-    uint32_t wave_size;     /* invocations that run together, by the driver; 0 = unknown */
-    char units_source[64];  /* who counted the units */
-    uint32_t registers;     /* of 32 bits per invocation before the driver spills; 0 = no limit */
-    /* The profile of gl_device_params.limits is that of a chip: kernels are chosen for that chip,
-     * not for the software renderer that the device may be. */
+    uint32_t compute_units; /* work groups that keep the device busy; software: host threads */
+    uint32_t wave_size;     /* invocations that run together, from the driver; 0 if unknown */
+    char units_source[64];  /* where compute_units comes from */
+    uint32_t registers;     /* 32-bit registers of an invocation before the driver spills; 0 if no
+                             * limit is known */
+    /* gl_device_params.limits names a chip's profile: kernels are chosen for that chip, even if the
+     * device is a software renderer. */
     bool other_chip;
     bool khr_subgroup_arithmetic, khr_subgroup_shuffle, parallel_compile, ext_gpu_shader5,
         debug_output;
 };
 const struct gl_caps *gl_device_caps(const struct gl_device *dev);
 
-/* What was tested on a device before: a row of the table in gl_verdict.c (docs/devices.md). */
+/* Test result of a kind of device: a row of the table in gl_verdict.c (docs/devices.md). */
 struct gl_verdict {
-    const char *name;    /* of the devices, for people */
-    const char *drivers; /* kernel and Mesa drivers, separated by blanks; NULL = any */
-    const char *words;   /* parts of GL_RENDERER, separated by "|"; one of them must occur */
+    const char *name;    /* of the devices, for display */
+    const char *drivers; /* kernel and Mesa drivers, separated by blanks; NULL matches any */
+    const char *words;   /* substrings separated by "|"; GL_RENDERER must contain one of them */
     enum dgl_device_verdict verdict;
     const char *note;
-    const char *compiled; /* chip of tests/devices; NULL = none */
-    const char *mesa;     /* version that compiled for the chip; NULL = none */
+    const char *compiled; /* chip of tests/devices, or NULL */
+    const char *mesa;     /* Mesa version that compiled the kernels for that chip, or NULL */
 };
-/* Never NULL; the row of unknown devices if no other matches. `driver` is the node's or EGL's. */
+/* Returns the row that matches, or the row "Other devices". Never NULL. `driver` is the name that
+ * the render node or EGL reports. */
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer);
-/* Rows in the order of docs/devices.md; NULL after the last one. */
+/* Returns row `index`, in the order of docs/devices.md, or NULL after the last one. */
 const struct gl_verdict *gl_verdict_at(size_t index);
-/* Returns true if this driver's compiler is trusted to end: that of a device that was tried on
- * hardware, of NVIDIA's other GPUs, of a software renderer or of virgl's host. */
+/* Returns true if the driver's compiler is known to finish every kernel. This is so for devices
+ * that were tried on hardware, all NVIDIA GPUs, software renderers, and virgl. */
 bool gl_verdict_is_known_good(const struct gl_caps *caps);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
@@ -158,19 +162,19 @@ struct gl_memory gl_device_memory(const struct gl_device *dev);
 /* Forgets a peak since `before`, which was of buffers that are no model's. */
 void gl_device_memory_forget(struct gl_device *dev, struct gl_memory before);
 
-/* Memory that the device has for buffers, of all processes: asked each time. gl_memory.c */
+/* Current memory of the device for buffers of all processes. gl_memory.c */
 #define GL_MEMORY_SOURCE_BYTES 128
 struct gl_memory_now {
-    uint64_t total_bytes; /* 0 = unknown */
-    uint64_t free_bytes;  /* 0 = unknown */
-    /* The most that our buffers may take, with what they have already. Of unified memory a share;
-     * 0 = unknown. */
+    uint64_t total_bytes; /* 0 if unknown */
+    uint64_t free_bytes;  /* 0 if unknown */
+    /* Limit for all of our buffers, existing ones included. For unified memory it is a share of the
+     * host's available memory. 0 if unknown. */
     uint64_t budget_bytes;
-    bool unified; /* it is the host's memory */
+    bool unified; /* buffers are in the host's memory */
     char source[GL_MEMORY_SOURCE_BYTES];
 };
-/* `held_bytes`: what our buffers have already. The device need not be entered. Some tenths of a
- * millisecond. */
+/* Queries the memory now. `held_bytes` is the size of our existing buffers. The device need not be
+ * entered. Costs some tenths of a millisecond. */
 void gl_device_memory_now(struct gl_device *dev, uint64_t held_bytes, struct gl_memory_now *out);
 
 /* A stretch of the host's time, told when it ends. */
@@ -263,15 +267,15 @@ void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 
 struct gl_program;
 struct gl_pending;
-/* How compiling a text in a process of its own ended. */
+/* Result of compiling a kernel source in a separate process. */
 enum gl_compile_end {
     GL_COMPILE_OK,
-    GL_COMPILE_REFUSED, /* by the driver, with its words */
-    GL_COMPILE_TIME,    /* more processor time than the limit */
-    GL_COMPILE_MEMORY,  /* more memory than the limit */
-    GL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of that */
-    GL_COMPILE_CRASHED, /* by a signal */
-    GL_COMPILE_LOST,    /* no verdict: the process could not do its work */
+    GL_COMPILE_REFUSED, /* the driver reported an error */
+    GL_COMPILE_TIME,    /* exceeded the limit of processor time */
+    GL_COMPILE_MEMORY,  /* exceeded the limit of memory */
+    GL_COMPILE_BLOCKED, /* used no processor time for as long as the limit of processor time */
+    GL_COMPILE_CRASHED, /* ended by a signal */
+    GL_COMPILE_LOST,    /* no verdict: the process failed for a reason outside of the driver */
 };
 struct gl_program_params {
     const char *source; /* complete GLSL ES, from "#version" on */
@@ -283,8 +287,8 @@ struct gl_program_params {
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
     bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
-    /* Set before `refused` is called: to GL_COMPILE_REFUSED, or to how a process that compiled the
-     * text ended. May be NULL. */
+    /* Set before `refused` is called: the result of the compiler process, or GL_COMPILE_REFUSED if
+     * this process compiled. May be NULL. */
     enum gl_compile_end *end;
     /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
      * to NULL. */
@@ -304,11 +308,11 @@ struct gl_compile {
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
-/* Whether programs are compiled beside the caller's thread, by threads of the driver or by other
- * processes, so that it is worth beginning early. Mesa's threads do not count: its front end and
- * linker run in the caller's thread, for seconds. */
+/* Returns true if programs compile in the background, on threads of the driver or in other
+ * processes, so that starting early saves time. Mesa's threads do not count: Mesa's front end and
+ * linker run in the caller's thread for seconds. */
 bool gl_compiles_aside(const struct gl_device *dev);
-/* Whether the driver has threads to compile on (KHR_parallel_shader_compile). */
+/* Returns true if the driver compiles on its own threads (KHR_parallel_shader_compile). */
 bool gl_has_compiler_threads(const struct gl_device *dev);
 /* One program on its way while other work goes on. */
 /* Starts the compiler; waits for it only where the driver has no threads of its own for that
@@ -348,33 +352,34 @@ struct gl_program *gl_program_ref(struct gl_program *program);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
 
-/* ---- compiling in other processes: gl_compiler.c, gl_compiler_main.c ------------------------- */
+/* ---- compiler process: gl_compiler.c, gl_compiler_main.c ------------------------------------- */
 
 struct gl_compile_report {
     enum gl_compile_end end;
     uint64_t cpu_ns, wall_ns; /* of compiling, without opening the device */
-    uint64_t rss_bytes;       /* most resident memory of the process */
-    uint64_t binary_bytes;    /* of the program; 0 = the driver gives none */
-    int signal;               /* of a crash */
-    const char *words;        /* of the driver, or why there is no verdict; "" = none */
-    const char *stats;        /* of the driver, a line each; "" = none */
+    uint64_t rss_bytes;       /* peak resident memory of the compiling process */
+    uint64_t binary_bytes;    /* size of the program binary; 0 if the driver returns none */
+    int signal;               /* GL_COMPILE_CRASHED: the signal */
+    const char *words;        /* the driver's log, or why there is no verdict; may be "" */
+    const char *stats;        /* the driver's statistics, one per line; may be "" */
 };
 struct gl_try {
-    struct gl_compile_limits limits; /* 0 = those of the device */
-    /* One text after the other, in their order; false cancels. */
+    struct gl_compile_limits limits; /* 0 selects the limit of the device */
+    /* Called once per source, in order. Returns false to cancel. */
     bool (*cb)(void *priv, size_t index, const struct gl_compile_report *report);
     void *priv;
-    bool (*go_on)(void *priv); /* asked several times a second; may be NULL */
+    bool (*go_on)(void *priv); /* called several times a second; false cancels; may be NULL */
 };
-/* Compiles and links each text in a process of its own, and nothing here; several at a time. A text
- * that fails fails no call. Verdicts and binaries go to the cache. DGL_ERR_UNSUPPORTED: there is no
- * program to be the compiler process, or it cannot open the device. Slow. */
+/* Compiles and links each source in a separate process, several at a time. A source that does not
+ * compile is reported to `cb` and is no error of the call. Verdicts and binaries are stored in the
+ * cache. DGL_ERR_UNSUPPORTED: no program was found for the compiler process, or it cannot open the
+ * device. Slow. */
 enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_params *params,
                                 size_t count, const struct gl_try *how);
-/* The compiler process. It serves the socket on standard input and ends with it. Returns an exit
- * code. Call it before anything else of the library or of EGL. */
+/* Runs the compiler process: serves the socket on standard input until it is closed. Returns an
+ * exit code. Must be called before any other function of the library or of EGL. */
 int gl_compiler_main(void);
-/* The word after the program's name that starts it. */
+/* The only argument of the program if it is started as the compiler process. */
 #define GL_COMPILER_WORD "--dopplergl-compiler"
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */

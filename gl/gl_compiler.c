@@ -1,5 +1,5 @@
-/* The compiler process as the process that opened a device sees it: starting it, sending texts,
- * waiting for verdicts. gl_compiler_main.c is the other end. */
+/* Client of the compiler process: starts it, sends kernel sources, waits for verdicts.
+ * gl_compiler_main.c is the other end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,23 +19,23 @@
 #include "gl/gl_compiler.h"
 #include "gl/gl_internal.h"
 
-/* The first message comes within this time: the program is the right one, and started. */
+/* A program that sends no hello within this time is not a compiler process. */
 #define HELLO_MS 5000
-/* How long a wait goes without asking whether to go on. */
+/* Longest wait between two checks for cancellation. */
 #define STEP_MS 50
 
 struct gl_compiler {
     pid_t pid;
-    int fd; /* -1 = it is not running */
+    int fd; /* -1 if the process is not running */
     uint64_t next_id;
     struct dgl_buf in;
-    struct gl_remote *remotes; /* whose replies are to come */
-    bool failed;               /* no program can be it; told once */
+    struct gl_remote *remotes; /* all requests that were not destroyed yet */
+    bool failed;               /* no usable program was found: do not search again */
 };
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* `dopplergl` beside the running program. */
+/* Returns the path of `dopplergl` in the folder of the running program, or NULL. */
 static char *program_beside(void)
 {
     char dir[4096];
@@ -53,7 +53,7 @@ static char *program_beside(void)
     return NULL;
 }
 
-/* `dopplergl` of PATH; only absolute folders count. */
+/* Returns the path of `dopplergl` in the first absolute folder of PATH that has it, or NULL. */
 static char *program_on_path(void)
 {
     struct dgl_str rest = dgl_str_of(getenv("PATH")), dir;
@@ -69,7 +69,7 @@ static char *program_on_path(void)
     return NULL;
 }
 
-/* The process in a group of its own, so that a terminal's Ctrl-C reaches only its parent. */
+/* The process gets its own process group, so that Ctrl-C in a terminal reaches only its parent. */
 static bool spawn(struct gl_compiler *c, const char *path)
 {
     extern char **environ;
@@ -118,7 +118,8 @@ static void reap(struct gl_compiler *c)
     dgl_buf_finish(&c->in);
 }
 
-/* Adds what has come; false at the end of the stream. Waits up to `wait_ms` for more. */
+/* Waits up to `wait_ms` for bytes and appends them to c->in. Returns false at the end of the
+ * stream. */
 static bool receive(struct gl_compiler *c, int wait_ms)
 {
     char bytes[65536];
@@ -131,7 +132,7 @@ static bool receive(struct gl_compiler *c, int wait_ms)
     return (n > 0 && !c->in.failed) || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* The program says that it is the same build as we are. */
+/* Returns true if the program sends a hello of our build. */
 static bool is_hello(struct gl_compiler *c)
 {
     struct gl_compiler_hello hello;
@@ -186,7 +187,7 @@ bool gl_compiler_start(struct gl_device *dev)
     return !c->failed;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bool send_all(struct gl_compiler *c, const void *bytes, size_t len)
 {
@@ -203,7 +204,7 @@ static bool send_all(struct gl_compiler *c, const void *bytes, size_t len)
     return true;
 }
 
-/* No reply will come: there is no verdict. */
+/* Ends a request that will get no reply. */
 static void lose(struct gl_remote *r, const char *why)
 {
     r->done = true;
@@ -280,7 +281,7 @@ static char *part(const char *bytes, uint64_t len)
     return copy;
 }
 
-/* Takes whole replies off the front of what came. False: the stream makes no sense. */
+/* Removes complete replies from c->in. Returns false if a reply is malformed. */
 static bool take_replies(struct gl_compiler *c)
 {
     struct gl_compiler_reply reply;
@@ -362,7 +363,7 @@ void gl_compiler_finish(struct gl_device *dev)
     free(c);
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 void gl_remote_explain(const struct gl_remote *r, struct dgl_buf *out)
 {
@@ -444,13 +445,13 @@ enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
     const char *path = dev->compiler_path;
     if (dev->wrapped)
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "no text can be compiled in a process of its own for a context that the "
-                        "caller has made");
+                        "kernels cannot be compiled in a separate process for a context that the "
+                        "caller created");
     return dgl_fail(
-        dev->log, DGL_ERR_UNSUPPORTED, "no text can be compiled in a process of its own: %s%s",
+        dev->log, DGL_ERR_UNSUPPORTED, "kernels cannot be compiled in a separate process: %s%s",
         path && path[0] ? path
-                        : "`dopplergl` of this version is neither beside this program nor on PATH",
-        path && path[0] ? " is no program of this version that calls dgl_compiler_main()" : "");
+                        : "no `dopplergl` of this version is in this program's folder or on PATH",
+        path && path[0] ? " is not a program of this version that calls dgl_compiler_main()" : "");
 }
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */

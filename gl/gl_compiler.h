@@ -1,16 +1,17 @@
-/* The messages between a process and its compiler process, which gl_compiler.c starts and
- * gl_compiler_main.c is. Both ends are the same build: the first message proves that. */
+/* Messages between a process and its compiler process. gl_compiler.c starts the compiler process;
+ * gl_compiler_main.c is its program. Both ends must be the same build: the first message carries
+ * the version and the message sizes. Structs are sent in host byte order. */
 #ifndef DGL_GL_COMPILER_H
 #define DGL_GL_COMPILER_H
 
 #include "gl/gl.h"
 
-/* The socket is standard input of the compiler process. */
+/* Descriptor of the socket in the compiler process: standard input. */
 #define GL_COMPILER_FD 0
-/* Largest text, binary or list of words in a message. */
+/* Largest source, binary, log or statistics in a message. */
 #define GL_COMPILER_MAX_BYTES (64ull << 20)
 
-/* First message, of the compiler process. */
+/* First message, sent by the compiler process. */
 struct gl_compiler_hello {
     char magic[8]; /* GL_COMPILER_MAGIC */
     char version[24];
@@ -20,7 +21,7 @@ struct gl_compiler_hello {
 
 enum gl_compiler_kind { GL_COMPILER_COMPILE = 1, GL_COMPILER_CANCEL };
 
-/* To the compiler process; label and source follow. */
+/* Message to the compiler process, followed by the label and the source. */
 struct gl_compiler_request {
     uint64_t id;
     uint32_t kind;
@@ -28,12 +29,13 @@ struct gl_compiler_request {
     uint32_t label_len, pad;
     uint64_t source_len;
     uint64_t cpu_ns, memory_bytes;
-    char select[160];                 /* row of the device table: its node, or its number */
-    char limits[32];                  /* profile of limits; "" = the device's own */
-    char renderer[128], version[128]; /* of the device that is meant */
+    char select[160];                 /* device: the path of its node, or its row number */
+    char limits[32];                  /* limits profile, or "" for the device's own limits */
+    char renderer[128], version[128]; /* GL strings that the opened device must report */
 };
 
-/* From it; binary, words and statistics follow. */
+/* Message from the compiler process, followed by the binary, the driver's log and its statistics.
+ */
 struct gl_compiler_reply {
     uint64_t id;
     uint32_t end; /* enum gl_compile_end */

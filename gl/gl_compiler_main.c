@@ -1,12 +1,13 @@
 /*
- * The compiler process: a server that never opens EGL, and a child of it for each text.
+ * The compiler process: a server that never opens EGL, and one child process per kernel source.
  *
  * Drivers do not survive fork(), so a process that has opened a device cannot fork children that
- * compile. This process is started by exec() instead, and stays clean: each child opens the device
- * by itself, compiles one text, writes its reply to a pipe and ends without the driver's handlers.
- * The server supervises the children: processor time, resident memory, and children that block. It
- * ends with its socket, that is when the process that started it ends in whatever way; its children
- * are killed then, and by the kernel if the server is killed.
+ * compile. The server is started by exec() instead and never opens a device. Each child opens the
+ * device, compiles one source, writes its reply to a pipe, and ends by _exit() without the driver's
+ * exit handlers. The server kills a child that exceeds its limit of processor time or resident
+ * memory, or that blocks. The server ends when its socket is closed, which happens when its parent
+ * ends for any reason. It then kills its children. If the server itself is killed, the kernel kills
+ * the children (PR_SET_PDEATHSIG).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,22 +33,22 @@
 
 #define MAX_CHILDREN 16
 #define TICK_MS      20
-/* Each child may need so much; fewer run at a time where less is free. */
+/* Assumed memory of one child. It limits how many run at the same time. */
 #define CHILD_BYTES (512ull << 20)
 #define TAIL_BYTES  512
 
-/* A text on its way. */
+/* One request and its child. */
 struct task {
     struct task *next;
     struct gl_compiler_request request;
     char *text; /* label, then source */
-    pid_t pid;  /* 0 = not started */
+    pid_t pid;  /* 0 if not started */
     int out, err;
     struct dgl_buf reply;
-    char tail[TAIL_BYTES]; /* the last of what the child wrote to standard error */
+    char tail[TAIL_BYTES]; /* ring with the last bytes of the child's standard error */
     size_t tail_len;
-    struct dgl_buf line, stats; /* of standard error: the line that is not whole yet, statistics */
-    enum gl_compile_end killed; /* by the server; GL_COMPILE_OK = it was not */
+    struct dgl_buf line, stats; /* of standard error: the incomplete line, the statistics lines */
+    enum gl_compile_end killed; /* limit for which the server killed it, or GL_COMPILE_OK */
     uint64_t start_ns, cpu_ns, moved_ns, rss_bytes;
 };
 
@@ -58,9 +59,9 @@ struct server {
     int num_running, max_running;
 };
 
-/* Whether a line of the driver tells instructions or registers: Mesa's shader-db format
- * ("... shader: 317 instructions ..."), or radeonsi's. Other messages are about each dispatch, or
- * warnings of the front end. */
+/* Returns true if a driver's line contains counts of instructions or registers: Mesa's shader-db
+ * format ("... shader: 317 instructions ..."), or radeonsi's format. Other lines report dispatches
+ * or front-end warnings. */
 static bool is_statistic(struct dgl_str line)
 {
     static const char mark[] = " shader: ";
@@ -70,14 +71,14 @@ static bool is_statistic(struct dgl_str line)
 
 /* ---- child ----------------------------------------------------------------------------------- */
 
-/* What the child has to say. */
+/* Reply of a child, before it is sent. */
 struct result {
     struct gl_compiler_reply reply;
     struct dgl_buf words, stats;
     void *binary;
 };
 
-/* Keeps the statistics of the driver's messages. */
+/* Removes all lines but the statistics from the driver's messages. */
 static void filter(struct dgl_buf *messages)
 {
     struct dgl_str rest = {messages->p, messages->len}, line;
@@ -111,7 +112,7 @@ static void keep_line(void *priv, enum dgl_log_level level, const char *text)
         dgl_buf_printf(words, "%s%s", words->len ? "\n" : "", text);
 }
 
-/* As the driver has them, of several lines. */
+/* Keeps the driver's log unchanged: it may have several lines. */
 static enum dgl_status keep_words(void *priv, bool linking, const char *words)
 {
     struct result *r = priv;
@@ -141,7 +142,6 @@ static void get_binary(const struct gl_device *dev, const struct gl_program *pro
     }
 }
 
-/* Opens the device and compiles. */
 static void compile(const struct task *task, struct result *r)
 {
     const struct gl_compiler_request *q = &task->request;
@@ -162,11 +162,12 @@ static void compile(const struct task *task, struct result *r)
         return;
     if (strcmp(dev->caps.renderer, q->renderer) != 0 ||
         strcmp(dev->caps.version, q->version) != 0) {
-        dgl_buf_printf(&r->words, "it opens %s, %s", dev->caps.renderer, dev->caps.version);
+        dgl_buf_printf(&r->words, "it opened another device: %s, %s", dev->caps.renderer,
+                       dev->caps.version);
         return;
     }
     snprintf(label, sizeof(label), "%.*s", (int)q->label_len, task->text);
-    dgl_buf_finish(&r->stats); /* messages about the compiler begin here */
+    dgl_buf_finish(&r->stats); /* drop the messages about opening the device */
     const struct gl_program_params text = {.source = task->text + q->label_len,
                                            .len = (size_t)q->source_len,
                                            .label = label,
@@ -186,7 +187,7 @@ static void compile(const struct task *task, struct result *r)
     get_binary(dev, program, r);
 }
 
-/* A limit that the server does not enforce: it may be stopped itself. */
+/* Sets limits that the kernel enforces, in case the server itself is stopped. */
 static void limit_child(const struct gl_compiler_request *q)
 {
     const rlim_t seconds = (rlim_t)(q->cpu_ns / 1000000000u) + 5;
@@ -202,7 +203,7 @@ static _Noreturn void run_child(const struct task *task, int out, int err, pid_t
     struct rusage usage;
     int null = open("/dev/null", O_RDWR);
     limit_child(&task->request);
-    if (getppid() != server || null < 0) /* it ended before the kernel was told */
+    if (getppid() != server || null < 0) /* the server ended before the prctl() */
         _exit(1);
     dup2(null, STDIN_FILENO); /* the socket is the server's */
     dup2(err, STDOUT_FILENO);
@@ -218,7 +219,7 @@ static _Noreturn void run_child(const struct task *task, int out, int err, pid_t
               write_all(out, r.binary, (size_t)r.reply.binary_len) &&
               write_all(out, r.words.p, (size_t)r.reply.words_len) &&
               write_all(out, r.stats.p, (size_t)r.reply.stats_len);
-    _exit(ok ? 0 : 1); /* the driver's handlers may wait for its threads */
+    _exit(ok ? 0 : 1); /* the driver's exit handlers may wait for its threads forever */
 }
 
 /* ---- server ---------------------------------------------------------------------------------- */
@@ -266,13 +267,13 @@ static void start_task(struct server *s, struct task *task)
     int out[2], err[2];
     const pid_t self = getpid();
     if (pipe2(out, O_CLOEXEC) != 0) {
-        fail_task(s, task, "the compiler process has no more descriptors");
+        fail_task(s, task, "the compiler process has no free file descriptors");
         return;
     }
     if (pipe2(err, O_CLOEXEC) != 0) {
         close(out[0]);
         close(out[1]);
-        fail_task(s, task, "the compiler process has no more descriptors");
+        fail_task(s, task, "the compiler process has no free file descriptors");
         return;
     }
     pid_t pid = fork();
@@ -286,14 +287,14 @@ static void start_task(struct server *s, struct task *task)
     fcntl(task->err, F_SETFL, O_NONBLOCK);
     task->start_ns = task->moved_ns = dgl_now_ns();
     if (pid < 0) {
-        fail_task(s, task, "the compiler process cannot start another process");
+        fail_task(s, task, "the compiler process cannot start a child process");
         return;
     }
     task->pid = pid;
     s->num_running++;
 }
 
-/* Of the child's standard error. */
+/* Consumes one byte of the child's standard error. */
 static void put_byte(struct task *task, char byte)
 {
     task->tail[task->tail_len++ % TAIL_BYTES] = byte;
@@ -308,7 +309,8 @@ static void put_byte(struct task *task, char byte)
     dgl_buf_finish(&task->line);
 }
 
-/* False at the end of the pipe. */
+/* Reads all bytes that are available: to `all`, or to the buffers of `tail`. Returns false, and
+ * closes the pipe, at its end. */
 static bool drain(int *fd, struct dgl_buf *all, struct task *tail)
 {
     char bytes[16384];
@@ -329,7 +331,7 @@ static bool drain(int *fd, struct dgl_buf *all, struct task *tail)
     return false;
 }
 
-/* Last words on standard error, for a child that has no others. */
+/* Appends the last bytes of standard error: the only explanation of a child that crashed. */
 static void put_tail(const struct task *task, struct dgl_buf *out)
 {
     const size_t n = task->tail_len < TAIL_BYTES ? task->tail_len : TAIL_BYTES;
@@ -348,7 +350,7 @@ static bool reply_is_whole(const struct task *task)
            task->reply.len == sizeof(r) + r.binary_len + r.words_len + r.stats_len;
 }
 
-/* The child has ended, which `status` and `usage` tell about. */
+/* Sends the reply of a child that has ended. `status` and `usage` are those of wait4(). */
 static void end_task(struct server *s, struct task *task, int status, const struct rusage *usage)
 {
     struct gl_compiler_reply reply = {.id = task->request.id, .end = GL_COMPILE_LOST};
@@ -383,7 +385,7 @@ static void end_task(struct server *s, struct task *task, int status, const stru
         reply.end = reply.signal == SIGXCPU ? GL_COMPILE_TIME : GL_COMPILE_CRASHED;
         put_tail(task, &words);
     } else {
-        dgl_buf_printf(&words, "the process that compiles ended with %d: ",
+        dgl_buf_printf(&words, "the compiling process ended with exit code %d: ",
                        WIFEXITED(status) ? WEXITSTATUS(status) : status);
         put_tail(task, &words);
     }
@@ -415,7 +417,7 @@ static void supervise(struct task *task)
     clockid_t clock;
     if (clock_getcpuclockid(task->pid, &clock) == 0 && clock_gettime(clock, &used) == 0) {
         const uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-        /* A child that only waits is woken now and then, for microseconds. */
+        /* A blocked child may still wake up for some microseconds. */
         if (cpu_ns > task->cpu_ns + 1000000u) {
             task->cpu_ns = cpu_ns;
             task->moved_ns = now_ns;
@@ -434,7 +436,7 @@ static void supervise(struct task *task)
         kill(task->pid, SIGKILL);
 }
 
-/* Takes whole requests off the front of what came. False: the stream makes no sense. */
+/* Removes complete requests from s->in. Returns false if a request is malformed. */
 static bool take_requests(struct server *s)
 {
     struct gl_compiler_request q;
@@ -473,7 +475,7 @@ static bool take_requests(struct server *s)
     return true;
 }
 
-/* False: the other end is gone. */
+/* Receives requests and sends replies. Returns false if the other end has closed the socket. */
 static bool talk(struct server *s, short events)
 {
     char bytes[65536];
@@ -511,7 +513,8 @@ static void say_hello(struct server *s)
     dgl_buf_append(&s->out, &hello, sizeof(hello));
 }
 
-/* As many children as there are processors, and as fit into free memory. */
+/* Returns the number of children that may run at the same time: one per processor, as far as free
+ * memory allows. */
 static int most_children(void)
 {
     const uint64_t fit = dgl_host_memory().available_bytes / CHILD_BYTES;
@@ -538,7 +541,7 @@ int gl_compiler_main(void)
         for (struct task *t = s.tasks, *next; t; t = next) {
             next = t->next;
             if (!t->pid && s.num_running < s.max_running)
-                start_task(&s, t); /* which may drop it */
+                start_task(&s, t); /* frees the task on failure */
         }
         for (const struct task *t = s.tasks; t; t = t->next) {
             if (t->pid && t->out >= 0)
@@ -555,7 +558,7 @@ int gl_compiler_main(void)
                 continue;
             bool open = drain(&t->out, &t->reply, NULL);
             drain(&t->err, NULL, t);
-            /* After its reply a child has nothing more to do than to end. */
+            /* If the pipe is closed, the child is ending: wait for it. */
             if (wait4(t->pid, &status, open ? WNOHANG : 0, &usage) == t->pid)
                 end_task(&s, t, status, &usage);
             else

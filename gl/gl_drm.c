@@ -1,4 +1,4 @@
-/* Memory and compute units by the kernel drivers' own interfaces. */
+/* Memory and compute units from each kernel driver's ioctls. */
 #include "gl/gl_drm.h"
 
 #include <amdgpu_drm.h>
@@ -17,11 +17,11 @@
 #include "core/base/str.h"
 #include "gl/gl_drm_uapi.h"
 
-/* Answers beyond these are no facts. */
+/* Results outside of these limits are ignored. */
 #define BYTES_MIN  (16ull << 20)
 #define BYTES_MAX  (1ull << 50)
 #define UNITS_MAX  1024u
-#define ANSWER_MAX (64u << 10) /* bytes of an answer of variable length */
+#define ANSWER_MAX (64u << 10) /* bytes of a result of variable length */
 
 static bool ask(int fd, unsigned long request, void *arg)
 {
@@ -46,8 +46,8 @@ bool gl_drm_driver(int fd, char name[32])
 
 /* ---- amdgpu ---------------------------------------------------------------------------------- */
 
-/* An answer is a struct that grows with the driver. Mesa's drm-shim writes the whole of its own,
- * however little was asked for. */
+/* Result of an amdgpu query. The structs grow with the kernel version. Mesa's drm-shim ignores
+ * return_size and writes its whole struct: `room` has space for it. */
 union amdgpu_answer {
     struct drm_amdgpu_info_device device;
     struct drm_amdgpu_memory_info memory;
@@ -84,8 +84,8 @@ static bool heap_is_sane(const struct heap *heap)
     return bytes_are_sane(heap->total) && heap->used <= heap->total;
 }
 
-/* Memory of the device (VRAM), and the host's that it maps (GTT). An APU has the host's, and its
- * VRAM is a part that the firmware reserves. */
+/* VRAM is the memory of the device; GTT is host memory that the device can map. On an APU, VRAM is
+ * a part of the host's memory that the firmware reserves. */
 static bool amdgpu_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
 {
     union amdgpu_answer answer;
@@ -105,7 +105,8 @@ static bool amdgpu_memory(const struct gl_drm_node *node, struct gl_drm_memory *
     }
     if (!ok)
         return false;
-    /* Without the flag of the driver: no card since 2012 has so little memory. */
+    /* If the driver does not report the APU flag, the size decides: no card since 2012 has at most
+     * 1 GiB of VRAM. */
     const bool apu = amdgpu_ask(node->fd, AMDGPU_INFO_DEV_INFO, &answer)
                          ? (answer.device.ids_flags & AMDGPU_IDS_FLAGS_FUSION) != 0
                          : vram.total <= 1ull << 30 && gtt.total / 2 >= vram.total;
@@ -209,7 +210,7 @@ static bool shared_memory(const struct gl_drm_node *node, struct gl_drm_memory *
 
 /* ---- i915 ------------------------------------------------------------------------------------ */
 
-/* The answer to a query of variable length, to be freed; NULL: there is none. */
+/* Returns the result of a query of variable length, or NULL. The caller frees it. */
 static void *i915_query(int fd, uint64_t id, uint32_t *size)
 {
     struct drm_i915_query_item item = {.query_id = id};
@@ -226,7 +227,8 @@ static void *i915_query(int fd, uint64_t id, uint32_t *size)
     return NULL;
 }
 
-/* Adds a region of memory of the device's own. `used` above `total`: unknown. */
+/* Adds a region of the device's own memory. If `used` exceeds `total`, the used bytes are unknown.
+ */
 static bool add_region(struct gl_drm_memory *out, uint64_t total, uint64_t used, bool accounted)
 {
     if (!bytes_are_sane(total) || out->own_bytes > BYTES_MAX - total)
@@ -238,8 +240,8 @@ static bool add_region(struct gl_drm_memory *out, uint64_t total, uint64_t used,
     return true;
 }
 
-/* A device without a region of its own is integrated. So is one whose driver does not have the
- * query: cards came later than the query. */
+/* A device without its own memory region is integrated. If the kernel does not have the query, the
+ * device is integrated too: the query is older than Intel's cards. */
 static bool i915_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
 {
     uint32_t size = 0;
@@ -252,7 +254,7 @@ static bool i915_memory(const struct gl_drm_node *node, struct gl_drm_memory *ou
     *out = (struct gl_drm_memory){0};
     for (uint32_t i = 0; ok && i < regions->num_regions; i++) {
         const struct drm_i915_memory_region_info *r = &regions->regions[i];
-        /* Without CAP_PERFMON all of it seems unallocated. */
+        /* Without CAP_PERFMON the kernel reports all bytes as unallocated. */
         if (r->region.memory_class == I915_MEMORY_CLASS_DEVICE)
             ok = add_region(out, r->probed_size, r->probed_size - r->unallocated_size,
                             r->unallocated_size < r->probed_size);
@@ -282,7 +284,7 @@ static bool i915_units(const struct gl_drm_node *node, struct gl_drm_units *out)
     uint32_t eus = 0;
     if (!i915_param(node->fd, I915_PARAM_SUBSLICE_TOTAL, &out->units))
         return false;
-    /* The smallest card has 6. Mesa's drm-shim tells 1 of all. */
+    /* The smallest card has 6 subslices, but Mesa's drm-shim reports 1 for every card. */
     if (out->units < 4 && i915_memory(node, &memory) && memory.own_bytes > 0)
         return false;
     if (!i915_param(node->fd, I915_PARAM_EU_TOTAL, &eus))
@@ -320,12 +322,12 @@ static bool xe_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
     *out = (struct gl_drm_memory){0};
     for (uint32_t i = 0; ok && i < regions->num_mem_regions; i++) {
         const struct gl_xe_mem_region *r = &regions->mem_regions[i];
-        /* Without CAP_PERFMON nothing of it seems used. */
+        /* Without CAP_PERFMON the kernel reports 0 used bytes. */
         if (r->mem_class == GL_XE_MEM_CLASS_VRAM)
             ok = add_region(out, r->total_size, r->used, r->used > 0);
     }
     free(regions);
-    if (!ok) /* unlike i915, this driver has the query in every version */
+    if (!ok) /* unlike i915, every version of xe has the query */
         return false;
     if (out->own_bytes == 0)
         return unified_memory(out);
@@ -361,7 +363,7 @@ static bool xe_units(const struct gl_drm_node *node, struct gl_drm_units *out)
         at += mask.num_bytes;
     }
     free(answer);
-    out->units = compute > geometry ? compute : geometry; /* mostly the same ones */
+    out->units = compute > geometry ? compute : geometry; /* the two masks overlap */
     snprintf(out->source, sizeof(out->source), "xe topology, %u EUs each", eus);
     return out->units > 0;
 }
@@ -390,7 +392,7 @@ static bool panthor_units(const struct gl_drm_node *node, struct gl_drm_units *o
     return true;
 }
 
-/* A slice has 4 QPUs with 4 threads of 16 lanes: one work group of 256. */
+/* A slice has 4 QPUs with 4 threads of 16 lanes, so it runs one work group of 256 invocations. */
 static bool v3d_units(const struct gl_drm_node *node, struct gl_drm_units *out)
 {
     struct gl_drm_get_param get = {.param = GL_V3D_CORE0_IDENT1};
@@ -411,8 +413,8 @@ static bool msm_ask(int fd, uint32_t param, uint64_t *out)
     return true;
 }
 
-/* The driver tells the chip, and not how many cores it has: num_sp_cores of Mesa 25.0.7,
- * src/freedreno/common/freedreno_devices.py. Chips as core, major, minor: a byte each. */
+/* The driver reports the chip but not its number of cores. The table has num_sp_cores of Mesa
+ * 25.0.7, src/freedreno/common/freedreno_devices.py. A chip is three bytes: core, major, minor. */
 static bool msm_units(const struct gl_drm_node *node, struct gl_drm_units *out)
 {
     static const struct {
@@ -426,11 +428,11 @@ static bool msm_units(const struct gl_drm_node *node, struct gl_drm_units *out)
     };
     uint64_t gpu = 0, chip = 0;
     if (!msm_ask(node->fd, MSM_PARAM_GPU_ID, &gpu))
-        gpu = 0;               /* chips from 2021 on have none */
-    if (gpu > 0 && gpu < 1000) /* 630 */
+        gpu = 0;               /* chips since 2021 have no GPU_ID */
+    if (gpu > 0 && gpu < 1000) /* decimal: 630 */
         chip = (gpu / 100) << 16 | (gpu / 10 % 10) << 8 | gpu % 10;
     else if (msm_ask(node->fd, MSM_PARAM_CHIP_ID, &chip))
-        chip = chip >> 8 & 0xffffff; /* below it the patch level, above it the speed bin */
+        chip = chip >> 8 & 0xffffff; /* low byte: patch level; bits 32 and up: speed bin */
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         if (chip >= table[i].first && chip <= table[i].last)
             out->units = table[i].units;
@@ -439,9 +441,9 @@ static bool msm_units(const struct gl_drm_node *node, struct gl_drm_units *out)
     return out->units > 0;
 }
 
-/* ---- which driver ---------------------------------------------------------------------------- */
+/* ---- drivers --------------------------------------------------------------------------------- */
 
-/* Kernel drivers of devices that Mesa offers ES 3.1 on, or may. */
+/* Kernel drivers of devices on which Mesa supports ES 3.1, or may support it later. */
 static const struct driver {
     const char *name;
     bool (*memory)(const struct gl_drm_node *node, struct gl_drm_memory *out);
@@ -462,7 +464,7 @@ static const struct driver {
     {"asahi", shared_memory, NULL},
     {"powervr", shared_memory, NULL},
     {"tegra", shared_memory, NULL},
-    {"virtio_gpu", shared_memory, NULL}, /* the guest's; the host's is unknown */
+    {"virtio_gpu", shared_memory, NULL}, /* memory of the guest; that of the host is unknown */
 };
 
 static const struct driver *find_driver(const char *name)
@@ -493,18 +495,18 @@ bool gl_drm_units_get(const struct gl_drm_node *node, struct gl_drm_units *out)
     return false;
 }
 
-/* ---- what is in use by this process ---------------------------------------------------------- */
+/* ---- memory that this process uses ----------------------------------------------------------- */
 
-/* A file of fdinfo, as the kernel's drm-usage-stats describes it. */
+/* One fdinfo file. The kernel's drm-usage-stats.rst describes the format. */
 struct usage {
     char driver[32], device[32];
     uint64_t client;
     bool has_client, has_memory;
-    struct gl_drm_used resident, older; /* by "drm-resident-REGION", "drm-memory-REGION" */
+    struct gl_drm_used resident, older; /* from "drm-resident-REGION", "drm-memory-REGION" */
     bool has_resident;
 };
 
-/* "12 KiB" */
+/* Parses a size such as "12 KiB" or "4096". */
 static bool parse_size(struct dgl_str text, uint64_t *out)
 {
     struct dgl_str number;
@@ -518,7 +520,8 @@ static bool parse_size(struct dgl_str text, uint64_t *out)
     return true;
 }
 
-/* The device's own: "vram", "vram0", "local0"; the host's: "gtt", "system0", "memory". */
+/* Adds `bytes` to the device's memory ("vram", "vram0", "local0") or the host's ("gtt", "system0",
+ * "memory"). Returns false if the region has another name. */
 static bool add_resident(struct gl_drm_used *used, struct dgl_str region, uint64_t bytes)
 {
     static const char *const own[] = {"vram", "local"}, *const host[] = {"gtt", "system", "memory"};
@@ -585,14 +588,14 @@ bool gl_drm_used_get(const struct gl_drm_node *node, struct gl_drm_used *out)
         read_usage(path, &one);
         bool counts = one.has_client && strcmp(one.driver, node->driver) == 0 &&
                       strcmp(one.device, self.device) == 0;
-        for (int i = 0; i < count; i++) /* descriptors of one client */
+        for (int i = 0; i < count; i++) /* several descriptors may share a client */
             counts = counts && clients[i] != one.client;
         if (!counts)
             continue;
         clients[count++] = one.client;
         const struct gl_drm_used *add = one.has_resident ? &one.resident : &one.older;
         known |= one.has_resident || one.has_memory;
-        out->own_bytes += add->own_bytes; /* 64 times 2^50 at most */
+        out->own_bytes += add->own_bytes; /* cannot overflow: at most 64 times 2^50 */
         out->host_bytes += add->host_bytes;
     }
     if (dir)

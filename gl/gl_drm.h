@@ -1,6 +1,6 @@
-/* Questions to the kernel drivers of render nodes: memory and compute units. By ioctl(2) and sysfs
- * alone, without libdrm. Every answer is checked; a driver that refuses a question, or answers what
- * cannot be, leaves the fact unknown. */
+/* Queries memory and compute units from the kernel drivers of render nodes, by ioctl(2) and sysfs,
+ * without libdrm. Every result is checked. If a driver refuses a query or returns an impossible
+ * value, the fact is unknown. */
 #ifndef DGL_GL_DRM_H
 #define DGL_GL_DRM_H
 
@@ -10,44 +10,46 @@
 struct gl_drm_node {
     int fd;             /* open render node */
     const char *driver; /* kernel driver, by gl_drm_driver() */
-    const char *device; /* its folder in sysfs: "/sys/dev/char/226:128/device" */
-    const char *proc;   /* folder of this process: "/proc/self" */
+    const char *device; /* sysfs folder of the node's device: "/sys/dev/char/226:128/device" */
+    const char *proc;   /* procfs folder of this process: "/proc/self" */
 };
 
 #define GL_DRM_SOURCE_BYTES 64
 
-/* Name of the kernel driver of an open render node. Returns false if the driver does not say. */
+/* Copies the name of the kernel driver of an open render node. Returns false on failure. */
 bool gl_drm_driver(int fd, char name[32]);
 
-/* A device may have memory of its own, the host's, or (unified) a reserved part and the host's. */
+/* Memory of a device: its own memory, or (unified) the host's memory and a part that the firmware
+ * reserves for the device. */
 struct gl_drm_memory {
-    uint64_t own_bytes, own_free_bytes; /* the device's own; 0 = none */
-    /* Free bytes are unknown: own_free_bytes is own_bytes, whatever is in use. */
+    uint64_t own_bytes, own_free_bytes; /* the device's own memory; 0 if it has none */
+    /* The driver does not report the used bytes: own_free_bytes is set to own_bytes. */
     bool own_unaccounted;
-    bool unified;             /* buffers are in the host's memory */
-    uint64_t host_bytes;      /* of a unified device: the most of the host's that the driver maps */
-    uint64_t host_free_bytes; /* of these, not in use; UINT64_MAX in both = all of it */
+    bool unified;             /* buffers are allocated in the host's memory */
+    uint64_t host_bytes;      /* unified: host memory that the driver can map */
+    uint64_t host_free_bytes; /* unified: the unused part; both UINT64_MAX if there is no limit */
     char source[GL_DRM_SOURCE_BYTES];
 };
-/* Returns false if nothing is known. */
+/* Returns false if the memory is unknown. */
 bool gl_drm_memory_get(const struct gl_drm_node *node, struct gl_drm_memory *out);
 
 struct gl_drm_units {
-    /* As the tables of gl_units_guess() count: compute units of AMD, (dual) subslices or Xe cores
-     * of Intel, shader cores of Mali, SP cores of Adreno, slices of V3D. Each runs a work group or
-     * more at a time. */
+    /* AMD: compute units. Intel: (dual) subslices or Xe cores. Mali: shader cores. Adreno: SP
+     * cores. V3D: slices. gl_units_guess() counts the same. Each unit runs at least one work group
+     * at a time. */
     uint32_t units;
-    uint32_t wave_size; /* invocations that run together; 0 = the driver does not say */
+    uint32_t wave_size; /* invocations that run together; 0 if the driver does not report it */
     char source[GL_DRM_SOURCE_BYTES];
 };
-/* Returns false if nothing is known. */
+/* Returns false if the units are unknown. */
 bool gl_drm_units_get(const struct gl_drm_node *node, struct gl_drm_units *out);
 
-/* What this process has on the devices of a driver, by the fdinfo of its open nodes. */
+/* Device memory that this process uses, from the fdinfo of its open render nodes. */
 struct gl_drm_used {
     uint64_t own_bytes, host_bytes; /* resident */
 };
-/* Returns false if the driver does not report memory there (before Linux 6.0 to 6.13). */
+/* Returns false if the driver reports no memory in fdinfo. The drivers report it since Linux 6.0 to
+ * 6.13. */
 bool gl_drm_used_get(const struct gl_drm_node *node, struct gl_drm_used *out);
 
 #endif

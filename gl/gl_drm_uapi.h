@@ -1,5 +1,5 @@
-/* The few structs and numbers of kernel interfaces that Debian's libdrm-dev does not have yet. From
- * Linux 6.12, include/uapi/drm/{xe,panfrost,panthor,v3d}_drm.h; interfaces to user space stay. */
+/* Structs and numbers of kernel interfaces that Debian's libdrm-dev does not have yet, from Linux
+ * 6.12, include/uapi/drm/{xe,panfrost,panthor,v3d}_drm.h. Linux keeps these interfaces stable. */
 #ifndef DGL_GL_DRM_UAPI_H
 #define DGL_GL_DRM_UAPI_H
 
@@ -34,7 +34,7 @@ struct gl_xe_topology_mask {
     __u8 mask[];
 };
 
-/* panfrost_drm.h, v3d_drm.h: the same struct under two numbers */
+/* panfrost_drm.h, v3d_drm.h: both use this struct */
 struct gl_drm_get_param {
     __u32 param, pad;
     __u64 value;

@@ -116,7 +116,8 @@ static EGLDisplay platform_display(EGLenum platform, void *native)
 
 #define GBM_LIBRARY "libgbm.so.1"
 
-/* libgbm is loaded by name and stays loaded: the program starts without it, as on Android. */
+/* libgbm is loaded at run time, so that the program starts on systems without it, such as Android.
+ * It is never unloaded. */
 static bool gbm_display(struct gl_egl *egl, const char *path, char cause[GL_CAUSE_BYTES])
 {
     void *library = dlopen(GBM_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -160,22 +161,22 @@ bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES])
                    rest[0] ? " " : "", brackets ? "(" : "", rest, brackets ? ")" : "");
 }
 
-/* What the display allows contexts to be. */
+/* Abilities of the display when it creates a context. */
 struct context_rules {
-    bool versions;    /* a minor version can be asked for: EGL 1.5 or EGL_KHR_create_context */
-    bool robust;      /* reset notification can be asked for */
-    bool configless;  /* no configuration is needed */
-    bool surfaceless; /* no surface is needed */
+    bool versions;    /* accepts a minor version: EGL 1.5 or EGL_KHR_create_context */
+    bool robust;      /* supports reset notification */
+    bool configless;  /* needs no EGLConfig */
+    bool surfaceless; /* needs no surface */
 };
 
-/* A context wish: its version, and what it is beyond that. */
+/* Requested properties of a context. */
 struct context_wish {
-    EGLint major, minor; /* minor -1: the driver's choice, usually its highest */
+    EGLint major, minor; /* minor -1 leaves it to the driver, which usually selects its highest */
     bool robust, debug;
 };
 
-/* Makes a context, and a pbuffer of 1 x 1 if the display requires a surface, and makes them
- * current. Returns false, with neither, on failure. */
+/* Creates a context and makes it current, with a pbuffer of 1 x 1 if the display requires a
+ * surface. Returns false on failure and then leaves neither. */
 static bool make_context(struct gl_egl *egl, const struct context_rules *rules,
                          const struct context_wish *wish)
 {
@@ -217,9 +218,9 @@ static bool make_context(struct gl_egl *egl, const struct context_rules *rules,
     return false;
 }
 
-/* Version 3.2 before 3.1; in each, with reset notification before without; softpipe offers just 3.1
- * without. The context is current afterwards. If there is none, the cause has the version that the
- * driver does offer. */
+/* Creates the best context and makes it current. Tries version 3.2 before 3.1, and each version
+ * with reset notification before without it: softpipe supports only 3.1 without. On failure `cause`
+ * has the version that the driver supports. */
 static bool create_best_context(struct gl_egl *egl, const struct context_rules *rules, bool debug,
                                 char cause[GL_CAUSE_BYTES])
 {

@@ -178,7 +178,8 @@ static void add_missing_vendors(struct table *table, const struct gl_sys_report 
         "or /etc/glvnd/egl_vendor.d, install libegl-mesa0 or the GPU vendor's driver");
 }
 
-/* If EGL lists no GPU, its default display may still be one: Android, ANGLE, vendors' drivers. */
+/* If EGL lists no GPU, its default display may still use one: on Android, with ANGLE, or with a
+ * vendor's driver. */
 static void add_default_row(struct table *table, const struct gl_sys_report *report)
 {
     if (!report->default_display)

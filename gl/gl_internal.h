@@ -51,7 +51,7 @@ struct gl_egl {
     struct gbm_device *gbm; /* NULL unless the display came from it */
     void (*gbm_destroy)(struct gbm_device *gbm);
     int fd;          /* of gbm */
-    char driver[64]; /* what EGL calls the driver */
+    char driver[64]; /* name of the driver from EGL */
     char renderer[128];
 };
 
@@ -69,8 +69,8 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
 void gl_egl_close(struct gl_egl *egl);
 /* Makes the context current in this thread. */
 bool gl_egl_make_current(const struct gl_egl *egl);
-/* Returns true if GL_VERSION is OpenGL ES 3.1 or later. If not, `words` says what it is and what is
- * needed: "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed". */
+/* Returns true if `version` (GL_VERSION) is OpenGL ES 3.1 or later. Otherwise sets `words` to a
+ * phrase such as "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed". */
 bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES]);
 /* Remembers the current context of this thread and selects the ES API. */
 void gl_current_save(struct gl_saved *saved);
@@ -146,51 +146,52 @@ bool gl_progcache_prepare(struct gl_progcache *cache);
 /* Deletes the oldest entries beyond max_bytes when something was stored. */
 void gl_progcache_trim(struct gl_progcache *cache);
 
-/* ---- gl_compiler.c: texts in a process of their own ------------------------------------------ */
+/* ---- gl_compiler.c: client of the compiler process ------------------------------------------- */
 
-/* A text in the compiler process, or what became of it. */
+/* A request to the compiler process, and its result. */
 struct gl_remote {
     uint64_t id;
     struct gl_remote *next;
     struct gl_compile_limits limits;
-    bool done; /* the rest is set */
+    bool done; /* the fields below are set */
     enum gl_compile_end end;
-    bool linking; /* of a refusal */
+    bool linking; /* GL_COMPILE_REFUSED: the linker refused, not the compiler */
     int signal;
     uint64_t cpu_ns, wall_ns, rss_bytes;
     uint32_t format;
     char *binary, *words, *stats;
     size_t binary_len;
 };
-/* Starts the compiler process unless it runs. False: there is none. */
+/* Starts the compiler process unless it runs. Returns false if it cannot be started. */
 bool gl_compiler_start(struct gl_device *dev);
-/* The error of a call that needs it. */
+/* Fails a call that requires the compiler process after gl_compiler_start() returned false. */
 enum dgl_status gl_compiler_refuse(const struct gl_device *dev);
-/* Ends it with all that it compiles. */
+/* Kills the compiler process and its children. */
 void gl_compiler_finish(struct gl_device *dev);
-/* Sends a text to the compiler process, which runs. NULL when out of memory. `debug`: with the
- * driver's statistics. */
+/* Sends a kernel source to the running compiler process. Returns NULL when out of memory. `debug`
+ * requests the driver's statistics. */
 struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_program_params *params,
                                    const struct gl_compile_limits *limits, bool debug);
-/* One that is done, with a verdict of the cache. NULL when out of memory. */
+/* Returns a request that is already done, with a verdict from the cache. NULL when out of memory.
+ */
 struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remote *verdict);
-/* Waits for its end, at most so long. Returns true if it is done. */
+/* Waits up to `wait_ms` for the reply. Returns true if the request is done. */
 bool gl_remote_poll(struct gl_device *dev, struct gl_remote *remote, int wait_ms);
-/* Stops it if it is not done. Accepts NULL in *remote. */
+/* Frees the request, and cancels its compilation if it is not done. Accepts NULL in *remote. */
 void gl_remote_destroy(struct gl_device *dev, struct gl_remote **remote);
-/* Appends why it failed: the limit, the signal, or the driver's words. */
+/* Appends the reason of a failure: the exceeded limit, the signal, or the driver's log. */
 void gl_remote_explain(const struct gl_remote *remote, struct dgl_buf *out);
-/* Keeps its binary, or the verdict, in the cache. */
+/* Stores the binary, or the verdict, in the cache. Does not store a refusal or a lost request. */
 void gl_remote_remember(struct gl_device *dev, const struct gl_remote *remote, const char *source,
                         size_t len);
-/* Reads a verdict of the cache. False: it is none. */
+/* Parses a verdict from the cache. Returns false if it is malformed. */
 bool gl_verdict_read(const char *bytes, size_t len, struct gl_remote *out);
-/* The "binary format" of a verdict in the cache: no driver's format is 0. */
+/* Marks a cache entry as a verdict. It is stored in place of a binary format, which is never 0. */
 #define GL_VERDICT_FORMAT 0u
 
-/* ---- gl_watch.c: compiling in this process --------------------------------------------------- */
+/* ---- gl_watch.c: compilation in this process ------------------------------------------------- */
 
-/* From now on, until gl_watch_end(), the driver compiles `kernel` here. Does not nest. */
+/* Watches the thread's compilation of `kernel` until gl_watch_end(). Does not nest. */
 void gl_watch_begin(struct gl_device *dev, const char *kernel);
 void gl_watch_end(struct gl_device *dev);
 void gl_watch_finish(struct gl_device *dev);
@@ -264,13 +265,13 @@ struct gl_bound {
     struct gl_binding storage[GL_MAX_STORAGE], uniform[GL_MAX_UNIFORM];
 };
 
-/* Where the numbers of gl_device_memory_now() come from. gl_memory.c */
+/* State of gl_device_memory_now(). gl_memory.c */
 struct gl_memory_node {
-    int fd;                    /* the render node, opened for questions; -1 = none */
-    char driver[32];           /* of the kernel; "" = unknown */
-    char device[64];           /* folder of the device in sysfs */
-    uint64_t resident_bytes;   /* of this process when a software renderer was opened */
-    struct gl_memory_now last; /* the answer before, for a device that is lost */
+    int fd;                    /* render node, opened for queries; -1 if none */
+    char driver[32];           /* kernel driver; "" if unknown */
+    char device[64];           /* sysfs folder of the device */
+    uint64_t resident_bytes;   /* software renderers: of this process when the device was opened */
+    struct gl_memory_now last; /* previous result, returned while the device is lost */
 };
 struct gl_compiler;
 struct gl_watch;
@@ -282,7 +283,7 @@ struct gl_device {
     pid_t pid;    /* of the process that opened it */
     bool wrapped; /* display and context are the caller's */
     bool debug;
-    const char *limits; /* name of a profile, static; NULL = the device's own */
+    const char *limits; /* name of the limits profile, static; NULL if none */
     bool lost;          /* until gl_device_reopen() */
     uint32_t context;   /* how many contexts came before the one in use */
     struct gl_ext ext;
@@ -301,12 +302,12 @@ struct gl_device {
     struct gl_readback readback;
     struct gl_timer timer;
     struct gl_progcache cache;
-    struct gl_watch *watch;                  /* NULL = never needed */
-    struct gl_compiler *compiler;            /* NULL = never needed */
+    struct gl_watch *watch;                  /* NULL until it is needed */
+    struct gl_compiler *compiler;            /* NULL until it is needed */
     char *compiler_path;                     /* as gl_device_params.compiler */
-    struct gl_compile_limits compile_limits; /* in force */
-    bool in_process;                         /* no text is compiled elsewhere */
-    bool compiler_told;                      /* that there is no compiler process was said */
+    struct gl_compile_limits compile_limits; /* with defaults filled in */
+    bool in_process;                         /* as gl_device_params.in_process */
+    bool compiler_told;                      /* the notice about a missing compiler was logged */
     gl_compiling_cb compiling_cb;
     void *compiling_priv;
     struct dgl_buf *notes;       /* as in gl_device_params */
@@ -318,20 +319,21 @@ struct gl_device {
 /* ---- gl_caps.c ------------------------------------------------------------------------------- */
 
 enum dgl_status gl_caps_query(struct gl_device *dev);
-/* By the renderer's name, where no driver can be asked. */
+/* Returns the number of compute units by the renderer's name. Used if no driver reports it. */
 uint32_t gl_units_guess(const char *renderer, bool software);
-/* 32-bit registers that the driver's compiler has for an invocation before it spills to memory, by
- * the renderer's name; 0: no limit is known. */
+/* Returns, by the renderer's name, the 32-bit registers of an invocation before the driver's
+ * compiler spills to memory, or 0 if no limit is known. */
 uint32_t gl_registers_guess(const char *renderer, bool software);
 
 /* ---- gl_memory.c ----------------------------------------------------------------------------- */
 
-/* Opens the render node of the device, whose extensions and renderer are known, for questions about
- * memory and units. Never fails: what cannot be asked stays unknown. May be called again. */
+/* Opens the render node of the device and queries its memory and compute units. Requires
+ * dev->caps.renderer and dev->ext. Never fails: a fact that cannot be queried is unknown. May be
+ * called again. */
 void gl_memory_open(struct gl_device *dev);
 void gl_memory_close(struct gl_device *dev);
-/* The numbers that follow from a kernel driver's answers, the host's memory, and what this process
- * has on the device, which is NULL if that is unknown. */
+/* Computes the memory from a kernel driver's numbers, the host's memory, and the memory that this
+ * process uses on the device (`used`, or NULL if unknown). `held` is the size of our buffers. */
 struct gl_drm_memory;
 struct gl_drm_used;
 struct dgl_host_memory;
@@ -340,12 +342,13 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
 
 /* ---- gl_limits.c ----------------------------------------------------------------------------- */
 
-/* Static copy of the name of a profile. NULL stays NULL. An unknown name is DGL_ERR_INVALID_ARG. */
+/* Sets *found to the static copy of a profile's name, or to NULL if `name` is NULL. An unknown name
+ * is DGL_ERR_INVALID_ARG. */
 enum dgl_status gl_limits_find(const struct dgl_log *log, const char *name, const char **found);
-/* Returns true if a device under this profile (NULL: its own limits) has the extension. */
+/* Returns true if the profile allows the extension. NULL allows all. */
 bool gl_limits_keep(const char *name, const char *extension);
-/* Lowers the limits to those of the profile, and replaces the number of compute units if the
- * profile is that of a chip. Logs a notice if the device has less than the profile. */
+/* Lowers the limits to those of the profile. A chip's profile also replaces compute units,
+ * registers and wave size. Logs a notice for each limit of the device that is below the profile. */
 void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps *caps);
 
 /* ---- gl_debug.c ------------------------------------------------------------------------------ */

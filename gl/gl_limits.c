@@ -1,5 +1,5 @@
-/* Limits of smaller devices: a profile clamps a larger device to them, so that its kernels are
- * chosen, compiled and run as the smaller device would have them. */
+/* Limits profiles. A profile clamps a device to the limits of a smaller device, so that kernels are
+ * chosen, compiled and run as on the smaller device. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,17 +8,17 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* One profile. Limits are those that the driver of the chip reports (Mesa 25.0.7, docs/devices.md);
- * max_buffer_bytes is the device's own. */
+/* One profile. The limits are those that the chip's driver reports (Mesa 25.0.7, docs/devices.md).
+ * max_buffer_bytes is not clamped. */
 struct profile {
     struct dgl_limits_profile info;
     struct dgl_limits limits;
-    /* Extensions of the driver among those that gl_ext.c loads, separated by spaces. */
+    /* The driver's extensions that gl_ext.c loads, separated by spaces. */
     const char *extensions;
-    /* Groups that keep the chip busy. 0: kernels are chosen for the device that is open, as the
-     * software renderer that it may be. */
+    /* Compute units of the chip. 0 if the profile is not a chip: kernels then are chosen for the
+     * open device, which may be a software renderer. */
     uint32_t compute_units;
-    uint32_t registers; /* as gl_registers_guess() has them for the chip */
+    uint32_t registers; /* as in gl_registers_guess() */
 };
 
 #define MIB (1ull << 20)
@@ -27,8 +27,8 @@ struct profile {
         65535, 65535, 65535                                                                        \
     }
 
-/* The minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47. Of extensions only
- * debugging stays, which changes no result. */
+/* "min" has the minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47, and no
+ * extension but GL_KHR_debug, which changes no result. */
 static const struct profile profiles[] = {
     {.info = {"min", "the minimums of OpenGL ES 3.1, no extension"},
      .limits = {.max_ssbo_bytes = 128 * MIB,
@@ -100,7 +100,7 @@ static const struct profile profiles[] = {
                 .max_shared_bytes = 65536,
                 .max_invocations = 1024,
                 .max_local_size = {1024, 1024, 1024},
-                .max_groups = GROUPS, /* 2^31 - 2 of the driver are more than a plan uses */
+                .max_groups = GROUPS, /* the driver has 2^31 - 2; a plan never uses so many */
                 .timer = true,
                 .program_binary = true,
                 .buffer_storage = true,
@@ -150,7 +150,7 @@ bool gl_limits_keep(const char *name, const char *extension)
 
 /* ---- clamp ----------------------------------------------------------------------------------- */
 
-/* One number of a device that is brought to that of a profile. */
+/* One limit of the device, and that of the profile. */
 struct clamp {
     const char *what;
     uint32_t *have;
@@ -180,7 +180,7 @@ void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps
     struct dgl_buf less = {0};
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
         const struct clamp *c = &list[i];
-        if (c->is_align) /* a stricter one of the device changes no choice and is no news */
+        if (c->is_align) /* a stricter alignment changes no choice: no notice */
             *c->have = *c->have > c->want ? *c->have : c->want;
         else if (*c->have < c->want)
             dgl_buf_printf(&less, "%s%s %u, not %u", less.len ? "; " : "", c->what, *c->have,
@@ -197,7 +197,8 @@ void gl_limits_clamp(const struct dgl_log *log, const char *name, struct gl_caps
     lim->program_binary &= want->program_binary;
     lim->reset_notification &= want->reset_notification;
     if (less.len && !less.failed)
-        dgl_notice(log, "limits %s: this device has less, which stays: %s", name, less.p);
+        dgl_notice(log, "limits %s: this device has lower limits, which remain in force: %s", name,
+                   less.p);
     dgl_buf_finish(&less);
     caps->other_chip = p->compute_units > 0;
     if (caps->other_chip) {

@@ -1,5 +1,5 @@
-/* Memory of the device as it is now, and its compute units: which of the driver's, the kernel's and
- * the host's answers count. */
+/* Current memory of the device, and its compute units. Selects between the numbers of the GL
+ * driver, the kernel driver and the host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,10 +14,10 @@
 #include "gl/gl_drm.h"
 #include "gl/gl_internal.h"
 
-/* NVX_gpu_memory_info, ATI_meminfo: KiB */
+/* Queries of NVX_gpu_memory_info and ATI_meminfo. Both return KiB. */
 #define NVX_TOTAL 0x9048
 #define NVX_FREE  0x9049
-#define ATI_FREE  0x87FB /* VBO_FREE_MEMORY_ATI: 4 numbers, the first of the whole pool */
+#define ATI_FREE  0x87FB /* VBO_FREE_MEMORY_ATI: 4 numbers; the first is the free total */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -29,9 +29,9 @@ static uint64_t add_u64(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* ---- the node -------------------------------------------------------------------------------- */
+/* ---- render node ----------------------------------------------------------------------------- */
 
-/* The render node of the display's device, of a context that the caller made. */
+/* Finds the render node of the EGL display. A wrapped context has no row with its path. */
 static void find_node(struct gl_device *dev, char path[128])
 {
     EGLAttrib device = 0;
@@ -48,7 +48,8 @@ static void find_node(struct gl_device *dev, char path[128])
         gl_text_copy(path, 128, string((EGLDeviceEXT)device, EGL_DRM_RENDER_NODE_FILE_EXT));
 }
 
-/* Anonymous and shared memory of this process, which software renderers have buffers in. */
+/* Returns the anonymous and shared resident memory of this process. Software renderers allocate
+ * their buffers there. */
 static uint64_t process_resident(void)
 {
     uint64_t sum = 0, kib;
@@ -129,7 +130,7 @@ void gl_memory_close(struct gl_device *dev)
     m->fd = -1;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_memory *host,
                        const struct gl_drm_used *used, uint64_t held, struct gl_memory_now *out)
@@ -137,20 +138,21 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
     struct gl_drm_memory own = *drm;
     const char *by = "";
     *out = (struct gl_memory_now){.unified = own.unified};
-    if (own.unified && host->available_bytes == 0) { /* no budget without both */
+    if (own.unified && host->available_bytes == 0) { /* the budget needs both numbers */
         gl_text_copy(out->source, sizeof(out->source), "unknown");
         return;
     }
-    /* Buffers are in either; some have no pages yet, and then free memory has not shrunk. */
+    /* Our buffers may be in the device's or the host's memory. A buffer without pages has not
+     * reduced the free memory yet, so at most the resident bytes count. */
     uint64_t ours = own.unified ? 0 : held, ours_host = own.unified ? held : 0;
     if (used) {
         ours_host = own.unified ? min_u64(held, used->host_bytes) : 0;
         ours = min_u64(held - ours_host, used->own_bytes);
     }
-    if (own.own_unaccounted) { /* an eighth for the desktop and other programs */
+    if (own.own_unaccounted) { /* leave an eighth for the desktop and other programs */
         const uint64_t most = own.own_bytes - own.own_bytes / 8;
         own.own_free_bytes = most > ours ? most - ours : 0;
-        by = ", 7/8 of it: what others use is not told";
+        by = ", 7/8 of it: use by others is unknown";
     }
     out->total_bytes = own.own_bytes;
     out->free_bytes = own.own_free_bytes;
@@ -170,7 +172,7 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
              own.unified ? dgl_host_memory_source(host) : "");
 }
 
-/* A driver's count of free bytes, through GL. The context is current. */
+/* Queries the memory through GL. The context must be current. */
 static void driver_memory(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
 {
     GLint kib[4] = {0}, total = 0;
@@ -188,7 +190,8 @@ static void driver_memory(struct gl_device *dev, uint64_t held, struct gl_memory
                  nvx ? "GL_NVX_gpu_memory_info" : "GL_ATI_meminfo");
 }
 
-/* By GL, where the driver tells: NVIDIA's. Mesa's tell nothing in GLES, their kernel drivers do. */
+/* Queries GL if the driver has an extension for memory. NVIDIA's driver has one. Mesa's drivers
+ * have none in GLES: their kernel drivers are queried instead. Returns false if there is none. */
 static bool ask_gl(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
 {
     struct gl_saved saved = {0};

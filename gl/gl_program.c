@@ -10,18 +10,18 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* How long a wait for the compiler process goes without asking whether to go on. */
+/* Longest wait for the compiler process between two checks for cancellation. */
 #define REMOTE_MS 50
 
 /* One program on its way. */
 struct job {
     const struct gl_program_params *params;
-    GLuint id, shader;        /* shader 0: not compiled here */
+    GLuint id, shader;        /* shader is 0 unless this process compiles it */
     bool linking;             /* the linker has been started */
-    char key[65];             /* "" without a cache */
-    bool compiled;            /* it was not found in the cache */
-    bool store;               /* its binary is to go to the cache */
-    struct gl_remote *remote; /* the compiler process has it; NULL = it has not */
+    char key[65];             /* cache key, or "" without a cache */
+    bool compiled;            /* not found in the cache */
+    bool store;               /* store its binary in the cache */
+    struct gl_remote *remote; /* request to the compiler process, or NULL */
 };
 
 static const char *label_of(const struct gl_program_params *params)
@@ -42,14 +42,15 @@ bool gl_has_compiler_threads(const struct gl_device *dev)
     return dev->caps.parallel_compile && !dev->caps.software;
 }
 
-/* Texts without a verdict are for the compiler process, which is started with the first. */
+/* Returns true if sources without a verdict may be compiled by the compiler process. Does not start
+ * it. */
 static bool may_be_guarded(const struct gl_device *dev)
 {
     return !dev->in_process && !dev->compiler_told && !gl_verdict_is_known_good(&dev->caps);
 }
 
-/* Texts without a verdict are compiled by the compiler process. If there is none, one line says
- * so. */
+/* Returns true if the compiler process runs and must compile sources without a verdict. Starts it
+ * if needed; logs one notice if it cannot be started. */
 static bool is_guarded(struct gl_device *dev)
 {
     if (!may_be_guarded(dev))
@@ -60,9 +61,9 @@ static bool is_guarded(struct gl_device *dev)
                "%s: kernels are compiled in this process, where a compiler that does not end "
                "cannot be stopped: %s",
                dev->caps.renderer,
-               dev->wrapped ? "the context is the caller's"
-                            : "no `dopplergl` of this version is beside this program or on "
-                              "PATH to compile in a process of its own");
+               dev->wrapped ? "the caller created the context"
+                            : "no `dopplergl` of this version is in this program's folder or on "
+                              "PATH to compile in a separate process");
     dev->compiler_told = true;
     return false;
 }
@@ -88,10 +89,11 @@ static bool take_binary(struct gl_device *dev, const struct job *job, uint32_t f
     return false;
 }
 
-/* What the cache has of a text. */
+/* Cache contents for a source: nothing, a program, or the verdict that it compiles or does not. */
 enum found { FOUND_NOTHING, FOUND_PROGRAM, FOUND_GOOD, FOUND_BAD };
 
-/* A program, or a verdict; a bad one, under limits as they are now or wider ones, is *verdict. */
+/* Looks a source up in the cache. A bad verdict is used only if its limits were at least the
+ * current ones; it is copied to *verdict. */
 static enum found look_up(struct gl_device *dev, const struct job *job, struct gl_remote *verdict)
 {
     uint32_t format = 0;
@@ -135,7 +137,7 @@ static void start_linker(struct job *job)
     glLinkProgram(job->id);
 }
 
-/* Looks a text up, or gets its compiler going. */
+/* Loads a program from the cache, or starts its compilation. */
 static enum dgl_status start_job(struct gl_device *dev, struct job *job)
 {
     const struct gl_program_params *params = job->params;
@@ -220,7 +222,8 @@ static char *one_line(const char *text)
     return dgl_buf_take(&line);
 }
 
-/* Logs that a text is not to be had, and why; `words` are the driver's, or ours about a limit. */
+/* Logs that a source did not compile. `words` is the driver's log or the exceeded limit, or NULL
+ * when out of memory. */
 static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool linking,
                               const char *words)
 {
@@ -244,8 +247,8 @@ static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool
     return status;
 }
 
-/* Waits for the compiler process, then takes the program from it. DGL_ERR_CANCELLED: `go_on` or
- * gl_device_set_stop() ended the wait. */
+/* Waits for the compiler process and loads the binary that it returns. If it returns none, this
+ * process compiles. DGL_ERR_CANCELLED: `go_on` or gl_device_set_stop() ended the wait. */
 static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
                                       bool (*go_on)(void *priv), void *priv)
 {
@@ -258,7 +261,7 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
     gl_remote_remember(dev, r, job->params->source, job->params->len);
     if (r->end == GL_COMPILE_LOST)
         dgl_warn(dev->log,
-                 "kernel %s: the compiler process has no verdict, it is compiled here: %s",
+                 "kernel %s is compiled in this process, because the compiler process failed: %s",
                  label_of(job->params), r->words ? r->words : "");
     if (r->end == GL_COMPILE_OK || r->end == GL_COMPILE_LOST) {
         gl_watch_begin(dev, label_of(job->params));
@@ -322,8 +325,8 @@ static void store_binary(struct gl_device *dev, const struct job *job)
 }
 
 /* Binds dev->zeros to every storage and uniform binding. Some drivers read the address of each
- * buffer that a program uses even if no group is dispatched: panfrost on Bifrost v7 (Mali G31, G52;
- * Mesa 25.0.7) crashes if nothing is bound there. */
+ * buffer that a program uses even if no group is dispatched. panfrost on Bifrost v7 (Mali G31, G52;
+ * Mesa 25.0.7) crashes if a binding is empty. */
 static void bind_zeros(struct gl_device *dev)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
@@ -369,7 +372,7 @@ static bool tell(const struct gl_compile *how, size_t done, size_t total)
            how->progress_cb(how->progress_priv, "kernels", done, total);
 }
 
-/* Where a batch has got to, for who waits. */
+/* Progress of a batch of programs, for the progress callback. */
 struct batch {
     const struct gl_compile *how;
     size_t done, total;
@@ -609,7 +612,7 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
     *ppending = NULL;
     if (!pending)
         return;
-    /* The compiler process can be told to stop. */
+    /* A request to the compiler process can be cancelled; the driver's threads cannot. */
     if (!gl_owns_names(dev, pending->context) || pending->job.remote ||
         gl_pending_is_ready(dev, pending)) {
         pending_free(dev, pending);

@@ -1,5 +1,5 @@
-/* Questions to EGL, the kernel and the file system about devices, and nothing else: tests replace
- * this file. EGL is the only library that is called: render nodes are listed without libdrm. */
+/* Queries EGL, the kernel and the file system about devices. It contains nothing else, because
+ * tests replace this file. It calls no library but EGL: render nodes are listed without libdrm. */
 #include "gl/gl_sys.h"
 
 #include <drm.h>
@@ -41,7 +41,7 @@ static void driver_from_sysfs(struct gl_sys_node *node, const struct stat *st)
     }
 }
 
-/* Render nodes have these minor numbers. */
+/* Minor numbers of render nodes. */
 #define FIRST_RENDER 128
 #define LAST_RENDER  191
 
@@ -86,10 +86,10 @@ static void nodes_report(struct gl_sys_report *out)
     }
 }
 
-/* The default display may connect to a display server, and finds no GPU that Mesa and NVIDIA do not
- * offer without one. So it counts only where EGL has no way without a display server (Android,
- * vendors' drivers), and where EGL_PLATFORM says what it is. If libglvnd has no driver, it has no
- * display either. */
+/* Returns true if EGL's default display is listed as a device. It may connect to a display server.
+ * Mesa and NVIDIA offer every GPU without a display server, so the default display is used only if
+ * EGL has no other way (Android, vendors' drivers) or if EGL_PLATFORM selects its platform. If
+ * libglvnd has no driver, it has no default display either. */
 static bool default_display_is_wanted(const char *exts, int num_vendor_files)
 {
     const char *platform = getenv("EGL_PLATFORM");

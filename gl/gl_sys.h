@@ -28,7 +28,7 @@ struct gl_sys_report {
     int num_nodes, num_devices;
     bool surfaceless;        /* EGL offers EGL_MESA_platform_surfaceless */
     int num_vendor_files;    /* drivers that libglvnd knows of */
-    bool default_display;    /* EGL's default display is worth a row: gl_sys.c has the rule */
+    bool default_display;    /* EGL's default display gets a row: gl_sys.c has the rule */
     bool nvidia_vendor_file; /* one of them is NVIDIA's */
     bool nvidia_driver;      /* its kernel driver is loaded: /dev/nvidiactl exists */
 };

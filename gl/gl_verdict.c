@@ -1,23 +1,27 @@
-/* Verdicts on devices: which drivers ran this library on hardware, and which only compiled it. */
+/* Table of devices: those that ran this library on hardware, and those for which its kernels were
+ * only compiled. */
 #include <string.h>
 
 #include "gl/gl_internal.h"
 
-/* The chosen kernels of a chip of tests/devices compile within their limits with this Mesa. */
+/* Mesa version with which the kernels chosen for a chip of tests/devices compile within the limits.
+ */
 #define MESA "25.0.7"
 #define COMPILED(chip)                                                                             \
     .verdict = DGL_DEVICE_COMPILED, .compiled = chip, .mesa = MESA,                                \
     .note = "its kernels compile with Mesa " MESA "; nobody has reported a run"
 
-/* Kernel drivers and Mesa drivers of one vendor. A device reports either. */
+/* Kernel and Mesa drivers of one vendor. A render node reports the kernel driver, EGL the Mesa
+ * driver. */
 #define INTEL     "i915 xe iris crocus"
 #define AMD       "amdgpu radeon radeonsi"
 #define MALI      "panfrost panthor"
 #define ADRENO    "msm freedreno"
 #define VIDEOCORE "v3d"
 
-/* The first row that matches decides. docs/devices.md has the same rows in the same order, checked
- * by test_gl_verdict. `make check-devices` compiles for the chip in `compiled`. */
+/* The first row that matches is used. docs/devices.md has the same rows in the same order;
+ * test_gl_verdict compares them. `make check-devices` compiles for the chips named in `compiled`.
+ */
 static const struct gl_verdict rows[] = {
     {.name = "NVIDIA H200, H100",
      .words = "NVIDIA H200|NVIDIA H100",
@@ -83,7 +87,7 @@ static const struct gl_verdict unknown = {
     .note = "nobody has reported this device yet",
 };
 
-/* Returns true if `driver` is in the list, whose entries a blank separates. NULL lists all. */
+/* Returns true if `driver` is in the blank-separated list, or if the list is NULL. */
 static bool has_driver(const char *list, const char *driver)
 {
     if (!list)
@@ -98,7 +102,7 @@ static bool has_driver(const char *list, const char *driver)
     return false;
 }
 
-/* Returns true if `renderer` contains one of the words, which `|` separates. */
+/* Returns true if `renderer` contains one of the words. `|` separates them. */
 static bool has_word(const char *words, const char *renderer)
 {
     for (const char *at = words; *at;) {
@@ -118,8 +122,9 @@ const struct gl_verdict *gl_verdict_at(size_t index)
 
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer)
 {
-    /* virgl and zink put the name of the driver below them into theirs. A verdict on that driver
-     * is no verdict on the pair, but lavapipe and llvmpipe below them are tested. */
+    /* The renderer names of virgl and zink contain the name of the driver that they run on. A
+     * verdict on that driver does not apply to the combination. Only virgl and zink on lavapipe or
+     * llvmpipe are tested. */
     const bool layered = strncmp(renderer, "virgl", 5) == 0 || strncmp(renderer, "zink", 4) == 0;
     for (const struct gl_verdict *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++)
         if (has_word(row->words, renderer) && has_driver(row->drivers, driver) &&
@@ -148,7 +153,8 @@ const char *dgl_device_verdict_name(enum dgl_device_verdict verdict)
 bool gl_verdict_is_known_good(const struct gl_caps *caps)
 {
     const struct gl_verdict *row = gl_verdict_find(caps->driver, caps->renderer);
-    /* NVIDIA's GPUs share one compiler, which was tried on the H200. virgl compiles on the host. */
+    /* All NVIDIA GPUs share one compiler, which was tried on the H200. virgl compiles on the host.
+     */
     return caps->software || row->verdict == DGL_DEVICE_TRIED ||
            row->verdict == DGL_DEVICE_SOFTWARE || strncmp(caps->vendor, "NVIDIA", 6) == 0 ||
            strncmp(caps->renderer, "virgl", 5) == 0;

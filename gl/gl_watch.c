@@ -1,5 +1,5 @@
-/* A thread that watches compiling in this process: nothing can stop a driver's compiler, but
- * somebody can be told which kernel it is at, and end the process. */
+/* A thread that watches compilation in this process. A driver's compiler cannot be stopped. The
+ * thread reports the kernel and the elapsed time, so that the user can end the process. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "gl/gl_internal.h"
 
 #define TICK_MS 100
-/* A compiler that blocks uses no processor time: then so many times the limit counts. */
+/* A blocked compiler uses no processor time. It is over the limit after this multiple of the limit
+ * in wall time. */
 #define BLOCKED 10
 
 struct gl_watch {
@@ -31,8 +32,9 @@ static uint64_t time_of(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The driver may compile on threads of its own, and others may work meanwhile: the smaller of the
- * process's time and of the clock's is the most that the compiler can have used. */
+/* Reports the kernel that is being compiled. The driver may compile on its own threads while other
+ * threads work. The compiler therefore used at most the smaller of the process's processor time and
+ * the wall time. */
 static void look(struct gl_watch *w)
 {
     const struct gl_device *dev = w->dev;
@@ -45,8 +47,8 @@ static void look(struct gl_watch *w)
         dev->compiling_cb(dev->compiling_priv, w->kernel, (double)wall_ns * 1e-9, over);
     else if (over && !w->told)
         dgl_warn(dev->log,
-                 "kernel %s: the driver has compiled it for %.0f s, longer than the limit, and "
-                 "cannot be stopped",
+                 "kernel %s: the driver has been compiling it for %.0f s, longer than the limit, "
+                 "and cannot be stopped",
                  w->kernel, (double)wall_ns * 1e-9);
     w->told |= over;
 }
@@ -76,7 +78,7 @@ static void *watch(void *priv)
     return NULL;
 }
 
-/* NULL: it goes without. */
+/* Returns NULL on failure: compilation then is not watched. */
 static struct gl_watch *watch_new(const struct gl_device *dev)
 {
     struct gl_watch *w = dgl_new(struct gl_watch);
@@ -90,7 +92,7 @@ static struct gl_watch *watch_new(const struct gl_device *dev)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&w->wake, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all); /* signals are for the caller's threads */
+    sigfillset(&all); /* the caller's threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const bool ok = pthread_create(&w->thread, NULL, watch, w) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

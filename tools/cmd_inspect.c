@@ -18,7 +18,7 @@ struct inspect {
     struct dgl_memory memory; /* for a session of the context that was asked for */
     bool has_memory;
     char no_memory[1024]; /* why there is no estimate */
-    const char *source;   /* of its available bytes */
+    const char *source;   /* where the available bytes come from */
     const char *kv_type;
     int32_t sequences; /* 0 = a session */
     struct dgl_buf out;
@@ -103,8 +103,8 @@ static void put_memory(struct inspect *in)
         dgl_buf_printf(out, m->context_fit > 0 ? "; -c %d fits" : "; no context fits",
                        m->context_fit);
     dgl_buf_printf(out,
-                   "\n           (of what is free models get 75%%, by %s;"
-                   "\n           a card's own memory is asked when it is opened)\n",
+                   "\n           (models may use 75%% of the free memory, from %s;"
+                   "\n           a card's own memory is read when the card is opened)\n",
                    in->source);
 }
 

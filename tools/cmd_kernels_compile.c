@@ -1,4 +1,4 @@
-/* kernels check --compile-only: every text that a model's plan uses, compiled and never run. */
+/* kernels check --compile-only: compiles every source that a model's plan uses, and runs none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tools/kernels.h"
 #include "tools/report.h"
 
-/* Hashes of --known; more than all drivers' texts together. */
+/* Limit of the file of --known: more than the sources of all chips together. */
 #define MAX_KNOWN_BYTES (64u << 20)
 
 struct compiling {
@@ -18,10 +18,10 @@ struct compiling {
     const struct console *console;
     struct dgl_buf out;
     struct dgl_json_writer w;
-    char *known;       /* contents of the file; hashes end in NUL */
+    char *known;       /* contents of the file, with a NUL after each hash */
     const char **hash; /* into `known` */
     size_t num_hashes, cap_hashes;
-    struct dgl_buf failures; /* "NAME (reason)" of planned texts that failed */
+    struct dgl_buf failures; /* "NAME (reason)" of planned sources that failed */
     uint32_t compiled, failed, others_failed, known_texts;
     enum dgl_status status; /* of writing a text */
 };
@@ -32,7 +32,8 @@ static const char *const verdict_names[] = {
     [DGL_COMPILE_BLOCKED] = "blocked", [DGL_COMPILE_CRASHED] = "crashed",
     [DGL_COMPILE_KNOWN] = "known"};
 
-/* A number with K, M or G (binary), at least 1 MiB; false: it is none. */
+/* Parses a number of bytes, with K, M or G (binary). Returns false if it is malformed or below
+ * 1 MiB. */
 static bool parse_bytes(const char *text, uint64_t *out)
 {
     struct dgl_str rest = dgl_str_of(text);
@@ -52,20 +53,21 @@ bool kernels_compile_check(const struct options *opt)
 {
     uint64_t bytes;
     if (opt->num_args > 1)
-        console_error("kernels check --compile-only: %s: it compiles the texts of a model; "
-                      "--kernel-file and --kernel-dir add files of kernels",
+        console_error("kernels check --compile-only: %s: it compiles the kernels of a model; use "
+                      "--kernel-file or --kernel-dir to add kernels from files",
                       DGL_PRINTABLE(opt->arg[1]));
     else if (opt->shape && opt->model)
         console_error("kernels check --compile-only: give either --shape or -m");
     else if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
-        console_error("--memory-limit: '%s' is no number of bytes, with K, M or G, of at least 1M",
+        console_error("--memory-limit: '%s' is not a number of bytes, with K, M or G, of at least "
+                      "1M",
                       DGL_PRINTABLE(opt->memory_limit));
     else
         return !opt->shape || model_check_shape(opt);
     return false;
 }
 
-/* Reads the hashes that begin the lines of --known. */
+/* Reads the file of --known: the first word of a line is a hash. Other lines are ignored. */
 static enum dgl_status read_known(struct compiling *c)
 {
     size_t len = 0;
@@ -87,7 +89,7 @@ static enum dgl_status read_known(struct compiling *c)
     return status;
 }
 
-/* Writes a text to the folder of --output. */
+/* Writes a source to the folder of --output. */
 static enum dgl_status keep_text(const struct compiling *c, const struct dgl_compiled_text *text)
 {
     const struct dgl_log *log = &c->console->log;
@@ -125,7 +127,7 @@ static void put_json(struct compiling *c, const struct dgl_compiled_text *text)
     dgl_jw_end_object(w);
 }
 
-/* The first line of a reason; the driver's words may have several. */
+/* Returns the first line of a reason. The driver's log may have several. */
 static struct dgl_str first_line(const char *reason)
 {
     return (struct dgl_str){reason, strcspn(reason, "\n")};

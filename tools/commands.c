@@ -87,9 +87,10 @@ const struct command commands[] = {
      "tokens (the model's context otherwise) with a cache of `--kv-type` on a\ndesktop GPU with "
      "the built-in kernels; `free` "
      "is "
-     "of what models get of this machine's memory, which integrated GPUs and software renderers "
-     "use: 75% of what is free\nor a memory cgroup leaves; a card with its "
-     "own memory is asked when a command opens it. Tensors that differ only in the number of a "
+     "counted in the memory that models may use on integrated GPUs and software renderers: 75% of "
+     "the free memory of this machine\nor of its memory cgroup. A card's "
+     "own memory is read when a command opens the card. Tensors that differ only in the number of "
+     "a "
      "layer "
      "or an expert are\none row.\n\n"
      "`--json`: `path`, `name`, `family`, `quantization`, `vocab`, `layers`, "
@@ -156,22 +157,21 @@ const struct command commands[] = {
      "gone; `path` has `path`.",
      1, 6, command_cache, command_cache_check, NULL},
     {"devices", "[options]", "List the devices and why each is or is not used",
-     "Best first; `--device N` takes row N. `-v` adds each device's verdict, its memory and "
-     "compute "
-     "units with who reported them, its limits, and what was measured: the time of a dispatch that "
-     "waits for the one before, and how fast memory is read and copied (read plus written). The "
-     "verdict is one of `tried on hardware`, `software renderer`, `compiled only`, `does not run` "
-     "and `unknown`, with a note in parentheses ([devices.md](devices.md)).\n\n"
-     "`--limits NAME` shows the device with other limits: `min` has the minimums of OpenGL ES 3.1; "
-     "`v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl` have those of a chip under "
-     "Mesa 25.0.7, and a software renderer then gets the chip's kernels. A profile never raises a "
+     "Best first; `--device N` selects row N. `-v` adds each device's verdict, its memory and "
+     "compute units with the source of the numbers, its limits, and three measurements: the time "
+     "of a dispatch that waits for the previous one, and the rates at which memory is read and "
+     "copied (read plus written). The verdict is one of `tried on hardware`, `software renderer`, "
+     "`compiled only`, `does not run` and `unknown`, with a note in parentheses "
+     "([devices.md](devices.md)).\n\n"
+     "`--limits NAME` shows the device with lower limits. `min` has the minimums of OpenGL ES 3.1. "
+     "`v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl` have the limits of a chip "
+     "with Mesa 25.0.7; a software renderer then uses the chip's kernels. A profile never raises a "
      "limit.\n\n"
      "`--json`: list of `index name node driver software usable reason verdict verdict_note memory "
      "units version limits dispatch_us read_gbps copy_gbps`; the last seven are null for a device "
      "that cannot be used. `memory` has `total_bytes free_bytes budget_bytes unified source` (0 "
-     "bytes: unknown; `budget_bytes` is what models may take), `units` has `compute_units "
-     "wave_size "
-     "source`, `limits` are those of `struct dgl_limits`.",
+     "bytes means unknown; `budget_bytes` is the limit for models), `units` has `compute_units "
+     "wave_size source`, `limits` are those of `struct dgl_limits`.",
      0, 0, command_devices, NULL, NULL},
     {"selftest", "[NAME] [options]", "Ask a device's driver for known answers of every kernel",
      "Runs the built-in kernels, or the one of that NAME, on inputs of odd sizes, and compares "
@@ -385,8 +385,8 @@ const struct command commands[] = {
      "steps, `runs`: it could run here), and `executor\nexecutor_reason` where the phase is not "
      "`prefill`; `check --compile-only` has `device`, `model`, `texts` (list of `name op origin "
      "sha256 planned ms bytes memory_bytes verdict\nreason stats`; `ms`: processor time, `bytes`: "
-     "of the program, `verdict`: ok, refused, time, memory, blocked, crashed or known, `planned`: "
-     "counts for the exit code), `compiled`, `failed`,\n`failed_outside_plan` and `known`.",
+     "size of the program, `verdict`: ok, refused, time, memory, blocked, crashed or known, "
+     "`planned`: affects the exit code), `compiled`, `failed`,\n`failed_outside_plan` and `known`.",
      1, 2, command_kernels, command_kernels_check, NULL},
     {"version", "[options]", "Print the version", "`--json`: `version`, `api`.", 0, 0,
      command_version, NULL, NULL},

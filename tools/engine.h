@@ -58,11 +58,11 @@ const char *model_bundled(char buffer[MODEL_PATH_MAX]);
 /* The model of the options, or the bundled one. Borrowed from the options or in `buffer`; NULL
  * after an error line when there is none. */
 const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX]);
-/* The name under which the library knows the shape of --shape. */
+/* Writes the path by which the library opens the shape of --shape. */
 #define MODEL_SHAPE_MAX (MODEL_PATH_MAX + 16)
 void model_shape_path(const struct options *opt, char path[MODEL_SHAPE_MAX]);
-/* Whether the library knows it; false after an error line: that is a fault of the command line. A
- * fault of a file that the shape names is found when it is used. */
+/* Returns true if the library knows the shape of --shape. Otherwise prints an error line. Errors in
+ * a file that the shape names are found later, when the file is used. */
 bool model_check_shape(const struct options *opt);
 
 #endif

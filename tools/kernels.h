@@ -15,7 +15,7 @@ int kernels_new(struct engine *e, const struct options *opt);
 int kernels_check(struct engine *e, const struct options *opt);
 int kernels_bench(struct engine *e, const struct options *opt);
 int kernels_compile(struct engine *e, const struct options *opt);
-/* Whether the options of `check --compile-only` make sense; false after an error line. */
+/* Returns true if the options of `check --compile-only` are valid, otherwise prints an error. */
 bool kernels_compile_check(const struct options *opt);
 
 /* Whether --shape of `bench` is a list of KEY=VALUE; says what is not. */

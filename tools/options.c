@@ -12,7 +12,7 @@
 #define DIGITS(macro)   DIGITS_OF(macro)
 #define DIGITS_OF(text) #text
 
-/* As dgl_limits_profile_at() lists them, which a test holds. */
+/* Names of dgl_limits_profile_at(). test_cli_json compares the two lists. */
 #define LIMITS      "min|v3d|mali-g52|adreno-630|intel-skl"
 #define FIELD(name) offsetof(struct options, name)
 #define ENGINE      "generate chat serve logits perplexity bench verify kernels tune"
@@ -363,26 +363,27 @@ static const struct option table[] = {
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
     {"kernels", 0, "shape", "KEY=VALUE,...|NAME",
      "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
-     "pos, rows; what is left out is typical of a large model; of `check --compile-only`: "
+     "pos, rows; omitted values are those of a typical large model; of `check --compile-only`: "
      "NAME[:QUANT], a model's shape as in `bench --shape`, instead of -m",
      TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
     {"kernels", 0, "compile-only", NULL,
-     "with `check`: compile every text that the plan of a model uses on this device, each in a "
-     "process of its own, and run none",
+     "with `check`: compile every kernel that the plan of a model uses on this device, each in a "
+     "separate process, and run none",
      TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
     {"kernels", 0, "all", NULL,
-     "with `check --compile-only`: also every text of the kernels that can run here, which have "
-     "no part in the exit code",
+     "with `check --compile-only`: also compile the kernels that can run here but are not chosen; "
+     "they do not affect the exit code",
      TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
     {"kernels", 0, "time-limit", "S",
-     "with `check --compile-only`: seconds of processor time for each text, 1 to 86400 (default: "
-     "60)",
+     "with `check --compile-only`: limit of processor time per kernel in seconds, 1 to 86400 "
+     "(default: 60)",
      TYPE_I32, FIELD(time_limit), 1, 86400, NULL, 0},
     {"kernels", 0, "memory-limit", "BYTES",
-     "with `check --compile-only`: memory for each text, with K, M or G (default: 2G)", TYPE_PATH,
-     FIELD(memory_limit), 0, 0, NULL, 0},
+     "with `check --compile-only`: limit of memory per kernel, with K, M or G (default: 2G)",
+     TYPE_PATH, FIELD(memory_limit), 0, 0, NULL, 0},
     {"kernels", 0, "known", "FILE",
-     "with `check --compile-only`: do not compile the texts whose SHA-256 begin the lines of FILE",
+     "with `check --compile-only`: skip the sources whose SHA-256 is the first word of a line of "
+     "FILE",
      TYPE_PATH, FIELD(known), 0, 0, NULL, 0},
     {"selftest", 0, "quick", NULL, "two cases of each kernel instead of all", TYPE_FLAG,
      FIELD(quick), 0, 0, NULL, 0},
@@ -395,8 +396,8 @@ static const struct option table[] = {
      "together, 2 to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1, the whole plan)",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"kernels", 'o', "output", "FILE",
-     "of `new`: the file to write; - is standard output; of `check --compile-only`: the folder "
-     "that each text is written to, as NAME-SHA256.comp",
+     "of `new`: the file to write; - is standard output; of `check --compile-only`: a folder; each "
+     "source is written to it as NAME-SHA256.comp",
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
@@ -456,9 +457,8 @@ static const struct option table[] = {
      "hardware device)",
      TYPE_DEVICE, FIELD(device), 0, 0, NULL, 0},
     {"*", 0, "limits", LIMITS,
-     "lower the device's limits to the minimums of OpenGL ES 3.1, or to those of a small GPU, "
-     "whose "
-     "kernels are then chosen (default: the device's own)",
+     "lower the device's limits to the minimums of OpenGL ES 3.1, or to those of a small GPU; "
+     "kernels are then chosen for that GPU (default: the device's own limits)",
      TYPE_WORD, FIELD(limits), 0, 0, LIMITS, 0},
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: what the build links, and what
-# the programs need to run under qemu-user. Nothing of this machine changes: apt gets a configuration of its own, the
-# packages are unpacked and not installed.
+# Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: libraries to link, and libraries that
+# the programs need under qemu-user. It changes nothing on this machine: apt runs with its own configuration, and the packages
+# are unpacked, not installed.
 # usage: sysroot.sh FOLDER ARCH     FOLDER/root is the file system
 # About 500 MB, half of it the downloaded packages, which a later call reuses. Does nothing if FOLDER/done exists.
 set -eu
@@ -18,7 +18,7 @@ for tool in apt-get dpkg-deb "$triplet-gcc" "$triplet-objcopy"; do
     }
 done
 
-# The mirror, release and key of this machine.
+# Uses the mirror, release and key of this machine.
 # shellcheck disable=SC1091
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 mirror=$(awk '/^URIs:/ {print $2; exit}' /etc/apt/sources.list.d/debian.sources 2> /dev/null || true)

@@ -1,4 +1,4 @@
-/* dgl_kernels_compile(): every text of a model's plan, compiled by other processes. */
+/* dgl_kernels_compile(): compiles every kernel source of a model's plan in other processes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 struct compiling {
     const struct dgl_kernels_compile_params *params;
     const struct text_list *list;
-    const size_t *index; /* of the texts that are compiled */
-    size_t done, total;  /* of all texts, as progress has it */
-    size_t next;         /* text of the list that is told next */
+    const size_t *index; /* position in `list` of each source that is compiled */
+    size_t done, total;  /* progress over all sources */
+    size_t next;         /* next source of `list` to report */
 };
 
 static bool go_on(void *priv)
@@ -40,7 +40,7 @@ static bool tell(struct compiling *c, const struct text *text, enum dgl_compile_
     return (!c->params->cb || c->params->cb(c->params->priv, &out)) && go_on(c);
 }
 
-/* Tells of the texts before `end`, which were not compiled. */
+/* Reports the sources before `end`. They were not compiled. */
 static bool tell_known(struct compiling *c, size_t end)
 {
     const struct gl_compile_report none = {.words = "", .stats = ""};

@@ -8,7 +8,7 @@
 
 enum { PATH_BYTES = 4608 }; /* PATH_MAX, and the name of a file */
 
-/* The number behind `key` and blanks; a unit may follow. Returns false if the line is another. */
+/* Parses "KEY NUMBER" or "KEY NUMBER UNIT". Returns false if the line has another key. */
 static bool line_number(const char *line, const char *key, uint64_t *out)
 {
     struct dgl_str text = dgl_str_of(line), number;
@@ -44,8 +44,8 @@ static struct dgl_host_memory machine_memory(const char *root)
 
 /* ---- cgroups --------------------------------------------------------------------------------- */
 
-/* The files of a memory cgroup. Cached pages of files are used memory that the kernel takes back
- * before it refuses any. */
+/* Files of a memory cgroup. The used bytes include cached file pages. The kernel drops these pages
+ * before it refuses an allocation, so they count as free. */
 struct cgroup_files {
     const char *limits[2], *used;
     const char *cached[2]; /* keys of memory.stat */
@@ -56,7 +56,7 @@ static const struct cgroup_files version1 = {{"memory.limit_in_bytes", NULL},
 static const struct cgroup_files version2 = {
     {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}};
 
-/* A file that is one number. Returns false if it is absent or "max". */
+/* Reads a file that contains one number. Returns false if the file is absent or contains "max". */
 static bool read_number(const char *folder, const char *name, uint64_t *out)
 {
     char path[PATH_BYTES], text[64] = "";
@@ -87,7 +87,7 @@ static uint64_t read_cached(const char *folder, const struct cgroup_files *files
     return sum;
 }
 
-/* Lowers `memory` to what one cgroup leaves. */
+/* Lowers `memory` to the limit of one cgroup. */
 static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
                          const struct cgroup_files *files)
 {
@@ -108,13 +108,14 @@ static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
     }
 }
 
-/* The cgroup of this process and those around it, up to the root of the mount. In a container the
- * path may be that of the host, which is absent there; then the root is the container's own. */
+/* Applies the limits of this process's cgroup and of its parents, up to the root of the mount. In a
+ * container the path may be the host's and not exist. The root of the mount then is the container's
+ * own cgroup. */
 static void apply_cgroups(struct dgl_host_memory *memory, const char *mount, struct dgl_str path,
                           const struct cgroup_files *files)
 {
     char folder[PATH_BYTES];
-    if (memmem(path.p, path.len, "/..", 3)) /* outside of the namespace */
+    if (memmem(path.p, path.len, "/..", 3)) /* outside of the cgroup namespace */
         path.len = 0;
     while (true) {
         while (path.len > 0 && path.p[path.len - 1] == '/')

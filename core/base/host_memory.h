@@ -5,25 +5,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What this process can still get without swapping: by /proc/meminfo, and by the limits of its
- * memory cgroup (version 1 or 2) and of all cgroups around that one. */
+/* Memory that this process can still allocate without swapping: the minimum of /proc/meminfo and
+ * the limits of its memory cgroup (version 1 or 2) and of all parent cgroups. */
 struct dgl_host_memory {
-    uint64_t total_bytes;     /* of the machine, or the lowest limit of a cgroup; 0 = unknown */
-    uint64_t available_bytes; /* 0 = unknown; where a cgroup is full it is 1 */
-    bool limited;             /* a cgroup's limit leaves less than the machine has */
+    uint64_t total_bytes;     /* of the machine, or the lowest cgroup limit; 0 if unknown */
+    uint64_t available_bytes; /* 0 if unknown; 1 if a cgroup is full */
+    bool limited;             /* a cgroup limit is lower than the machine's available memory */
 };
-/* Reads some small files each time: some tenths of a millisecond. */
+/* Reads some small files. Costs some tenths of a millisecond. */
 struct dgl_host_memory dgl_host_memory(void);
-/* The same below another root folder: "" or the path of a folder with proc/ and sys/. */
+/* Reads the files below `root`: "", or the path of a folder with proc/ and sys/. For tests. */
 struct dgl_host_memory dgl_host_memory_under(const char *root);
-/* The files that the numbers are from, as a short text. */
+/* Returns the names of the files that the numbers come from, as a short static text. */
 const char *dgl_host_memory_source(const struct dgl_host_memory *memory);
 
-/* The part of available memory that models may take: 75%. The rest is for the system and for what
- * the driver needs besides buffers, such as its compiler. */
+/* Returns the part of available memory that models may use: 75%. The rest is left to the system and
+ * to the driver's own allocations, such as those of its compiler. */
 uint64_t dgl_host_memory_share(uint64_t available_bytes);
-/* dgl_host_memory_share() of what is available: the budget of models on a device that uses the
- * host's memory, before there is any; 0 = unknown. */
+/* Returns dgl_host_memory_share() of the available memory: the budget of models on a device without
+ * its own memory, before any model is loaded. 0 if unknown. */
 uint64_t dgl_host_memory_budget(const struct dgl_host_memory *memory);
 
 #endif

@@ -88,7 +88,8 @@ static const char *errno_remedy(int error)
     }
 }
 
-/* The two forms of strerror_r(): POSIX's (musl) fills the space, GNU's returns the text. */
+/* strerror_r() has two forms: that of POSIX (musl) fills the buffer, that of GNU returns the text.
+ */
 static inline const char *posix_text(int (*get)(int, char *, size_t), int error, char *space)
 {
     return get(error, space, DGL_ERRNO_BYTES) == 0 ? space : "unknown error";

@@ -19,7 +19,7 @@ enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
 /* Out of memory, with what was wanted. */
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes);
 
-/* Text of an errno. Thread-safe, unlike strerror(). `space` may hold it. */
+/* Returns the text of an errno, which may be stored in `space`. Thread-safe, unlike strerror(). */
 #define DGL_ERRNO_BYTES 128
 const char *dgl_errno_text(int error, char space[DGL_ERRNO_BYTES]);
 /* "OP PATH: strerror(errno)" as DGL_ERR_IO, with a remedy for the usual causes. */

@@ -91,7 +91,7 @@ static enum dgl_status stream_measure(struct dgl_device *dev, struct kernel_set 
     const uint64_t most = !caps->software  ? STREAM_BYTES
                           : caps->llvmpipe ? STREAM_BYTES_SOFTWARE
                                            : STREAM_BYTES_INTERPRETED;
-    const uint64_t free_bytes = device_memory_budget(dev); /* what is held included */
+    const uint64_t free_bytes = device_memory_budget(dev); /* includes existing buffers */
     const uint64_t end_ns = dgl_now_ns() + STREAM_END_NS;
     struct stream stream[STREAM_TRIES] = {0};
     uint64_t bytes = plan_device_binding_bytes(&dev->plan);

@@ -90,7 +90,8 @@ static bool is_built_in(const struct kernel_choice *choice)
     return built_in;
 }
 
-/* Another kernel may do instead of a built-in one that exceeds a limit of its compiler. */
+/* Returns true if the compiler crashed or exceeded a limit on a built-in kernel: another kernel can
+ * replace it. */
 static bool is_exceeded(const struct source *s)
 {
     return s->end != GL_COMPILE_OK && s->end != GL_COMPILE_REFUSED && is_built_in(s->choice);

@@ -12,8 +12,8 @@ struct programs {
     struct gl_program **program;      /* [cap], by kernel_use.id; NULL = not compiled */
     struct gl_pending **begun;        /* [begun_cap], likewise; NULL = nobody works on it */
     size_t cap, begun_cap;
-    /* The use of a built-in kernel whose compiler exceeded a limit or crashed in the last
-     * programs_compile(), which has said so in a warning. NULL = none. */
+    /* Set by programs_compile(), which logs a warning: the use of a built-in kernel on which the
+     * driver's compiler exceeded a limit or crashed. NULL if there is none. */
     const struct kernel_use *exceeded;
 };
 

@@ -40,9 +40,9 @@ struct dgl_kernels {
 /* Makes the device's context current for the length of a public call and puts the caller's back. */
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
-/* Bytes that models and sessions may have on the device, with what they have already: asked now.
- * Loading, sessions, refusals and reports use this number. 0 = unknown. The device need not be
- * entered. */
+/* Queries the limit of bytes for all models and sessions of the device, existing ones included.
+ * Loading, sessions, refusals and reports use this number. Returns 0 if unknown. The device need
+ * not be entered. */
 uint64_t device_memory_budget(struct dgl_device *dev);
 /* Opens a lost device again; see gl_device_reopen(). The device is not entered. */
 enum dgl_status device_reopen(struct dgl_device *dev);

@@ -36,7 +36,7 @@ struct wrong {
     char name[64];
     char property[sizeof(KERNEL_WRONG_PROPERTY) + 64]; /* plans borrow it */
     bool forgotten;
-    bool unfit; /* it does not compile: not for the file */
+    bool unfit; /* it does not compile; not stored in the file */
 };
 
 struct kernel_records {
@@ -96,7 +96,8 @@ static enum dgl_status pass_over(struct dgl_device *dev, const char *kernel, boo
         return DGL_OK;
     if (plan->num_properties == sizeof(plan->properties) / sizeof(plan->properties[0]))
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "%s: more than %zu kernels cannot be used on this device, %s too: update "
+                        "%s: more than %zu kernels cannot be used on this device, now also %s: "
+                        "update "
                         "its driver or take another device (`dopplergl devices`)",
                         dev->info.renderer, r->num_wrong, kernel);
     struct wrong *wrong = dgl_new(struct wrong);

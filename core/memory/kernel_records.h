@@ -29,8 +29,9 @@ enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key
 /* The built-in kernel computes wrongly: no choice takes it from now on. */
 bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel);
 enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel);
-/* The driver's compiler exceeds its limits on the built-in kernel: no choice takes it from now on,
- * in this process. The verdict on its text is kept with the compiled programs. */
+/* Excludes a built-in kernel from all later choices of this process, because the driver's compiler
+ * exceeded a limit on it. It is not stored here: the program cache stores the verdict on its
+ * source. */
 enum dgl_status kernel_records_add_unfit(struct dgl_device *dev, const char *kernel);
 /* Forgets that the kernel (NULL: any kernel) is wrong, for a self test that asks it again. Choices
  * that were made keep their names of properties until kernel_records_close(). */

@@ -14,8 +14,9 @@ struct weight_buffers {
 /* Allocates, without contents. On failure *out is empty. */
 enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_device *dev,
                                     const struct model_weights *weights);
-/* Buffers of 4 bytes in the place of the weights: for texts, which tell buffers apart and do not
- * depend on their sizes. Nothing may run on them. On failure *out is empty. */
+/* Creates buffers of 4 bytes in place of the weights, for generating kernel sources: these depend
+ * on which buffers differ, not on their sizes. No kernel may run on them. On failure *out is
+ * empty. */
 enum dgl_status weight_buffers_init_empty(struct weight_buffers *out, struct dgl_device *dev,
                                           const struct model_weights *weights);
 /* Accepts one that is all zero. */

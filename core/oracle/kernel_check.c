@@ -314,7 +314,7 @@ bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
     return rule && settle(judge, rule, kernel, c, out, why);
 }
 
-/* Hands over the text of a case. */
+/* Passes the source of a case to `gather`. */
 static enum dgl_status gather_case(struct kernel_judge *judge, const struct kernel_choice *choice,
                                    struct kernel_verdict *verdict)
 {

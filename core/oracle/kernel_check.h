@@ -37,10 +37,10 @@ struct kernel_judge_params {
     /* May be NULL. Looks at every text before the driver does; false: the kernel is wrong, and
      * `why` says how. For the tests, which ask a second compiler. */
     bool (*inspect)(void *priv, const char *kernel, const char *source, char why[512]);
-    /* May be NULL. Gets the text of each case, which then is neither compiled nor run and counts as
-     * passed. False ends the call with DGL_ERR_CANCELLED. */
+    /* If not NULL, receives the source of each case. The case then is neither compiled nor run and
+     * counts as passed. Returns false to end the call with DGL_ERR_CANCELLED. */
     bool (*gather)(void *priv, const struct kernel *kernel, const char *source, size_t len);
-    void *priv; /* first argument of these */
+    void *priv; /* first argument of the callbacks */
 };
 
 struct kernel_judge;

@@ -4,13 +4,12 @@
 #include <assert.h>
 #include <string.h>
 
-/* Devices with fewer compute units are taken for slow ones. Of the GPUs whose units are known by
- * name these are V3D, Mali and Adreno. */
+/* A device with fewer compute units counts as slow. These are V3D, Mali, Adreno, and integrated
+ * GPUs of Intel and AMD whose kernel driver reports the units. */
 #define SLOW_UNITS 16
-/* A compute unit of a slow device reads at least so many bytes of weights in 100 ms: 250 MB/s. A
- * Pi 4 with two units has 32 GFLOP/s and reads 4 GB/s of memory. A product with a vector needs
- * about 14 operations for each byte of q4_k: at half of that rate it reads 1.1 GB/s, twice the rate
- * that is assumed here. */
+/* Bytes of weights that one compute unit of a slow device reads in 100 ms, at 250 MB/s. This is
+ * half of the estimate for a Pi 4: its two units have 32 GFLOP/s, and a GEMV needs about 14
+ * operations per byte of q4_k. At half of its peak rate it reads 1.1 GB/s. */
 #define SLOW_UNIT_BYTES (24ull << 20)
 
 /* Hints name those that are asked for here. */

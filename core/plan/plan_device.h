@@ -11,10 +11,12 @@ struct plan_device {
     const char *name; /* renderer, for messages */
     struct dgl_limits limits;
     bool software; /* kernels are chosen for a software renderer */
-    bool on_host;  /* the device is one, whatever it is taken for: slow, without a watchdog */
+    /* The device is a software renderer, even if a limits profile chooses kernels for a chip. It is
+     * slow and has no watchdog. */
+    bool on_host;
     uint32_t compute_units; /* work groups that keep the device busy */
-    /* Bytes of weights that one dispatch may read on a small GPU, so that it takes at most 100 ms
-     * before anything was timed. 0 = no limit: the device is fast, or a software renderer. */
+    /* Bytes of weights that one dispatch may read on a small GPU, so that it ends within 100 ms
+     * even before anything was timed. 0 (no limit) for fast devices and software renderers. */
     uint64_t dispatch_bytes;
     struct kernel_var properties[48]; /* docs/kernels.md lists the names */
     size_t num_properties;
@@ -24,10 +26,10 @@ struct plan_device_params {
     const struct dgl_log *log;
     const char *name;
     const struct dgl_limits *limits; /* copied */
-    bool software, llvmpipe;         /* as kernels see the device */
+    bool software, llvmpipe;         /* for the choice of kernels */
     bool on_host;
     uint32_t compute_units;
-    uint32_t registers; /* of an invocation; 0: nothing limits them */
+    uint32_t registers; /* of an invocation; 0 if no limit is known */
     bool subgroup_arithmetic, subgroup_shuffle, ext_gpu_shader5;
 };
 void plan_device_init(struct plan_device *device, const struct plan_device_params *params);

@@ -10,7 +10,8 @@
 #include "loader/quant/quant.h"
 
 #define MAX_BUFFERS 4096
-/* Rows of bands that are cut for time are a multiple: no work group of a product is half idle. */
+/* A band that is cut to bound dispatch time has a multiple of these rows, so that every work group
+ * of a matmul is full. */
 #define BAND_STEP 64
 
 struct placer {
@@ -190,7 +191,8 @@ static uint64_t band_bytes(const struct weight *weight, uint64_t rows, uint64_t 
     return 4 * (weight->band_bias != TENSOR_NONE ? (words + rows + 3) / 4 * 4 : words);
 }
 
-/* Rows of a band that is read as a whole by one dispatch; of experts only a few are read. */
+/* Returns the rows of a band, at most `fit`, that one dispatch can read in time. Expert weights are
+ * not cut: a dispatch reads only a few of their rows. */
 static uint64_t rows_at_once(const struct placer *b, const struct weight *weight, uint64_t fit,
                              uint64_t row_bytes)
 {
@@ -201,8 +203,8 @@ static uint64_t rows_at_once(const struct placer *b, const struct weight *weight
     return rows > BAND_STEP ? rows : fit < BAND_STEP ? fit : BAND_STEP;
 }
 
-/* Cuts rows [row0, row0 + rows) of one type into bands that fit a binding, and that a slow device
- * reads in the time of one dispatch. */
+/* Cuts rows [row0, row0 + rows) of one type into bands. Each band fits a binding, and a slow device
+ * reads it within the time limit of a dispatch. */
 static enum dgl_status place_rows(struct placer *b, struct weight *weight, enum dgl_dtype dtype,
                                   uint64_t row0, uint64_t rows)
 {

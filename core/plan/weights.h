@@ -36,7 +36,7 @@ struct weight {
      * is one, then the matrix's bias [rows] if it has one. */
     uint32_t vector;
     bool has_norm, has_bias;
-    bool of_experts; /* a dispatch reads the rows of a few experts, not all of a band */
+    bool of_experts; /* expert weights: a dispatch reads a few experts, not a whole band */
     bool row_pairs;  /* rows 2i and 2i + 1 are one feature: one type, even bands */
     /* Tensor with a bias for each row: after a band's rows come its biases in f32, all of it padded
      * to a multiple of 16 bytes. TENSOR_NONE: without. */

@@ -375,8 +375,8 @@ static struct batch_lane *free_lane(const struct dgl_batch *b)
     return NULL;
 }
 
-/* A pass with a row of each request that runs, and of one more, has no dispatch that takes too long
- * for a slow device. */
+/* Returns true if one more request may run: on a slow device no dispatch of a pass may take too
+ * long. */
 static bool has_time(const struct dgl_batch *b)
 {
     const struct dgl_model *m = b->model;
@@ -388,8 +388,8 @@ static bool has_time(const struct dgl_batch *b)
     return rows == 1 || pace_sequences(&m->pace, &m->engine->plan, rows, held) == rows;
 }
 
-/* The longest waiting requests get free lanes, as far as there are pages and the device is fast
- * enough; none overtakes another. */
+/* Assigns free lanes to the requests that have waited longest, as long as pages are free and the
+ * device is fast enough. No request overtakes another. */
 static void admit(struct dgl_batch *b)
 {
     bool full = false;

@@ -134,7 +134,7 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
     if (engine->wanted != DGL_EXECUTOR_PERSISTENT && engine->plan.device->dispatch_bytes > 0 &&
         token_ns > DISPATCH_NS) {
         snprintf(c->reason, sizeof(c->reason),
-                 "a token takes about %llu ms here, and one dispatch at most %llu ms",
+                 "a token takes about %llu ms here; one dispatch must end within %llu ms",
                  (unsigned long long)(token_ns / 1000000), DISPATCH_NS / 1000000);
         decide(s, c, ENGINE_DISPATCH, c->reason);
         return DGL_OK;

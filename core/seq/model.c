@@ -144,8 +144,8 @@ static uint64_t promised_bytes(const struct dgl_model *m)
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out)
 {
-    /* The budget, less what other models and the sessions hold, or may come to hold; the workspace
-     * is shared. 0 = unknown. */
+    /* The budget minus the bytes that other models and the sessions use or may allocate later. The
+     * workspace is shared. 0 if unknown. */
     uint64_t available = device_memory_budget(m->dev);
     if (available) {
         uint64_t others = promised_bytes(m) - m->workspace.bytes;

@@ -29,7 +29,8 @@ struct dgl_model {
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };
 
-/* The first part of model_load(): describes, lists weights, plans. Nothing is on the device. */
+/* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
+ * nothing on the device. */
 enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);
 /* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
  * The device is entered. */
@@ -57,7 +58,7 @@ enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kern
 enum dgl_status model_replan(struct dgl_model *m);
 /* Whether the model has weights of q4_k and a hint of `set` has them unpacked. */
 bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set);
-/* Bytes of device_memory_budget() that nothing holds; 0 = unknown. */
+/* Returns the unused bytes of device_memory_budget(), or 0 if unknown. */
 uint64_t model_memory_left(const struct dgl_model *m);
 /* What a session of `context` tokens and passes of `ubatch` tokens needs. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,

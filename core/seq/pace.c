@@ -20,7 +20,7 @@ static uint64_t budget_of(const struct pace *p)
     return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
 }
 
-/* Bytes of weights that operations read, and the most of one of them. */
+/* Returns the bytes of weights that `ops` read in all. *largest is the most of one operation. */
 static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
 {
     uint64_t sum = 0;
@@ -37,7 +37,7 @@ static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uin
     return ops_bytes(&plan->segment[segment].ops, largest);
 }
 
-/* Nanoseconds per byte of weights for one token; 0 = unknown. */
+/* Returns the nanoseconds per byte of weights for one token, or 0 if unknown. */
 static double byte_ns(const struct pace *p, const struct plan *plan)
 {
     uint64_t largest;
@@ -110,7 +110,7 @@ void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t 
     }
     if (tokens > 1)
         return;
-    /* One token reads each weight once, the head's too; a band of it is a dispatch. */
+    /* One token reads each weight of body and head once. The head has one dispatch per band. */
     uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
     segment_bytes(plan, SEG_HEAD, &largest);
     p->head_ns = body > 0 ? (uint64_t)((double)ns * (double)largest / (double)body) : 0;

@@ -25,13 +25,14 @@ struct pace {
  * each. Fewer than `most` asks for pace_note() after it. Software renderers have no watchdog. */
 int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most, int32_t held,
                     bool scores);
-/* How many sequences may decode in one pass, 1 to `most`; fewer than `most` only on slow devices.
- */
+/* Returns how many sequences may decode in one pass: 1 to `most`, and `most` unless the device is
+ * slow. */
 int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t most, int32_t held);
-/* Estimated time of the longest dispatch among `ops` for one token, by what was timed or, before
- * that, by the rate that plan_device.c assumes. 0 = unknown: a fast device before it was timed. */
+/* Estimates the longest dispatch among `ops` for one token: from timed passes or, before the first
+ * one, from the rate that plan_device.c assumes for slow devices. Returns 0 if unknown, that is for
+ * a fast device that was not timed yet. */
 uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops);
-/* Estimated time of a token, body and head, in the same way. */
+/* Estimates the time of a token, body and head, from the same numbers. */
 uint64_t pace_token_ns(const struct pace *p, const struct plan *plan);
 /* A pass of `tokens` took `ns`, after which the sequence held `held`. */
 void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns);

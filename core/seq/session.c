@@ -61,13 +61,13 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
     s->paced = p->chunk == 0;
-    /* Attention reads the keys of a layer in one dispatch, which nothing cuts. */
+    /* Attention reads all keys of a layer in one dispatch. It cannot be cut into shorter ones. */
     const uint64_t most = plan->device->dispatch_bytes,
                    held = plan_kv_layer_bytes(plan, s->context);
     if (most > 0 && held > most)
         dgl_info(dev->log,
-                 "a dispatch of attention may take longer than %d ms behind %.0f tokens: -c keeps "
-                 "below",
+                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
+                 "context with -c",
                  (int)(PACE_BUDGET_NS / 1000000), (double)s->context * (double)most / (double)held);
     s->shares = p->share_prefix;
     s->progress_cb = p->progress_cb;

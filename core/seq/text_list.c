@@ -1,4 +1,4 @@
-/* Gathers the texts of a model's kernels. Compiles nothing. */
+/* Collects the sources of a model's kernels. Compiles nothing. */
 #include "core/seq/text_list.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/oracle/kernel_check.h"
 #include "core/seq/session.h"
 
-/* Tokens of the sequence whose memory persistent programs are listed for. */
+/* Context of the session for which persistent programs are generated. */
 #define CONTEXT 256
 
 void text_list_finish(struct text_list *list)
@@ -21,7 +21,7 @@ void text_list_finish(struct text_list *list)
     *list = (struct text_list){0};
 }
 
-/* Adds a text unless it is there. Its strings but the source are borrowed. */
+/* Adds a source unless the list has it. Copies the source and borrows the other strings. */
 static enum dgl_status add(struct text_list *list, const struct dgl_log *log, struct text text)
 {
     if (!dgl_hash_bytes(DGL_HASH_SHA256, text.source, text.len, text.sha256))
@@ -75,7 +75,7 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m)
     return status;
 }
 
-/* The text of a recipe's program; none where the recipe has no such program. */
+/* Adds the persistent program of a recipe, if the recipe has one. */
 static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
                                    const struct memory *memory, struct recipe recipe)
 {

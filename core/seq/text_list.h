@@ -1,5 +1,6 @@
-/* The texts that the driver gets for a model: those of its plan, of its persistent programs, and of
- * all kernels that can run on the device. For compiling them without running any. */
+/* List of the kernel sources that a model can compile: those of its plan, of its persistent
+ * programs, and of all kernels that can run on the device. Used to compile them without running
+ * them. */
 #ifndef DGL_CORE_TEXT_LIST_H
 #define DGL_CORE_TEXT_LIST_H
 
@@ -10,22 +11,22 @@ struct text {
     char sha256[65];
     char *source;
     size_t len;
-    bool planned; /* the plan needs it */
+    bool planned; /* the plan requires it */
 };
-/* Texts that differ, in the order in which they were added. `{0}` is empty. */
+/* Distinct sources, in the order in which they were added. `{0}` is an empty list. */
 struct text_list {
     struct text *texts;
     size_t count, cap;
 };
 void text_list_finish(struct text_list *list);
 
-/* Adds the texts of every operation of the plan, passes over several sequences included. */
+/* Adds the source of every operation of the plan, including passes over several sequences. */
 enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m);
-/* Adds the programs of decode steps of one sequence by the persistent executor, one for each way to
- * sample, if this device would try them. The model needs no weights. */
+/* Adds the persistent programs of a decode step of one sequence, one per kind of sampling, if this
+ * device would try the persistent executor. The model needs no weights. */
 enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
                                          enum dgl_executor wanted);
-/* Adds the texts of the cases of `kernels check`, of every kernel of the model's set. */
+/* Adds the source of every case of `kernels check`, for every kernel of the model's set. */
 enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m);
 
 #endif

@@ -1,4 +1,4 @@
-/* Available memory by /proc/meminfo and the limits of cgroups, over trees that stand for other
+/* Available memory from /proc/meminfo and cgroup limits, read from the file trees of made-up
  * machines. */
 #include "core/base/host_memory.h"
 

@@ -1,5 +1,5 @@
-/* tests/devices/check_devices.py: what is compiled, reused, reported and written. A shell script
- * with canned answers stands for the command, and empty files for Mesa's shims. */
+/* tests/devices/check_devices.py: sources that it compiles or reuses, its report and its files. A
+ * shell script replaces the command, and empty files replace Mesa's shims. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-/* Two texts of every model: norm_rms always compiles, sample_next as the file `verdict` says. The
- * file `compiled` gets a line for each text that is not known. */
+/* The fake command reports two sources per model. norm_rms always compiles; the file `verdict` has
+ * the verdict of sample_next. Each source that is not known adds a line to the file `compiled`. */
 static const char command[] =
     "#!/bin/sh\n"
     "here=$(dirname \"$0\")\n"
@@ -48,7 +48,7 @@ static bool run(struct process_result *r, const char *program, const char *const
     return r->code == 0;
 }
 
-/* A copy of the scripts in a tree of its own, whose page has an old table. */
+/* Creates a tree with a copy of the scripts and a page with an old table. */
 static char *make_tree(void)
 {
     static const char page[] = "top\n<!-- make check-devices: begin -->\nold\n"
@@ -79,7 +79,7 @@ static char *make_tree(void)
     return dir;
 }
 
-/* Runs the script of the tree with these words and asserts code and output. */
+/* Runs the script of the tree with these arguments. Asserts the exit code and the output. */
 static void check(const char *dir, const char *words, int code, const char *says)
 {
     struct process_result r;
@@ -157,9 +157,9 @@ static void test_update_writes_table_and_sample(void **state)
     assert_contains(sample, "norm_rms\taaaaaaaaaaaaaaaa\tv3d42 v3d71 t860 ");
     free(page);
     free(sample);
-    check(dir, "--seen", 0, "the chosen kernels are as 17 chips compiled them");
+    check(dir, "--seen", 0, "17 chips have compiled the current kernels");
     put(dir, "sha", "0000000000000000000000000000000000000000000000000000000000000000");
-    check(dir, "--seen", 0, "none of the chips has compiled sample_next as now");
+    check(dir, "--seen", 0, "no chip has compiled the current sample_next");
     test_tmpdir_remove(dir);
 }
 

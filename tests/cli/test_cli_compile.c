@@ -1,6 +1,6 @@
-/* `kernels check --compile-only`: every text of a plan in a process of its own; and, over drivers
- * of GPUs that are not there (DOPPLERGL_SHIMS: the folder of `over`), compilers that hang and that
- * crashed. */
+/* `kernels check --compile-only`: every source of a plan, each in a separate process. If
+ * DOPPLERGL_SHIMS names the folder of `over`, also compilers that hang or crashed, with drivers of
+ * absent GPUs. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -97,10 +97,12 @@ static const struct usage_row usage_rows[] = {
     {"all without compile-only", {"--all"}, "--all"},
     {"time without compile-only", {"--time-limit", "3"}, "--time-limit"},
     {"no time", {"--compile-only", "--time-limit", "0"}, "--time-limit"},
-    {"no memory", {"--compile-only", "--memory-limit", "2X"}, "--memory-limit: '2X' is no number"},
+    {"no memory",
+     {"--compile-only", "--memory-limit", "2X"},
+     "--memory-limit: '2X' is not a number"},
     {"too little memory", {"--compile-only", "--memory-limit", "4K"}, "of at least 1M"},
     {"quick", {"--compile-only", "--quick"}, "--quick"},
-    {"a file", {"--compile-only", "mine.comp"}, "--kernel-file and --kernel-dir"},
+    {"a file", {"--compile-only", "mine.comp"}, "--kernel-file or --kernel-dir"},
     {"no such shape", {"--compile-only", "--shape", "nonsense"}, "nonsense"},
     {"two models", {"--compile-only", "--shape", "llama3-8b", "-m", "x"}, "either --shape or -m"},
 };
@@ -118,22 +120,22 @@ static void test_usage(void **state)
     process_finish(&r);
 }
 
-/* ---- drivers of GPUs that are not there ------------------------------------------------------ */
+/* ---- drivers of absent GPUs ------------------------------------------------------------------ */
 
-/* Path of `over`; skips without it. */
+/* Returns the path of `over`. Skips the test if it is missing. */
 static const char *find_over(void)
 {
     static char path[4096];
     const char *dir = getenv("DOPPLERGL_SHIMS");
     if (!dir)
-        SKIP("DOPPLERGL_SHIMS names no folder of drivers without GPUs (`over`)");
+        SKIP("DOPPLERGL_SHIMS is not set");
     snprintf(path, sizeof(path), "%s/over", dir);
     if (access(path, X_OK) != 0)
         SKIP("DOPPLERGL_SHIMS has no program `over`");
     return path;
 }
 
-/* Mali G52 crashed at its first program: nothing was bound at a dispatch of no groups. */
+/* The driver of Mali G52 crashed at a dispatch with no groups, because no buffer was bound. */
 static void test_g52(void **state)
 {
     (void)state;
@@ -143,12 +145,12 @@ static void test_g52(void **state)
     struct process_result r;
     process_run(&(struct process_params){.program = over, .args = args}, &r);
     assert_int_equal(r.signal, 0);
-    assert_true(r.code == 0 || r.code == 1); /* known answers are wrong where nothing runs */
+    assert_true(r.code == 0 || r.code == 1); /* 1: drm-shim runs nothing, so results are wrong */
     assert_contains(r.err, "device: Mali-G52");
     process_finish(&r);
 }
 
-/* V3D's compiler never ends on a value that is kept over a barrier under a repeated condition. */
+/* V3D's compiler never ends on a source with a repeated condition (docs/driver-bugs.md). */
 static void test_v3d_hangs(void **state)
 {
     (void)state;

@@ -420,7 +420,7 @@ static void device_is_the_row_that_was_asked_for(void **state)
     process_finish(&r);
 }
 
-/* The words of --limits are the library's profiles, and each shows the device with its limits. */
+/* --limits accepts the names of the library's profiles. `devices` shows the profile's limits. */
 static void limits_are_those_of_the_profile(void **state)
 {
     struct process_result r;

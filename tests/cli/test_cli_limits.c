@@ -1,6 +1,6 @@
-/* Each profile of --limits on the device that is here plans what the driver of the chip plans: the
- * same kernels with the same tunables in the same work groups. DOPPLERGL_SHIMS is the folder of
- * Mesa's drivers over drm-shim (docs/testing.md); without it the cases are skipped. */
+/* Compares the plan under each --limits profile on this machine's device with the plan on the
+ * chip's own driver: kernels, tunables and work groups must be the same. DOPPLERGL_SHIMS names the
+ * folder of Mesa's drivers with drm-shim (docs/testing.md). Without it the cases are skipped. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 
 struct chip {
     const char *name; /* of the profile */
-    const char *chip; /* of DOPPLERGL_SHIMS/over */
-    /* A kernel whose tunables may differ, as software renderers have less shared memory; NULL */
+    const char *chip; /* argument of DOPPLERGL_SHIMS/over */
+    /* A kernel whose tunables may differ, because software renderers have less shared memory; may
+     * be NULL. */
     const char *smaller;
 };
 static const struct chip chips[] = {
@@ -20,7 +21,7 @@ static const struct chip chips[] = {
     {"intel-skl", "skl", "attn_prefill_tiled"},
 };
 
-/* A line for each step. */
+/* Returns the plan as text, with one line per step. */
 static char *steps_of(const struct process_params *p, const char *smaller)
 {
     static const char *const words[] = {"phase", "step", "shape", "name"};

@@ -1,6 +1,6 @@
-/* The command where memory is short: `-c` is granted, lowered or refused by the number that inspect
- * reports, and in a real cgroup the kernel ends no process. This program is also the command, on a
- * host with as much memory as a variable says. */
+/* The command with little memory: `-c` is granted, lowered or refused by the number that `inspect`
+ * reports, and the kernel kills no process in a real cgroup. This program is also the command, on a
+ * host whose memory an environment variable sets. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
-#define AVAILABLE "DGL_TEST_AVAILABLE" /* MiB, by a cgroup */
+#define AVAILABLE "DGL_TEST_AVAILABLE" /* limit of a made-up cgroup, in MiB */
 #define BUNDLED   "tests/models/story-llama-q4_k_m"
 #define MIB       (1ull << 20)
 
@@ -48,7 +48,7 @@ static void generate(struct process_result *r, const char *mib, const char *cont
 
 /* ---- one number ------------------------------------------------------------------------------ */
 
-/* What the refusal of a load tells is what inspect tells: 75% of what there is. */
+/* The refusal of a load and `inspect` report the same number: 75% of the available memory. */
 static void a_refusal_has_the_number_of_inspect(void **state)
 {
     struct process_result inspect, refused;
@@ -69,14 +69,14 @@ static void a_refusal_has_the_number_of_inspect(void **state)
     process_finish(&refused);
 }
 
-/* The context that a refusal names fits, and is what is granted if none was asked for. */
+/* The context that a refusal names fits. It is also the default context. */
 static void the_named_context_is_what_fits(void **state)
 {
     static const char mark[] = "the largest context that fits: -c ";
     struct process_result r;
     char fit[16] = "", more[16], mib[16];
     (void)state;
-    for (int i = 16; i < 64 && !fit[0]; i++) { /* until weights and scratch fit, and no more */
+    for (int i = 16; i < 64 && !fit[0]; i++) { /* until weights, scratch and a short context fit */
         snprintf(mib, sizeof(mib), "%d", i);
         generate(&r, mib, "2048");
         assert_code(&r, 1);
@@ -103,7 +103,7 @@ static void the_named_context_is_what_fits(void **state)
 
 /* ---- a real cgroup --------------------------------------------------------------------------- */
 
-/* Puts a number into a file of the cgroup. False: it is not there, or refuses. */
+/* Writes `text` to a file of the cgroup. Returns false if the file is missing or refuses it. */
 static bool put(const char *folder, const char *name, const char *text)
 {
     char *path = checked(dgl_path_join(folder, name));
@@ -113,17 +113,17 @@ static bool put(const char *folder, const char *name, const char *text)
     return ok;
 }
 
-static char *cgroup; /* its folder, while there is one */
+static char *cgroup; /* folder of the cgroup, or NULL */
 
 static void remove_cgroup(void)
 {
     for (int i = 0; cgroup && rmdir(cgroup) != 0 && errno == EBUSY && i < 100; i++)
-        usleep(20000); /* until the kernel is through with the processes */
+        usleep(20000); /* wait until the kernel has removed the processes */
     free(cgroup);
     cgroup = NULL;
 }
 
-/* A new cgroup of 1 GiB, of version 1 or 2. Skips the case where this process may not make one. */
+/* Creates a cgroup of 1 GiB (version 1 or 2). Skips the test if this process may not create it. */
 static void make_cgroup(void)
 {
     static const char *const mounts[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
@@ -132,7 +132,7 @@ static void make_cgroup(void)
         assert_true(asprintf(&cgroup, "%s/dopplergl-test-%d", mounts[i], (int)getpid()) > 0);
         const bool made = mkdir(cgroup, 0755) == 0;
         if (made)
-            put(cgroup, "memory.swap.max", "0"); /* else the kernel has somewhere to go */
+            put(cgroup, "memory.swap.max", "0"); /* otherwise the kernel swaps instead of killing */
         if (made && put(cgroup, i == 0 ? "memory.limit_in_bytes" : "memory.max", limit))
             return;
         remove_cgroup();

@@ -1,5 +1,6 @@
-/* Every family and the story models under each profile of limits: the kernels of a small GPU, run
- * by the device that is here, give the reference's greedy tokens, and those of no profile. */
+/* Runs every family and the story models under each limits profile on this machine's device. The
+ * kernels of the small GPU must compute the reference's greedy tokens, and the same tokens as
+ * without a profile. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -9,13 +10,13 @@
 #include "tests/support/tiny_engine.h"
 
 enum { STEPS = 12 };
-/* Below this margin two right kernels may differ (tests/support/family.c). */
+/* Two correct kernels may select different tokens below this margin (tests/support/family.c). */
 #define MARGIN 0.001
 
 struct limited {
     const char *name;
-    const char *family;           /* NULL: one of the following */
-    const char *archive, *inside; /* of the test data; NULL: the bundled model */
+    const char *family;           /* NULL for a model that `archive` names */
+    const char *archive, *inside; /* in the test data; NULL for the bundled model */
     const char *limits;
 };
 
@@ -33,7 +34,7 @@ enum {
     NUM_FAMILIES = sizeof(families) / sizeof(families[0]),
     NUM_MODELS = NUM_FAMILIES + sizeof(stories) / sizeof(stories[0]),
     NUM_PROFILES = sizeof(profiles) / sizeof(profiles[0]),
-    PARTS = NUM_MODELS, /* a day has as many cases as there are profiles */
+    PARTS = NUM_MODELS, /* one day runs as many cases as there are profiles */
 };
 
 static struct limited rows[NUM_MODELS * NUM_PROFILES];
@@ -89,7 +90,7 @@ static void limits_give_the_same_tokens(void **state)
     free(path);
 }
 
-/* Kernels are chosen for the chip; waits and paces go by the device that computes. */
+/* Kernels are chosen for the chip, but timeouts and pacing depend on the device that computes. */
 static void test_chip_is_not_the_device(void **state)
 {
     struct tiny_engine e;

@@ -1,5 +1,5 @@
-/* Available memory is asked when it is needed, not when the device was opened: the host that a
- * software renderer uses has, at link time, as much as the test says. */
+/* Available memory is queried when it is needed, not when the device is opened. A function that
+ * replaces the host's memory at link time returns the number that a test sets. */
 #include "core/base/host_memory.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define MIB (1ull << 20)
 
-static uint64_t available; /* 0: the truth */
+static uint64_t available; /* 0 returns the real number */
 
 struct dgl_host_memory __real_dgl_host_memory(void);
 struct dgl_host_memory __wrap_dgl_host_memory(void);
@@ -37,7 +37,7 @@ static void open_software(struct tiny_engine *e)
     }
 }
 
-/* A session is refused or granted by what there is now. */
+/* A session is refused or granted by the memory that is available at that time. */
 static void a_session_goes_by_what_is_free_now(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void a_session_goes_by_what_is_free_now(void **state)
     tiny_engine_close(&e);
 }
 
-/* The default context is what fits, when the model is loaded. */
+/* The default context is the largest that fits when the model is loaded. */
 static void a_load_goes_by_what_is_free_now(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void a_load_goes_by_what_is_free_now(void **state)
     tiny_engine_close(&e);
 }
 
-/* Facts, estimate and refusal are one budget. */
+/* Device facts, estimate and refusal use the same budget. */
 static void facts_are_the_budget(void **state)
 {
     (void)state;

@@ -284,7 +284,7 @@ static void test_head(void **state)
     tiny_engine_close(&e);
 }
 
-/* Most requests that run at once in a batch of four, each of which gets its answer. */
+/* Returns how many requests of a batch of four run at the same time. All four must be answered. */
 static size_t most_at_once(uint64_t token_ns)
 {
     struct tiny_engine e;
@@ -312,8 +312,8 @@ static size_t most_at_once(uint64_t token_ns)
     return most;
 }
 
-/* A pass has no more rows than the device does in the time of a dispatch: 50 ms here, of two
- * layers; the first request is begun before anything was timed. */
+/* A pass has at most the rows that the device computes within the time limit of a dispatch: 50 ms
+ * here, with two layers. The first request starts before anything was timed. */
 static void test_batch(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Dispatches of a Raspberry Pi that exists in numbers only: none of a 1B model takes more than 100
- * ms by the estimator, before anything was timed and after; fast devices have the plan that they
- * had. And a cut changes no token. */
+/* Dispatch times of a 1B model on a made-up Raspberry Pi: by the estimator no dispatch takes more
+ * than 100 ms, before and after passes were timed. The plan of fast devices does not change.
+ * Cutting weights into bands changes no token. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uin
 
 static const char *const shapes[] = {"llama-3.2-1b", "qwen3-0.6b", "gemma-3-1b", "llama-3.2-3b"};
 
-/* Nothing was timed: by the rate that is assumed. */
+/* Before a pass was timed, the assumed rate is used. */
 static void test_untimed(void **state)
 {
     (void)state;
@@ -54,19 +54,19 @@ static void test_untimed(void **state)
                    (double)ns * 1e-6);
             assert_in_range(ns, 1, PACE_BUDGET_NS);
         }
-        /* A pass: a product for r tokens takes at most r times as long. */
+        /* A matmul for r tokens takes at most r times as long as one for a token. */
         segment_bytes(&p.plan, SEG_DECODE, &largest);
         const int32_t tokens = pace_tokens(&pace, &p.plan, 512, 0, false);
         assert_true(tokens == 1 || largest * (uint64_t)tokens <= p.device.dispatch_bytes);
         const int32_t rows = pace_sequences(&pace, &p.plan, 8, 0);
         assert_true(rows == 1 || largest * (uint64_t)rows <= p.device.dispatch_bytes);
-        /* A persistent dispatch has a whole token. */
+        /* A persistent dispatch computes a whole token. */
         assert_true(pace_token_ns(&pace, &p.plan) > PACE_BUDGET_NS);
         planned_close(&p);
     }
 }
 
-/* Rates of the device that are then timed, in bytes of weights per second. */
+/* Rates of the device that timing finds, in bytes of weights per second. */
 static const struct rate {
     const char *name;
     uint64_t bytes;
@@ -90,7 +90,7 @@ static void test_timed(void **state)
     for (int i = 0; i < 12; i++) {
         const int32_t tokens = pace_tokens(&pace, &p.plan, 512, 1, false);
         const int32_t rows = pace_sequences(&pace, &p.plan, 64, 1);
-        /* As slow as a product for several tokens can be. */
+        /* The worst case: a matmul for r tokens takes r times as long as one for a token. */
         const double pass_ns = (double)largest * byte_ns * tokens;
         const double batch_ns = (double)largest * byte_ns * rows;
         if (pass_ns > PACE_BUDGET_NS || batch_ns > PACE_BUDGET_NS)
@@ -105,7 +105,7 @@ static void test_timed(void **state)
     planned_close(&p);
 }
 
-/* Only slow devices are bounded before they were timed. */
+/* Only slow devices have a limit before they are timed. */
 static void test_fast_devices(void **state)
 {
     static const enum made_device fast[] = {MADE_GPU, MADE_LLVMPIPE};
@@ -121,7 +121,8 @@ static void test_fast_devices(void **state)
     }
 }
 
-/* The head of a small model in one band, and in as many as a very slow device has. */
+/* Compares the head of a small model in one band with the head in the bands of a very slow device.
+ */
 static void test_cut_keeps_the_tokens(void **state)
 {
     enum { PROMPT = 20, ANSWER = 8 };

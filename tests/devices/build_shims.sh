@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds Mesa's drm-shims and drivers into a folder, so that drivers run without their GPUs (over.sh).
 # usage: build_shims.sh DIR [JOBS]    On Debian 12 amd64, as root or with sudo for packages; 1.5 GB and about 10 minutes.
-# Intel and AMD drivers are Debian's binaries. Debian builds V3D, Panfrost and Freedreno for ARM only, so these are built here
-# from Debian's source of the same version. The Mesa of the system stays as it is. A second call continues where one ended.
+# Intel and AMD drivers are Debian's binaries. Debian builds V3D, Panfrost and Freedreno for ARM only, so this script builds them
+# from Debian's source of the same version. The system's Mesa does not change. A second call continues an interrupted one.
 set -euo pipefail
 if [ $# -lt 1 ]; then
     sed -n '2,3p' "$0" >&2
@@ -13,13 +13,13 @@ mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 jobs=${2:-2}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-# Upstream versions in the suite of the sources, and the suite of the binaries.
+# Suite and upstream versions of the sources; suite of the binaries.
 suite=trixie mesa=25.0.7 libdrm=2.4.124
 binaries=bookworm-backports
 # shellcheck disable=SC1091
 . /etc/os-release
 if [ "${VERSION_CODENAME:-}" != bookworm ] || [ "$(uname -m)" != x86_64 ]; then
-    echo 'build_shims: the drivers come from Debian 12 for amd64 (bookworm-backports); this system is another one' >&2
+    echo 'build_shims: this script requires Debian 12 for amd64: the drivers come from bookworm-backports' >&2
     exit 1
 fi
 
@@ -53,7 +53,7 @@ if [ -n "$missing" ]; then
     step packages $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
 fi
 
-# ---- an apt of its own, so that neither sources nor packages of the system change -----------------------------------------------
+# ---- apt with its own configuration: the system's sources and packages do not change ---------------------------------------------
 
 mirror=$(awk '/^URIs:/ {print $2; exit}' /etc/apt/sources.list.d/debian.sources 2> /dev/null || true)
 [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }' \
@@ -81,7 +81,7 @@ version() { # SUITE PACKAGE: version of the binary package
     APT_CONFIG=$dir/apt/apt.conf apt-cache madison "$2" |
         awk -F' *\\| *' -v s="$1/main" 'index($3, s) && /Packages/ { print $2; exit }'
 }
-# PACKAGE UPSTREAM: version of the source package. The source of the backport is left out: parts of it may be gone.
+# PACKAGE UPSTREAM: version of the source package. Backports are skipped: the mirror may have deleted parts of their sources.
 source_version() {
     APT_CONFIG=$dir/apt/apt.conf apt-cache showsrc "$1" 2> /dev/null |
         awk -v u="$2-" '/^Version:/ && index($2, u) && !/bpo/ { print $2; exit }'

@@ -6,13 +6,13 @@
     check_devices.py --seen
 
 Mesa's drm-shims let the real drivers compile without hardware (over.sh, build_shims.sh). On each chip
-of chips.tsv the script plans each model of models.txt and has `dopplergl kernels check --compile-only`
-compile the texts of the plan, each in a process of its own. Equal texts are compiled once per chip.
-Results are kept in the folder of the shims by chip, driver version and SHA-256 of the text, so that
-the next run compiles only what changed; --fresh ignores them. --update writes the table of
+of chips.tsv the script runs `dopplergl kernels check --compile-only` for each model of models.txt. It
+compiles the sources of the model's plan, each in a separate process, and equal sources once per chip.
+Results are stored in the folder of the shims by chip, driver version and SHA-256 of the source. The
+next run compiles only new sources; --fresh ignores earlier results. --update writes the table of
 docs/devices.md and compiled.tsv from the results of all chips.
 --seen compares the kernels of this tree with compiled.tsv, prints one line and compiles nothing.
-The last line is "N passed, M failed", counted in chips. Exit code 1 if a chosen text fails its limits.
+The last line is "N passed, M failed", counted in chips. The exit code is 1 if a chip failed.
 `make check-devices` runs it (docs/testing.md).
 """
 import argparse
@@ -34,9 +34,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 PAGE = os.path.join(TREE, "docs/devices.md")
 COMPILED = os.path.join(HERE, "compiled.tsv")
-# Around each table; %s: "" or " MESA=SUITE".
+# Lines around each table. %s is "" or " MESA=SUITE".
 BEGIN, END = "<!-- make check-devices%s: begin -->", "<!-- make check-devices%s: end -->"
-# Drivers that Debian builds for ARM only, so that a newer Mesa of its packages lacks them.
+# Drivers that Debian builds for ARM only: its packages of a newer Mesa lack them.
 ARM_ONLY = ("v3d", "panfrost")
 # Slow compilers first, so that the run does not end with one of them alone.
 SLOW = ("v3d42", "v3d71", "navi31", "navi21", "t860")
@@ -45,7 +45,7 @@ Chip = collections.namedtuple("Chip", "chip shim variable checked name")
 
 
 def read_table(path):
-    """Rows of a file of columns that tabs separate."""
+    """Rows of a file with tab-separated columns."""
     with open(path, encoding="utf-8") as f:
         return [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
 
@@ -58,7 +58,7 @@ def all_chips():
 
 
 def unpack(build, archive):
-    """Folder of an unpacked archive of the test data, as tests/support/test.c names it; None without."""
+    """Unpacks an archive of the test data. Returns its folder, named as in tests/support/test.c, or None."""
     source = os.path.join(os.environ.get("DOPPLERGL_TEST_DATA") or os.path.join(TREE, "../shared"), archive)
     folder = os.path.join(build, "testdata", re.sub(r"[^A-Za-z0-9._]", "-", archive.split(".tar")[0]))
     if os.path.isdir(folder):
@@ -73,7 +73,7 @@ def unpack(build, archive):
 
 
 def list_models(build, words):
-    """[(name, arguments)], and the lines of models.txt whose files are missing."""
+    """Returns [(name, arguments)] of all models, and the archives of models.txt that are missing."""
     models, missing = [], []
     with open(os.path.join(HERE, "models.txt"), encoding="utf-8") as f:
         lines = [line.split() for line in f if line.strip() and not line.startswith("#")]
@@ -99,9 +99,9 @@ def list_models(build, words):
 
 
 class Results:
-    """What became of each text on one chip: a line of JSON each, in a file that only grows.
+    """Results of one chip: a file with one line of JSON per source, which is only appended to.
 
-    A text is known by its SHA-256, together with the driver version and the limits of the check.
+    The key of a result is the driver version and the SHA-256 of the source.
     """
 
     def __init__(self, folder, chip):
@@ -113,7 +113,7 @@ class Results:
                 for line in f:
                     try:
                         entry = json.loads(line)
-                    except ValueError:  # the line that an interrupted run did not finish
+                    except ValueError:  # an interrupted run left an incomplete line
                         continue
                     self.all[entry["version"], entry["sha256"]] = entry
 
@@ -125,7 +125,7 @@ class Results:
 
 
 def spills_of(stats):
-    """(spills, fills) of a driver's statistics; None if they do not have them."""
+    """Returns the worst (spills, fills) of a driver's statistics, or None if it reports none."""
     found = re.findall(r"(\d+):(\d+) spills:fills", stats)  # iris, crocus, v3d, panfrost
     found += [(n, "0") for n in re.findall(r"Spilled VGPRs: (\d+)", stats)]  # radeonsi
     found += re.findall(r"(\d+) stp, (\d+) ldp", stats)  # freedreno
@@ -136,7 +136,7 @@ def spills_of(stats):
 
 
 class Run:
-    """The settings of a run, and what its chips share."""
+    """Settings of a run, and the state that its chips share."""
 
     def __init__(self, args):
         self.args = args
@@ -150,8 +150,8 @@ class Run:
         self.environment = dict(
             os.environ,
             DOPPLERGL_SHIMS=args.shims,
-            DOPPLERGL_DATA=os.path.join(TREE, "tests"),  # the copy of newer_mesa.sh is not beside it
-            # Caches and settings of the user stay out of it.
+            DOPPLERGL_DATA=os.path.join(TREE, "tests"),  # newer_mesa.sh copies the program elsewhere
+            # Neither uses nor changes the user's caches and settings.
             XDG_CACHE_HOME=os.path.join(args.shims, "cache"),
             XDG_CONFIG_HOME=os.path.join(args.shims, "config"),
         )
@@ -161,7 +161,7 @@ class Run:
             print(text, flush=True)
 
     def over(self, chip, *words, seconds=3600):
-        """A command on a chip: (exit code, standard output, standard error)."""
+        """Runs the command on a chip. Returns (exit code, standard output, standard error)."""
         command = [os.path.join(HERE, "over.sh"), chip, self.program, *words]
         try:
             done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=seconds)
@@ -176,7 +176,7 @@ def last_line(text):
 
 
 def open_chip(run, chip):
-    """The chip's row of `devices`, or a dict with `reason` alone if it does not open."""
+    """Returns the chip's row of `devices`, or {"reason": ...} if the chip does not open."""
     code, out, err = run.over(chip, "devices", "--json", seconds=300)
     try:
         rows = [row for row in json.loads(out) if not row["software"]]
@@ -194,7 +194,7 @@ def keep_summary(run, summary):
 
 
 def check_chip(run, chip):
-    """Compiles what is not known yet. The summary of the chip, for the table."""
+    """Compiles the sources without a result. Returns the summary of the chip, for the table."""
     start = time.monotonic()
     device = open_chip(run, chip.chip)
     summary = {"chip": chip.chip, "name": chip.name, "device": device, "failed": {}, "texts": {}, "models": {}}
@@ -202,7 +202,7 @@ def check_chip(run, chip):
         run.say(f"{chip.chip}: does not open: {device['reason']}")
         keep_summary(run, summary)
         return summary
-    # Without the versions of this machine's kernel, which are in the names of AMD's devices.
+    # The names of AMD's devices contain versions of this machine's kernel: remove them.
     device["name"] = re.sub(r", DRM [^)]*", "", device["name"])
     version = "%s, %s" % (device["name"], device["version"])
     results = Results(os.path.join(run.args.shims, "results" + run.suffix), chip.chip)
@@ -244,7 +244,7 @@ def check_chip(run, chip):
            "ok" if not summary["failed"] else "FAILED"))
     for name, reason in summary["failed"].items():
         run.say(f"{chip.chip}: FAILED {name}: {reason}")
-    if not run.args.models:  # a part of the models is no result of the chip
+    if not run.args.models:  # a run with some of the models has no summary of the chip
         keep_summary(run, summary)
     return summary
 
@@ -271,7 +271,7 @@ def kernels_by_op(summary):
 
 
 def common_kernels(summaries):
-    """{operation: kernels} of operations that have the same kernels on every chip that opens."""
+    """Returns {operation: kernels} of the operations with the same kernels on every chip that opens."""
     tables = [kernels_by_op(s) for s in summaries if s["texts"]]
     ops = sorted({op for table in tables for op in table})
     return {op: tables[0][op] for op in ops if all(table.get(op) == tables[0].get(op) for table in tables)}
@@ -325,11 +325,11 @@ def put_table(summaries, versions, suite=""):
         f.write(before + "\n".join(lines) + rest.split(end)[1])
 
 
-# ---- compiled.tsv: the kernels as the chips have compiled them -------------------------------------
+# ---- compiled.tsv: hashes of the kernels that the chips compiled ---------------------------------
 
 
 def sources(program):
-    """{name: hash} of every built-in kernel with its libs, and of the generator that makes texts of them."""
+    """Returns {name: hash} of every built-in kernel with its libs, and of the generator of sources."""
     done = subprocess.run([program, "kernels", "list", "--json"], capture_output=True, text=True, check=True)
     hashes = {kernel["name"]: kernel["sha256"][:16] for kernel in json.loads(done.stdout)}
     generator = hashlib.sha256()
@@ -356,20 +356,20 @@ def put_compiled(program, summaries):
 
 
 def print_seen(program):
-    """One line: the chips that have not compiled a kernel as it is now. Nothing is compiled."""
+    """Prints one line with the chips that have not compiled the current version of a kernel."""
     if not os.path.exists(COMPILED):
-        print("devices: nothing was compiled for other chips yet: make check-devices UPDATE=1")
+        print("devices: nothing was compiled for other chips yet: run make check-devices UPDATE=1")
         return
     hashes, old = sources(program), {name: (sha, chips.split()) for name, sha, chips in read_table(COMPILED)}
     changed = [name for name in sorted(old) if hashes.get(name) not in (None, old[name][0])]
     chips = {chip for name in changed for chip in old[name][1]}
     total = len({chip for _, chips in old.values() for chip in chips})
     if changed:
-        which = "none of the chips has" if len(chips) == total else "%s have not" % " ".join(sorted(chips))
+        which = "no chip has" if len(chips) == total else "%s have not" % " ".join(sorted(chips))
         shown = ", ".join(changed[:6]) + (f" and {len(changed) - 6} more" if len(changed) > 6 else "")
-        print(f"devices: {which} compiled {shown} as now: make check-devices")
+        print(f"devices: {which} compiled the current {shown}: run make check-devices")
     else:
-        print(f"devices: the chosen kernels are as {total} chips compiled them")
+        print(f"devices: {total} chips have compiled the current kernels")
 
 
 # ---- all -----------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def read_summaries(folder, chips):
 
 
 def find_shims(args):
-    """The folder of the shims, which are built first if they are missing."""
+    """Returns the folder of the shims. Builds them if they are missing."""
     cache = os.environ.get("XDG_CACHE_HOME")
     folder = os.path.abspath(args.shims or (os.path.join(cache, "dopplergl-shims") if cache
                                             else os.path.join(args.build, "shims")))

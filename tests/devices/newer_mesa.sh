@@ -1,7 +1,7 @@
 #!/bin/sh
-# Adds the Mesa of another Debian suite, with its own C library, to the shims, and a copy of a program that runs on it.
+# Adds to the shims the Mesa and the C library of another Debian suite, and a copy of a program that uses them.
 # usage: newer_mesa.sh SHIMS SUITE PROGRAM    SUITE: sid, trixie. Then: MESA=SUITE over.sh CHIP PROGRAM (chips of Intel, AMD and,
-# in sid, Adreno: Debian builds V3D and Panfrost for ARM only). DOPPLERGL_TEST_DATA: the test data, whose script unpacks.
+# in sid, Adreno: Debian builds V3D and Panfrost for ARM only). DOPPLERGL_TEST_DATA: the test data; its script unpacks Mesa.
 set -eu
 if [ $# -ne 3 ]; then
     sed -n '2,4p' "$0" >&2
@@ -23,7 +23,7 @@ if ! command -v patchelf > /dev/null 2>&1; then
     [ "$(id -u)" = 0 ] || sudo=sudo
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends patchelf > /dev/null
 fi
-# The program starts itself again to compile, so it must find the other C library without help.
+# The program starts itself again as the compiler process, so its interpreter must be the other C library's.
 mkdir -p "$dir/bin"
 cp "$3" "$dir/bin/${3##*/}.tmp"
 patchelf --set-interpreter "$dir/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$dir/bin/${3##*/}.tmp"

@@ -1,6 +1,6 @@
-/* Compiling in processes of their own: limits of time and memory, crashes, cancelling, verdicts in
- * the cache, and nothing left behind. This program is the compiler process as well, and a planted
- * word in a text makes glShaderSource() misbehave as drivers do. */
+/* The compiler process: limits of time and memory, crashes, cancelling, verdicts in the cache, and
+ * no process left afterwards. This program is also the compiler process. A "planted" word in a
+ * source makes glShaderSource() misbehave as some drivers do. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -70,7 +70,7 @@ void __wrap_glShaderSource(GLuint shader, GLsizei count, const GLchar *const *te
     __real_glShaderSource(shader, count, text, len);
 }
 
-/* What is bound at dispatches of no groups. */
+/* Counts of dispatches with no groups, and of empty buffer bindings at them. */
 static int unbound, dispatches;
 
 void __real_glDispatchComputeIndirect(GLintptr offset);
@@ -120,7 +120,7 @@ static void close_device(void)
     gl_device_close(&dev);
 }
 
-/* Processes that compile for this program: those with its file and the word. */
+/* Returns the number of compiler processes of this program, servers and children. */
 static int processes(void)
 {
     char **names = NULL, own[4096], exe[4096], path[64], line[256];
@@ -144,7 +144,7 @@ static int processes(void)
     return found;
 }
 
-/* Waits until there are no more of them than so many. */
+/* Waits until at most `most` compiler processes are left. Returns their number. */
 static int processes_at_most(int most, double seconds)
 {
     const uint64_t start_ns = dgl_now_ns();
@@ -201,7 +201,7 @@ static bool check_verdict(void *priv, size_t index, const struct gl_compile_repo
 static void test_verdict(void **state)
 {
     struct verdict_row *row = *state;
-    close_device(); /* of a row that failed */
+    close_device(); /* a failed row leaves it open */
     const struct gl_program_params params = program_of(row->source);
     open_device(&(struct gl_device_params){0});
     const struct gl_try how = {
@@ -221,7 +221,7 @@ static bool count_ends(void *priv, size_t index, const struct gl_compile_report 
     return true;
 }
 
-/* A bad text among good ones is the only one that fails, and they are told in their order. */
+/* Bad sources among good ones fail alone, and the results come in order. */
 static void test_several(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void test_no_process_where_known_good(void **state)
     gl_program_destroy(dev, &program);
 }
 
-/* A program that is no compiler process, and none at all: said once, and compiled here. */
+/* Without a usable compiler process, one notice is logged and this process compiles. */
 static void test_no_compiler(void **state)
 {
     (void)state;
@@ -294,8 +294,8 @@ static char *make_cache(void)
     return dir;
 }
 
-/* The named error comes within the limit; the second time the cache has the verdict, unless the
- * limit has been raised. */
+/* The first round waits for the limit. Later rounds use the verdict in the cache, unless the limit
+ * was raised. */
 static void test_verdict_is_kept(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static bool not_stopped(void *priv, const char *what, uint64_t done, uint64_t to
     return !atomic_load(&stop);
 }
 
-/* By the flag of the device, and by the progress callback. */
+/* Cancels by the device's stop flag, and by the progress callback. */
 static void test_cancel(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void test_cancel(void **state)
 
 /* ---- the end of the parent ------------------------------------------------------------------- */
 
-/* Opens a device and has the compiler process at work, for good. */
+/* Opens a device and compiles a source that never ends. */
 static int orphan_main(void)
 {
     const struct gl_program_params params = program_of(TEXT("spin"));
@@ -438,11 +438,11 @@ static void test_watched_without_callback(void **state)
     const struct gl_program_params params = program_of(TEXT("slow"));
     open_device(&(struct gl_device_params){.compile_limits = {200000000u, 0}});
     assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
-    assert_int_equal(test_occurrences(t.text, "kernel planted: the driver has compiled it for"), 1);
+    assert_int_equal(test_occurrences(t.text, "kernel planted: the driver has been compiling"), 1);
     gl_program_destroy(dev, &program);
 }
 
-/* Drivers read the addresses of buffers even if no group is dispatched (Mali G31 and G52). */
+/* The drivers of Mali G31 and G52 read the addresses of buffers even if no group is dispatched. */
 static void test_all_is_bound(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Displays and contexts of drivers that are not here: without surfaceless contexts, without minor
- * versions, without ES 3.1, without libgbm. Mesa's software renderer stands for them; the linker
- * puts the functions below before those of EGL. */
+/* Displays and contexts of drivers that lack surfaceless contexts, minor versions, ES 3.1 or
+ * libgbm. Mesa's software renderer imitates them: the functions below replace those of EGL at link
+ * time. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,16 +8,16 @@
 #include "gl/gl_internal.h"
 #include "gl/gl_sys.h"
 
-/* What EGL has lost. */
+/* Features that EGL is made to lack. */
 static struct {
-    const char *extension; /* the display does not offer it; NULL = it offers all */
-    bool egl_1_4;          /* the display is of EGL 1.4: no minor versions */
-    int gles;              /* the highest version of the driver, as 20 or 30; 0 = its own */
-    const char *library;   /* that dlopen() does not find; NULL = all are there */
+    const char *extension; /* removed from the display's list, or NULL */
+    bool egl_1_4;          /* EGL 1.4: contexts accept no minor version */
+    int gles;              /* highest version of the driver, as 20 or 30; 0 leaves it as it is */
+    const char *library;   /* dlopen() does not find it; may be NULL */
 } lost;
-static int minor_versions; /* how many contexts were asked for with one */
+static int minor_versions; /* number of contexts that were requested with a minor version */
 
-/* NOLINTBEGIN: names that --wrap gives */
+/* NOLINTBEGIN: --wrap requires these names */
 const char *__real_eglQueryString(EGLDisplay display, EGLint name);
 const char *__wrap_eglQueryString(EGLDisplay display, EGLint name);
 EGLBoolean __real_eglInitialize(EGLDisplay display, EGLint *major, EGLint *minor);
@@ -48,7 +48,7 @@ const char *__wrap_eglQueryString(EGLDisplay display, EGLint name)
     assert_true(strlen(text) < sizeof(kept));
     gl_text_copy(kept, sizeof(kept), text);
     for (char *at = strstr(kept, lost.extension); at; at = strstr(at, lost.extension))
-        at[0] = 'X'; /* an extension that nobody looks for */
+        at[0] = 'X'; /* turns it into an unknown extension */
     return kept;
 }
 
@@ -95,13 +95,13 @@ void gl_sys_report_get(struct gl_sys_report *out)
 
 struct way_case {
     const char *name;
-    const char *extension; /* that the display does not offer */
-    int gles;              /* the highest version that the driver offers; 0 = its own */
+    const char *extension; /* removed from the display's list */
+    int gles;              /* highest version of the driver; 0 leaves it as it is */
     const char *select;
-    bool default_display; /* the one way to a device; else Mesa's surfaceless platform */
+    bool default_display; /* opens the default display; otherwise Mesa's surfaceless platform */
     bool egl_1_4;
-    bool pbuffer;        /* contexts get a surface */
-    const char *refusal; /* NULL: it opens */
+    bool pbuffer;        /* expected: the context has a surface */
+    const char *refusal; /* expected error; NULL if the device opens */
 };
 
 static const struct way_case ways[] = {
@@ -148,7 +148,7 @@ static const struct way_case ways[] = {
     {.name = "a driver that offers just ES 3.1", .select = "any", .gles = 31},
 };
 
-/* The surface of the context serves wherever it is made current. */
+/* The context is always made current with its surface. */
 static void check_works(struct gl_device *dev)
 {
     struct gl_saved saved;
@@ -216,13 +216,13 @@ static void test_way(void **state)
     else
         assert_int_not_equal(minor_versions, 0);
     check_works(dev);
-    dev->lost = true; /* a new context gets a surface too */
+    dev->lost = true; /* the new context must have a surface too */
     assert_int_equal(gl_device_reopen(dev), DGL_OK);
     check_works(dev);
     gl_device_close(&dev);
 }
 
-/* A context of the caller's that is too old gets the words of a driver that is. */
+/* A caller's context that is too old is refused with the same words as a driver that is too old. */
 static void test_wrapped_is_too_old(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void test_wrapped_is_too_old(void **state)
     lost.gles = 0;
 }
 
-/* A node that EGL does not list is opened through GBM: with libgbm, else the reason is told. */
+/* A node that EGL does not list is opened through GBM. Without libgbm the refusal says so. */
 static void test_libgbm_is_optional(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void test_libgbm_is_optional(void **state)
     assert_false(gl_egl_open(&egl, &node, false, reason));
     assert_string_equal(reason, "GBM: libgbm.so.1 is not installed");
     lost.library = NULL;
-    /* Mesa's libgbm takes any file, and offers software for it. */
+    /* Mesa's libgbm accepts any file and then renders in software. */
     assert_false(gl_egl_open(&egl, &node, false, reason));
     assert_contains(reason, "GBM: EGL fell back to software");
 }
@@ -273,7 +273,7 @@ int main(void)
         cmocka_unit_test(test_libgbm_is_optional),
         cmocka_unit_test(test_wrapped_is_too_old),
     };
-    /* Mesa's default display shall connect to no display server. */
+    /* Keeps Mesa's default display from connecting to a display server. */
     setenv("EGL_PLATFORM", "surfaceless", 1);
     setenv("LIBGL_ALWAYS_SOFTWARE", "1", 1);
     int failures = test_run_table("ways", test_way, ways);

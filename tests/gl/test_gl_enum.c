@@ -109,9 +109,9 @@ static const struct gl_sys_report nvidia_no_library = {.devices = {SOFTWARE_DEVI
                                                        .nvidia_vendor_file = true,
                                                        .nvidia_driver = true};
 
-/* Android: no node that may be seen, no list of devices, no platform but the default one. */
+/* Android: no visible node, no list of devices, no platform but the default one. */
 static const struct gl_sys_report only_default = {.default_display = true};
-/* A vendor's driver whose node EGL does not list, as that of a Mali on a board. */
+/* A vendor's driver whose node EGL does not list, such as a Mali on a board. */
 static const struct gl_sys_report default_beside_node = {
     .nodes = {NODE("/dev/dri/renderD128", "rockchip", 0)}, .num_nodes = 1, .default_display = true};
 /* EGL_PLATFORM is set where EGL lists a GPU. */

@@ -1,15 +1,15 @@
-/* Profiles of limits: the table, the clamp of a made-up device and of the open one, refusals. */
+/* Limits profiles: the table, clamping a made-up device and the open device, refusals. */
 #include "tests/support/test.h"
 
 #include "gl/gl_internal.h"
 
 #define MIB (1ull << 20)
 
-/* What kernels see of a device under a profile, as the driver of the chip reports it (Mesa 25.0.7
- * over drm-shim, 2026-11-28). Kernels are chosen by these facts alone. */
+/* Facts that the choice of kernels uses, as the chip's driver reports them (Mesa 25.0.7 with
+ * drm-shim, 2026-11-28). */
 struct chip {
     const char *name;
-    uint32_t units; /* of the chip by its kernel driver */
+    uint32_t units; /* from the chip's kernel driver */
     uint32_t bindings, shared, invocations, local[3], ssbo_align;
     bool timer, binary, reset, gpu_shader5, parallel;
 };
@@ -61,7 +61,7 @@ static void test_chip(void **state)
     }
     assert_int_equal(lim->program_binary, c->binary);
     assert_int_equal(lim->reset_notification, c->reset);
-    /* The timer goes with its extension. */
+    /* The timer depends on its extension alone. */
     assert_int_equal(gl_limits_keep(c->name, "GL_EXT_disjoint_timer_query"), c->timer);
     assert_int_equal(gl_limits_keep(c->name, "GL_EXT_gpu_shader5"), c->gpu_shader5);
     assert_int_equal(gl_limits_keep(c->name, "GL_KHR_parallel_shader_compile"), c->parallel);
@@ -70,7 +70,7 @@ static void test_chip(void **state)
     assert_false(gl_limits_keep(c->name, "GL_NV_gpu_shader5"));
 }
 
-/* A device that has less keeps what it has, and that is told. */
+/* Limits of the device that are below the profile remain in force, with a notice. */
 static void test_less_stays(void **state)
 {
     (void)state;
@@ -84,11 +84,13 @@ static void test_less_stays(void **state)
     assert_int_equal(caps.limits.max_shared_bytes, 32768);
     assert_int_equal(caps.limits.max_invocations, 512);
     assert_int_equal(caps.limits.ssbo_align, 256);
-    assert_contains(t.text, "limits intel-skl: this device has less, which stays: bytes of shared "
-                            "memory 32768, not 65536; invocations of a work group 512, not 1024");
+    assert_contains(
+        t.text,
+        "limits intel-skl: this device has lower limits, which remain in force: bytes of shared "
+        "memory 32768, not 65536; invocations of a work group 512, not 1024");
 }
 
-/* "min" is no chip: the device stays what it is. */
+/* "min" is not a chip: kernels are still chosen for the device itself. */
 static void test_min_is_no_chip(void **state)
 {
     (void)state;
@@ -106,7 +108,7 @@ static void test_min_is_no_chip(void **state)
     assert_true(gl_limits_keep(NULL, "GL_EXT_buffer_storage"));
 }
 
-/* The name is checked before a device is opened: `select` names none. */
+/* An unknown name is refused before a device is opened: `select` names no device. */
 static void test_unknown_name(void **state)
 {
     (void)state;
@@ -120,7 +122,7 @@ static void test_unknown_name(void **state)
                             "intel-skl");
 }
 
-/* An open device has no more than its profile, is what it is, and serves another chip's kernels. */
+/* An open device has the profile's limits. It reports itself as software and as another chip. */
 static void test_open_device(void **state)
 {
     struct test_log t;

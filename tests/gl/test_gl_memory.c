@@ -1,5 +1,5 @@
-/* Memory and compute units by the answers of kernel drivers that this machine does not have: the
- * linker sends ioctl() to the tables below, and sysfs, proc and cgroups are in a folder. */
+/* Memory and compute units with kernel drivers that this machine does not have. The linker replaces
+ * ioctl() by the tables below; sysfs, proc and cgroups are files in a temporary folder. */
 #include "tests/support/test.h"
 
 #include <amdgpu_drm.h>
@@ -21,13 +21,13 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- fake kernel drivers --------------------------------------------------------------------- */
 
-/* Answers one request; an errno for a refusal. */
+/* Handles one request. Returns 0 or an errno. */
 typedef int answer(unsigned long request, void *arg);
 
-static answer *answers; /* NULL: none of the driver's own requests is known */
-static int refusal;     /* errno of what is not known */
+static answer *answers; /* of the fake driver; NULL refuses every driver-specific request */
+static int refusal;     /* errno of unsupported requests */
 
 int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
@@ -44,7 +44,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 
 /* ---- amdgpu */
 
-static struct drm_amdgpu_memory_info amd_memory; /* all zero: refused */
+static struct drm_amdgpu_memory_info amd_memory; /* all zero refuses the query */
 static struct drm_amdgpu_info_device amd_device;
 
 static int amdgpu(unsigned long request, void *arg)
@@ -63,8 +63,8 @@ static int amdgpu(unsigned long request, void *arg)
 /* ---- i915 */
 
 static struct drm_i915_memory_region_info i915_regions[3];
-static uint32_t i915_count; /* of regions; 0: the query is not known */
-static uint32_t i915_tells; /* regions that the answer says it has */
+static uint32_t i915_count; /* number of regions; 0 refuses the query */
+static uint32_t i915_tells; /* number of regions in the reply's header */
 static int i915_subslices, i915_eus;
 
 static int i915(unsigned long request, void *arg)
@@ -100,7 +100,7 @@ static int i915(unsigned long request, void *arg)
 /* ---- xe */
 
 static struct gl_xe_mem_region xe_regions[2];
-static uint32_t xe_count, xe_tells, xe_size; /* xe_size: of the answer, where it is a lie */
+static uint32_t xe_count, xe_tells, xe_size; /* xe_size: false size of the reply, or 0 */
 
 static int xe(unsigned long request, void *arg)
 {
@@ -108,7 +108,7 @@ static int xe(unsigned long request, void *arg)
         0, 0, 1, 0, 4, 0, 0, 0, 0xff, 0x03, 0,    0, /* geometry */
         0, 0, 2, 0, 4, 0, 0, 0, 0xff, 0x0f, 0,    0, /* compute */
         0, 0, 5, 0, 8, 0, 0, 0, 0xff, 0,    0,    0,
-        0, 0, 0, 0, 0, 0, 3, 0, 0xff, 0xff, 0xff, 0xff}; /* longer than all */
+        0, 0, 0, 0, 0, 0, 3, 0, 0xff, 0xff, 0xff, 0xff}; /* longer than the reply */
     struct gl_xe_device_query *query = arg;
     struct {
         struct gl_xe_mem_regions head;
@@ -222,7 +222,7 @@ static int nonsense(unsigned long request, void *arg)
 struct row {
     const char *name, *driver;
     answer *answers;
-    int refusal; /* 0 = EINVAL */
+    int refusal; /* errno; 0 stands for EINVAL */
     struct fake_file files[8];
     struct drm_amdgpu_memory_info amd_memory;
     struct drm_amdgpu_info_device amd_device;
@@ -231,8 +231,8 @@ struct row {
     struct gl_xe_mem_region xe[2];
     int subslices, eus;
     uint64_t parameter, gpu, chip;
-    uint64_t held; /* by our buffers */
-    /* What comes out; no source: memory is unknown. */
+    uint64_t held; /* size of our buffers */
+    /* Expected results. If `source` is NULL, memory must be unknown. */
     uint64_t total, free, budget;
     bool unified;
     const char *source;
@@ -351,7 +351,7 @@ static const struct row rows[] = {
      .total = 2 * GIB,
      .free = GIB + 512 * MIB,
      .budget = GIB + 768 * MIB,
-     .source = "nouveau parameter FB_SIZE, 7/8 of it: what others use is not told",
+     .source = "nouveau parameter FB_SIZE, 7/8 of it: use by others is unknown",
      .units = 5},
     {.name = "i915, integrated",
      .driver = "i915",
@@ -407,7 +407,7 @@ static const struct row rows[] = {
      .total = 8 * GIB,
      .free = 6 * GIB,
      .budget = 7 * GIB,
-     .source = "i915 memory regions, 7/8 of it: what others use is not told",
+     .source = "i915 memory regions, 7/8 of it: use by others is unknown",
      .units = 8},
     {.name = "i915, a card of a simulator",
      .driver = "i915",
@@ -421,7 +421,7 @@ static const struct row rows[] = {
      .total = 4 * GIB,
      .free = 3 * GIB + 512 * MIB,
      .budget = 3 * GIB + 512 * MIB,
-     .source = "i915 memory regions, 7/8 of it: what others use is not told"},
+     .source = "i915 memory regions, 7/8 of it: use by others is unknown"},
     {.name = "i915, more regions than the answer has",
      .driver = "i915",
      .answers = i915,

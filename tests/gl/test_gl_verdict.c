@@ -1,4 +1,4 @@
-/* The verdicts on devices: the row that a driver and a renderer get, and docs/devices.md. */
+/* The table of devices: the row for a driver and a renderer, and its copy in docs/devices.md. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 struct find_case {
     const char *name;
     const char *driver, *renderer;
-    const char *row; /* name of the row */
+    const char *row; /* name of the expected row */
     bool known_good;
 };
 
@@ -75,7 +75,7 @@ static void test_find(void **state)
     assert_int_equal(gl_verdict_is_known_good(&caps), row->known_good);
 }
 
-/* SwiftShader has no row, but its compiler is a software renderer's. */
+/* SwiftShader has no row, but as a software renderer its compiler is known good. */
 static void test_software_is_known_good(void **state)
 {
     (void)state;
@@ -90,8 +90,8 @@ static void test_software_is_known_good(void **state)
 #define PAGE "docs/devices.md"
 enum { CELLS = 8 };
 
-/* Copies the cells of a table row to `cells`, which refer to `line`. Returns their number, 0 for a
- * line that is no row, a head or a rule. */
+/* Copies the cells of a table row to `cells`. Returns their number, or 0 if the line is not a row
+ * or is a rule. */
 static size_t split_row(struct dgl_str line, char cells[CELLS][1024])
 {
     size_t count = 0;
@@ -107,7 +107,7 @@ static size_t split_row(struct dgl_str line, char cells[CELLS][1024])
     return count;
 }
 
-/* The part of the page after a line that begins with `from`. */
+/* Returns the part of the page after the line that begins with `from`. */
 static struct dgl_str part_after(const char *page, const char *from)
 {
     const char *at = strstr(page, from);
@@ -150,7 +150,7 @@ static const struct gl_verdict *row_of_chip(const char *chip)
     return NULL;
 }
 
-/* Chips that `make check-devices` compiled for have a verdict that says so, and no others have. */
+/* A chip has the verdict "compiled only" if and only if `make check-devices` compiled for it. */
 static void test_page_has_the_chips(void **state)
 {
     (void)state;

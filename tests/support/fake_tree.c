@@ -1,4 +1,4 @@
-/* Files below a folder, with the folders that they are in. */
+/* Writes files below a folder. Creates their folders. */
 #include "tests/support/fake_tree.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A folder that stands for the root of a file system: /proc and /sys of another machine. */
+/* A folder that replaces the root of a file system: /proc and /sys of a made-up machine. */
 #ifndef DGL_TESTS_FAKE_TREE_H
 #define DGL_TESTS_FAKE_TREE_H
 
@@ -7,7 +7,8 @@ struct fake_file {
     const char *text;
 };
 
-/* Writes the files, up to the first without a path, with their folders. An error fails the test. */
+/* Writes the files and their folders, up to the first entry without a path. An error fails the
+ * test. */
 void fake_tree_write(const char *root, const struct fake_file *files);
 
 #endif

@@ -19,10 +19,10 @@ struct gl_fail {
     struct dgl_session *session;
     /* What gl_device_caps() then says; 0 = the truth. */
     uint64_t max_ssbo_bytes, max_buffer_bytes;
-    /* The budget of gl_device_memory_now(), what is held included; 0 = the truth. */
+    /* Budget from gl_device_memory_now(), existing buffers included; 0 leaves it unchanged. */
     uint64_t memory_free_bytes;
-    bool memory_unknown; /* it is unknown */
-    uint32_t gpu_units;  /* not 0: it is hardware with so many compute units */
+    bool memory_unknown; /* gl_device_memory_now() reports unknown memory */
+    uint32_t gpu_units;  /* if not 0, the device is hardware with so many compute units */
     /* Buffers and bytes that exist, and the most bytes that did since a test cleared it. */
     int64_t live_buffers, live_bytes, peak_bytes;
 };

@@ -1,4 +1,4 @@
-/* Devices in numbers only, for plans. */
+/* Made-up devices, for planning without a GPU. */
 #ifndef DGL_TESTS_MADE_DEVICE_H
 #define DGL_TESTS_MADE_DEVICE_H
 
@@ -9,7 +9,7 @@ enum made_device {
     MADE_LLVMPIPE, /* as Mesa 22.3's */
     MADE_GPU,      /* as an H200 */
     MADE_DEVICES,
-    MADE_PI = MADE_DEVICES, /* as a Raspberry Pi 4; not among those that tables of tests walk */
+    MADE_PI = MADE_DEVICES, /* as a Raspberry Pi 4; loops over MADE_DEVICES skip it */
 };
 extern const char *const made_device_names[MADE_DEVICES + 1];
 

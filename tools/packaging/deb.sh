@@ -2,8 +2,8 @@
 # Makes a Debian package of an installation below /usr: FOLDER/dopplergl_VERSION_ARCH.deb.
 # usage: deb.sh BUILD VERSION PKGS [FOLDER]     FOLDER: BUILD when left out
 # Dependencies are those that dpkg-shlibdeps finds in the programs. Needs dpkg-dev, nothing else; no root.
-# ARCH: of what was built, if not this machine's; then SYSROOT is the folder of tools/sysroot.sh, and install.sh reads EMULATOR
-# and PKG_CONFIG.
+# ARCH: architecture of a cross build. SYSROOT then is the folder of tools/sysroot.sh, and install.sh reads EMULATOR and
+# PKG_CONFIG.
 set -e
 build=$1 version=$2 pkgs=$3
 native=$(dpkg --print-architecture)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Copies what was built to its places below $DESTDIR$PREFIX, with the files by which other build systems find it.
 # usage: DESTDIR=… PREFIX=… LIBDIR=… install.sh BUILD VERSION PKGS
-# EMULATOR: what runs the built command, where this machine does not. PKG_CONFIG: pkg-config of what was built.
+# For a cross build, EMULATOR is the program that runs the built command, and PKG_CONFIG the pkg-config of its architecture.
 # LIBDIR is relative to PREFIX, or an absolute path below it. ZSHDIR: where zsh looks for completions, relative to PREFIX.
 set -e
 build=$1 version=$2 pkgs=$3

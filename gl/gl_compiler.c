@@ -107,7 +107,10 @@ static void reap(struct gl_compiler *c)
 {
     if (c->fd >= 0)
         close(c->fd);
-    if (c->pid > 0) {
+    siginfo_t info;
+    /* A program that waits for all its children may have reaped this one. Then the number may
+     * belong to another process. */
+    if (c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
         kill(-c->pid, SIGKILL); /* its children too */
         kill(c->pid, SIGKILL);  /* before it has made its group */
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
@@ -248,6 +251,7 @@ struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_progra
     q.label_len = (uint32_t)strnlen(label, 4096);
     q.source_len = params->len;
     r->id = q.id;
+    r->debug = debug;
     r->limits = (struct gl_compile_limits){q.cpu_ns, q.memory_bytes};
     r->next = c->remotes;
     c->remotes = r;
@@ -382,8 +386,9 @@ void gl_remote_explain(const struct gl_remote *r, struct dgl_buf *out)
         dgl_buf_printf(out, "the driver's compiler did nothing for %g s", limit);
         break;
     case GL_COMPILE_CRASHED:
-        dgl_buf_printf(out, "the driver's compiler crashed: %s%s%s", strsignal(r->signal),
-                       words[0] ? ": " : "", words);
+        dgl_buf_printf(out, "the driver's compiler crashed: %s%s%s",
+                       r->signal ? strsignal(r->signal) : "", r->signal && words[0] ? ": " : "",
+                       words);
         break;
     default:
         dgl_buf_puts(out, words);
@@ -403,7 +408,10 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
         status = gl_compiler_refuse(dev);
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         remotes[i] = gl_remote_create(dev, &params[i], &how->limits, true);
-        if (!remotes[i])
+        if (!remotes[i] && dev->compiler->fd < 0)
+            status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                              "the compiler process ended before it had all sources: try again");
+        else if (!remotes[i])
             status = dgl_fail_memory(dev->log, "a text to compile", params[i].len);
     }
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
@@ -456,11 +464,20 @@ enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */
 
+/* A user or the kernel's out-of-memory killer sends these. They say nothing about the source. */
+static bool is_sent_from_outside(int signal)
+{
+    return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
+           signal == SIGQUIT;
+}
+
 void gl_remote_remember(struct gl_device *dev, const struct gl_remote *r, const char *source,
                         size_t len)
 {
     char key[65], text[128];
-    if (!gl_progcache_key(&dev->cache, source, len, key))
+    /* A debug context may compile differently, so its programs are not for other contexts. */
+    if (!gl_progcache_key(&dev->cache, source, len, key) || is_sent_from_outside(r->signal) ||
+        (r->debug && r->end == GL_COMPILE_OK))
         return;
     if (r->end == GL_COMPILE_OK && r->binary_len && dev->cache.programs) {
         gl_progcache_store(&dev->cache, key, r->format, r->binary, r->binary_len);

@@ -385,8 +385,9 @@ static void end_task(struct server *s, struct task *task, int status, const stru
         reply.end = reply.signal == SIGXCPU ? GL_COMPILE_TIME : GL_COMPILE_CRASHED;
         put_tail(task, &words);
     } else {
-        dgl_buf_printf(&words, "the compiling process ended with exit code %d: ",
-                       WIFEXITED(status) ? WEXITSTATUS(status) : status);
+        /* The driver has ended the process: compiling in the parent would end that, too. */
+        reply.end = GL_COMPILE_CRASHED;
+        dgl_buf_printf(&words, "it ended the process with exit code %d: ", WEXITSTATUS(status));
         put_tail(task, &words);
     }
     reply.words_len = words.failed ? 0 : words.len;
@@ -536,30 +537,31 @@ int gl_compiler_main(void)
     say_hello(&s);
     while (connected) {
         nfds_t n = 0;
-        fds[n++] = (struct pollfd){GL_COMPILER_FD,
-                                   (short)(POLLIN | (s.sent < s.out.len ? POLLOUT : 0)), 0};
+        bool ending = false; /* a child has replied and closed its pipe */
         for (struct task *t = s.tasks, *next; t; t = next) {
             next = t->next;
             if (!t->pid && s.num_running < s.max_running)
-                start_task(&s, t); /* frees the task on failure */
+                start_task(&s, t); /* on failure it queues a reply and frees the task */
         }
+        fds[n++] = (struct pollfd){GL_COMPILER_FD,
+                                   (short)(POLLIN | (s.sent < s.out.len ? POLLOUT : 0)), 0};
         for (const struct task *t = s.tasks; t; t = t->next) {
+            ending |= t->pid && t->out < 0;
             if (t->pid && t->out >= 0)
                 fds[n++] = (struct pollfd){t->out, POLLIN, 0};
             if (t->pid && t->err >= 0)
                 fds[n++] = (struct pollfd){t->err, POLLIN, 0};
         }
-        if (poll(fds, n, s.num_running ? TICK_MS : -1) < 0 && errno != EINTR)
+        if (poll(fds, n, ending ? 1 : s.num_running ? TICK_MS : -1) < 0 && errno != EINTR)
             break;
         connected = talk(&s, fds[0].revents);
         for (struct task *t = s.tasks, *next; t && connected; t = next) {
             next = t->next;
             if (!t->pid)
                 continue;
-            bool open = drain(&t->out, &t->reply, NULL);
+            drain(&t->out, &t->reply, NULL);
             drain(&t->err, NULL, t);
-            /* If the pipe is closed, the child is ending: wait for it. */
-            if (wait4(t->pid, &status, open ? WNOHANG : 0, &usage) == t->pid)
+            if (wait4(t->pid, &status, WNOHANG, &usage) == t->pid)
                 end_task(&s, t, status, &usage);
             else
                 supervise(t);

@@ -156,7 +156,7 @@ static enum dgl_status start_job(struct gl_device *dev, struct job *job)
         job->remote = gl_remote_settled(dev, &verdict);
     else if (found == FOUND_NOTHING && is_guarded(dev))
         job->remote = gl_remote_create(dev, params, &(struct gl_compile_limits){0}, false);
-    else
+    if (!job->remote && found != FOUND_BAD) /* also if the compiler process has just ended */
         start_compiler(job);
     return job->remote || job->shader ? DGL_OK
                                       : dgl_fail_memory(dev->log, "a text to compile", params->len);

@@ -175,9 +175,12 @@ static bool tell(void *priv, const struct dgl_compiled_text *text)
     c->compiled += text->verdict == DGL_COMPILE_OK;
     c->failed += bad && text->planned;
     c->others_failed += bad && !text->planned;
-    if (bad && text->planned)
-        dgl_buf_printf(&c->failures, "%s%s %.12s (%.*s)", c->failures.len ? ", " : "", text->name,
-                       text->sha256, (int)first_line(text->reason).len, text->reason);
+    if (bad && text->planned) {
+        dgl_buf_printf(&c->failures, "%s%s %.12s (", c->failures.len ? ", " : "", text->name,
+                       text->sha256);
+        dgl_buf_visible(&c->failures, first_line(text->reason));
+        dgl_buf_puts(&c->failures, ")");
+    }
     c->status = keep_text(c, text);
     if (c->opt->json)
         put_json(c, text);

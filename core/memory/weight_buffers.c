@@ -60,7 +60,7 @@ enum dgl_status weight_buffers_init_empty(struct weight_buffers *out, struct dgl
     out->buffers = dgl_new_array(struct gl_buffer *, weights->num_buffers);
     if (!out->buffers)
         return dgl_fail_memory(dev->log, "weight buffers", weights->num_buffers);
-    dev->held_bytes += weights->bytes;
+    out->empty = true;
     for (size_t i = 0; i < weights->num_buffers && status == DGL_OK; i++)
         status =
             gl_buffer_create(dev->gl, &(struct gl_buffer_params){.size = 4, .label = "no weights"},
@@ -76,7 +76,8 @@ void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev)
         return;
     for (size_t i = 0; i < wb->weights->num_buffers; i++)
         gl_buffer_destroy(dev->gl, &wb->buffers[i]);
-    dev->held_bytes -= wb->weights->bytes;
+    if (!wb->empty)
+        dev->held_bytes -= wb->weights->bytes;
     free(wb->buffers);
     *wb = (struct weight_buffers){0};
 }

@@ -9,6 +9,7 @@
 struct weight_buffers {
     const struct model_weights *weights; /* borrowed */
     struct gl_buffer **buffers;          /* [weights->num_buffers] */
+    bool empty;                          /* by weight_buffers_init_empty(): no memory is counted */
 };
 
 /* Allocates, without contents. On failure *out is empty. */

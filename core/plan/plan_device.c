@@ -4,9 +4,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* A device with fewer compute units counts as slow. These are V3D, Mali, Adreno, and integrated
- * GPUs of Intel and AMD whose kernel driver reports the units. */
-#define SLOW_UNITS 16
+/* A device with fewer compute units and no more shared memory counts as slow: V3D, Mali, Adreno.
+ * Integrated GPUs of Intel and AMD have 64 KiB, and are ten times as fast per unit. */
+#define SLOW_UNITS        16
+#define SLOW_SHARED_BYTES 32768
 /* Bytes of weights that one compute unit of a slow device reads in 100 ms, at 250 MB/s. This is
  * half of the estimate for a Pi 4: its two units have 32 GFLOP/s, and a GEMV needs about 14
  * operations per byte of q4_k. At half of its peak rate it reads 1.1 GB/s. */
@@ -49,7 +50,8 @@ void plan_device_init(struct plan_device *device, const struct plan_device_param
         .software = params->software,
         .on_host = params->on_host,
         .compute_units = params->compute_units,
-        .dispatch_bytes = !params->software && params->compute_units < SLOW_UNITS
+        .dispatch_bytes = !params->software && params->compute_units < SLOW_UNITS &&
+                                  limits->max_shared_bytes <= SLOW_SHARED_BYTES
                               ? params->compute_units * SLOW_UNIT_BYTES
                               : 0,
         .num_properties = sizeof(properties) / sizeof(properties[0]),

@@ -1,5 +1,5 @@
 /* `kernels check --compile-only`: every source of a plan, each in a separate process. If
- * DOPPLERGL_SHIMS names the folder of `over`, also compilers that hang or crashed, with drivers of
+ * DOPPLERGL_SHIMS names a folder of shims, also compilers that hang or crashed, with drivers of
  * absent GPUs. */
 #include "tests/support/test.h"
 
@@ -125,14 +125,9 @@ static void test_usage(void **state)
 /* Returns the path of `over`. Skips the test if it is missing. */
 static const char *find_over(void)
 {
-    static char path[4096];
-    const char *dir = getenv("DOPPLERGL_SHIMS");
-    if (!dir)
+    if (!getenv("DOPPLERGL_SHIMS"))
         SKIP("DOPPLERGL_SHIMS is not set");
-    snprintf(path, sizeof(path), "%s/over", dir);
-    if (access(path, X_OK) != 0)
-        SKIP("DOPPLERGL_SHIMS has no program `over`");
-    return path;
+    return "tests/devices/over.sh";
 }
 
 /* The driver of Mali G52 crashed at a dispatch with no groups, because no buffer was bound. */

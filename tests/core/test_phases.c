@@ -51,7 +51,7 @@ static void fixture_open(struct fixture *f, const char *config, enum made_device
     f->buffers = dgl_new_array(struct gl_buffer *, sizeof(f->cookies));
     for (size_t i = 0; i < sizeof(f->cookies); i++)
         f->buffers[i] = (struct gl_buffer *)&f->cookies[i];
-    f->weights = (struct weight_buffers){&f->p.weights, f->buffers};
+    f->weights = (struct weight_buffers){.weights = &f->p.weights, .buffers = f->buffers};
     if (sequences == 1)
         plan_sequence_bytes(&f->p.plan, CONTEXT, sizes);
     else

@@ -251,7 +251,6 @@ struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_progra
     q.label_len = (uint32_t)strnlen(label, 4096);
     q.source_len = params->len;
     r->id = q.id;
-    r->debug = debug;
     r->limits = (struct gl_compile_limits){q.cpu_ns, q.memory_bytes};
     r->next = c->remotes;
     c->remotes = r;
@@ -475,9 +474,7 @@ void gl_remote_remember(struct gl_device *dev, const struct gl_remote *r, const 
                         size_t len)
 {
     char key[65], text[128];
-    /* A debug context may compile differently, so its programs are not for other contexts. */
-    if (!gl_progcache_key(&dev->cache, source, len, key) || is_sent_from_outside(r->signal) ||
-        (r->debug && r->end == GL_COMPILE_OK))
+    if (!gl_progcache_key(&dev->cache, source, len, key) || is_sent_from_outside(r->signal))
         return;
     if (r->end == GL_COMPILE_OK && r->binary_len && dev->cache.programs) {
         gl_progcache_store(&dev->cache, key, r->format, r->binary, r->binary_len);

@@ -189,12 +189,16 @@ bool engine_check_hints(const struct options *opt)
  * by then, and the command ends as it always does. */
 #define SIGNAL_SECONDS 0.5
 
+/* Seconds of processor time for one kernel that this process compiles. */
+#define COMPILE_SECONDS 60
+
 /* Nothing but the end of the process stops a driver's compiler. Called on another thread, while the
  * command's own is in the driver. */
 static void compiling(void *priv, const char *kernel, double seconds, bool over)
 {
     static double signal_seconds; /* of the kernel, when the signal was seen; 0 = none */
-    const struct console *c = priv;
+    const struct engine *e = priv;
+    const bool samples = strncmp(kernel, "sample_", 7) == 0;
     if (!interrupted() || (signal_seconds > 0 && seconds < signal_seconds))
         signal_seconds = 0;
     if (interrupted() && signal_seconds <= 0)
@@ -203,12 +207,13 @@ static void compiling(void *priv, const char *kernel, double seconds, bool over)
     if (!cancelled && !over)
         return;
     if (cancelled)
-        dgl_notice(&c->log, "cancelled while the driver compiled kernel %s", kernel);
+        dgl_notice(&e->console.log, "cancelled while the driver compiled kernel %s", kernel);
     else
-        console_error("kernel %s: the driver's compiler has not finished in %.0f s, and is ended "
-                      "with this program: choose another kernel with --kernel-hints, do without "
-                      "top-k (--top-k 0), or take another device (`dopplergl devices`)",
-                      kernel, seconds);
+        console_error("kernel %s: the driver's compiler exceeded the limit of %d s and was ended "
+                      "after %.0f s, with this program: choose another kernel with "
+                      "--kernel-hints, %sor use another device (`dopplergl devices`)",
+                      kernel, e->compile_seconds, seconds,
+                      samples ? "do without top-k (--top-k 0), " : "");
     typing_release();
     fflush(NULL);
     _exit(cancelled ? EXIT_CANCELLED : EXIT_FAILED);
@@ -216,11 +221,12 @@ static void compiling(void *priv, const char *kernel, double seconds, bool over)
 
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt)
 {
+    e->compile_seconds = opt->time_limit ? opt->time_limit : COMPILE_SECONDS;
     enum dgl_status status = dgl_device_create(
         &e->console.log,
         dgl_device_params(.select = opt->device, .limits = opt->limits, .debug = opt->verbose >= 2,
-                          .compiler = "/proc/self/exe", .compiling_cb = compiling,
-                          .compiling_priv = &e->console),
+                          .compiler = "/proc/self/exe", .compile_seconds = e->compile_seconds,
+                          .compiling_cb = compiling, .compiling_priv = e),
         &e->device);
     lacks_device = status != DGL_OK;
     if (status != DGL_OK)

@@ -17,6 +17,7 @@ struct engine {
     struct dgl_kernels *kernels;
     struct dgl_model *model;
     struct dgl_session *session;
+    int32_t compile_seconds; /* limit of the device for one kernel */
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;

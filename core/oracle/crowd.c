@@ -9,7 +9,8 @@
 /* Sequences of the step table, none of them the row's number. */
 #define SEQ_OF(row) ((PROBLEM_SEQ + 5 * (row)) % 11)
 #define NUM_SEQS    11
-#define FIRST_ENTRY 6 /* of the page table */
+#define FIRST_ENTRY 6          /* of the page table */
+#define LARGE_WORDS (1u << 20) /* of all buffers of a row */
 
 enum sharing {
     BY_ROW,
@@ -38,14 +39,15 @@ static enum sharing sharing_of(const char *name)
 }
 
 /* A page of the cache: 0 is nobody's, the others are dealt out one to each row in turn. */
-static size_t page_of(uint32_t row, size_t page)
+static size_t page_of(uint32_t rows, uint32_t row, size_t page)
 {
-    return page == 0 ? 0 : (page - 1) * CROWD_ROWS + row + 1;
+    return page == 0 ? 0 : (page - 1) * rows + row + 1;
 }
 
 /* How a buffer of all rows is laid out. */
 struct layout {
     enum sharing sharing;
+    uint32_t rows;
     size_t words;  /* of it */
     size_t stride; /* from one row, sequence or page to the next */
 };
@@ -53,20 +55,20 @@ struct layout {
 static struct layout layout_of(const struct crowd *crowd, uint32_t buffer)
 {
     const struct problem_buffer *first = &crowd->row[0].buffers[buffer];
-    struct layout l = {.sharing = sharing_of(first->name)};
-    for (uint32_t r = 0; r < CROWD_ROWS; r++)
+    struct layout l = {.sharing = sharing_of(first->name), .rows = crowd->rows};
+    for (uint32_t r = 0; r < crowd->rows; r++)
         if (crowd->row[r].buffers[buffer].words > l.stride)
             l.stride = crowd->row[r].buffers[buffer].words;
     l.words = l.stride;
     if (l.sharing == BY_ROW_VEC4)
         l.stride = (l.stride + 3) / 4 * 4;
     if (l.sharing == BY_ROW || l.sharing == BY_ROW_VEC4)
-        l.words = CROWD_ROWS * l.stride;
+        l.words = crowd->rows * l.stride;
     if (l.sharing == BY_SEQUENCE)
         l.words = NUM_SEQS * l.stride;
     if (l.sharing == BY_PAGE) {
         l.stride = first->words / (crowd->row[0].num_pages + 1);
-        l.words = l.stride * (crowd->row[0].num_pages * CROWD_ROWS + 1ull);
+        l.words = l.stride * (crowd->row[0].num_pages * crowd->rows + 1ull);
     }
     return l;
 }
@@ -83,7 +85,7 @@ static size_t place_of(const struct layout *l, uint32_t row, size_t word)
     case BY_SEQUENCE:
         return SEQ_OF(row) * l->stride + word;
     case BY_PAGE:
-        return page_of(row, word / l->stride) * l->stride + word % l->stride;
+        return page_of(l->rows, row, word / l->stride) * l->stride + word % l->stride;
     case BY_STATE:
         return word >= own && word < own + step ? word - PROBLEM_SEQ * step + SEQ_OF(row) * step
                                                 : NOWHERE;
@@ -103,7 +105,7 @@ static void make_tables(struct crowd *crowd, struct dgl_step_table *steps,
     const struct problem *first = &crowd->row[0];
     const uint32_t entries = (first->num_pages + 3) & ~1u;
     memset(steps, 0xEE, sizeof(*steps)); /* other sequences and rows mean nothing */
-    steps->rows = CROWD_ROWS;
+    steps->rows = crowd->rows;
     steps->seqs = NUM_SEQS;
     steps->ids_stride = steps->adjust_stride = 0;
     for (uint32_t i = 0; i < first->num_buffers; i++) {
@@ -112,7 +114,7 @@ static void make_tables(struct crowd *crowd, struct dgl_step_table *steps,
         if (strcmp(first->buffers[i].name, "ADJUST") == 0)
             steps->adjust_stride = (uint32_t)layout_of(crowd, i).stride;
     }
-    for (uint32_t r = 0; r < CROWD_ROWS; r++) {
+    for (uint32_t r = 0; r < crowd->rows; r++) {
         struct dgl_step *step = &steps->seq[SEQ_OF(r)];
         *step = crowd->row[r].step;
         step->tokens = 1;
@@ -120,7 +122,8 @@ static void make_tables(struct crowd *crowd, struct dgl_step_table *steps,
             step->kv_first = FIRST_ENTRY + r * entries;
         steps->row[r] = DGL_STEP_ROW(SEQ_OF(r), 0);
         for (uint32_t i = 0; i < crowd->row[r].num_pages; i++)
-            pages->page[step->kv_first + i] = (uint16_t)page_of(r, crowd->row[r].pages[i]);
+            pages->page[step->kv_first + i] =
+                (uint16_t)page_of(crowd->rows, r, crowd->row[r].pages[i]);
     }
 }
 
@@ -137,7 +140,7 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         before[i] = PROBLEM_POISON;
     if (l.sharing == BY_STATE)
         memcpy(before, steps, sizeof(*steps));
-    for (uint32_t r = 0; r < CROWD_ROWS; r++) {
+    for (uint32_t r = 0; r < crowd->rows; r++) {
         const struct problem_buffer *b = &crowd->row[r].buffers[buffer];
         assert(strcmp(b->name, first->name) == 0);
         for (size_t w = 0; w < b->words; w++) {
@@ -155,11 +158,22 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         problem_in(all, first->name, before, l.words);
 }
 
+/* Returns true if the buffers of a row are so large that two rows must do: a case is held several
+ * times over, and the check has no part in the model's memory. */
+static bool is_large(const struct problem *row)
+{
+    size_t words = 0;
+    for (uint32_t i = 0; i < row->num_buffers; i++)
+        words += row->buffers[i].words;
+    return words > LARGE_WORDS;
+}
+
 bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct crowd *out)
 {
     struct problem *all = &out->all;
     bool several = rule->member != NULL;
-    for (uint32_t r = 0; r < CROWD_ROWS && several; r++) {
+    out->rows = CROWD_ROWS;
+    for (uint32_t r = 0; r < out->rows && several; r++) {
         struct kernel_case one = *c;
         one.tokens = 1;
         one.row = r;
@@ -168,6 +182,8 @@ bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct 
         if (several)
             rule->make(&out->row[r], &one);
         all->failed |= out->row[r].failed;
+        if (r == 0 && is_large(&out->row[0]))
+            out->rows = 2;
     }
     if (!several || all->failed)
         return several;
@@ -179,7 +195,7 @@ bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct 
     all->steps = steps;
     all->table = pages;
     all->seed = out->row[0].seed;
-    all->step = (struct dgl_step){.tokens = CROWD_ROWS};
+    all->step = (struct dgl_step){.tokens = out->rows};
     all->repeats = out->row[0].repeats;
     for (uint32_t i = 0; i < out->row[0].num_buffers; i++)
         stack(out, i, steps);
@@ -210,7 +226,7 @@ static bool part(struct crowd *crowd, uint32_t buffer, char why[512])
         snprintf(why, 512, "out of memory");
         return false;
     }
-    for (uint32_t r = 0; r < CROWD_ROWS; r++) {
+    for (uint32_t r = 0; r < crowd->rows; r++) {
         const struct problem_buffer *b = &crowd->row[r].buffers[buffer];
         for (size_t w = 0; w < b->words; w++) {
             const size_t at = place_of(&l, r, w);
@@ -238,7 +254,7 @@ bool crowd_check(struct crowd *crowd, double tolerance, double *worst, char why[
     for (uint32_t i = 0; i < crowd->row[0].num_buffers; i++)
         if (!part(crowd, i, why))
             return false;
-    for (uint32_t r = 0; r < CROWD_ROWS; r++)
+    for (uint32_t r = 0; r < crowd->rows; r++)
         if (!problem_check(&crowd->row[r], tolerance, worst, line)) {
             snprintf(why, 512, "row %u, of sequence %u at position %u: %.420s", (unsigned)r,
                      (unsigned)SEQ_OF(r), (unsigned)crowd->row[r].step.pos, line);

@@ -13,6 +13,7 @@
 
 struct crowd {
     struct problem row[CROWD_ROWS];
+    uint32_t rows;      /* 2 if a row's buffers are large, else CROWD_ROWS */
     struct problem all; /* to be run */
 };
 

@@ -245,10 +245,11 @@ static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_r
         return DGL_OK;
     struct crowd *crowd = dgl_new(struct crowd);
     struct kernel_case several = *c;
-    several.tokens = CROWD_ROWS;
     if (!crowd)
         return dgl_fail_memory(judge->params.dev->log, use->choice->kernel->name, sizeof(*crowd));
-    if (crowd_make(rule, c, crowd))
+    const bool made = crowd_make(rule, c, crowd);
+    several.tokens = crowd->rows;
+    if (made)
         status = solve(judge, use, &several, &crowd->all, crowd, verdict);
     crowd_finish(crowd);
     free(crowd);
@@ -656,6 +657,7 @@ enum dgl_status kernel_judge_use(struct kernel_judge *judge, const struct kernel
         rule->narrow(&c);
     rule->make(&p, &c);
     status = solve(judge, &chosen, &c, &p, NULL, out);
+    problem_finish(&p);
     if (status == DGL_OK && out->kind == KERNEL_PASSED)
         status = solve_crowd(judge, rule, &chosen, &c, out);
 done:

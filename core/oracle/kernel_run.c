@@ -187,66 +187,122 @@ static enum dgl_status fill_bits(struct gl_device *gl, struct gl_buffer *buffer,
     return status;
 }
 
+/* Buffers are written and read in parts, so that a case needs no copy of its largest buffers. */
+#define PART_WORDS ((size_t)1 << 18)
+
+/* Words [at, at + count) of a buffer, guards included. Those in [lo, hi) are the problem's. */
+struct part {
+    size_t at, count, lo, hi;
+};
+
+/* Moves on to the next part; false at the end of the buffer. */
+static bool next_part(const struct problem_buffer *b, struct part *part)
+{
+    const size_t total = b->words + 2 * GUARD_WORDS, end = GUARD_WORDS + b->words;
+    part->at += part->count;
+    part->count = total - part->at < PART_WORDS ? total - part->at : PART_WORDS;
+    const size_t next = part->at + part->count;
+    part->lo = part->at < GUARD_WORDS ? GUARD_WORDS : part->at;
+    part->hi = next < end ? next : end;
+    if (part->lo > part->hi)
+        part->lo = part->hi = part->at;
+    return part->count > 0;
+}
+
+static size_t part_words(const struct problem_buffer *b)
+{
+    const size_t total = b->words + 2 * GUARD_WORDS;
+    return total < PART_WORDS ? total : PART_WORDS;
+}
+
 static enum dgl_status upload(struct run *run, struct held *h)
 {
     struct gl_device *gl = run->r->dev->gl;
     const struct problem_buffer *b = h->problem;
-    size_t total = b->words + 2 * GUARD_WORDS, plain = b->bits ? 0 : total;
-    uint32_t *words = dgl_new_array(uint32_t, plain);
-    const struct gl_buffer_params params = {.size = 4ull * total, .label = b->name};
+    const uint64_t size = 4ull * (b->words + 2 * GUARD_WORDS);
+    const struct gl_buffer_params params = {.size = size, .label = b->name};
+    uint32_t *words = dgl_new_array(uint32_t, part_words(b));
+    struct part part = {0};
     enum dgl_status status = words ? gl_buffer_create(gl, &params, &h->buffer)
-                                   : dgl_fail_memory(run->r->dev->log, b->name, 4ull * total);
-    for (size_t i = 0; words && i < plain; i++)
-        words[i] = i < GUARD_WORDS || i >= GUARD_WORDS + b->words ? GUARD : PROBLEM_POISON;
-    if (words && plain && b->before)
-        memcpy(words + GUARD_WORDS, b->before, 4 * b->words);
-    if (status == DGL_OK)
-        status = b->bits ? fill_bits(gl, h->buffer, b->words, run->p->seed)
-                         : gl_buffer_write(gl, h->buffer, 0, words, 4ull * total);
+                                   : dgl_fail_memory(run->r->dev->log, b->name, size);
+    if (status == DGL_OK && b->bits)
+        status = fill_bits(gl, h->buffer, b->words, run->p->seed);
+    while (status == DGL_OK && !b->bits && next_part(b, &part)) {
+        for (size_t i = 0; i < part.count; i++)
+            words[i] = part.at + i < part.lo || part.at + i >= part.hi ? GUARD : PROBLEM_POISON;
+        if (b->before && part.hi > part.lo)
+            memcpy(words + (part.lo - part.at), b->before + (part.lo - GUARD_WORDS),
+                   4 * (part.hi - part.lo));
+        status = gl_buffer_write(gl, h->buffer, 4ull * part.at, words, 4ull * part.count);
+    }
     free(words);
     return status;
 }
 
-/* The first word that is not what it was before the run; b->words: there is none. */
-static size_t first_changed(const struct problem_buffer *b, const uint32_t *words)
+/* The first of the problem's words of a part that is not what it was before the run; part->hi if
+ * there is none. */
+static size_t first_changed(const struct problem_buffer *b, const struct part *part,
+                            const uint32_t *words)
 {
+    const uint32_t *before = b->before ? b->before + (part->lo - GUARD_WORDS) : NULL;
+    const uint32_t *now = words + (part->lo - part->at);
+    const size_t count = part->hi - part->lo;
     size_t i = 0;
-    if (b->before && memcmp(words, b->before, 4 * b->words) == 0)
-        return b->words;
-    while (i < b->words && words[i] == (b->before ? b->before[i] : PROBLEM_POISON))
+    if (before && memcmp(now, before, 4 * count) == 0)
+        return part->hi;
+    while (i < count && now[i] == (before ? before[i] : PROBLEM_POISON))
         i++;
-    return i;
+    return part->lo + i;
+}
+
+/* Takes a part of what a run left. Returns false and sets run->why if a guard word, or a word of a
+ * buffer that is only read, has changed. */
+static bool take_part(struct run *run, const struct problem_buffer *b, const struct part *part,
+                      const uint32_t *words)
+{
+    size_t bad = part->at;
+    while (bad < part->at + part->count &&
+           ((bad >= part->lo && bad < part->hi) || words[bad - part->at] == GUARD))
+        bad = bad == part->lo && part->lo < part->hi ? part->hi : bad + 1;
+    if (bad < part->at + part->count) {
+        const bool behind = bad >= GUARD_WORDS + b->words;
+        snprintf(run->why, KERNEL_RUN_WHY, "%s: guard word %zu %s was overwritten: %08x", b->name,
+                 behind ? bad - GUARD_WORDS - b->words : bad, behind ? "behind" : "before",
+                 (unsigned)words[bad - part->at]);
+        return false;
+    }
+    if (part->hi == part->lo)
+        return true;
+    if (b->after) {
+        memcpy(b->after + (part->lo - GUARD_WORDS), words + (part->lo - part->at),
+               4 * (part->hi - part->lo));
+        return true;
+    }
+    const size_t changed = first_changed(b, part, words);
+    if (changed == part->hi)
+        return true;
+    const size_t word = changed - GUARD_WORDS;
+    snprintf(run->why, KERNEL_RUN_WHY,
+             "word %zu of %zu of %s, which is only read, is %08x and was %08x", word, b->words,
+             b->name, (unsigned)words[changed - part->at],
+             (unsigned)(b->before ? b->before[word] : PROBLEM_POISON));
+    return false;
 }
 
 static enum dgl_status download(struct run *run, const struct held *h)
 {
     const struct problem_buffer *b = h->problem;
+    struct part part = {0};
     if (!h->buffer || b->bits)
         return DGL_OK;
-    size_t total = b->words + 2 * GUARD_WORDS, bad = 0, changed = b->words;
-    uint32_t *words = dgl_new_array(uint32_t, total);
+    uint32_t *words = dgl_new_array(uint32_t, part_words(b));
     enum dgl_status status =
-        words ? gl_buffer_read(run->r->dev->gl, h->buffer, 0, words, 4ull * total)
-              : dgl_fail_memory(run->r->dev->log, b->name, 4ull * total);
-    while (status == DGL_OK && bad < GUARD_WORDS && words[bad] == GUARD &&
-           words[GUARD_WORDS + b->words + bad] == GUARD)
-        bad++;
-    if (status == DGL_OK && bad < GUARD_WORDS) {
-        snprintf(run->why, KERNEL_RUN_WHY, "%s: guard word %zu %s was overwritten: %08x, %08x",
-                 b->name, bad, words[bad] == GUARD ? "behind" : "before", (unsigned)words[bad],
-                 (unsigned)words[GUARD_WORDS + b->words + bad]);
-        status = DGL_ERR_KERNEL;
-    }
-    if (status == DGL_OK && b->after)
-        memcpy(b->after, words + GUARD_WORDS, 4 * b->words);
-    else if (status == DGL_OK)
-        changed = first_changed(b, words + GUARD_WORDS);
-    if (changed < b->words) {
-        snprintf(run->why, KERNEL_RUN_WHY,
-                 "word %zu of %zu of %s, which is only read, is %08x and was %08x", changed,
-                 b->words, b->name, (unsigned)words[GUARD_WORDS + changed],
-                 (unsigned)(b->before ? b->before[changed] : PROBLEM_POISON));
-        status = DGL_ERR_KERNEL;
+        words ? DGL_OK : dgl_fail_memory(run->r->dev->log, b->name, 4ull * part_words(b));
+    while (status == DGL_OK && next_part(b, &part)) {
+        status =
+            gl_buffer_read(run->r->dev->gl, h->buffer, 4ull * part.at, words, 4ull * part.count);
+        if (status == DGL_OK && !take_part(run, b, &part, words))
+            status = DGL_ERR_KERNEL;
     }
     free(words);
     return status;

@@ -239,10 +239,24 @@ static void attn_costs(struct problem *p, const struct attn *a)
 
 /* ---- rope_kv, qk_norm ---------------------------------------------------------------------- */
 
+/* If a page of the cache is larger than this, a narrow case uses two pages. */
+#define WIDE_PAGE_BYTES (768u << 10)
+
+/* Returns true if the model's heads make pages so large that few of them must do. Their number is
+ * compiled into the program, so only positions can be left out. */
+static bool is_wide(const struct kernel_request *q)
+{
+    const int64_t numbers = request_const(q, "KV_HEADS", request_const(q, "HEADS", 0)) *
+                            request_const(q, "HEAD_DIM", 0) * 2 * DGL_KV_PAGE;
+    return numbers * (request_is(q, "kv", "f16") ? 2 : 4) > WIDE_PAGE_BYTES;
+}
+
 static void narrow_prefill(struct kernel_case *c)
 {
+    const bool wide = is_wide(&c->request);
     c->tokens = 21;
-    c->pos = 240; /* across the rows of the rotary table */
+    c->pos = wide ? DGL_KV_PAGE - 9 : 240; /* across the rows of the rotary table */
+    c->context = wide ? 2 * DGL_KV_PAGE : 0;
 }
 
 static void make_rope_kv(struct problem *p, const struct kernel_case *c)
@@ -327,14 +341,17 @@ static void make_prefill(struct problem *p, const struct kernel_case *c)
 
 static void narrow_decode(struct kernel_case *c)
 {
+    const bool wide = is_wide(&c->request);
     c->tokens = 1;
-    c->pos = 300;
+    c->pos = wide ? DGL_KV_PAGE + 20 : 300;
+    c->context = wide ? 2 * DGL_KV_PAGE : 0;
 }
 
 /* A part of the keys, down to none. */
 static bool member_decode(struct kernel_case *c, uint32_t row)
 {
-    c->context = c->pos + 1 < 320 ? 320 : c->pos + 4;
+    if (c->context == 0)
+        c->context = c->pos + 1 < 320 ? 320 : c->pos + 4;
     c->pos = row == 0 ? c->pos : c->pos * (row * 5 % 7) / 7;
     return true;
 }

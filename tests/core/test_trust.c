@@ -22,6 +22,7 @@ static struct {
     const char *kernel; /* NULL: a right driver; "": every kernel */
     const char *define; /* what it halves; NULL: K */
     bool bare;          /* it gives no program binaries, as softpipe */
+    bool slow;          /* it does not compute wrongly, but its compiler exceeds the limit */
 } liar;
 
 void __real_gl_progcache_init(struct gl_progcache *cache, const struct gl_progcache_params *params);
@@ -50,6 +51,12 @@ enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
                                           const struct gl_compile *how, struct gl_program **out)
 {
     const char *define = liar.define ? liar.define : "#define K ";
+    for (size_t i = 0; i < count && liar.slow; i++) {
+        if (!is_lied_about(params[i].label) || !params[i].end)
+            continue;
+        *params[i].end = GL_COMPILE_TIME;
+        return params[i].refused(params[i].refused_priv, false, "the compiler exceeds 60 s");
+    }
     struct gl_program_params *lies = checked(dgl_new_array(struct gl_program_params, count));
     char **texts = checked(dgl_new_array(char *, count));
     memcpy(lies, params, count * sizeof(*lies));
@@ -174,6 +181,49 @@ static void check_same_answer(const struct outcome *o)
     assert_int_equal(o->status, DGL_OK);
     for (int i = 0; i < STEPS; i++)
         assert_int_equal(o->tokens[i], right.tokens[i]);
+}
+
+/* ---- a compiler that exceeds its limit ------------------------------------------------------- */
+
+/* Another kernel serves the head, after one line of warning. Nothing is remembered about the kernel
+ * but the verdict on its text, which the cache of programs has. */
+static void test_slow_compiler(void **state)
+{
+    (void)state;
+    struct outcome slow, later;
+    char *other = test_tmpdir(), line[160];
+    liar.kernel = right.kernel;
+    liar.slow = true;
+    run(&slow, other, NULL);
+    check_same_answer(&slow);
+    assert_string_not_equal(slow.kernel, right.kernel);
+    snprintf(line, sizeof(line), "kernel %s (builtin) is not used here: the compiler exceeds 60 s",
+             right.kernel);
+    assert_int_equal(test_occurrences(slow.log.text, line), 1);
+    assert_int_equal(test_occurrences(slow.log.text, "\n"), 1);
+    liar.slow = false;
+    liar.kernel = NULL;
+    run(&later, other, NULL);
+    check_same_answer(&later);
+    assert_string_equal(later.kernel, right.kernel);
+    test_tmpdir_remove(other);
+}
+
+/* No kernel is left for an operation: the error says so, and what to do. */
+static void test_slow_compiler_for_all(void **state)
+{
+    (void)state;
+    struct outcome slow;
+    char *other = test_tmpdir();
+    liar.kernel = "";
+    liar.slow = true;
+    run(&slow, other, NULL);
+    liar.slow = false;
+    liar.kernel = NULL;
+    assert_int_equal(slow.status, DGL_ERR_UNSUPPORTED);
+    assert_contains(slow.log.text, " can run ");
+    assert_contains(slow.log.text, "update the device's driver");
+    test_tmpdir_remove(other);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -449,6 +499,7 @@ static void records_are_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slow_compiler),       cmocka_unit_test(test_slow_compiler_for_all),
         cmocka_unit_test(test_judged_once),         cmocka_unit_test(test_another_kernel_serves),
         cmocka_unit_test(test_self_test),           cmocka_unit_test(test_no_kernel_is_left),
         cmocka_unit_test(test_stage_that_is_wrong), cmocka_unit_test(test_driver_without_binaries),

@@ -153,7 +153,7 @@ struct gl_remote {
     uint64_t id;
     struct gl_remote *next;
     struct gl_compile_limits limits;
-    bool done;  /* the fields below are set */
+    bool done; /* the fields below are set */
     enum gl_compile_end end;
     bool linking; /* GL_COMPILE_REFUSED: the linker refused, not the compiler */
     int signal;

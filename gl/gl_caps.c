@@ -189,7 +189,7 @@ uint32_t gl_registers_guess(const char *renderer, bool software)
     } table[] = {
         {"NVIDIA", NULL, 255}, {"LLVM", "navi3", 68}, {"LLVM", NULL, 93},   {"radeonsi", NULL, 200},
         {"Intel", NULL, 96},   {"V3D", NULL, 52},     {"Mali-T", NULL, 32}, {"Mali-G", NULL, 64},
-        {"Adreno", NULL, 192}, {"FD", NULL, 192},
+        {"Adreno", NULL, 96},  {"FD", NULL, 96},
     };
 
     for (size_t i = 0; !software && i < sizeof(table) / sizeof(table[0]); i++)

@@ -177,10 +177,13 @@ uint32_t gl_units_guess(const char *renderer, bool software)
     return 16;
 }
 
-/* 32-bit registers of an invocation that Mesa 25.0.7 compiles without spills: the largest estimates
- * (REGISTERS lines of kernels) of texts that did not spill over drm-shim. Intel has 128 registers
- * of 8 lanes, and the compiler needs some of them. AMD has 256: LLVM spills from about 128 on, ACO
- * from about 204 on. The numbers of Mali-T and Adreno are the architecture's, not measured. */
+/* 32-bit registers of an invocation that Mesa 25.0.7 compiles without spills: between the largest
+ * estimate (REGISTERS lines of kernels) of the chosen texts that did not spill over drm-shim, and
+ * the smallest of those that did. Intel has 128 registers of 8 lanes, and the compiler needs some
+ * of them. AMD has 256: ACO uses them, LLVM 15 writes out loops and loads ahead, on RDNA 3 (navi3x)
+ * in 128. Adreno spills 128 and fits 94. Mali-T has 8 vec4s: whatever is compiled for it spills,
+ * and the number selects the smallest tiles. NVIDIA's is the architecture's: no driver of NVIDIA
+ * was measured. */
 uint32_t gl_registers_guess(const char *renderer, bool software)
 {
     static const struct {
@@ -189,7 +192,7 @@ uint32_t gl_registers_guess(const char *renderer, bool software)
     } table[] = {
         {"NVIDIA", NULL, 255}, {"LLVM", "navi3", 68}, {"LLVM", NULL, 93},   {"radeonsi", NULL, 200},
         {"Intel", NULL, 96},   {"V3D", NULL, 52},     {"Mali-T", NULL, 32}, {"Mali-G", NULL, 64},
-        {"Adreno", NULL, 192}, {"FD", NULL, 192},
+        {"Adreno", NULL, 96},  {"FD", NULL, 96},
     };
 
     for (size_t i = 0; !software && i < sizeof(table) / sizeof(table[0]); i++)

@@ -90,7 +90,7 @@ static const struct profile profiles[] = {
                    "GL_KHR_parallel_shader_compile GL_KHR_robustness GL_EXT_robustness "
                    "GL_EXT_memory_object_fd GL_EXT_gpu_shader5",
      .compute_units = 2,
-     .registers = 192},
+     .registers = 96},
     {.info = {"intel-skl", "Intel Skylake GT2, Mesa's iris driver"},
      .limits = {.max_ssbo_bytes = 128 * MIB,
                 .max_ssbo_bindings = 16,

@@ -233,6 +233,34 @@ static void test_units(void **state)
                 gl_units_guess(row->renderer, true) <= 32);
 }
 
+struct registers_case {
+    const char *name;
+    const char *renderer;
+    uint32_t registers;
+};
+
+static const struct registers_case registers_cases[] = {
+    {"registers of NVIDIA", "NVIDIA H200/PCIe/SSE2", 255},
+    {"registers of Arc", "Mesa Intel(R) Arc(tm) A770M Graphics (DG2)", 96},
+    {"registers of Polaris", "AMD Radeon RX 550 / 550 Series (radeonsi, polaris12, ACO)", 200},
+    {"registers of RDNA 2 with LLVM", "AMD Radeon RX 6800 (radeonsi, navi21, LLVM 15.0.6)", 93},
+    {"registers of RDNA 3 with LLVM", "AMD Radeon Graphics (radeonsi, navi31, LLVM 15.0.6)", 68},
+    {"registers of RDNA 3 with ACO", "AMD Radeon Graphics (radeonsi, navi31, ACO)", 200},
+    {"registers of a Raspberry Pi", "V3D 4.2.14.0", 52},
+    {"registers of a Mali-G", "Mali-G52 (Panfrost)", 64},
+    {"registers of a Mali-T", "Mali-T860 (Panfrost)", 32},
+    {"registers of an Adreno", "Adreno (TM) 630", 96},
+    {"registers of freedreno", "FD630", 96},
+    {"registers of something unheard of", "Foo 3000", 0},
+};
+
+static void test_registers(void **state)
+{
+    const struct registers_case *row = *state;
+    assert_int_equal(gl_registers_guess(row->renderer, false), row->registers);
+    assert_int_equal(gl_registers_guess(row->renderer, true), 0);
+}
+
 /* ---- the caller's context -------------------------------------------------------------------- */
 
 static void test_no_context_stays_no_context(void **state)
@@ -559,6 +587,7 @@ int main(void)
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     failures += test_run_table("refusals", test_refusal, refusals);
     failures += test_run_table("units", test_units, units_cases);
+    failures += test_run_table("registers", test_registers, registers_cases);
     failures += test_run_table("reset status", test_reset_status, reset_cases);
     return failures != 0;
 }

@@ -84,6 +84,19 @@ const struct kernel_embedded kernel_embedded[] = {
             "//! CONST N\n//! TUNE WG = 32 in 32 64 256\n//! TUNE ROWS = 1 in 1 2 4\n"
             "//! LOCAL WG\n//! GROUPS ceildiv(BAND, ROWS)\n//! PREFER 5\n"),
     BUILTIN("sized_low", "r_sized", "w", SMALL),
+    /* registers */
+    BUILTIN("regs_many", "r_regs", "many", SMALL "//! PREFER 20\n//! REGISTERS 100\n"),
+    BUILTIN("regs_some", "r_regs", "some", SMALL "//! PREFER 10\n//! REGISTERS LOCAL_X + 16\n"),
+    BUILTIN("regs_few", "r_regs", "few", SMALL "//! PREFER 5\n//! REGISTERS 40\n"),
+    BUILTIN("regs_none", "r_regs", "none", SMALL),
+    BUILTIN("regs_only", "r_regs_only", "v", SMALL "//! REGISTERS 100\n"),
+    BUILTIN("regs_a", "r_regs_all", "v", SMALL "//! PREFER 1\n//! REGISTERS 70\n"),
+    BUILTIN("regs_b", "r_regs_all", "w", SMALL "//! PREFER 2\n//! REGISTERS 90\n"),
+    BUILTIN("regs_flow", "r_regs_flow", "v",
+            SMALL "//! CONST L\n//! REGISTERS 9223372036854775807 + L\n"),
+    BUILTIN("half_many", "matmul", "half",
+            "//! WHEN weight f16\n//! WHEN phase prefill\n" SMALL
+            "//! PRECISION f16\n//! PREFER 99\n//! REGISTERS 100\n"),
     {NULL, NULL, 0},
 };
 
@@ -98,8 +111,9 @@ struct device {
     const struct kernel_var *properties;
     size_t count;
 };
+static const struct kernel_var few[] = {{"REGISTERS", 64}};
 static const struct device minimum = {NULL, 0}, big = {big_gpu, sizeof(big_gpu) / sizeof(*big_gpu)},
-                           soft = {software, 2};
+                           soft = {software, 2}, few_registers = {few, 1};
 
 /* "op key=word key=word NAME:value": a request in one line, in static memory that every second
  * call takes again. */
@@ -168,7 +182,19 @@ struct hint_case {
 #define Q4K    "matmul weight=q4_k phase=decode N:100 K:64"
 #define DECODE "attn_decode kv=f16"
 
+#define PREFILL "matmul weight=f16 phase=prefill N:100 K:64"
+
 static const struct choose_case plain[] = {
+    /* registers */
+    {"registers that suffice", &big, "r_regs", "regs_many", "preferred: 20 over regs_some (10)"},
+    {"larger kernels rank below one that fits", &few_registers, "r_regs", "regs_few",
+     "preferred: 5 over regs_none (0); regs_many (20) would spill: it needs 100 registers"},
+    {"a kernel without rivals spills", &few_registers, "r_regs_only", "regs_only",
+     "the only one that can run; it spills: it needs 100 registers, REGISTERS is 64"},
+    {"all spill", &few_registers, "r_regs_all", "regs_b",
+     "preferred: 2 over regs_a (1); it spills: it needs 90 registers, REGISTERS is 64"},
+    {"registers that overflow", &big, "r_regs_flow L:1", NULL,
+     "regs_flow: REGISTERS cannot be evaluated: overflow with L=1"},
     /* heuristics */
     {"highest rank", &big, F16, "mm_sub", "preferred: 20 over mm (10)"},
     {"what cannot run is passed over", &minimum, F16, "mm",
@@ -232,6 +258,20 @@ static const struct choose_case plain[] = {
 };
 
 static const struct hint_case hinted[] = {
+    {{"a kernel that spills, by name", &few_registers, "r_regs", "regs_many",
+      "hint variants.r_regs=regs_many (--kernel-hints); it spills: it needs 100 registers"},
+     .hints = "{\"variants\":{\"r_regs\":\"regs_many\"}}"},
+    {{"f16 that spills, by name", &few_registers, PREFILL, "half_many", "it spills: it needs 100"},
+     .hints = "{\"variants\":{\"matmul\":\"half_many\"}}"},
+    {{"f16 that fits", &big, PREFILL, "half_many", "hint computePrecision=f16"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"f16 that would spill", &few_registers, PREFILL, "mm",
+      "hint computePrecision=f16 (--kernel-hints) does not apply here: half_many: it would spill: "
+      "it needs 100 registers, REGISTERS is 64"},
+     .hints = "{\"computePrecision\":\"f16\"}"},
+    {{"f16 that would spill, strictly", &few_registers, PREFILL, NULL,
+      "half_many: it would spill: it needs 100 registers, REGISTERS is 64; choose another value"},
+     .hints = "{\"computePrecision\":\"f16\",\"strict\":true}"},
     /* the five hints */
     {{"attentionDecode by alias", &big, DECODE, "attn_stream",
       "hint attentionDecode=streaming (--kernel-hints)"},

@@ -342,6 +342,7 @@ static const struct text_case cases[] = {
     {"duplicate NAME", WITH("//! NAME j"), "k.comp:8: NAME is given twice"},
     {"duplicate LOCAL", WITH("//! LOCAL 1"), "LOCAL is given twice"},
     {"duplicate PREFER", WITH("//! PREFER 1\n//! PREFER 2"), "k.comp:9: PREFER is given twice"},
+    {"duplicate REGISTERS", WITH("//! REGISTERS 1\n//! REGISTERS 2"), "REGISTERS is given twice"},
     {"duplicate STEP", WITH("//! STEP read\n//! STEP read"), "STEP is given twice"},
     /* words */
     {"NAME in capitals", "// S\n//! NAME Kernel\n",
@@ -365,6 +366,10 @@ static const struct text_case cases[] = {
      "the name A_b is also what WHEN a b defines"},
     {"LAYOUT without a word", WITH("//! LAYOUT"), "LAYOUT: the layout is missing"},
     {"PRECISION unknown", WITH("//! PRECISION f64"), "PRECISION: 'f64' is not one of f32, f16"},
+    {"REGISTERS without an expression", WITH("//! REGISTERS"), "k.comp:8"},
+    {"REGISTERS half an expression", WITH("//! REGISTERS 4 *"), "k.comp:8"},
+    {"REGISTERS of an unknown name", WITH("//! REGISTERS 4 * BOGUS"), "BOGUS"},
+    {"REGISTERS too large", WITH("//! REGISTERS 9223372036854775808"), "k.comp:8"},
     {"TOLERANCE not a number", WITH("//! TOLERANCE small"),
      "TOLERANCE: 'small' is not a number above 0"},
     {"TOLERANCE of zero", WITH("//! TOLERANCE 0"), "TOLERANCE: '0' is not a number above 0"},

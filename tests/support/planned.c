@@ -12,12 +12,10 @@ struct weights_place_params planned_place_params(const struct planned *p, struct
                                          .kv_type = DGL_KV_F16};
 }
 
-void planned_open(struct planned *p, const struct shape_model_params *model,
-                  enum made_device device, struct kernel_set *set)
+/* With the device and the log of `p`. */
+static void plan_all(struct planned *p, const struct shape_model_params *model,
+                     struct kernel_set *set)
 {
-    *p = (struct planned){0};
-    test_log_init(&p->log, DGL_LOG_INFO);
-    made_device_init(&p->device, device, &p->log.log);
     shape_model_open(&p->model, model);
     const struct weights_place_params place = planned_place_params(p, set);
     clock_t start = clock();
@@ -33,8 +31,28 @@ void planned_open(struct planned *p, const struct shape_model_params *model,
                                                            .kv_type = DGL_KV_F16});
     p->seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (status != DGL_OK)
-        fail_msg("%s on %s: %s: %s", model->config, made_device_names[device],
-                 dgl_status_str(status), p->log.text);
+        fail_msg("%s on %s: %s: %s", model->config, p->device.name, dgl_status_str(status),
+                 p->log.text);
+}
+
+void planned_open(struct planned *p, const struct shape_model_params *model,
+                  enum made_device device, struct kernel_set *set)
+{
+    *p = (struct planned){0};
+    test_log_init(&p->log, DGL_LOG_INFO);
+    made_device_init(&p->device, device, &p->log.log);
+    plan_all(p, model, set);
+}
+
+void planned_open_on(struct planned *p, const struct shape_model_params *model,
+                     const struct plan_device_params *device, struct kernel_set *set)
+{
+    struct plan_device_params params = *device;
+    *p = (struct planned){0};
+    test_log_init(&p->log, DGL_LOG_INFO);
+    params.log = &p->log.log;
+    plan_device_init(&p->device, &params);
+    plan_all(p, model, set);
 }
 
 void planned_close(struct planned *p)

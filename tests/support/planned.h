@@ -20,6 +20,9 @@ struct planned {
 /* Fails the running test when something cannot be planned. `p` must not move afterwards. */
 void planned_open(struct planned *p, const struct shape_model_params *model,
                   enum made_device device, struct kernel_set *set);
+/* The same on a device of these numbers. Its `log` does not matter. */
+void planned_open_on(struct planned *p, const struct shape_model_params *model,
+                     const struct plan_device_params *device, struct kernel_set *set);
 void planned_close(struct planned *p);
 /* For weights_place() with a set of kernels. */
 struct weights_place_params planned_place_params(const struct planned *p, struct kernel_set *set);

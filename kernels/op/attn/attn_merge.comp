@@ -11,6 +11,9 @@
 // SPLIT_THREADS, of few heads, leave sets without a part; the dispatch costs more than its
 // invocations.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 5 of
+// heads of 256 numbers, with 2 SPLIT_THREADS none.
+//
 //! NAME attn_merge
 //! OP attn_merge
 //! VARIANT baseline
@@ -19,7 +22,9 @@
 //! BIND write vec4 O
 //! BIND read float S
 //! CONST HEADS HEAD_DIM SPLITS
-//! TUNE SPLIT_THREADS = SOFTWARE || HEAD_DIM > 128 ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 2 4 8 16 32
+//! TUNE MOST = SOFTWARE ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 4 8
+//! TUNE LEAST = SUBGROUP_SIZE == 64 && REGISTERS < 88 && HEAD_DIM <= 256 ? 2 : 1 in 1 2
+//! TUNE SPLIT_THREADS = HEAD_DIM > 128 ? LEAST : MOST in 1 2 4 8 16 32
 //! TUNE WG_SIZE = SOFTWARE && HEAD_DIM < 257 ? 64 : SPLIT_THREADS > 8 ? 512 : 128 in 64 128 256 512
 //! LET VEC4S = HEAD_DIM / 4
 //! LET SETS = SPLIT_THREADS * VEC4S // invocations with a part

@@ -25,6 +25,10 @@
 // fills part of ROWS. A group reads each key once however many of its rows are filled, and a
 // subgroup whose rows are all beyond the last token takes part in loads only.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15, two own
+// rows of 128 numbers: 13 registers, one own row, which REGISTERS selects: none. Heads of 256
+// numbers: 14, attn_prefill is chosen.
+//
 //! NAME attn_prefill_subgroup
 //! OP attn_prefill
 //! VARIANT subgroup

@@ -41,6 +41,10 @@
 // for 80, 12 of 16 (75%) for 96 and all for 128 and 256, in sums and softmax all: a power of two is
 // what shuffles add up. A group beyond the splits that few keys leave ends at once.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15 navi21 and navi31
+// spill 3 to 343 registers: attn_decode_tiled and attn_merge are chosen there and spill none. ACO
+// spills none.
+//
 //! NAME attn_token_subgroup
 //! OP attn_token
 //! VARIANT subgroup

@@ -20,6 +20,12 @@
 // Utilisation: rows shorter than a chunk (K = 1,024: 64 of 128 units) leave subgroups along K
 // without any, a router's 8 rows are two of four sets.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). AMD has 65536 registers for a
+// group: of 1024 invocations polaris12 spills 21 to 59 registers, navi21 with LLVM 15 8 to 83.
+// Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM they spill none of 2 x 8 and 4
+// x 4 results (72 with bf16 and 8 columns, 3 of 4 x 8), on navi31 18 to 45 of most: it is not
+// chosen there.
+//
 //! NAME matmul_columns_subgroup
 //! OP matmul
 //! VARIANT subgroup columns

@@ -7,6 +7,9 @@
 // Utilisation: passes of few tokens have fewer pairs than a group has threads, and finding where an
 // expert's begin takes all of them in any case.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 6 of
+// 128 invocations, none of 64.
+//
 //! NAME moe_group
 //! OP moe_group
 //! VARIANT baseline

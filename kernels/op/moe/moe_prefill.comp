@@ -15,6 +15,10 @@
 // the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
 // counts pairs side by side; each expert's last tile is filled in part.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per thread: V3D
+// 4.2 23:24 to 66:42, Mali G52 17:111 to 29:151. Of 2 x 4: 11:13 to 24:14 and 1:17 to 5:42. Of 2 x
+// 2, which REGISTERS selects there: none.
+//
 //! NAME moe_prefill
 //! OP moe_matmul
 //! VARIANT baseline tiled gemm

@@ -9,6 +9,9 @@
 // the worst case, E tiles more than the pairs fill; those beyond the last tile end at once. ACTIVE
 // counts pairs side by side; each expert's last tile is filled in part.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Intel Arc (dg2) 187:461, navi21
+// with LLVM 15 179 registers: moe_prefill is chosen there and spills none.
+//
 //! NAME moe_prefill_wide
 //! OP moe_matmul
 //! VARIANT wide

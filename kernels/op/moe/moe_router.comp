@@ -10,6 +10,9 @@
 // One H200 (driver 580), 2026-11-22, whole decode steps by `generate`, tok/s: qwen3-30b-a3b:q4_k
 // 209, 216, 213 with 32, 64 and 128 threads; gpt-oss-20b:mxfp4 262, 260, 256 with 64, 128 and 256.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 7:7 to 7:9, V3D 7.1 3:7
+// to 13:15, whatever WG_SIZE: separate operations are chosen there and spill none.
+//
 //! NAME moe_router
 //! OP moe_router
 //! VARIANT baseline

@@ -4,6 +4,9 @@
 // the edge of top-p, and the 64-bit mass (low, high) of those below the edge. Group x is slice x, y
 // the row; sums of integers do not depend on the order.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 18
+// of 128 invocations, none of 256.
+//
 //! NAME sample_mass
 //! OP sample_mass
 //! VARIANT baseline

@@ -5,6 +5,10 @@
 // every WG_SIZE-th logit, then all compare their bests. kind=full also clears the
 // histograms of sample_hist, shared out among all groups, of which the last begins lib nucleus.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 writes the loop over
+// 128 invocations out and spills 8 (navi21) to 138 (navi31) registers; with 256 invocations it
+// keeps the loop and spills none.
+//
 //! NAME sample_max
 //! OP sample_max
 //! VARIANT baseline

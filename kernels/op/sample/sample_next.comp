@@ -9,6 +9,9 @@
 // takes over. Once stopped, ARGS is zeroed and nothing else changes. Slices are as of sample_max
 // and sample_topk.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With 128 invocations V3D 7.1
+// spills 5:23, Mali G52 4:50 to 4:57, with 256 none.
+//
 //! NAME sample_next
 //! OP sample_next
 //! VARIANT baseline

@@ -33,7 +33,7 @@ static const struct family families[] = {
     {"V3D", LIMITS(16, 32768, 256, 0), 52, 2, false, "moe_router"},
     {"Mali G52", LIMITS(8, 32768, 256, 0), 64, 2, false, "attn_prefill_tiled"},
     {"Mali G610", LIMITS(8, 32768, 256, 0), 64, 4, false, "attn_prefill_tiled"},
-    {"Mali T860", LIMITS(8, 32768, 128, 0), 32, 4, false, "attn_prefill_tiled"},
+    {"Mali T860", LIMITS(8, 32768, 128, 0), 32, 4, false, "attn_decode_llvmpipe"},
     {"Adreno 630", LIMITS(16, 32768, 1024, 0), 96, 2, false, "matmul_outer"},
     {"NVIDIA", LIMITS(16, 49152, 1024, 32), 255, 132, false, NULL},
     {"llvmpipe", LIMITS(32, 32768, 1024, 0), 0, 4, true, NULL},

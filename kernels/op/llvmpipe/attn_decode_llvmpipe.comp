@@ -15,6 +15,9 @@
 //
 // All invocations are active in the keys of a split; in the merge as many as the block has vec4s.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills): T860 124:128 to 257:272; Mali
+// G52 and V3D do not finish it within 15 s. REGISTERS keeps it from small GPUs.
+//
 //! NAME attn_decode_llvmpipe
 //! OP attn_decode
 //! VARIANT llvmpipe lanes streaming
@@ -45,6 +48,7 @@
 //! REQUIRE HEAD_DIM % 8 == 0 && ROPE_DIMS % 8 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REQUIRE HEAD_DIM <= 128 && HEAD_DIM * HEADS_BLOCK <= 256
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0
+//! REGISTERS 128
 //! PREFER SOFTWARE ? 20 : 1
 //! TOLERANCE 1e-11
 //! LIB half

@@ -16,10 +16,10 @@ endif
 AR         := $(TRIPLET)-ar
 LD         := $(TRIPLET)-ld
 OBJCOPY    := $(TRIPLET)-objcopy
-PKG_CONFIG := env PKG_CONFIG_LIBDIR=$(SYSROOT)/root/usr/lib/$(TRIPLET)/pkgconfig:$(SYSROOT)/root/usr/share/pkgconfig \
-    PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)/root PKG_CONFIG_SYSTEM_LIBRARY_PATH=$(SYSROOT)/root/usr/lib/$(TRIPLET) pkg-config
-EMULATOR   := qemu-$(subst arm64,aarch64,$(ARCH))-static -L $(SYSROOT)/root
-CROSS      := --sysroot=$(SYSROOT)/root
+PKG_CONFIG := env PKG_CONFIG_LIBDIR=$(SYSROOT)/tree/usr/lib/$(TRIPLET)/pkgconfig:$(SYSROOT)/tree/usr/share/pkgconfig \
+    PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)/tree PKG_CONFIG_SYSTEM_LIBRARY_PATH=$(SYSROOT)/tree/usr/lib/$(TRIPLET) pkg-config
+EMULATOR   := qemu-$(subst arm64,aarch64,$(ARCH))-static -L $(SYSROOT)/tree
+CROSS      := --sysroot=$(SYSROOT)/tree
 LDFLAGS    += $(CROSS)
 CPPFLAGS   += $(CROSS)
 # Unpack the packages before pkg-config searches them. clean, help and lint build nothing.

@@ -9,7 +9,7 @@
 #define MESA "25.0.7"
 #define COMPILED(chip)                                                                             \
     .verdict = DGL_DEVICE_COMPILED, .compiled = chip, .mesa = MESA,                                \
-    .note = "its kernels compile with Mesa " MESA "; nobody has reported a run"
+    .note = "its kernels compile with Mesa " MESA "; no run on hardware was reported"
 
 /* Kernel and Mesa drivers of one vendor. A render node reports the kernel driver, EGL the Mesa
  * driver. */
@@ -84,7 +84,7 @@ static const struct gl_verdict rows[] = {
 static const struct gl_verdict unknown = {
     .name = "Other devices",
     .verdict = DGL_DEVICE_UNKNOWN,
-    .note = "nobody has reported this device yet",
+    .note = "no report about this device yet",
 };
 
 /* Returns true if `driver` is in the blank-separated list, or if the list is NULL. */

@@ -2,7 +2,7 @@
 # Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: libraries to link, and libraries that
 # the programs need under qemu-user. It changes nothing on this machine: apt runs with its own configuration, and the packages
 # are unpacked, not installed.
-# usage: sysroot.sh FOLDER ARCH     FOLDER/root is the file system
+# usage: sysroot.sh FOLDER ARCH     FOLDER/tree is the file system
 # About 500 MB, half of it the downloaded packages, which a later call reuses. Does nothing if FOLDER/done exists.
 set -eu
 folder=$1 arch=$2
@@ -54,17 +54,17 @@ echo "sysroot: getting Debian's $release packages for $arch"
     exit 1
 }
 
-# FOLDER/dpkg is a database in which the packages are installed below FOLDER/root: dpkg-shlibdeps reads it.
-rm -rf "$folder/root" "$folder/dpkg"
-mkdir -p "$folder/root/usr/bin" "$folder/root/usr/sbin" "$folder/root/usr/lib" "$folder/dpkg/info" "$folder/dpkg/updates"
-for name in bin sbin lib; do ln -s "usr/$name" "$folder/root/$name"; done
+# FOLDER/dpkg is a database in which the packages are installed below FOLDER/tree: dpkg-shlibdeps reads it.
+rm -rf "$folder/tree" "$folder/dpkg"
+mkdir -p "$folder/tree/usr/bin" "$folder/tree/usr/sbin" "$folder/tree/usr/lib" "$folder/dpkg/info" "$folder/dpkg/updates"
+for name in bin sbin lib; do ln -s "usr/$name" "$folder/tree/$name"; done
 echo 1 > "$folder/dpkg/info/format"
 printf '%s\n' "$(dpkg --print-architecture)" "$arch" > "$folder/dpkg/arch"
 for deb in "$apt"/cache/archives/*.deb; do
     info=$folder/dpkg/info/$(dpkg-deb -f "$deb" Package)
     [ "$(dpkg-deb -f "$deb" Multi-Arch)" != same ] || info=$info:$arch
-    dpkg-deb --fsys-tarfile "$deb" | tee "$folder/tar" | tar -C "$folder/root" --keep-directory-symlink -xf -
-    tar -tf "$folder/tar" | sed -e 's|^\./lib/|./usr/lib/|' -e "s|^\.|$folder/root|" -e 's|/$||' > "$info.list"
+    dpkg-deb --fsys-tarfile "$deb" | tee "$folder/tar" | tar -C "$folder/tree" --keep-directory-symlink -xf -
+    tar -tf "$folder/tar" | sed -e 's|^\./lib/|./usr/lib/|' -e "s|^\.|$folder/tree|" -e 's|/$||' > "$info.list"
     for file in symbols shlibs; do
         dpkg-deb --ctrl-tarfile "$deb" | tar -xOf - ./$file > "$info.$file" 2> /dev/null || rm "$info.$file"
     done
@@ -72,7 +72,7 @@ for deb in "$apt"/cache/archives/*.deb; do
 done
 rm "$folder/tar"
 # Links to the root of the file system would lead out of the folder.
-find "$folder/root" -type l -lname '/*' | while read -r link; do
-    ln -sfr "$folder/root$(readlink "$link")" "$link"
+find "$folder/tree" -type l -lname '/*' | while read -r link; do
+    ln -sfr "$folder/tree$(readlink "$link")" "$link"
 done
 touch "$folder/done"

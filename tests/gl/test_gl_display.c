@@ -13,7 +13,7 @@ static struct {
     const char *extension; /* removed from the display's list, or NULL */
     bool egl_1_4;          /* EGL 1.4: contexts accept no minor version */
     int gles;              /* highest version of the driver, as 20 or 30; 0 leaves it as it is */
-    const char *library;   /* dlopen() does not find it; may be NULL */
+    const char *missing;   /* dlopen() does not find it; may be NULL */
 } lost;
 static int minor_versions; /* number of contexts that were requested with a minor version */
 
@@ -34,7 +34,7 @@ void *__wrap_dlopen(const char *file, int mode);
 
 void *__wrap_dlopen(const char *file, int mode)
 {
-    if (lost.library && file && strcmp(file, lost.library) == 0)
+    if (lost.missing && file && strcmp(file, lost.missing) == 0)
         return NULL;
     return __real_dlopen(file, mode);
 }
@@ -258,10 +258,10 @@ static void test_libgbm_is_optional(void **state)
     char reason[GL_REASON_BYTES];
     struct gl_egl egl;
 
-    lost.library = "libgbm.so.1";
+    lost.missing = "libgbm.so.1";
     assert_false(gl_egl_open(&egl, &node, false, reason));
     assert_string_equal(reason, "GBM: libgbm.so.1 is not installed");
-    lost.library = NULL;
+    lost.missing = NULL;
     /* Mesa's libgbm accepts any file and then renders in software. */
     assert_false(gl_egl_open(&egl, &node, false, reason));
     assert_contains(reason, "GBM: EGL fell back to software");

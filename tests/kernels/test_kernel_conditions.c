@@ -2,6 +2,7 @@
  * or an access to memory: Mesa's V3D compiler never finishes such a text (docs/driver-bugs.md). */
 #include "tests/support/test.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "tests/support/planned.h"
@@ -100,8 +101,21 @@ static const struct plan_case plans[] = {
     {"llama-3.2-1b on a GPU", "tests/models/configs/llama-3.2-1b.json", MADE_GPU},
     {"gemma-2-2b on the minimum", "tests/models/configs/gemma-2-2b.json", MADE_MINIMUM},
     {"gpt-oss-20b on the minimum", "tests/models/configs/gpt-oss-20b.json", MADE_MINIMUM},
+    {"qwen3-0.6b on a Raspberry Pi", "tests/models/configs/qwen3-0.6b.json", MADE_PI},
     {"qwen3-30b-a3b on a GPU", "tests/models/configs/qwen3-30b-a3b.json", MADE_GPU},
 };
+
+/* Hashes of the texts that this run has found free of repeated conditions. */
+static uint64_t clean[1024];
+static size_t num_clean;
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
 
 static int look_at(const struct kernel_use *use, const char *plan)
 {
@@ -109,7 +123,15 @@ static int look_at(const struct kernel_use *use, const char *plan)
     struct dgl_buf text = {0};
     char why[512];
     assert_int_equal(kernel_generate(NULL, &use->choice, &text), DGL_OK);
-    int count = repeated_if_look(text.p, found, 4, why);
+    const uint64_t hash = hash_of(text.p);
+    for (size_t i = 0; i < num_clean; i++)
+        if (clean[i] == hash) {
+            dgl_buf_finish(&text);
+            return 0;
+        }
+    const int count = repeated_if_look(text.p, found, 4, why);
+    if (count == 0 && num_clean < sizeof(clean) / sizeof(clean[0]))
+        clean[num_clean++] = hash;
     for (int i = 0; i < count && i < 4; i++)
         printf("# %s: %s, line %u: `%s` is kept to a second `if` over `%s`\n", plan,
                use->choice.kernel->name, found[i].line, found[i].variable, found[i].condition);
@@ -140,5 +162,5 @@ static void plan_has_none(void **state)
 int main(void)
 {
     int failed = test_run_table("planted", planted_is_found, planted);
-    return failed + test_run_table_sample("plans", plan_has_none, plans, 5);
+    return failed + test_run_table_sample("plans", plan_has_none, plans, 6);
 }

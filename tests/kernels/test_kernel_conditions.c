@@ -2,6 +2,7 @@
  * or an access to memory: Mesa's V3D compiler never finishes such a text (docs/driver-bugs.md). */
 #include "tests/support/test.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "tests/support/planned.h"
@@ -20,7 +21,7 @@
 struct planted {
     const char *name, *body;
     int found;            /* places */
-    unsigned line;        /* of the first one */
+    unsigned line;        /* of the first one; 0: of no interest */
     const char *variable; /* NULL: of no interest */
 };
 
@@ -49,6 +50,18 @@ static const struct planted planted[] = {
      TEXT("    if (tid < 16u) s = sums[tid];\n    b[64u + tid] = 0.0;\n    if (tid < 16u) b[tid] = "
           "s;\n"),
      1, 18, "s"},
+    {"two values, a store between their selects",
+     TEXT("    float t = 0.0;\n    if (tid < 16u) {\n        s = sums[tid];\n"
+          "        t = sums[tid + 1u];\n    }\n"
+          "    s = tid < 16u ? exp(s) : 0.0;\n    b[tid] = s;\n"
+          "    t = tid < 16u ? exp(t) : 0.0;\n    b[64u + tid] = t;\n"),
+     1, 23, NULL},
+    {"elements of an array in a short loop",
+     TEXT("    float t[2];\n    for (int h = 0; h < 2; h++) t[h] = 0.0;\n"
+          "    if (tid < 16u)\n        for (int h = 0; h < 2; h++) t[h] += sums[h];\n"
+          "    for (int h = 0; h < 2; h++) {\n        if (tid < 16u) t[h] = exp(t[h]);\n"
+          "        else t[h] = 0.0;\n        b[h * 64 + int(tid)] = t[h];\n    }\n"),
+     1, 0, NULL},
     {"used without a condition",
      TEXT("    if (tid < 16u) s = sums[tid];\n" MEET "    b[tid] = s;\n"), 0, 0, NULL},
     {"another condition",
@@ -70,7 +83,7 @@ static void planted_is_found(void **state)
     if (count != row->found)
         fail_msg("%s: %d places, wanted %d: %s", row->name, count, row->found,
                  count < 0 ? why : "");
-    if (count > 0)
+    if (count > 0 && row->line)
         assert_int_equal(found[0].line, row->line);
     if (row->variable)
         assert_string_equal(found[0].variable, row->variable);
@@ -88,8 +101,21 @@ static const struct plan_case plans[] = {
     {"llama-3.2-1b on a GPU", "tests/models/configs/llama-3.2-1b.json", MADE_GPU},
     {"gemma-2-2b on the minimum", "tests/models/configs/gemma-2-2b.json", MADE_MINIMUM},
     {"gpt-oss-20b on the minimum", "tests/models/configs/gpt-oss-20b.json", MADE_MINIMUM},
+    {"qwen3-0.6b on a Raspberry Pi", "tests/models/configs/qwen3-0.6b.json", MADE_PI},
     {"qwen3-30b-a3b on a GPU", "tests/models/configs/qwen3-30b-a3b.json", MADE_GPU},
 };
+
+/* Hashes of the texts that this run has found free of repeated conditions. */
+static uint64_t clean[1024];
+static size_t num_clean;
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
 
 static int look_at(const struct kernel_use *use, const char *plan)
 {
@@ -97,7 +123,15 @@ static int look_at(const struct kernel_use *use, const char *plan)
     struct dgl_buf text = {0};
     char why[512];
     assert_int_equal(kernel_generate(NULL, &use->choice, &text), DGL_OK);
-    int count = repeated_if_look(text.p, found, 4, why);
+    const uint64_t hash = hash_of(text.p);
+    for (size_t i = 0; i < num_clean; i++)
+        if (clean[i] == hash) {
+            dgl_buf_finish(&text);
+            return 0;
+        }
+    const int count = repeated_if_look(text.p, found, 4, why);
+    if (count == 0 && num_clean < sizeof(clean) / sizeof(clean[0]))
+        clean[num_clean++] = hash;
     for (int i = 0; i < count && i < 4; i++)
         printf("# %s: %s, line %u: `%s` is kept to a second `if` over `%s`\n", plan,
                use->choice.kernel->name, found[i].line, found[i].variable, found[i].condition);
@@ -128,5 +162,5 @@ static void plan_has_none(void **state)
 int main(void)
 {
     int failed = test_run_table("planted", planted_is_found, planted);
-    return failed + test_run_table_sample("plans", plan_has_none, plans, 5);
+    return failed + test_run_table_sample("plans", plan_has_none, plans, 6);
 }

@@ -119,10 +119,16 @@ static const char *variable_of(const struct module *m, uint32_t value)
 static void mark_short_loops(struct module *m)
 {
     for (size_t at = 5; at < m->count && m->words[at] >> 16; at = next_at(m, at)) {
-        const size_t end = next_at(m, at);
+        size_t end = next_at(m, at);
         if (opcode(m, at) != OP_LOOP_MERGE || end >= m->count)
             continue;
-        if (opcode(m, end) != OP_BRANCH_CONDITIONAL)
+        /* glslang places the condition in the block after the header. */
+        if (opcode(m, end) == OP_BRANCH)
+            for (end = next_at(m, end); end < m->count && m->words[end] >> 16;
+                 end = next_at(m, end))
+                if (opcode(m, end) >= OP_BRANCH && opcode(m, end) <= 255)
+                    break;
+        if (end >= m->count || opcode(m, end) != OP_BRANCH_CONDITIONAL)
             continue;
         const size_t compare = m->made_at[m->words[end + 1]];
         const size_t bound = compare ? m->made_at[m->words[compare + 4]] : 0;
@@ -254,6 +260,24 @@ static void describe(const struct graph *g, const struct module *named, const st
     snprintf(out->condition, sizeof(out->condition), "%s", left[0] ? left : "?");
 }
 
+/* The later `if` over the condition of `head` that alone uses the phi; NULL if there is none. Mesa
+ * merges `if`s of one condition as long as nothing between them accesses memory. */
+static const struct block *later_if(const struct graph *g, const struct block *head, size_t phi)
+{
+    const struct module *m = g->m;
+    const uint32_t condition = bare_condition(m, m->words[head->last + 1]);
+    const struct block *b = head;
+    do {
+        if (g->index[b->merge] == 0)
+            return NULL;
+        b = &g->blocks[g->index[b->merge] - 1];
+        if (!b->merge || opcode(m, b->last) != OP_BRANCH_CONDITIONAL ||
+            bare_condition(m, m->words[b->last + 1]) != condition)
+            return NULL;
+    } while (!touches_memory(g, b));
+    return used_in_one_leg(g, b, m->words[phi + 2]) ? b : NULL;
+}
+
 static int search(const struct module *m, const struct module *named, struct repeated_if *found,
                   size_t cap)
 {
@@ -265,16 +289,15 @@ static int search(const struct module *m, const struct module *named, struct rep
         const uint32_t next = head->merge ? g.index[head->merge] : 0;
         if (!next || opcode(m, head->last) != OP_BRANCH_CONDITIONAL)
             continue;
-        const struct block *b = &g.blocks[next - 1];
-        if (!b->merge || opcode(m, b->last) != OP_BRANCH_CONDITIONAL || !touches_memory(&g, b) ||
-            bare_condition(m, m->words[b->last + 1]) != bare_condition(m, m->words[head->last + 1]))
-            continue;
-        for (size_t at = b->first; at < b->last; at = next_at(m, at))
-            if (opcode(m, at) == OP_PHI && used_in_one_leg(&g, b, m->words[at + 2])) {
-                if ((size_t)count < cap)
-                    describe(&g, named, b, at, &found[count]);
-                count++;
-            }
+        const struct block *merge = &g.blocks[next - 1];
+        for (size_t at = merge->first; at < merge->last; at = next_at(m, at)) {
+            const struct block *b = opcode(m, at) == OP_PHI ? later_if(&g, head, at) : NULL;
+            if (!b)
+                continue;
+            if ((size_t)count < cap)
+                describe(&g, named, b, at, &found[count]);
+            count++;
+        }
     }
     graph_free(&g);
     return count;
@@ -325,7 +348,7 @@ int repeated_if_look(const char *glsl, struct repeated_if *found, size_t cap, ch
              "--convert-local-access-chains "
              "--eliminate-dead-code-aggressive --ssa-rewrite --ccp "
              "--redundancy-elimination --eliminate-dead-branches --merge-blocks' && "
-             "(spirv-opt --loop-unroll $REST d.spv -o e.spv > /dev/null 2>&1 || "
+             "(spirv-opt --loop-unroll --ccp $REST d.spv -o e.spv > /dev/null 2>&1 || "
              "spirv-opt $REST c.spv -o e.spv 2>&1)",
              dir);
     if (run(command, why) != 0)

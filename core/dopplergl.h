@@ -843,7 +843,8 @@ struct dgl_kernels_compile_params {
     enum dgl_kv_type kv_type;
     enum dgl_executor executor;
     bool no_tuned;            /* as in dgl_model_params */
-    bool all;                 /* also compile the kernels that can run here but are not chosen */
+    bool all;                 /* also compile the kernels that can run here but are not chosen,
+                                 and the persistent programs (also with DGL_EXECUTOR_PERSISTENT) */
     int32_t seconds;          /* limit of processor time per source; 0 = the device's limit */
     uint64_t memory_bytes;    /* limit of memory per source; 0 = the device's limit */
     const char *const *known; /* sha256 of sources to skip */

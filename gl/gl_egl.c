@@ -235,7 +235,11 @@ static bool create_best_context(struct gl_egl *egl, const struct context_rules *
             continue;
         if (gl_version_check((const char *)glGetString(GL_VERSION), words))
             return true;
-        return explain(cause, "the driver offers %.120s: update it, or use another device", words);
+        gl_text_copy(egl->too_old, sizeof(egl->too_old), (const char *)glGetString(GL_RENDERER));
+        return explain(cause,
+                       "the driver offers %.120s: use another device, or a newer driver if the GPU "
+                       "has one",
+                       words);
     }
     return explain(cause, "the driver offers no OpenGL ES%s, 3.1 is needed: %s",
                    rules->surfaceless ? "" : " with a pbuffer", gl_egl_error_name(eglGetError()));
@@ -304,7 +308,7 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
             node->kind == GL_NODE_SURFACELESS || (node->software && node->kind != GL_NODE_DEFAULT),
         [GL_WAY_DEFAULT] = node->kind == GL_NODE_DEFAULT,
     };
-    char causes[GL_WAY_COUNT][GL_CAUSE_BYTES] = {{0}};
+    char causes[GL_WAY_COUNT][GL_CAUSE_BYTES] = {{0}}, too_old[128] = "";
 
     for (enum gl_way way = 0; way < GL_WAY_COUNT; way++) {
         if (!applies[way])
@@ -324,8 +328,10 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
             reason[0] = '\0';
             return true;
         }
+        memcpy(too_old, egl->too_old, sizeof(too_old));
         gl_egl_close(egl);
     }
+    memcpy(egl->too_old, too_old, sizeof(too_old));
     gl_causes_join(causes, reason);
     return false;
 }

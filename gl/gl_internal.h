@@ -53,6 +53,7 @@ struct gl_egl {
     int fd;          /* of gbm */
     char driver[64]; /* name of the driver from EGL */
     char renderer[128];
+    char too_old[128]; /* renderer that gl_egl_open() refused for its version; "" = none */
 };
 
 /* The ways to open a row, in the order in which they are tried. */

@@ -207,7 +207,7 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
                        info->renderer[0] ? info->renderer : "-");
         if (info->reason[0])
             dgl_buf_printf(&l->out, "     %s\n", info->reason);
-        if (details)
+        if (details && info->renderer[0]) /* a verdict is about a device, not about a way to one */
             dgl_buf_printf(&l->out, "     verdict: %s (%s)\n",
                            dgl_device_verdict_name(info->verdict), info->verdict_note);
         if (dev)

@@ -371,8 +371,8 @@ static const struct option table[] = {
      "separate process, and run none",
      TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
     {"kernels", 0, "all", NULL,
-     "with `check --compile-only`: also compile the kernels that can run here but are not chosen; "
-     "they do not affect the exit code",
+     "with `check --compile-only`: also compile the kernels that can run here but are not chosen, "
+     "and the persistent programs (`phases`); they do not affect the exit code",
      TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
     {"kernels", 0, "time-limit", "S",
      "with `check --compile-only`: limit of processor time per kernel in seconds, 1 to 86400 "

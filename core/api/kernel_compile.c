@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/memory/kernel_records.h"
 #include "core/seq/text_list.h"
 
 struct compiling {
@@ -106,6 +107,7 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
 {
     struct text_list list = {0};
     struct gl_saved saved;
+    const struct plan_device plan = dev->plan;
     const struct dgl_model_params model = {.path = p->path,
                                            .kernels = p->kernels,
                                            .kv_type = p->kv_type,
@@ -121,10 +123,13 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
         return dgl_fail_memory(dev->log, "model", sizeof(*m));
     }
     m->dev = dev;
+    /* Verdicts of known answers and of earlier compiles do not count: nothing runs, and every
+     * source of the plan is to be compiled. */
+    kernel_records_hide_wrong(dev);
     status = model_plan(m, &model);
     if (status == DGL_OK)
         status = text_list_add_plan(&list, m);
-    if (status == DGL_OK)
+    if (status == DGL_OK && (p->all || p->executor == DGL_EXECUTOR_PERSISTENT))
         status = text_list_add_persistent(&list, m, p->executor);
     if (status == DGL_OK && p->all)
         status = text_list_add_all(&list, m);
@@ -132,6 +137,7 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
         status = compile(dev, p, &list);
     text_list_finish(&list);
     model_destroy(m);
+    dev->plan = plan;
     device_leave(dev, &saved);
     return status;
 }

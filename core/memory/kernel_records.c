@@ -124,20 +124,31 @@ enum dgl_status kernel_records_add_unfit(struct dgl_device *dev, const char *ker
     return pass_over(dev, kernel, true);
 }
 
-void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel)
+/* Removes the properties of wrong kernels: of all, or of those that are forgotten. */
+static void drop_properties(struct dgl_device *dev, bool all)
 {
-    struct kernel_records *r = dev->records;
     struct plan_device *plan = &dev->plan;
     size_t kept = 0;
-    for (size_t i = 0; i < r->num_wrong; i++)
-        r->wrong[i]->forgotten |= !kernel || strcmp(r->wrong[i]->name, kernel) == 0;
     for (size_t i = 0; i < plan->num_properties; i++) {
         const char *name = plan->properties[i].name;
         if (!dgl_str_starts(dgl_str_of(name), KERNEL_WRONG_PROPERTY) ||
-            kernel_records_is_wrong(dev, name + strlen(KERNEL_WRONG_PROPERTY)))
+            (!all && kernel_records_is_wrong(dev, name + strlen(KERNEL_WRONG_PROPERTY))))
             plan->properties[kept++] = plan->properties[i];
     }
     plan->num_properties = kept;
+}
+
+void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel)
+{
+    struct kernel_records *r = dev->records;
+    for (size_t i = 0; i < r->num_wrong; i++)
+        r->wrong[i]->forgotten |= !kernel || strcmp(r->wrong[i]->name, kernel) == 0;
+    drop_properties(dev, false);
+}
+
+void kernel_records_hide_wrong(struct dgl_device *dev)
+{
+    drop_properties(dev, true);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */

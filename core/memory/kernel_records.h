@@ -36,6 +36,9 @@ enum dgl_status kernel_records_add_unfit(struct dgl_device *dev, const char *ker
 /* Forgets that the kernel (NULL: any kernel) is wrong, for a self test that asks it again. Choices
  * that were made keep their names of properties until kernel_records_close(). */
 void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel);
+/* Removes all wrong and excluded kernels from dev->plan, of which the caller keeps a copy. The
+ * records stay. */
+void kernel_records_hide_wrong(struct dgl_device *dev);
 /* Writes them, with those programs that other processes have added meanwhile. A folder that cannot
  * be written costs judging again. */
 void kernel_records_store(struct dgl_device *dev);

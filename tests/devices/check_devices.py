@@ -90,6 +90,9 @@ def list_models(build, words):
             for config in sorted(glob.glob(os.path.join(folder, "**/config.json"), recursive=True)):
                 path = os.path.dirname(config)
                 models.append((os.path.basename(path), ["-m", path]))
+    unknown = [word for word in words if word not in [m[0] for m in models]]
+    if unknown:
+        sys.exit(f"check_devices: no such model: {' '.join(unknown)}")
     if words:
         models = [m for m in models if m[0] in words]
     return models, missing

@@ -491,7 +491,7 @@ bool gl_verdict_read(const char *bytes, size_t len, struct gl_remote *out)
     int end = 0;
     unsigned long long cpu_ns = 0, memory_bytes = 0;
     snprintf(text, sizeof(text), "%.*s", (int)(len < 127 ? len : 127), bytes);
-    *out = (struct gl_remote){.done = true};
+    *out = (struct gl_remote){.done = true, .earlier = true};
     if (sscanf(text, "%d %d %llu %llu", &end, &out->signal, &cpu_ns, &memory_bytes) != 4 ||
         end < 0 || end >= GL_COMPILE_LOST)
         return false;

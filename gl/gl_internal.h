@@ -149,12 +149,16 @@ void gl_progcache_trim(struct gl_progcache *cache);
 
 /* ---- gl_compiler.c: client of the compiler process ------------------------------------------- */
 
+/* A wait for a compiler is logged at DGL_LOG_NOTICE once in this time. */
+#define GL_COMPILE_TELL_NS 10000000000ull
+
 /* A request to the compiler process, and its result. */
 struct gl_remote {
     uint64_t id;
     struct gl_remote *next;
     struct gl_compile_limits limits;
-    bool done; /* the fields below are set */
+    bool done;    /* the fields below are set */
+    bool earlier; /* the result is from the cache */
     enum gl_compile_end end;
     bool linking; /* GL_COMPILE_REFUSED: the linker refused, not the compiler */
     int signal;

@@ -255,9 +255,18 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
     struct gl_remote *r = job->remote;
     struct dgl_buf words = {0};
     enum dgl_status status = DGL_OK;
-    while (!gl_remote_poll(dev, r, REMOTE_MS))
+    const uint64_t start_ns = dgl_now_ns();
+    uint64_t told_ns = start_ns;
+    while (!gl_remote_poll(dev, r, REMOTE_MS)) {
         if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
             return DGL_ERR_CANCELLED;
+        const uint64_t now_ns = dgl_now_ns();
+        if (now_ns - told_ns < GL_COMPILE_TELL_NS)
+            continue;
+        told_ns = now_ns;
+        dgl_notice(dev->log, "compiling %s: %.0f s", label_of(job->params),
+                   (double)(now_ns - start_ns) * 1e-9);
+    }
     gl_remote_remember(dev, r, job->params->source, job->params->len);
     if (r->end == GL_COMPILE_LOST)
         dgl_warn(dev->log,
@@ -272,8 +281,14 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
         gl_watch_end(dev);
     } else {
         gl_remote_explain(r, &words);
+        const char *origin = job->params->origin;
         if (r->end != GL_COMPILE_REFUSED)
             dgl_buf_printf(&words, " on %s", dev->caps.renderer);
+        if (r->earlier)
+            dgl_buf_puts(&words,
+                         " (found by an earlier run; `dopplergl cache purge` compiles again)");
+        if (r->end != GL_COMPILE_REFUSED && origin && strcmp(origin, "builtin") != 0)
+            dgl_buf_puts(&words, ": change the file or leave it out");
         if (job->params->end)
             *job->params->end = r->end;
         status = refuse(dev, job, r->linking, words.failed ? NULL : words.p);

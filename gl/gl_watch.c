@@ -22,7 +22,7 @@ struct gl_watch {
     const struct gl_device *dev;
     bool quit, active, idle, told;
     char kernel[128];
-    uint64_t start_ns, start_cpu_ns;
+    uint64_t start_ns, start_cpu_ns, progress_ns;
 };
 
 static uint64_t time_of(clockid_t clock)
@@ -43,6 +43,10 @@ static void look(struct gl_watch *w)
     const uint64_t used_ns = wall_ns < cpu_ns ? wall_ns : cpu_ns;
     const uint64_t limit_ns = dev->compile_limits.cpu_ns;
     const bool over = used_ns > limit_ns || wall_ns / BLOCKED > limit_ns;
+    if (wall_ns - w->progress_ns >= GL_COMPILE_TELL_NS) {
+        w->progress_ns = wall_ns;
+        dgl_notice(dev->log, "compiling %s: %.0f s", w->kernel, (double)wall_ns * 1e-9);
+    }
     if (dev->compiling_cb)
         dev->compiling_cb(dev->compiling_priv, w->kernel, (double)wall_ns * 1e-9, over);
     else if (over && !w->told)
@@ -116,6 +120,7 @@ void gl_watch_begin(struct gl_device *dev, const char *kernel)
     pthread_mutex_lock(&w->lock);
     w->active = true;
     w->told = false;
+    w->progress_ns = 0;
     gl_text_copy(w->kernel, sizeof(w->kernel), kernel);
     w->start_ns = time_of(CLOCK_MONOTONIC);
     w->start_cpu_ns = time_of(CLOCK_PROCESS_CPUTIME_ID);

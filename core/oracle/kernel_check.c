@@ -38,6 +38,8 @@ enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
     kernel_runner_init(&judge->runner, params->dev);
     judge->runner.inspect = params->inspect;
     judge->runner.inspect_priv = params->priv;
+    judge->runner.go_on = params->go_on;
+    judge->runner.go_on_priv = params->priv;
     return DGL_OK;
 }
 

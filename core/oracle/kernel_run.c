@@ -75,6 +75,15 @@ static bool keep(struct kernel_runner *r, char *source, struct gl_program *progr
     return true;
 }
 
+static bool tell_compiling(void *priv, const char *phase, uint64_t done, uint64_t total)
+{
+    const struct kernel_runner *r = priv;
+    (void)phase;
+    (void)done;
+    (void)total;
+    return !r->go_on || r->go_on(r->go_on_priv);
+}
+
 enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kernel_choice *choice,
                                       struct gl_program **out, char why[KERNEL_RUN_WHY])
 {
@@ -103,8 +112,9 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
                                              .origin = kernel->origin,
                                              .refused = refused,
                                              .refused_priv = &compiling};
+    const struct gl_compile how = {.progress_cb = tell_compiling, .progress_priv = r};
     uint64_t start_ns = dgl_now_ns();
-    status = gl_programs_create(r->dev->gl, &params, 1, NULL, out);
+    status = gl_programs_create(r->dev->gl, &params, 1, &how, out);
     r->dev->compile_ns += dgl_now_ns() - start_ns;
     if (status == DGL_OK && keep(r, text.p, *out)) {
         text = (struct dgl_buf){0};
@@ -121,6 +131,7 @@ enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sour
 {
     struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
     struct gl_program **programs = dgl_new_array(struct gl_program *, count);
+    const struct gl_compile how = {.progress_cb = tell_compiling, .progress_priv = r};
     enum dgl_status status = params && programs ? DGL_OK : DGL_ERR_NO_MEMORY;
     for (size_t i = 0; status == DGL_OK && i < count; i++)
         params[i] = (struct gl_program_params){.source = sources[i],
@@ -128,7 +139,7 @@ enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sour
                                                .label = "measured",
                                                .origin = "builtin"};
     if (status == DGL_OK)
-        status = gl_programs_create(r->dev->gl, params, count, NULL, programs);
+        status = gl_programs_create(r->dev->gl, params, count, &how, programs);
     for (size_t i = 0; status == DGL_OK && i < count; i++) {
         char *source = strdup(sources[i]);
         if (!source || !keep(r, source, programs[i])) {

@@ -19,6 +19,9 @@ struct kernel_runner {
     /* May be NULL. Looks at every text before the driver does; false: `why` says what is wrong. */
     bool (*inspect)(void *priv, const char *label, const char *source, char why[KERNEL_RUN_WHY]);
     void *inspect_priv;
+    /* May be NULL. Asked during a compilation; false ends the call with DGL_ERR_CANCELLED. */
+    bool (*go_on)(void *priv);
+    void *go_on_priv;
 };
 
 void kernel_runner_init(struct kernel_runner *r, struct dgl_device *dev);

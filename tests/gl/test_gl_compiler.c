@@ -317,6 +317,10 @@ static void test_verdict_is_kept(void **state)
         assert_int_equal(end, GL_COMPILE_TIME);
         assert_contains(t.text, "kernel planted (test.comp) does not compile: the driver's "
                                 "compiler used more than ");
+        assert_int_equal(strstr(t.text, "(found by an earlier run; `dopplergl cache purge`") !=
+                             NULL,
+                         !rounds[i].waits);
+        assert_contains(t.text, ": change the file or leave it out");
         assert_int_equal(processes_at_most(rounds[i].waits, 5), rounds[i].waits);
         close_device();
     }

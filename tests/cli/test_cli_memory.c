@@ -75,7 +75,7 @@ static void the_named_context_is_what_fits(void **state)
 {
     static const char mark[] = "the largest context that fits: -c ";
     struct process_result r;
-    char fit[16] = "", more[16], mib[16];
+    char fit[16] = "", more[32], mib[16];
     (void)state;
     for (int i = 16; i < 64 && !fit[0]; i++) { /* until weights, scratch and a short context fit */
         snprintf(mib, sizeof(mib), "%d", i);

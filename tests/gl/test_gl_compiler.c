@@ -59,7 +59,7 @@ void __wrap_glShaderSource(GLuint shader, GLsizei count, const GLchar *const *te
         for (;;)
             pause();
     if (strstr(text[0], "planted: crash"))
-        raise(SIGSEGV);
+        raise(SIGABRT);
     while (strstr(text[0], "planted: eat")) {
         char *bytes = malloc(1u << 20);
         if (bytes)
@@ -182,7 +182,7 @@ static const struct verdict_row verdict_rows[] = {
      "more than 1 s of processor time"},
     {"a compiler that eats memory", TEXT("eat"), GL_COMPILE_MEMORY, "more than 300 MiB of memory"},
     {"a compiler that blocks", TEXT("sleep"), GL_COMPILE_BLOCKED, "did nothing for 1 s"},
-    {"a compiler that crashes", TEXT("crash"), GL_COMPILE_CRASHED, "crashed: Segmentation fault"},
+    {"a compiler that crashes", TEXT("crash"), GL_COMPILE_CRASHED, "crashed: Aborted"},
 };
 
 static bool check_verdict(void *priv, size_t index, const struct gl_compile_report *report)

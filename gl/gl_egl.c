@@ -328,7 +328,8 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
             reason[0] = '\0';
             return true;
         }
-        memcpy(too_old, egl->too_old, sizeof(too_old));
+        if (egl->too_old[0])
+            memcpy(too_old, egl->too_old, sizeof(too_old));
         gl_egl_close(egl);
     }
     memcpy(egl->too_old, too_old, sizeof(too_old));

@@ -58,7 +58,7 @@ LDFLAGS  += $(SAN)
 LDLIBS   += $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lm -pthread
 
 LIB_SRC  := $(sort $(wildcard core/*/*.c gl/*.c kernels/*/*.c loader/*/*.c))
-TOOL_SRC := $(sort $(wildcard tools/*.c))
+TOOL_SRC := $(sort $(filter-out tools/examples/%,$(wildcard tools/*/*.c)))
 # Tests lie beside their subject; their programs, whose names are unique, in one folder.
 TEST_SRC := $(sort $(wildcard tests/*/test_*.c tests/loader/*/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))
@@ -193,8 +193,8 @@ packages:
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS) $(LDLIBS)
 
-$(BUILD)/obj/tools/bench_report.o: CPPFLAGS += -DDGL_COMMIT='"$(COMMIT)"'
-$(BUILD)/obj/tools/bench_report.o: $(BUILD)/gen/commit
+$(BUILD)/obj/tools/bench/bench_report.o: CPPFLAGS += -DDGL_COMMIT='"$(COMMIT)"'
+$(BUILD)/obj/tools/bench/bench_report.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: always
 	@mkdir -p $(@D)
 	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@

@@ -33,17 +33,17 @@ TEST_LDFLAGS_test_decode_queue := -Wl,--wrap=dgl_now_ns,--wrap=nanosleep \
     -Wl,--wrap=gl_readback_is_done,--wrap=gl_readback_end
 
 # Parts of the command; a clock of the test's.
-TOOL_PARTS := $(BUILD)/obj/tools/bar.o $(BUILD)/obj/tools/console.o
+TOOL_PARTS := $(BUILD)/obj/tools/cli/bar.o $(BUILD)/obj/tools/cli/console.o
 TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: $(TOOL_PARTS)
-$(BUILD)/tests/test_watch_text: $(BUILD)/obj/tools/watch_text.o $(BUILD)/obj/tools/watch_files.o $(TOOL_PARTS)
-$(BUILD)/tests/test_watch_calm: $(BUILD)/obj/tools/watch_calm.o
-$(BUILD)/tests/test_watch_halves: $(BUILD)/obj/tools/watch_halves.o
-$(BUILD)/tests/test_screen: $(BUILD)/obj/tools/screen.o $(TOOL_PARTS)
-$(BUILD)/tests/test_plot: $(BUILD)/obj/tools/plot.o
+$(BUILD)/tests/test_watch_text: $(BUILD)/obj/tools/watch/watch_text.o $(BUILD)/obj/tools/watch/watch_files.o $(TOOL_PARTS)
+$(BUILD)/tests/test_watch_calm: $(BUILD)/obj/tools/watch/watch_calm.o
+$(BUILD)/tests/test_watch_halves: $(BUILD)/obj/tools/watch/watch_halves.o
+$(BUILD)/tests/test_screen: $(BUILD)/obj/tools/cli/screen.o $(TOOL_PARTS)
+$(BUILD)/tests/test_plot: $(BUILD)/obj/tools/bench/plot.o
 
 # The whole command but its main().
-TOOL_ALL = $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJ))
+TOOL_ALL = $(filter-out $(BUILD)/obj/tools/cli/main.o,$(TOOL_OBJ))
 TEST_LDFLAGS_test_cli_lost = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild
 TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wrap=dgl_batch_step \
     -Wl,--wrap=dgl_reply_create,--wrap=dgl_reply_push,--wrap=dgl_reply_end,--wrap=dgl_reply_destroy \
@@ -60,4 +60,4 @@ TEST_LDFLAGS_test_trust := -Wl,--wrap=gl_programs_create -Wl,--wrap=gl_progcache
 TEST_LDFLAGS_test_tune_search := -Wl,--wrap=gl_submit_span,--wrap=dgl_now_ns,--wrap=programs_compile \
     -Wl,--wrap=programs_get
 # The server's reader of requests is a part of the command.
-$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve_request.o
+$(BUILD)/tests/fuzz_request $(BUILD)/fuzz/fuzz_request: $(BUILD)/obj/tools/serve/serve_request.o

@@ -2,7 +2,7 @@
  * into a width. */
 #include "tests/support/test.h"
 
-#include "tools/bar.h"
+#include "tools/cli/bar.h"
 
 #define MS      1000000ull
 #define MEBI(n) ((uint64_t)(n) << 20)

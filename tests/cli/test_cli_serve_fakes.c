@@ -14,7 +14,7 @@
 #include "tests/support/self_command.h"
 #include "tests/support/server.h"
 #include "tests/support/test.h"
-#include "tools/console.h"
+#include "tools/cli/console.h"
 
 #define SERVES "DGL_TEST_SERVES"
 /* A file: while it exists, nothing is computed; with ".lose", the next chat's device is lost. */

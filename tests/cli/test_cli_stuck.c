@@ -11,7 +11,7 @@
 #include "gl/gl_internal.h"
 #include "tests/support/process.h"
 #include "tests/support/self_command.h"
-#include "tools/options_table.h"
+#include "tools/cli/options_table.h"
 
 #define STUCK   "DGL_TEST_STUCK"   /* name of a kernel */
 #define SECONDS "DGL_TEST_SECONDS" /* limit for one kernel */

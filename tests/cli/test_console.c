@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tools/console.h"
+#include "tools/cli/console.h"
 
 #define MS 1000000ull
 

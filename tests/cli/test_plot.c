@@ -1,6 +1,6 @@
 /* Figures of benchmarks: axes from 0, every point inside its panel, names above it, titles that
  * fit. */
-#include "tools/plot.h"
+#include "tools/bench/plot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A model's text on a terminal: words at the edge, wide characters, control characters; and byte
  * for byte elsewhere. */
-#include "tools/screen.h"
+#include "tools/cli/screen.h"
 
 #include <errno.h>
 #include <fcntl.h>

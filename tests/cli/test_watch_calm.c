@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "tools/watch_calm.h"
+#include "tools/watch/watch_calm.h"
 
 /* Words of what happens to a file, each at a time in ms:
  *   w10  it is written to     s10  it is saved       e10  it was empty when it was looked at

@@ -2,7 +2,7 @@
  * no more trials than is said. */
 #include "tests/support/test.h"
 
-#include "tools/watch_halves.h"
+#include "tools/watch/watch_halves.h"
 
 enum { MOST = 1000, NONE = MOST };
 

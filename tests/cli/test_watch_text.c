@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "tools/watch_text.h"
+#include "tools/watch/watch_text.h"
 
 #define KERNEL(name, more)                                                                         \
     "// A kernel.\n//! NAME " name "\n//! OP norm\n" more "\nvoid body() {}\n"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "tools/serve_request.h"
+#include "tools/serve/serve_request.h"
 
 static void check_refusal(const struct serve_error *error)
 {

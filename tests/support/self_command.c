@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "tests/support/process.h"
-#include "tools/commands.h"
-#include "tools/console.h"
-#include "tools/options_table.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/console.h"
+#include "tools/cli/options_table.h"
 
 int self_command_run(int argc, char **argv)
 {

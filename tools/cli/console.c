@@ -1,0 +1,356 @@
+/* Standard error for people, standard output for data, and signals. */
+#include "tools/cli/console.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "tools/cli/bar.h"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* The terminal's bar, of which there is one: any line must first clear it. */
+static struct bar bar;
+/* Kernels that a cache has are ready sooner. */
+#define COMPILING_NS 200000000u
+static bool cache_told;    /* where compiled kernels are kept: once, however often some compile */
+static size_t bar_columns; /* that it takes on the screen; 0 = it is not there */
+
+static void clear_bar(void)
+{
+    if (bar_columns)
+        fprintf(stderr, "\r%*s\r", (int)bar_columns, "");
+    bar_columns = 0;
+}
+
+/* Standard output ends in the middle of a line. */
+static bool line_is_open;
+
+bool console_streams_meet(void)
+{
+    struct stat out, err;
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+/* One line whatever the text: a driver's words may have several, a file's name anything. */
+static void put_line(const char *prefix, const char *text)
+{
+    struct dgl_buf line = {0};
+    for (; *text; text += strcspn(text, "\n\r\t")) {
+        size_t blanks = strspn(text, "\n\r\t"), len = strcspn(text + blanks, "\n\r\t");
+        if (blanks)
+            dgl_buf_putc(&line, ' ');
+        dgl_buf_visible(&line, (struct dgl_str){text + blanks, len});
+        text += blanks;
+    }
+    clear_bar();
+    if (line_is_open && console_streams_meet())
+        fputc('\n', stderr);
+    line_is_open = false;
+    fprintf(stderr, "%s%s\n", prefix, line.p ? line.p : "");
+    dgl_buf_finish(&line);
+}
+
+void console_error(const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    put_line("dopplergl: error: ", text);
+}
+
+static bool is_cancelled(void *priv)
+{
+    (void)priv;
+    return interrupted() != 0;
+}
+
+/* The library names its parameters; to who typed it, a flag. */
+static const char *name_flag(const char *text, struct dgl_buf *out)
+{
+    static const char chunk[] = "session chunk ";
+    if (strncmp(text, chunk, sizeof(chunk) - 1) != 0)
+        return text;
+    dgl_buf_printf(out, "--ubatch %s", text + sizeof(chunk) - 1);
+    return out->failed ? text : out->p;
+}
+
+static void write_log(void *priv, enum dgl_log_level level, const char *said)
+{
+    const struct console *c = priv;
+    struct dgl_buf named = {0};
+    const char *text = name_flag(said, &named);
+    if (c->capture)
+        dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
+                       text);
+    else if (level == DGL_LOG_ERROR)
+        put_line("dopplergl: error: ", text);
+    else if (level == DGL_LOG_WARN)
+        put_line("dopplergl: warning: ", text);
+    else
+        put_line("dopplergl: ", text);
+    dgl_buf_finish(&named);
+}
+
+void console_init(struct console *c, const struct options *opt)
+{
+    static const char *const names[] = {"none", "error", "warn", "notice",
+                                        "info", "debug", "trace"};
+    const char *term = getenv("TERM");
+    int level = opt->quiet ? DGL_LOG_ERROR : DGL_LOG_NOTICE + opt->verbose;
+    for (int i = 0; opt->log_level && i <= DGL_LOG_TRACE; i++)
+        if (strcmp(opt->log_level, names[i]) == 0)
+            level = i;
+    level = level < DGL_LOG_TRACE ? level : DGL_LOG_TRACE;
+    c->log = (struct dgl_log){.write = write_log,
+                              .priv = c,
+                              .level = (enum dgl_log_level)level,
+                              .cancelled = is_cancelled};
+    c->quiet = opt->quiet;
+    c->work = c->cache = NULL;
+    c->since_ns = 0;
+    c->capture = NULL;
+    cache_told = false;
+    c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+}
+
+void console_note(const struct console *c, const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    if (c->quiet)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    put_line("", text);
+}
+
+void console_say(const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    put_line("", text);
+}
+
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    static uint64_t kernels_ns; /* since when kernels are being made ready */
+    const struct console *c = priv;
+    const char *no_color = getenv("NO_COLOR");
+    const uint64_t now_ns = dgl_now_ns();
+    const bool of_kernels = strcmp(what, "kernels") == 0;
+    if (!of_kernels || !kernels_ns)
+        kernels_ns = of_kernels ? now_ns : 0;
+    if (c->since_ns && now_ns - c->since_ns >= BAR_FIRST_NS)
+        bar_expect(&bar, what, done, total, now_ns - BAR_FIRST_NS);
+    bool drawn = bar_update(&bar, what, done, total, now_ns);
+    if (drawn && !cache_told && c->cache && of_kernels && now_ns - kernels_ns >= COMPILING_NS) {
+        cache_told = true;
+        if (c->cache[0])
+            console_note(c, "compiling kernels, once: they are kept in %s", c->cache);
+        else
+            console_note(c, "compiling kernels, as every time: nothing keeps them");
+    }
+    if (drawn && c->bar) {
+        const struct bar_look look = {
+            .columns = terminal_columns(), .colour = !no_color || !no_color[0], .work = c->work};
+        struct dgl_buf line = {0};
+        clear_bar();
+        size_t columns = bar_draw(&bar, &look, now_ns, &line);
+        if (!line.failed && columns) {
+            bar_columns = columns;
+            fprintf(stderr, "%s", line.p);
+        }
+        fflush(stderr);
+        dgl_buf_finish(&line);
+    } else if (!bar.what[0]) {
+        clear_bar();
+    }
+    return !interrupted();
+}
+
+/* ---- standard output ------------------------------------------------------------------------- */
+
+static void handle(int number, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+    sigemptyset(&action.sa_mask);
+    /* Without SA_RESTART: waiting for standard input ends too. */
+    sigaction(number, &action, NULL);
+}
+
+static bool lost(void)
+{
+    /* A reader like `| head` is done: end without a word, as programs that leave SIGPIPE alone. */
+    if (errno == EPIPE) {
+        handle(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    /* A signal while the reader was slow is a request to stop, not a fault. */
+    if (errno != EINTR || !interrupted())
+        console_error("cannot write to standard output: %s", strerror(errno));
+    return false;
+}
+
+bool out_write(const char *bytes, size_t len)
+{
+    clear_bar();
+    if (len)
+        line_is_open = bytes[len - 1] != '\n';
+    return fwrite(bytes, 1, len, stdout) == len || lost();
+}
+
+bool out_flush(void)
+{
+    return (fflush(stdout) == 0 && !ferror(stdout)) || lost();
+}
+
+bool out_end_line(void)
+{
+    return !line_is_open || !isatty(STDOUT_FILENO) || (out_write("\n", 1) && out_flush());
+}
+
+bool out_buf(struct dgl_buf *buf)
+{
+    bool ok = !buf->failed;
+    if (!ok)
+        console_error("out of memory while printing");
+    else if (buf->len)
+        ok = out_write(buf->p, buf->len);
+    dgl_buf_finish(buf);
+    return ok && out_flush();
+}
+
+int out_exit(bool written)
+{
+    if (written)
+        return EXIT_OK;
+    return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+}
+
+int exit_code(enum dgl_status status)
+{
+    if (status == DGL_OK)
+        return EXIT_OK;
+    return status == DGL_ERR_CANCELLED ? EXIT_CANCELLED : EXIT_FAILED;
+}
+
+void console_cancelled(const struct options *opt)
+{
+    struct console c;
+    console_init(&c, opt);
+    clear_bar();
+    dgl_notice(&c.log, "cancelled");
+}
+
+/* ---- process --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signalled;
+static void (*idle)(void *priv);
+static void *idle_priv;
+static struct dgl_session *volatile watched;
+
+void interrupt_note(int number)
+{
+    if (!signalled || number != SIGINT)
+        signalled = number;
+    if (watched)
+        dgl_session_cancel(watched);
+}
+
+void interrupt_catch(int number)
+{
+    handle(number, interrupt_note);
+}
+
+void process_prepare(void)
+{
+    struct sigaction hup = {.sa_handler = SIG_DFL};
+    int fd;
+    /* A standard descriptor that the caller closed would be given to the next file that we open,
+     * and our text would end up in it. /dev/null for reading refuses such writes. */
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+    interrupt_catch(SIGINT);
+    interrupt_catch(SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hup) != 0 || hup.sa_handler != SIG_IGN) /* as nohup sets it */
+        interrupt_catch(SIGHUP);
+    /* Both would end the process at once and leave unfinished files: a message without a reader is
+     * no reason to end, and a limit on files is a failed write like others. */
+    handle(SIGPIPE, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN);
+}
+
+void interrupt_watch(struct dgl_session *session)
+{
+    watched = session;
+}
+
+int interrupted(void)
+{
+    return signalled;
+}
+
+void console_set_idle(void (*cb)(void *priv), void *priv)
+{
+    idle = cb;
+    idle_priv = priv;
+}
+
+void console_idle(void)
+{
+    if (idle)
+        idle(idle_priv);
+}
+
+bool interrupt_wait_input(int fd)
+{
+    struct pollfd input = {.fd = fd, .events = POLLIN};
+    int ready = 0;
+    /* The limit is for a signal that comes just before poll(), or that a thread of the driver
+     * handles: neither ends the waiting. A fault is told by reading. */
+    while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR))) {
+        ready = poll(&input, 1, INTERRUPT_TICK_MS);
+        if (ready == 0)
+            console_idle();
+    }
+    return !signalled;
+}
+
+/* With SIGTERM kept away for the moment, which must not be lost. */
+void interrupt_forget(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (signalled == SIGINT)
+        signalled = 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}

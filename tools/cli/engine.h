@@ -1,0 +1,69 @@
+/* Engine: kernels, device, model and session as the options name them, opened in that order, with a
+ * device line and a load time. A missing model is found first: that takes no device. */
+#ifndef DGL_TOOLS_ENGINE_H
+#define DGL_TOOLS_ENGINE_H
+
+#include "tools/cli/console.h"
+#include "tools/cli/trace.h"
+
+/* Of opening, in order. */
+struct engine_times {
+    uint64_t kernels_ns, device_ns, model_ns, session_ns;
+};
+
+struct engine {
+    struct console console;
+    struct dgl_device *device;
+    struct dgl_kernels *kernels;
+    struct dgl_model *model;
+    struct dgl_session *session;
+    int32_t compile_seconds; /* limit of the device for one kernel */
+    uint64_t load_ns;
+    struct engine_times times; /* parts of load_ns */
+    struct dgl_counters load;
+    struct trace trace; /* of --trace; the command commits it when it has succeeded */
+};
+
+/* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model.
+ * Whatever it returns, engine_close() follows. */
+enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
+                            bool session);
+/* The kernel layers alone; console_init() first. */
+enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
+/* Their texts without any hints: for what chooses no kernel, and tells which ones there are when a
+ * hint names none of them. */
+enum dgl_status engine_open_texts(struct engine *e, const struct options *opt);
+/* Whether kernels of files are read, from whatever source: then the command line alone does not say
+ * which kernels there are. */
+bool engine_has_kernel_files(const struct options *opt);
+/* Whether --kernel-hints of the command line names kernels, tunables and requests that there are,
+ * where no files of kernels are read; false after an error line. Opens nothing. */
+bool engine_check_hints(const struct options *opt);
+/* Another set of them, with texts that count instead of files. Transferred. */
+enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
+                                    const struct dgl_kernel_text *texts, size_t num_texts,
+                                    struct dgl_kernels **out);
+/* The device alone, with its line; console_init() first. */
+enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
+/* Whether that failed the last time. */
+bool engine_lacks_device(void);
+/* A device whose driver still compiles stays open: closing it would wait for the compiler. */
+void engine_close(struct engine *e);
+/* Ends the process, without waiting for the compiler of a device that engine_close() left open. */
+_Noreturn void engine_exit(int code);
+
+#define MODEL_PATH_MAX 4096
+/* The bundled model: of DOPPLERGL_DATA, the build tree or PREFIX/share/dopplergl. `buffer`; NULL
+ * when there is none. */
+const char *model_bundled(char buffer[MODEL_PATH_MAX]);
+/* The model of the options, or the bundled one. Borrowed from the options or in `buffer`; NULL
+ * after an error line when there is none. */
+const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX]);
+/* Writes the path by which the library opens the shape of --shape. */
+#define MODEL_SHAPE_MAX (MODEL_PATH_MAX + 16)
+void model_shape_path(const struct options *opt, char path[MODEL_SHAPE_MAX]);
+/* Returns true if the library knows the shape of --shape. Otherwise prints an error line. Errors in
+ * a file that the shape names are found later, when the file is used. */
+bool model_check_shape(const struct options *opt);
+
+#endif

@@ -1,0 +1,239 @@
+/* Sampling and stop strings from the options; figures of a generation as text and JSON. */
+#include "tools/cli/generation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/base/log.h"
+#include "tools/cli/input.h"
+#include "tools/cli/report.h"
+#include "tools/watch/watch.h"
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static bool add_text(char **list, size_t *count, const char *text, const struct options *opt)
+{
+    char *copy = strdup(text);
+    if (!copy) {
+        console_error("out of memory for a text of %zu bytes", strlen(text));
+        return false;
+    }
+    list[(*count)++] = copy;
+    if (opt->escapes)
+        copy[input_unescape(copy, strlen(copy))] = '\0';
+    return true;
+}
+
+/* "15+1.5", "15-inf": an id, a sign, a number. */
+static bool parse_bias(const char *text, struct dgl_logit_bias *out)
+{
+    size_t digits = strspn(text, "0123456789");
+    const char *number = text + digits + 1;
+    int64_t id;
+    double bias = INFINITY;
+    bool ok = dgl_parse_i64((struct dgl_str){text, digits}, 0, INT32_MAX, &id) &&
+              (text[digits] == '+' || text[digits] == '-') && !strchr("+-", number[0]) &&
+              (strcmp(number, "inf") == 0 || dgl_parse_f64(dgl_str_of(number), &bias));
+    if (ok)
+        *out = (struct dgl_logit_bias){(int32_t)id, (float)(text[digits] == '-' ? -bias : bias)};
+    else
+        console_error("--logit-bias %s: wanted a token id, a sign and a number: 15+1.5, 15-inf",
+                      text);
+    return ok;
+}
+
+bool generation_lists_init(struct generation_lists *lists, const struct options *opt)
+{
+    const struct option_strs *breakers = &opt->dry_breakers;
+    bool none = breakers->count == 1 && strcmp(breakers->item[0], "none") == 0;
+    bool ok = true;
+    *lists = (struct generation_lists){0};
+    for (size_t i = 0; i < opt->stop.count && ok; i++)
+        ok = add_text(lists->stop, &lists->num_stop, opt->stop.item[i], opt);
+    for (size_t i = 0; i < breakers->count && ok && !none; i++)
+        ok = add_text(lists->breaker, &lists->num_breakers, breakers->item[i], opt);
+    for (size_t i = 0; i < opt->logit_bias.count && ok; i++)
+        ok = parse_bias(opt->logit_bias.item[i], &lists->bias[lists->num_biases++]);
+    return ok;
+}
+
+void generation_lists_finish(struct generation_lists *lists)
+{
+    while (lists->num_stop)
+        free(lists->stop[--lists->num_stop]);
+    while (lists->num_breakers)
+        free(lists->breaker[--lists->num_breakers]);
+}
+
+static void sampling_of(const struct options *opt, const struct generation_lists *lists,
+                        struct dgl_sampling *out)
+{
+    uint32_t seed = 0;
+    if (opt->seed < 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        seed = (uint32_t)(uintptr_t)&seed;
+    *out = (struct dgl_sampling){
+        .temperature = (float)opt->temp,
+        .top_k = opt->top_k,
+        .top_p = (float)opt->top_p,
+        .min_p = (float)opt->min_p,
+        .repeat_penalty = (float)opt->repeat_penalty,
+        .presence_penalty = (float)opt->presence_penalty,
+        .frequency_penalty = (float)opt->frequency_penalty,
+        .repeat_last_n = opt->repeat_last_n,
+        .dry_multiplier = (float)opt->dry_multiplier,
+        .dry_base = (float)opt->dry_base,
+        .dry_allowed_length = opt->dry_allowed_length,
+        .dry_penalty_last_n = opt->dry_penalty_last_n,
+        /* Without the option the library's own. */
+        .dry_breakers = opt->dry_breakers.count ? (const char *const *)lists->breaker : NULL,
+        .num_dry_breakers = lists->num_breakers,
+        .logit_bias = lists->bias,
+        .num_logit_bias = lists->num_biases,
+        .seed = opt->seed < 0 ? seed : (uint64_t)opt->seed,
+    };
+}
+
+enum dgl_status generation_check(const struct options *opt)
+{
+    struct console console;
+    struct generation_lists lists;
+    struct dgl_sampling sampling;
+    enum dgl_status status = DGL_ERR_INVALID_ARG;
+    console_init(&console, opt);
+    if (!watch_check(opt))
+        return status;
+    if (generation_lists_init(&lists, opt)) {
+        sampling_of(opt, &lists, &sampling);
+        status = dgl_sampling_check(&console.log, &sampling);
+    }
+    generation_lists_finish(&lists);
+    return status;
+}
+
+/* generation_config.json where no flag says otherwise. */
+static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
+                                      struct dgl_sampling *out)
+{
+    const struct dgl_sampling given = *out;
+    size_t len;
+    if (!dgl_model_generation_config(e->model, &len))
+        dgl_warn(&e->console.log, "--model-defaults: %s has no generation_config.json",
+                 dgl_model_get_info(e->model)->path);
+    enum dgl_status status = dgl_model_sampling(e->model, out);
+    out->temperature = opt->temp_given ? given.temperature : out->temperature;
+    out->top_k = opt->top_k_given ? given.top_k : out->top_k;
+    out->top_p = opt->top_p_given ? given.top_p : out->top_p;
+    out->min_p = opt->min_p_given ? given.min_p : out->min_p;
+    out->repeat_penalty = opt->repeat_penalty_given ? given.repeat_penalty : out->repeat_penalty;
+    return status;
+}
+
+enum dgl_status generation_params(const struct engine *e, const struct options *opt,
+                                  const struct generation_lists *lists,
+                                  struct dgl_generate_params *out)
+{
+    *out = (struct dgl_generate_params){
+        .no_parse_special = opt->no_parse_special,
+        .max_tokens = opt->tokens == 0 ? DGL_TOKENS_NONE : opt->tokens,
+        .stop = (const char *const *)lists->stop,
+        .num_stop = lists->num_stop,
+        .ignore_eos = opt->ignore_eos,
+        .readback_interval = opt->readback_interval,
+        .context_shift = opt->context_shift,
+        .keep = opt->keep,
+    };
+    sampling_of(opt, lists, &out->sampling);
+    return opt->model_defaults ? model_defaults(e, opt, &out->sampling) : DGL_OK;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* Without a first token after a cancellation, nobody knows how much of the prompt was evaluated. */
+double generation_prefill_tps(const struct dgl_generate_result *r)
+{
+    /* Cancelled before the first token: how much of the prompt was evaluated is not known. */
+    if (r->finish == DGL_FINISH_CANCELLED && r->num_tokens == 0)
+        return 0;
+    double seconds = (double)r->prefill_ns * 1e-9;
+    return seconds > 0 ? (double)(r->num_prompt_ids - r->num_reused) / seconds : 0;
+}
+
+/* The first token comes from the prompt's logits: it is not decoded. */
+double generation_decode_tps(const struct dgl_generate_result *r)
+{
+    double seconds = (double)r->decode_ns * 1e-9;
+    return seconds > 0 && r->num_tokens > 0 ? (double)(r->num_tokens - 1) / seconds : 0;
+}
+
+void generation_report(struct dgl_json_writer *w, const struct engine *e,
+                       const struct dgl_generate_result *r)
+{
+    report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
+    report_ids(w, "tokens", r->tokens, r->num_tokens);
+    dgl_jw_key(w, "text");
+    dgl_jw_str(w, (struct dgl_str){r->text ? r->text : "", r->text_len});
+    report_text(w, "finish_reason",
+                dgl_device_is_lost(e->device) ? "device_lost" : dgl_finish_str(r->finish));
+    dgl_jw_key(w, "timings");
+    dgl_jw_object(w);
+    report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
+    report_f64(w, "compile_ms", (double)r->compile_ns * 1e-6);
+    report_f64(w, "prefill_ms", (double)r->prefill_ns * 1e-6);
+    report_f64(w, "first_token_ms", (double)r->first_token_ns * 1e-6);
+    report_f64(w, "decode_ms", (double)r->decode_ns * 1e-6);
+    report_f64(w, "prefill_tps", generation_prefill_tps(r));
+    report_f64(w, "decode_tps", generation_decode_tps(r));
+    dgl_jw_end_object(w);
+    dgl_jw_key(w, "counters");
+    dgl_jw_object(w);
+    report_counters(w, "load", &e->load);
+    report_counters(w, "prefill", &r->prefill);
+    report_counters(w, "decode", &r->decode);
+    dgl_jw_end_object(w);
+    struct dgl_pass_info passes;
+    dgl_session_passes(e->session, &passes);
+    dgl_jw_key(w, "passes");
+    dgl_jw_object(w);
+    report_i64(w, "most", passes.most);
+    report_i64(w, "tokens", passes.tokens);
+    report_i64(w, "timed_tokens", passes.timed_tokens);
+    report_f64(w, "layer_ms", (double)passes.layer_ns * 1e-6);
+    report_f64(w, "head_ms", (double)passes.head_ns * 1e-6);
+    dgl_jw_end_object(w);
+    report_executor(w, e->model);
+    report_device(w, e->device);
+    report_u64(w, "weight_bytes", dgl_model_get_info(e->model)->weight_bytes);
+    report_kernels(w, e->model);
+}
+
+/* ", 12 tok/s"; nothing where nothing was measured. */
+static void put_rate(struct dgl_buf *line, double tps)
+{
+    if (tps > 0)
+        dgl_buf_printf(line, tps < 9.5 ? ", %.2g tok/s" : ", %.0f tok/s", tps);
+}
+
+void generation_note(const struct engine *e, const struct dgl_generate_result *r, uint64_t seed)
+{
+    struct dgl_buf line = {0};
+    dgl_buf_printf(&line, "load %.0f ms | ", (double)e->load_ns * 1e-6);
+    if (r->prefill.programs_linked)
+        dgl_buf_printf(&line, "%llu kernel%s %.0f ms | ",
+                       (unsigned long long)r->prefill.programs_linked,
+                       r->prefill.programs_linked == 1 ? "" : "s", (double)r->compile_ns * 1e-6);
+    dgl_buf_printf(&line, "prompt %zu token%s", r->num_prompt_ids,
+                   r->num_prompt_ids == 1 ? "" : "s");
+    put_rate(&line, generation_prefill_tps(r));
+    if (r->num_tokens)
+        dgl_buf_printf(&line, " | first token %.0f ms", (double)r->first_token_ns * 1e-6);
+    dgl_buf_printf(&line, " | %zu token%s", r->num_tokens, r->num_tokens == 1 ? "" : "s");
+    put_rate(&line, generation_decode_tps(r));
+    if (r->finish != DGL_FINISH_CANCELLED) /* which main() tells, of every command */
+        dgl_buf_printf(&line, " | %s", dgl_finish_str(r->finish));
+    dgl_buf_printf(&line, " | seed %llu", (unsigned long long)seed);
+    if (!line.failed)
+        console_note(&e->console, "%s", line.p);
+    dgl_buf_finish(&line);
+}

@@ -1,0 +1,90 @@
+/* What a row of the option table in options.c has, for what parses, explains and completes. */
+#ifndef DGL_TOOLS_OPTIONS_TABLE_H
+#define DGL_TOOLS_OPTIONS_TABLE_H
+
+#include "core/base/str.h"
+#include "tools/cli/options.h"
+
+enum option_type {
+    TYPE_FLAG,
+    TYPE_COUNT,
+    TYPE_STR,  /* any text, also none */
+    TYPE_PATH, /* text that is not empty */
+    TYPE_STRS,
+    TYPE_PATHS,
+    TYPE_I32,
+    TYPE_I64,
+    TYPE_F64,
+    TYPE_WORD,
+    TYPE_QUANT, /* a word in any case */
+    TYPE_IDS,
+    TYPE_DATE,
+    TYPE_DEVICE,
+    TYPE_HINTS
+};
+
+struct option {
+    const char *commands; /* blank-separated; "*" = all */
+    char letter;          /* 0 = none */
+    const char *name;     /* without dashes */
+    const char *arg;      /* NULL for flags */
+    const char *help;
+    enum option_type type;
+    size_t offset;     /* in struct options */
+    double min, max;   /* numbers */
+    const char *words; /* TYPE_WORD, TYPE_QUANT: allowed, "a|b" */
+    size_t given;      /* offset of a bool that records that it was given; 0 = none */
+};
+
+/* A flag of llama.cpp or Hugging Face that people type from habit. */
+struct foreign_option {
+    const char *commands;
+    const char *spellings; /* with dashes, blank-separated */
+    const char *means;     /* name of our option for it; NULL = none */
+    const char *arg;       /* where `means` is NULL: its value, "[a|b]" one of these or none */
+    const char *why;       /* why it does nothing here; where `refused`, what to do instead */
+    bool refused;
+};
+
+/* Rows in the order of the table; NULL after the last. */
+const struct option *option_at(size_t i);
+const struct foreign_option *foreign_option_at(size_t i);
+
+bool option_is_for(const struct option *option, const struct command *command);
+bool option_is_common(const struct option *option); /* of every command */
+bool option_is_kernel(const struct option *option); /* of commands that run a model */
+/* Of a command: by long name, or by letter. NULL = it has none. */
+const struct option *option_named(const struct command *command, struct dgl_str name);
+const struct option *option_lettered(const struct command *command, char letter);
+/* Spelled with its dashes. */
+const struct foreign_option *foreign_option_spelled(const struct command *command,
+                                                    struct dgl_str spelling);
+
+/* Stores a value given as text. `origin` begins the error line: "--temp", "FILE: temp". */
+bool option_store(const struct option *o, const char *origin, const char *value,
+                  struct options *out);
+void option_set_flag(const struct option *o, bool value, struct options *out);
+/* Records who said a value. */
+void option_set_source(const struct option *o, enum option_source source, struct options *out);
+enum option_source option_source(const struct option *o, const struct options *opt);
+
+/* Options that choose kernels, by what they choose. */
+#define OPTIONS_KERNEL_FILES "kernel-dir kernel-file allow-pack-kernels"
+#define OPTIONS_KERNEL_HINTS "kernel-config kernel-hints"
+#define OPTIONS_KERNEL_WORDS                                                                       \
+    "kernel-profile compute-precision q4k-matmul force-fused-q4k f16-matmul attention-prefill "    \
+    "attention-decode"
+#define OPTIONS_KERNEL_LOADING "no-tune executor hash-weights"
+#define OPTIONS_KERNEL                                                                             \
+    OPTIONS_KERNEL_FILES " " OPTIONS_KERNEL_HINTS " " OPTIONS_KERNEL_WORDS                         \
+                         " " OPTIONS_KERNEL_LOADING
+
+/* Whether the command line gives none of `names`, blank-separated, which do nothing in this form of
+ * the command, "kernels list"; false after an error line. `command` may lack some of them. */
+bool options_are_used(const struct options *opt, const char *command, const char *form,
+                      const char *names);
+
+/* `words` holds `word` between separators. */
+bool option_has_word(struct dgl_str words, char separator, struct dgl_str word);
+
+#endif

@@ -1,0 +1,261 @@
+/* JSON that several commands share; docs/cli.md describes the fields. */
+#include "tools/cli/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/mem.h"
+
+void report_text(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_u64(w, value);
+}
+
+void report_i64(struct dgl_json_writer *w, const char *key, int64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_i64(w, value);
+}
+
+void report_bool(struct dgl_json_writer *w, const char *key, bool value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_bool(w, value);
+}
+
+void report_f64(struct dgl_json_writer *w, const char *key, double value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_f64(w, round(value * 1e3) / 1e3);
+}
+
+void report_f64s(struct dgl_json_writer *w, const char *key, const double *values, size_t count)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (size_t i = 0; i < count; i++)
+        dgl_jw_f64(w, values[i]);
+    dgl_jw_end_array(w);
+}
+
+void report_begin(struct dgl_json_writer *w, const char *suite)
+{
+    char now[32];
+    const time_t seconds = time(NULL);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    dgl_jw_object(w);
+    report_i64(w, "schemaVersion", 1);
+    report_text(w, "timestamp", now);
+    report_text(w, "suite", suite);
+}
+
+void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+    for (size_t i = 0; i < count; i++)
+        dgl_jw_i64(w, ids[i]);
+    dgl_jw_end_array(w);
+}
+
+void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"tokens", c->tokens},
+        {"submits", c->submits},
+        {"readbacks", c->readbacks},
+        {"dispatches", c->dispatches},
+        {"barriers", c->barriers},
+        {"buffers_created", c->buffers_created},
+        {"programs_linked", c->programs_linked},
+        {"readback_bytes", c->readback_bytes},
+        {"upload_bytes", c->upload_bytes},
+        {"pages_used", c->pages_used},
+        {"pages_shared", c->pages_shared},
+        {"prefix_hit_tokens", c->prefix_hit_tokens},
+    };
+    dgl_jw_key(w, key);
+    dgl_jw_object(w);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        report_u64(w, rows[i].name, rows[i].value);
+    }
+    dgl_jw_end_object(w);
+}
+
+void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
+{
+    const struct dgl_device_info *info = dgl_device_get_info(device);
+    dgl_jw_key(w, "device");
+    dgl_jw_object(w);
+    report_text(w, "name", info->renderer);
+    report_text(w, "node", info->node);
+    report_text(w, "driver", info->driver);
+    report_bool(w, "software", info->software);
+    dgl_jw_end_object(w);
+}
+
+void report_executor(struct dgl_json_writer *w, const struct dgl_model *model)
+{
+    struct dgl_executor_info info;
+    dgl_model_executor(model, &info);
+    report_text(w, "executor", info.name);
+    report_text(w, "executor_reason", info.reason);
+}
+
+/* Code points: continuation bytes take no column. */
+static size_t columns_of(struct dgl_str word)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < word.len; i++)
+        columns += ((unsigned char)word.p[i] & 0xc0) != 0x80;
+    return columns;
+}
+
+/* Words of a text, parted by blanks and line ends; false at its end. */
+static bool next_word(struct dgl_str *rest, struct dgl_str *word)
+{
+    while (rest->len && (*rest->p == ' ' || *rest->p == '\n'))
+        *rest = (struct dgl_str){rest->p + 1, rest->len - 1};
+    *word = (struct dgl_str){rest->p, 0};
+    while (word->len < rest->len && rest->p[word->len] != ' ' && rest->p[word->len] != '\n')
+        word->len++;
+    *rest = (struct dgl_str){rest->p + word->len, rest->len - word->len};
+    return word->len > 0;
+}
+
+static void put_words(struct dgl_buf *out, size_t column, size_t indent, struct dgl_str text)
+{
+    struct dgl_str word;
+    while (next_word(&text, &word)) {
+        const size_t columns = columns_of(word);
+        if (column > indent && column + 1 + columns > REPORT_COLUMNS) {
+            dgl_buf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (column > 0) {
+            dgl_buf_putc(out, ' ');
+            column++;
+        }
+        dgl_buf_append(out, word.p, word.len);
+        column += columns;
+    }
+    dgl_buf_putc(out, '\n');
+}
+
+void report_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text)
+{
+    put_words(out, column, indent, dgl_str_of(text));
+}
+
+void report_paragraphs(struct dgl_buf *out, const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        const size_t len = end ? (size_t)(end - text) : strlen(text);
+        if (strncmp(text, "```", 3) == 0) {
+            dgl_buf_append(out, text, len);
+            if (len && text[len - 1] != '\n')
+                dgl_buf_putc(out, '\n');
+        } else {
+            put_words(out, 0, 0, (struct dgl_str){text, len});
+        }
+        text += len + (end ? 2 : 0);
+        if (end)
+            dgl_buf_putc(out, '\n');
+    }
+}
+
+const char *phase_name(enum dgl_phase phase)
+{
+    switch (phase) {
+    case DGL_PHASE_PREFILL:
+        return "prefill";
+    case DGL_PHASE_DECODE:
+        return "decode";
+    case DGL_PHASE_SAMPLE:
+        return "sample";
+    }
+    return "unknown";
+}
+
+struct kernel_row {
+    enum dgl_phase phase;
+    const char *op, *name;
+    char sha256[65];
+    bool fallback;
+};
+
+/* Rows already written, so that layers do not repeat themselves. */
+struct kernel_rows {
+    struct dgl_json_writer *w;
+    struct kernel_row *row;
+    size_t count, cap;
+};
+
+static bool is_listed(const struct kernel_rows *rows, const struct dgl_plan_step *step)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->row[i].phase == step->phase && strcmp(rows->row[i].op, step->op) == 0 &&
+            strcmp(rows->row[i].name, step->kernel->name) == 0 &&
+            strcmp(rows->row[i].sha256, step->kernel->sha256) == 0 &&
+            rows->row[i].fallback == (step->fallback != NULL))
+            return true;
+    return false;
+}
+
+static bool report_step(void *priv, const struct dgl_plan_step *step)
+{
+    struct kernel_rows *rows = priv;
+    const struct dgl_kernel_info *k = step->kernel;
+    const struct {
+        const char *key, *value;
+    } fields[] = {{"phase", phase_name(step->phase)},
+                  {"op", step->op},
+                  {"name", k->name},
+                  {"variant", k->variant},
+                  {"origin", k->origin},
+                  {"sha256", k->sha256}};
+    if (is_listed(rows, step))
+        return true;
+    if (!dgl_grow((void **)&rows->row, &rows->cap, rows->count + 1, sizeof(*rows->row))) {
+        rows->w->out->failed = true;
+        return false;
+    }
+    struct kernel_row *row = &rows->row[rows->count++];
+    *row = (struct kernel_row){step->phase, step->op, k->name, .fallback = step->fallback != NULL};
+    memcpy(row->sha256, k->sha256, sizeof(row->sha256));
+    dgl_jw_object(rows->w);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        report_text(rows->w, fields[i].key, fields[i].value);
+    }
+    dgl_jw_key(rows->w, "fallback");
+    if (step->fallback)
+        dgl_jw_cstr(rows->w, step->fallback);
+    else
+        dgl_jw_null(rows->w);
+    dgl_jw_end_object(rows->w);
+    return true;
+}
+
+void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model)
+{
+    struct kernel_rows rows = {.w = w};
+    dgl_jw_key(w, "kernels");
+    dgl_jw_array(w);
+    dgl_model_plan_iterate(model, report_step, &rows);
+    dgl_jw_end_array(w);
+    free(rows.row);
+}

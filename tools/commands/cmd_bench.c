@@ -1,0 +1,472 @@
+/* bench: a model's speed; by depth, length, number of sequences, type and layout of weights; what
+ * two runs differ in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "tools/bench/bench.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/options_table.h"
+
+/* Types of --matrix. */
+static const char *const quants[] = {"q4_k", "q4_k_m", "q4_0", "q5_k", "q6_k",
+                                     "q8_0", "mxfp4",  "f16",  "bf16"};
+enum { NUM_QUANTS = sizeof(quants) / sizeof(quants[0]) };
+
+/* Whether --types, where it is given, names only types. */
+static bool check_types(const char *types)
+{
+    struct dgl_str rest = dgl_str_of(types), part;
+    while (types && dgl_str_split(&rest, ',', &part)) {
+        bool known = false;
+        for (size_t i = 0; i < NUM_QUANTS; i++)
+            known |= dgl_str_eq(part, quants[i]);
+        if (!known) {
+            console_error("--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
+                          "bf16 with commas between",
+                          types);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Tokens that a sequence has at most: after the depth a prompt or an answer, and one more. */
+static int64_t tokens_needed(const struct options *opt)
+{
+    const int64_t prompt = opt->prompt_tokens ? opt->prompt_tokens : 512;
+    const int64_t decode = opt->tokens_given ? opt->tokens : 128;
+    return (int64_t)opt->depth + (prompt > decode ? prompt : decode) + 1;
+}
+
+/* Options of `bench serve` alone. */
+#define OPTIONS_LOAD                                                                               \
+    "rate duration connections prompt-lengths answer-lengths slo-ttft slo-itl chat "               \
+    "no-ignore-eos timeout seed"
+/* Options of running a model here, which `bench serve` does not. */
+#define OPTIONS_HERE                                                                               \
+    "device limits kv-type ctx-size shape prompt-tokens n-predict depth batch batch-invariant "    \
+    "ubatch repetitions "                                                                          \
+    "warmup sweep matrix types profile trace csv md " OPTIONS_KERNEL
+
+bool command_bench_check(const struct options *opt)
+{
+    const char *what = opt->num_args ? opt->arg[0] : "";
+    const bool compare = strcmp(what, "compare") == 0, load = strcmp(what, "load") == 0;
+    const bool serve = strcmp(what, "serve") == 0;
+    char form[32];
+    snprintf(form, sizeof(form), "bench%s%.8s", what[0] ? " " : "", what);
+    if (opt->num_args && !compare && !load && !serve)
+        console_error("bench %s: wanted `bench`, `bench compare A.json B.json`, `bench load` or "
+                      "`bench serve URL`",
+                      what);
+    else if (serve)
+        return options_are_used(opt, "bench", form, OPTIONS_HERE) && bench_serve_check(opt);
+    else if (!options_are_used(opt, "bench", form, OPTIONS_LOAD))
+        return false;
+    else if (compare && opt->num_args != 3)
+        console_error("bench compare: wanted two files, A.json B.json");
+    else if (load && opt->num_args != 1)
+        console_error("bench load: unexpected argument %s; -m MODEL names the model", opt->arg[1]);
+    else if (load && opt->shape)
+        console_error("bench load: a shape has no files: give -m MODEL");
+    else if (load && !options_are_used(opt, "bench", form, "prompt-tokens n-predict depth batch"))
+        return false;
+    else if (opt->shape && opt->model)
+        console_error("bench: give either --shape or -m");
+    else if (opt->json + opt->csv + opt->md > 1)
+        console_error("bench: give either %s or %s", opt->json ? "--json" : "--md",
+                      opt->csv ? "--csv" : "--md");
+    else if (opt->csv && opt->profile)
+        console_error("bench: --csv has no place for --profile: give --md, --json or neither");
+    else if (opt->num_args && (opt->csv || opt->md || opt->plot || opt->sweep || opt->matrix ||
+                               opt->profile || opt->trace))
+        console_error("bench %s: prints a table or --json, nothing else", what);
+    else if (opt->trace && opt->plot && strcmp(opt->trace, opt->plot) == 0)
+        console_error("bench: --trace and --plot would write the same file, %s", opt->plot);
+    else if (opt->sweep && opt->matrix)
+        console_error("bench: give either --sweep or --matrix");
+    else if (opt->matrix && !opt->shape)
+        console_error("bench: --matrix makes weights of every type, for which it needs --shape");
+    else if (opt->types && !opt->matrix)
+        console_error("bench: --types says what --matrix measures");
+    else if (opt->batch_invariant && opt->batch <= 1)
+        console_error("bench: --batch-invariant does nothing for one sequence: give --batch");
+    else if (opt->batch > 1 && opt->trace)
+        console_error("bench: --trace is of one sequence, not of --batch %d", opt->batch);
+    else if (opt->batch_invariant && opt->profile)
+        console_error("bench: --profile is of steps that sequences share, which --batch-invariant "
+                      "does without");
+    else if (!opt->num_args && opt->context && opt->context < tokens_needed(opt))
+        console_error("bench: -c %d has no room for depth %d, the prompt or the answer, and one "
+                      "token more: %lld (-d, --prompt-tokens, -n; 0, 512 and 128 unless given)",
+                      opt->context, opt->depth, (long long)tokens_needed(opt));
+    else if (opt->batch > 1 && opt->matrix)
+        console_error("bench: --matrix is of one sequence, not of --batch %d", opt->batch);
+    else if (compare)
+        return options_are_used(opt, "bench", "bench compare",
+                                OPTIONS_KERNEL " model limits kv-type ctx-size shape prompt-tokens "
+                                               "n-predict depth batch batch-invariant ubatch "
+                                               "repetitions warmup types");
+    else
+        return check_types(opt->types) &&
+               (!opt->shape || (options_are_used(opt, "bench", "bench --shape",
+                                                 "allow-pack-kernels hash-weights") &&
+                                model_check_shape(opt)));
+    return false;
+}
+
+/* Published contexts reach 131,072 tokens, whose cache would be made for a run that never fills it:
+ * unless -c says another, a shape gets what the run needs and at least 8,192; and so does a model
+ * of which several sequences have to fit. */
+static int32_t run_context(const struct options *opt, const char *path)
+{
+    struct dgl_model_file *file = NULL;
+    const int64_t need = tokens_needed(opt), context = need > 8192 ? need : 8192;
+    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
+        return opt->context;
+    int32_t most = dgl_model_file_info(file)->context_max;
+    dgl_model_file_destroy(&file);
+    return context < most ? (int32_t)context : most;
+}
+
+/* Progress of rows of measurements, each of which may be over before a bar would be drawn. */
+struct rows {
+    struct console *console;
+    const char *what;
+    uint64_t done, total;
+};
+
+static bool rows_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    const struct rows *rows = priv;
+    (void)what;
+    (void)done;
+    (void)total;
+    return console_progress(rows->console, rows->what, rows->done, rows->total);
+}
+
+static struct dgl_bench_params bench_params(const struct options *opt, struct engine *e)
+{
+    return (struct dgl_bench_params){.prompt_tokens = opt->prompt_tokens,
+                                     .decode_tokens = opt->tokens_given ? opt->tokens : 0,
+                                     .depth = opt->depth,
+                                     .batch = opt->batch,
+                                     .batch_invariant = opt->batch_invariant,
+                                     .repetitions = opt->repetitions,
+                                     .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
+                                     .profile = opt->profile || opt->trace,
+                                     .progress_cb = console_progress,
+                                     .progress_priv = &e->console};
+}
+
+/* ---- sweep ----------------------------------------------------------------------------------- */
+
+/* 1 << i up to `most`, then `most`; false beyond that. `first` is i of the first. */
+static bool next_length(size_t i, int first, int32_t most, int32_t *out)
+{
+    int64_t power = (int64_t)1 << ((int)i + first);
+    int64_t before = i ? (int64_t)1 << ((int)i + first - 1) : 0;
+    *out = power < most ? (int32_t)power : most;
+    return before < most;
+}
+
+enum sweep { SWEEP_DEPTH, SWEEP_PROMPT, SWEEP_BATCH };
+
+static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_params *params,
+                                     enum sweep what, struct bench_point *point)
+{
+    const bool decode = what != SWEEP_PROMPT;
+    struct dgl_bench_result r;
+    enum dgl_status status = dgl_bench(e->session, params, &r);
+    if (status != DGL_OK)
+        return status;
+    point->tokens = what == SWEEP_BATCH ? r.batch : decode ? r.depth : r.prompt_tokens;
+    point->step_ms = r.decode_ms_p50;
+    point->count = r.repetitions;
+    memcpy(point->tps, decode ? r.decode_tps : r.prefill_tps, sizeof(point->tps));
+    point->median = decode ? r.decode_tps_median : r.prefill_tps_median;
+    dgl_bench_result_finish(&r);
+    return DGL_OK;
+}
+
+/* Numbers of sequences up to --batch: all up to 8, then the powers of two, one more than these,
+ * where a pass gets another body, and three between. */
+static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report)
+{
+    static const int32_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12, 14,
+                                     16, 17, 20, 24, 28, 32, 33, 40, 48, 56, 64};
+    struct dgl_bench_params p = bench_params(report->opt, e);
+    struct rows rows = {&e->console, "points", 0, 0};
+    enum dgl_status status = DGL_OK;
+    bool asked = false;
+    for (size_t i = 0; rows.total == i; i++)
+        rows.total += i == 0 || counts[i - 1] < report->opt->batch;
+    p.progress_cb = rows_progress;
+    p.progress_priv = &rows;
+    p.skip_copy = true;
+    p.prompt_tokens = 1;
+    for (size_t i = 0; !asked && status == DGL_OK; i++) {
+        p.batch = counts[i] < report->opt->batch ? counts[i] : report->opt->batch;
+        asked = p.batch == report->opt->batch;
+        status = measure_point(e, &p, SWEEP_BATCH, &report->batch[report->num_batches]);
+        report->num_batches += status == DGL_OK;
+        rows.done++;
+    }
+    rows_progress(&rows, "", 0, 0);
+    return status;
+}
+
+/* Depths from 128 and prompts from 1, doubling up to what fits the context. */
+static enum dgl_status sweep(struct engine *e, struct bench_report *report)
+{
+    struct dgl_bench_params p = bench_params(report->opt, e);
+    const int32_t context = report->result.context, tokens = report->result.decode_tokens;
+    struct rows rows = {&e->console, "points", 0, 1};
+    int32_t length;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i + 1 < BENCH_MAX_POINTS && next_length(i, 7, context - tokens - 1, &length);
+         i++)
+        rows.total++;
+    for (size_t i = 0; i < BENCH_MAX_POINTS && next_length(i, 0, context - 2, &length); i++)
+        rows.total++;
+    p.progress_cb = rows_progress;
+    p.progress_priv = &rows;
+    p.profile = false;
+    p.skip_copy = true;
+    p.prompt_tokens = 1;
+    p.decode_tokens = tokens;
+    p.depth = 0;
+    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+        if (i > 0 && !next_length(i - 1, 7, context - tokens - 1, &p.depth))
+            break;
+        status = measure_point(e, &p, SWEEP_DEPTH, &report->depth[report->num_depths]);
+        report->num_depths += status == DGL_OK;
+        rows.done++;
+    }
+    p.depth = 0;
+    p.decode_tokens = 1;
+    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+        if (!next_length(i, 0, context - 2, &p.prompt_tokens))
+            break;
+        status = measure_point(e, &p, SWEEP_PROMPT, &report->prompt[report->num_prompts]);
+        report->num_prompts += status == DGL_OK;
+        rows.done++;
+    }
+    rows.done = rows.total;
+    rows_progress(&rows, "", 0, 0);
+    return status;
+}
+
+/* ---- matrix ---------------------------------------------------------------------------------- */
+
+/* Hints that lead to other layouts than the chosen one: kernels that say a layout of
+ * their own, and unpacking. */
+struct layout_hints {
+    char hint[32][128];
+    size_t count;
+};
+
+struct layout_search {
+    struct layout_hints *list;
+    const char *quant;
+};
+
+static bool add_layout_kernel(void *priv, const struct dgl_kernel_info *k)
+{
+    struct layout_search *search = priv;
+    struct layout_hints *list = search->list;
+    if (strcmp(k->op, "matmul") == 0 && k->layout[0] && list->count < 31)
+        snprintf(list->hint[list->count++], sizeof(list->hint[0]), "variants.matmul/decode/%s=%s",
+                 search->quant, k->name);
+    return true;
+}
+
+/* The weights of the largest matrices in decode. */
+struct decode_weights {
+    char type[16], layout[32];
+};
+
+static bool find_decode_weights(void *priv, const struct dgl_plan_step *step)
+{
+    struct decode_weights *found = priv;
+    if (step->phase != DGL_PHASE_DECODE || !strstr(step->op, "gate_up"))
+        return true;
+    snprintf(found->type, sizeof(found->type), "%s", step->weight);
+    snprintf(found->layout, sizeof(found->layout), "%s", step->layout);
+    return false;
+}
+
+/* One cell: weights of the type that `path` ends in, by the kernels that are chosen or with a hint.
+ * *made false: the hint leads to no other layout here, or none of its kernels can run. */
+static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
+                                    const char *hint, struct bench_report *report,
+                                    struct rows *rows, bool *made)
+{
+    struct engine e;
+    struct options with = *opt;
+    struct dgl_bench_result r;
+    struct decode_weights weights = {"", ""};
+    struct bench_cell *cell = &report->cell[report->num_cells];
+    const char *unpacked = "";
+    with.extra_hint = hint;
+    with.quiet = true;
+    with.trace = NULL;
+    with.log_level = hint ? "none" : opt->log_level;
+    rows_progress(rows, "", 0, 0);
+    enum dgl_status status = engine_open(&e, &with, path, true);
+    *made = status == DGL_OK;
+    if (status == DGL_OK) {
+        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+        if (strncmp(weights.type, quant, strlen(weights.type)) != 0)
+            unpacked = weights.type;
+        snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
+        snprintf(cell->layout, sizeof(cell->layout), "%s%s%s", unpacked, unpacked[0] ? " " : "",
+                 weights.layout);
+    }
+    for (size_t i = 0; *made && i < report->num_cells; i++)
+        *made = strcmp(report->cell[i].quantization, quant) != 0 ||
+                strcmp(report->cell[i].layout, cell->layout) != 0;
+    if (*made) {
+        struct dgl_bench_params p = bench_params(opt, &e);
+        p.skip_copy = true;
+        p.profile = false;
+        p.progress_cb = rows_progress;
+        p.progress_priv = rows;
+        status = dgl_bench(e.session, &p, &r);
+        *made = status == DGL_OK;
+    }
+    if (*made) {
+        cell->weight_bytes = dgl_model_get_info(e.model)->weight_bytes;
+        dgl_bench_result_finish(&r);
+        cell->result = r;
+        report->num_cells++;
+    }
+    engine_close(&e);
+    return status;
+}
+
+/* The types of --types in its order, each once, or all; returns how many. */
+static size_t matrix_types(const char *types, const char *out[NUM_QUANTS])
+{
+    struct dgl_str rest = dgl_str_of(types), part;
+    size_t count = 0;
+    if (!types) {
+        memcpy(out, quants, sizeof(quants));
+        return NUM_QUANTS;
+    }
+    while (dgl_str_split(&rest, ',', &part)) {
+        const char *type = NULL;
+        for (size_t i = 0; i < NUM_QUANTS; i++)
+            if (dgl_str_eq(part, quants[i]))
+                type = quants[i];
+        for (size_t i = 0; i < count; i++)
+            if (out[i] == type)
+                type = NULL;
+        if (type)
+            out[count++] = type;
+    }
+    return count;
+}
+
+/* Every type of weights of the shape, in the layout that is chosen and in every other that its
+ * kernels read. */
+static enum dgl_status matrix(const struct options *opt, struct engine *e,
+                              struct bench_report *report)
+{
+    const char *types[NUM_QUANTS];
+    const size_t num_types = matrix_types(opt->types, types);
+    struct rows rows = {&e->console, "types", 0, num_types};
+    char path[MODEL_PATH_MAX + 32];
+    const char *colon = strrchr(opt->shape, ':');
+    bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
+    int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
+    enum dgl_status status = DGL_OK;
+    for (; rows.done < num_types && status == DGL_OK; rows.done++) {
+        const char *type = types[rows.done];
+        struct layout_hints list = {.count = 0};
+        snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, type);
+        dgl_kernels_iterate(e->kernels, add_layout_kernel, &(struct layout_search){&list, type});
+        if (strcmp(type, "q4_k") == 0)
+            snprintf(list.hint[list.count++], sizeof(list.hint[0]), "q4kMatmul=dequant_f16");
+        for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
+            bool made = false;
+            status =
+                measure_cell(opt, path, type, k ? list.hint[k - 1] : NULL, report, &rows, &made);
+            if (k && status == DGL_ERR_UNSUPPORTED)
+                status = DGL_OK; /* of a kernel that cannot run here */
+            else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
+                console_error("bench --matrix: %s with %s: %s", type, list.hint[k - 1],
+                              dgl_status_str(status));
+            if (status != DGL_OK)
+                break;
+        }
+    }
+    rows.done = rows.total;
+    rows_progress(&rows, "", 0, 0);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+int command_bench(const struct options *opt)
+{
+    struct engine e = {0};
+    struct options with = *opt;
+    struct dgl_atomic_file *figure = NULL;
+    char shape[MODEL_PATH_MAX + 16], bundled[MODEL_PATH_MAX];
+    if (opt->num_args)
+        return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt)
+               : strcmp(opt->arg[0], "serve") == 0 ? bench_serve(opt)
+                                                   : bench_load(opt);
+    struct bench_report *report = calloc(1, sizeof(*report));
+    if (!report) {
+        console_error("bench: no memory for results");
+        return EXIT_FAILED;
+    }
+    report->opt = opt;
+    report->engine = &e;
+    if (opt->shape) {
+        model_shape_path(opt, shape);
+        with.context = run_context(opt, shape);
+    } else if (opt->batch > 1) {
+        const char *path = model_path(opt, bundled);
+        with.context = path ? run_context(opt, path) : 0;
+    }
+    const uint64_t begun_ns = dgl_now_ns();
+    enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
+    e.console.since_ns = begun_ns; /* what follows loading takes as long again */
+    /* That they cannot be written shows before anything is measured. */
+    if (status == DGL_OK && opt->plot)
+        status = dgl_atomic_create(&e.console.log, opt->plot, &figure);
+    if (status == DGL_OK) {
+        struct dgl_bench_params params = bench_params(opt, &e);
+        struct decode_weights weights = {"", ""};
+        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+        snprintf(report->layout, sizeof(report->layout), "%s", weights.layout);
+        status = dgl_bench(e.session, &params, &report->result);
+    }
+    /* Where nothing is stored for the device, nothing is measured. */
+    if (status == DGL_OK && !opt->no_tune)
+        status = dgl_tune(e.session,
+                          dgl_tune_params(.compare = true, .progress_cb = console_progress,
+                                          .progress_priv = &e.console),
+                          &report->tuned);
+    if (status == DGL_OK && opt->sweep)
+        status = opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report);
+    if (status == DGL_OK && opt->matrix)
+        status = matrix(&with, &e, report);
+    int code = status == DGL_OK ? out_exit(bench_print(report)) : exit_code(status);
+    if (code == EXIT_OK && opt->plot)
+        code = exit_code(bench_plot(&e.console.log, report, &figure));
+    if (code == EXIT_OK)
+        code = exit_code(trace_commit(&e.trace));
+    dgl_atomic_abort(&figure);
+    dgl_bench_result_finish(&report->result);
+    dgl_tune_result_finish(&report->tuned);
+    free(report);
+    engine_close(&e);
+    return code;
+}

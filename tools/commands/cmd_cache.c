@@ -1,0 +1,324 @@
+/* cache: what the cache folder holds, by kind, device and driver; emptying it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/cache_dir.h"
+#include "core/base/cache_kind.h"
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/base/printable.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/console.h"
+#include "tools/cli/report.h"
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* One of ours. */
+struct cached {
+    char *name, *device; /* device "" where the file names none */
+    const struct dgl_cache_kind *kind;
+    uint64_t bytes;
+    struct timespec modified;
+};
+
+struct folder {
+    char *path;
+    int dir; /* -1: there is none yet */
+    struct cached *files;
+    size_t count, others; /* others: what is not ours, which nothing here touches */
+};
+
+#define MOST_BYTES (128u << 20)
+
+/* What a file says of the device that it is for; NULL: out of memory. */
+static char *read_device(const struct folder *f, const struct cached *c)
+{
+    char *bytes = NULL, *device = NULL;
+    size_t len = 0;
+    const struct dgl_cache_kind *kind = c->kind;
+    if (kind->device_at > 0 && dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
+        len >= kind->device_at + DGL_CACHE_DEVICE_BYTES &&
+        bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
+        device = strndup(bytes + kind->device_at, DGL_CACHE_DEVICE_BYTES - 1);
+    else if (kind->json_device &&
+             dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len)) {
+        struct dgl_json_doc *doc = NULL;
+        if (dgl_json_parse(NULL, c->name, bytes, len, &doc) == DGL_OK) {
+            struct dgl_str text = dgl_json_str(dgl_json_get(dgl_json_root(doc), kind->json_device));
+            device = strndup(text.p ? text.p : "", text.len);
+        }
+        dgl_json_destroy(&doc);
+    }
+    free(bytes);
+    return device ? device : strdup("");
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    const struct cached *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    int order = strcmp(x->device, y->device);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+/* The folder with its files, sorted by kind and device. False after an error line. */
+static bool open_folder(struct folder *f, bool devices)
+{
+    char **names = NULL, *reason = NULL;
+    size_t count = 0;
+    bool ok = true;
+    *f = (struct folder){.dir = -1, .path = dgl_cache_path(NULL)};
+    if (!f->path) {
+        console_error("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
+        return false;
+    }
+    f->dir = dgl_cache_open(f->path, false, &reason);
+    if (reason)
+        console_error("cache: the folder is not used: %s", reason);
+    ok = !reason;
+    free(reason);
+    if (f->dir < 0)
+        return ok;
+    if (dgl_dir_list(NULL, f->path, &names, &count) != DGL_OK) {
+        console_error("cache: %s cannot be listed", DGL_PRINTABLE(f->path));
+        return false;
+    }
+    f->files = dgl_new_array(struct cached, count);
+    ok = f->files != NULL;
+    for (size_t i = 0; i < count && ok; i++) {
+        struct cached *c = &f->files[f->count];
+        *c = (struct cached){.kind = dgl_cache_kind_of(names[i])};
+        if (!c->kind || !dgl_cache_stat(f->dir, names[i], &c->bytes, &c->modified)) {
+            f->others++;
+            continue;
+        }
+        c->name = strdup(names[i]);
+        c->device = c->name && devices ? read_device(f, c) : strdup("");
+        f->count++;
+        ok = c->name && c->device;
+    }
+    dgl_names_free(names, count);
+    if (ok)
+        qsort(f->files, f->count, sizeof(*f->files), compare_files);
+    else
+        console_error("cache: out of memory for %zu files", count);
+    return ok;
+}
+
+static void close_folder(struct folder *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->files[i].name);
+        free(f->files[i].device);
+    }
+    free(f->files);
+    free(f->path);
+    if (f->dir >= 0)
+        close(f->dir);
+}
+
+/* ---- ls -------------------------------------------------------------------------------------- */
+
+static void ls_json(const struct folder *f, struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    dgl_jw_object(&w);
+    report_text(&w, "path", f->path);
+    dgl_jw_key(&w, "kinds");
+    dgl_jw_array(&w);
+    for (size_t k = 0; k < dgl_cache_num_kinds; k++) {
+        uint64_t bytes = 0, files = 0;
+        for (size_t i = 0; i < f->count; i++) {
+            files += f->files[i].kind == &dgl_cache_kinds[k];
+            bytes += f->files[i].kind == &dgl_cache_kinds[k] ? f->files[i].bytes : 0;
+        }
+        dgl_jw_object(&w);
+        report_text(&w, "kind", dgl_cache_kinds[k].name);
+        report_text(&w, "what", dgl_cache_kinds[k].what);
+        report_u64(&w, "files", files);
+        report_u64(&w, "bytes", bytes);
+        dgl_jw_end_object(&w);
+    }
+    dgl_jw_end_array(&w);
+    dgl_jw_key(&w, "files");
+    dgl_jw_array(&w);
+    for (size_t i = 0; i < f->count; i++) {
+        const struct cached *c = &f->files[i];
+        dgl_jw_object(&w);
+        report_text(&w, "kind", c->kind->name);
+        report_text(&w, "name", c->name);
+        report_text(&w, "device", c->device[0] ? c->device : NULL);
+        report_u64(&w, "bytes", c->bytes);
+        report_i64(&w, "modified", (int64_t)c->modified.tv_sec);
+        dgl_jw_end_object(&w);
+    }
+    dgl_jw_end_array(&w);
+    report_u64(&w, "others", f->others);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+}
+
+/* A row per kind and device. */
+static void ls_table(const struct folder *f, struct dgl_buf *out)
+{
+    uint64_t total = 0;
+    dgl_buf_printf(out, "%-10s %6s  %-10s  %s\n", "KIND", "FILES", "SIZE", "DEVICE AND DRIVER");
+    for (size_t i = 0, end; i < f->count; i = end) {
+        const struct cached *first = &f->files[i];
+        uint64_t bytes = 0;
+        struct dgl_buf size = {0};
+        for (end = i; end < f->count && f->files[end].kind == first->kind &&
+                      strcmp(f->files[end].device, first->device) == 0;
+             end++)
+            bytes += f->files[end].bytes;
+        total += bytes;
+        dgl_buf_bytes(&size, bytes);
+        dgl_buf_printf(out, "%-10s %6zu  %-10s  %s\n", first->kind->name, end - i,
+                       size.p ? size.p : "", first->device[0] ? DGL_PRINTABLE(first->device) : "-");
+        dgl_buf_finish(&size);
+    }
+    dgl_buf_bytes(out, total);
+    dgl_buf_printf(out, " in %s\n", DGL_PRINTABLE(f->path));
+    if (f->others)
+        dgl_buf_printf(out, "%zu other file%s there %s not DopplerGL's\n", f->others,
+                       f->others == 1 ? "" : "s", f->others == 1 ? "is" : "are");
+}
+
+static int cache_ls(const struct options *opt)
+{
+    struct folder f;
+    struct dgl_buf out = {0};
+    int code = EXIT_FAILED;
+    if (open_folder(&f, true)) {
+        if (opt->json)
+            ls_json(&f, &out);
+        else
+            ls_table(&f, &out);
+        code = out_exit(out_buf(&out));
+    }
+    close_folder(&f);
+    return code;
+}
+
+/* ---- purge ----------------------------------------------------------------------------------- */
+
+static bool is_wanted(const struct options *opt, const struct dgl_cache_kind *kind)
+{
+    for (int i = 1; i < opt->num_args; i++)
+        if (strcmp(opt->arg[i], kind->name) == 0)
+            return true;
+    return opt->num_args == 1;
+}
+
+static int cache_purge(const struct options *opt)
+{
+    struct folder f;
+    uint64_t files = 0, bytes = 0, failed = 0;
+    int error = 0;
+    bool ok = open_folder(&f, false);
+    for (size_t i = 0; i < f.count && ok; i++) {
+        if (!is_wanted(opt, f.files[i].kind))
+            continue;
+        bool gone = dgl_cache_remove(f.dir, f.files[i].name) || errno == ENOENT;
+        error = gone ? error : errno;
+        files += gone;
+        bytes += gone ? f.files[i].bytes : 0;
+        failed += !gone;
+    }
+    if (ok && failed) {
+        char space[DGL_ERRNO_BYTES];
+        console_error("cache: %llu file%s in %s cannot be removed: %s", (unsigned long long)failed,
+                      failed == 1 ? "" : "s", DGL_PRINTABLE(f.path), dgl_errno_text(error, space));
+    }
+    if (ok && opt->json) {
+        struct dgl_buf out = {0};
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "path", f.path);
+        report_u64(&w, "files", files);
+        report_u64(&w, "bytes", bytes);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+        ok = out_buf(&out);
+    } else if (ok) {
+        struct dgl_buf size = {0};
+        dgl_buf_bytes(&size, bytes);
+        console_say("removed %llu file%s, %s, from %s", (unsigned long long)files,
+                    files == 1 ? "" : "s", size.p ? size.p : "", DGL_PRINTABLE(f.path));
+        dgl_buf_finish(&size);
+    }
+    close_folder(&f);
+    return ok && !failed ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- path ------------------------------------------------------------------------------------ */
+
+static int cache_path(const struct options *opt)
+{
+    struct folder f = {.path = dgl_cache_path(NULL)};
+    struct dgl_buf out = {0};
+    if (!f.path) {
+        console_error("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
+        return EXIT_FAILED;
+    }
+    if (opt->json) {
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "path", f.path);
+        dgl_jw_end_object(&w);
+    } else {
+        dgl_buf_puts(&out, f.path);
+    }
+    dgl_buf_putc(&out, '\n');
+    free(f.path);
+    return out_exit(out_buf(&out));
+}
+
+static const struct action {
+    const char *name;
+    int (*run)(const struct options *opt);
+} actions[] = {{"ls", cache_ls}, {"purge", cache_purge}, {"path", cache_path}};
+
+bool command_cache_check(const struct options *opt)
+{
+    const struct action *action = NULL;
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        if (opt->num_args > 0 && strcmp(opt->arg[0], actions[i].name) == 0)
+            action = &actions[i];
+    if (!action) {
+        console_error("cache %s: wanted ls, purge or path", opt->num_args ? opt->arg[0] : "");
+        return false;
+    }
+    if (opt->num_args > 1 && action->run != cache_purge) {
+        console_error("cache %s %s: only purge takes kinds", action->name, opt->arg[1]);
+        return false;
+    }
+    for (int i = 1; i < opt->num_args; i++) {
+        struct dgl_buf known = {0};
+        bool found = false;
+        for (size_t k = 0; k < dgl_cache_num_kinds; k++) {
+            found |= strcmp(opt->arg[i], dgl_cache_kinds[k].name) == 0;
+            dgl_buf_printf(&known, "%s%s", k ? ", " : "", dgl_cache_kinds[k].name);
+        }
+        if (!found)
+            console_error("cache purge %s: there is no such kind, but %s", opt->arg[i],
+                          known.p ? known.p : "others");
+        dgl_buf_finish(&known);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+int command_cache(const struct options *opt)
+{
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        if (strcmp(opt->arg[0], actions[i].name) == 0)
+            return actions[i].run(opt);
+    return EXIT_USAGE;
+}

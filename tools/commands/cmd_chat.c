@@ -1,0 +1,191 @@
+/* chat: a conversation at a terminal or from standard input, or one answer to a file of
+ * messages. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/chat/chat.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/input.h"
+#include "tools/cli/session.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+bool command_chat_check(const struct options *opt)
+{
+    if (opt->template && opt->template_name)
+        console_error("chat: --template and --template-name both choose the template, give one");
+    else if (opt->messages && opt->system)
+        console_error("chat: --system does not go with --messages; put the message into the file");
+    else if (opt->messages && opt->session)
+        console_error(
+            "chat: --session does not go with --messages, whose file is the conversation");
+    else if (opt->json && !opt->messages)
+        console_error("chat: --json prints one answer, so it needs --messages FILE.json");
+    else
+        return generation_check(opt) == DGL_OK;
+    return false;
+}
+
+/* The template first: it opens no device and fails at once. */
+static enum dgl_status open_all(struct chat *c, const char *model)
+{
+    struct console console;
+    console_init(&console, c->opt);
+    enum dgl_status status = dgl_template_load(
+        &console.log,
+        dgl_template_params(.path = model, .file = c->opt->template, .name = c->opt->template_name),
+        &c->tmpl);
+    if (status == DGL_OK)
+        status = engine_open(&c->engine, c->opt, model, true);
+    if (status == DGL_OK)
+        status = dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
+                                                 .context_shift = c->opt->context_shift),
+                                 &c->talk);
+    return status == DGL_OK ? chat_params(c) : status;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+enum dgl_status chat_take_session(struct chat *c)
+{
+    const char *path = c->opt->session;
+    struct session_note note = {.command = "chat"};
+    bool found = false;
+    enum dgl_status status = session_read(&c->engine, path, &note, &found);
+    if (status == DGL_OK && found)
+        status = dgl_chat_load(c->talk, path, note.conversation, note.conversation_len);
+    if (found) {
+        c->held = status == DGL_OK;
+        c->answered = false;
+    }
+    if (status == DGL_OK && found) {
+        if (c->set.seed < 0)
+            c->params.sampling.seed = note.seed;
+        console_note(&c->engine.console, "session: the conversation has %zu messages",
+                     dgl_chat_num_messages(c->talk));
+    } else if (status == DGL_OK) {
+        console_note(&c->engine.console, "session: %s is not there yet", path);
+    }
+    session_note_finish(&note);
+    return status;
+}
+
+enum dgl_status chat_put_session(struct chat *c)
+{
+    struct session_note note = {.command = "chat", .seed = c->params.sampling.seed};
+    enum dgl_status status = dgl_chat_save(c->talk, &note.conversation, &note.conversation_len);
+    if (!c->held) /* until then the next answer may find the beginning of its prompt */
+        dgl_session_trim(c->engine.session, 0);
+    if (status == DGL_OK)
+        status = session_write(&c->engine, c->opt->session, &note);
+    session_note_finish(&note);
+    return status;
+}
+
+/* ---- talking --------------------------------------------------------------------------------- */
+
+static bool is_blank(struct dgl_str text)
+{
+    return dgl_str_trim(text).len == 0 && memchr(text.p ? text.p : "", '\0', text.len) == NULL;
+}
+
+static int take_message(struct chat *c, struct dgl_str text)
+{
+    if (is_blank(text))
+        return EXIT_OK;
+    if (!input_is_utf8("chat: the message", text))
+        return c->interactive ? EXIT_OK : EXIT_FAILED;
+    bool slash = text.p[0] == '/', twice = slash && text.len > 1 && text.p[1] == '/';
+    if (slash && !twice)
+        return chat_command(c, text);
+    text = (struct dgl_str){text.p + twice, text.len - twice};
+    enum dgl_status status = dgl_chat_add(c->talk, "user", text.p, text.len);
+    return status == DGL_OK ? turn_answer(c) : exit_code(status);
+}
+
+static int talk(struct chat *c)
+{
+    struct dgl_buf message = {0};
+    int code = EXIT_OK;
+    if (c->interactive)
+        console_note(&c->engine.console, "%s: /help lists the commands, Ctrl-D ends the chat",
+                     dgl_model_get_info(c->engine.model)->name);
+    while (code == EXIT_OK && !c->quit) {
+        enum line_status status = chat_input_read(&c->input, &message);
+        if (status == LINE_END || (interrupted() && interrupted() != SIGINT))
+            break;
+        if (status == LINE_DROPPED)
+            interrupt_forget();
+        else
+            code = take_message(c, (struct dgl_str){message.p, message.len});
+    }
+    if (code == EXIT_OK && (message.failed || c->input.line.failed))
+        code = EXIT_FAILED;
+    dgl_buf_finish(&message);
+    return code == EXIT_OK && interrupted() ? EXIT_CANCELLED : code;
+}
+
+static int run_talk(struct chat *c)
+{
+    const char *system = c->opt->system;
+    const bool kept = c->opt->session != NULL;
+    enum dgl_status status = kept ? chat_take_session(c) : DGL_OK;
+    if (status != DGL_OK)
+        return exit_code(status);
+    if (system && !input_is_utf8("chat: the text of --system", dgl_str_of(system)))
+        return EXIT_FAILED;
+    if (system && dgl_chat_set_system(c->talk, system, strlen(system)) != DGL_OK)
+        return EXIT_FAILED;
+    c->interactive = isatty(STDIN_FILENO);
+    chat_input_init(&c->input);
+    console_set_idle(watch_idle, c->watch);
+    int code = kept && dgl_chat_is_open(c->talk) ? turn_answer(c) : EXIT_OK;
+    if (code == EXIT_OK)
+        code = talk(c);
+    console_set_idle(NULL, NULL);
+    chat_input_finish(&c->input);
+    /* Whatever ended it, what was said stands. */
+    if (kept && dgl_device_is_lost(c->engine.device))
+        console_note(&c->engine.console, "session: not written, %s is as it was", c->opt->session);
+    else if (kept)
+        status = chat_put_session(c);
+    return status != DGL_OK && code == EXIT_OK ? exit_code(status) : code;
+}
+
+int command_chat(const struct options *opt)
+{
+    struct chat c = {.opt = opt, .set = *opt};
+    struct dgl_buf messages = {0};
+    char bundled[MODEL_PATH_MAX];
+    int code = EXIT_FAILED;
+    screen_init(&c.screen, true, opt->raw);
+    const char *model = model_path(opt, bundled);
+    if (!model || !generation_lists_init(&c.lists, opt))
+        goto done;
+    if (opt->session && !opt->messages && !session_place_is_fit(opt->session))
+        goto done;
+    if (opt->messages && !input_slurp(opt->messages, &messages)) {
+        code = interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+        goto done;
+    }
+    dgl_buf_puts(&messages, "");
+    enum dgl_status status = open_all(&c, model);
+    if (status != DGL_OK)
+        code = exit_code(status);
+    else if (!watch_create(&c.watch, &c.engine, opt))
+        code = EXIT_FAILED;
+    else if (opt->messages)
+        code = turn_answer_file(&c, messages.p, messages.len);
+    else
+        code = run_talk(&c);
+done:
+    watch_destroy(&c.watch);
+    dgl_chat_destroy(&c.talk);
+    engine_close(&c.engine);
+    dgl_template_destroy(&c.tmpl);
+    generation_lists_finish(&c.lists);
+    screen_finish(&c.screen);
+    dgl_buf_finish(&messages);
+    return code;
+}

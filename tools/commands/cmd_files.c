@@ -1,0 +1,199 @@
+/* convert, verify: commands about files, which open no device (but for verify --smoke). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine.h"
+#include "tools/cli/options_table.h"
+#include "tools/cli/report.h"
+
+/* ---- convert --------------------------------------------------------------------------------- */
+
+static struct dgl_convert_params convert_params(const struct options *opt, struct console *console)
+{
+    return (struct dgl_convert_params){
+        .in = opt->arg[0],
+        .out = opt->arg[1],
+        .to = opt->to_format,
+        .quantize = opt->quantize,
+        .embed = opt->embed_type,
+        .head = opt->head_type,
+        .experts = opt->experts_type,
+        .q4k_layout = opt->q4k_layout,
+        .fuse_gate_up = opt->fuse_gate_up,
+        .transpose_weights = opt->transpose_weights,
+        .text_only = opt->text_only,
+        .fast = opt->fast,
+        .hash = opt->hash,
+        .force = opt->force,
+        .threads = opt->threads,
+        .shard_bytes = (uint64_t)opt->shard_mib << 20,
+        .progress_cb = console_progress,
+        .progress_priv = console,
+    };
+}
+
+bool command_convert_check(const struct options *opt)
+{
+    struct console console;
+    console_init(&console, opt);
+    const struct dgl_convert_params params = convert_params(opt, &console);
+    return dgl_convert_check(&console.log, &params) == DGL_OK;
+}
+
+int command_convert(const struct options *opt)
+{
+    struct console console;
+    struct dgl_convert_result result;
+    console_init(&console, opt);
+    console.work = "converting";
+    const struct dgl_convert_params params = convert_params(opt, &console);
+    dgl_info(&console.log, "converting %s to %s", opt->arg[0], opt->arg[1]);
+    enum dgl_status status = dgl_convert(&console.log, &params, &result);
+    if (status != DGL_OK)
+        return exit_code(status);
+    struct dgl_buf out = {0};
+    if (opt->json) {
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "out", opt->arg[1]);
+        report_u64(&w, "tensors", result.tensors);
+        report_u64(&w, "bytes_in", result.bytes_in);
+        report_u64(&w, "bytes_out", result.bytes_out);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+        return out_exit(out_buf(&out));
+    }
+    dgl_buf_bytes(&out, result.bytes_in);
+    dgl_buf_puts(&out, " -> ");
+    dgl_buf_bytes(&out, result.bytes_out);
+    console_note(&console, "%s: %llu tensors, %s", opt->arg[1], (unsigned long long)result.tensors,
+                 out.p);
+    dgl_buf_finish(&out);
+    return EXIT_OK;
+}
+
+/* ---- verify ---------------------------------------------------------------------------------- */
+
+bool command_verify_check(const struct options *opt)
+{
+    return opt->smoke ||
+           options_are_used(opt, "verify", "verify` without `--smoke", OPTIONS_KERNEL);
+}
+
+struct verify {
+    const struct options *opt;
+    const char *path;
+    struct console console;
+    struct dgl_verify_result result;
+    bool hashed; /* the model carries hashes */
+    char error[2048];
+    struct dgl_smoke_result smoke;
+};
+
+/* Keeps an error back: without hashes and with --smoke it is none. */
+static void hold_error(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct verify *v = priv;
+    if (level == DGL_LOG_ERROR)
+        snprintf(v->error, sizeof(v->error), "%s", text);
+    else
+        v->console.log.write(v->console.log.priv, level, text);
+}
+
+static int check_hashes(struct verify *v)
+{
+    struct dgl_log log = {.write = hold_error,
+                          .priv = v,
+                          .level = v->console.log.level,
+                          .cancelled = v->console.log.cancelled};
+    v->console.work = "checking";
+    enum dgl_status status =
+        dgl_verify(&log,
+                   dgl_verify_params(.path = v->path, .progress_cb = console_progress,
+                                     .progress_priv = &v->console),
+                   &v->result);
+    v->hashed = status == DGL_OK;
+    if (status == DGL_ERR_UNSUPPORTED && v->opt->smoke)
+        return EXIT_OK;
+    if (v->error[0])
+        v->console.log.write(v->console.log.priv, DGL_LOG_ERROR, v->error);
+    return exit_code(status);
+}
+
+static int smoke(struct verify *v)
+{
+    struct engine e;
+    enum dgl_status status = engine_open(&e, v->opt, v->path, true);
+    if (status == DGL_OK)
+        status = dgl_verify_smoke(
+            e.session,
+            dgl_smoke_params(.progress_cb = console_progress, .progress_priv = &v->console),
+            &v->smoke);
+    engine_close(&e);
+    return exit_code(status);
+}
+
+static bool verify_text(const struct verify *v)
+{
+    struct dgl_buf out = {0};
+    if (v->hashed)
+        dgl_buf_printf(&out, "%s: %llu file%s, %llu bytes, every hash is right\n", v->path,
+                       (unsigned long long)v->result.files, v->result.files == 1 ? "" : "s",
+                       (unsigned long long)v->result.bytes);
+    else
+        dgl_buf_printf(&out, "%s: carries no hashes\n", v->path);
+    if (v->opt->smoke)
+        dgl_buf_printf(
+            &out,
+            "smoke: %s: %s%s\n"
+            "known answers: largest error %.2g (NMSE); fixed text: %.4f nats per token\n",
+            v->smoke.passed ? "pass" : "FAIL", v->smoke.prompt, v->smoke.text, v->smoke.error,
+            v->smoke.nll);
+    return out_buf(&out);
+}
+
+static bool verify_json(const struct verify *v)
+{
+    struct dgl_buf out = {0};
+    struct dgl_json_writer w = dgl_json_writer(&out, 0);
+    dgl_jw_object(&w);
+    report_text(&w, "path", v->path);
+    report_u64(&w, "files", v->result.files);
+    report_u64(&w, "bytes", v->result.bytes);
+    if (v->opt->smoke) {
+        report_bool(&w, "smoke", v->smoke.passed);
+        report_text(&w, "fault", v->smoke.fault);
+        report_text(&w, "text", v->smoke.text);
+        report_ids(&w, "tokens", v->smoke.tokens, v->smoke.num_tokens);
+        dgl_jw_key(&w, "nll");
+        dgl_jw_f64(&w, v->smoke.nll);
+        dgl_jw_key(&w, "error");
+        dgl_jw_f64(&w, v->smoke.error);
+    }
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&out, '\n');
+    return out_buf(&out);
+}
+
+int command_verify(const struct options *opt)
+{
+    struct verify v = {.opt = opt};
+    char bundled[MODEL_PATH_MAX];
+    int code = EXIT_FAILED;
+    console_init(&v.console, opt);
+    v.path = model_path(opt, bundled);
+    if (v.path)
+        code = check_hashes(&v);
+    if (code == EXIT_OK && opt->smoke)
+        code = smoke(&v);
+    if (code == EXIT_OK)
+        code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
+    if (code != EXIT_OK || !opt->smoke || v.smoke.passed)
+        return code;
+    console_error("%s: the smoke test failed: %s", v.path, v.smoke.fault);
+    return EXIT_FAILED;
+}

@@ -1,0 +1,265 @@
+/* kernels check | bench: known-answer tests of kernels on a device, and their time. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/printable.h"
+#include "tools/commands/kernels.h"
+#include "tools/cli/report.h"
+
+struct judged {
+    bool json;
+    struct dgl_buf out;
+    struct dgl_buf log; /* lines of a kernel, until its verdict is told */
+    struct dgl_json_writer w;
+    uint32_t verdicts[3]; /* so many of each */
+};
+
+static const char *const verdict_names[] = {[DGL_VERDICT_PASSED] = "passed",
+                                            [DGL_VERDICT_FAILED] = "failed",
+                                            [DGL_VERDICT_SKIPPED] = "skipped"};
+
+static void report_verdict(struct dgl_json_writer *w, const struct dgl_kernel_verdict *v)
+{
+    kernels_report(w, v->kernel);
+    report_text(w, "verdict", verdict_names[v->verdict]);
+    report_u64(w, "cases", v->cases);
+    if (v->verdict == DGL_VERDICT_PASSED)
+        report_f64(w, "worst", v->worst);
+    else
+        report_text(w, "worst", NULL);
+    report_text(w, "reason", v->reason[0] ? v->reason : NULL);
+}
+
+/* What the log had to say, after the verdict that it is about: excerpts of a file, further errors.
+ * Where the verdict went elsewhere its reason begins them. */
+static void tell_log(struct judged *j, const char *reason)
+{
+    struct dgl_str rest = {j->log.p, j->log.len}, line;
+    if (j->log.failed)
+        console_error("kernels: out of memory for the lines of the log");
+    if (reason && rest.len && (j->json || !console_streams_meet()))
+        console_say("%s", reason);
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        if (line.len && line.p[0] == CONSOLE_CAPTURED_ERROR)
+            console_error("%.*s", (int)line.len - 1, line.p + 1);
+        else if (line.len)
+            console_say("%.*s", (int)line.len - 1, line.p + 1);
+    dgl_buf_finish(&j->log);
+}
+
+/* The kernels and the device of the options; faults of files are kept for their verdicts. `path` is
+ * one more file or folder of kernels, or NULL. */
+static enum dgl_status open_device(struct engine *e, const struct options *opt, const char *path)
+{
+    struct options own = *opt;
+    own.keep_faults = true;
+    if (path) {
+        struct option_strs *list = dgl_path_is_dir(path) ? &own.kernel_dir : &own.kernel_file;
+        if (list->count == OPTIONS_MAX_STRS) {
+            console_error("kernels: more than %d files or folders", OPTIONS_MAX_STRS);
+            return DGL_ERR_INVALID_ARG;
+        }
+        list->item[list->count++] = path;
+    }
+    enum dgl_status status = engine_open_kernels(e, &own);
+    return status == DGL_OK ? engine_open_device(e, opt) : status;
+}
+
+/* Once the device is open: begins the JSON object with its list, and keeps what is logged. */
+static void begin(struct judged *j, struct engine *e, const struct options *opt, const char *list)
+{
+    *j = (struct judged){.json = opt->json};
+    j->w = dgl_json_writer(&j->out, 0);
+    if (j->json) {
+        dgl_jw_object(&j->w);
+        report_device(&j->w, e->device);
+        dgl_jw_key(&j->w, list);
+        dgl_jw_array(&j->w);
+    }
+    e->console.capture = &j->log;
+}
+
+/* After the call: EXIT_OK, or the exit code where it failed. */
+static int end(struct judged *j, struct engine *e, enum dgl_status status)
+{
+    e->console.capture = NULL;
+    tell_log(j, NULL);
+    if (status == DGL_OK)
+        return EXIT_OK;
+    dgl_buf_finish(&j->out);
+    return exit_code(status);
+}
+
+/* ---- check ----------------------------------------------------------------------------------- */
+
+static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
+{
+    struct judged *j = priv;
+    j->verdicts[v->verdict]++;
+    if (j->json) {
+        dgl_jw_object(&j->w);
+        report_verdict(&j->w, v);
+        dgl_jw_end_object(&j->w);
+        tell_log(j, v->reason);
+        return true;
+    }
+    struct dgl_buf text = {0};
+    dgl_buf_printf(&j->out, "%-8s", verdict_names[v->verdict]);
+    if (v->verdict == DGL_VERDICT_PASSED)
+        dgl_buf_printf(&text, "%s: %u case%s, error at most %.2g%% of the tolerance",
+                       v->kernel->name, v->cases, v->cases == 1 ? "" : "s", 100 * v->worst);
+    else
+        dgl_buf_visible(&text, dgl_str_of(v->reason));
+    report_wrapped(&j->out, 8, 9, text.p ? text.p : "");
+    dgl_buf_finish(&text);
+    const bool written = out_buf(&j->out);
+    tell_log(j, v->reason);
+    return written;
+}
+
+int kernels_check(struct engine *e, const struct options *opt)
+{
+    const char *path = opt->num_args > 1 ? opt->arg[1] : NULL;
+    struct judged j;
+    if (opt->compile_only)
+        return kernels_compile(e, opt);
+    enum dgl_status status = open_device(e, opt, path);
+    if (status != DGL_OK)
+        return exit_code(status);
+    begin(&j, e, opt, "kernels");
+    const bool own = path || opt->kernel_dir.count || opt->kernel_file.count;
+    status = dgl_kernels_check(
+        e->device,
+        dgl_kernels_check_params(.kernels = e->kernels, .overrides_only = own, .quick = opt->quick,
+                                 .cb = tell_verdict, .priv = &j, .progress_cb = console_progress,
+                                 .progress_priv = &e->console));
+    int code = end(&j, e, status);
+    if (code != EXIT_OK)
+        return code;
+    const uint32_t passed = j.verdicts[DGL_VERDICT_PASSED];
+    const uint32_t failed = j.verdicts[DGL_VERDICT_FAILED];
+    const uint32_t skipped = j.verdicts[DGL_VERDICT_SKIPPED];
+    if (j.json) {
+        dgl_jw_end_array(&j.w);
+        report_u64(&j.w, "passed", passed);
+        report_u64(&j.w, "failed", failed);
+        report_u64(&j.w, "skipped", skipped);
+        dgl_jw_end_object(&j.w);
+        dgl_buf_putc(&j.out, '\n');
+    } else {
+        dgl_buf_printf(&j.out, "%u passed, %u failed, %u skipped\n", passed, failed, skipped);
+    }
+    code = out_exit(out_buf(&j.out));
+    if (failed > 0)
+        console_error("kernels check: %u of %u kernels failed%s", failed, passed + failed + skipped,
+                      skipped ? "; those skipped count as well" : "");
+    else if (passed == 0)
+        console_error("kernels check: no kernel ran%s",
+                      skipped ? ": all were skipped" : ": there is none to check");
+    return failed > 0 || passed == 0 ? EXIT_FAILED : code;
+}
+
+/* ---- bench ----------------------------------------------------------------------------------- */
+
+static bool tell_time(void *priv, const struct dgl_kernel_time *t)
+{
+    struct judged *j = priv;
+    const double gbps = t->us > 0 ? (double)t->bytes * 1e-3 / t->us : 0;
+    const double gflops = t->us > 0 ? (double)t->flops * 1e-3 / t->us : 0;
+    j->verdicts[t->verdict.verdict]++;
+    if (j->json) {
+        dgl_jw_object(&j->w);
+        report_verdict(&j->w, &t->verdict);
+        report_text(&j->w, "request", t->request);
+        const struct {
+            const char *key;
+            double value;
+        } figures[] = {{"us", t->us},
+                       {"best_us", t->best_us},
+                       {"alone_us", t->alone_us},
+                       {"gbps", gbps},
+                       {"gflops", gflops},
+                       {"copy_gbps", t->copy_gbps},
+                       {"copy_share", t->copy_share}};
+        for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+            if (t->us > 0)
+                report_f64(&j->w, figures[i].key, figures[i].value);
+            else
+                report_text(&j->w, figures[i].key, NULL);
+        report_text(&j->w, "clock", t->us > 0 ? t->gpu_clock ? "device" : "host" : NULL);
+        report_u64(&j->w, "bytes", t->bytes);
+        report_u64(&j->w, "flops", t->flops);
+        dgl_jw_end_object(&j->w);
+        tell_log(j, t->verdict.reason);
+        return true;
+    }
+    if (t->verdict.verdict != DGL_VERDICT_PASSED) {
+        dgl_buf_printf(&j->out, "%s ", verdict_names[t->verdict.verdict]);
+        dgl_buf_visible(&j->out, dgl_str_of(t->verdict.reason));
+        dgl_buf_putc(&j->out, '\n');
+        const bool written = out_buf(&j->out);
+        tell_log(j, t->verdict.reason);
+        return written;
+    }
+    dgl_buf_printf(&j->out, "%s\n  %.2f us (best %.2f, alone %.2f, %s clock): %.2f GB/s",
+                   t->request, t->us, t->best_us, t->alone_us, t->gpu_clock ? "device's" : "host's",
+                   gbps);
+    if (t->copy_share > 0)
+        dgl_buf_printf(&j->out, ", %.0f%% of a copy's %.2f", 100 * t->copy_share, t->copy_gbps);
+    dgl_buf_printf(&j->out, "; %.2f GFLOP/s\n", gflops);
+    if (t->copy_share > 1)
+        dgl_buf_puts(&j->out, "  (more than a copy, since data that fit into the device's caches "
+                              "stay there between rounds)\n");
+    return out_buf(&j->out);
+}
+
+int kernels_bench(struct engine *e, const struct options *opt)
+{
+    struct judged j;
+    enum dgl_status status = engine_open_kernels(e, opt);
+    if (status != DGL_OK)
+        return exit_code(status);
+    status = dgl_kernels_check_shape(&e->console.log, e->kernels, opt->arg[1], opt->shape);
+    if (status == DGL_ERR_INVALID_ARG)
+        return engine_has_kernel_files(opt) ? EXIT_FAILED : EXIT_USAGE;
+    if (status == DGL_OK)
+        status = engine_open_device(e, opt);
+    if (status != DGL_OK)
+        return exit_code(status);
+    begin(&j, e, opt, "times");
+    status = dgl_kernels_bench(e->device,
+                               dgl_kernels_bench_params(.kernels = e->kernels, .name = opt->arg[1],
+                                                        .shape = opt->shape, .cb = tell_time,
+                                                        .priv = &j, .progress_cb = console_progress,
+                                                        .progress_priv = &e->console));
+    int code = end(&j, e, status);
+    if (code != EXIT_OK)
+        return code;
+    if (j.json) {
+        dgl_jw_end_array(&j.w);
+        dgl_jw_end_object(&j.w);
+        dgl_buf_putc(&j.out, '\n');
+    }
+    code = out_exit(out_buf(&j.out));
+    if (j.verdicts[DGL_VERDICT_FAILED] > 0)
+        console_error("kernels bench: %s failed, and is not timed", DGL_PRINTABLE(opt->arg[1]));
+    else if (j.verdicts[DGL_VERDICT_PASSED] == 0)
+        console_error("kernels bench: %s cannot run this on this device",
+                      DGL_PRINTABLE(opt->arg[1]));
+    return j.verdicts[DGL_VERDICT_FAILED] || !j.verdicts[DGL_VERDICT_PASSED] ? EXIT_FAILED : code;
+}
+
+bool kernels_check_shape(const struct options *opt)
+{
+    struct dgl_str rest = dgl_str_of(opt->shape), item;
+    while (opt->shape && dgl_str_split(&rest, ',', &item)) {
+        const char *equals = memchr(item.p, '=', item.len);
+        if (equals && equals != item.p && equals + 1 < item.p + item.len)
+            continue;
+        console_error("--shape: '%.*s' is not KEY=VALUE, as in K=4096,N=4096,weight=q4_k",
+                      (int)item.len, item.p);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,245 @@
+/* kernels show NAME | diff [NAME] | new NAME: texts of kernels. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "tools/cli/commands.h"
+#include "tools/commands/kernels.h"
+#include "tools/cli/report.h"
+
+/* ---- show ------------------------------------------------------------------------------------ */
+
+/* `list` of one kernel, and its text. */
+struct wanted {
+    struct dgl_json_writer w;
+    const char *name;
+    struct dgl_str source;
+};
+
+static bool show_fields(void *priv, const struct dgl_kernel_info *k)
+{
+    struct wanted *wanted = priv;
+    if (strcmp(k->name, wanted->name) != 0)
+        return true;
+    dgl_jw_object(&wanted->w);
+    kernels_report(&wanted->w, k);
+    dgl_jw_key(&wanted->w, "source");
+    dgl_jw_str(&wanted->w, wanted->source);
+    dgl_jw_end_object(&wanted->w);
+    return false;
+}
+
+static int fail_unknown(const struct options *opt, const char *name)
+{
+    console_error("there is no kernel %s; `dopplergl kernels list` names them",
+                  DGL_PRINTABLE(name));
+    return engine_has_kernel_files(opt) ? EXIT_FAILED : EXIT_USAGE;
+}
+
+static int show_file(struct engine *e, const struct options *opt)
+{
+    const char *name = opt->arg[1];
+    size_t len;
+    const char *text = dgl_kernels_source(e->kernels, name, &len);
+    if (!text)
+        return fail_unknown(opt, name);
+    if (!opt->json)
+        return out_exit(out_write(text, len) && out_flush());
+    struct dgl_buf out = {0};
+    struct wanted wanted = {dgl_json_writer(&out, 0), name, {text, len}};
+    dgl_kernels_iterate(e->kernels, show_fields, &wanted);
+    dgl_buf_putc(&out, '\n');
+    return out_exit(out_buf(&out));
+}
+
+/* The text of the first step that has the kernel, and who has another one of it. */
+struct generated {
+    const struct engine *engine;
+    const struct options *opt;
+    struct dgl_buf json, shown, others; /* the step of the text, and those of others, each once */
+    char *text;
+    size_t len;
+    const struct dgl_plan_use *use, *last;
+    size_t num_others;
+    enum dgl_status status;
+    bool named; /* some step has the kernel, whatever --op says */
+};
+
+static bool show_step(void *priv, const struct dgl_plan_step *s)
+{
+    struct generated *g = priv;
+    char *text = NULL;
+    size_t len;
+    if (strcmp(s->kernel->name, g->opt->arg[1]) != 0)
+        return true;
+    g->named = true;
+    if ((g->opt->op && strcmp(g->opt->op, s->op) != 0 && strcmp(g->opt->op, s->kernel->op) != 0) ||
+        s->use == g->use || s->use == g->last)
+        return true;
+    g->status = dgl_plan_source(g->engine->model, s->use, &text, &len);
+    if (g->status != DGL_OK)
+        return false;
+    g->last = s->use;
+    if (!g->use) {
+        struct dgl_json_writer w = dgl_json_writer(&g->json, 0);
+        g->use = s->use;
+        g->text = text;
+        g->len = len;
+        dgl_buf_printf(&g->shown, "%s %s (%s)", phase_name(s->phase), s->op, s->shape);
+        dgl_jw_object(&w);
+        kernels_report(&w, s->kernel);
+        report_text(&w, "phase", phase_name(s->phase));
+        report_text(&w, "step", s->op);
+        report_text(&w, "shape", s->shape);
+        dgl_jw_key(&w, "source");
+        dgl_jw_str(&w, (struct dgl_str){text, len});
+        dgl_jw_end_object(&w);
+        return true;
+    }
+    if (len != g->len || memcmp(text, g->text, len) != 0) {
+        struct dgl_buf step = {0};
+        dgl_buf_printf(&step, "%s %s (%s)", phase_name(s->phase), s->op, s->shape);
+        if (step.p && !(g->others.p && strstr(g->others.p, step.p)) && g->num_others++ < 4)
+            dgl_buf_printf(&g->others, "%s%s", g->num_others > 1 ? ", " : "", step.p);
+        dgl_buf_finish(&step);
+    }
+    dgl_free(text);
+    return true;
+}
+
+static int show_generated(struct engine *e, const struct options *opt)
+{
+    struct generated g = {.engine = e, .opt = opt};
+    enum dgl_status status = engine_open(e, opt, NULL, false);
+    if (status != DGL_OK)
+        return exit_code(status);
+    int code = EXIT_FAILED;
+    const char *name = opt->arg[1];
+    if (!dgl_kernels_source(e->kernels, name, NULL))
+        return fail_unknown(opt, name);
+    dgl_model_plan_iterate(e->model, show_step, &g);
+    if (g.status != DGL_OK) {
+        code = exit_code(g.status);
+    } else if (!g.use) {
+        console_error("no step of %s%s%s has the kernel %s here; `dopplergl kernels explain` tells "
+                      "which kernels its steps have",
+                      dgl_model_get_info(e->model)->path, opt->op && g.named ? " called " : "",
+                      opt->op && g.named ? opt->op : "", name);
+    } else {
+        if (g.num_others)
+            dgl_notice(&e->console.log, "this is its text of %s; it differs for %s%s%s",
+                       g.shown.p ? g.shown.p : "one step", g.others.p ? g.others.p : "",
+                       g.num_others > 4 ? ", ..." : "", opt->op ? "" : ": --op picks one");
+        dgl_buf_putc(&g.json, '\n');
+        code = out_exit(opt->json ? out_buf(&g.json) : out_write(g.text, g.len) && out_flush());
+    }
+    dgl_free(g.text);
+    dgl_buf_finish(&g.json);
+    dgl_buf_finish(&g.shown);
+    dgl_buf_finish(&g.others);
+    return code;
+}
+
+int kernels_show(struct engine *e, const struct options *opt)
+{
+    if (opt->generated)
+        return show_generated(e, opt);
+    enum dgl_status status = engine_open_texts(e, opt);
+    return status == DGL_OK ? show_file(e, opt) : exit_code(status);
+}
+
+/* ---- diff ------------------------------------------------------------------------------------ */
+
+struct differences {
+    struct dgl_buf out;
+    struct dgl_json_writer w;
+    bool json;
+    const char *name; /* NULL: all */
+    bool found;
+};
+
+static bool put_difference(void *priv, const struct dgl_kernel_override *o)
+{
+    struct differences *d = priv;
+    if (d->name && strcmp(d->name, o->name) != 0)
+        return true;
+    d->found = true;
+    if (!d->json) {
+        dgl_buf_puts(&d->out, o->diff);
+        return true;
+    }
+    dgl_jw_object(&d->w);
+    report_text(&d->w, "name", o->name);
+    report_text(&d->w, "kind", o->is_lib ? "lib" : "kernel");
+    report_text(&d->w, "origin", o->origin);
+    report_text(&d->w, "sha256", o->sha256);
+    report_text(&d->w, "builtin", o->builtin);
+    report_text(&d->w, "diff", o->diff);
+    dgl_jw_end_object(&d->w);
+    return true;
+}
+
+/* A difference is no failure: the exit code is 0 with and without one, as of `git diff`. */
+int kernels_diff(struct engine *e, const struct options *opt)
+{
+    struct differences d = {.json = opt->json, .name = opt->num_args > 1 ? opt->arg[1] : NULL};
+    enum dgl_status status = engine_open_texts(e, opt);
+    d.w = dgl_json_writer(&d.out, 0);
+    if (d.json)
+        dgl_jw_array(&d.w);
+    if (status == DGL_OK)
+        status = dgl_kernels_overrides(&e->console.log, e->kernels, put_difference, &d);
+    int code = exit_code(status);
+    if (status == DGL_OK && d.name && !d.found && !dgl_kernels_source(e->kernels, d.name, NULL))
+        code = fail_unknown(opt, d.name);
+    if (code != EXIT_OK) {
+        dgl_buf_finish(&d.out);
+        return code;
+    }
+    if (d.json) {
+        dgl_jw_end_array(&d.w);
+        dgl_buf_putc(&d.out, '\n');
+    }
+    return out_exit(out_buf(&d.out));
+}
+
+/* ---- new ------------------------------------------------------------------------------------- */
+
+int kernels_new(struct engine *e, const struct options *opt)
+{
+    const struct dgl_log *log = &e->console.log;
+    const char *name = opt->arg[1];
+    char path[80], *text = NULL;
+    struct dgl_atomic_file *file = NULL;
+    size_t len = 0;
+    snprintf(path, sizeof(path), "%s.comp", name);
+    const char *to = opt->out ? opt->out : path;
+    enum dgl_status status = engine_open_texts(e, opt);
+    if (status != DGL_OK)
+        return exit_code(status);
+    status = dgl_kernels_template(log, e->kernels, name, opt->op ? opt->op : "", &text, &len);
+    if (status != DGL_OK)
+        return status == DGL_ERR_INVALID_ARG ? EXIT_USAGE : exit_code(status);
+    int code = EXIT_FAILED;
+    if (strcmp(to, "-") == 0) {
+        code = out_exit(out_write(text, len) && out_flush());
+    } else if (!opt->force && dgl_path_present(to)) {
+        console_error("%s is there already; --force replaces it", to);
+    } else {
+        status = dgl_atomic_create(log, to, &file);
+        if (status == DGL_OK)
+            status = dgl_atomic_write(file, text, len);
+        if (status == DGL_OK)
+            status = dgl_atomic_commit(&file);
+        dgl_atomic_abort(&file);
+        code = exit_code(status);
+        if (status == DGL_OK)
+            console_note(&e->console, "%s: a kernel for %s, to be given as --kernel-file %s", to,
+                         opt->op, to);
+    }
+    dgl_free(text);
+    return code;
+}

@@ -1,0 +1,116 @@
+/* models: the models on this machine, under the names that -m takes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/base/printable.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine.h"
+#include "tools/cli/report.h"
+
+struct row {
+    char *name, *quantization;
+    const char *form;
+    uint64_t bytes;
+};
+
+struct list {
+    struct dgl_buf out;
+    struct dgl_json_writer w;
+    bool json, failed;
+    struct row *row; /* for people, who want columns as wide as the widest name */
+    size_t count, cap;
+};
+
+static bool add_model(void *priv, const struct dgl_model_entry *entry)
+{
+    struct list *l = priv;
+    if (l->json) {
+        dgl_jw_object(&l->w);
+        report_text(&l->w, "name", entry->name);
+        report_text(&l->w, "path", entry->path);
+        report_text(&l->w, "form", entry->form);
+        report_text(&l->w, "quantization", entry->quantization);
+        report_u64(&l->w, "bytes", entry->bytes);
+        dgl_jw_end_object(&l->w);
+        return !interrupted();
+    }
+    struct dgl_buf name = {0};
+    dgl_buf_visible(&name, dgl_str_of(entry->name));
+    struct row row = {.name = dgl_buf_take(&name),
+                      .quantization = strdup(entry->quantization),
+                      .form = entry->form,
+                      .bytes = entry->bytes};
+    l->failed = !row.name || !row.quantization ||
+                !dgl_grow((void **)&l->row, &l->cap, l->count + 1, sizeof(*l->row));
+    if (l->failed) {
+        free(row.name);
+        free(row.quantization);
+        return false;
+    }
+    l->row[l->count++] = row;
+    return !interrupted();
+}
+
+static void put_table(struct list *l)
+{
+    size_t width = strlen("NAME");
+    for (size_t i = 0; i < l->count; i++)
+        width = strlen(l->row[i].name) > width ? strlen(l->row[i].name) : width;
+    dgl_buf_printf(&l->out, "%-*s  %-10s  %-8s  %s\n", (int)width, "NAME", "FORM", "TYPE", "SIZE");
+    for (size_t i = 0; i < l->count; i++) {
+        const struct row *row = &l->row[i];
+        dgl_buf_printf(&l->out, "%-*s  %-10s  %-8s  ", (int)width, row->name, row->form,
+                       row->quantization[0] ? DGL_PRINTABLE(row->quantization) : "?");
+        dgl_buf_bytes(&l->out, row->bytes);
+        dgl_buf_putc(&l->out, '\n');
+    }
+}
+
+int command_models(const struct options *opt)
+{
+    struct console console;
+    struct list l = {.json = opt->json};
+    char bundled[MODEL_PATH_MAX];
+    const char *first = opt->num_args == 0 ? model_bundled(bundled) : NULL;
+    char *real = first ? realpath(first, NULL) : NULL; /* "build/../tests" otherwise */
+    enum dgl_status status = DGL_OK;
+    console_init(&console, opt);
+    first = real;
+    l.w = dgl_json_writer(&l.out, 0);
+    if (l.json)
+        dgl_jw_array(&l.w);
+    if (first)
+        status = dgl_models_iterate(&console.log, dgl_models_params(.dirs = &first, .num_dirs = 1),
+                                    add_model, &l);
+    if (status == DGL_OK)
+        status = dgl_models_iterate(&console.log,
+                                    dgl_models_params(.dirs = opt->num_args ? opt->arg : NULL,
+                                                      .num_dirs = (size_t)opt->num_args),
+                                    add_model, &l);
+    if (status == DGL_OK && l.failed)
+        status = dgl_fail_memory(&console.log, "list of models", l.count * sizeof(*l.row));
+    if (status == DGL_OK && interrupted())
+        status = DGL_ERR_CANCELLED;
+    int code = exit_code(status);
+    if (status == DGL_OK && l.json) {
+        dgl_jw_end_array(&l.w);
+        dgl_buf_putc(&l.out, '\n');
+    } else if (status == DGL_OK && l.count) {
+        put_table(&l);
+    } else if (status == DGL_OK) {
+        console_say("no models here; `hf download org/name` fetches one, `dopplergl models --help` "
+                    "says where they are looked for");
+    }
+    if (status == DGL_OK && l.out.len)
+        code = out_exit(out_buf(&l.out));
+    dgl_buf_finish(&l.out);
+    for (size_t i = 0; i < l.count; i++) {
+        free(l.row[i].name);
+        free(l.row[i].quantization);
+    }
+    free(l.row);
+    free(real);
+    return code;
+}

@@ -1,0 +1,97 @@
+/* template: the prompt that a model's chat template makes of messages. No device. */
+#include "core/base/json.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine.h"
+#include "tools/cli/input.h"
+#include "tools/cli/report.h"
+#include "tools/cli/screen.h"
+
+struct render {
+    const struct options *opt;
+    struct console console;
+    const char *model;
+    struct dgl_template *tmpl;
+    struct dgl_render_params params;
+    char *text;
+    size_t len;
+};
+
+/* {"text": ..., "ids": [...]} */
+static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
+{
+    struct dgl_tokenizer *tok = NULL;
+    int32_t *ids = NULL;
+    size_t count = 0;
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    enum dgl_status status = dgl_tokenizer_load(&r->console.log, r->model, &tok);
+    if (status == DGL_OK)
+        status = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "text");
+    dgl_jw_str(&w, (struct dgl_str){r->text, r->len});
+    report_ids(&w, "ids", ids, count);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(out, '\n');
+    dgl_free(ids);
+    dgl_tokenizer_destroy(&tok);
+    return status;
+}
+
+static int print(const struct render *r)
+{
+    struct dgl_buf out = {0};
+    if (!r->opt->json) {
+        struct screen screen;
+        screen_init(&screen, false, r->opt->raw);
+        bool ok = screen_write(&screen, r->text, r->len) && screen_end(&screen);
+        screen_finish(&screen);
+        return out_exit(ok && out_flush());
+    }
+    enum dgl_status status = write_json(r, &out);
+    int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
+    dgl_buf_finish(&out);
+    return code;
+}
+
+bool command_template_check(const struct options *opt)
+{
+    if (!opt->messages)
+        console_error("template: --messages FILE.json is missing");
+    else if (opt->template && opt->template_name)
+        console_error(
+            "template: --template and --template-name both choose the template, give one");
+    else
+        return true;
+    return false;
+}
+
+int command_template(const struct options *opt)
+{
+    struct render r = {.opt = opt};
+    struct dgl_buf messages = {0};
+    char bundled[MODEL_PATH_MAX];
+    console_init(&r.console, opt);
+    if (!(r.model = model_path(opt, bundled)))
+        return EXIT_FAILED;
+    if (!input_slurp(opt->messages, &messages)) {
+        dgl_buf_finish(&messages);
+        return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
+    }
+    enum dgl_status status = dgl_template_load(
+        &r.console.log,
+        dgl_template_params(.path = r.model, .file = opt->template, .name = opt->template_name),
+        &r.tmpl);
+    dgl_buf_puts(&messages, "");
+    r.params = (struct dgl_render_params){.messages = messages.p,
+                                          .messages_len = messages.len,
+                                          .messages_name = opt->messages,
+                                          .add_generation_prompt = opt->add_generation_prompt,
+                                          .now = opt->now_given ? &opt->now : NULL};
+    if (status == DGL_OK)
+        status = dgl_render(&r.console.log, r.tmpl, &r.params, &r.text, &r.len);
+    int code = status == DGL_OK ? print(&r) : exit_code(status);
+    dgl_free(r.text);
+    dgl_template_destroy(&r.tmpl);
+    dgl_buf_finish(&messages);
+    return code;
+}

@@ -1,0 +1,379 @@
+/* tune: measures kernels and values of their tunables for a model's operations; shows and removes
+ * what was stored. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine.h"
+#include "tools/cli/options_table.h"
+#include "tools/cli/report.h"
+#include "tools/commands/tune.h"
+
+/* The longest pass, and positions for sampled tokens. */
+enum { TOKENS = 512, MARGIN = 32 };
+
+bool command_tune_check(const struct options *opt)
+{
+    if (opt->tune_show && opt->tune_reset)
+        console_error("tune: give either --show or --reset");
+    else if (opt->tune_show + opt->tune_reset && (opt->depth || opt->seconds || opt->op))
+        console_error(
+            "tune: --depth, --seconds and --op are for measuring, not for --show and --reset");
+    else
+        return !(opt->tune_show || opt->tune_reset) ||
+               options_are_used(opt, "tune", opt->tune_show ? "tune --show" : "tune --reset",
+                                OPTIONS_KERNEL " model");
+    return false;
+}
+
+/* ---- report ---------------------------------------------------------------------------------- */
+
+/* "NAME WG_SIZE=128" */
+static void put_name(struct dgl_buf *out, const char *kernel, const char *tunes)
+{
+    dgl_buf_printf(out, "%s%s%s", kernel, tunes[0] ? " " : "", tunes);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct dgl_tune_candidate *x = *(const struct dgl_tune_candidate *const *)a;
+    const struct dgl_tune_candidate *y = *(const struct dgl_tune_candidate *const *)b;
+    if (x->reason[0] || y->reason[0])
+        return (x->reason[0] != 0) - (y->reason[0] != 0);
+    return (x->us > y->us) - (x->us < y->us);
+}
+
+/* It is wrong: nothing was measured. */
+static bool default_is_wrong(const struct dgl_tune_op *op)
+{
+    return op->candidates[0].reason[0] != '\0';
+}
+
+/* The fastest first; those that were not timed last. */
+static void put_candidates(struct dgl_buf *out, const struct dgl_tune_op *op)
+{
+    const struct dgl_tune_candidate **sorted =
+        dgl_new_array(const struct dgl_tune_candidate *, op->num_candidates);
+    if (!sorted) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < op->num_candidates; i++)
+        sorted[i] = &op->candidates[i];
+    qsort(sorted, op->num_candidates, sizeof(*sorted), by_time);
+    for (size_t i = 0; i < op->num_candidates; i++) {
+        const struct dgl_tune_candidate *c = sorted[i];
+        const bool first = c == op->candidates;
+        const bool winner = c == &op->candidates[op->winner] && !default_is_wrong(op);
+        if (c->reason[0])
+            dgl_buf_printf(out, "%12s  ", "-");
+        else
+            dgl_buf_printf(out, "%12.2f  ", c->us);
+        put_name(out, c->kernel, c->tunes);
+        dgl_buf_printf(out, "%s%s%s%s", first ? " (default)" : "", winner ? " (taken)" : "",
+                       c->reason[0] ? ": " : "", c->reason);
+        if (!first && !winner && c == &op->candidates[op->best])
+            dgl_buf_printf(out, " (%.2f in turn: not faster beyond doubt)", op->best_us);
+        dgl_buf_putc(out, '\n');
+    }
+    free(sorted);
+}
+
+void tune_put(struct dgl_buf *out, const struct dgl_tune_result *r, bool candidates)
+{
+    if (r->num_ops)
+        dgl_buf_printf(out, "%-14s %-7s %6s %10s %10s %7s %7s  %s\n", "OPERATION", "PHASE",
+                       "TOKENS", "DEFAULT us", "TUNED us", "SPREAD", "TRIED", "KERNEL");
+    for (size_t i = 0; i < r->num_ops; i++) {
+        const struct dgl_tune_op *op = &r->ops[i];
+        const struct dgl_tune_candidate *winner = &op->candidates[op->winner];
+        const bool wrong = default_is_wrong(op);
+        char spread[16] = "-"; /* no candidate came near enough for rounds in turn */
+        char times[2][24] = {"-", "-"};
+        if (op->spread > 0)
+            snprintf(spread, sizeof(spread), "%.1f%%", op->spread * 100);
+        if (!wrong) {
+            snprintf(times[0], sizeof(times[0]), "%.2f", op->default_us);
+            snprintf(times[1], sizeof(times[1]), "%.2f", op->tuned_us);
+        }
+        dgl_buf_printf(out, "%-14s %-7s %6d %10s %10s %7s %7zu  ", op->op, phase_name(op->phase),
+                       (int)op->tokens, times[0], times[1], spread, op->num_candidates);
+        put_name(out, winner->kernel, winner->tunes);
+        dgl_buf_printf(out, "%s%s%s\n", op->winner ? "" : " (default)", wrong ? " is wrong" : "",
+                       op->complete ? "" : " (time ended the search)");
+        if (candidates)
+            put_candidates(out, op);
+    }
+}
+
+/* null where it was not `timed`. */
+static void put_us(struct dgl_json_writer *w, const char *key, double us, bool timed)
+{
+    dgl_jw_key(w, key);
+    if (timed)
+        dgl_jw_f64(w, us);
+    else
+        dgl_jw_null(w);
+}
+
+void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
+{
+    dgl_jw_array(w);
+    for (size_t i = 0; i < r->num_ops; i++) {
+        const struct dgl_tune_op *op = &r->ops[i];
+        dgl_jw_object(w);
+        report_text(w, "op", op->op);
+        report_text(w, "phase", phase_name(op->phase));
+        report_i64(w, "tokens", op->tokens);
+        report_text(w, "request", op->request);
+        report_text(w, "texts", op->texts);
+        put_us(w, "default_us", op->default_us, !default_is_wrong(op));
+        put_us(w, "tuned_us", op->tuned_us, !default_is_wrong(op));
+        put_us(w, "best_us", op->best_us, op->best > 0);
+        report_f64(w, "spread", op->spread);
+        report_u64(w, "winner", op->winner);
+        report_u64(w, "best", op->best);
+        report_bool(w, "complete", op->complete);
+        dgl_jw_key(w, "candidates");
+        dgl_jw_array(w);
+        for (size_t k = 0; k < op->num_candidates; k++) {
+            const struct dgl_tune_candidate *c = &op->candidates[k];
+            dgl_jw_object(w);
+            report_text(w, "kernel", c->kernel);
+            report_text(w, "tunes", c->tunes);
+            put_us(w, "us", c->us, !c->reason[0]);
+            report_bool(w, "verified", c->verified);
+            report_text(w, "reason", c->reason[0] ? c->reason : NULL);
+            dgl_jw_end_object(w);
+        }
+        dgl_jw_end_array(w);
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+}
+
+/* ---- stored results -------------------------------------------------------------------------- */
+
+struct stored {
+    struct dgl_buf out;
+    struct dgl_json_writer w;
+    bool json;
+    size_t count;
+};
+
+static bool show_one(void *priv, const struct dgl_tuned *t)
+{
+    struct stored *s = priv;
+    if (s->json) {
+        dgl_jw_object(&s->w);
+        report_text(&s->w, "op", t->op);
+        report_text(&s->w, "phase", phase_name(t->phase));
+        report_i64(&s->w, "tokens", t->tokens);
+        report_text(&s->w, "request", t->request);
+        report_text(&s->w, "texts", t->texts);
+        report_text(&s->w, "kernel", t->kernel);
+        report_text(&s->w, "tunes", t->tunes);
+        report_text(&s->w, "default", t->default_kernel);
+        report_f64(&s->w, "default_us", t->default_us);
+        report_f64(&s->w, "tuned_us", t->tuned_us);
+        report_f64(&s->w, "spread", t->spread);
+        report_i64(&s->w, "time", t->time);
+        dgl_jw_end_object(&s->w);
+    } else {
+        const bool stays = !t->tunes[0] && strcmp(t->kernel, t->default_kernel) == 0;
+        if (s->count == 0)
+            dgl_buf_printf(&s->out, "%-14s %-7s %6s %10s %10s  %-8s  %s\n%16sREQUEST\n",
+                           "OPERATION", "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "TEXTS",
+                           "KERNEL", "");
+        dgl_buf_printf(&s->out, "%-14s %-7s %6d %10.2f %10.2f  %.8s  ", t->op, phase_name(t->phase),
+                       (int)t->tokens, t->default_us, t->tuned_us, t->texts);
+        put_name(&s->out, t->kernel, t->tunes);
+        dgl_buf_printf(&s->out, "%s\n%16s", stays ? " (default)" : "", "");
+        dgl_buf_visible(&s->out, dgl_str_of(t->request));
+        dgl_buf_putc(&s->out, '\n');
+    }
+    s->count++;
+    return true;
+}
+
+static bool count_one(void *priv, const struct dgl_tuned *t)
+{
+    (void)t;
+    ++*(size_t *)priv;
+    return true;
+}
+
+static int look_at_stored(const struct options *opt)
+{
+    struct engine e = {0};
+    struct stored s = {.json = opt->json};
+    console_init(&e.console, opt);
+    s.w = dgl_json_writer(&s.out, 0);
+    enum dgl_status status = engine_open_device(&e, opt);
+    if (s.json && opt->tune_show)
+        dgl_jw_array(&s.w);
+    if (status == DGL_OK)
+        status = opt->tune_reset ? dgl_tuned_iterate(e.device, count_one, &s.count)
+                                 : dgl_tuned_iterate(e.device, show_one, &s);
+    if (status == DGL_OK && opt->tune_reset)
+        status = dgl_tuned_reset(e.device);
+    if (s.json && opt->tune_show) {
+        dgl_jw_end_array(&s.w);
+        dgl_buf_putc(&s.out, '\n');
+    } else if (s.json && status == DGL_OK) {
+        dgl_jw_object(&s.w);
+        report_device(&s.w, e.device);
+        report_u64(&s.w, "removed", s.count);
+        dgl_jw_end_object(&s.w);
+        dgl_buf_putc(&s.out, '\n');
+    }
+    int code = exit_code(status);
+    if (code == EXIT_OK && opt->tune_show && s.count == 0)
+        console_note(&e.console, "nothing is stored for this device: `dopplergl tune` measures");
+    if (code == EXIT_OK && opt->tune_reset)
+        console_note(&e.console, "tune: removed %zu result%s for %s (%s)", s.count,
+                     s.count == 1 ? "" : "s", dgl_device_get_info(e.device)->renderer,
+                     dgl_device_get_info(e.device)->driver);
+    if (code == EXIT_OK)
+        code = out_exit(out_buf(&s.out));
+    dgl_buf_finish(&s.out);
+    engine_close(&e);
+    return code;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* What measuring needs, and no more: the model's own context may take most of the memory. */
+static int32_t context_of(const struct options *opt, const char *path)
+{
+    struct dgl_model_file *file = NULL;
+    int64_t need = (int64_t)(opt->depth > TOKENS ? opt->depth : TOKENS) + MARGIN;
+    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
+        return opt->context;
+    int32_t most = dgl_model_file_info(file)->context_max;
+    dgl_model_file_destroy(&file);
+    return need < most ? (int32_t)need : most;
+}
+
+/* With the kernels that were found the model decodes by another program: the trial of executors
+ * that later processes go by. A bench waits for the compiler and tries. */
+static enum dgl_status try_executors(struct engine *e, const struct options *opt, const char *path)
+{
+    struct dgl_bench_result r = {0};
+    struct dgl_executor_info info;
+    engine_close(e);
+    *e = (struct engine){0};
+    enum dgl_status status = engine_open(e, opt, path, true);
+    if (status == DGL_OK)
+        status = dgl_bench(e->session,
+                           dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 4,
+                                            .repetitions = 1, .progress_cb = console_progress,
+                                            .progress_priv = &e->console),
+                           &r);
+    if (status == DGL_OK) {
+        dgl_model_executor(e->model, &info);
+        console_note(&e->console, "tune: decoding by %s dispatches: %s",
+                     info.executor == DGL_EXECUTOR_PERSISTENT ? "persistent" : "single",
+                     info.reason);
+    }
+    dgl_bench_result_finish(&r);
+    return status;
+}
+
+static void tell_left(const struct console *console, const struct dgl_tune_result *r, bool late)
+{
+    struct dgl_buf names = {0};
+    for (size_t i = 0; i < r->num_left; i++)
+        dgl_buf_printf(&names, "%s%s (%s, %d token%s)", i ? ", " : "", r->left[i].op,
+                       phase_name(r->left[i].phase), (int)r->left[i].tokens,
+                       r->left[i].tokens == 1 ? "" : "s");
+    console_note(console, "tune: %zu operation%s not reached: %s; %s", r->num_left,
+                 r->num_left == 1 ? " was" : "s were", names.p ? names.p : "",
+                 late ? "another call begins with them, --seconds gives more time"
+                      : "what was measured is kept");
+    dgl_buf_finish(&names);
+}
+
+int command_tune(const struct options *opt)
+{
+    struct engine e = {0};
+    struct options with = *opt;
+    struct dgl_tune_result r = {0};
+    struct dgl_buf out = {0};
+    char bundled[MODEL_PATH_MAX];
+    if (opt->tune_show || opt->tune_reset)
+        return look_at_stored(opt);
+    const char *path = model_path(opt, bundled);
+    if (!path)
+        return EXIT_FAILED;
+    with.no_tune = true;
+    with.context = context_of(opt, path);
+    enum dgl_status status = engine_open(&e, &with, path, true);
+    if (status == DGL_OK)
+        status =
+            dgl_tune(e.session,
+                     dgl_tune_params(.depth = opt->depth, .seconds = opt->seconds, .op = opt->op,
+                                     .progress_cb = console_progress, .progress_priv = &e.console),
+                     &r);
+    /* After Ctrl-C too: what was finished is kept. */
+    if (opt->json && r.num_ops + (status == DGL_OK)) {
+        struct dgl_json_writer w = dgl_json_writer(&out, 0);
+        dgl_jw_object(&w);
+        report_text(&w, "model", dgl_model_get_info(e.model)->path);
+        report_device(&w, e.device);
+        report_text(&w, "clock", r.gpu_clock ? "gpu" : "host");
+        report_bool(&w, "stored", r.stored);
+        report_f64(&w, "seconds", (double)r.ns * 1e-9);
+        report_u64(&w, "left", r.num_left);
+        dgl_jw_key(&w, "left_operations");
+        dgl_jw_array(&w);
+        for (size_t i = 0; i < r.num_left; i++) {
+            dgl_jw_object(&w);
+            report_text(&w, "op", r.left[i].op);
+            report_text(&w, "phase", phase_name(r.left[i].phase));
+            report_i64(&w, "tokens", r.left[i].tokens);
+            dgl_jw_end_object(&w);
+        }
+        dgl_jw_end_array(&w);
+        dgl_jw_key(&w, "operations");
+        tune_json(&w, &r);
+        dgl_jw_end_object(&w);
+        dgl_buf_putc(&out, '\n');
+    } else {
+        tune_put(&out, &r, true);
+    }
+    bool written = out_buf(&out);
+    size_t num_timed = r.num_ops;
+    for (size_t i = 0; i < r.num_ops; i++) {
+        const struct dgl_tune_candidate *first = r.ops[i].candidates;
+        if (!default_is_wrong(&r.ops[i]))
+            continue;
+        num_timed--;
+        console_error("tune: %s (%s): the default, %s, cannot be measured against: %s", r.ops[i].op,
+                      phase_name(r.ops[i].phase), first->kernel, first->reason);
+    }
+    if (num_timed)
+        console_note(&e.console, "tune: %zu operation%s in %.0f s by the %s clock%s", num_timed,
+                     num_timed == 1 ? "" : "s", (double)r.ns * 1e-9,
+                     r.gpu_clock ? "GPU's" : "host's",
+                     r.stored ? "; `dopplergl tune --show` lists what is stored"
+                              : "; there is no cache folder to keep the results in");
+    if (num_timed && !opt->json)
+        console_note(
+            &e.console,
+            "tune: times of candidates are the least of three in the search, each at "
+            "another moment; five rounds in turn of the default and the best decide: DEFAULT "
+            "and TUNED are medians of them, equal where the default stays (SPREAD: of the "
+            "ratio; -: no candidate was faster in the search)");
+    if (r.num_left)
+        tell_left(&e.console, &r, status == DGL_OK);
+    const bool wrong = num_timed < r.num_ops;
+    dgl_tune_result_finish(&r);
+    if (status == DGL_OK && !wrong && !opt->op && !dgl_device_get_info(e.device)->software)
+        status = try_executors(&e, opt, path);
+    int code = status == DGL_OK ? out_exit(written) : exit_code(status);
+    engine_close(&e);
+    return code == EXIT_OK && wrong ? EXIT_FAILED : code;
+}

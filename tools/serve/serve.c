@@ -1,0 +1,397 @@
+/* serve: OpenAI's HTTP interface over one model. The main thread loads the model and owns the
+ * device, libmicrohttpd's threads read and send, one more looks after clients, and one reads large
+ * bodies. */
+#include "tools/serve/serve.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/generation.h"
+#include "tools/watch/watch.h"
+
+#define LOOK_MS     200
+#define MAX_KEYS    256
+#define MAX_KEYFILE ((size_t)1 << 16)
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signals, hangups, last_signal;
+
+static void on_stop(int number)
+{
+    signals++;
+    last_signal = number;
+}
+
+/* Loading ends as other commands do; a driver that compiles is not waited for twice. */
+static void on_early_stop(int number)
+{
+    on_stop(number);
+    interrupt_note(number);
+    if (signals > 1)
+        _exit(EXIT_CANCELLED);
+}
+
+static void on_hangup(int number)
+{
+    (void)number;
+    hangups++;
+}
+
+int serve_signals(void)
+{
+    return signals;
+}
+
+int serve_hangups(void)
+{
+    return hangups;
+}
+
+/* Before the model can answer they end loading; afterwards the engine looks for them. */
+static void catch_signals(bool answers)
+{
+    const struct sigaction stop = {.sa_handler = answers ? on_stop : on_early_stop,
+                                   .sa_flags = SA_RESTART},
+                           hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGHUP, &hangup, NULL);
+    if (interrupted() && signals == 0) /* before the first call */
+        on_stop(interrupted());
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Addresses, not names that begin like one: those may be anybody's. */
+bool serve_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    if (!host || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0)
+        return true;
+    return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+}
+
+/* Whether a page can send it as its origin: SCHEME://HOST[:PORT] in small letters, or null. */
+static bool is_origin(const char *text)
+{
+    static const char small[] = "abcdefghijklmnopqrstuvwxyz0123456789+-._:[]";
+    const char *host = strstr(text, "://");
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
+        return true;
+    return host && host > text && host[3] && strspn(text, small) == (size_t)(host + 1 - text) &&
+           host[3 + strspn(host + 3, small)] == '\0';
+}
+
+/* Whether a header can have it. */
+static bool is_sendable(struct dgl_str key)
+{
+    for (size_t i = 0; i < key.len; i++)
+        if ((unsigned char)key.p[i] < 0x20 || key.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+bool command_serve_check(const struct options *opt)
+{
+    if (opt->template && opt->template_name)
+        console_error("serve: --template and --template-name both choose the template, give one");
+    else if (opt->cors && !is_origin(opt->cors))
+        console_error("--cors %s: wanted an origin as browsers send it, such as "
+                      "https://llm.example or http://localhost:3000, or *",
+                      DGL_PRINTABLE(opt->cors));
+    else if (opt->api_key && !is_sendable(dgl_str_trim(dgl_str_of(opt->api_key))))
+        console_error("--api-key: the key has a control character, which no client can send");
+    else
+        return watch_check(opt);
+    return false;
+}
+
+/* Whether the address may be open to others; asked when the environment has had its say. */
+static bool check_host(const struct serve *s)
+{
+    if (serve_is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
+        return true;
+    console_error("serve: --host %s is open to other machines: give --api-key-file, or --insecure "
+                  "if that is meant",
+                  s->opt->host);
+    return false;
+}
+
+static bool add_key(struct serve *s, struct dgl_str key)
+{
+    key = dgl_str_trim(key);
+    if (key.len == 0)
+        return true;
+    if (s->num_keys == MAX_KEYS || memchr(key.p, '\0', key.len)) {
+        console_error("serve: more than %d keys, or one with U+0000", MAX_KEYS);
+        return false;
+    }
+    if (!is_sendable(key)) {
+        console_error("serve: a key has a control character, which no client can send");
+        return false;
+    }
+    s->keys[s->num_keys] = strndup(key.p, key.len);
+    if (!s->keys[s->num_keys]) {
+        console_error("out of memory for the keys");
+        return false;
+    }
+    s->num_keys++;
+    return true;
+}
+
+static bool read_keys(struct serve *s, const struct dgl_log *log)
+{
+    char *text = NULL;
+    size_t len = 0;
+    s->keys = dgl_new_array(char *, MAX_KEYS);
+    bool ok = s->keys != NULL;
+    if (ok && s->opt->api_key)
+        ok = add_key(s, dgl_str_of(s->opt->api_key));
+    if (ok && s->opt->api_key_file) {
+        ok = dgl_file_slurp(log, s->opt->api_key_file, MAX_KEYFILE, &text, &len) == DGL_OK;
+        struct dgl_str rest = {text, ok ? len : 0}, line;
+        while (ok && rest.len > 0 && dgl_str_split(&rest, '\n', &line))
+            ok = dgl_str_starts(dgl_str_trim(line), "#") || add_key(s, line);
+    }
+    free(text);
+    if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file)) {
+        console_error("serve: the key is empty, or the file of keys has none");
+        return false;
+    }
+    return ok;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* A name that clients can say: that of the file or folder, or org/name as it was given. */
+static void name_model(struct serve *s)
+{
+    const char *path = dgl_model_get_info(s->engine.model)->path;
+    const char *given = s->opt->model ? s->opt->model : path;
+    struct dgl_str name = dgl_str_of(s->opt->alias ? s->opt->alias : given);
+    if (!s->opt->alias && dgl_path_exists(given)) {
+        while (name.len > 1 && name.p[name.len - 1] == '/')
+            name.len--;
+        for (size_t i = name.len; i > 0; i--)
+            if (name.p[i - 1] == '/') {
+                name = (struct dgl_str){name.p + i, name.len - i};
+                break;
+            }
+        if (dgl_str_ends(name, ".gguf") && name.len > 5)
+            name.len -= 5;
+    }
+    snprintf(s->model_name, sizeof(s->model_name), "%.*s", (int)name.len, name.p);
+}
+
+/* Values of requests that say nothing: OpenAI's, then the model's own. */
+static const struct dgl_sampling openai_sampling = {
+    .temperature = 1, .top_p = 1, .repeat_last_n = -1};
+
+/* The template is optional, completions need none; but for one that was asked for. */
+static enum dgl_status open_template(struct serve *s)
+{
+    struct dgl_buf said = {0};
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    const bool asked = s->opt->template || s->opt->template_name;
+    if (!info->has_tokenizer)
+        return DGL_OK;
+    if (!asked)
+        s->engine.console.capture = &said;
+    enum dgl_status status =
+        dgl_template_load(&s->engine.console.log,
+                          dgl_template_params(.path = info->path, .file = s->opt->template,
+                                              .name = s->opt->template_name),
+                          &s->tmpl);
+    if (status != DGL_OK && asked)
+        return status;
+    if (status != DGL_OK)
+        dgl_info(&s->engine.console.log, "no chat template");
+    s->engine.console.capture = NULL;
+    dgl_buf_finish(&said);
+    if (s->tmpl)
+        s->num_shown =
+            dgl_template_reply_tokens(s->tmpl, dgl_model_tokenizer(s->engine.model), s->shown);
+    else
+        dgl_warn(&s->engine.console.log,
+                 "%s has no chat template that can be used: /v1/chat/completions is refused",
+                 info->path);
+    return DGL_OK;
+}
+
+static enum dgl_status open_model(struct serve *s)
+{
+    struct dgl_batch_info info;
+    enum dgl_status status = engine_open(&s->engine, s->opt, NULL, false);
+    if (status == DGL_OK)
+        status = dgl_batch_create(
+            s->engine.model,
+            dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
+                             .context = s->opt->context, .chunk = s->opt->ubatch,
+                             .invariant = s->opt->batch_invariant, .progress_cb = console_progress,
+                             .progress_priv = &s->engine.console),
+            &s->batch);
+    if (status != DGL_OK)
+        return status;
+    s->sampling = openai_sampling;
+    status = dgl_model_sampling(s->engine.model, &s->sampling);
+    if (status == DGL_OK)
+        status = open_template(s);
+    name_model(s);
+    dgl_batch_get_info(s->batch, &info);
+    serve_metrics_batch(&s->metrics, &info);
+    s->most_choices = (size_t)info.sequences + (size_t)info.queue;
+    dgl_session_estimate(s->engine.model,
+                         dgl_session_params(.context = info.context, .chunk = s->opt->ubatch),
+                         &s->metrics.memory);
+    return status;
+}
+
+/* The first answers compile what all need, alone and together, sampled as requests are that say
+ * nothing: nobody is to wait for that, and a model that cannot answer is told of before it is
+ * asked. */
+static enum dgl_status answer_first(struct serve *s)
+{
+    static const int32_t ids[3] = {0};
+    struct dgl_batch_info info;
+    size_t left = 1;
+    enum dgl_status status = DGL_OK;
+    dgl_batch_get_info(s->batch, &info);
+    for (int i = 0; i < 2 && status == DGL_OK; i++)
+        status = dgl_batch_submit(
+            s->batch,
+            dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1, .max_tokens = 4,
+                               .ignore_eos = true, .sampling = s->sampling),
+            NULL);
+    while (status == DGL_OK && left > 0 && !interrupted())
+        status = dgl_batch_step(s->batch, &left);
+    if (status == DGL_OK && interrupted())
+        status = DGL_ERR_CANCELLED;
+    dgl_batch_get_info(s->batch, &info);
+    serve_metrics_begin(&s->metrics, &info);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static void *look_after_clients(void *priv)
+{
+    struct serve *s = priv;
+    while (!atomic_load(&s->stopping)) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        serve_http_look(s);
+    }
+    return NULL;
+}
+
+/* Answers that are finished have a moment to be sent. */
+static void wait_for_readers(const struct serve *s)
+{
+    const uint64_t until = dgl_now_ns() + 1000000000u;
+    while (atomic_load(&s->active) > 0 && dgl_now_ns() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+/* For who started it on --port 0. */
+static bool print_address(const struct serve *s, const char *host, uint16_t port)
+{
+    struct dgl_buf line = {0};
+    struct dgl_json_writer w = dgl_json_writer(&line, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "host");
+    dgl_jw_cstr(&w, host);
+    dgl_jw_key(&w, "port");
+    dgl_jw_i64(&w, port);
+    dgl_jw_key(&w, "model");
+    dgl_jw_cstr(&w, s->model_name);
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&line, '\n');
+    return out_buf(&line);
+}
+
+static int serve_run(struct serve *s)
+{
+    const char *host = s->opt->host ? s->opt->host : "127.0.0.1";
+    const bool v6 = strchr(host, ':') != NULL;
+    struct console console;
+    pthread_t looker, reader;
+    uint16_t port = 0;
+    int code = EXIT_FAILED;
+    console_init(&console, s->opt);
+    catch_signals(false);
+    if (!read_keys(s, &console.log) || !check_host(s) || !serve_log_open(s) ||
+        !serve_page_open(s) || !serve_http_start(s, &port))
+        return EXIT_FAILED;
+    if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
+        console_error("serve: no thread can be made");
+        return EXIT_FAILED;
+    }
+    if (pthread_create(&reader, NULL, serve_job_read_large, s) != 0) {
+        console_error("serve: no second thread can be made");
+        atomic_store(&s->stopping, true);
+        pthread_join(looker, NULL);
+        return EXIT_FAILED;
+    }
+    enum dgl_status status = open_model(s);
+    if (status == DGL_OK)
+        status = answer_first(s);
+    if (status == DGL_OK) {
+        catch_signals(true);
+        atomic_store(&s->ready, true);
+        console_say("listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+                    (unsigned)port);
+        if (!s->opt->json || print_address(s, host, port))
+            code = serve_engine_run(s);
+        if (code != EXIT_CANCELLED)
+            wait_for_readers(s);
+        if (code == EXIT_OK && last_signal == SIGINT)
+            code = EXIT_CANCELLED;
+    } else {
+        code = exit_code(status);
+        if (code == EXIT_CANCELLED && last_signal == SIGTERM) {
+            console_note(&console, "stopping before the model can answer");
+            code = EXIT_OK;
+        }
+    }
+    serve_http_stop(s);
+    atomic_store(&s->stopping, true);
+    pthread_mutex_lock(&s->lock);
+    s->reads_no_more = true;
+    pthread_cond_signal(&s->large);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(reader, NULL);
+    pthread_join(looker, NULL);
+    return code;
+}
+
+int command_serve(const struct options *opt)
+{
+    struct serve s = {.opt = opt, .log_fd = -1};
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.metrics.lock, NULL);
+    pthread_cond_init(&s.wake, NULL);
+    pthread_cond_init(&s.large, NULL);
+    int code = serve_run(&s);
+    serve_http_stop(&s);
+    dgl_session_destroy(&s.embedder);
+    dgl_batch_destroy(&s.batch);
+    serve_engine_drop(&s);
+    dgl_template_destroy(&s.tmpl);
+    engine_close(&s.engine);
+    for (size_t i = 0; i < s.num_keys; i++)
+        free(s.keys[i]);
+    free(s.keys);
+    serve_page_close(&s);
+    serve_log_close(&s);
+    return code;
+}

@@ -1,0 +1,463 @@
+/* The engine's thread, which owns the device: jobs become sequences of a batch, whose tokens and
+ * texts become answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "tools/serve/serve.h"
+#include "tools/watch/watch.h"
+
+/* How long the engine sleeps with nothing to do: signals and the state of the device are looked at
+ * this often. */
+#define IDLE_MS 100
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+void serve_exchange_unref(struct serve_exchange *ex)
+{
+    if (atomic_fetch_sub(&ex->refs, 1) != 1)
+        return;
+    serve_log_write(ex);
+    for (size_t i = 0; i < ex->num_choices; i++) {
+        struct serve_choice *c = &ex->choices[i];
+        free(c->logprobs);
+        dgl_reply_destroy(&c->reply);
+        dgl_buf_finish(&c->text);
+        dgl_buf_finish(&c->reasoning);
+        for (size_t k = 0; c->calls && k < c->num_calls; k++) {
+            free(c->calls[k].name);
+            free(c->calls[k].arguments);
+        }
+        free(c->calls);
+    }
+    free(ex->choices);
+    free(ex->prompt_ids);
+    free(ex->ends);
+    dgl_free(ex->prompt_end);
+    free(ex->embed.sum);
+    free(ex->embed.rows);
+    serve_request_finish(&ex->request);
+    dgl_buf_finish(&ex->body);
+    dgl_buf_finish(&ex->out);
+    pthread_mutex_destroy(&ex->lock);
+    free(ex);
+}
+
+void serve_exchange_answer(struct serve_exchange *ex, int status)
+{
+    ex->status = status;
+    ex->state = EXCHANGE_ANSWERED;
+    ex->finished = true;
+    serve_exchange_wake(ex);
+}
+
+void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *error)
+{
+    dgl_buf_finish(&ex->out);
+    ex->content_type = "application/json";
+    ex->retry = error->status == 503;
+    serve_error_write(error, &ex->out);
+    serve_exchange_answer(ex, error->status);
+}
+
+/* ---- the jobs at hand ------------------------------------------------------------------------ */
+
+/* Of answers whose end the batch has not told. */
+static void count_cut(struct serve_exchange *ex)
+{
+    pthread_mutex_lock(&ex->lock);
+    for (size_t i = 0; i < ex->num_choices; i++) {
+        const struct serve_choice *c = &ex->choices[i];
+        const size_t prompt = i / (size_t)ex->request.n;
+        if (!c->id)
+            continue;
+        ex->tokens += c->num_tokens;
+        if (i % (size_t)ex->request.n == 0)
+            ex->prompt_tokens += ex->ends[prompt] - (prompt ? ex->ends[prompt - 1] : 0);
+    }
+    pthread_mutex_unlock(&ex->lock);
+}
+
+/* The engine is done with a job. */
+static void end_job(struct serve_exchange *ex)
+{
+    count_cut(ex);
+    struct serve_exchange **link = &ex->server->running;
+    while (*link != ex)
+        link = &(*link)->next_job;
+    *link = ex->next_job;
+    serve_exchange_unref(ex);
+}
+
+void serve_engine_drop(struct serve *s)
+{
+    while (s->running)
+        end_job(s->running);
+    for (struct serve_exchange *ex = s->first_job, *next; ex; ex = next) {
+        next = ex->next_job;
+        serve_exchange_unref(ex);
+    }
+    s->first_job = s->last_job = NULL;
+}
+
+/* ---- what the batch tells -------------------------------------------------------------------- */
+
+static bool take_token(void *priv, const struct dgl_token *token)
+{
+    struct serve_choice *c = priv;
+    struct serve_exchange *ex = c->exchange;
+    const uint64_t now = dgl_now_ns();
+    const bool first = c->last_ns == 0;
+    serve_metrics_token(&ex->server->metrics, first,
+                        (double)(now - (first ? ex->start_ns : c->last_ns)) * 1e-9);
+    c->last_ns = now;
+    c->num_tokens++;
+    pthread_mutex_lock(&ex->lock);
+    bool ok = !ex->gone && !ex->finished;
+    if (ok && ex->request.logprobs) {
+        ok = dgl_grow((void **)&c->logprobs, &c->cap_logprobs, c->num_logprobs + 1,
+                      sizeof(*c->logprobs));
+        if (ok) {
+            struct serve_logprob *p = &c->logprobs[c->num_logprobs++];
+            p->chosen = token->chosen;
+            p->num_top = token->num_top;
+            p->offset =
+                ex->request.kind == SERVE_CHAT ? 0 : serve_reply_offset(c, token->chosen.id);
+            memcpy(p->top, token->top, token->num_top * sizeof(*p->top));
+        }
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return ok;
+}
+
+/* A part of a chat's answer; the lock is held. */
+static bool take_part(void *priv, const struct dgl_reply_part *part)
+{
+    struct serve_choice *c = priv;
+    struct serve_error error;
+    if (!serve_reply_part(c, part)) {
+        serve_refuse(&error, 500, NULL, "out of memory for the answer");
+        serve_reply_fail(c->exchange, &error);
+        return false;
+    }
+    c->enough = part->kind == DGL_REPLY_CALL && c->exchange->request.one_call;
+    return !c->enough;
+}
+
+static bool take_text(void *priv, const char *text, size_t len)
+{
+    struct serve_choice *c = priv;
+    struct serve_exchange *ex = c->exchange;
+    pthread_mutex_lock(&ex->lock);
+    bool ok = !ex->gone && !ex->finished;
+    if (ok && c->reply)
+        ok = dgl_reply_push(c->reply, text, len) == DGL_OK;
+    else if (ok)
+        serve_reply_text(c, text, len);
+    pthread_mutex_unlock(&ex->lock);
+    return ok;
+}
+
+static void take_end(void *priv, const struct dgl_request_result *result)
+{
+    struct serve_choice *c = priv;
+    struct serve_exchange *ex = c->exchange;
+    struct serve_error error;
+    pthread_mutex_lock(&ex->lock);
+    c->id = 0;
+    c->ended = true;
+    ex->num_ended++;
+    if (c->index % ex->request.n == 0) {
+        ex->prompt_tokens += result->num_prompt_ids;
+        ex->reused_tokens += result->num_reused;
+    }
+    ex->tokens += result->num_tokens;
+    if (!ex->gone && !ex->finished && result->status == DGL_OK && c->reply && !c->enough)
+        dgl_reply_end(c->reply);
+    const bool heard = !ex->gone && !ex->finished;
+    if (heard && result->status != DGL_OK) {
+        serve_refuse(&error, 500, NULL, "the answer failed: %s; the server's log says more",
+                     dgl_status_str(result->status));
+        serve_reply_fail(ex, &error);
+    } else if (heard && c->text.failed) {
+        serve_refuse(&error, 500, NULL, "out of memory for the answer");
+        serve_reply_fail(ex, &error);
+    } else if (heard && result->finish == DGL_FINISH_CANCELLED && !c->enough) {
+        serve_refuse(&error, 503, NULL, "the server is stopping");
+        serve_reply_fail(ex, &error);
+    } else if (heard) {
+        c->finish = result->finish == DGL_FINISH_LENGTH || result->finish == DGL_FINISH_CONTEXT
+                        ? "length"
+                    : c->num_calls > 0 ? "tool_calls"
+                                       : "stop";
+        serve_reply_end(c);
+        if (ex->num_ended == ex->num_choices)
+            serve_reply_finish(ex);
+    }
+    const bool over = ex->num_ended == ex->num_choices;
+    pthread_mutex_unlock(&ex->lock);
+    if (over)
+        end_job(ex);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
+                         const struct dgl_buf *said)
+{
+    struct dgl_str rest = {said->p ? said->p : "", said->len}, line, text = DGL_STR("");
+    struct serve_error error;
+    while (text.len == 0 && dgl_str_split(&rest, '\n', &line))
+        if (line.len > 1 && line.p[0] == CONSOLE_CAPTURED_ERROR)
+            text = (struct dgl_str){line.p + 1, line.len - 1};
+    if (text.len == 0)
+        text = dgl_str_of(dgl_status_str(status));
+    serve_refuse(&error,
+                 status == DGL_ERR_BUSY          ? 503
+                 : status == DGL_ERR_INVALID_ARG ? 400
+                                                 : 500,
+                 NULL, "%.*s", (int)text.len, text.p);
+    serve_reply_fail(ex, &error);
+}
+
+static enum dgl_status submit_choice(struct serve_exchange *ex, size_t i)
+{
+    const struct serve_request *r = &ex->request;
+    const size_t prompt = i / (size_t)r->n, first = prompt ? ex->ends[prompt - 1] : 0;
+    struct dgl_sampling sampling = r->sampling;
+    sampling.seed += i % (size_t)r->n;
+    return dgl_batch_submit(
+        ex->server->batch,
+        dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
+                           .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
+                           .num_stop = r->num_stop, .ignore_eos = r->ignore_eos,
+                           .shown = ex->server->shown,
+                           .num_shown = r->kind == SERVE_CHAT ? ex->server->num_shown : 0,
+                           .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
+                           .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
+                           .priv = &ex->choices[i]),
+        &ex->choices[i].id);
+}
+
+static enum dgl_status begin_reply(struct serve_choice *c)
+{
+    const struct serve_request *r = &c->exchange->request;
+    const struct serve *s = c->exchange->server;
+    return dgl_reply_create(
+        &s->engine.console.log,
+        dgl_reply_params(.tmpl = s->tmpl, .prompt_end = c->exchange->prompt_end,
+                         .calls = r->num_functions > 0, .functions = r->functions,
+                         .num_functions = r->num_functions, .keep_reasoning = r->keep_reasoning,
+                         .part_cb = take_part, .priv = c),
+        &c->reply);
+}
+
+/* All choices or none: those before one that is refused are taken back. */
+static void start_job(struct serve_exchange *ex)
+{
+    struct serve *s = ex->server;
+    struct dgl_buf said = {0};
+    enum dgl_status status = DGL_OK;
+    size_t submitted = 0;
+    s->engine.console.capture = &said;
+    for (; submitted < ex->num_choices && status == DGL_OK; submitted += status == DGL_OK) {
+        struct serve_choice *c = &ex->choices[submitted];
+        c->exchange = ex;
+        c->index = (int32_t)submitted;
+        if (ex->request.kind == SERVE_CHAT)
+            status = begin_reply(c);
+        if (status == DGL_OK)
+            status = submit_choice(ex, submitted);
+    }
+    s->engine.console.capture = NULL;
+    if (status == DGL_OK && ex->request.stream) {
+        ex->state = EXCHANGE_STREAMS;
+        ex->status = 200;
+        ex->content_type = "text/event-stream";
+        serve_reply_begin(ex);
+        serve_exchange_wake(ex);
+    } else if (status != DGL_OK) {
+        serve_refuse_by_log(ex, status, &said);
+        ex->num_ended = ex->num_choices - submitted;
+        for (size_t i = 0; i < submitted; i++)
+            dgl_batch_cancel(s->batch, ex->choices[i].id);
+    }
+    dgl_buf_finish(&said);
+}
+
+static void take_jobs(struct serve *s, bool wait)
+{
+    struct timespec until;
+    pthread_mutex_lock(&s->lock);
+    if (wait && !s->first_job) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += IDLE_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&s->wake, &s->lock, &until);
+    }
+    struct serve_exchange *ex = s->first_job;
+    s->first_job = s->last_job = NULL;
+    pthread_mutex_unlock(&s->lock);
+    for (struct serve_exchange *next; ex; ex = next) {
+        next = ex->next_job;
+        ex->next_job = s->running;
+        s->running = ex;
+        atomic_store(&s->beat_ns, dgl_now_ns());
+        pthread_mutex_lock(&ex->lock);
+        bool over = ex->gone;
+        if (!over && ex->request.kind != SERVE_EMBEDDING) {
+            start_job(ex);
+            over = ex->num_ended == ex->num_choices;
+        }
+        pthread_mutex_unlock(&ex->lock);
+        if (over)
+            end_job(ex);
+    }
+}
+
+/* One pass of the oldest request for embeddings: answers go on in between. */
+static enum dgl_status embed_on(struct serve *s, struct serve_exchange *ex)
+{
+    bool over = false;
+    atomic_store(&s->beat_ns, dgl_now_ns());
+    enum dgl_status status = serve_embed_step(ex, &over);
+    if (over)
+        end_job(ex);
+    return status;
+}
+
+static struct serve_exchange *oldest_embedding(const struct serve *s)
+{
+    struct serve_exchange *found = NULL;
+    for (struct serve_exchange *ex = s->running; ex; ex = ex->next_job)
+        if (ex->request.kind == SERVE_EMBEDDING)
+            found = ex;
+    return found;
+}
+
+/* ---- the engine's thread --------------------------------------------------------------------- */
+
+static void tell_health(struct serve *s, const char *why)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->unwell, sizeof(s->unwell), "%s", why);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* SIGHUP: kernel files and hints anew. On failure the old ones stay; with a watch each file is
+ * judged and answered as if it had been edited. */
+static void reload_kernels(struct serve *s, struct watch *watch)
+{
+    struct engine *e = &s->engine;
+    struct dgl_kernels *before = e->kernels;
+    if (watch) {
+        watch_reread(watch);
+        console_note(&e->console, "kernels were read again");
+        return;
+    }
+    enum dgl_status status = engine_open_kernels(e, s->opt);
+    if (status == DGL_OK)
+        status = dgl_model_set_kernels(e->model, e->kernels);
+    if (status == DGL_OK) {
+        dgl_kernels_destroy(&before);
+        console_note(&e->console, "kernels were read again");
+        return;
+    }
+    if (e->kernels != before)
+        dgl_kernels_destroy(&e->kernels);
+    e->kernels = before;
+    console_error("the kernels stay as they were");
+}
+
+/* Nothing will be answered any more: all that wait hear why. */
+static void fail_all(struct serve *s, const char *why)
+{
+    struct serve_error error;
+    serve_refuse(&error, 503, NULL, "%s", why);
+    tell_health(s, why);
+    atomic_store(&s->draining, true);
+    pthread_mutex_lock(&s->lock);
+    s->over = true; /* jobs that come now are refused where they come */
+    pthread_mutex_unlock(&s->lock);
+    take_jobs(s, false);
+    while (s->running) {
+        struct serve_exchange *ex = s->running;
+        pthread_mutex_lock(&ex->lock);
+        if (!ex->gone && !ex->finished)
+            serve_reply_fail(ex, &error);
+        pthread_mutex_unlock(&ex->lock);
+        end_job(ex);
+    }
+}
+
+/* A lost device comes back once in a row; should that fail, nothing is left to serve with. */
+static bool rebuild(struct serve *s)
+{
+    tell_health(s, "the device was lost and is being opened again");
+    dgl_warn(&s->engine.console.log, "the device was lost: opening it again");
+    if (dgl_model_rebuild(s->engine.model, NULL) != DGL_OK)
+        return false;
+    tell_health(s, "");
+    return true;
+}
+
+int serve_engine_run(struct serve *s)
+{
+    const uint64_t drain_ns = (uint64_t)s->opt->drain_timeout * 1000000000u;
+    struct watch *watch = NULL;
+    struct dgl_batch_info info;
+    uint64_t drain_until = 0;
+    size_t left = 0;
+    int hangups = 0, code = EXIT_OK, lost = 0;
+    if (!watch_create(&watch, &s->engine, s->opt))
+        return EXIT_FAILED;
+    while (true) {
+        take_jobs(s, left == 0 && !oldest_embedding(s));
+        atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
+        enum dgl_status status = dgl_batch_step(s->batch, &left);
+        struct serve_exchange *embeds = oldest_embedding(s);
+        if (status == DGL_OK && embeds)
+            status = embed_on(s, embeds);
+        lost = status == DGL_ERR_DEVICE_LOST ? lost + 1 : 0;
+        if (status != DGL_OK && (lost == 0 || lost > 2 || !rebuild(s))) {
+            fail_all(s, "the device does not answer any more");
+            code = EXIT_FAILED;
+            break;
+        }
+        atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
+        dgl_batch_get_info(s->batch, &info);
+        serve_metrics_batch(&s->metrics, &info);
+        if (left > 0)
+            watch_poll(watch);
+        else
+            watch_idle(watch);
+        if (serve_hangups() != hangups) {
+            hangups = serve_hangups();
+            reload_kernels(s, watch);
+        }
+        if (serve_signals() == 0)
+            continue;
+        const uint64_t now = dgl_now_ns();
+        if (drain_until == 0) {
+            drain_until = now + drain_ns;
+            atomic_store(&s->draining, true);
+            serve_http_quiesce(s);
+            console_note(&s->engine.console, "stopping: %zu request%s at hand, finished first",
+                         atomic_load(&s->active), atomic_load(&s->active) == 1 ? "" : "s");
+        }
+        if (serve_signals() > 1) {
+            code = EXIT_CANCELLED;
+            break;
+        }
+        if (atomic_load(&s->active) == 0 || now >= drain_until)
+            break;
+    }
+    if (code == EXIT_OK) /* time may be up */
+        fail_all(s, "the server is stopping");
+    watch_destroy(&watch);
+    return code;
+}

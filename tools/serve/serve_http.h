@@ -1,0 +1,84 @@
+/* The server's side of HTTP: libmicrohttpd as it was loaded, connections, and what the steps of a
+ * request, from its first line to the last byte of its answer, ask of each other. */
+#ifndef DGL_TOOLS_SERVE_HTTP_H
+#define DGL_TOOLS_SERVE_HTTP_H
+
+#include <microhttpd.h>
+
+#include "tools/serve/serve.h"
+
+/* Of the first line and the headers of one request; what MHD needs besides is in it. */
+#define SERVE_HEAD_BYTES 32768
+
+/* clang-format off */
+#define MHD_FUNCTIONS(X)                                                                           \
+    X(start_daemon) X(stop_daemon) X(quiesce_daemon) X(lookup_connection_value)                    \
+    X(get_connection_values) X(get_connection_info) X(suspend_connection) X(resume_connection)     \
+    X(queue_response) X(create_response_from_buffer) X(create_response_from_callback)              \
+    X(add_response_header) X(destroy_response) X(get_reason_phrase_for)
+/* clang-format on */
+#define MHD_FIELD(name) __typeof__(MHD_##name) *name;
+struct serve_mhd {
+    MHD_FUNCTIONS(MHD_FIELD)
+};
+
+/* What serve_mhd_load() found. */
+extern struct serve_mhd mhd;
+/* An error line when the library is not there. */
+bool serve_mhd_load(void);
+
+/* A connection: while no request of it is being answered, it has so long for the next one. */
+struct serve_link {
+    struct serve *server;
+    struct serve_link *next, *before;
+    int fd;
+    atomic_bool busy, begun; /* a request is being answered; has begun, or is being answered */
+    _Atomic uint64_t since_ns;
+    bool asked;         /* a request of it was begun, or refused */
+    const char *target; /* of the request that begins, where it was read */
+    size_t target_len;  /* up to the first NUL */
+};
+
+/* NULL: there was no memory for it. */
+struct serve_link *serve_link_of(struct MHD_Connection *connection);
+/* MHD's notification of connections; `priv` is the server. */
+void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
+                     enum MHD_ConnectionNotificationCode how);
+/* serve_http_look(); whether all could be looked at. */
+bool serve_link_look(struct serve *s);
+/* Nobody reads its answer any more. The lock is held. */
+void serve_exchange_leave(struct serve_exchange *ex);
+
+void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
+/* Counts and logs a request that libmicrohttpd refused with this status. */
+void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
+
+/* Bytes of a request's target before its path: none, or a scheme and a host, as clients write them
+ * to proxies. */
+size_t serve_head_before_path(const char *target);
+/* The first line of a request as libmicrohttpd gives it. */
+struct serve_first_line {
+    const char *method, *target, *version;
+};
+/* Notes the target before libmicrohttpd cuts it into pieces. */
+void *serve_head_note_target(void *priv, const char *target, struct MHD_Connection *connection);
+/* Answers what the head of a request already decides. */
+void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
+                       const struct serve_first_line *line);
+/* The body is there. */
+void serve_head_answer(struct serve_exchange *ex);
+
+enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connection *connection);
+/* Lets the connection wait for serve_exchange_wake(); the exchange's lock is held. */
+void serve_send_suspend(struct serve_exchange *ex);
+
+/* Answers at once. */
+void serve_info_health(struct serve_exchange *ex);
+void serve_info_models(struct serve_exchange *ex);
+/* Of the one model, by its name after this. */
+#define SERVE_MODEL_PATH "/v1/models/"
+void serve_info_model(struct serve_exchange *ex);
+void serve_info_metrics(struct serve_exchange *ex);
+void serve_info_no_responses(struct serve_exchange *ex);
+
+#endif

@@ -1,0 +1,121 @@
+/* What the server tells of itself: /health, /v1/models, /metrics, and a path that it does not have
+ * yet. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "tools/serve/serve_http.h"
+
+/* An engine that works and shows no sign of life for so long is not well. */
+#define SILENT_NS 120000000000ull
+
+void serve_info_health(struct serve_exchange *ex)
+{
+    struct serve *s = ex->server;
+    const uint64_t beat = atomic_load(&s->beat_ns), now = dgl_now_ns();
+    char why[256];
+    pthread_mutex_lock(&s->lock);
+    snprintf(why, sizeof(why), "%s", s->unwell);
+    pthread_mutex_unlock(&s->lock);
+    if (!atomic_load(&s->ready) && !why[0])
+        snprintf(why, sizeof(why), "the model is being loaded");
+    else if (atomic_load(&s->draining) && !why[0])
+        snprintf(why, sizeof(why), "the server is stopping");
+    else if (beat && now > beat && now - beat > SILENT_NS && !why[0])
+        snprintf(why, sizeof(why), "no step has ended for %llu s",
+                 (unsigned long long)((now - beat) / 1000000000u));
+    struct serve_error error;
+    serve_refuse(&error, 503, NULL, "%s", why);
+    if (why[0]) {
+        serve_exchange_refuse(ex, &error);
+        return;
+    }
+    dgl_buf_puts(&ex->out, "{\"status\":\"ok\"}");
+    serve_exchange_answer(ex, 200);
+}
+
+static bool refuse_unready(struct serve_exchange *ex)
+{
+    struct serve_error error;
+    if (atomic_load(&ex->server->ready))
+        return false;
+    serve_refuse(&error, 503, NULL, "the model is being loaded");
+    serve_exchange_refuse(ex, &error);
+    return true;
+}
+
+static void write_model(const struct serve *s, struct dgl_json_writer *w)
+{
+    const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "id");
+    dgl_jw_cstr(w, s->model_name);
+    dgl_jw_key(w, "object");
+    dgl_jw_cstr(w, "model");
+    dgl_jw_key(w, "created");
+    dgl_jw_i64(w, 0);
+    dgl_jw_key(w, "owned_by");
+    dgl_jw_cstr(w, "dopplergl");
+    dgl_jw_key(w, "meta");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "family");
+    dgl_jw_cstr(w, info->family);
+    dgl_jw_key(w, "quantization");
+    dgl_jw_cstr(w, info->quantization);
+    dgl_jw_key(w, "parameters");
+    dgl_jw_u64(w, info->parameters);
+    dgl_jw_key(w, "vocab");
+    dgl_jw_i64(w, info->vocab);
+    dgl_jw_key(w, "context");
+    dgl_jw_i64(w, s->metrics.batch.context);
+    dgl_jw_end_object(w);
+    dgl_jw_end_object(w);
+}
+
+void serve_info_models(struct serve_exchange *ex)
+{
+    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    if (refuse_unready(ex))
+        return;
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "object");
+    dgl_jw_cstr(&w, "list");
+    dgl_jw_key(&w, "data");
+    dgl_jw_array(&w);
+    write_model(ex->server, &w);
+    dgl_jw_end_array(&w);
+    dgl_jw_end_object(&w);
+    serve_exchange_answer(ex, 200);
+}
+
+void serve_info_model(struct serve_exchange *ex)
+{
+    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    const char *name = ex->path + strlen(SERVE_MODEL_PATH);
+    struct serve_error error;
+    if (refuse_unready(ex))
+        return;
+    if (strcmp(name, ex->server->model_name) == 0) {
+        write_model(ex->server, &w);
+        serve_exchange_answer(ex, 200);
+        return;
+    }
+    serve_refuse(&error, 404, "model", "there is no model '%s': this server has '%s'", name,
+                 ex->server->model_name);
+    error.code = "model_not_found";
+    serve_exchange_refuse(ex, &error);
+}
+
+void serve_info_metrics(struct serve_exchange *ex)
+{
+    ex->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    serve_metrics_write(&ex->server->metrics, &ex->out);
+    serve_exchange_answer(ex, 200);
+}
+
+void serve_info_no_responses(struct serve_exchange *ex)
+{
+    struct serve_error error;
+    serve_refuse(&error, 400, "path", "/v1/responses is not supported: use /v1/chat/completions");
+    serve_exchange_refuse(ex, &error);
+}

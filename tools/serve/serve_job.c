@@ -1,0 +1,300 @@
+/* From the body of a request to a job: prompts are rendered and tokenized on the threads that read
+ * them, or, large ones, one after the other on a thread of their own. What needs no device is
+ * answered here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "tools/serve/serve.h"
+
+/* An HTTP thread has streams of others to send: it reads bodies of so many bytes at most, which
+ * takes milliseconds. */
+#define LARGE_BYTES 65536
+
+static void keep_line(void *priv, enum dgl_log_level level, const char *text)
+{
+    if (level == DGL_LOG_ERROR)
+        serve_refuse(priv, 400, NULL, "%s", text);
+}
+
+/* Adds ids that it consumes to those of the exchange. */
+static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32_t *ids,
+                    size_t count)
+{
+    const size_t held = prompt ? ex->ends[prompt - 1] : 0;
+    const bool ok = dgl_grow((void **)&ex->prompt_ids, cap, held + count + 1, sizeof(*ids));
+    if (ok && count)
+        memcpy(ex->prompt_ids + held, ids, count * sizeof(*ids));
+    ex->ends[prompt] = held + count;
+    dgl_free(ids);
+    return ok;
+}
+
+/* The field that has what a kind of request is about. */
+static const char *field_of(enum serve_kind kind)
+{
+    switch (kind) {
+    case SERVE_COMPLETION:
+        return "prompt";
+    case SERVE_CHAT:
+        return "messages";
+    case SERVE_EMBEDDING:
+        return "input";
+    case SERVE_TOKENIZE:
+        return "content";
+    case SERVE_DETOKENIZE:
+        return "tokens";
+    }
+    return "";
+}
+
+/* Whether the ids that a client gave are tokens of the model. */
+static bool check_ids(const struct serve_exchange *ex, struct serve_error *error)
+{
+    const struct serve_request *r = &ex->request;
+    const int32_t vocab = dgl_model_get_info(ex->server->engine.model)->vocab;
+    const char *name = field_of(r->kind);
+    for (size_t i = 0; i < r->num_prompts; i++)
+        for (size_t k = 0; k < r->prompts[i].num_ids; k++)
+            if (r->prompts[i].ids[k] >= vocab)
+                return serve_refuse(error, 400, name,
+                                    "'%s' has the token %d, the vocabulary has ids 0 to %d", name,
+                                    r->prompts[i].ids[k], vocab - 1);
+    for (size_t i = 0; i < r->sampling.num_logit_bias; i++)
+        if (r->sampling.logit_bias[i].id >= vocab)
+            return serve_refuse(error, 400, "logit_bias",
+                                "'logit_bias' has the token %d, the vocabulary has ids 0 to %d",
+                                r->sampling.logit_bias[i].id, vocab - 1);
+    return true;
+}
+
+/* The ids of all prompts. */
+static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
+{
+    struct serve *s = ex->server;
+    const struct serve_request *r = &ex->request;
+    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
+    const int32_t context = s->metrics.batch.context;
+    const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
+    const char *name = field_of(r->kind);
+    size_t cap = 0;
+    *error = (struct serve_error){0};
+    ex->ends = dgl_new_array(size_t, prompts);
+    for (size_t i = 0; i < prompts && ex->ends; i++) {
+        int32_t *ids = NULL;
+        size_t count = 0;
+        enum dgl_status status = DGL_OK;
+        if (r->kind != SERVE_CHAT && r->prompts[i].ids) {
+            count = r->prompts[i].num_ids;
+            ids = dgl_new_array(int32_t, count);
+            if (ids)
+                memcpy(ids, r->prompts[i].ids, count * sizeof(*ids));
+        } else if (!tok) {
+            return serve_refuse(error, 400, name, "the model has no tokenizer: give token ids");
+        } else if (r->kind == SERVE_CHAT && !s->tmpl) {
+            return serve_refuse(error, 400, name, "the model has no chat template");
+        } else if (r->kind == SERVE_CHAT) {
+            status = dgl_render_ids(&log, s->tmpl, tok,
+                                    dgl_render_params(.messages = r->messages.p,
+                                                      .messages_len = r->messages.len,
+                                                      .add_generation_prompt = true),
+                                    &ids, &count);
+        } else {
+            status =
+                dgl_encode(&log, tok, r->prompts[i].text.p, r->prompts[i].text.len,
+                           dgl_encode_params(.add_special = true, .source = name), &ids, &count);
+        }
+        if (status != DGL_OK && !error->status)
+            serve_refuse(error, 500, NULL, "%s", dgl_status_str(status));
+        if (status != DGL_OK) {
+            snprintf(error->param, sizeof(error->param), "%s", name);
+            return false;
+        }
+        if (!ids || !add_ids(ex, &cap, i, ids, count))
+            return serve_refuse(error, 500, NULL, "out of memory for the request");
+        if (count == 0)
+            return serve_refuse(error, 400, name, "'%s' has no tokens", name);
+        if (count > (size_t)context) {
+            serve_refuse(error, 400, name, "'%s' has %zu tokens, the context holds %d", name, count,
+                         context);
+            error->code = "context_length_exceeded";
+            return false;
+        }
+    }
+    return ex->ends || serve_refuse(error, 500, NULL, "out of memory for the request");
+}
+
+/* What the last tokens of a chat's prompt spell: reasoning may have begun there. */
+static bool keep_prompt_end(struct serve_exchange *ex)
+{
+    enum { tokens = 8 };
+    const size_t count = ex->ends[0], from = count > tokens ? count - tokens : 0;
+    size_t len;
+    return dgl_decode(NULL, dgl_model_tokenizer(ex->server->engine.model), ex->prompt_ids + from,
+                      count - from, false, &ex->prompt_end, &len) == DGL_OK;
+}
+
+static bool is_our_model(const struct serve *s, struct dgl_str name)
+{
+    return name.len == 0 || dgl_str_eq(name, s->model_name) ||
+           (!s->opt->alias && dgl_str_eq(name, dgl_model_get_info(s->engine.model)->path));
+}
+
+/* /tokenize and /detokenize. */
+static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
+{
+    const struct serve_request *r = &ex->request;
+    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
+    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    int32_t *ids = NULL;
+    char *text = NULL;
+    size_t count = 0;
+    bool ok = false;
+    *error = (struct serve_error){0};
+    if (!tok)
+        return serve_refuse(error, 400, NULL, "the model has no tokenizer");
+    dgl_jw_object(&w);
+    if (r->kind == SERVE_TOKENIZE) {
+        ok = dgl_encode(&log, tok, r->prompts->text.p, r->prompts->text.len,
+                        dgl_encode_params(.add_special = r->add_special,
+                                          .no_parse_special = !r->parse_special),
+                        &ids, &count) == DGL_OK;
+        dgl_jw_key(&w, "tokens");
+        dgl_jw_array(&w);
+        for (size_t i = 0; i < count; i++)
+            dgl_jw_i64(&w, ids[i]);
+        dgl_jw_end_array(&w);
+    } else {
+        ok = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count) ==
+             DGL_OK;
+        dgl_jw_key(&w, "content");
+        dgl_jw_str(&w, (struct dgl_str){ok ? text : "", ok ? count : 0});
+    }
+    dgl_jw_end_object(&w);
+    dgl_free(ids);
+    dgl_free(text);
+    if (ok)
+        serve_exchange_answer(ex, 200);
+    else if (!error->status)
+        serve_refuse(error, 500, NULL, "the text cannot be read");
+    return ok;
+}
+
+static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct serve_error *error)
+{
+    struct serve *s = ex->server;
+    struct serve_request *r = &ex->request;
+    const char *body = ex->body.p ? ex->body.p : "";
+    uint64_t unique[2];
+    if (!atomic_load(&s->ready) || atomic_load(&s->draining))
+        return serve_refuse(error, 503, NULL,
+                            atomic_load(&s->ready) ? "the server is stopping"
+                                                   : "the model is being loaded");
+    if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
+        return false;
+    if (!is_our_model(s, r->model)) {
+        serve_refuse(error, 404, "model", "the model '%.*s' does not exist, '%s' does",
+                     (int)(r->model.len < 128 ? r->model.len : 128), r->model.p, s->model_name);
+        error->code = "model_not_found";
+        return false;
+    }
+    if (!check_ids(ex, error))
+        return false;
+    if (kind == SERVE_TOKENIZE || kind == SERVE_DETOKENIZE)
+        return answer_tokens(ex, error);
+    if (!make_ids(ex, error))
+        return false;
+    if (kind == SERVE_CHAT && !keep_prompt_end(ex))
+        return serve_refuse(error, 500, NULL, "out of memory for the request");
+    const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
+    ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
+    if (ex->num_choices > s->most_choices) {
+        const size_t wanted = ex->num_choices;
+        ex->num_choices = 0;
+        return serve_refuse(error, 400, r->n > 1 ? "n" : "prompt",
+                            "the request wants %zu answers, at most %zu can wait", wanted,
+                            s->most_choices);
+    }
+    ex->choices = dgl_new_array(struct serve_choice, ex->num_choices);
+    if (!ex->choices) {
+        ex->num_choices = 0;
+        return serve_refuse(error, 500, NULL, "out of memory for the request");
+    }
+    if (getrandom(unique, sizeof(unique), 0) != (ssize_t)sizeof(unique))
+        unique[0] = unique[1] = dgl_now_ns();
+    if (!r->seeded)
+        r->sampling.seed = unique[1];
+    snprintf(ex->name, sizeof(ex->name), "%s-%016llx", kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
+             (unsigned long long)unique[0]);
+    ex->created = (int64_t)time(NULL);
+    pthread_mutex_lock(&s->lock);
+    const bool over = s->over;
+    if (!over) {
+        ex->state = EXCHANGE_WAITS;
+        atomic_fetch_add(&ex->refs, 1);
+        *(s->last_job ? &s->last_job->next_job : &s->first_job) = ex;
+        s->last_job = ex;
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return !over || serve_refuse(error, 503, NULL, "the server is stopping");
+}
+
+static void read_body(struct serve_exchange *ex)
+{
+    struct serve_error error = {0};
+    if (!begin_job(ex, ex->kind, &error))
+        serve_exchange_refuse(ex, &error);
+}
+
+void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
+{
+    struct serve *s = ex->server;
+    ex->kind = kind;
+    if (ex->body.len <= LARGE_BYTES) {
+        read_body(ex);
+        return;
+    }
+    ex->state = EXCHANGE_WAITS;
+    atomic_fetch_add(&ex->refs, 1);
+    pthread_mutex_lock(&s->lock);
+    *(s->last_large ? &s->last_large->next_job : &s->first_large) = ex;
+    s->last_large = ex;
+    pthread_cond_signal(&s->large);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static struct serve_exchange *take_large(struct serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->first_large && !s->reads_no_more)
+        pthread_cond_wait(&s->large, &s->lock);
+    struct serve_exchange *ex = s->first_large;
+    if (ex) {
+        s->first_large = ex->next_job;
+        if (!s->first_large)
+            s->last_large = NULL;
+        ex->next_job = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ex;
+}
+
+void *serve_job_read_large(void *priv)
+{
+    struct serve *s = priv;
+    for (struct serve_exchange *ex = take_large(s); ex; ex = take_large(s)) {
+        pthread_mutex_lock(&ex->lock);
+        if (!ex->gone && !atomic_load(&s->stopping))
+            read_body(ex);
+        pthread_mutex_unlock(&ex->lock);
+        serve_exchange_unref(ex);
+    }
+    return NULL;
+}

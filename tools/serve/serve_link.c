@@ -1,0 +1,133 @@
+/* Connections of the server, and clients that went away, take too long to ask, or wait for a sign
+ * of life. */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "core/base/clock.h"
+#include "tools/serve/serve_http.h"
+
+/* A connection with no request at hand goes after so long where its client has closed its half, or
+ * where others may be waiting for a place. */
+#define HALF_NS 1000000000ull
+
+struct serve_link *serve_link_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* libmicrohttpd closes what has no first line of HTTP without a word, to us as well. */
+static void log_no_request(const struct serve_link *link, struct MHD_Connection *connection)
+{
+    struct serve_exchange ex = {.server = link->server,
+                                .start_ns = atomic_load(&link->since_ns),
+                                .end_ns = dgl_now_ns(),
+                                .end_time = time(NULL)};
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+    if (link->asked || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+        info.tcpi_data_segs_in == 0)
+        return;
+    serve_http_name_client(connection, ex.client, sizeof(ex.client));
+    serve_log_write(&ex);
+}
+
+void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
+                     enum MHD_ConnectionNotificationCode how)
+{
+    struct serve *s = priv;
+    struct serve_link *link = *context;
+    if (how == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        link = *context = dgl_new(struct serve_link);
+        if (!link || !info)
+            return;
+        link->server = s;
+        link->fd = info->connect_fd;
+        atomic_store(&link->since_ns, dgl_now_ns());
+        pthread_mutex_lock(&s->lock);
+        link->next = s->links;
+        if (link->next)
+            link->next->before = link;
+        s->links = link;
+        pthread_mutex_unlock(&s->lock);
+    } else if (link) {
+        log_no_request(link, connection);
+        pthread_mutex_lock(&s->lock);
+        if (link->before)
+            link->before->next = link->next;
+        else if (s->links == link)
+            s->links = link->next;
+        if (link->next)
+            link->next->before = link->before;
+        pthread_mutex_unlock(&s->lock);
+        free(link);
+        *context = NULL;
+    }
+}
+
+void serve_exchange_leave(struct serve_exchange *ex)
+{
+    ex->gone = true;
+    for (size_t i = 0; i < ex->num_choices; i++)
+        if (ex->choices[i].id)
+            dgl_batch_cancel(ex->server->batch, ex->choices[i].id);
+}
+
+bool serve_link_look(struct serve *s)
+{
+    const uint64_t now = dgl_now_ns(), patience = (uint64_t)s->opt->timeout * 1000000000u;
+    /* A stream that says nothing for so long gets a comment: proxies close silent connections. */
+    const uint64_t comment_ns = (uint64_t)s->opt->sse_ping_interval * 1000000000u;
+    bool all = true;
+    char byte;
+    unsigned links = 0;
+    pthread_mutex_lock(&s->lock);
+    for (const struct serve_link *link = s->links; link; link = link->next)
+        links++;
+    /* The threads share the places out beforehand: one may have none left sooner than all. */
+    const bool crowded = links + s->max_links / 8 >= s->max_links;
+    for (struct serve_link *link = s->links; link; link = link->next) {
+        const uint64_t since = atomic_load(&link->since_ns);
+        if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
+            continue;
+        /* MHD goes on waiting for the rest of a request line that ended. */
+        if (now - since > patience || (crowded && !atomic_load(&link->begun)) ||
+            recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+            shutdown(link->fd, SHUT_RDWR);
+    }
+    for (struct serve_exchange *ex = s->exchanges; ex; ex = ex->next) {
+        if (pthread_mutex_trylock(&ex->lock) != 0) { /* it is being worked on */
+            all = false;
+            continue;
+        }
+        if ((ex->state == EXCHANGE_WAITS || ex->state == EXCHANGE_STREAMS) && !ex->finished &&
+            !ex->gone) {
+            /* A suspended connection is not read from: its end has to be looked for. */
+            const ssize_t got = recv(ex->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+            if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+                serve_exchange_leave(ex);
+            else if (ex->state == EXCHANGE_STREAMS && now - ex->told_ns > comment_ns) {
+                dgl_buf_puts(&ex->out, ": still working\n\n");
+                ex->told_ns = now;
+            }
+            if (ex->gone || ex->out.len > ex->sent)
+                serve_exchange_wake(ex);
+        }
+        if (atomic_load(&s->stopping))
+            serve_exchange_wake(ex);
+        pthread_mutex_unlock(&ex->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+void serve_http_look(struct serve *s)
+{
+    serve_link_look(s);
+}

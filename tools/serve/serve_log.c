@@ -1,0 +1,62 @@
+/* The access log: a line of JSON per request. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/serve/serve.h"
+
+bool serve_log_open(struct serve *s)
+{
+    s->log_fd = s->opt->quiet ? -1 : STDERR_FILENO;
+    if (!s->opt->log_file)
+        return true;
+    s->log_fd = open(s->opt->log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    if (s->log_fd < 0)
+        console_error("serve: open %s: %s", s->opt->log_file, strerror(errno));
+    return s->log_fd >= 0;
+}
+
+void serve_log_close(struct serve *s)
+{
+    if (s->log_fd > STDERR_FILENO)
+        close(s->log_fd);
+}
+
+void serve_log_write(const struct serve_exchange *ex)
+{
+    struct dgl_buf line = {0};
+    struct dgl_json_writer w = dgl_json_writer(&line, 0);
+    char when[32];
+    struct tm utc;
+    if (ex->server->log_fd < 0)
+        return;
+    gmtime_r(&ex->end_time, &utc);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "time");
+    dgl_jw_cstr(&w, when);
+    dgl_jw_key(&w, "client");
+    dgl_jw_cstr(&w, ex->client);
+    dgl_jw_key(&w, "method");
+    dgl_jw_cstr(&w, ex->method);
+    dgl_jw_key(&w, "path");
+    dgl_jw_cstr(&w, ex->path);
+    dgl_jw_key(&w, "status");
+    dgl_jw_i64(&w, ex->status);
+    dgl_jw_key(&w, "ms");
+    dgl_jw_u64(&w, (ex->end_ns - ex->start_ns) / 1000000u);
+    if (ex->num_choices > 0 || ex->prompt_tokens > 0) {
+        dgl_jw_key(&w, "prompt_tokens");
+        dgl_jw_u64(&w, ex->prompt_tokens);
+        dgl_jw_key(&w, "tokens");
+        dgl_jw_u64(&w, ex->tokens);
+        dgl_jw_key(&w, "left");
+        dgl_jw_bool(&w, ex->gone);
+    }
+    dgl_jw_end_object(&w);
+    dgl_buf_putc(&line, '\n');
+    if (!line.failed && write(ex->server->log_fd, line.p, line.len) < 0)
+        errno = 0; /* a full disk is no reason to stop */
+    dgl_buf_finish(&line);
+}

@@ -1,0 +1,460 @@
+/* Answers as OpenAI's interface has them: whole, and as server-sent events. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/base/clock.h"
+#include "tools/serve/serve.h"
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static void put(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+static bool is_chat(const struct serve_exchange *ex)
+{
+    return ex->request.kind == SERVE_CHAT;
+}
+
+static void begin_object(const struct serve_exchange *ex, struct dgl_json_writer *w)
+{
+    const bool chunk = ex->request.stream && is_chat(ex);
+    dgl_jw_object(w);
+    put(w, "id", ex->name);
+    put(w, "object",
+        chunk         ? "chat.completion.chunk"
+        : is_chat(ex) ? "chat.completion"
+                      : "text_completion");
+    dgl_jw_key(w, "created");
+    dgl_jw_i64(w, ex->created);
+    put(w, "model", ex->server->model_name);
+    dgl_jw_key(w, "choices");
+    dgl_jw_array(w);
+}
+
+static void write_usage(const struct serve_exchange *ex, struct dgl_json_writer *w)
+{
+    dgl_jw_key(w, "usage");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "prompt_tokens");
+    dgl_jw_u64(w, ex->prompt_tokens);
+    dgl_jw_key(w, "completion_tokens");
+    dgl_jw_u64(w, ex->tokens);
+    dgl_jw_key(w, "total_tokens");
+    dgl_jw_u64(w, ex->prompt_tokens + ex->tokens);
+    dgl_jw_key(w, "prompt_tokens_details");
+    dgl_jw_object(w);
+    dgl_jw_key(w, "cached_tokens");
+    dgl_jw_u64(w, ex->reused_tokens);
+    dgl_jw_end_object(w);
+    dgl_jw_end_object(w);
+}
+
+/* ---- logprobs -------------------------------------------------------------------------------- */
+
+/* The text that a token has behind another one (at the beginning some decoders drop a blank), to be
+ * released with dgl_free(). */
+static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char **owned)
+{
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
+    const int32_t twice[2] = {id, id};
+    size_t len = 0, ends[2];
+    *owned = NULL;
+    if (!tok || dgl_decode_pieces(NULL, tok, twice, 2, ends, owned, &len) != DGL_OK)
+        return DGL_STR("");
+    if (!memmem(*owned, len, REPLACEMENT, 3))
+        return (struct dgl_str){*owned + ends[0], ends[1] - ends[0]};
+    dgl_free(*owned); /* a part of a character: what it is alone */
+    if (dgl_decode(NULL, tok, &id, 1, false, owned, &len) != DGL_OK)
+        return DGL_STR("");
+    return (struct dgl_str){*owned, len};
+}
+
+/* Characters that ids spell; *whole: they do not end within one. */
+static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
+                               bool *whole)
+{
+    char *text = NULL;
+    size_t len = 0, characters = 0;
+    *whole = true;
+    if (count > 0 && dgl_decode(NULL, tok, ids, count, true, &text, &len) == DGL_OK) {
+        for (size_t i = 0; i < len; i++)
+            characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+        *whole = len < 3 || memcmp(text + len - 3, REPLACEMENT, 3) != 0;
+    }
+    dgl_free(text);
+    return characters;
+}
+
+/* Whether the last of these ids goes on with a character that those before it left unfinished: that
+ * is no U+FFFD any more then, or still the last one. */
+static bool goes_on(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count)
+{
+    char *before = NULL, *all = NULL;
+    size_t len = 0, all_len = 0;
+    const bool ok = dgl_decode(NULL, tok, ids, count - 1, true, &before, &len) == DGL_OK &&
+                    dgl_decode(NULL, tok, ids, count, true, &all, &all_len) == DGL_OK;
+    const bool on = ok && (all_len <= len || memcmp(before, all, len) != 0);
+    dgl_free(before);
+    dgl_free(all);
+    return on;
+}
+
+/* Tokens are decoded behind the one before them, as in a text. */
+size_t serve_reply_offset(struct serve_choice *c, int32_t id)
+{
+    const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
+    struct serve_spelling *sp = &c->spelling;
+    bool whole, any;
+    if (!tok)
+        return 0;
+    const size_t held = sp->begun ? count_characters(tok, sp->ids, 1, &any) : 0,
+                 pending = count_characters(tok, sp->ids, sp->num_ids, &any);
+    sp->ids[sp->num_ids++] = id;
+    const size_t all = count_characters(tok, sp->ids, sp->num_ids, &whole);
+    size_t before = c->offset + (pending > held ? pending - held : 0);
+    if (pending > held && goes_on(tok, sp->ids, sp->num_ids))
+        before--;
+    if (!whole && sp->num_ids < sizeof(sp->ids) / sizeof(sp->ids[0]))
+        return before;
+    if (all > held) {
+        c->offset += all - held;
+        sp->ids[0] = id;
+        sp->begun = true;
+    }
+    sp->num_ids = sp->begun;
+    return before;
+}
+
+static void write_chat_token(const struct serve_choice *c, struct dgl_json_writer *w,
+                             const struct dgl_choice *token, const struct serve_logprob *top)
+{
+    char *owned;
+    const struct dgl_str text = token_text(c, token->id, &owned);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "token");
+    dgl_jw_str(w, text);
+    dgl_jw_key(w, "logprob");
+    dgl_jw_f64(w, (double)token->logprob);
+    dgl_jw_key(w, "bytes");
+    if (text.len > 0 && memmem(text.p, text.len, REPLACEMENT, 3)) {
+        dgl_jw_null(w); /* a part of a character */
+    } else {
+        dgl_jw_array(w);
+        for (size_t i = 0; i < text.len; i++)
+            dgl_jw_i64(w, (unsigned char)text.p[i]);
+        dgl_jw_end_array(w);
+    }
+    if (top) {
+        dgl_jw_key(w, "top_logprobs");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < top->num_top; i++)
+            write_chat_token(c, w, &top->top[i], NULL);
+        dgl_jw_end_array(w);
+    }
+    dgl_jw_end_object(w);
+    dgl_free(owned);
+}
+
+static void write_token_text(const struct serve_choice *c, struct dgl_json_writer *w, int32_t id,
+                             bool key)
+{
+    char *owned;
+    const struct dgl_str text = token_text(c, id, &owned);
+    if (key)
+        dgl_jw_key_str(w, text);
+    else
+        dgl_jw_str(w, text);
+    dgl_free(owned);
+}
+
+static void write_top(const struct serve_choice *c, struct dgl_json_writer *w,
+                      const struct serve_logprob *p)
+{
+    bool chosen = p->num_top == 0; /* among them: OpenAI adds it where it is not */
+    dgl_jw_object(w);
+    for (size_t i = 0; i < p->num_top; i++) {
+        write_token_text(c, w, p->top[i].id, true);
+        dgl_jw_f64(w, (double)p->top[i].logprob);
+        chosen |= p->top[i].id == p->chosen.id;
+    }
+    if (!chosen) {
+        write_token_text(c, w, p->chosen.id, true);
+        dgl_jw_f64(w, (double)p->chosen.logprob);
+    }
+    dgl_jw_end_object(w);
+}
+
+/* Those that are pending, which are then out. */
+static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
+{
+    const struct serve_request *r = &c->exchange->request;
+    dgl_jw_key(w, "logprobs");
+    if (!r->logprobs) {
+        dgl_jw_null(w);
+        return;
+    }
+    dgl_jw_object(w);
+    if (is_chat(c->exchange)) {
+        dgl_jw_key(w, "content");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            write_chat_token(c, w, &c->logprobs[i].chosen, &c->logprobs[i]);
+        dgl_jw_end_array(w);
+        put(w, "refusal", NULL);
+    } else {
+        dgl_jw_key(w, "tokens");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            write_token_text(c, w, c->logprobs[i].chosen.id, false);
+        dgl_jw_end_array(w);
+        dgl_jw_key(w, "token_logprobs");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            dgl_jw_f64(w, (double)c->logprobs[i].chosen.logprob);
+        dgl_jw_end_array(w);
+        dgl_jw_key(w, "top_logprobs");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            write_top(c, w, &c->logprobs[i]);
+        dgl_jw_end_array(w);
+        dgl_jw_key(w, "text_offset");
+        dgl_jw_array(w);
+        for (size_t i = 0; i < c->num_logprobs; i++)
+            dgl_jw_u64(w, c->logprobs[i].offset);
+        dgl_jw_end_array(w);
+    }
+    dgl_jw_end_object(w);
+    c->num_logprobs = 0;
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static void send_event(struct serve_exchange *ex)
+{
+    dgl_buf_puts(&ex->out, "\n\n");
+    ex->told_ns = dgl_now_ns();
+    serve_exchange_wake(ex);
+}
+
+/* What an event says of a choice; all zero: it begins. */
+struct delta {
+    struct dgl_str text, reasoning;
+    const struct serve_call *call;
+    size_t call_index;
+    bool ends;
+};
+
+static void write_call(struct dgl_json_writer *w, const struct serve_call *call)
+{
+    put(w, "id", call->id);
+    put(w, "type", "function");
+    dgl_jw_key(w, "function");
+    dgl_jw_object(w);
+    put(w, "name", call->name);
+    put(w, "arguments", call->arguments);
+    dgl_jw_end_object(w);
+}
+
+static void write_delta(struct dgl_json_writer *w, const struct delta *d)
+{
+    dgl_jw_key(w, "delta");
+    dgl_jw_object(w);
+    if (d->call) {
+        dgl_jw_key(w, "tool_calls");
+        dgl_jw_array(w);
+        dgl_jw_object(w);
+        dgl_jw_key(w, "index");
+        dgl_jw_u64(w, d->call_index);
+        write_call(w, d->call);
+        dgl_jw_end_object(w);
+        dgl_jw_end_array(w);
+    } else if (d->reasoning.len > 0) {
+        dgl_jw_key(w, "reasoning_content");
+        dgl_jw_str(w, d->reasoning);
+    } else if (!d->ends) {
+        if (!d->text.p)
+            put(w, "role", "assistant");
+        dgl_jw_key(w, "content");
+        dgl_jw_str(w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
+    }
+    dgl_jw_end_object(w);
+}
+
+static void send_chunk(struct serve_choice *c, const struct delta *d)
+{
+    struct serve_exchange *ex = c->exchange;
+    dgl_buf_puts(&ex->out, "data: ");
+    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    begin_object(ex, &w);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "index");
+    dgl_jw_i64(&w, c->index);
+    if (is_chat(ex)) {
+        write_delta(&w, d);
+    } else {
+        dgl_jw_key(&w, "text");
+        dgl_jw_str(&w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
+    }
+    write_logprobs(c, &w);
+    put(&w, "finish_reason", d->ends ? c->finish : NULL);
+    dgl_jw_end_object(&w);
+    dgl_jw_end_array(&w);
+    if (ex->request.include_usage)
+        put(&w, "usage", NULL);
+    dgl_jw_end_object(&w);
+    send_event(ex);
+}
+
+void serve_reply_begin(struct serve_exchange *ex)
+{
+    for (size_t i = 0; i < ex->num_choices && is_chat(ex); i++)
+        send_chunk(&ex->choices[i], &(struct delta){0});
+}
+
+void serve_reply_text(struct serve_choice *c, const char *text, size_t len)
+{
+    if (c->exchange->request.stream)
+        send_chunk(c, &(struct delta){.text = {text, len}});
+    else
+        dgl_buf_append(&c->text, text, len);
+}
+
+/* Nine letters and digits, as Mistral's templates demand it of ids. */
+static void make_call_id(char *out)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint64_t bits;
+    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+        bits = dgl_now_ns();
+    for (int i = 0; i < 9; i++, bits /= 62)
+        out[i] = digits[bits % 62];
+    out[9] = '\0';
+}
+
+static bool add_call(struct serve_choice *c, const struct dgl_reply_part *part)
+{
+    struct serve_call call = {.name = strdup(part->name),
+                              .arguments = strndup(part->text, part->len)};
+    const bool stream = c->exchange->request.stream;
+    bool ok = call.name && call.arguments;
+    if (part->id && strlen(part->id) < sizeof(call.id))
+        memcpy(call.id, part->id, strlen(part->id) + 1);
+    else
+        make_call_id(call.id);
+    if (ok && stream)
+        send_chunk(c, &(struct delta){.call = &call, .call_index = c->num_calls});
+    else if (ok)
+        ok = dgl_grow((void **)&c->calls, &c->cap_calls, c->num_calls + 1, sizeof(*c->calls));
+    if (ok && !stream)
+        c->calls[c->num_calls] = call;
+    if (!ok || stream) {
+        free(call.name);
+        free(call.arguments);
+    }
+    c->num_calls += ok;
+    return ok;
+}
+
+bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part)
+{
+    if (part->kind == DGL_REPLY_CALL)
+        return add_call(c, part);
+    if (part->kind == DGL_REPLY_CONTENT)
+        serve_reply_text(c, part->text, part->len);
+    else if (c->exchange->request.stream)
+        send_chunk(c, &(struct delta){.reasoning = {part->text, part->len}});
+    else
+        dgl_buf_append(&c->reasoning, part->text, part->len);
+    return !c->text.failed && !c->reasoning.failed;
+}
+
+void serve_reply_end(struct serve_choice *c)
+{
+    if (c->exchange->request.stream)
+        send_chunk(c, &(struct delta){.ends = true});
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
+{
+    const struct dgl_str text = {c->text.p ? c->text.p : "", c->text.len};
+    dgl_jw_object(w);
+    dgl_jw_key(w, "index");
+    dgl_jw_i64(w, c->index);
+    if (is_chat(c->exchange)) {
+        dgl_jw_key(w, "message");
+        dgl_jw_object(w);
+        put(w, "role", "assistant");
+        dgl_jw_key(w, "content");
+        if (c->num_calls > 0 && text.len == 0)
+            dgl_jw_null(w);
+        else
+            dgl_jw_str(w, text);
+        if (c->reasoning.len > 0) {
+            dgl_jw_key(w, "reasoning_content");
+            dgl_jw_str(w, (struct dgl_str){c->reasoning.p, c->reasoning.len});
+        }
+        if (c->num_calls > 0) {
+            dgl_jw_key(w, "tool_calls");
+            dgl_jw_array(w);
+            for (size_t i = 0; i < c->num_calls; i++) {
+                dgl_jw_object(w);
+                write_call(w, &c->calls[i]);
+                dgl_jw_end_object(w);
+            }
+            dgl_jw_end_array(w);
+        }
+        put(w, "refusal", NULL);
+        dgl_jw_end_object(w);
+    } else {
+        dgl_jw_key(w, "text");
+        dgl_jw_str(w, text);
+    }
+    write_logprobs(c, w);
+    put(w, "finish_reason", c->finish);
+    dgl_jw_end_object(w);
+}
+
+void serve_reply_finish(struct serve_exchange *ex)
+{
+    const bool stream = ex->request.stream;
+    if (stream && ex->request.include_usage)
+        dgl_buf_puts(&ex->out, "data: ");
+    if (!stream || ex->request.include_usage) {
+        struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+        begin_object(ex, &w);
+        for (size_t i = 0; i < ex->num_choices && !stream; i++)
+            write_choice(&ex->choices[i], &w);
+        dgl_jw_end_array(&w);
+        write_usage(ex, &w);
+        dgl_jw_end_object(&w);
+    }
+    if (!stream) {
+        serve_exchange_answer(ex, 200);
+        return;
+    }
+    if (ex->request.include_usage)
+        dgl_buf_puts(&ex->out, "\n\n");
+    dgl_buf_puts(&ex->out, "data: [DONE]");
+    ex->finished = true;
+    send_event(ex);
+}
+
+void serve_reply_fail(struct serve_exchange *ex, const struct serve_error *error)
+{
+    if (ex->state != EXCHANGE_STREAMS) {
+        serve_exchange_refuse(ex, error);
+        return;
+    }
+    dgl_buf_puts(&ex->out, "data: ");
+    serve_error_write(error, &ex->out);
+    ex->finished = true;
+    send_event(ex);
+}

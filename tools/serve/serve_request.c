@@ -1,0 +1,685 @@
+/* Requests as OpenAI's interface has them. A field that is known and has another type, or a value
+ * out of range, is refused by its name; what this server does not do is refused where it would
+ * change the answer; other fields are ignored, as OpenAI ignores them. */
+#include "tools/serve/serve_request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nesting of what goes to a template. */
+#define MAX_DEPTH     40
+#define MAX_STOP_LEN  1024
+#define MAX_PROMPT_ID 2147483647
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+bool serve_refuse(struct serve_error *error, int status, const char *param, const char *fmt, ...)
+{
+    va_list args;
+    *error = (struct serve_error){.status = status,
+                                  .type = status >= 500 ? "server_error" : "invalid_request_error"};
+    snprintf(error->param, sizeof(error->param), "%s", param ? param : "");
+    va_start(args, fmt);
+    vsnprintf(error->message, sizeof(error->message), fmt, args);
+    va_end(args);
+    return false;
+}
+
+void serve_error_write(const struct serve_error *error, struct dgl_buf *out)
+{
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "error");
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "message");
+    dgl_jw_cstr(&w, error->message);
+    dgl_jw_key(&w, "type");
+    dgl_jw_cstr(&w, error->type);
+    dgl_jw_key(&w, "param");
+    dgl_jw_cstr(&w, error->param[0] ? error->param : NULL);
+    dgl_jw_key(&w, "code");
+    dgl_jw_cstr(&w, error->code);
+    dgl_jw_end_object(&w);
+    dgl_jw_end_object(&w);
+}
+
+/* A log whose error line becomes the message. */
+static void keep_line(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct serve_error *error = priv;
+    if (level == DGL_LOG_ERROR)
+        serve_refuse(error, 400, NULL, "%s", text);
+}
+
+struct reader {
+    struct serve_request *r;
+    struct serve_error *error;
+    const struct dgl_json *root;
+};
+
+static bool refuse_type(const struct reader *rd, const char *param, const struct dgl_json *value,
+                        const char *wanted)
+{
+    return serve_refuse(rd->error, 400, param, "'%s' is %s, wanted %s", param,
+                        !value ? "missing" : dgl_json_type_name(dgl_json_type(value)), wanted);
+}
+
+static bool fail_memory(const struct reader *rd)
+{
+    return serve_refuse(rd->error, 500, NULL, "out of memory for the request");
+}
+
+/* A field; NULL where it is missing or null. */
+static const struct dgl_json *field(const struct reader *rd, const char *key)
+{
+    const struct dgl_json *value = dgl_json_get(rd->root, key);
+    return dgl_json_is(value, DGL_JSON_NULL) ? NULL : value;
+}
+
+/* ---- plain fields ---------------------------------------------------------------------------- */
+
+static bool read_bool(const struct reader *rd, const char *key, bool *out)
+{
+    const struct dgl_json *value = field(rd, key);
+    if (value && !dgl_json_is(value, DGL_JSON_BOOL))
+        return refuse_type(rd, key, value, "true or false");
+    *out = value ? dgl_json_bool(value) : *out;
+    return true;
+}
+
+static bool read_int(const struct reader *rd, const char *key, int64_t min, int64_t max,
+                     int32_t *out)
+{
+    const struct dgl_json *value = field(rd, key);
+    int64_t number;
+    if (!value)
+        return true;
+    if (!dgl_json_is(value, DGL_JSON_NUMBER))
+        return refuse_type(rd, key, value, "a whole number");
+    if (!dgl_json_i64(value, &number) || number < min || number > max)
+        return serve_refuse(rd->error, 400, key,
+                            "'%s' is %.15g, wanted a whole number from %lld to %lld", key,
+                            dgl_json_f64(value), (long long)min, (long long)max);
+    *out = (int32_t)number;
+    return true;
+}
+
+static bool read_real(const struct reader *rd, const char *key, double min, double max, float *out)
+{
+    const struct dgl_json *value = field(rd, key);
+    if (!value)
+        return true;
+    if (!dgl_json_is(value, DGL_JSON_NUMBER))
+        return refuse_type(rd, key, value, "a number");
+    const double number = dgl_json_f64(value);
+    if (!(number >= min && number <= max))
+        return serve_refuse(rd->error, 400, key, "'%s' is %.15g, wanted a number from %g to %g",
+                            key, number, min, max);
+    *out = (float)number;
+    return true;
+}
+
+static bool read_sampling(const struct reader *rd)
+{
+    struct serve_request *r = rd->r;
+    struct dgl_sampling *s = &r->sampling;
+    const struct {
+        const char *name;
+        double min, max;
+        float *out;
+    } reals[] = {
+        {"temperature", 0, 1000, &s->temperature},
+        {"top_p", 0, 1, &s->top_p},
+        {"min_p", 0, 1, &s->min_p},
+        {"presence_penalty", -100, 100, &s->presence_penalty},
+        {"frequency_penalty", -100, 100, &s->frequency_penalty},
+        {"repeat_penalty", 0.01, 100, &s->repeat_penalty},
+        {"repetition_penalty", 0.01, 100, &s->repeat_penalty},
+    };
+    for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
+        if (!read_real(rd, reals[i].name, reals[i].min, reals[i].max, reals[i].out))
+            return false;
+    const struct dgl_json *seed = field(rd, "seed");
+    int64_t number = 0;
+    if (seed && !dgl_json_is(seed, DGL_JSON_NUMBER))
+        return refuse_type(rd, "seed", seed, "a whole number of 64 bits");
+    if (seed && !dgl_json_i64(seed, &number))
+        return serve_refuse(rd->error, 400, "seed",
+                            "'seed' is %.15g, wanted a whole number of 64 bits",
+                            dgl_json_f64(seed));
+    r->seeded = seed != NULL && number != -1; /* as llama-server has it */
+    s->seed = (uint64_t)number;
+    return read_int(rd, "top_k", -1, 128, &s->top_k) &&
+           read_int(rd, "repeat_last_n", -1, INT32_MAX, &s->repeat_last_n);
+}
+
+/* {"15": -100, ...} */
+static bool read_logit_bias(const struct reader *rd)
+{
+    const struct dgl_json *object = field(rd, "logit_bias");
+    struct dgl_sampling *s = &rd->r->sampling;
+    size_t count = dgl_json_count(object);
+    if (!object)
+        return true;
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return refuse_type(rd, "logit_bias", object, "an object of numbers by token id");
+    if (count > DGL_LOGIT_BIAS_MAX)
+        return serve_refuse(rd->error, 400, "logit_bias",
+                            "'logit_bias' has %zu entries, at most %d", count, DGL_LOGIT_BIAS_MAX);
+    struct dgl_logit_bias *bias = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*bias));
+    if (!bias)
+        return fail_memory(rd);
+    s->logit_bias = bias;
+    s->num_logit_bias = 0;
+    for (const struct dgl_json *v = dgl_json_first(object); v; v = dgl_json_next(v)) {
+        const double number = dgl_json_f64(v);
+        int64_t id;
+        if (!dgl_parse_i64(dgl_json_key(v), 0, MAX_PROMPT_ID, &id))
+            return serve_refuse(rd->error, 400, "logit_bias",
+                                "a key of 'logit_bias' is no token id");
+        if (!dgl_json_is(v, DGL_JSON_NUMBER) || !(number >= -100 && number <= 100))
+            return serve_refuse(rd->error, 400, "logit_bias",
+                                "'logit_bias' of token %lld is no number from -100 to 100",
+                                (long long)id);
+        bias[s->num_logit_bias++] = (struct dgl_logit_bias){(int32_t)id, (float)number};
+    }
+    return true;
+}
+
+static bool add_stop(const struct reader *rd, const struct dgl_json *value)
+{
+    const struct dgl_str text = dgl_json_str(value);
+    if (!dgl_json_is(value, DGL_JSON_STRING))
+        return refuse_type(rd, "stop", value, "a string or a list of strings");
+    if (text.len == 0 || text.len > MAX_STOP_LEN || memchr(text.p, '\0', text.len))
+        return serve_refuse(rd->error, 400, "stop",
+                            "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
+                            text.len, MAX_STOP_LEN);
+    rd->r->stop[rd->r->num_stop++] = text.p;
+    return true;
+}
+
+static bool read_stop(const struct reader *rd)
+{
+    const struct dgl_json *value = field(rd, "stop");
+    const bool list = dgl_json_is(value, DGL_JSON_ARRAY);
+    const size_t count = list ? dgl_json_count(value) : 1;
+    if (!value)
+        return true;
+    if (count > SERVE_MAX_STOPS)
+        return serve_refuse(rd->error, 400, "stop", "'stop' has %zu strings, at most %d", count,
+                            SERVE_MAX_STOPS);
+    rd->r->stop = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*rd->r->stop));
+    if (!rd->r->stop)
+        return fail_memory(rd);
+    if (!list)
+        return add_stop(rd, value);
+    for (const struct dgl_json *v = dgl_json_first(value); v; v = dgl_json_next(v))
+        if (!add_stop(rd, v))
+            return false;
+    return true;
+}
+
+/* What would change the answer and is not done here, unless it says what happens anyway. */
+static bool read_refused(const struct reader *rd)
+{
+    static const char *const fields[] = {"functions", "function_call", "suffix",    "audio",
+                                         "grammar",   "json_schema",   "prediction"};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (field(rd, fields[i]))
+            return serve_refuse(rd->error, 400, fields[i], "'%s' is not supported", fields[i]);
+    const struct dgl_json *modalities = field(rd, "modalities");
+    if (modalities && !dgl_json_is(modalities, DGL_JSON_ARRAY))
+        return refuse_type(rd, "modalities", modalities, "a list");
+    for (const struct dgl_json *v = dgl_json_first(modalities); v; v = dgl_json_next(v))
+        if (!dgl_str_eq(dgl_json_str(v), "text"))
+            return serve_refuse(rd->error, 400, "modalities",
+                                "'modalities' is not supported, but for text");
+    const struct dgl_json *format = field(rd, "response_format"),
+                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice"),
+                          *echo = field(rd, "echo");
+    if (format && !dgl_json_is(format, DGL_JSON_OBJECT))
+        return refuse_type(rd, "response_format", format, "an object");
+    if (format && !dgl_str_eq(dgl_json_str(type), "text"))
+        return serve_refuse(rd->error, 400, "response_format",
+                            "'response_format' is not supported, but for the type text");
+    if (choice && !dgl_str_eq(dgl_json_str(choice), "auto") &&
+        !dgl_str_eq(dgl_json_str(choice), "none"))
+        return serve_refuse(rd->error, 400, "tool_choice",
+                            "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
+                            "makes a model call a tool");
+    if (echo && !dgl_json_is(echo, DGL_JSON_BOOL))
+        return refuse_type(rd, "echo", echo, "true or false");
+    if (echo && dgl_json_bool(echo))
+        return serve_refuse(rd->error, 400, "echo", "'echo' is not supported");
+    int32_t best_of = rd->r->n;
+    if (!read_int(rd, "best_of", 1, SERVE_MAX_CHOICES, &best_of))
+        return false;
+    if (best_of != rd->r->n)
+        return serve_refuse(rd->error, 400, "best_of",
+                            "'best_of' is %d, other values than that of 'n' are not supported",
+                            best_of);
+    return true;
+}
+
+static bool read_common(const struct reader *rd)
+{
+    struct serve_request *r = rd->r;
+    const struct dgl_json *options = field(rd, "stream_options");
+    int32_t tokens = -2; /* not said */
+    r->n = 1;
+    if (!read_bool(rd, "stream", &r->stream) || !read_bool(rd, "ignore_eos", &r->ignore_eos) ||
+        !read_int(rd, "n", 1, SERVE_MAX_CHOICES, &r->n) ||
+        !read_int(rd, "max_tokens", -1, INT32_MAX, &tokens) ||
+        !read_int(rd, "max_completion_tokens", -1, INT32_MAX, &tokens) || !read_sampling(rd) ||
+        !read_logit_bias(rd) || !read_stop(rd) || !read_refused(rd))
+        return false;
+    if (options && !dgl_json_is(options, DGL_JSON_OBJECT))
+        return refuse_type(rd, "stream_options", options, "an object");
+    if (options && !r->stream)
+        return serve_refuse(rd->error, 400, "stream_options",
+                            "'stream_options' is for requests with 'stream'");
+    const struct dgl_json *usage = dgl_json_get(options, "include_usage");
+    if (usage && !dgl_json_is(usage, DGL_JSON_NULL) && !dgl_json_is(usage, DGL_JSON_BOOL))
+        return refuse_type(rd, "stream_options.include_usage", usage, "true or false");
+    r->include_usage = dgl_json_bool(usage);
+    if (tokens == -2) /* OpenAI's default of completions is 16 */
+        r->max_tokens = r->kind == SERVE_COMPLETION ? 16 : -1;
+    else
+        r->max_tokens = tokens == 0 ? DGL_TOKENS_NONE : tokens;
+    if (r->kind == SERVE_CHAT) {
+        static const char *const formats[] = {"auto", "none", "deepseek"}; /* llama-server's */
+        const struct dgl_json *reasoning = field(rd, "reasoning_format");
+        size_t known = 0;
+        while (reasoning && known < 3 && !dgl_str_eq(dgl_json_str(reasoning), formats[known]))
+            known++;
+        if (known == 3)
+            return serve_refuse(rd->error, 400, "reasoning_format",
+                                "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
+        r->keep_reasoning = known == 1;
+        if (!read_bool(rd, "logprobs", &r->logprobs) ||
+            !read_int(rd, "top_logprobs", 0, DGL_TOP_LOGPROBS_MAX, &r->top_logprobs))
+            return false;
+        if (r->top_logprobs > 0 && !r->logprobs)
+            return serve_refuse(rd->error, 400, "top_logprobs",
+                                "'top_logprobs' wants 'logprobs' to be true");
+        return true;
+    }
+    r->logprobs = field(rd, "logprobs") != NULL;
+    return read_int(rd, "logprobs", 0, DGL_TOP_LOGPROBS_MAX, &r->top_logprobs);
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+static bool read_ids(const struct reader *rd, const char *key, const struct dgl_json *list,
+                     struct serve_prompt *out)
+{
+    const size_t count = dgl_json_count(list);
+    int32_t *ids = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*ids));
+    if (!ids)
+        return fail_memory(rd);
+    out->ids = ids;
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
+        int64_t id;
+        if (!dgl_json_is(v, DGL_JSON_NUMBER) || !dgl_json_i64(v, &id) || id < 0 ||
+            id > MAX_PROMPT_ID)
+            return serve_refuse(rd->error, 400, key, "element %zu of '%s' is no token id",
+                                out->num_ids, key);
+        ids[out->num_ids++] = (int32_t)id;
+    }
+    return true;
+}
+
+/* A text, texts, ids, or lists of ids. */
+static bool read_prompts(const struct reader *rd, const char *key)
+{
+    const struct dgl_json *value = field(rd, key), *first = dgl_json_first(value);
+    const bool list = dgl_json_is(value, DGL_JSON_ARRAY) && !dgl_json_is(first, DGL_JSON_NUMBER);
+    const size_t count = list ? dgl_json_count(value) : 1;
+    if (!value)
+        return serve_refuse(rd->error, 400, key, "'%s' is missing", key);
+    if (count == 0)
+        return serve_refuse(rd->error, 400, key, "'%s' is an empty list", key);
+    if (count > SERVE_MAX_CHOICES)
+        return serve_refuse(rd->error, 400, key, "'%s' has %zu elements, at most %d", key, count,
+                            SERVE_MAX_CHOICES);
+    struct serve_prompt *p = dgl_arena_alloc(&rd->r->arena, count * sizeof(*p));
+    if (!p)
+        return fail_memory(rd);
+    rd->r->prompts = p;
+    for (const struct dgl_json *v = list ? first : value; v;
+         v = list ? dgl_json_next(v) : NULL, p++) {
+        rd->r->num_prompts++;
+        if (dgl_json_is(v, DGL_JSON_STRING))
+            p->text = dgl_json_str(v);
+        else if (!dgl_json_is(v, DGL_JSON_ARRAY))
+            return refuse_type(rd, key, v, "a string, a list of strings or a list of token ids");
+        else if (!read_ids(rd, key, v, p))
+            return false;
+        if (p->text.len == 0 && p->num_ids == 0)
+            return serve_refuse(rd->error, 400, key, "'%s' is empty", key);
+    }
+    return true;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int depth_of(const struct dgl_json *value, int most)
+{
+    int depth = 0;
+    for (const struct dgl_json *v = most > 0 ? dgl_json_first(value) : NULL; v;
+         v = dgl_json_next(v)) {
+        const int below = depth_of(v, most - 1);
+        depth = below > depth ? below : depth;
+    }
+    return depth + 1;
+}
+
+/* The text of parts, one after the other. */
+static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size_t message,
+                        const struct dgl_json *parts)
+{
+    struct dgl_buf text = {0};
+    bool ok = true;
+    size_t index = 0;
+    for (const struct dgl_json *v = dgl_json_first(parts); v && ok; v = dgl_json_next(v), index++) {
+        const struct dgl_json *type = dgl_json_get(v, "type"), *said = dgl_json_get(v, "text");
+        char param[96];
+        snprintf(param, sizeof(param), "messages[%zu].content[%zu]", message, index);
+        if (!dgl_str_eq(dgl_json_str(type), "text"))
+            ok = serve_refuse(rd->error, 400, param,
+                              "'%s' is no part of the type text: others are "
+                              "not supported",
+                              param);
+        else if (!dgl_json_is(said, DGL_JSON_STRING))
+            ok = refuse_type(rd, param, said, "a part with a string as its text");
+        else
+            dgl_buf_append(&text, dgl_json_str(said).p, dgl_json_str(said).len);
+    }
+    if (ok)
+        dgl_jw_str(w, (struct dgl_str){text.p ? text.p : "", text.len});
+    if (ok && text.failed)
+        ok = fail_memory(rd);
+    dgl_buf_finish(&text);
+    return ok;
+}
+
+/* Calls of an earlier answer. Templates want arguments as an object, OpenAI has their text. */
+static void write_calls(struct dgl_json_writer *w, const struct dgl_json *calls)
+{
+    dgl_jw_array(w);
+    for (const struct dgl_json *call = dgl_json_first(calls); call; call = dgl_json_next(call)) {
+        dgl_jw_object(w);
+        for (const struct dgl_json *v = dgl_json_first(call); v; v = dgl_json_next(v)) {
+            dgl_jw_key_str(w, dgl_json_key(v));
+            if (!dgl_str_eq(dgl_json_key(v), "function") || !dgl_json_is(v, DGL_JSON_OBJECT)) {
+                dgl_jw_value(w, v);
+                continue;
+            }
+            dgl_jw_object(w);
+            for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
+                const struct dgl_str text = dgl_json_str(f);
+                struct dgl_json_doc *doc = NULL;
+                dgl_jw_key_str(w, dgl_json_key(f));
+                if (dgl_str_eq(dgl_json_key(f), "arguments") && text.len &&
+                    dgl_json_parse(NULL, "arguments", text.p, text.len, &doc) == DGL_OK &&
+                    depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH)
+                    dgl_jw_value(w, dgl_json_root(doc));
+                else
+                    dgl_jw_value(w, f);
+                dgl_json_destroy(&doc);
+            }
+            dgl_jw_end_object(w);
+        }
+        dgl_jw_end_object(w);
+    }
+    dgl_jw_end_array(w);
+}
+
+/* Whether calls of an earlier answer are what they should be: objects, whose function has a
+ * name and arguments. */
+static bool check_calls(const struct reader *rd, size_t message, const struct dgl_json *calls)
+{
+    char param[96];
+    size_t index = 0;
+    snprintf(param, sizeof(param), "messages[%zu].tool_calls", message);
+    if (!dgl_json_is(calls, DGL_JSON_ARRAY))
+        return refuse_type(rd, param, calls, "a list of calls");
+    for (const struct dgl_json *call = dgl_json_first(calls); call;
+         call = dgl_json_next(call), index++) {
+        const struct dgl_json *function = dgl_json_get(call, "function"),
+                              *name = dgl_json_get(function, "name"),
+                              *arguments = dgl_json_get(function, "arguments");
+        if (!dgl_json_is(call, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, call, "calls that are objects");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function", message, index);
+        if (function && !dgl_json_is(function, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, function, "an object");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.name", message,
+                 index);
+        if (function && !dgl_json_is(name, DGL_JSON_STRING))
+            return refuse_type(rd, param, name, "a string");
+        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.arguments", message,
+                 index);
+        if (arguments && !dgl_json_is(arguments, DGL_JSON_NULL) &&
+            !dgl_json_is(arguments, DGL_JSON_STRING) && !dgl_json_is(arguments, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, arguments, "a string or an object");
+    }
+    return true;
+}
+
+static bool write_message(const struct reader *rd, struct dgl_json_writer *w, size_t index,
+                          const struct dgl_json *message)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+    const struct dgl_str role = dgl_json_str(dgl_json_get(message, "role"));
+    const struct dgl_json *content = dgl_json_get(message, "content"),
+                          *calls = dgl_json_get(message, "tool_calls");
+    char param[96];
+    size_t known = 0;
+    snprintf(param, sizeof(param), "messages[%zu]", index);
+    if (!dgl_json_is(message, DGL_JSON_OBJECT))
+        return refuse_type(rd, param, message, "an object");
+    while (known < 5 && !dgl_str_eq(role, roles[known]))
+        known++;
+    snprintf(param, sizeof(param), "messages[%zu].role", index);
+    if (known == 5)
+        return serve_refuse(rd->error, 400, param,
+                            "'%s' is none of system, developer, user, assistant, tool", param);
+    dgl_jw_object(w);
+    dgl_jw_key(w, "role");
+    dgl_jw_cstr(w, roles[known == 1 ? 0 : known]); /* templates know no developer */
+    dgl_jw_key(w, "content");
+    snprintf(param, sizeof(param), "messages[%zu].content", index);
+    if (dgl_json_is(content, DGL_JSON_ARRAY)) {
+        if (!write_parts(rd, w, index, content))
+            return false;
+    } else if (dgl_json_is(content, DGL_JSON_STRING)) {
+        dgl_jw_value(w, content);
+    } else if (dgl_json_type(content) == DGL_JSON_NULL && known == 3 && calls) {
+        dgl_jw_cstr(w, "");
+    } else {
+        return refuse_type(rd, param, content, "a string or a list of parts");
+    }
+    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const struct dgl_json *v = dgl_json_get(message, texts[i]);
+        snprintf(param, sizeof(param), "messages[%zu].%s", index, texts[i]);
+        if (v && !dgl_json_is(v, DGL_JSON_NULL) && !dgl_json_is(v, DGL_JSON_STRING))
+            return refuse_type(rd, param, v, "a string");
+    }
+    for (const struct dgl_json *v = dgl_json_first(message); v; v = dgl_json_next(v)) {
+        const struct dgl_str key = dgl_json_key(v);
+        if (dgl_str_eq(key, "role") || dgl_str_eq(key, "content"))
+            continue;
+        if (dgl_str_eq(key, "tool_calls") && dgl_json_type(v) != DGL_JSON_NULL) {
+            if (!check_calls(rd, index, v))
+                return false;
+            dgl_jw_key(w, "tool_calls");
+            write_calls(w, v);
+        } else if (dgl_json_type(v) != DGL_JSON_NULL) {
+            dgl_jw_key_str(w, key);
+            dgl_jw_value(w, v);
+            if (dgl_str_eq(key, "reasoning_content") && !dgl_json_get(message, "thinking")) {
+                dgl_jw_key(w, "thinking"); /* GPT-OSS calls it so */
+                dgl_jw_value(w, v);
+            }
+        }
+    }
+    dgl_jw_end_object(w);
+    return true;
+}
+
+static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
+{
+    const struct dgl_json *tools = field(rd, "tools");
+    bool parallel = true;
+    if (!read_bool(rd, "parallel_tool_calls", &parallel))
+        return false;
+    rd->r->one_call = !parallel;
+    if (!tools || dgl_str_eq(dgl_json_str(field(rd, "tool_choice")), "none"))
+        return true;
+    if (!dgl_json_is(tools, DGL_JSON_ARRAY))
+        return refuse_type(rd, "tools", tools, "a list of tools");
+    if (depth_of(tools, MAX_DEPTH) >= MAX_DEPTH)
+        return serve_refuse(rd->error, 400, "tools", "'tools' is nested more than %d deep",
+                            MAX_DEPTH);
+    rd->r->functions =
+        dgl_arena_alloc(&rd->r->arena, (dgl_json_count(tools) + 1) * sizeof(*rd->r->functions));
+    if (!rd->r->functions)
+        return fail_memory(rd);
+    for (const struct dgl_json *v = dgl_json_first(tools); v; v = dgl_json_next(v)) {
+        const struct dgl_str name = dgl_json_str(dgl_json_get(dgl_json_get(v, "function"), "name"));
+        if (!dgl_str_eq(dgl_json_str(dgl_json_get(v, "type")), "function") || name.len == 0 ||
+            memchr(name.p, '\0', name.len))
+            return serve_refuse(rd->error, 400, "tools",
+                                "an element of 'tools' is no function with a name");
+        const struct dgl_json *parameters = dgl_json_get(dgl_json_get(v, "function"), "parameters");
+        char param[96];
+        snprintf(param, sizeof(param), "tools[%zu].function.parameters", rd->r->num_functions);
+        if (parameters && !dgl_json_is(parameters, DGL_JSON_NULL) &&
+            !dgl_json_is(parameters, DGL_JSON_OBJECT))
+            return refuse_type(rd, param, parameters, "an object");
+        rd->r->functions[rd->r->num_functions++] = name.p;
+    }
+    if (dgl_json_count(tools) == 0)
+        return true;
+    dgl_jw_key(w, "tools");
+    dgl_jw_value(w, tools);
+    return true;
+}
+
+static bool read_messages(const struct reader *rd)
+{
+    const struct dgl_json *messages = field(rd, "messages");
+    const struct dgl_json *more = field(rd, "chat_template_kwargs");
+    struct dgl_json_writer w = dgl_json_writer(&rd->r->messages, 0);
+    size_t index = 0;
+    if (!messages)
+        return serve_refuse(rd->error, 400, "messages", "'messages' is missing");
+    if (!dgl_json_is(messages, DGL_JSON_ARRAY))
+        return refuse_type(rd, "messages", messages, "a list of messages");
+    if (dgl_json_count(messages) == 0)
+        return serve_refuse(rd->error, 400, "messages", "'messages' is an empty list");
+    if (more && !dgl_json_is(more, DGL_JSON_OBJECT))
+        return refuse_type(rd, "chat_template_kwargs", more, "an object");
+    if (depth_of(messages, MAX_DEPTH) >= MAX_DEPTH || depth_of(more, MAX_DEPTH) >= MAX_DEPTH)
+        return serve_refuse(rd->error, 400, "messages", "'messages' is nested more than %d deep",
+                            MAX_DEPTH);
+    dgl_jw_object(&w);
+    dgl_jw_key(&w, "messages");
+    dgl_jw_array(&w);
+    for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
+        if (!write_message(rd, &w, index++, v))
+            return false;
+    dgl_jw_end_array(&w);
+    for (const struct dgl_json *v = dgl_json_first(more); v; v = dgl_json_next(v)) {
+        const struct dgl_str key = dgl_json_key(v);
+        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "tools"))
+            return serve_refuse(rd->error, 400, "chat_template_kwargs",
+                                "'chat_template_kwargs' may not set messages or tools");
+        dgl_jw_key_str(&w, key);
+        dgl_jw_value(&w, v);
+    }
+    if (!read_tools(rd, &w))
+        return false;
+    dgl_jw_end_object(&w);
+    return !rd->r->messages.failed || fail_memory(rd);
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static bool read_kind(const struct reader *rd)
+{
+    struct serve_request *r = rd->r;
+    const struct dgl_json *format = field(rd, "encoding_format");
+    switch (r->kind) {
+    case SERVE_CHAT:
+        return read_common(rd) && read_messages(rd);
+    case SERVE_COMPLETION:
+        if (!read_common(rd) || !read_prompts(rd, "prompt"))
+            return false;
+        if (r->num_prompts * (size_t)r->n > SERVE_MAX_CHOICES)
+            return serve_refuse(rd->error, 400, "n", "%zu prompts times 'n' are more than %d",
+                                r->num_prompts, SERVE_MAX_CHOICES);
+        return true;
+    case SERVE_EMBEDDING:
+        r->base64 = dgl_str_eq(dgl_json_str(format), "base64");
+        if (format && !r->base64 && !dgl_str_eq(dgl_json_str(format), "float"))
+            return serve_refuse(rd->error, 400, "encoding_format",
+                                "'encoding_format' is neither \"float\" nor \"base64\"");
+        if (field(rd, "dimensions"))
+            return serve_refuse(rd->error, 400, "dimensions", "'dimensions' is not supported");
+        return read_prompts(rd, "input");
+    case SERVE_TOKENIZE: {
+        const struct dgl_json *content = field(rd, "content");
+        r->parse_special = true;
+        if (!dgl_json_is(content, DGL_JSON_STRING))
+            return refuse_type(rd, "content", content, "a string");
+        r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
+        if (!r->prompts)
+            return fail_memory(rd);
+        r->prompts->text = dgl_json_str(content);
+        r->num_prompts = 1;
+        return read_bool(rd, "add_special", &r->add_special) &&
+               read_bool(rd, "parse_special", &r->parse_special);
+    }
+    case SERVE_DETOKENIZE: {
+        const struct dgl_json *tokens = field(rd, "tokens");
+        if (!dgl_json_is(tokens, DGL_JSON_ARRAY))
+            return refuse_type(rd, "tokens", tokens, "a list of token ids");
+        r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
+        if (!r->prompts)
+            return fail_memory(rd);
+        r->num_prompts = 1;
+        return read_ids(rd, "tokens", tokens, r->prompts);
+    }
+    }
+    return false;
+}
+
+bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
+                        size_t len, struct serve_request *out, struct serve_error *error)
+{
+    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    *out = (struct serve_request){.kind = kind, .sampling = *sampling, .max_tokens = -1, .n = 1};
+    if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
+        return false;
+    const struct reader rd = {out, error, dgl_json_root(out->doc)};
+    if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
+        return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",
+                            dgl_json_type_name(dgl_json_type(rd.root)));
+    const struct dgl_json *model = field(&rd, "model");
+    if (model && !dgl_json_is(model, DGL_JSON_STRING))
+        return refuse_type(&rd, "model", model, "a string");
+    out->model = dgl_json_str(model);
+    return read_kind(&rd);
+}
+
+void serve_request_finish(struct serve_request *r)
+{
+    dgl_json_destroy(&r->doc);
+    dgl_arena_finish(&r->arena);
+    dgl_buf_finish(&r->messages);
+}

@@ -1,0 +1,96 @@
+/* How an answer leaves: at once, or while it comes. A request waits suspended, so that it costs no
+ * thread. */
+#include <string.h>
+
+#include "tools/serve/serve_http.h"
+
+void serve_exchange_wake(struct serve_exchange *ex)
+{
+    if (ex->suspended && ex->connection) {
+        ex->suspended = false;
+        mhd.resume_connection(ex->connection);
+    }
+}
+
+void serve_send_suspend(struct serve_exchange *ex)
+{
+    if (atomic_load(&ex->server->stopping))
+        return;
+    ex->suspended = true;
+    mhd.suspend_connection(ex->connection);
+}
+
+static ssize_t read_stream(void *priv, uint64_t pos, char *to, size_t most)
+{
+    struct serve_exchange *ex = priv;
+    ssize_t taken = 0;
+    (void)pos;
+    pthread_mutex_lock(&ex->lock);
+    const size_t left = ex->out.len - ex->sent;
+    if (ex->gone || ex->out.failed || (left == 0 && atomic_load(&ex->server->stopping))) {
+        taken = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (left > 0) {
+        taken = (ssize_t)(left < most ? left : most);
+        memcpy(to, ex->out.p + ex->sent, (size_t)taken);
+        ex->sent += (size_t)taken;
+        if (ex->sent == ex->out.len)
+            ex->sent = ex->out.len = 0;
+    } else if (ex->finished) {
+        taken = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        serve_send_suspend(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return taken;
+}
+
+static void add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    if (value && value[0])
+        mhd.add_response_header(response, name, value);
+}
+
+enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connection *connection)
+{
+    const struct serve *s = ex->server;
+    struct MHD_Response *response;
+    if (ex->out.failed)
+        return MHD_NO;
+    if (ex->state == EXCHANGE_STREAMS)
+        response = mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_stream, ex, NULL);
+    else
+        response = mhd.create_response_from_buffer(
+            ex->out.len, ex->out.p ? (void *)ex->out.p : (void *)"", MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    if (ex->status != 204)
+        add_header(response, "Content-Type", ex->content_type);
+    if (ex->state == EXCHANGE_STREAMS) {
+        add_header(response, "Cache-Control", "no-cache");
+        add_header(response, "X-Accel-Buffering", "no"); /* nginx is to pass events on */
+    }
+    if (ex->policy) {
+        add_header(response, "Content-Security-Policy", ex->policy);
+        add_header(response, "X-Content-Type-Options", "nosniff");
+        add_header(response, "Referrer-Policy", "no-referrer");
+        add_header(response, "Cache-Control", "no-cache");
+    }
+    add_header(response, "Connection", ex->closes ? "close" : NULL);
+    add_header(response, "Allow", ex->allow);
+    add_header(response, "Retry-After", ex->retry ? "1" : NULL);
+    add_header(response, "WWW-Authenticate", ex->status == 401 ? "Bearer" : NULL);
+    const char *allowed = s->opt->cors;
+    if (allowed && ex->origin[0] &&
+        (strcmp(allowed, "*") == 0 || strcmp(allowed, ex->origin) == 0)) {
+        add_header(response, "Access-Control-Allow-Origin", allowed);
+        add_header(response, "Vary", "Origin");
+        if (ex->allow && strcmp(ex->method, "OPTIONS") == 0) {
+            add_header(response, "Access-Control-Allow-Methods", ex->allow);
+            add_header(response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
+            add_header(response, "Access-Control-Max-Age", "600");
+        }
+    }
+    enum MHD_Result result = mhd.queue_response(connection, (unsigned)ex->status, response);
+    mhd.destroy_response(response);
+    return result;
+}

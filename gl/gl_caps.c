@@ -88,6 +88,13 @@ static enum dgl_status query_extensions(struct gl_device *dev)
      * lavapipe, 2026-11-21). Mapping for each read waits for the copy itself. */
     if (strncmp(dev->caps.renderer, "zink", 4) == 0)
         dev->ext.buffer_storage = false;
+    /* NVIDIA's GLES driver supports the queries of GL_NVX_gpu_memory_info but does not list the
+     * extension (driver 580). */
+    if (strncmp(dev->caps.vendor, "NVIDIA", 6) == 0 && !dev->limits) {
+        GLint total_kib = 0;
+        glGetIntegerv(GL_NVX_TOTAL, &total_kib);
+        dev->ext.memory_info |= glGetError() == GL_NO_ERROR && total_kib > 0;
+    }
     dgl_buf_finish(&list);
     dgl_buf_finish(&kept);
     return DGL_OK;

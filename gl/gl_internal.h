@@ -86,6 +86,11 @@ enum dgl_status gl_fork_check(const struct dgl_log *log);
 /* True when `name` is one of the words of `list`. */
 bool gl_ext_has(const char *list, const char *name);
 
+/* Queries of NVX_gpu_memory_info and ATI_meminfo. Both return KiB. */
+#define GL_NVX_TOTAL 0x9048
+#define GL_NVX_FREE  0x9049
+#define GL_ATI_FREE  0x87FB /* VBO_FREE_MEMORY_ATI: 4 numbers; the first is the free total */
+
 struct gl_ext {
     /* Granted only when every function of the extension was found. */
     bool buffer_storage, timer_query, parallel_compile, debug, robustness;

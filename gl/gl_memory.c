@@ -14,11 +14,6 @@
 #include "gl/gl_drm.h"
 #include "gl/gl_internal.h"
 
-/* Queries of NVX_gpu_memory_info and ATI_meminfo. Both return KiB. */
-#define NVX_TOTAL 0x9048
-#define NVX_FREE  0x9049
-#define ATI_FREE  0x87FB /* VBO_FREE_MEMORY_ATI: 4 numbers; the first is the free total */
-
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -178,8 +173,8 @@ static void driver_memory(struct gl_device *dev, uint64_t held, struct gl_memory
     GLint kib[4] = {0}, total = 0;
     const bool nvx = dev->ext.memory_info;
     if (nvx)
-        glGetIntegerv(NVX_TOTAL, &total);
-    glGetIntegerv(nvx ? NVX_FREE : ATI_FREE, kib);
+        glGetIntegerv(GL_NVX_TOTAL, &total);
+    glGetIntegerv(nvx ? GL_NVX_FREE : GL_ATI_FREE, kib);
     out->total_bytes = total > 0 ? (uint64_t)total * 1024 : 0;
     out->free_bytes = kib[0] > 0 ? (uint64_t)kib[0] * 1024 : 0;
     if (out->free_bytes)

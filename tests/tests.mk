@@ -36,9 +36,6 @@ TEST_LDFLAGS_test_decode_queue := -Wl,--wrap=dgl_now_ns,--wrap=nanosleep \
 TOOL_PARTS := $(BUILD)/obj/tools/cli/bar.o $(BUILD)/obj/tools/cli/console.o
 TEST_LDFLAGS_test_console := -Wl,--wrap=dgl_now_ns
 $(BUILD)/tests/test_bar $(BUILD)/tests/test_console: $(TOOL_PARTS)
-$(BUILD)/tests/test_watch_text: $(BUILD)/obj/tools/watch/watch_text.o $(BUILD)/obj/tools/watch/watch_files.o $(TOOL_PARTS)
-$(BUILD)/tests/test_watch_calm: $(BUILD)/obj/tools/watch/watch_calm.o
-$(BUILD)/tests/test_watch_halves: $(BUILD)/obj/tools/watch/watch_halves.o
 $(BUILD)/tests/test_screen: $(BUILD)/obj/tools/cli/screen.o $(TOOL_PARTS)
 $(BUILD)/tests/test_plot: $(BUILD)/obj/tools/bench/plot.o
 

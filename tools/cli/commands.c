@@ -302,8 +302,7 @@ const struct command commands[] = {
      "what their prompts begin "
      "with in common is computed once. SIGTERM ends the server when "
      "the requests at hand are answered, with exit code 0; a second one at\nonce (130); Ctrl-C "
-     "as SIGTERM, with 130. SIGHUP reads kernel files and hints again: all or none, with "
-     "`--watch-kernels` each\nfile by itself.",
+     "as SIGTERM, with 130. SIGHUP reads kernel files and hints again: all or none.",
      0, 0, command_serve, command_serve_check, NULL},
     {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
      "Measures, for each operation of the model that has anything to choose from, the kernels "

@@ -100,7 +100,6 @@ static void name_source(const struct options *opt, const char *option, char out[
 }
 
 enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
-                                    const struct dgl_kernel_text *texts, size_t num_texts,
                                     struct dgl_kernels **out)
 {
     const struct {
@@ -146,15 +145,14 @@ enum dgl_status engine_read_kernels(const struct engine *e, const struct options
                            .config_file = opt->kernel_config, .profile = opt->kernel_profile,
                            .hints = opt->kernel_hints, .flags = list, .num_flags = count,
                            .flag_origins = origins, .hints_origin = hints,
-                           .profile_origin = profile, .texts = texts, .num_texts = num_texts,
-                           .allow_empty_dirs = opt->watch_kernels, .unchecked = opt->unsafe_kernels,
-                           .keep_faults = opt->keep_faults),
+                           .profile_origin = profile, .allow_empty_dirs = opt->watch_kernels,
+                           .unchecked = opt->unsafe_kernels, .keep_faults = opt->keep_faults),
         out);
 }
 
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt)
 {
-    return engine_read_kernels(e, opt, NULL, 0, &e->kernels);
+    return engine_read_kernels(e, opt, &e->kernels);
 }
 
 enum dgl_status engine_open_texts(struct engine *e, const struct options *opt)

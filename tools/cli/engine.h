@@ -39,9 +39,8 @@ bool engine_has_kernel_files(const struct options *opt);
 /* Whether --kernel-hints of the command line names kernels, tunables and requests that there are,
  * where no files of kernels are read; false after an error line. Opens nothing. */
 bool engine_check_hints(const struct options *opt);
-/* Another set of them, with texts that count instead of files. Transferred. */
+/* Reads the kernel layers into another set. The caller owns *out. */
 enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
-                                    const struct dgl_kernel_text *texts, size_t num_texts,
                                     struct dgl_kernels **out);
 /* The device alone, with its line; console_init() first. */
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt);

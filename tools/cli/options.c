@@ -402,12 +402,12 @@ static const struct option table[] = {
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
     {"generate chat serve", 0, "watch-kernels", NULL,
-     "take edits of kernel files and hints (--kernel-dir, --kernel-file, --kernel-config, "
-     "kernels.json) while it runs: with the next token, if they compile and give known answers. "
-     "Each is answered by a line on standard error",
+     "use edited kernel files and hints (--kernel-dir, --kernel-file, --kernel-config, "
+     "kernels.json) from the next token on, if all of them compile and pass their known-answer "
+     "tests. Prints a line on standard error for each change",
      TYPE_FLAG, FIELD(watch_kernels), 0, 0, NULL, 0},
     {"generate chat serve", 0, "unsafe-kernels", NULL,
-     "with --watch-kernels: edits that compile are taken, whatever they compute", TYPE_FLAG,
+     "with --watch-kernels: use edits that compile, without known-answer tests", TYPE_FLAG,
      FIELD(unsafe_kernels), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-dir", "DIR",
      "kernel files that replace or join the built-in ones; may be repeated", TYPE_PATHS,

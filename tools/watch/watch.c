@@ -1,10 +1,10 @@
 /*
- * Live kernels: each edit of a kernel file is tried on the model while it runs.
+ * --watch-kernels: uses edited kernel files while the model runs.
  *
- * All layers are read anew as one set, but with texts of our own: of each file its last good one,
- * or the edited one where that is being tried. So a file that is refused holds back no other, what
- * is being written is not seen, and a set is of one moment. Edited files that depend on one another
- * are tried together, a group; first all groups at once, which most often is one.
+ * After a change, and once the files have not changed for a moment, all layers are read again as
+ * one set. The model prepares that set between tokens and then uses it, or refuses it and keeps the
+ * set in force. One wrong file therefore holds back the others until it is saved again. A file
+ * that was read half written heals in the same way.
  */
 #include "tools/watch/watch.h"
 
@@ -15,569 +15,305 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/hash.h"
 #include "core/base/mem.h"
-#include "tools/watch/watch_answer.h"
 #include "tools/watch/watch_files.h"
-#include "tools/watch/watch_halves.h"
-#include "tools/watch/watch_text.h"
 
-#define TEXT_MAX  (1u << 20) /* bytes of a file; what is longer the library refuses */
-#define DEPTH_MAX 8
-#define FILES_MAX 1000 /* of a folder, as when they are read */
+#define QUIET_NS  100000000ull  /* editors save in several steps */
+#define BUSY_NS   1000000000ull /* files that never stop changing are read anyway */
+#define HINTS_MAX (1u << 20)    /* bytes; the library refuses larger files of hints */
 
-/* Trials of edited files, until each group is taken or refused. */
-struct attempt {
-    struct watch_group *groups; /* [num_groups], and one for all that are taken; NULL: no attempt */
-    bool *refused;              /* [num_groups]: the outcome of each */
-    size_t num_groups;
-    struct watch_halves trial;
-    struct dgl_buf said;         /* of the trial */
-    struct dgl_kernels *kernels; /* of the trial; NULL: not read yet */
-    bool tried;                  /* all were: what is left is to say so */
+/* A kernel, a lib or a file of hints of one set. */
+struct text {
+    char *path, *name;
+    char sha256[65];
+    enum { KERNEL, LIB, HINTS } kind;
+};
+
+struct snapshot {
+    struct text *items;
+    size_t count, cap;
 };
 
 struct watch {
     struct engine *engine;
     const struct options *opt;
-    char *pack_dir; /* the pack's own folder of kernels; NULL without --allow-pack-kernels */
-    struct watch_files *events;
-    struct watch_file *files;
-    size_t num_files, cap_files;
-    char **links; /* to folders; told once */
-    size_t num_links, cap_links;
-    struct attempt attempt;
-    bool started; /* what was there before the library has told */
-    bool failed;  /* out of memory: nothing is watched any more */
+    char *pack_dir; /* the pack's folder of kernels; NULL without --allow-pack-kernels */
+    struct watch_files *files;
+    uint64_t first_ns, last_ns; /* first and last change that was not read yet; 0: none */
+    struct snapshot current;    /* texts of the set in force */
+    bool expects_line;          /* a change was reported: the user waits for a line about it */
+    struct dgl_kernels *next;   /* the set that is being prepared, or NULL */
+    struct snapshot next_texts;
+    struct dgl_buf said;    /* log of `next` */
+    struct dgl_buf remarks; /* all lines that were printed as remarks */
+    bool failed;            /* an error line was printed: nothing is watched any more */
 };
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
-static struct watch_file *find_file(const struct watch *w, const char *path)
+static void snapshot_finish(struct snapshot *s)
 {
-    for (size_t i = 0; i < w->num_files; i++)
-        if (strcmp(w->files[i].path, path) == 0)
-            return &w->files[i];
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->items[i].path);
+        free(s->items[i].name);
+    }
+    free(s->items);
+    *s = (struct snapshot){0};
+}
+
+static bool snapshot_add(struct snapshot *s, const char *path, const char *name, int kind,
+                         const char *sha256)
+{
+    if (!dgl_grow((void **)&s->items, &s->cap, s->count + 1, sizeof(*s->items)))
+        return false;
+    struct text *t = &s->items[s->count++];
+    *t = (struct text){.path = strdup(path), .name = strdup(name), .kind = kind};
+    snprintf(t->sha256, sizeof(t->sha256), "%s", sha256);
+    return t->path && t->name;
+}
+
+static bool add_override(void *priv, const struct dgl_kernel_override *o)
+{
+    return snapshot_add(priv, o->origin, o->name, o->is_lib ? LIB : KERNEL, o->sha256);
+}
+
+/* Lists the texts of a set, and the hashes of the files of hints. Returns false if memory is
+ * exhausted. */
+static bool snapshot_take(const struct watch *w, const struct dgl_kernels *kernels,
+                          struct snapshot *out)
+{
+    const struct dgl_log quiet = {0};
+    const char *hints[] = {w->opt->kernel_config, w->opt->user_kernels_path};
+    *out = (struct snapshot){0};
+    bool ok = dgl_kernels_overrides(&quiet, kernels, add_override, out) == DGL_OK;
+    for (size_t i = 0; i < 2 && ok; i++) {
+        char *bytes = NULL, hex[65];
+        size_t len;
+        if (!hints[i] || dgl_file_slurp(&quiet, hints[i], HINTS_MAX, &bytes, &len) != DGL_OK)
+            continue;
+        const char *slash = strrchr(hints[i], '/');
+        ok = dgl_hash_bytes(DGL_HASH_SHA256, bytes, len, hex) &&
+             snapshot_add(out, hints[i], slash ? slash + 1 : hints[i], HINTS, hex);
+        free(bytes);
+    }
+    for (size_t i = 0; i < out->count && ok; i++)
+        ok = out->items[i].path && out->items[i].name;
+    return ok;
+}
+
+static const struct text *find_path(const struct snapshot *s, const char *path)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->items[i].path, path) == 0)
+            return &s->items[i];
     return NULL;
 }
 
-/* The row of the file, a new one if need be; NULL: out of memory. */
-static struct watch_file *add_file(struct watch *w, const char *path)
+static const struct text *find_name(const struct snapshot *s, const struct text *t)
 {
-    struct watch_file *f = find_file(w, path);
-    char *copy = f ? NULL : strdup(path);
-    if (f)
-        return f;
-    if (!copy ||
-        !dgl_grow((void **)&w->files, &w->cap_files, w->num_files + 1, sizeof(*w->files))) {
-        free(copy);
-        w->failed = true;
-        return NULL;
-    }
-    w->files[w->num_files] = (struct watch_file){.path = copy, .group = WATCH_NO_GROUP};
-    f = &w->files[w->num_files++];
-    watch_name_by(f, &f->now, f->name);
-    return f;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->items[i].kind == t->kind && strcmp(s->items[i].name, t->name) == 0)
+            return &s->items[i];
+    return NULL;
 }
 
-/* The file as it is; *out is the caller's. */
-static void read_text(const struct watch *w, const struct watch_file *f, struct watch_text *out)
+static bool is_new(const struct snapshot *before, const struct text *t)
 {
-    const struct dgl_log quiet = {0};
-    bool named = f->is_hints;
-    for (size_t i = 0; i < w->opt->kernel_file.count; i++)
-        named = named || strcmp(w->opt->kernel_file.item[i], f->path) == 0;
-    *out =
-        (struct watch_text){.there = named ? dgl_path_exists(f->path) : dgl_path_present(f->path)};
-    if (out->there && dgl_file_slurp(&quiet, f->path, TEXT_MAX, &out->bytes, &out->len) != DGL_OK)
-        out->bytes = NULL;
-    out->by_library = out->there && (!out->bytes || (!named && dgl_path_is_link(f->path)));
+    const struct text *old = find_path(before, t->path);
+    return !old || strcmp(old->sha256, t->sha256) != 0 || strcmp(old->name, t->name) != 0;
 }
 
-/* False: it is empty, and perhaps only for now. */
-static bool read_now(const struct watch *w, struct watch_file *f, bool empty_too)
+static bool snapshots_equal(const struct snapshot *a, const struct snapshot *b)
 {
-    struct watch_text text;
-    read_text(w, f, &text);
-    const bool was_empty = f->calm.empty;
-    f->calm.empty = text.bytes && text.len == 0;
-    if (f->calm.empty && !was_empty && !empty_too) {
-        watch_text_finish(&text);
-        return false;
-    }
-    /* What says no NAME has that which it had, unless the file has come anew. */
-    if (text.there && !watch_name_of(f, &text, f->name) && !f->good.there && !f->now.there)
-        watch_name_by(f, &text, f->name);
-    if (!text.there && f->good.there) /* what goes is what was in force, not what was refused */
-        watch_name_of(f, &f->good, f->name);
-    watch_text_finish(&f->now);
-    f->now = text;
-    watch_calm_read(&f->calm, dgl_now_ns());
-    return true;
+    bool equal = a->count == b->count;
+    for (size_t i = 0; i < b->count && equal; i++)
+        equal = !is_new(a, &b->items[i]);
+    return equal;
 }
 
-/* Files in a folder that no event has told of: they count when one does. */
-static void hide_unknown(struct watch *w, const char *dir, int depth)
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+struct builtin {
+    const char *name;
+    char sha256[65];
+};
+
+static bool find_builtin(void *priv, const struct dgl_kernel_info *k)
 {
-    const struct dgl_log quiet = {0};
-    char **names = NULL;
-    size_t count = 0;
-    if (depth > DEPTH_MAX || dgl_dir_list(&quiet, dir, &names, &count) != DGL_OK)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        if (names[i][0] == '.')
+    struct builtin *b = priv;
+    if (strcmp(k->name, b->name) == 0 && strcmp(k->origin, "builtin") == 0)
+        memcpy(b->sha256, k->sha256, sizeof(b->sha256));
+    return !b->sha256[0];
+}
+
+/* Prints a line for each text that is new in the set in force, or gone from it. */
+static void print_taken(const struct watch *w, const struct snapshot *before)
+{
+    for (size_t i = 0; i < before->count; i++) {
+        const struct text *old = &before->items[i], *other = find_name(&w->current, old);
+        struct builtin builtin = {.name = old->name};
+        if (find_path(&w->current, old->path))
             continue;
-        char *path = dgl_path_join(dir, names[i]);
-        w->failed = w->failed || !path;
-        if (path && watch_is_kernel_file(names[i]))
-            add_file(w, path);
-        else if (path && dgl_path_is_dir(path) && !dgl_path_is_link(path))
-            hide_unknown(w, path, depth + 1);
-        free(path);
+        if (old->kind == KERNEL && !other)
+            dgl_kernels_iterate(w->engine->kernels, find_builtin, &builtin);
+        if (other)
+            console_say("watch: %s: taken %s, that of %s: %s is %s", old->name, other->sha256,
+                        other->path, old->path, dgl_path_exists(old->path) ? "overridden" : "gone");
+        else if (builtin.sha256[0])
+            console_say("watch: %s: taken %s, the built-in one: %s is gone", old->name,
+                        builtin.sha256, old->path);
+        else
+            console_say("watch: %s: taken away: %s is gone", old->name, old->path);
     }
-    dgl_names_free(names, count);
-}
-
-/* Notes a link to a folder, or that it has gone. */
-static void note_link(struct watch *w, const char *path, bool there)
-{
-    size_t i = 0;
-    while (i < w->num_links && strcmp(w->links[i], path) != 0)
-        i++;
-    if (!there && i < w->num_links) {
-        free(w->links[i]);
-        w->links[i] = w->links[--w->num_links];
-    }
-    if (!there || i < w->num_links)
-        return;
-    char *copy = strdup(path);
-    if (!copy || !dgl_grow((void **)&w->links, &w->cap_links, i + 1, sizeof(*w->links))) {
-        free(copy);
-        w->failed = true;
-        return;
-    }
-    w->links[w->num_links++] = copy;
-    if (w->started)
-        console_say("watch: %s: a link to a folder is not followed", path);
-}
-
-/* Something has happened to a file, or to a folder. */
-static void note(void *priv, const char *path, enum watch_event event)
-{
-    struct watch *w = priv;
-    const uint64_t now_ns = dgl_now_ns();
-    struct watch_file *f = find_file(w, path);
-    if (!f && watch_is_kernel_file(path))
-        f = add_file(w, path);
-    else if (!f)
-        note_link(w, path, event == WATCH_LINKED);
-    if (f)
-        watch_calm_note(&f->calm, event, now_ns);
-    for (size_t i = 0; i < w->num_files && event == WATCH_FREED; i++)
-        if (!watch_text_equal(&w->files[i].good, &w->files[i].now))
-            watch_calm_note(&w->files[i].calm, WATCH_SAVED, now_ns);
-    for (size_t i = 0; i < w->num_files && !f; i++) /* a folder has gone, or another has come */
-        if (watch_is_in(w->files[i].path, path) &&
-            (w->files[i].good.there || w->files[i].now.there))
-            watch_calm_note(&w->files[i].calm, event, now_ns);
-}
-
-/* Edits can be read: all that are calm, and together. */
-static bool have_settled(const struct watch *w)
-{
-    const uint64_t now_ns = dgl_now_ns();
-    size_t of[WATCH_OVERDUE + 1] = {0};
-    for (size_t i = 0; i < w->num_files; i++)
-        of[watch_calm_state(&w->files[i].calm, now_ns)]++;
-    return of[WATCH_OVERDUE] > 0 || (of[WATCH_CALM] > 0 && of[WATCH_BUSY] == 0);
-}
-
-/* Reads what was edited anew; its answers are due. `all`: what is left alone too. */
-static void take_edits(struct watch *w, bool all)
-{
-    const uint64_t now_ns = dgl_now_ns();
-    for (size_t i = 0; i < w->num_files; i++) {
-        struct watch_file *f = &w->files[i];
-        const enum watch_state state = watch_calm_state(&f->calm, now_ns);
-        const bool was = f->good.there || f->now.there;
-        if (state == WATCH_IDLE || (state == WATCH_LEFT_ALONE && !all) || !read_now(w, f, all))
+    for (size_t i = 0; i < w->current.count; i++) {
+        const struct text *t = &w->current.items[i], *old = find_name(before, t);
+        if (!is_new(before, t) || (old && !find_path(&w->current, old->path))) /* a new path */
             continue;
-        f->edited = was || f->now.there;
-        if (!f->edited)
-            watch_calm_answered(&f->calm);
+        console_say("watch: %s: taken%s%s", t->name, t->kind == HINTS ? "" : " ",
+                    t->kind == HINTS ? "" : t->sha256);
     }
-    for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
-        hide_unknown(w, w->opt->kernel_dir.item[i], 0);
-    if (w->pack_dir)
-        hide_unknown(w, w->pack_dir, 0);
 }
 
-/* A text of the set in force, which came from a file, is good. */
-static bool take_good(void *priv, const struct dgl_kernel_override *o)
+/* Prints the notices and warnings of the log of `next`, each text only once. */
+static void print_remarks(struct watch *w)
 {
-    struct watch *w = priv;
-    struct watch_file *f = add_file(w, o->origin);
-    if (!f || !watch_text_set(&f->good, o->text, o->len)) {
-        w->failed = true;
-        return false;
+    struct dgl_str rest = {w->said.p ? w->said.p : "", w->said.len}, line;
+    while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+        if (line.p[0] == CONSOLE_CAPTURED_ERROR)
+            continue;
+        if (w->remarks.len && memmem(w->remarks.p, w->remarks.len, line.p, line.len))
+            continue;
+        dgl_buf_printf(&w->remarks, "%.*s\n", (int)line.len, line.p);
+        console_say("watch: %.*s", (int)line.len - 1, line.p + 1);
     }
-    snprintf(f->name, sizeof(f->name), "%s", o->name);
-    return true;
+    w->failed = w->failed || w->remarks.failed;
 }
 
-/* Texts that only the library could read among them. */
-static void take_set(struct watch *w)
+/* Prints the reason, which the log has as its first error, and then the compiler's lines. */
+static void print_refused(const struct watch *w)
 {
-    const struct engine *e = w->engine;
-    if (dgl_kernels_overrides(&e->console.log, e->kernels, take_good, w) != DGL_OK)
-        w->failed = true;
+    const char *text = w->said.p ? w->said.p : "";
+    struct dgl_str rest = {text, w->said.len}, line;
+    bool has_reason = false;
+    for (int pass = 0; pass < 2; pass++, rest = (struct dgl_str){text, w->said.len})
+        while (rest.len && dgl_str_split(&rest, '\n', &line)) {
+            const bool is_error = line.p[0] == CONSOLE_CAPTURED_ERROR;
+            if (pass == 0 && is_error && !has_reason)
+                console_say("watch: refused: %.*s", (int)line.len - 1, line.p + 1);
+            else if (pass == 1 && !is_error)
+                console_say("%.*s", (int)line.len - 1, line.p + 1);
+            has_reason = has_reason || is_error;
+        }
+    if (!has_reason)
+        console_say("watch: refused");
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-/* Is the edited text of the file what the trial has? */
-static bool is_tried(const struct attempt *a, const struct watch_file *f)
+static void drop_next(struct watch *w)
 {
-    return f->group != WATCH_NO_GROUP && f->group >= a->trial.first && f->group < a->trial.end;
+    dgl_kernels_destroy(&w->next);
+    snapshot_finish(&w->next_texts);
+    w->said.len = 0;
 }
 
-/* The layers with the texts of the trial; *out is the caller's. */
-static enum dgl_status read_layers(struct watch *w, struct dgl_kernels **out)
+/* Reads all layers into `next`. Folders and files that do not exist at the moment are left out. */
+static enum dgl_status read_next(struct watch *w)
 {
     struct options opt = *w->opt;
-    struct dgl_kernel_text *texts =
-        dgl_new_array(struct dgl_kernel_text, w->num_files + w->num_links);
-    size_t count = 0;
-    *out = NULL;
-    if (!texts) {
-        w->failed = true;
-        return DGL_ERR_NO_MEMORY;
-    }
-    if (opt.user_kernels_path && find_file(w, opt.user_kernels_path))
-        opt.user_kernels = opt.user_kernels_path; /* its text says whether it is there */
-    for (size_t i = 0; i < w->num_files; i++) {
-        const struct watch_file *f = &w->files[i];
-        const struct watch_text *t = is_tried(&w->attempt, f) ? &f->now : &f->good;
-        if (!t->by_library)
-            texts[count++] = (struct dgl_kernel_text){f->path, t->bytes, t->len};
-    }
-    for (size_t i = 0; i < w->num_links; i++) /* no news */
-        texts[count++] = (struct dgl_kernel_text){.path = w->links[i]};
-    opt.kernel_dir.count = 0;
-    for (size_t i = 0; i < w->opt->kernel_dir.count; i++) {
-        const char *dir = w->opt->kernel_dir.item[i];
-        bool there = dgl_path_is_dir(dir);
-        for (size_t t = 0; t < count && !there; t++)
-            there = texts[t].text && watch_is_in(texts[t].path, dir);
-        if (there)
-            opt.kernel_dir.item[opt.kernel_dir.count++] = dir;
-    }
-    enum dgl_status status = engine_read_kernels(w->engine, &opt, texts, count, out);
-    free(texts);
-    return status;
+    struct option_strs *dirs = &opt.kernel_dir, *files = &opt.kernel_file;
+    dirs->count = files->count = 0;
+    for (size_t i = 0; i < w->opt->kernel_dir.count; i++)
+        if (dgl_path_is_dir(w->opt->kernel_dir.item[i]))
+            dirs->item[dirs->count++] = w->opt->kernel_dir.item[i];
+    for (size_t i = 0; i < w->opt->kernel_file.count; i++)
+        if (dgl_path_exists(w->opt->kernel_file.item[i]))
+            files->item[files->count++] = w->opt->kernel_file.item[i];
+    if (opt.kernel_config && !dgl_path_exists(opt.kernel_config))
+        opt.kernel_config = NULL;
+    opt.user_kernels = opt.user_kernels_path && dgl_path_exists(opt.user_kernels_path)
+                           ? opt.user_kernels_path
+                           : NULL;
+    return engine_read_kernels(w->engine, &opt, &w->next);
 }
 
-static void end_attempt(struct watch *w, bool answered)
-{
-    struct attempt *a = &w->attempt;
-    if (answered && !watch_answer(&(struct watch_tried){.engine = w->engine,
-                                                        .files = w->files,
-                                                        .num_files = w->num_files,
-                                                        .groups = a->groups,
-                                                        .num_groups = a->num_groups}))
-        w->failed = true;
-    for (size_t g = 0; a->groups && g <= a->num_groups; g++)
-        dgl_buf_finish(&a->groups[g].said);
-    dgl_buf_finish(&a->said);
-    free(a->groups);
-    free(a->refused);
-    dgl_kernels_destroy(&a->kernels);
-    *a = (struct attempt){0};
-    for (size_t i = 0; i < w->num_files; i++) {
-        struct watch_file *f = &w->files[i];
-        f->group = WATCH_NO_GROUP;
-        if (f->edited)
-            watch_calm_answered(&f->calm);
-        f->edited = false;
-    }
-}
-
-/* What is to become of the refusal of a group, by its files. */
-static enum watch_refusal weigh_refusal(const struct watch *w, size_t group)
-{
-    const uint64_t now_ns = dgl_now_ns();
-    enum watch_refusal worst = WATCH_SAY;
-    for (size_t i = 0; i < w->num_files && worst != WATCH_AGAIN; i++) {
-        const struct watch_file *f = &w->files[i];
-        if (f->group != group || !f->edited)
-            continue;
-        enum watch_refusal refusal = watch_calm_refusal(&f->calm, now_ns);
-        struct watch_text text = {0};
-        if (refusal == WATCH_SAY && now_ns - f->calm.first_ns < WATCH_LATEST_NS) {
-            read_text(w, f, &text); /* not every change is told */
-            if ((text.bytes || f->now.bytes) && !watch_text_equal(&text, &f->now))
-                refusal = WATCH_AGAIN;
-            watch_text_finish(&text);
-        }
-        worst = refusal > worst ? refusal : worst;
-    }
-    return worst;
-}
-
-/* All trials are made. A refusal is said once its files have been left alone since they were read;
- * what was changed meanwhile has another text to be tried. `at_once`: nothing is waited for. */
-static void answer_attempt(struct watch *w, bool at_once)
-{
-    struct attempt *a = &w->attempt;
-    const uint64_t now_ns = dgl_now_ns();
-    bool wait = false;
-    watch_files_look(w->events);
-    for (size_t g = 0; g < a->num_groups; g++) {
-        if (a->groups[g].outcome != WATCH_REFUSED)
-            continue;
-        const enum watch_refusal refusal = weigh_refusal(w, g);
-        wait = wait || (refusal == WATCH_WAIT && !at_once);
-        if (refusal != WATCH_AGAIN)
-            continue;
-        a->groups[g].outcome = WATCH_OPEN;
-        for (size_t i = 0; i < w->num_files; i++) {
-            struct watch_file *f = &w->files[i];
-            if (f->group == g && f->edited)
-                watch_calm_again(&f->calm, now_ns);
-            f->edited = f->edited && f->group != g;
-        }
-    }
-    if (!wait)
-        end_attempt(w, true);
-}
-
-/* A folder with more files than are read of one is told in one line; false: there is one. */
-static bool check_folders(const struct watch *w)
-{
-    const struct option_strs *dirs = &w->opt->kernel_dir;
-    for (size_t d = 0; d < dirs->count + (w->pack_dir != NULL); d++) {
-        const char *dir = d < dirs->count ? dirs->item[d] : w->pack_dir;
-        size_t count = 0;
-        for (size_t i = 0; i < w->num_files; i++)
-            count += w->files[i].now.there && watch_is_in(w->files[i].path, dir);
-        if (count <= FILES_MAX)
-            continue;
-        console_say("watch: %s: refused: a kernel directory has at most %d files, it has %zu: no "
-                    "edit is taken before some are gone",
-                    dir, FILES_MAX, count);
-        return false;
-    }
-    return true;
-}
-
-/* Groups of files that are not as in force. */
-static void begin_attempt(struct watch *w)
-{
-    struct attempt *a = &w->attempt;
-    *a = (struct attempt){0};
-    if (!check_folders(w)) {
-        end_attempt(w, false);
-        return;
-    }
-    for (size_t i = 0; i < w->num_files; i++) {
-        struct watch_file *f = &w->files[i];
-        f->group = watch_text_equal(&f->good, &f->now) ? WATCH_NO_GROUP : i;
-        for (size_t j = 0; j < i && f->group != WATCH_NO_GROUP; j++) {
-            const size_t old = w->files[j].group, joined = f->group;
-            if (old == WATCH_NO_GROUP || old == joined || !watch_are_related(f, &w->files[j]))
-                continue;
-            for (size_t k = 0; k <= i; k++)
-                if (w->files[k].group == joined)
-                    w->files[k].group = old;
-        }
-    }
-    /* Numbered from 0 on. */
-    for (size_t i = 0; i < w->num_files; i++) {
-        const size_t group = w->files[i].group;
-        if (group == WATCH_NO_GROUP || group < a->num_groups)
-            continue;
-        for (size_t k = i; k < w->num_files; k++)
-            if (w->files[k].group == group)
-                w->files[k].group = a->num_groups;
-        a->num_groups++;
-    }
-    a->groups = dgl_new_array(struct watch_group, a->num_groups + 1);
-    a->refused = dgl_new_array(bool, a->num_groups + 1);
-    w->failed = w->failed || !a->groups || !a->refused;
-    watch_halves_begin(&a->trial, a->num_groups);
-    if (w->failed || a->num_groups == 0)
-        end_attempt(w, !w->failed);
-}
-
-static void end_trial(struct watch *w, enum dgl_status status)
-{
-    struct attempt *a = &w->attempt;
-    if (status == DGL_ERR_CANCELLED) {
-        end_attempt(w, false);
-        return;
-    }
-    if (status == DGL_OK) {
-        struct watch_group *all = &a->groups[a->num_groups];
-        all->outcome = WATCH_TAKEN;
-        dgl_buf_append(&all->said, a->said.p, a->said.len);
-        for (size_t g = a->trial.first; g < a->trial.end; g++) {
-            a->groups[g].outcome = WATCH_TAKEN;
-            a->refused[g] = false;
-        }
-        for (size_t i = 0; i < w->num_files; i++) {
-            struct watch_file *f = &w->files[i];
-            if (!is_tried(a, f))
-                continue;
-            watch_text_finish(&f->good);
-            if (f->now.bytes)
-                w->failed = !watch_text_set(&f->good, f->now.bytes, f->now.len) || w->failed;
-        }
-        dgl_kernels_destroy(&w->engine->kernels);
-        w->engine->kernels = a->kernels;
-        a->kernels = NULL;
-        take_set(w);
-    } else if (a->trial.end - a->trial.first == 1) {
-        struct watch_group *group = &a->groups[a->trial.first];
-        group->outcome = WATCH_REFUSED;
-        a->refused[a->trial.first] = true;
-        dgl_buf_finish(&group->said);
-        group->said = a->said;
-        a->said = (struct dgl_buf){0};
-    }
-    dgl_kernels_destroy(&a->kernels);
-    a->tried = !watch_halves_next(&a->trial, status == DGL_OK, a->refused);
-}
-
-/* Goes on with the trials; `wait`: to their end, else not beyond what a token can wait for. */
-static void go_on(struct watch *w, bool wait)
+/* Goes on with the set that is being prepared. `wait`: until it is in force or refused; otherwise
+ * at most as long as a token may wait. `start`: reads the files first. */
+static void advance(struct watch *w, bool start, bool wait)
 {
     struct console *console = &w->engine->console;
-    struct attempt *a = &w->attempt;
     const enum dgl_log_level level = console->log.level;
-    bool ready = true;
-    while (a->groups && !a->tried) {
-        /* The error is the reason, what else is logged follows it, with -q too. */
-        enum dgl_status status = DGL_OK;
-        if (!a->kernels)
-            a->said.len = 0;
-        console->capture = &a->said;
-        console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
-        if (!a->kernels)
-            status = read_layers(w, &a->kernels);
-        if (status == DGL_OK && !wait)
-            status = dgl_model_prepare_kernels(w->engine->model, a->kernels, &ready);
-        if (status == DGL_OK && ready)
-            status = dgl_model_set_kernels(w->engine->model, a->kernels);
-        console->log.level = level;
-        console->capture = NULL;
-        if (ready || status != DGL_OK)
-            end_trial(w, status);
-        if (!wait)
-            break;
+    enum dgl_status status = DGL_OK;
+    bool ready = wait, equal = false;
+    /* Errors are the reason of a refusal and notices follow it, with -q too. */
+    console->capture = &w->said;
+    console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
+    if (start) {
+        status = read_next(w);
+        if (status == DGL_OK && !snapshot_take(w, w->next, &w->next_texts))
+            w->failed = true;
+        equal = status == DGL_OK && snapshots_equal(&w->current, &w->next_texts);
+    }
+    if (status == DGL_OK && !equal && !wait)
+        status = dgl_model_prepare_kernels(w->engine->model, w->next, &ready);
+    if (status == DGL_OK && !equal && ready)
+        status = dgl_model_set_kernels(w->engine->model, w->next);
+    console->log.level = level;
+    console->capture = NULL;
+    if (w->failed) {
+        console_error("out of memory: edits of kernels are no longer watched");
+        drop_next(w);
+    } else if (equal) {
+        print_remarks(w);
+        if (w->expects_line)
+            console_say("watch: no kernel has changed");
+        drop_next(w);
+    } else if (status == DGL_OK && ready) {
+        struct snapshot before = w->current;
+        dgl_kernels_destroy(&w->engine->kernels);
+        w->engine->kernels = w->next;
+        w->current = w->next_texts;
+        w->next = NULL;
+        w->next_texts = (struct snapshot){0};
+        print_taken(w, &before);
+        print_remarks(w);
+        snapshot_finish(&before);
+        drop_next(w);
+    } else if (status != DGL_OK) {
+        if (status != DGL_ERR_CANCELLED)
+            print_refused(w);
+        drop_next(w);
     }
 }
 
-static bool has_edits(const struct watch *w)
+/* Looks for changes. `at_once`: does not wait until the files are quiet. `all`: reads the files
+ * even if no change was reported. */
+static void look(struct watch *w, bool wait, bool at_once, bool all)
 {
-    bool any = false;
-    for (size_t i = 0; i < w->num_files && !any; i++)
-        any = w->files[i].edited;
-    return any;
-}
-
-static void finish_attempt(struct watch *w)
-{
-    go_on(w, true);
-    if (w->attempt.groups)
-        answer_attempt(w, true);
-}
-
-/* Tries and answers what is open, then what was edited until now; `unequal`: and every file that is
- * not as in force. */
-static void finish_edits(struct watch *w, bool unequal)
-{
-    finish_attempt(w);
-    watch_files_look(w->events);
+    if (!w || w->failed)
+        return;
     const uint64_t now_ns = dgl_now_ns();
-    for (size_t i = 0; i < w->num_files && unequal; i++) {
-        struct watch_file *f = &w->files[i];
-        struct watch_text text;
-        read_text(w, f, &text);
-        if (!watch_text_equal(&f->good, &text))
-            watch_calm_again(&f->calm, now_ns);
-        watch_text_finish(&text);
+    const bool changed = watch_files_changed(w->files);
+    if (changed || all) {
+        w->expects_line = w->expects_line || changed;
+        w->last_ns = now_ns;
+        w->first_ns = w->first_ns ? w->first_ns : now_ns;
     }
-    take_edits(w, true);
-    if (has_edits(w) && !w->failed)
-        begin_attempt(w);
-    finish_attempt(w);
+    if (w->next)
+        advance(w, false, wait);
+    const bool settled = w->first_ns && (at_once || now_ns - w->last_ns >= QUIET_NS ||
+                                         now_ns - w->first_ns >= BUSY_NS);
+    if (w->next || !settled)
+        return;
+    w->first_ns = w->last_ns = 0;
+    w->failed = !watch_files_restart(w->files);
+    if (!w->failed)
+        advance(w, true, wait);
+    w->expects_line = false;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
-
-/* A file of hints, unless it can be read only once (a pipe). */
-static void add_hints(struct watch *w, const char *path)
-{
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return;
-    struct watch_file *f = add_file(w, path);
-    if (!f)
-        return;
-    f->is_hints = true;
-    watch_name_by(f, &f->now, f->name);
-}
-
-/* What the model has of the files. Those in folders that it does not have were either hidden by
- * others, or are new: an edit. So is what has changed while the model was loaded. */
-static void note_start(struct watch *w)
-{
-    const struct options *opt = w->opt;
-    struct watch_knowns known;
-    for (size_t i = 0; i < opt->kernel_file.count; i++)
-        add_file(w, opt->kernel_file.item[i]);
-    if (opt->kernel_config)
-        add_hints(w, opt->kernel_config);
-    if (opt->user_kernels_path)
-        add_hints(w, opt->user_kernels_path);
-    w->failed = !watch_knowns_init(&known, w->engine) || w->failed;
-    take_set(w);
-    for (size_t i = 0; i < w->num_files && !w->failed; i++) {
-        struct watch_file *f = &w->files[i];
-        read_now(w, f, true);
-        const bool hidden = !f->good.there && watch_find_namesake(&known, f);
-        const bool loaded =
-            f->is_hints &&
-            (strcmp(f->path, opt->user_kernels_path ? opt->user_kernels_path : "") != 0 ||
-             opt->user_kernels);
-        if ((hidden || loaded) && f->now.bytes &&
-            !watch_text_set(&f->good, f->now.bytes, f->now.len))
-            w->failed = true;
-        f->edited = !watch_text_equal(&f->good, &f->now);
-        if (!f->edited)
-            watch_calm_answered(&f->calm);
-    }
-    watch_knowns_finish(&known);
-}
-
-static void tell_start(const struct watch *w)
-{
-    const struct options *opt = w->opt;
-    size_t count = 0;
-    for (size_t i = 0; i < w->num_files; i++)
-        count += w->files[i].good.there && !w->files[i].is_hints;
-    const char *place = opt->kernel_dir.count    ? opt->kernel_dir.item[0]
-                        : w->pack_dir            ? w->pack_dir
-                        : opt->kernel_file.count ? opt->kernel_file.item[0]
-                        : opt->kernel_config     ? opt->kernel_config
-                                                 : opt->user_kernels_path;
-    if (count == 0)
-        console_note(&w->engine->console, "watch: what comes to %s is taken while it runs", place);
-    else
-        console_note(&w->engine->console, "watch: edits of %zu kernel %s are taken while it runs",
-                     count, count == 1 ? "file" : "files");
-    if (opt->unsafe_kernels)
-        console_say("watch: --unsafe-kernels: no edit has to give known answers");
-}
 
 bool watch_check(const struct options *opt)
 {
@@ -592,8 +328,30 @@ bool watch_check(const struct options *opt)
     return false;
 }
 
+/* Prints a line with the files that are watched. */
+static void print_start(const struct watch *w)
+{
+    const struct options *opt = w->opt;
+    size_t count = 0;
+    for (size_t i = 0; i < w->current.count; i++)
+        count += w->current.items[i].kind != HINTS;
+    const char *place = opt->kernel_dir.count    ? opt->kernel_dir.item[0]
+                        : w->pack_dir            ? w->pack_dir
+                        : opt->kernel_file.count ? opt->kernel_file.item[0]
+                        : opt->kernel_config     ? opt->kernel_config
+                                                 : opt->user_kernels_path;
+    if (count == 0)
+        console_note(&w->engine->console, "watch: no kernel file yet; %s is watched", place);
+    else
+        console_note(&w->engine->console, "watch: edits of %zu kernel %s are taken while it runs",
+                     count, count == 1 ? "file" : "files");
+    if (opt->unsafe_kernels)
+        console_say("watch: --unsafe-kernels: edits are used without known-answer tests");
+}
+
 bool watch_create(struct watch **out, struct engine *e, const struct options *opt)
 {
+    bool ok = false;
     *out = NULL;
     if (!opt->watch_kernels)
         return true;
@@ -608,71 +366,38 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
         *w = (struct watch){.engine = e, .opt = opt};
         if (opt->allow_pack_kernels)
             w->pack_dir = dgl_path_join(dgl_model_get_info(e->model)->path, "kernels");
-        w->failed = opt->allow_pack_kernels && !w->pack_dir;
+        ok = (w->pack_dir || !opt->allow_pack_kernels) && snapshot_take(w, e->kernels, &w->current);
     }
-    const struct watch_files_params params = {&e->console, opt, w ? w->pack_dir : NULL, note, w};
-    if (w && !w->failed && !watch_files_create(&w->events, &params)) {
-        w->failed = true;
-        watch_destroy(&w);
-        return false;
-    }
-    if (w && !w->failed)
-        note_start(w);
-    if (!w || w->failed) {
+    if (!ok) {
         console_error("out of memory for --watch-kernels");
-        watch_destroy(&w);
-        return false;
+    } else if (!watch_files_create(&w->files, opt, w->pack_dir)) {
+        ok = false;
+    } else {
+        /* Files may have changed while the model was loaded: the first call reads them again. */
+        w->first_ns = w->last_ns = 1;
+        print_start(w);
+        *out = w;
+        w = NULL;
     }
-    tell_start(w);
-    w->started = true;
-    *out = w;
-    return true;
-}
-
-/* Goes on with what is open, and begins with what is new. */
-static void poll_edits(struct watch *w, bool wait)
-{
-    watch_files_look(w->events);
-    if (!w->attempt.groups && have_settled(w))
-        take_edits(w, false);
-    if (!w->attempt.groups && has_edits(w)) /* from the beginning too */
-        begin_attempt(w);
-    go_on(w, wait);
-    if (w->attempt.tried)
-        answer_attempt(w, false);
-    w->failed = w->failed || watch_files_failed(w->events);
-}
-
-static void tell_failure(const struct watch *w)
-{
-    if (w->failed)
-        console_error("out of memory: edits of kernels are no longer watched");
-}
-
-static void poll_once(struct watch *w, bool wait)
-{
-    if (!w || w->failed)
-        return;
-    poll_edits(w, wait);
-    tell_failure(w);
+    if (w)
+        w->failed = true;
+    watch_destroy(&w);
+    return ok;
 }
 
 void watch_poll(void *priv)
 {
-    poll_once(priv, false);
+    look(priv, false, false, false);
 }
 
 void watch_idle(void *priv)
 {
-    poll_once(priv, true);
+    look(priv, true, false, false);
 }
 
 void watch_reread(struct watch *w)
 {
-    if (w->failed)
-        return;
-    finish_edits(w, true);
-    tell_failure(w);
+    look(w, true, true, true);
 }
 
 void watch_destroy(struct watch **watch)
@@ -681,19 +406,13 @@ void watch_destroy(struct watch **watch)
     *watch = NULL;
     if (!w)
         return;
-    if (!w->failed && !interrupted())
-        finish_edits(w, false);
-    end_attempt(w, false);
-    watch_files_destroy(&w->events);
-    for (size_t i = 0; i < w->num_files; i++) {
-        watch_text_finish(&w->files[i].good);
-        watch_text_finish(&w->files[i].now);
-        free(w->files[i].path);
-    }
-    for (size_t i = 0; i < w->num_links; i++)
-        free(w->links[i]);
-    free(w->links);
+    if (!interrupted())
+        look(w, true, true, false); /* what was saved last has its line, too */
+    drop_next(w);
+    snapshot_finish(&w->current);
+    dgl_buf_finish(&w->said);
+    dgl_buf_finish(&w->remarks);
+    watch_files_destroy(&w->files);
     free(w->pack_dir);
-    free(w->files);
     free(w);
 }

@@ -1,26 +1,27 @@
-/* --watch-kernels: edits of the kernel files that the options name are tried on the model while it
- * runs, and answered by one line each. */
+/* --watch-kernels: uses edited kernel files while the model runs, and prints a line for each edit.
+ */
 #ifndef DGL_TOOLS_WATCH_H
 #define DGL_TOOLS_WATCH_H
 
 #include "tools/cli/engine.h"
 
-/* False after an error line: the options do not go together. Opens nothing. */
+/* Returns false after an error line if the options exclude each other. Opens nothing. */
 bool watch_check(const struct options *opt);
 
 struct watch;
-/* NULL in *out without --watch-kernels. The engine is open and outlives it. False after an error
- * line. */
+/* Sets *out to NULL without --watch-kernels. The engine must be open, and outlives the watch.
+ * Returns false after an error line. */
 bool watch_create(struct watch **out, struct engine *e, const struct options *opt);
-/* Goes on with what was edited since, once the files have been left alone for a moment, as far as a
- * token can wait for it. When there is nothing: one system call, and one for each folder that the
- * options name. To be called from token_cb. `priv` is a struct watch, or NULL. */
+/* Reads changed files once they have been quiet for a moment, and goes on with what was read, for
+ * at most as long as a token may wait. Without changes it costs two system calls, and one for each
+ * folder that the options name. For token_cb. `priv` is a struct watch, or NULL. */
 void watch_poll(void *priv);
-/* The same with all trials: nothing else is to be done. */
+/* Like watch_poll(), but finishes what was read. For times without other work. */
 void watch_idle(void *priv);
-/* The same for every file that is not as in force, whether an edit was told of or not. */
+/* Reads all files at once, even if no change was reported. */
 void watch_reread(struct watch *w);
-/* Answers what is still open, without that moment. Accepts NULL in *watch. */
+/* Reads changes that were not read yet, unless a signal ends the program. Accepts NULL in *watch.
+ */
 void watch_destroy(struct watch **watch);
 
 #endif

@@ -331,6 +331,28 @@ bool gl_remote_poll(struct gl_device *dev, struct gl_remote *r, int wait_ms)
     return r->done;
 }
 
+enum dgl_status gl_remote_wait(struct gl_device *dev, struct gl_remote *r, const char *kernel,
+                               bool (*go_on)(void *priv), void *priv)
+{
+    const uint64_t start_ns = dgl_now_ns();
+    uint64_t told_ns = start_ns;
+    while (!gl_remote_poll(dev, r, STEP_MS)) {
+        if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
+            return DGL_ERR_CANCELLED;
+        const uint64_t now_ns = dgl_now_ns();
+        if (now_ns - told_ns < GL_COMPILE_TELL_NS)
+            continue;
+        told_ns = now_ns;
+        gl_compiling_tell(dev, kernel, now_ns - start_ns);
+    }
+    return DGL_OK;
+}
+
+void gl_compiling_tell(const struct gl_device *dev, const char *kernel, uint64_t wall_ns)
+{
+    dgl_notice(dev->log, DGL_LOG_COMPILING "%s: %.0f s", kernel, (double)wall_ns * 1e-9);
+}
+
 void gl_remote_destroy(struct gl_device *dev, struct gl_remote **premote)
 {
     struct gl_remote *r = *premote;
@@ -416,9 +438,8 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         struct gl_remote *r = remotes[i];
         struct dgl_buf words = {0};
-        while (status == DGL_OK && !gl_remote_poll(dev, r, STEP_MS))
-            if (gl_is_stopped(dev) || (how->go_on && !how->go_on(how->priv)))
-                status = DGL_ERR_CANCELLED;
+        const char *kernel = params[i].label ? params[i].label : "unnamed";
+        status = gl_remote_wait(dev, r, kernel, how->go_on, how->priv);
         if (status != DGL_OK)
             break;
         gl_remote_explain(r, &words);

@@ -10,9 +10,6 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* Longest wait for the compiler process between two checks for cancellation. */
-#define REMOTE_MS 50
-
 /* One program on its way. */
 struct job {
     const struct gl_program_params *params;
@@ -254,19 +251,9 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
 {
     struct gl_remote *r = job->remote;
     struct dgl_buf words = {0};
-    enum dgl_status status = DGL_OK;
-    const uint64_t start_ns = dgl_now_ns();
-    uint64_t told_ns = start_ns;
-    while (!gl_remote_poll(dev, r, REMOTE_MS)) {
-        if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
-            return DGL_ERR_CANCELLED;
-        const uint64_t now_ns = dgl_now_ns();
-        if (now_ns - told_ns < GL_COMPILE_TELL_NS)
-            continue;
-        told_ns = now_ns;
-        dgl_notice(dev->log, "compiling %s: %.0f s", label_of(job->params),
-                   (double)(now_ns - start_ns) * 1e-9);
-    }
+    enum dgl_status status = gl_remote_wait(dev, r, label_of(job->params), go_on, priv);
+    if (status != DGL_OK)
+        return status;
     gl_remote_remember(dev, r, job->params->source, job->params->len);
     if (r->end == GL_COMPILE_LOST)
         dgl_warn(dev->log,

@@ -90,6 +90,16 @@ void __wrap_glDispatchComputeIndirect(GLintptr offset)
     __real_glDispatchComputeIndirect(offset);
 }
 
+/* Time passes faster for this process, but not for the compiler process. */
+static atomic_uint clock_scale = 1;
+
+uint64_t __real_dgl_now_ns(void);
+uint64_t __wrap_dgl_now_ns(void);
+uint64_t __wrap_dgl_now_ns(void)
+{
+    return __real_dgl_now_ns() * atomic_load(&clock_scale);
+}
+
 static bool known_good = true;
 
 bool __wrap_gl_verdict_is_known_good(const struct gl_caps *caps);
@@ -159,6 +169,7 @@ static int tear_down(void **state)
     (void)state;
     close_device();
     known_good = true;
+    atomic_store(&clock_scale, 1);
     return processes_at_most(0, 5) == 0 ? 0 : -1;
 }
 
@@ -328,6 +339,71 @@ static void test_verdict_is_kept(void **state)
     free(dir);
 }
 
+static bool check_is_ok(void *priv, size_t index, const struct gl_compile_report *report)
+{
+    (void)priv;
+    assert_int_equal(index, 0);
+    if (report->end != GL_COMPILE_OK)
+        fail_msg("end %d: %s", report->end, report->words);
+    return true;
+}
+
+/* gl_programs_try() compiles a source although the cache has a bad verdict on it, and replaces the
+ * verdict. */
+static void test_try_ignores_verdicts(void **state)
+{
+    (void)state;
+    char *dir = make_cache(), key[65], verdict[64];
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(TEXT("nothing"));
+    open_device(&(struct gl_device_params){.cache_dir = dir});
+    known_good = false;
+    snprintf(verdict, sizeof(verdict), "%d %d 0 0", (int)GL_COMPILE_CRASHED, SIGABRT);
+    assert_true(gl_progcache_key(&dev->cache, params.source, params.len, key));
+    gl_progcache_store(&dev->cache, key, GL_VERDICT_FORMAT, verdict, strlen(verdict));
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
+    assert_contains(t.text, "found by an earlier run");
+    assert_int_equal(gl_programs_try(dev, &params, 1, &(struct gl_try){.cb = check_is_ok}), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
+    gl_program_destroy(dev, &program);
+    dgl_dir_remove(dir);
+    free(dir);
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+struct told_row {
+    const char *name;
+    bool try, known_good;
+};
+static const struct told_row told_rows[] = {
+    {"a source that is only compiled", .try = true},
+    {.name = "a program of the compiler process"},
+    {"a program that this process compiles", .known_good = true},
+};
+
+/* A compilation of 0.7 s takes 14 s of the scaled clock: a line is logged after 10 s. */
+static void test_long_compile_is_told(void **state)
+{
+    const struct told_row *row = *state;
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(TEXT("slow"));
+    close_device(); /* a failed row leaves it open */
+    open_device(&(struct gl_device_params){0});
+    known_good = row->known_good;
+    assert_true(row->known_good || gl_compiler_start(dev)); /* its hello has a time limit */
+    atomic_store(&clock_scale, 20);
+    enum dgl_status status =
+        row->try ? gl_programs_try(dev, &params, 1, &(struct gl_try){.cb = check_is_ok})
+                 : gl_programs_create(dev, &params, 1, NULL, &program);
+    atomic_store(&clock_scale, 1);
+    known_good = true;
+    assert_int_equal(status, DGL_OK);
+    assert_contains(t.text, "compiling planted: 1");
+    gl_program_destroy(dev, &program);
+    close_device();
+}
+
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 static atomic_bool stop;
@@ -474,13 +550,15 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(test_no_process_where_known_good, tear_down),
         cmocka_unit_test_teardown(test_no_compiler, tear_down),
         cmocka_unit_test_teardown(test_verdict_is_kept, tear_down),
+        cmocka_unit_test_teardown(test_try_ignores_verdicts, tear_down),
         cmocka_unit_test_teardown(test_cancel, tear_down),
         cmocka_unit_test_teardown(test_killed_parent, tear_down),
         cmocka_unit_test_teardown(test_watched, tear_down),
         cmocka_unit_test_teardown(test_watched_without_callback, tear_down),
         cmocka_unit_test_teardown(test_all_is_bound, tear_down),
     };
-    int failures = test_run_table("verdicts", test_verdict, verdict_rows);
+    int failures = test_run_table("verdicts", test_verdict, verdict_rows) +
+                   test_run_table("long compiles", test_long_compile_is_told, told_rows);
     close_device();
     return failures + cmocka_run_group_tests_name("compiler process", tests, NULL, NULL) != 0;
 }

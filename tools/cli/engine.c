@@ -197,7 +197,7 @@ bool engine_check_hints(const struct options *opt)
 static void compiling(void *priv, const char *kernel, double seconds, bool over)
 {
     static double signal_seconds; /* of the kernel, when the signal was seen; 0 = none */
-    const struct engine *e = priv;
+    struct engine *e = priv;
     const bool samples = strncmp(kernel, "sample_", 7) == 0;
     if (!interrupted() || (signal_seconds > 0 && seconds < signal_seconds))
         signal_seconds = 0;
@@ -206,6 +206,7 @@ static void compiling(void *priv, const char *kernel, double seconds, bool over)
     const bool cancelled = interrupted() && seconds - signal_seconds >= SIGNAL_SECONDS;
     if (!cancelled && !over)
         return;
+    e->console.capture = NULL; /* no one is left to print what it keeps */
     if (cancelled)
         dgl_notice(&e->console.log, "cancelled while the driver compiled kernel %s", kernel);
     else

@@ -298,12 +298,15 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
             &e->model);
     }
     lap(&at, &e->times.model_ns);
+    const int32_t granted = status == DGL_OK ? dgl_model_get_info(e->model)->context : 0;
     if (status == DGL_OK && session)
-        status = dgl_session_create(e->model,
-                                    dgl_session_params(.chunk = opt->ubatch,
-                                                       .progress_cb = console_progress,
-                                                       .progress_priv = &e->console),
-                                    &e->session);
+        status = dgl_session_create(
+            e->model,
+            dgl_session_params(.context =
+                                   opt->session_context < granted ? opt->session_context : granted,
+                               .chunk = opt->ubatch, .progress_cb = console_progress,
+                               .progress_priv = &e->console),
+            &e->session);
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
     trace_add(&e->trace, "load", start, start + e->load_ns);

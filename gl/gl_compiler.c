@@ -425,8 +425,12 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK && !remotes)
         status = dgl_fail_memory(dev->log, "texts to compile", count * sizeof(*remotes));
-    if (status == DGL_OK && !gl_compiler_start(dev))
-        status = gl_compiler_refuse(dev);
+    if (status == DGL_OK && !gl_compiler_start(dev)) {
+        struct dgl_buf why = {0};
+        gl_compiler_explain(dev, &why);
+        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED, "%s", why.p ? why.p : "out of memory");
+        dgl_buf_finish(&why);
+    }
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         remotes[i] = gl_remote_create(dev, &params[i], &how->limits, true);
         if (!remotes[i] && dev->compiler->fd < 0)
@@ -468,18 +472,17 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     return status;
 }
 
-enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
+void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out)
 {
     const char *path = dev->compiler_path;
+    dgl_buf_puts(out, "kernels cannot be compiled in a separate process: ");
     if (dev->wrapped)
-        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "kernels cannot be compiled in a separate process for a context that the "
-                        "caller created");
-    return dgl_fail(
-        dev->log, DGL_ERR_UNSUPPORTED, "kernels cannot be compiled in a separate process: %s%s",
-        path && path[0] ? path
-                        : "no `dopplergl` of this version is in this program's folder or on PATH",
-        path && path[0] ? " is not a program of this version that calls dgl_compiler_main()" : "");
+        dgl_buf_puts(out, "the caller created the context");
+    else if (path && path[0])
+        dgl_buf_printf(out, "%s is not a program of this version that calls dgl_compiler_main()",
+                       path);
+    else
+        dgl_buf_puts(out, "no `dopplergl` of this version is in this program's folder or on PATH");
 }
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */

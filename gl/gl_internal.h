@@ -169,8 +169,8 @@ struct gl_remote {
 };
 /* Starts the compiler process unless it runs. Returns false if it cannot be started. */
 bool gl_compiler_start(struct gl_device *dev);
-/* Fails a call that requires the compiler process after gl_compiler_start() returned false. */
-enum dgl_status gl_compiler_refuse(const struct gl_device *dev);
+/* Appends the reason why gl_compiler_start() returned false, as a clause. */
+void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out);
 /* Kills the compiler process and its children. */
 void gl_compiler_finish(struct gl_device *dev);
 /* Sends a kernel source to the running compiler process. Returns NULL when out of memory. `debug`

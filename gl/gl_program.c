@@ -54,13 +54,13 @@ static bool is_guarded(struct gl_device *dev)
         return false;
     if (gl_compiler_start(dev))
         return true;
+    struct dgl_buf why = {0};
+    gl_compiler_explain(dev, &why);
     dgl_notice(dev->log,
                "%s: kernels are compiled in this process, where a compiler that does not end "
                "cannot be stopped: %s",
-               dev->caps.renderer,
-               dev->wrapped ? "the caller created the context"
-                            : "no `dopplergl` of this version is in this program's folder or on "
-                              "PATH to compile in a separate process");
+               dev->caps.renderer, why.p ? why.p : "out of memory");
+    dgl_buf_finish(&why);
     dev->compiler_told = true;
     return false;
 }

@@ -293,6 +293,13 @@ static void test_no_compiler(void **state)
         }
         assert_int_equal(test_occurrences(t.text, "kernels are compiled in this process"), 1);
         assert_int_equal(gl_programs_try(dev, params, 1, &(struct gl_try){0}), DGL_ERR_UNSUPPORTED);
+        /* The notice and the error have the same reason. */
+        struct dgl_buf why = {0};
+        dgl_buf_printf(&why, "kernels cannot be compiled in a separate process: %s%s",
+                       i == 0 ? "no `dopplergl` of this version " : paths[i],
+                       i == 0 ? "" : " is not a program of this version ");
+        assert_int_equal(test_occurrences(t.text, why.p), 2);
+        dgl_buf_finish(&why);
         close_device();
     }
 }

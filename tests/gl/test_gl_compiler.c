@@ -411,6 +411,32 @@ static void test_long_compile_is_told(void **state)
     close_device();
 }
 
+/* At -v one line has the number of kernels and the slowest; a kernel of the cache has none. */
+static void test_one_line_for_a_batch(void **state)
+{
+    (void)state;
+    char *dir = make_cache();
+    struct gl_program *program[2];
+    const struct gl_program_params params[] = {
+        program_of(TEXT("nothing")),
+        {.source = TEXT("slow"), .len = strlen(TEXT("slow")), .label = "the_slow_one"}};
+    open_device(&(struct gl_device_params){.cache_dir = dir});
+    t.log.level = DGL_LOG_INFO;
+    assert_int_equal(gl_programs_create(dev, params, 2, NULL, program), DGL_OK);
+    assert_int_equal(test_occurrences(t.text, "kernels: "), 1);
+    assert_contains(t.text, "2 of them compiled");
+    assert_contains(t.text, "; slowest: the_slow_one, ");
+    for (int i = 0; i < 2; i++)
+        gl_program_destroy(dev, &program[i]);
+    if (gl_program_is_kept(dev)) {
+        assert_int_equal(gl_programs_create(dev, params, 1, NULL, program), DGL_OK);
+        assert_int_equal(test_occurrences(t.text, "kernels: "), 1);
+        gl_program_destroy(dev, program);
+    }
+    dgl_dir_remove(dir);
+    free(dir);
+}
+
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 static atomic_bool stop;
@@ -558,6 +584,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(test_no_compiler, tear_down),
         cmocka_unit_test_teardown(test_verdict_is_kept, tear_down),
         cmocka_unit_test_teardown(test_try_ignores_verdicts, tear_down),
+        cmocka_unit_test_teardown(test_one_line_for_a_batch, tear_down),
         cmocka_unit_test_teardown(test_cancel, tear_down),
         cmocka_unit_test_teardown(test_killed_parent, tear_down),
         cmocka_unit_test_teardown(test_watched, tear_down),

@@ -331,6 +331,28 @@ bool gl_remote_poll(struct gl_device *dev, struct gl_remote *r, int wait_ms)
     return r->done;
 }
 
+enum dgl_status gl_remote_wait(struct gl_device *dev, struct gl_remote *r, const char *kernel,
+                               bool (*go_on)(void *priv), void *priv)
+{
+    const uint64_t start_ns = dgl_now_ns();
+    uint64_t told_ns = start_ns;
+    while (!gl_remote_poll(dev, r, STEP_MS)) {
+        if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
+            return DGL_ERR_CANCELLED;
+        const uint64_t now_ns = dgl_now_ns();
+        if (now_ns - told_ns < GL_COMPILE_TELL_NS)
+            continue;
+        told_ns = now_ns;
+        gl_compiling_tell(dev, kernel, now_ns - start_ns);
+    }
+    return DGL_OK;
+}
+
+void gl_compiling_tell(const struct gl_device *dev, const char *kernel, uint64_t wall_ns)
+{
+    dgl_notice(dev->log, DGL_LOG_COMPILING "%s: %.0f s", kernel, (double)wall_ns * 1e-9);
+}
+
 void gl_remote_destroy(struct gl_device *dev, struct gl_remote **premote)
 {
     struct gl_remote *r = *premote;
@@ -403,8 +425,12 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK && !remotes)
         status = dgl_fail_memory(dev->log, "texts to compile", count * sizeof(*remotes));
-    if (status == DGL_OK && !gl_compiler_start(dev))
-        status = gl_compiler_refuse(dev);
+    if (status == DGL_OK && !gl_compiler_start(dev)) {
+        struct dgl_buf why = {0};
+        gl_compiler_explain(dev, &why);
+        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED, "%s", why.p ? why.p : "out of memory");
+        dgl_buf_finish(&why);
+    }
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         remotes[i] = gl_remote_create(dev, &params[i], &how->limits, true);
         if (!remotes[i] && dev->compiler->fd < 0)
@@ -416,9 +442,8 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         struct gl_remote *r = remotes[i];
         struct dgl_buf words = {0};
-        while (status == DGL_OK && !gl_remote_poll(dev, r, STEP_MS))
-            if (gl_is_stopped(dev) || (how->go_on && !how->go_on(how->priv)))
-                status = DGL_ERR_CANCELLED;
+        const char *kernel = params[i].label ? params[i].label : "unnamed";
+        status = gl_remote_wait(dev, r, kernel, how->go_on, how->priv);
         if (status != DGL_OK)
             break;
         gl_remote_explain(r, &words);
@@ -447,18 +472,17 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     return status;
 }
 
-enum dgl_status gl_compiler_refuse(const struct gl_device *dev)
+void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out)
 {
     const char *path = dev->compiler_path;
+    dgl_buf_puts(out, "kernels cannot be compiled in a separate process: ");
     if (dev->wrapped)
-        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "kernels cannot be compiled in a separate process for a context that the "
-                        "caller created");
-    return dgl_fail(
-        dev->log, DGL_ERR_UNSUPPORTED, "kernels cannot be compiled in a separate process: %s%s",
-        path && path[0] ? path
-                        : "no `dopplergl` of this version is in this program's folder or on PATH",
-        path && path[0] ? " is not a program of this version that calls dgl_compiler_main()" : "");
+        dgl_buf_puts(out, "the caller created the context");
+    else if (path && path[0])
+        dgl_buf_printf(out, "%s is not a program of this version that calls dgl_compiler_main()",
+                       path);
+    else
+        dgl_buf_puts(out, "no `dopplergl` of this version is in this program's folder or on PATH");
 }
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "core/base/host_memory.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "gl/gl_drm_uapi.h"
@@ -62,19 +63,6 @@ static bool amdgpu_ask(int fd, uint32_t query, union amdgpu_answer *out)
     return ask(fd, DRM_IOCTL_AMDGPU_INFO, &info);
 }
 
-static bool sysfs_number(const struct gl_drm_node *node, const char *name, uint64_t *out)
-{
-    char path[256], text[32] = "";
-    if (snprintf(path, sizeof(path), "%s/%s", node->device, name) >= (int)sizeof(path))
-        return false;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    const size_t len = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    return dgl_parse_u64(dgl_str_trim((struct dgl_str){text, len}), UINT64_MAX, out);
-}
-
 struct heap {
     uint64_t total, used;
 };
@@ -91,10 +79,12 @@ static bool amdgpu_memory(const struct gl_drm_node *node, struct gl_drm_memory *
     union amdgpu_answer answer;
     struct heap vram = {0}, gtt = {0};
     const char *source = "amdgpu sysfs";
-    bool ok = sysfs_number(node, "mem_info_vram_total", &vram.total) &&
-              sysfs_number(node, "mem_info_vram_used", &vram.used) && heap_is_sane(&vram);
-    bool has_gtt = ok && sysfs_number(node, "mem_info_gtt_total", &gtt.total) &&
-                   sysfs_number(node, "mem_info_gtt_used", &gtt.used) && heap_is_sane(&gtt);
+    bool ok = dgl_kernel_number(node->device, "mem_info_vram_total", &vram.total) &&
+              dgl_kernel_number(node->device, "mem_info_vram_used", &vram.used) &&
+              heap_is_sane(&vram);
+    bool has_gtt = ok && dgl_kernel_number(node->device, "mem_info_gtt_total", &gtt.total) &&
+                   dgl_kernel_number(node->device, "mem_info_gtt_used", &gtt.used) &&
+                   heap_is_sane(&gtt);
     if (!ok && amdgpu_ask(node->fd, AMDGPU_INFO_MEMORY, &answer)) {
         const struct drm_amdgpu_memory_info *memory = &answer.memory;
         vram = (struct heap){memory->vram.total_heap_size, memory->vram.heap_usage};

@@ -174,8 +174,9 @@ static void add_missing_vendors(struct table *table, const struct gl_sys_report 
     row->usable = false;
     gl_text_copy(
         row->reason, sizeof(row->reason),
-        "libEGL knows no driver: there is no glvnd vendor file in /usr/share/glvnd/egl_vendor.d "
-        "or /etc/glvnd/egl_vendor.d, install libegl-mesa0 or the GPU vendor's driver");
+        "libEGL knows no driver: no glvnd vendor file in /usr/share/glvnd/egl_vendor.d or "
+        "/etc/glvnd/egl_vendor.d names a library that can be loaded, install libegl-mesa0 or the "
+        "GPU vendor's driver");
 }
 
 /* If EGL lists no GPU, its default display may still use one: on Android, with ANGLE, or with a

@@ -174,8 +174,8 @@ struct gl_remote {
 };
 /* Starts the compiler process unless it runs. Returns false if it cannot be started. */
 bool gl_compiler_start(struct gl_device *dev);
-/* Fails a call that requires the compiler process after gl_compiler_start() returned false. */
-enum dgl_status gl_compiler_refuse(const struct gl_device *dev);
+/* Appends the reason why gl_compiler_start() returned false, as a clause. */
+void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out);
 /* Kills the compiler process and its children. */
 void gl_compiler_finish(struct gl_device *dev);
 /* Sends a kernel source to the running compiler process. Returns NULL when out of memory. `debug`
@@ -187,6 +187,13 @@ struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_progra
 struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remote *verdict);
 /* Waits up to `wait_ms` for the reply. Returns true if the request is done. */
 bool gl_remote_poll(struct gl_device *dev, struct gl_remote *remote, int wait_ms);
+/* Waits for the reply, and logs "compiling KERNEL: N s" every GL_COMPILE_TELL_NS. Returns
+ * DGL_ERR_CANCELLED if `go_on` (may be NULL) returned false, or gl_device_set_stop() ended the
+ * wait. */
+enum dgl_status gl_remote_wait(struct gl_device *dev, struct gl_remote *remote, const char *kernel,
+                               bool (*go_on)(void *priv), void *priv);
+/* Logs that the compilation of a kernel has lasted for this time. */
+void gl_compiling_tell(const struct gl_device *dev, const char *kernel, uint64_t wall_ns);
 /* Frees the request, and cancels its compilation if it is not done. Accepts NULL in *remote. */
 void gl_remote_destroy(struct gl_device *dev, struct gl_remote **remote);
 /* Appends the reason of a failure: the exceeded limit, the signal, or the driver's log. */

@@ -22,10 +22,16 @@ struct profile {
 };
 
 #define MIB (1ull << 20)
-#define GROUPS                                                                                     \
-    {                                                                                              \
-        65535, 65535, 65535                                                                        \
-    }
+/* Limits of all chips. iris allows 2^31 - 2 work groups; a plan never uses so many. */
+#define CHIP_LIMITS                                                                                \
+    .max_ssbo_bytes = 128 * MIB, .max_ubo_bytes = 65536, .max_groups = {65535, 65535, 65535},      \
+    .program_binary = true, .buffer_storage = true
+/* Extensions of all chips. */
+#define CHIP_EXTENSIONS "GL_KHR_debug GL_EXT_buffer_storage GL_KHR_parallel_shader_compile"
+/* Extensions of the drivers that report a reset and have timers. */
+#define TIMED_EXTENSIONS                                                                           \
+    CHIP_EXTENSIONS " GL_EXT_disjoint_timer_query GL_KHR_robustness GL_EXT_robustness "            \
+                    "GL_EXT_memory_object_fd GL_EXT_gpu_shader5"
 
 /* "min" has the minimums of the ES 3.1 specification (3 Nov 2016), tables 20.45 to 20.47, and no
  * extension but GL_KHR_debug, which changes no result. */
@@ -39,75 +45,34 @@ static const struct profile profiles[] = {
                 .max_shared_bytes = 16384,
                 .max_invocations = 128,
                 .max_local_size = {128, 128, 64},
-                .max_groups = GROUPS},
+                .max_groups = {65535, 65535, 65535}},
      .extensions = "GL_KHR_debug"},
     {.info = {"v3d", "VideoCore VI of a Raspberry Pi 4, Mesa's v3d driver"},
-     .limits = {.max_ssbo_bytes = 128 * MIB,
-                .max_ssbo_bindings = 16,
-                .ssbo_align = 4,
-                .ubo_align = 256,
-                .max_ubo_bytes = 65536,
-                .max_shared_bytes = 32768,
-                .max_invocations = 256,
-                .max_local_size = {256, 256, 256},
-                .max_groups = GROUPS,
-                .program_binary = true,
-                .buffer_storage = true},
-     .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_KHR_parallel_shader_compile",
+     .limits = {CHIP_LIMITS, .max_ssbo_bindings = 16, .ssbo_align = 4, .ubo_align = 256,
+                .max_shared_bytes = 32768, .max_invocations = 256,
+                .max_local_size = {256, 256, 256}},
+     .extensions = CHIP_EXTENSIONS,
      .compute_units = 2,
      .registers = 52},
     {.info = {"mali-g52", "Mali G52, Mesa's panfrost driver"},
-     .limits = {.max_ssbo_bytes = 128 * MIB,
-                .max_ssbo_bindings = 8,
-                .ssbo_align = 4,
-                .ubo_align = 16,
-                .max_ubo_bytes = 65536,
-                .max_shared_bytes = 32768,
-                .max_invocations = 256,
-                .max_local_size = {256, 256, 256},
-                .max_groups = GROUPS,
-                .program_binary = true,
-                .buffer_storage = true},
-     .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_KHR_parallel_shader_compile "
-                   "GL_EXT_gpu_shader5",
+     .limits = {CHIP_LIMITS, .max_ssbo_bindings = 8, .ssbo_align = 4, .ubo_align = 16,
+                .max_shared_bytes = 32768, .max_invocations = 256,
+                .max_local_size = {256, 256, 256}},
+     .extensions = CHIP_EXTENSIONS " GL_EXT_gpu_shader5",
      .compute_units = 6,
      .registers = 64},
     {.info = {"adreno-630", "Adreno 630, Mesa's freedreno driver"},
-     .limits = {.max_ssbo_bytes = 128 * MIB,
-                .max_ssbo_bindings = 16,
-                .ssbo_align = 64,
-                .ubo_align = 64,
-                .max_ubo_bytes = 65536,
-                .max_shared_bytes = 32768,
-                .max_invocations = 1024,
-                .max_local_size = {1024, 1024, 64},
-                .max_groups = GROUPS,
-                .timer = true,
-                .program_binary = true,
-                .buffer_storage = true,
-                .reset_notification = true},
-     .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_EXT_disjoint_timer_query "
-                   "GL_KHR_parallel_shader_compile GL_KHR_robustness GL_EXT_robustness "
-                   "GL_EXT_memory_object_fd GL_EXT_gpu_shader5",
+     .limits = {CHIP_LIMITS, .max_ssbo_bindings = 16, .ssbo_align = 64, .ubo_align = 64,
+                .max_shared_bytes = 32768, .max_invocations = 1024,
+                .max_local_size = {1024, 1024, 64}, .timer = true, .reset_notification = true},
+     .extensions = TIMED_EXTENSIONS,
      .compute_units = 2,
      .registers = 96},
     {.info = {"intel-skl", "Intel Skylake GT2, Mesa's iris driver"},
-     .limits = {.max_ssbo_bytes = 128 * MIB,
-                .max_ssbo_bindings = 16,
-                .ssbo_align = 4,
-                .ubo_align = 32,
-                .max_ubo_bytes = 65536,
-                .max_shared_bytes = 65536,
-                .max_invocations = 1024,
-                .max_local_size = {1024, 1024, 1024},
-                .max_groups = GROUPS, /* the driver has 2^31 - 2; a plan never uses so many */
-                .timer = true,
-                .program_binary = true,
-                .buffer_storage = true,
-                .reset_notification = true},
-     .extensions = "GL_KHR_debug GL_EXT_buffer_storage GL_EXT_disjoint_timer_query "
-                   "GL_KHR_parallel_shader_compile GL_KHR_robustness GL_EXT_robustness "
-                   "GL_EXT_memory_object_fd GL_EXT_gpu_shader5",
+     .limits = {CHIP_LIMITS, .max_ssbo_bindings = 16, .ssbo_align = 4, .ubo_align = 32,
+                .max_shared_bytes = 65536, .max_invocations = 1024,
+                .max_local_size = {1024, 1024, 1024}, .timer = true, .reset_notification = true},
+     .extensions = TIMED_EXTENSIONS,
      .compute_units = 3,
      .registers = 96},
 };

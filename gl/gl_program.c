@@ -10,9 +10,6 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* Longest wait for the compiler process between two checks for cancellation. */
-#define REMOTE_MS 50
-
 /* One program on its way. */
 struct job {
     const struct gl_program_params *params;
@@ -21,6 +18,7 @@ struct job {
     char key[65];             /* cache key, or "" without a cache */
     bool compiled;            /* not found in the cache */
     bool store;               /* store its binary in the cache */
+    uint64_t ns;              /* time that it took to compile */
     struct gl_remote *remote; /* request to the compiler process, or NULL */
 };
 
@@ -57,13 +55,13 @@ static bool is_guarded(struct gl_device *dev)
         return false;
     if (gl_compiler_start(dev))
         return true;
+    struct dgl_buf why = {0};
+    gl_compiler_explain(dev, &why);
     dgl_notice(dev->log,
                "%s: kernels are compiled in this process, where a compiler that does not end "
                "cannot be stopped: %s",
-               dev->caps.renderer,
-               dev->wrapped ? "the caller created the context"
-                            : "no `dopplergl` of this version is in this program's folder or on "
-                              "PATH to compile in a separate process");
+               dev->caps.renderer, why.p ? why.p : "out of memory");
+    dgl_buf_finish(&why);
     dev->compiler_told = true;
     return false;
 }
@@ -175,15 +173,19 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
                             params->len);
         if (jobs[i].id) /* it was begun earlier */
             continue;
+        const uint64_t start_ns = dgl_now_ns();
         gl_watch_begin(dev, label_of(params));
         status = start_job(dev, &jobs[i]);
         gl_watch_end(dev);
+        jobs[i].ns = dgl_now_ns() - start_ns;
     }
     for (size_t i = 0; i < count && status == DGL_OK; i++)
         if (jobs[i].shader && !jobs[i].linking) {
+            const uint64_t start_ns = dgl_now_ns();
             gl_watch_begin(dev, label_of(jobs[i].params));
             start_linker(&jobs[i]);
             gl_watch_end(dev);
+            jobs[i].ns += dgl_now_ns() - start_ns;
         }
     return status;
 }
@@ -254,19 +256,10 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
 {
     struct gl_remote *r = job->remote;
     struct dgl_buf words = {0};
-    enum dgl_status status = DGL_OK;
-    const uint64_t start_ns = dgl_now_ns();
-    uint64_t told_ns = start_ns;
-    while (!gl_remote_poll(dev, r, REMOTE_MS)) {
-        if (gl_is_stopped(dev) || (go_on && !go_on(priv)))
-            return DGL_ERR_CANCELLED;
-        const uint64_t now_ns = dgl_now_ns();
-        if (now_ns - told_ns < GL_COMPILE_TELL_NS)
-            continue;
-        told_ns = now_ns;
-        dgl_notice(dev->log, "compiling %s: %.0f s", label_of(job->params),
-                   (double)(now_ns - start_ns) * 1e-9);
-    }
+    enum dgl_status status = gl_remote_wait(dev, r, label_of(job->params), go_on, priv);
+    if (status != DGL_OK)
+        return status;
+    job->ns += r->cpu_ns;
     gl_remote_remember(dev, r, job->params->source, job->params->len);
     if (r->end == GL_COMPILE_LOST)
         dgl_warn(dev->log,
@@ -399,18 +392,31 @@ static bool go_on(void *priv)
     return tell(b->how, b->done, b->total);
 }
 
+/* Logs one line about a batch. A single program of the cache has none: its own line is at
+ * DGL_LOG_DEBUG, as that of every program. */
 static void note_batch(const struct gl_device *dev, const struct job *jobs, size_t count,
                        uint64_t start_ns)
 {
     const char *dir = dev->cache.programs ? dev->cache.dir : NULL;
+    const struct job *slowest = NULL;
+    struct dgl_buf line = {0};
     size_t found = 0;
     if (!dgl_log_enabled(dev->log, DGL_LOG_INFO))
         return;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         found += !jobs[i].compiled;
-    dgl_info(dev->log, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
-             (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
-             dir ? dir : "no cache");
+        if (jobs[i].compiled && (!slowest || jobs[i].ns > slowest->ns))
+            slowest = &jobs[i];
+    }
+    dgl_buf_printf(&line, "kernels: %zu in %.0f ms, %zu of them compiled, %zu found in %s", count,
+                   (double)(dgl_now_ns() - start_ns) * 1e-6, count - found, found,
+                   dir ? dir : "no cache");
+    if (slowest)
+        dgl_buf_printf(&line, "; slowest: %s, %.1f s", label_of(slowest->params),
+                       (double)slowest->ns * 1e-9);
+    if ((count > 1 || slowest) && !line.failed)
+        dgl_info(dev->log, "%s", line.p);
+    dgl_buf_finish(&line);
     if (found < count && dev->cache.programs && dev->cache.reason && !dev->cache.told)
         dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
@@ -424,6 +430,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     enum dgl_status status = job->remote ? collect_remote(dev, job, go_on, batch) : DGL_OK;
     if (status != DGL_OK)
         return status;
+    const uint64_t here_ns = dgl_now_ns(); /* the wait for another process is not compiling */
     gl_watch_begin(dev, label_of(job->params));
     status = collect_job(dev, job);
     if (status == DGL_OK)
@@ -433,6 +440,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     gl_watch_end(dev);
     if (status != DGL_OK)
         return status;
+    job->ns += dgl_now_ns() - here_ns;
     store_binary(dev, job);
     struct gl_program *program = dgl_new(struct gl_program);
     if (program)

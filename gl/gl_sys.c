@@ -88,15 +88,11 @@ static void nodes_report(struct gl_sys_report *out)
 
 /* Returns true if EGL's default display is listed as a device. It may connect to a display server.
  * Mesa and NVIDIA offer every GPU without a display server, so the default display is used only if
- * EGL has no other way (Android, vendors' drivers) or if EGL_PLATFORM selects its platform. If
- * libglvnd has no driver, it has no default display either. */
-static bool default_display_is_wanted(const char *exts, int num_vendor_files)
+ * EGL has no other way (Android, vendors' drivers) or if EGL_PLATFORM selects its platform. */
+static bool default_display_is_wanted(const char *exts)
 {
     const char *platform = getenv("EGL_PLATFORM");
-    const char *version = eglQueryString(EGL_NO_DISPLAY, EGL_VERSION);
 
-    if (version && strstr(version, "libglvnd") && num_vendor_files == 0)
-        return false;
     if (platform && platform[0])
         return true;
     return !gl_ext_has(exts, "EGL_MESA_platform_surfaceless") &&
@@ -106,8 +102,14 @@ static bool default_display_is_wanted(const char *exts, int num_vendor_files)
 static void egl_report(struct gl_sys_report *out)
 {
     const char *exts = eglQueryString(EGL_NO_DISPLAY, EGL_EXTENSIONS);
+    const char *version = eglQueryString(EGL_NO_DISPLAY, EGL_VERSION);
+    /* Without a driver that it could load, libglvnd has no extension and no display. */
+    if (version && strstr(version, "libglvnd") && !(exts && exts[0])) {
+        out->num_vendor_files = 0;
+        return;
+    }
     out->surfaceless = gl_ext_has(exts, "EGL_MESA_platform_surfaceless");
-    out->default_display = default_display_is_wanted(exts, out->num_vendor_files);
+    out->default_display = default_display_is_wanted(exts);
     if (!gl_ext_has(exts, "EGL_EXT_platform_device"))
         return;
     PFNEGLQUERYDEVICESEXTPROC list =

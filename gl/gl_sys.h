@@ -27,7 +27,7 @@ struct gl_sys_report {
     struct gl_sys_egl_device devices[GL_MAX_NODES];
     int num_nodes, num_devices;
     bool surfaceless;        /* EGL offers EGL_MESA_platform_surfaceless */
-    int num_vendor_files;    /* drivers that libglvnd knows of */
+    int num_vendor_files;    /* 0 if libglvnd could load no driver */
     bool default_display;    /* EGL's default display gets a row: gl_sys.c has the rule */
     bool nvidia_vendor_file; /* one of them is NVIDIA's */
     bool nvidia_driver;      /* its kernel driver is loaded: /dev/nvidiactl exists */

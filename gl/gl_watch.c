@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "gl/gl_internal.h"
@@ -25,10 +26,10 @@ struct gl_watch {
     uint64_t start_ns, start_cpu_ns, progress_ns;
 };
 
-static uint64_t time_of(clockid_t clock)
+static uint64_t cpu_time_ns(void)
 {
     struct timespec t = {0};
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -38,14 +39,13 @@ static uint64_t time_of(clockid_t clock)
 static void look(struct gl_watch *w)
 {
     const struct gl_device *dev = w->dev;
-    const uint64_t wall_ns = time_of(CLOCK_MONOTONIC) - w->start_ns,
-                   cpu_ns = time_of(CLOCK_PROCESS_CPUTIME_ID) - w->start_cpu_ns;
+    const uint64_t wall_ns = dgl_now_ns() - w->start_ns, cpu_ns = cpu_time_ns() - w->start_cpu_ns;
     const uint64_t used_ns = wall_ns < cpu_ns ? wall_ns : cpu_ns;
     const uint64_t limit_ns = dev->compile_limits.cpu_ns;
     const bool over = used_ns > limit_ns || wall_ns / BLOCKED > limit_ns;
     if (wall_ns - w->progress_ns >= GL_COMPILE_TELL_NS) {
         w->progress_ns = wall_ns;
-        dgl_notice(dev->log, "compiling %s: %.0f s", w->kernel, (double)wall_ns * 1e-9);
+        gl_compiling_tell(dev, w->kernel, wall_ns);
     }
     if (dev->compiling_cb)
         dev->compiling_cb(dev->compiling_priv, w->kernel, (double)wall_ns * 1e-9, over);
@@ -122,8 +122,8 @@ void gl_watch_begin(struct gl_device *dev, const char *kernel)
     w->told = false;
     w->progress_ns = 0;
     gl_text_copy(w->kernel, sizeof(w->kernel), kernel);
-    w->start_ns = time_of(CLOCK_MONOTONIC);
-    w->start_cpu_ns = time_of(CLOCK_PROCESS_CPUTIME_ID);
+    w->start_ns = dgl_now_ns();
+    w->start_cpu_ns = cpu_time_ns();
     if (w->idle)
         pthread_cond_signal(&w->wake);
     w->idle = false;

@@ -10,7 +10,7 @@ TEST_LDFLAGS_test_gl_display := -Wl,--wrap=eglQueryString,--wrap=eglInitialize \
     -Wl,--wrap=eglCreateContext,--wrap=glGetString,--wrap=dlopen
 TEST_LDFLAGS_test_gl_program := -Wl,--wrap=glGetProgramiv
 TEST_LDFLAGS_test_gl_memory := -Wl,--wrap=ioctl
-TEST_LDFLAGS_test_gl_compiler := -Wl,--wrap=glShaderSource,--wrap=glDispatchComputeIndirect,--wrap=gl_verdict_is_known_good
+TEST_LDFLAGS_test_gl_compiler := -Wl,--wrap=glShaderSource,--wrap=glDispatchComputeIndirect,--wrap=gl_verdict_is_known_good,--wrap=dgl_now_ns
 TEST_LDFLAGS_test_memory := $(GL_FAIL)
 TEST_LDFLAGS_test_memory_now := -Wl,--wrap=dgl_host_memory
 TEST_LDFLAGS_test_kv_cache := $(GL_FAIL)
@@ -46,7 +46,7 @@ TEST_LDFLAGS_test_cli_serve_fakes = $(GL_FAIL) -Wl,--wrap=dgl_model_rebuild,--wr
     -Wl,--wrap=dgl_reply_create,--wrap=dgl_reply_push,--wrap=dgl_reply_end,--wrap=dgl_reply_destroy \
     -Wl,--wrap=dgl_session_eval,--wrap=dgl_encode
 TEST_LDFLAGS_test_cli_memory = -Wl,--wrap=dgl_host_memory
-TEST_LDFLAGS_test_cli_stuck = -Wl,--wrap=gl_watch_begin,--wrap=options_parse
+TEST_LDFLAGS_test_cli_stuck = -Wl,--wrap=gl_watch_begin,--wrap=options_parse,--wrap=dgl_now_ns
 TEST_LDLIBS_test_cli_stuck = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_lost = $(TOOL_LIBS)
 TEST_LDLIBS_test_cli_memory = $(TOOL_LIBS)

@@ -56,8 +56,7 @@ static const struct cgroup_files version1 = {{"memory.limit_in_bytes", NULL},
 static const struct cgroup_files version2 = {
     {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}};
 
-/* Reads a file that contains one number. Returns false if the file is absent or contains "max". */
-static bool read_number(const char *folder, const char *name, uint64_t *out)
+bool dgl_kernel_number(const char *folder, const char *name, uint64_t *out)
 {
     char path[PATH_BYTES], text[64] = "";
     if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
@@ -93,9 +92,9 @@ static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
 {
     uint64_t limit = UINT64_MAX, used = 0, one;
     for (int i = 0; i < 2 && files->limits[i]; i++)
-        if (read_number(folder, files->limits[i], &one) && one < limit)
+        if (dgl_kernel_number(folder, files->limits[i], &one) && one < limit)
             limit = one;
-    if (limit == UINT64_MAX || !read_number(folder, files->used, &used))
+    if (limit == UINT64_MAX || !dgl_kernel_number(folder, files->used, &used))
         return;
     const uint64_t cached = read_cached(folder, files);
     used = used > cached ? used - cached : 0;

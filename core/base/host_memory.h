@@ -26,4 +26,8 @@ uint64_t dgl_host_memory_share(uint64_t available_bytes);
  * its own memory, before any model is loaded. 0 if unknown. */
 uint64_t dgl_host_memory_budget(const struct dgl_host_memory *memory);
 
+/* Reads a file of /proc, /sys or a cgroup that contains one number. Returns false if the file is
+ * absent or contains other text, such as "max". */
+bool dgl_kernel_number(const char *folder, const char *name, uint64_t *out);
+
 #endif

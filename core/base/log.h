@@ -26,6 +26,10 @@ void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, c
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
                     size_t len);
 
+/* Begins each line about a compiler that is still at work. The command prints such a line at once,
+ * also while it keeps other lines for later. */
+#define DGL_LOG_COMPILING "compiling "
+
 #define dgl_warn(log, ...) dgl_logf(log, DGL_LOG_WARN, __VA_ARGS__)
 /* Not wrong, but the user should know: printed unless -q is given. */
 #define dgl_notice(log, ...) dgl_logf(log, DGL_LOG_NOTICE, __VA_ARGS__)

@@ -396,7 +396,9 @@ static enum dgl_status make_program(struct phases_exec *exec, struct recipe reci
         status = gl_pending_take(dev->gl, &pending->program, &run->program);
         dgl_buf_finish(&pending->text);
     } else {
-        status = gl_programs_create(dev->gl, &params, 1, NULL, &run->program);
+        /* Machine code too: the first dispatch would compile it, which nothing watches. */
+        status = gl_programs_create(dev->gl, &params, 1, &(struct gl_compile){.machine_code = true},
+                                    &run->program);
     }
     dev->compile_ns += dgl_now_ns() - start_ns;
     if (status == DGL_OK) {

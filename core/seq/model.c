@@ -145,8 +145,9 @@ void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out)
 {
     /* The budget minus the bytes that other models and the sessions use or may allocate later. The
-     * workspace is shared. 0 if unknown. */
-    uint64_t available = device_memory_budget(m->dev);
+     * workspace is shared. 0 if unknown, or if the model's kernels are only compiled: its weights
+     * then use no memory. */
+    uint64_t available = m->buffers.empty ? 0 : device_memory_budget(m->dev);
     if (available) {
         uint64_t others = promised_bytes(m) - m->workspace.bytes;
         if (m->buffers.buffers)

@@ -135,7 +135,17 @@ static void test_failures_are_reported(void **state)
     check(dir, "--chips g52 --models bundled", 1, "0 passed, 1 failed"); /* also from the results */
     put(dir, "closed", "");
     check(dir, "--chips 'g52' --models bundled", 1, "g52: does not open: no device");
-    check(dir, "--chips g53", 1, "");
+    test_tmpdir_remove(dir);
+}
+
+/* The refusal names what there is, on standard error: `check` reads both as one. */
+static void test_unknown_names_are_refused(void **state)
+{
+    (void)state;
+    char *dir = make_tree();
+    check(dir, "--chips g53 2>&1", 2, "there is no chip 'g53'; there are v3d42 v3d71 ");
+    check(dir, "--chips g52 --models 'bundled llama' 2>&1", 2,
+          "there is no model 'llama'; there are bundled llama-3.2-1b:q4_k_m ");
     test_tmpdir_remove(dir);
 }
 
@@ -168,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_texts_are_compiled_once),
         cmocka_unit_test(test_failures_are_reported),
+        cmocka_unit_test(test_unknown_names_are_refused),
         cmocka_unit_test(test_update_writes_table_and_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,23 @@ static void deviceless_case(void **state)
     process_finish(&r);
 }
 
+/* Without a driver, EGL has no display: one line says so, not the error of a display. */
+static void no_driver(void **state)
+{
+    (void)state;
+    const char *const env[] = {"__EGL_VENDOR_LIBRARY_FILENAMES=" TEST_MISSING "/egl.json", NULL};
+    static const char *const devices[] = {"any", "0"};
+    for (size_t i = 0; i < 2; i++) {
+        struct process_result r;
+        const char *const args[] = {"generate", "-p", "a", "--device", devices[i], NULL};
+        process_run(&(struct process_params){.args = args, .env = env}, &r);
+        assert_code(&r, 1);
+        assert_one_error(&r, "libEGL knows no driver: no glvnd vendor file in ");
+        assert_int_equal(test_occurrences(r.err, "EGL_BAD_"), 0);
+        process_finish(&r);
+    }
+}
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* What the command adds to the list that tests/loader/model checks: the bundled model, folders,
@@ -608,6 +625,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convert_tells_sizes_to_people),
         cmocka_unit_test(models_here),
+        cmocka_unit_test(no_driver),
         cmocka_unit_test(convert_goes_by_the_name_of_its_target),
         cmocka_unit_test(convert_refuses_an_existing_target),
         cmocka_unit_test(convert_forced_replaces_a_pack),

@@ -213,6 +213,28 @@ static void each_context_ends_in_a_cgroup(void **state)
     remove_cgroup();
 }
 
+/* `-c 0` of `bench` is lowered as that of `generate`, also for several sequences and for shapes. */
+static void bench_lowers_the_default_context(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[3], *error;
+    } rows[] = {{{"--batch", "2"}, "context lowered from 2048 to 832 tokens"},
+                {{"--shape", "qwen3-0.6b:q4_k"}, "context lowered from 40960 to 1088 tokens"},
+                {{"-c", "2048"}, NULL}};
+    static const char *const mib[] = {"12", "600", "12"};
+    for (size_t i = 0; i < 3; i++) {
+        struct process_result r;
+        const char *const args[] = {
+            "bench", "--device",       "software",       "-n", "1", "--prompt-tokens", "4", "-r",
+            "1",     rows[i].words[0], rows[i].words[1], NULL};
+        run(&r, mib[i], args);
+        assert_code(&r, rows[i].error ? 0 : 1);
+        assert_contains(r.err, rows[i].error ? rows[i].error : "does not fit");
+        process_finish(&r);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && getenv(AVAILABLE))
@@ -221,6 +243,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refusal_has_the_number_of_inspect),
         cmocka_unit_test(the_named_context_is_what_fits),
+        cmocka_unit_test(bench_lowers_the_default_context),
         cmocka_unit_test(each_context_ends_in_a_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

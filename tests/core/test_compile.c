@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "core/memory/device.h"
+#include "tests/support/process.h"
 #include "tests/support/tiny_engine.h"
 
 #define PROMPT      "Once upon a time"
@@ -155,6 +157,64 @@ static void test_first_answer(void **state)
     dgl_generate_result_finish(&r);
 }
 
+/* ---- kernels check --compile-only ------------------------------------------------------------ */
+
+struct compiled {
+    char hash[64][65];
+    const char *known[64];
+    size_t count;
+    int phases;
+};
+
+static bool take_text(void *priv, const struct dgl_compiled_text *text)
+{
+    struct compiled *c = priv;
+    if (strcmp(text->op, "phases") == 0) {
+        c->phases++;
+        assert_false(text->planned);
+        return true;
+    }
+    assert_true(text->planned);
+    if (text->verdict == DGL_COMPILE_KNOWN)
+        return true;
+    assert_true(c->count < 64);
+    snprintf(c->hash[c->count], 65, "%s", text->sha256);
+    c->known[c->count] = c->hash[c->count];
+    c->count++;
+    return true;
+}
+
+/* The persistent programs are compiled if the persistent executor is asked for, and not with the
+ * kernels that `auto` begins with. A software renderer has none: here it is called hardware. */
+static void test_persistent_programs(void **state)
+{
+    struct engine *e = *state;
+    struct compiled c = {.count = 0};
+    struct dgl_device *dev = NULL;
+    static const enum dgl_executor executors[] = {DGL_EXECUTOR_AUTO, DGL_EXECUTOR_PERSISTENT};
+    if (!dgl_device_get_info(e->device)->software)
+        SKIP("a GPU is measured here, not a software renderer");
+    if (dgl_device_create(
+            &e->log.log,
+            dgl_device_params(.select = "any", .cache_dir = "", .compiler = process_program()),
+            &dev) != DGL_OK)
+        fail_msg("%s", e->log.text);
+    dev->info.software = false;
+    for (int i = 0; i < 2; i++) {
+        /* The verdict on a persistent program does not matter: a second is enough. */
+        if (dgl_kernels_compile(
+                dev, dgl_kernels_compile_params(.path = BUNDLED_MODEL, .executor = executors[i],
+                                                .seconds = i == 0 ? 0 : 1, .known = c.known,
+                                                .num_known = c.count, .cb = take_text,
+                                                .priv = &c)) != DGL_OK)
+            fail_msg("%s", e->log.text);
+        assert_true(c.count > 5);
+        assert_int_equal(c.phases > 0, i == 1);
+    }
+    dev->info.software = true;
+    dgl_device_destroy(&dev);
+}
+
 int main(void)
 {
     /* Mesa's own cache, which has llvmpipe's machine code. */
@@ -163,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_first_answer),
+        cmocka_unit_test(test_persistent_programs),
     };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }

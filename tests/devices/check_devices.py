@@ -54,6 +54,12 @@ def all_chips():
     return [Chip(*row) for row in read_table(os.path.join(HERE, "chips.tsv"))]
 
 
+def refuse(words):
+    """Ends the script because its arguments are wrong."""
+    print("check_devices: " + words, file=sys.stderr)
+    sys.exit(2)
+
+
 # ---- models --------------------------------------------------------------------------------------
 
 
@@ -90,9 +96,9 @@ def list_models(build, words):
             for config in sorted(glob.glob(os.path.join(folder, "**/config.json"), recursive=True)):
                 path = os.path.dirname(config)
                 models.append((os.path.basename(path), ["-m", path]))
-    unknown = [word for word in words if word not in [m[0] for m in models]]
-    if unknown:
-        sys.exit(f"check_devices: no such model: {' '.join(unknown)}")
+    for word in words:
+        if word not in [m[0] for m in models]:
+            refuse(f"there is no model '{word}'; there are {' '.join(m[0] for m in models)}")
     if words:
         models = [m for m in models if m[0] in words]
     return models, missing
@@ -408,7 +414,7 @@ def choose_chips(words):
         return [chip for chip in chips if chip.checked == "yes"]
     for word in words:
         if word not in [chip.chip for chip in chips]:
-            sys.exit(f"check_devices: there is no chip '{word}'; there are {' '.join(chip.chip for chip in chips)}")
+            refuse(f"there is no chip '{word}'; there are {' '.join(chip.chip for chip in chips)}")
     return [chip for chip in chips if chip.chip in words]
 
 

@@ -90,6 +90,16 @@ void __wrap_glDispatchComputeIndirect(GLintptr offset)
     __real_glDispatchComputeIndirect(offset);
 }
 
+/* Time passes faster for this process, but not for the compiler process. */
+static atomic_uint clock_scale = 1;
+
+uint64_t __real_dgl_now_ns(void);
+uint64_t __wrap_dgl_now_ns(void);
+uint64_t __wrap_dgl_now_ns(void)
+{
+    return __real_dgl_now_ns() * atomic_load(&clock_scale);
+}
+
 static bool known_good = true;
 
 bool __wrap_gl_verdict_is_known_good(const struct gl_caps *caps);
@@ -159,6 +169,7 @@ static int tear_down(void **state)
     (void)state;
     close_device();
     known_good = true;
+    atomic_store(&clock_scale, 1);
     return processes_at_most(0, 5) == 0 ? 0 : -1;
 }
 
@@ -282,6 +293,13 @@ static void test_no_compiler(void **state)
         }
         assert_int_equal(test_occurrences(t.text, "kernels are compiled in this process"), 1);
         assert_int_equal(gl_programs_try(dev, params, 1, &(struct gl_try){0}), DGL_ERR_UNSUPPORTED);
+        /* The notice and the error have the same reason. */
+        struct dgl_buf why = {0};
+        dgl_buf_printf(&why, "kernels cannot be compiled in a separate process: %s%s",
+                       i == 0 ? "no `dopplergl` of this version " : paths[i],
+                       i == 0 ? "" : " is not a program of this version ");
+        assert_int_equal(test_occurrences(t.text, why.p), 2);
+        dgl_buf_finish(&why);
         close_device();
     }
 }
@@ -323,6 +341,97 @@ static void test_verdict_is_kept(void **state)
         assert_contains(t.text, ": change the file or leave it out");
         assert_int_equal(processes_at_most(rounds[i].waits, 5), rounds[i].waits);
         close_device();
+    }
+    dgl_dir_remove(dir);
+    free(dir);
+}
+
+static bool check_is_ok(void *priv, size_t index, const struct gl_compile_report *report)
+{
+    (void)priv;
+    assert_int_equal(index, 0);
+    if (report->end != GL_COMPILE_OK)
+        fail_msg("end %d: %s", report->end, report->words);
+    return true;
+}
+
+/* gl_programs_try() compiles a source although the cache has a bad verdict on it, and replaces the
+ * verdict. */
+static void test_try_ignores_verdicts(void **state)
+{
+    (void)state;
+    char *dir = make_cache(), key[65], verdict[64];
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(TEXT("nothing"));
+    open_device(&(struct gl_device_params){.cache_dir = dir});
+    known_good = false;
+    snprintf(verdict, sizeof(verdict), "%d %d 0 0", (int)GL_COMPILE_CRASHED, SIGABRT);
+    assert_true(gl_progcache_key(&dev->cache, params.source, params.len, key));
+    gl_progcache_store(&dev->cache, key, GL_VERDICT_FORMAT, verdict, strlen(verdict));
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_ERR_KERNEL);
+    assert_contains(t.text, "found by an earlier run");
+    assert_int_equal(gl_programs_try(dev, &params, 1, &(struct gl_try){.cb = check_is_ok}), DGL_OK);
+    assert_int_equal(gl_programs_create(dev, &params, 1, NULL, &program), DGL_OK);
+    gl_program_destroy(dev, &program);
+    dgl_dir_remove(dir);
+    free(dir);
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+struct told_row {
+    const char *name;
+    bool try, known_good;
+};
+static const struct told_row told_rows[] = {
+    {"a source that is only compiled", .try = true},
+    {.name = "a program of the compiler process"},
+    {"a program that this process compiles", .known_good = true},
+};
+
+/* A compilation of 0.7 s takes 14 s of the scaled clock: a line is logged after 10 s. */
+static void test_long_compile_is_told(void **state)
+{
+    const struct told_row *row = *state;
+    struct gl_program *program = NULL;
+    const struct gl_program_params params = program_of(TEXT("slow"));
+    close_device(); /* a failed row leaves it open */
+    open_device(&(struct gl_device_params){0});
+    known_good = row->known_good;
+    assert_true(row->known_good || gl_compiler_start(dev)); /* its hello has a time limit */
+    atomic_store(&clock_scale, 20);
+    enum dgl_status status =
+        row->try ? gl_programs_try(dev, &params, 1, &(struct gl_try){.cb = check_is_ok})
+                 : gl_programs_create(dev, &params, 1, NULL, &program);
+    atomic_store(&clock_scale, 1);
+    known_good = true;
+    assert_int_equal(status, DGL_OK);
+    assert_contains(t.text, "compiling planted: 1");
+    gl_program_destroy(dev, &program);
+    close_device();
+}
+
+/* At -v one line has the number of kernels and the slowest; a kernel of the cache has none. */
+static void test_one_line_for_a_batch(void **state)
+{
+    (void)state;
+    char *dir = make_cache();
+    struct gl_program *program[2];
+    const struct gl_program_params params[] = {
+        program_of(TEXT("nothing")),
+        {.source = TEXT("slow"), .len = strlen(TEXT("slow")), .label = "the_slow_one"}};
+    open_device(&(struct gl_device_params){.cache_dir = dir});
+    t.log.level = DGL_LOG_INFO;
+    assert_int_equal(gl_programs_create(dev, params, 2, NULL, program), DGL_OK);
+    assert_int_equal(test_occurrences(t.text, "kernels: "), 1);
+    assert_contains(t.text, "2 of them compiled");
+    assert_contains(t.text, "; slowest: the_slow_one, ");
+    for (int i = 0; i < 2; i++)
+        gl_program_destroy(dev, &program[i]);
+    if (gl_program_is_kept(dev)) {
+        assert_int_equal(gl_programs_create(dev, params, 1, NULL, program), DGL_OK);
+        assert_int_equal(test_occurrences(t.text, "kernels: "), 1);
+        gl_program_destroy(dev, program);
     }
     dgl_dir_remove(dir);
     free(dir);
@@ -474,13 +583,16 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(test_no_process_where_known_good, tear_down),
         cmocka_unit_test_teardown(test_no_compiler, tear_down),
         cmocka_unit_test_teardown(test_verdict_is_kept, tear_down),
+        cmocka_unit_test_teardown(test_try_ignores_verdicts, tear_down),
+        cmocka_unit_test_teardown(test_one_line_for_a_batch, tear_down),
         cmocka_unit_test_teardown(test_cancel, tear_down),
         cmocka_unit_test_teardown(test_killed_parent, tear_down),
         cmocka_unit_test_teardown(test_watched, tear_down),
         cmocka_unit_test_teardown(test_watched_without_callback, tear_down),
         cmocka_unit_test_teardown(test_all_is_bound, tear_down),
     };
-    int failures = test_run_table("verdicts", test_verdict, verdict_rows);
+    int failures = test_run_table("verdicts", test_verdict, verdict_rows) +
+                   test_run_table("long compiles", test_long_compile_is_told, told_rows);
     close_device();
     return failures + cmocka_run_group_tests_name("compiler process", tests, NULL, NULL) != 0;
 }

@@ -13,6 +13,7 @@ static struct {
     const char *extension; /* removed from the display's list, or NULL */
     bool egl_1_4;          /* EGL 1.4: contexts accept no minor version */
     int gles;              /* highest version of the driver, as 20 or 30; 0 leaves it as it is */
+    const char *renderer;  /* GL_RENDERER; NULL leaves it as it is */
     const char *missing;   /* dlopen() does not find it; may be NULL */
 } lost;
 static int minor_versions; /* number of contexts that were requested with a minor version */
@@ -77,6 +78,8 @@ EGLContext __wrap_eglCreateContext(EGLDisplay display, EGLConfig config, EGLCont
 const GLubyte *__wrap_glGetString(GLenum name)
 {
     static char version[64];
+    if (name == GL_RENDERER && lost.renderer)
+        return (const GLubyte *)lost.renderer;
     if (name != GL_VERSION || !lost.gles)
         return __real_glGetString(name);
     snprintf(version, sizeof(version), "OpenGL ES %d.%d Mesa 25.0.7", lost.gles / 10,
@@ -267,11 +270,36 @@ static void test_libgbm_is_optional(void **state)
     assert_contains(reason, "GBM: EGL fell back to software");
 }
 
+/* `devices -v` prints the verdict on a GPU whose driver is too old: the row has its renderer. A
+ * software row has none, because EGL may have opened the GPU instead. */
+static void test_too_old_has_a_verdict(void **state)
+{
+    (void)state;
+    struct gl_node nodes[] = {
+        {.kind = GL_NODE_DRM, .path = "/dev/null", .driver = "panfrost", .usable = true},
+        {.kind = GL_NODE_DRM, .path = "/dev/null", .software = true, .usable = true}};
+    lost.gles = 30;
+    lost.renderer = "Mali-T760 (Panfrost)";
+    gl_nodes_probe(NULL, nodes, 2);
+    lost.gles = 0;
+    lost.renderer = NULL;
+    for (int i = 0; i < 2; i++) {
+        assert_false(nodes[i].usable);
+        assert_contains(nodes[i].reason, "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed");
+    }
+    assert_string_equal(nodes[0].renderer, "Mali-T760 (Panfrost)");
+    assert_string_equal(nodes[1].renderer, "");
+    const struct gl_verdict *verdict = gl_verdict_find(nodes[0].driver, nodes[0].renderer);
+    assert_string_equal(dgl_device_verdict_name(verdict->verdict), "does not run");
+    assert_string_equal(verdict->note, "the driver has no OpenGL ES 3.1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_libgbm_is_optional),
         cmocka_unit_test(test_wrapped_is_too_old),
+        cmocka_unit_test(test_too_old_has_a_verdict),
     };
     /* Keeps Mesa's default display from connecting to a display server. */
     setenv("EGL_PLATFORM", "surfaceless", 1);

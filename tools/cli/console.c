@@ -94,7 +94,7 @@ static void write_log(void *priv, enum dgl_log_level level, const char *said)
     const struct console *c = priv;
     struct dgl_buf named = {0};
     const char *text = name_flag(said, &named);
-    if (c->capture)
+    if (c->capture && !dgl_str_starts(dgl_str_of(said), DGL_LOG_COMPILING))
         dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
                        text);
     else if (level == DGL_LOG_ERROR)

@@ -24,7 +24,8 @@ struct console {
      * half second. */
     uint64_t since_ns;
     const char *cache; /* folder that keeps compiled kernels; "" = none does */
-    /* Not NULL: takes the lines of the log, each after CONSOLE_CAPTURED_ERROR or a blank. */
+    /* If not NULL, the lines of the log are appended here instead of printed, each after
+     * CONSOLE_CAPTURED_ERROR or a blank. Lines of DGL_LOG_COMPILING are printed. */
     struct dgl_buf *capture;
 };
 void console_init(struct console *c, const struct options *opt);

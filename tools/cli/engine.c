@@ -195,7 +195,7 @@ bool engine_check_hints(const struct options *opt)
 static void compiling(void *priv, const char *kernel, double seconds, bool over)
 {
     static double signal_seconds; /* of the kernel, when the signal was seen; 0 = none */
-    const struct engine *e = priv;
+    struct engine *e = priv;
     const bool samples = strncmp(kernel, "sample_", 7) == 0;
     if (!interrupted() || (signal_seconds > 0 && seconds < signal_seconds))
         signal_seconds = 0;
@@ -204,6 +204,7 @@ static void compiling(void *priv, const char *kernel, double seconds, bool over)
     const bool cancelled = interrupted() && seconds - signal_seconds >= SIGNAL_SECONDS;
     if (!cancelled && !over)
         return;
+    e->console.capture = NULL; /* no one is left to print what it keeps */
     if (cancelled)
         dgl_notice(&e->console.log, "cancelled while the driver compiled kernel %s", kernel);
     else
@@ -295,12 +296,15 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
             &e->model);
     }
     lap(&at, &e->times.model_ns);
+    const int32_t granted = status == DGL_OK ? dgl_model_get_info(e->model)->context : 0;
     if (status == DGL_OK && session)
-        status = dgl_session_create(e->model,
-                                    dgl_session_params(.chunk = opt->ubatch,
-                                                       .progress_cb = console_progress,
-                                                       .progress_priv = &e->console),
-                                    &e->session);
+        status = dgl_session_create(
+            e->model,
+            dgl_session_params(.context =
+                                   opt->session_context < granted ? opt->session_context : granted,
+                               .chunk = opt->ubatch, .progress_cb = console_progress,
+                               .progress_priv = &e->console),
+            &e->session);
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
     trace_add(&e->trace, "load", start, start + e->load_ns);

@@ -372,14 +372,16 @@ static const struct option table[] = {
      TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
     {"kernels", 0, "all", NULL,
      "with `check --compile-only`: also compile the kernels that can run here but are not chosen, "
-     "and the persistent programs (`phases`); they do not affect the exit code",
+     "and the persistent programs (`phases`, also with `--executor persistent`); they do not "
+     "affect the exit code",
      TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
     {"kernels", 0, "time-limit", "S",
      "with `check --compile-only`: limit of processor time per kernel in seconds, 1 to 86400 "
      "(default: 60)",
      TYPE_I32, FIELD(time_limit), 1, 86400, NULL, 0},
     {"kernels", 0, "memory-limit", "BYTES",
-     "with `check --compile-only`: limit of memory per kernel, with K, M or G (default: 2G)",
+     "with `check --compile-only`: limit of memory per kernel, with K, M or G, 1M to 1024G "
+     "(default: 2G)",
      TYPE_PATH, FIELD(memory_limit), 0, 0, NULL, 0},
     {"kernels", 0, "known", "FILE",
      "with `check --compile-only`: skip the sources whose SHA-256 is the first word of a line of "

@@ -57,6 +57,7 @@ struct options {
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick, watch_kernels, unsafe_kernels, compile_only;
     int32_t time_limit;
+    int32_t session_context; /* of no option: most tokens of the session; 0 = the model's */
     const char *memory_limit, *known;
     const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
     bool keep_faults;       /* no option: of one that judges kernel files one by one */

@@ -118,18 +118,16 @@ bool command_bench_check(const struct options *opt)
     return false;
 }
 
-/* Published contexts reach 131,072 tokens, whose cache would be made for a run that never fills it:
- * unless -c says another, a shape gets what the run needs and at least 8,192; and so does a model
- * of which several sequences have to fit. */
-static int32_t run_context(const struct options *opt, const char *path)
+/* Published contexts reach 131,072 tokens. A run would allocate such a cache and never fill it.
+ * Without -c the session of a shape, or of a model with several sequences, therefore has as many
+ * tokens as the run needs and at least 8,192, if they fit the device. */
+static int32_t run_context(const struct options *opt)
 {
-    struct dgl_model_file *file = NULL;
-    const int64_t need = tokens_needed(opt), context = need > 8192 ? need : 8192;
-    if (opt->context || dgl_inspect(NULL, dgl_inspect_params(.path = path), &file) != DGL_OK)
-        return opt->context;
-    int32_t most = dgl_model_file_info(file)->context_max;
-    dgl_model_file_destroy(&file);
-    return context < most ? (int32_t)context : most;
+    const int64_t need = tokens_needed(opt);
+    return opt->context || !(opt->shape || opt->batch > 1) ? 0
+           : need < 8192                                   ? 8192
+           : need < INT32_MAX                              ? (int32_t)need
+                                                           : INT32_MAX;
 }
 
 /* Progress of rows of measurements, each of which may be over before a bar would be drawn. */
@@ -416,7 +414,7 @@ int command_bench(const struct options *opt)
     struct engine e = {0};
     struct options with = *opt;
     struct dgl_atomic_file *figure = NULL;
-    char shape[MODEL_PATH_MAX + 16], bundled[MODEL_PATH_MAX];
+    char shape[MODEL_PATH_MAX + 16];
     if (opt->num_args)
         return strcmp(opt->arg[0], "compare") == 0 ? bench_compare(opt)
                : strcmp(opt->arg[0], "serve") == 0 ? bench_serve(opt)
@@ -428,13 +426,9 @@ int command_bench(const struct options *opt)
     }
     report->opt = opt;
     report->engine = &e;
-    if (opt->shape) {
+    if (opt->shape)
         model_shape_path(opt, shape);
-        with.context = run_context(opt, shape);
-    } else if (opt->batch > 1) {
-        const char *path = model_path(opt, bundled);
-        with.context = path ? run_context(opt, path) : 0;
-    }
+    with.session_context = run_context(opt);
     const uint64_t begun_ns = dgl_now_ns();
     enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
     e.console.since_ns = begun_ns; /* what follows loading takes as long again */

@@ -32,8 +32,12 @@ static const char *const verdict_names[] = {
     [DGL_COMPILE_BLOCKED] = "blocked", [DGL_COMPILE_CRASHED] = "crashed",
     [DGL_COMPILE_KNOWN] = "known"};
 
-/* Parses a number of bytes, with K, M or G (binary). Returns false if it is malformed or below
- * 1 MiB. */
+/* Largest --memory-limit, and the words for it. */
+#define MAX_MEMORY_BYTES (1ull << 40)
+#define MAX_MEMORY_WORDS "1024G"
+
+/* Parses a number of bytes, with K, M or G (binary). Returns false if it is malformed, below 1 MiB
+ * or above MAX_MEMORY_BYTES. */
 static bool parse_bytes(const char *text, uint64_t *out)
 {
     struct dgl_str rest = dgl_str_of(text);
@@ -43,7 +47,7 @@ static bool parse_bytes(const char *text, uint64_t *out)
         shift = last == 'K' ? 10 : last == 'M' ? 20 : 30;
         rest.len--;
     }
-    if (!dgl_parse_u64(rest, UINT64_MAX >> (shift + 1), out))
+    if (!dgl_parse_u64(rest, MAX_MEMORY_BYTES >> shift, out))
         return false;
     *out <<= shift;
     return *out >= 1u << 20;
@@ -59,8 +63,8 @@ bool kernels_compile_check(const struct options *opt)
     else if (opt->shape && opt->model)
         console_error("kernels check --compile-only: give either --shape or -m");
     else if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
-        console_error("--memory-limit: '%s' is not a number of bytes, with K, M or G, of at least "
-                      "1M",
+        console_error("--memory-limit: '%s' is not a number of bytes, with K, M or G, from 1M "
+                      "to " MAX_MEMORY_WORDS,
                       DGL_PRINTABLE(opt->memory_limit));
     else
         return !opt->shape || model_check_shape(opt);

@@ -20,7 +20,7 @@
 #define KERNEL_MAX_LIBS       16
 #define KERNEL_MAX_EXTENSIONS 4
 #define KERNEL_MAX_PROPERTIES 64
-#define KERNEL_MAX_LETS       20 /* of a kernel and its libs together; SHARED likewise */
+#define KERNEL_MAX_LETS       24 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_REGISTERS_MANY 65536 /* the property REGISTERS where nothing limits them */
 #define KERNEL_MAX_FALLBACKS  4   /* hints of one choice that were passed over, as they are told */

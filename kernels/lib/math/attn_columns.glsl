@@ -1,6 +1,6 @@
 // The results of HEADS_BLOCK heads by one work group whose invocations each have a vec4 of the head
-// and every VALUE_KEYS-th key: their sums, and the group's part. Needs libs attn_share and
-// attn_part, the constants WG_SIZE and VEC4S.
+// and every VALUE_KEYS-th key: their sums, and the group's part. Needs libs loop_end,
+// attn_share and attn_part, STEP read, the constants WG_SIZE and VEC4S.
 //
 //! SHARED vec4 out_part[WG_SIZE]
 //! SHARED float sum_part[WG_SIZE]
@@ -20,7 +20,7 @@ void write_columns(uint tid, attn_share share, vec4 o[HEADS_BLOCK], float row_ma
         if (share.inside && tid < uint(VEC4S) && head < (share.kv_head + 1u) * GQA_GROUP) {
             vec4 x = o[h];
             float sum = row_sum[h];
-            for (uint e = 1u; e < VALUE_KEYS; e++) {
+            for (uint e = 1u; e < LOOP_END(VALUE_KEYS, pass_rows); e++) {
                 x += out_part[e * uint(VEC4S) + tid];
                 sum += sum_part[e * uint(VEC4S) + tid];
             }

@@ -11,8 +11,9 @@
 //! SHARED vec4 ws[5 * ROWS]
 //! SHARED vec4 xs[5 * TOKENS]
 //
-// Needs lib weight_*, `vec4 X[]`, the constant K, the tunables THREAD_ROWS, THREAD_TOKENS, ROWS and
-// TOKENS, the LET WG_SIZE, the attribute post, and two functions of the kernel:
+// Needs libs weight_* and loop_end, `vec4 X[]`, the parameter rows, the constant K, the tunables
+// THREAD_ROWS, THREAD_TOKENS, ROWS and TOKENS, the LET WG_SIZE, the attribute post, and two
+// functions of the kernel:
 uint gemm_row(uint r);   // word of W at which row r of the tile starts; of any row without one
 uint gemm_token(uint t); // element of X at which column t of the tile starts
 
@@ -96,7 +97,7 @@ void gemm_tile(uint tid)
 {
     const uint STEPS = uint((K + 15) / 16);
     gemm_fetch(tid, 0u);
-    for (uint step = 0u; step < STEPS; step++) {
+    for (uint step = 0u; step < LOOP_END(STEPS, rows); step++) {
         gemm_store_shared(tid, step);
         memoryBarrierShared(); barrier();
         if (step + 1u < STEPS)

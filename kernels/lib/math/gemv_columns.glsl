@@ -14,8 +14,9 @@
 //! SHARED vec4 xs[COLUMNS * 4 * UNIT_STRIDE]
 //! SHARED float part[ROWS * COLUMNS * K_PARTS]
 //
-// Needs lib gemv_block and what that needs, the tunables K_PARTS and SETS, powers of two, and a
-// function of the kernel besides gemv_row(), whose rows are the group's:
+// Needs libs loop_end and gemv_block and what that needs, the parameter rows, the tunables K_PARTS
+// and SETS, powers of two, and a function of the kernel besides gemv_row(), whose rows are the
+// group's:
 // Elements 4 i .. 4 i + 3 of column `column + side`; called once for each i below K / 4. `column`
 // is a constant; `side`, below GEMV_SIDES, is the invocation's.
 vec4 gemv_x(uint column, uint side, uint i);
@@ -64,7 +65,9 @@ void gemv_columns(uint tid, uint lane, uint part_k, uint set)
     uint row0 = set * uint(THREAD_ROWS), at = part_k * uint(SUBGROUP) + lane;
     ZERO_ROWS
     gemv_fetch(row0, at);
-    for (uint chunk = 0u; chunk < CHUNKS; chunk++) {
+    // Of two chunks unrolled, LLVM spills none; as a loop of 8 columns of f32 or q5_k 7 registers.
+    uint chunks = K > 32 * UNITS ? LOOP_END(CHUNKS, rows) : CHUNKS;
+    for (uint chunk = 0u; chunk < chunks; chunk++) {
         uint unit0 = chunk * uint(UNITS);
         if (chunk > 0u) {
             memoryBarrierShared(); barrier();

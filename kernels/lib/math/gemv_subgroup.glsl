@@ -30,9 +30,9 @@
 //! SHARED vec4 xs[X_SLICES * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
 //
-// Needs lib weight_*_subgroup, the tunables WG_SIZE, SUBGROUP and UNROLL, the constants or LETs
-// SLICES (the slices that make one result) and GROUP_ROWS (the most rows that a group has), and
-// four functions of the kernel:
+// Needs libs weight_*_subgroup and loop_end, the parameter rows, the tunables WG_SIZE, SUBGROUP and
+// UNROLL, the constants or LETs SLICES (the slices that make one result) and GROUP_ROWS (the most
+// rows that a group has), and four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read
 uint gemv_row(uint r);             // element of W at which row r of the group starts
 bool gemv_has(uint slice, uint r); // false: the row that was read for row r adds nothing
@@ -109,27 +109,47 @@ void gemv_begin(uint count, uint zero)
         gemv_fetch_all(gemv_n * uint(UNROLL) * gemv_across);
 }
 
-// Puts x of the slices of a pass into shared memory and the lane's into its registers, in rounds;
-// whole subgroups call gemv_x(). All of it is asked for before the first is there.
+// The i-th vec4 of x that the invocation brings to shared memory in a round of a pass.
 #define STAGE_LOADS ((X_SLICES * SUBGROUP * 8 + WG_SIZE - 1) / WG_SIZE)
+vec4 gemv_stage_load(uint pass, int round, int i)
+{
+    uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane + uint(i * WG_SIZE);
+    uint slice = pass * uint(STAGED) + uint(round * X_SLICES);
+    return gemv_x(slice + v / uint(8 * SUBGROUP), v % uint(8 * SUBGROUP));
+}
+
+void gemv_stage_store(int i, vec4 x)
+{
+    uint v = gl_SubgroupID * uint(SUBGROUP) + gemv_lane + uint(i * WG_SIZE);
+    if (v < uint(X_SLICES * SUBGROUP * 8))
+        xs[v + v / 8u] = x;
+}
+
+// Puts x of the slices of a pass into shared memory and the lane's into its registers, in rounds;
+// whole subgroups call gemv_x(). All of it is asked for before the first is there, but where LLVM
+// would spill two vec4s at a time.
+#define STAGE_PAIRS (ROLLED && X_ROUNDS * STAGE_LOADS > 2)
 void gemv_stage(uint pass)
 {
+#if !STAGE_PAIRS
     vec4 x[X_ROUNDS * STAGE_LOADS];
-    uint first = gl_SubgroupID * uint(SUBGROUP) + gemv_lane;
-    for (int i = 0; i < X_ROUNDS * STAGE_LOADS; i++) {
-        uint v = first + uint(i % STAGE_LOADS * WG_SIZE);
-        uint slice = pass * uint(STAGED) + uint(i / STAGE_LOADS * X_SLICES);
-        x[i] = gemv_x(slice + v / uint(8 * SUBGROUP), v % uint(8 * SUBGROUP));
-    }
+    for (int i = 0; i < X_ROUNDS * STAGE_LOADS; i++)
+        x[i] = gemv_stage_load(pass, i / STAGE_LOADS, i % STAGE_LOADS);
+#endif
     for (int round = 0; round < X_ROUNDS; round++) {
         if (round > 0) {
             memoryBarrierShared(); barrier(); // the lanes have theirs
         }
-        for (int i = 0; i < STAGE_LOADS; i++) {
-            uint v = first + uint(i * WG_SIZE);
-            if (v < uint(X_SLICES * SUBGROUP * 8))
-                xs[v + v / 8u] = x[round * STAGE_LOADS + i];
+#if STAGE_PAIRS
+        for (int i = 0; i < int(LOOP_END(uint(STAGE_LOADS), rows)); i += 2) {
+            vec4 x = gemv_stage_load(pass, round, i), y = gemv_stage_load(pass, round, i + 1);
+            gemv_stage_store(i, x);
+            gemv_stage_store(i + 1, y);
         }
+#else
+        for (int i = 0; i < STAGE_LOADS; i++)
+            gemv_stage_store(i, x[round * STAGE_LOADS + i]);
+#endif
         memoryBarrierShared(); barrier();
         if (X_ROUNDS == 1 || gemv_k / uint(X_SLICES) == uint(round))
             for (int i = 0; i < 8; i++) {

@@ -59,6 +59,7 @@
 //! LIB attn_share
 //! LIB attn_part
 //! LIB attn_new_rows
+//! LIB loop_end
 //! LIB attn_columns
 
 void body(uvec3 group)

@@ -12,7 +12,7 @@
 // and 128 of 128 for heads of 64, 80, 96, 128 and 256.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 36:59; Mali G52 and
-// LLVM 15 (88 of 128 registers on navi31) spill none.
+// LLVM 15 spill none (navi31 12 to 86 of heads of 16 numbers without lib loop_end).
 //
 //! NAME attn_decode_tiled
 //! OP attn_decode
@@ -64,6 +64,7 @@
 //! LIB attn_share
 //! LIB attn_part
 //! LIB attn_new_rows
+//! LIB loop_end
 //! LIB attn_columns
 
 // KEYS rows from `first` on; beyond the split zeros. The new one, row `fresh` of new_rows, may not

@@ -11,8 +11,8 @@
 // SPLIT_THREADS, of few heads, leave sets without a part; the dispatch costs more than its
 // invocations.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 5 of
-// heads of 256 numbers, with 2 SPLIT_THREADS none.
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 5 to
+// 16 of heads of 256 numbers and 32 splits with 1 or 2 SPLIT_THREADS, with 8 none.
 //
 //! NAME attn_merge
 //! OP attn_merge
@@ -23,9 +23,10 @@
 //! BIND read float S
 //! CONST HEADS HEAD_DIM SPLITS
 //! TUNE MOST = SOFTWARE ? 1 : HEAD_DIM > 64 ? 4 : 8 in 1 4 8
-//! TUNE LEAST = SUBGROUP_SIZE == 64 && REGISTERS < 88 && HEAD_DIM <= 256 ? 2 : 1 in 1 2
+//! TUNE LEAST = SUBGROUP_SIZE == 64 && REGISTERS < 88 && HEAD_DIM <= 256 ? 8 : 1 in 1 8
 //! TUNE SPLIT_THREADS = HEAD_DIM > 128 ? LEAST : MOST in 1 2 4 8 16 32
-//! TUNE WG_SIZE = SOFTWARE && HEAD_DIM < 257 ? 64 : SPLIT_THREADS > 8 ? 512 : 128 in 64 128 256 512
+//! TUNE MANY = SPLIT_THREADS * HEAD_DIM > 512 in 0 1 // invocations
+//! TUNE WG_SIZE = MANY ? 512 : SOFTWARE && HEAD_DIM < 257 ? 64 : 128 in 64 128 256 512
 //! LET VEC4S = HEAD_DIM / 4
 //! LET SETS = SPLIT_THREADS * VEC4S // invocations with a part
 //! LOCAL WG_SIZE

@@ -15,7 +15,8 @@
 // weights takes most of such a pass (by reasoning; not measured).
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 67:65, Mali G52 39:437,
-// navi21 with LLVM 15 70 registers. By REGISTERS attn_prefill is chosen there, which spills none.
+// navi21 with LLVM 15 62 to 338 registers while the loop over VEC4S was unrolled, with lib loop_end
+// none. By REGISTERS attn_prefill is chosen on V3D and Mali, which spills none.
 //
 //! NAME attn_prefill_tiled
 //! OP attn_prefill
@@ -58,6 +59,7 @@
 //! LIB activations
 //! LIB attn_score
 //! LIB attn_sinks
+//! LIB loop_end
 
 const uint TOKENS = uint(ROWS / HEADS_BLOCK);
 const int OWN_ROWS = ROWS / ROW_THREADS;
@@ -119,7 +121,7 @@ void body(uvec3 group)
         float s[OWN_ROWS * OWN_KEYS];
         for (int i = 0; i < OWN_ROWS * OWN_KEYS; i++)
             s[i] = 0.0;
-        for (uint i = 0u; i < uint(VEC4S); i++) {
+        for (uint i = 0u; i < LOOP_END(uint(VEC4S), pass_rows); i++) {
             vec4 k[OWN_KEYS];
             for (int j = 0; j < OWN_KEYS; j++)
                 k[j] = tile[(x + uint(8 * j)) * uint(TILE_STRIDE) + i];

@@ -22,9 +22,10 @@
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). AMD has 65536 registers for a
 // group: of 1024 invocations polaris12 spills 21 to 59 registers, navi21 with LLVM 15 8 to 83.
-// Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM they spill none of 2 x 8 and 4
-// x 4 results (72 with bf16 and 8 columns, 3 of 4 x 8), on navi31 18 to 45 of most: it is not
-// chosen there.
+// Groups of 256 (K_PARTS 1, SETS 4) spill none with ACO. With LLVM and 7 chunks of K (3,584) they
+// spilled 59 to 229 registers while the loop over them was unrolled; with lib loop_end 2 x 8 and 4
+// x 4 results spill none (72 with bf16 and 8 columns, 3 of 4 x 8). navi31 spills 10 to 108 of
+// most: it is not chosen there.
 //
 //! NAME matmul_columns_subgroup
 //! OP matmul
@@ -78,6 +79,7 @@
 //! LIB activations
 //! LIB matmul_result
 //! LIB gemv_block
+//! LIB loop_end
 //! LIB gemv_columns
 
 uint first;           // first row of the group within the band

@@ -27,6 +27,9 @@
 // without one (1,024 x 2,048: half of them). Fewer groups with more rows, LEAST = 8, take as long:
 // 4.78 us each on one H200 (driver 580, 2026-11-23, `dopplergl tune`, 2,048 x 2,048 q4_k).
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). LLVM 15 spilled 2 to 7 registers
+// of rows of 8,192 columns and more, with x staged two vec4s at a time (lib gemv_subgroup) none.
+//
 //! NAME matmul_decode_subgroup
 //! OP matmul
 //! VARIANT subgroup gemv_subgroup
@@ -82,6 +85,7 @@
 //! LIB matmul_source
 //! LIB activations
 //! LIB matmul_result
+//! LIB loop_end
 //! LIB gemv_subgroup
 //! LIB gemv_rows_subgroup
 

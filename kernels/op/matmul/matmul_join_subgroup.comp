@@ -60,6 +60,7 @@
 //! LIB matmul_join
 //! LIB activations
 //! LIB matmul_result
+//! LIB loop_end
 //! LIB gemv_subgroup
 //! LIB gemv_rows_subgroup
 

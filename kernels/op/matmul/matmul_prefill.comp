@@ -16,7 +16,8 @@
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). Tiles of 4 x 4 per thread: V3D
 // 4.2 4:4 to 5:5, Mali G52 5:50 to 8:60, T860 87:228. The tiles that REGISTERS selects: V3D none
 // (2 x 2; 2 x 4 13:15 with f32), G52 none (2 x 4), T860 55:99 (4 x 2). Midgard's compiler never
-// ends on a tile of 2 x 2 with bf16, a bias and K = 112, so such devices get 4 x 2.
+// ends on a tile of 2 x 2 with bf16, a bias and K = 112, so such devices get 4 x 2. LLVM 15 spilled
+// 394 to 669 of 4 x 4 with K up to 112, with lib loop_end none (96 registers).
 //
 //! NAME matmul_prefill
 //! OP matmul
@@ -57,6 +58,7 @@
 //! LIB weight_{weight}
 //! LIB activations
 //! LIB matmul_result
+//! LIB loop_end
 //! LIB gemm_tile
 
 uint row1;   // first row of the tile within the band

@@ -21,6 +21,9 @@
 //
 // Utilisation: lanes and subgroups behind the end of K have no columns.
 //
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15 spills 102
+// to 130, so by REGISTERS it is not chosen there. ACO spills none.
+//
 //! NAME matmul_stationary_subgroup
 //! OP matmul
 //! VARIANT stationary
@@ -71,6 +74,7 @@
 //! REQUIRE SUBGROUP == SUBGROUP_SIZE && SUBGROUP_SIZE >= 8
 //! REQUIRE W_STRIDE % 4 == 0 && K % 16 == 0 && UNITS % 16 == 0 && BATCH * HEADS <= WG_SIZE
 //! REQUIRE SLICES == 1 || !PRE_norm && N * SLICES * COLUMNS <= SUM_ROWS * 256
+//! REGISTERS 32 * 4 + 16 * AHEAD + 8
 //! LET LARGE = K >= 4096 && N >= 4096 // fixed: sizes that were measured
 //! PREFER SOFTWARE || COMPUTE_UNITS < 64 ? 0 : LARGE ? 40 : 5 // matmul_columns_subgroup: 30
 //! TOLERANCE 3e-12

@@ -64,6 +64,7 @@
 //! LIB moe_glu
 //! LIB moe_rows
 //! LIB moe_choice
+//! LIB loop_end
 //! LIB gemv_subgroup
 
 uint first;        // first row of the work group within the expert

@@ -10,10 +10,14 @@ folder=$1 arch=$2
 packages='libc6-dev linux-libc-dev libegl-dev libgles-dev libdrm-dev libcjson-dev libssl-dev libpcre2-dev libutf8proc-dev libedit-dev
     libmicrohttpd-dev libcurl4-openssl-dev libvulkan-dev libcmocka-dev
     libegl1 libgles2 libegl-mesa0 libgl1-mesa-dri libgbm1'
+command -v dpkg-architecture > /dev/null || {
+    echo 'sysroot: dpkg-architecture is missing; on Debian, as root: apt-get install dpkg-dev' >&2
+    exit 1
+}
 triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_MULTIARCH 2> /dev/null)
 for tool in apt-get dpkg-deb "$triplet-gcc" "$triplet-objcopy"; do
     command -v "$tool" > /dev/null || {
-        echo "sysroot: $tool is missing; on Debian, as root: apt-get install gcc-$triplet dpkg-dev qemu-user-static" >&2
+        echo "sysroot: $tool is missing; on Debian, as root: apt-get install gcc-$triplet qemu-user-static dpkg-dev pkg-config" >&2
         exit 1
     }
 done

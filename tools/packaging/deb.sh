@@ -10,7 +10,7 @@ native=$(dpkg --print-architecture)
 arch=${ARCH:-$native}
 triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_MULTIARCH 2> /dev/null || :)
 cross= root=
-[ "$arch" = "$native" ] || cross=$triplet- root=$SYSROOT/root
+[ "$arch" = "$native" ] || cross=$triplet- root=$SYSROOT/tree
 for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture "${cross}strip" gzip; do
     command -v $tool > /dev/null 2>&1 || {
         echo "deb: $tool is missing: as root, apt-get install dpkg-dev binutils" >&2

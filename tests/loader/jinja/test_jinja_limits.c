@@ -4,8 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-
-#include "core/base/clock.h"
+#include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define STACK_BYTES (16u << 20)
@@ -151,13 +150,13 @@ static void ends_within_its_limits(void **state)
     struct job job = {.tmpl = tmpl};
     pthread_attr_t attributes;
     pthread_t thread;
-    uint64_t start = dgl_now_ns();
+    clock_t start = clock();
     assert_int_equal(pthread_attr_init(&attributes), 0);
     assert_int_equal(pthread_attr_setstacksize(&attributes, STACK_BYTES), 0);
     assert_int_equal(pthread_create(&thread, &attributes, render, &job), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     pthread_attr_destroy(&attributes);
-    assert_at_most((double)(dgl_now_ns() - start) * 1e-9, 30);
+    assert_at_most((double)(clock() - start) / CLOCKS_PER_SEC, 30);
     if (row->wanted) {
         assert_int_not_equal(job.got.status, DGL_OK);
         assert_contains(job.got.log.text, row->wanted);

@@ -1,6 +1,6 @@
-/* Verdicts about programs of phases: one record file per program (core/base/record_file.h), KEY.exec
- * with one record under KEY. KEY is computed from the device, its driver and the texts of the
- * program's forms, so a change of any of them finds no record. */
+/* Verdicts about programs of phases: one record file per program (core/base/record_file.h), named
+ * KEY.exec, with one record under KEY. KEY is computed from the device, its driver and the texts of
+ * the program's forms, so a change of any of them finds no record. */
 #include "core/exec/exec_record.h"
 
 #include "core/base/record_file.h"

@@ -1,6 +1,6 @@
 /* Winners of the tuner: one record file per device, driver and limits, KEY.tune
- * (core/base/record_file.h). Hints of an entry are checked like any hints, so a wrong entry can make
- * a model slow, but not wrong. */
+ * (core/base/record_file.h). Hints of an entry are checked like any hints, so a wrong entry can
+ * make a model slow, but not wrong. */
 #include "core/seq/tune_store.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * hash_cache.h: files that were found to have a hash. A later run recognises an unchanged file by
  * device, inode, size, and the times of modification and of change. They are stored in the record
- * file `hashes` (core/base/record_file.h), the last 4096. Nothing here fails: without a cache folder
- * no file is known.
+ * file `hashes` (core/base/record_file.h), the last 4096. Nothing here fails: without a cache
+ * folder no file is known.
  */
 #ifndef DGL_LOADER_HASH_CACHE_H
 #define DGL_LOADER_HASH_CACHE_H
@@ -13,7 +13,8 @@
 /* Thread-safety: hash_cache_knows() from several threads, as long as nothing else is called. */
 struct hash_cache;
 
-/* Reads the hashes of the cache folder `path`. Returns NULL if it is NULL or memory is exhausted. */
+/* Reads the hashes of the cache folder `path`. Returns NULL if it is NULL or
+ * memory is exhausted. */
 struct hash_cache *hash_cache_open(const struct dgl_log *log, const char *path);
 bool hash_cache_knows(const struct hash_cache *cache, const struct dgl_file_stamp *stamp,
                       enum dgl_hash_kind kind, const char *hash);

@@ -12,9 +12,10 @@
 #include "core/base/file.h"
 #include "tests/support/process.h"
 
-#define KEY           "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-#define STORY         "generate", "--device", "any", "--temp", "0", "-p", "Once upon a time", "-n", "3"
-#define DEVICE        "A device, OpenGL ES 3.2 with a driver"
+#define KEY    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define STORY  "generate", "--device", "any", "--temp", "0", "-p", "Once upon a time", "-n", "3"
+#define DEVICE "A device, OpenGL ES 3.2 with a driver"
+/* DEVICE in a record file. */
 #define STORED_DEVICE "A%20device,%20OpenGL%20ES%203.2%20with%20a%20driver"
 
 static char *cache; /* XDG_CACHE_HOME of these cases */

@@ -35,8 +35,8 @@ struct folder {
 
 #define MOST_BYTES (128u << 20)
 
-/* Device and driver of a file, or "" if it names none. The caller frees it. Returns NULL if memory is
- * exhausted. */
+/* Device and driver of a file, or "" if it names none. The caller frees it. Returns NULL if memory
+ * is exhausted. */
 static char *read_device(const struct folder *f, const struct cached *c)
 {
     char *bytes = NULL, *device = NULL;

@@ -1,6 +1,6 @@
-/* The table of kinds. Formats are described where they are written: gl/gl_progcache.c,
- * core/exec/exec_record.c, core/seq/tune_store.c, core/memory/kernel_records.c,
- * loader/model/hash_cache.c. */
+/* The table of kinds. gl/gl_progcache.c defines the format of programs. All other kinds are record
+ * files, whose fields are in core/exec/exec_record.c, core/seq/tune_store.c,
+ * core/memory/kernel_records.c and loader/model/hash_cache.c. */
 #include "core/base/cache_kind.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 #define HEX 64
 
 const struct dgl_cache_kind dgl_cache_kinds[] = {
-    {"programs", ".prog", NULL, "compiled kernels", 152, NULL, true},
-    {"executors", ".exec", NULL, "how tokens are decoded faster, and whether groups may wait", 112,
-     NULL, true},
-    {"tunings", ".tune", NULL, "winners of `dopplergl tune`", 0, "device", false},
-    {"answers", ".judged", NULL, "kernels that gave known answers on a device", 0, NULL, false},
-    {"hashes", NULL, "hashes", "files of models that were found whole", 0, NULL, false},
+    {"programs", ".prog", NULL, "compiled kernels", false, true},
+    {"executors", ".exec", NULL, "how tokens are decoded faster, and whether groups may wait", true,
+     true},
+    {"tunings", ".tune", NULL, "winners of `dopplergl tune`", true, false},
+    {"answers", ".judged", NULL, "kernels that gave known answers on a device", true, false},
+    {"hashes", NULL, "hashes", "files of models that were found whole", true, false},
 };
 const size_t dgl_cache_num_kinds = sizeof(dgl_cache_kinds) / sizeof(dgl_cache_kinds[0]);
 

@@ -11,20 +11,18 @@ struct dgl_cache_kind {
     const char *suffix; /* ".prog"; NULL = `file` */
     const char *file;   /* "hashes" */
     const char *what;   /* what is lost when it is deleted */
-    /* offset of DGL_CACHE_DEVICE_BYTES that name device and driver, where the byte at
-     * DGL_CACHE_VERSION_AT is DGL_CACHE_VERSION; 0 = none */
-    size_t device_at;
-    const char *json_device; /* or the key of that text in a file of JSON; NULL = none */
-    bool trimmed;            /* with the programs, oldest first, when they grow too many */
+    bool records; /* a record file (core/base/record_file.h); else a file of gl/gl_progcache.c */
+    bool trimmed; /* with the programs, oldest first, when they grow too many */
 };
 extern const struct dgl_cache_kind dgl_cache_kinds[];
 extern const size_t dgl_cache_num_kinds;
 
-/* Device and driver for people, NUL-padded: "RENDERER, VERSION". */
+/* Layout of a file of gl/gl_progcache.c: the version is one byte. Device and driver for people are
+ * "RENDERER, VERSION", NUL-padded. */
+#define DGL_CACHE_VERSION_AT   8
+#define DGL_CACHE_VERSION      2
+#define DGL_CACHE_DEVICE_AT    152
 #define DGL_CACHE_DEVICE_BYTES 256
-/* Where both binary formats have their version, and that which names a device. */
-#define DGL_CACHE_VERSION_AT 8
-#define DGL_CACHE_VERSION    2
 
 /* The kind of a file by its name, also of one that a process which was killed left half written
  * (core/base/temp_name.h); NULL: it is not ours. */

@@ -24,10 +24,10 @@ struct exec_record {
     uint64_t form_ns[EXEC_FORMS];        /* likewise; 0 = not tried, or not to be used */
     uint64_t time;                       /* of the verdict, seconds since 1970 */
 };
-/* `key`: gl_program_key() of the program's texts; `dir`: the device's cache folder, NULL = none.
- * False: there is none that this user wrote whole. */
+/* `key`: gl_program_key() of the program's texts. `dir`: the device's cache folder, or NULL.
+ * Returns false if the folder has no record of the program; all members of *out are 0 then. */
 bool exec_record_load(const char *dir, const char *key, struct exec_record *out);
-/* `device`: gl_program_cache_device(). False: not kept. */
+/* `device`: gl_program_cache_device(). Returns false if the record is not stored. */
 bool exec_record_store(const char *dir, const char *key, const char *device,
                        const struct exec_record *record);
 

@@ -1,6 +1,9 @@
 /* Entering the device's context, and its counters. */
 #include "core/memory/device.h"
 
+#include <assert.h>
+
+#include "core/base/clock.h"
 #include "core/memory/pool.h"
 
 struct dgl_counters device_counters(const struct dgl_device *dev)
@@ -20,7 +23,7 @@ struct dgl_counters device_counters(const struct dgl_device *dev)
         .pages_shared = dev->pages_shared,
         .prefix_hit_tokens = dev->prefix_hit_tokens,
     };
-    counters_take(&all, &dev->aside);
+    counters_take(&all, &dev->hidden);
     return all;
 }
 
@@ -59,9 +62,25 @@ struct dgl_counters counters_since(const struct dgl_device *dev, const struct dg
     return now;
 }
 
+void account_push(struct dgl_device *dev, struct account *account)
+{
+    dev->hiding++;
+    *account = (struct account){device_counters(dev), dev->compile_ns, dgl_now_ns()};
+}
+
+void account_pop(struct dgl_device *dev, const struct account *account)
+{
+    /* Work of an inner section is hidden already, so it is not counted twice. */
+    const struct dgl_counters work = counters_since(dev, &account->counters);
+    assert(dev->hiding > 0);
+    dev->hiding--;
+    counters_add(&dev->hidden, &work);
+    dev->compile_ns = account->compile_ns + (dgl_now_ns() - account->start_ns);
+}
+
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event)
 {
-    if (dev->trace && !dev->untold)
+    if (dev->trace && dev->hiding == 0)
         dev->trace(dev->trace_priv, event);
 }
 

@@ -8,6 +8,12 @@
 struct kernel_records;
 struct pool;
 
+/* State of the device when a hidden section began. */
+struct account {
+    struct dgl_counters counters;
+    uint64_t compile_ns, start_ns;
+};
+
 struct dgl_device {
     const struct dgl_log *log;
     struct gl_device *gl;
@@ -21,9 +27,9 @@ struct dgl_device {
     uint64_t pages_used, pages_shared, prefix_hit_tokens;
     uint64_t compile_ns; /* spent on compiling so far */
     struct kernel_records *records;
-    struct dgl_counters aside; /* work that no counter shows: known answers of kernels */
-    bool untold;               /* so is what happens now, to the trace */
-    bool told_tunings;         /* that the tuner's file is not whole was said */
+    struct dgl_counters hidden; /* work of all hidden sections so far */
+    int32_t hiding;             /* hidden sections that are open */
+    bool told_tunings;          /* that the tuner's file is not whole was said */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };
@@ -58,6 +64,11 @@ struct dgl_counters device_counters(const struct dgl_device *dev);
 void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
 /* Takes work away from a sum of it. */
 void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
+/* A hidden section: known answers of kernels, which are no part of any call's result. Its work is
+ * in no counter, the trace has no event of it, and its time counts as compile_ns. Sections may be
+ * nested. `account` belongs to the section until account_pop(). */
+void account_push(struct dgl_device *dev, struct account *account);
+void account_pop(struct dgl_device *dev, const struct account *account);
 /* Work done since `before` was read. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 

@@ -39,8 +39,8 @@ void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel);
 /* Removes all wrong and excluded kernels from dev->plan, of which the caller keeps a copy. The
  * records stay. */
 void kernel_records_hide_wrong(struct dgl_device *dev);
-/* Writes them, with those programs that other processes have added meanwhile. A folder that cannot
- * be written costs judging again. */
+/* Stores the records, with those that other processes have added. If the folder cannot be written,
+ * later processes test again. */
 void kernel_records_store(struct dgl_device *dev);
 
 #endif

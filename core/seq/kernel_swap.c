@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/oracle/kernel_check.h"
@@ -221,11 +220,9 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
             return status;
     }
     /* Known answers are no part of an answer that goes on meanwhile: neither time nor counters. */
-    const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
-    const struct dgl_counters before = device_counters(dev);
-    const bool untold = dev->untold;
+    struct account account;
     bool more = true;
-    dev->untold = true;
+    account_push(dev, &account);
     while (swap->judged < swap->count && more && status == DGL_OK) {
         const struct kernel_use *use = swap->fresh[swap->judged++];
         if (swap->unchecked || !has_users_text(&use->choice))
@@ -240,10 +237,7 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
             plan_iterate_unused(&swap->engine->plan, m->kernels, tell_idle_lib,
                                 &(struct idle_libs){m->dev->log, swap});
     }
-    const struct dgl_counters work = counters_since(dev, &before);
-    counters_add(&dev->aside, &work);
-    dev->untold = untold;
-    dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
+    account_pop(dev, &account);
     *ready = status == DGL_OK && swap->judged == swap->count && swap->idle_judged == swap->num_idle;
     return status;
 }

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
@@ -85,14 +84,13 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
     *replanned = false;
     if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
         return DGL_OK;
-    const uint64_t start_ns = dgl_now_ns(), compile_ns = dev->compile_ns;
-    const struct dgl_counters before = device_counters(dev);
+    struct account account;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     const struct kernel_use **uses =
         dgl_new_array(const struct kernel_use *, engine->plan.kernels.count);
     size_t count = 0, num_wrong = 0;
     enum dgl_status status = DGL_OK;
-    dev->untold = true;
+    account_push(dev, &account);
     if (uses)
         count = list_new(engine, segments, uses);
     else
@@ -112,13 +110,10 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
     }
     kernel_judge_destroy(&judge);
     free(uses);
-    const struct dgl_counters work = counters_since(dev, &before);
-    counters_add(&dev->aside, &work);
     gl_device_memory_forget(dev->gl, memory);
-    dev->untold = false;
     if (count > 0)
         kernel_records_store(dev);
-    dev->compile_ns = compile_ns + (dgl_now_ns() - start_ns);
+    account_pop(dev, &account);
     if (status == DGL_OK && num_wrong == 0)
         engine->judged |= segments;
     if (status != DGL_OK || num_wrong == 0)

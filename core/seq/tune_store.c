@@ -1,28 +1,44 @@
-/*
- * Winners of the tuner on disk, in the folder of the compiled programs (core/base/cache_dir.h says
- * which of its files are trusted). KEY.tune is JSON: `format`, KEY, the device's name for people,
- * and a list of entries; KEY is made of the device, its driver and the properties that kernels see.
- * A file that is not so counts as absent, which is told: all is measured again. What an entry asks
- * for is checked like any hint, so a file that was edited can be slow, but not wrong.
- */
+/* Winners of the tuner: one record file per device, driver and limits, KEY.tune
+ * (core/base/record_file.h). Hints of an entry are checked like any hints, so a wrong entry can
+ * make a model slow, but not wrong. */
 #include "core/seq/tune_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/base/cache_dir.h"
 #include "core/base/hash.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/record_file.h"
 
-#define FORMAT    "dopplergl tuner 2"
-#define MAX_BYTES (16u << 20)
+#define FIELD(name, type, member, limit)                                                           \
+    {                                                                                              \
+        name, DGL_FIELD_##type, offsetof(struct tune_entry, member), limit                         \
+    }
 
-static const char *const phase_words[] = {
-    [DGL_PHASE_PREFILL] = "prefill", [DGL_PHASE_DECODE] = "decode", [DGL_PHASE_SAMPLE] = "sample"};
+static const struct dgl_field fields[] = {
+    FIELD("request", TEXT, key, 0),
+    FIELD("op", TEXT, op, 0),
+    FIELD("phase", U32, phase, DGL_PHASE_SAMPLE),
+    FIELD("tokens", U32, tokens, INT32_MAX),
+    FIELD("texts", CHARS, texts, sizeof(((struct tune_entry *)0)->texts)),
+    FIELD("kernel", CHARS, kernel, sizeof(((struct tune_entry *)0)->kernel)),
+    FIELD("default", CHARS, default_kernel, sizeof(((struct tune_entry *)0)->default_kernel)),
+    FIELD("tunes", TEXT, tunes, 0),
+    FIELD("default_us", F64, default_us, 0),
+    FIELD("tuned_us", F64, tuned_us, 0),
+    FIELD("spread", F64, spread, 0),
+    FIELD("time", U64, time, UINT64_MAX),
+};
+
+static const struct dgl_record_format format = {.name = "dopplergl-tunings-3",
+                                                .suffix = ".tune",
+                                                .fields = fields,
+                                                .num_fields = sizeof(fields) / sizeof(fields[0]),
+                                                .max_records = 4096,
+                                                .max_bytes = 16u << 20};
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
@@ -185,180 +201,67 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* False without a cache. */
-static bool device_key(struct dgl_device *dev, char key[65])
+/* Opens the record file of the device. */
+static enum dgl_records_state open_records(struct dgl_records *records, struct dgl_device *dev)
 {
+    const char *dir = gl_program_cache_dir(dev->gl);
     struct dgl_buf text = {0};
-    dgl_buf_puts(&text, FORMAT "\n");
+    char key[65];
+    dgl_buf_puts(&text, "dopplergl tuner 2\n");
     for (size_t i = 0; i < dev->plan.num_properties; i++)
         dgl_buf_printf(&text, "%s=%lld\n", dev->plan.properties[i].name,
                        (long long)dev->plan.properties[i].value);
-    bool ok = !text.failed && gl_program_key(dev->gl, text.p, text.len, key);
+    if (text.failed || !gl_program_key(dev->gl, text.p, text.len, key))
+        dir = NULL;
     dgl_buf_finish(&text);
-    return ok;
-}
-
-/* The descriptor of the device's folder and the name of its file; -1: there is none. */
-static int open_dir(struct dgl_device *dev, bool make, char name[72])
-{
-    const char *dir = gl_program_cache_dir(dev->gl);
-    char *reason = NULL, key[65];
-    if (!dir || !device_key(dev, key))
-        return -1;
-    int fd = dgl_cache_open(dir, make, &reason);
-    free(reason);
-    snprintf(name, 72, "%.64s.tune", key);
-    return fd;
-}
-
-static bool copy_word(const struct dgl_json *object, const char *key, char *out, size_t size)
-{
-    struct dgl_str text = dgl_json_str(dgl_json_get(object, key));
-    if (text.len == 0 || text.len >= size || memchr(text.p, '\0', text.len))
-        return false;
-    memcpy(out, text.p, text.len + 1);
-    return true;
-}
-
-/* False where it is no entry. */
-static bool add_entry(struct tune_store *store, const struct dgl_json *object)
-{
-    const struct dgl_str word = dgl_json_str(dgl_json_get(object, "phase"));
-    const size_t phases = sizeof(phase_words) / sizeof(phase_words[0]);
-    int64_t tokens = 0;
-    size_t phase = 0;
-    struct tune_entry entry = {
-        .key = (char *)dgl_json_str(dgl_json_get(object, "request")).p,
-        .op = (char *)dgl_json_str(dgl_json_get(object, "op")).p,
-        .tunes = (char *)dgl_json_str(dgl_json_get(object, "tunes")).p,
-        .default_us = dgl_json_f64(dgl_json_get(object, "default_us")),
-        .tuned_us = dgl_json_f64(dgl_json_get(object, "tuned_us")),
-        .spread = dgl_json_f64(dgl_json_get(object, "spread")),
-    };
-    while (phase < phases && !dgl_str_eq(word, phase_words[phase]))
-        phase++;
-    entry.phase = (enum dgl_phase)phase;
-    if (phase == phases || !dgl_json_i64(dgl_json_get(object, "tokens"), &tokens) || tokens <= 0 ||
-        tokens > INT32_MAX || !dgl_json_is(dgl_json_get(object, "request"), DGL_JSON_STRING) ||
-        !dgl_json_is(dgl_json_get(object, "op"), DGL_JSON_STRING) ||
-        !dgl_json_is(dgl_json_get(object, "tunes"), DGL_JSON_STRING) ||
-        !copy_word(object, "texts", entry.texts, sizeof(entry.texts)) ||
-        !copy_word(object, "kernel", entry.kernel, sizeof(entry.kernel)) ||
-        !copy_word(object, "default", entry.default_kernel, sizeof(entry.default_kernel)) ||
-        !dgl_json_i64(dgl_json_get(object, "time"), &entry.time))
-        return false;
-    entry.tokens = (int32_t)tokens;
-    tune_store_put(store, &entry);
-    return true;
-}
-
-/* Once per device: a model that is loaded, a tuner and a list of entries read the same file. */
-static void tell_fault(struct dgl_device *dev, const char *name, size_t unread)
-{
-    char some[48] = "";
-    if (unread)
-        snprintf(some, sizeof(some), "%zu of its entries ", unread);
-    if (!dev->told_tunings)
-        dgl_notice(dev->log,
-                   "%s/%s: %snot as `dopplergl tune` stores %s, and not used: `dopplergl tune` "
-                   "makes it again, `dopplergl tune --reset` removes it",
-                   DGL_PRINTABLE(gl_program_cache_dir(dev->gl)), name, some,
-                   unread ? "them" : "it");
-    dev->told_tunings = true;
+    return dgl_records_open(records, &format, dir, dir ? key : NULL);
 }
 
 void tune_store_load(struct tune_store *store, struct dgl_device *dev)
 {
-    struct dgl_json_doc *doc = NULL;
-    char name[72], *text = NULL;
-    size_t len = 0, unread = 0;
+    struct dgl_records records;
     *store = (struct tune_store){0};
-    int fd = open_dir(dev, false, name);
-    if (fd < 0)
-        return;
-    if (dgl_cache_read(fd, name, MAX_BYTES, true, &text, &len)) {
-        dgl_json_parse(NULL, name, text, len, &doc);
-        const struct dgl_json *root = doc ? dgl_json_root(doc) : NULL;
-        const struct dgl_json *list = dgl_json_get(root, "entries");
-        const bool ours = dgl_str_eq(dgl_json_str(dgl_json_get(root, "format")), FORMAT) &&
-                          strncmp(dgl_json_str(dgl_json_get(root, "key")).p, name, 64) == 0 &&
-                          dgl_json_is(list, DGL_JSON_ARRAY);
-        const struct dgl_json *entry = ours ? dgl_json_first(list) : NULL;
-        for (; entry; entry = dgl_json_next(entry))
-            unread += !add_entry(store, entry);
-        if (!ours || unread)
-            tell_fault(dev, name, unread);
+    bool damaged = open_records(&records, dev) == DGL_RECORDS_DAMAGED;
+    for (size_t i = 0; i < records.count; i++) {
+        struct tune_entry entry = {0};
+        if (!dgl_records_get(&records, &records.items[i], &entry) || entry.tokens <= 0)
+            damaged = true;
+        else
+            tune_store_put(store, &entry);
+        entry_finish(&entry);
     }
-    dgl_json_destroy(&doc);
-    free(text);
-    close(fd);
+    /* Once per device, because models, the tuner and the list of entries read the same file. */
+    if (damaged && !dev->told_tunings) {
+        dgl_notice(dev->log,
+                   "%s/%s: not as `dopplergl tune` stores it, and not used: `dopplergl tune` makes "
+                   "it again, `dopplergl tune --reset` removes it",
+                   DGL_PRINTABLE(records.dir), records.name);
+        dev->told_tunings = true;
+    }
+    dgl_records_finish(&records);
 }
 
 bool tune_store_save(const struct tune_store *store, struct dgl_device *dev)
 {
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 1);
-    char name[72];
-    int fd = open_dir(dev, true, name);
-    if (fd < 0)
-        return false;
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "format");
-    dgl_jw_cstr(&w, FORMAT);
-    dgl_jw_key(&w, "key");
-    dgl_jw_str(&w, (struct dgl_str){name, 64});
-    dgl_jw_key(&w, "device");
-    dgl_jw_cstr(&w, dev->info.renderer);
-    dgl_jw_key(&w, "driver");
-    dgl_jw_cstr(&w, gl_device_caps(dev->gl)->version);
-    dgl_jw_key(&w, "entries");
-    dgl_jw_array(&w);
-    for (size_t i = 0; i < store->count; i++) {
-        const struct tune_entry *e = &store->items[i];
-        const struct {
-            const char *key, *value;
-        } words[] = {{"request", e->key}, {"op", e->op},         {"phase", phase_words[e->phase]},
-                     {"texts", e->texts}, {"kernel", e->kernel}, {"default", e->default_kernel},
-                     {"tunes", e->tunes}};
-        const struct {
-            const char *key;
-            double value;
-        } numbers[] = {
-            {"default_us", e->default_us}, {"tuned_us", e->tuned_us}, {"spread", e->spread}};
-        dgl_jw_object(&w);
-        for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++) {
-            dgl_jw_key(&w, words[k].key);
-            dgl_jw_cstr(&w, words[k].value);
-        }
-        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
-            dgl_jw_key(&w, numbers[k].key);
-            dgl_jw_f64(&w, numbers[k].value);
-        }
-        dgl_jw_key(&w, "tokens");
-        dgl_jw_i64(&w, e->tokens);
-        dgl_jw_key(&w, "time");
-        dgl_jw_i64(&w, e->time);
-        dgl_jw_end_object(&w);
+    struct dgl_records records;
+    bool ok = true;
+    open_records(&records, dev);
+    for (size_t i = 0; i < store->count && ok; i++) {
+        struct dgl_buf key = {0};
+        dgl_buf_printf(&key, "%s@%s", store->items[i].key, store->items[i].texts);
+        ok = !key.failed && dgl_records_put(&records, key.p, &store->items[i]);
+        dgl_buf_finish(&key);
     }
-    dgl_jw_end_array(&w);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
-    const struct dgl_str part = {out.p, out.len};
-    bool ok = !out.failed && dgl_cache_write(fd, name, &part, 1);
-    dgl_buf_finish(&out);
-    close(fd);
+    ok = ok && dgl_records_store(&records, gl_program_cache_device(dev->gl), dev->log);
+    dgl_records_finish(&records);
     return ok;
 }
 
 bool tune_store_reset(struct dgl_device *dev)
 {
-    struct timespec modified;
-    uint64_t size;
-    char name[72];
-    int fd = open_dir(dev, false, name);
-    if (fd < 0)
-        return true;
-    bool ok = !dgl_cache_stat(fd, name, &size, &modified) || dgl_cache_remove(fd, name);
-    close(fd);
+    struct dgl_records records;
+    open_records(&records, dev);
+    bool ok = dgl_records_delete(&records);
+    dgl_records_finish(&records);
     return ok;
 }

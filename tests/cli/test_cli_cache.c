@@ -15,6 +15,8 @@
 #define KEY    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define STORY  "generate", "--device", "any", "--temp", "0", "-p", "Once upon a time", "-n", "3"
 #define DEVICE "A device, OpenGL ES 3.2 with a driver"
+/* DEVICE in a record file. */
+#define STORED_DEVICE "A%20device,%20OpenGL%20ES%203.2%20with%20a%20driver"
 
 static char *cache; /* XDG_CACHE_HOME of these cases */
 static char *folder;
@@ -63,17 +65,15 @@ static void write_file(const char *name, const char *text)
 /* Files of every kind, and others. */
 static void fill(void)
 {
-    char record[512] = "DGLEXEC\n", *target = checked(dgl_path_join(cache, "target"));
+    char *target = checked(dgl_path_join(cache, "target"));
     char *link = checked(dgl_path_join(folder, KEY ".tune"));
     char *inner = checked(dgl_path_join(folder, "f" KEY ".prog"));
     assert_int_equal(mkdir(folder, 0700), 0);
-    record[8] = DGL_CACHE_VERSION;
-    memcpy(record + 112, DEVICE, strlen(DEVICE));
-    test_write_file(folder, KEY ".exec", record, 432);
+    write_file(KEY ".exec", "dopplergl-executors-3 device=" STORED_DEVICE "\n");
     write_file(KEY ".prog", "old");
     write_file(KEY ".prog.tmp-123-ab", "left");
     write_file("f123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.tune",
-               "{\"device\": \"" DEVICE "\"}");
+               "dopplergl-tunings-3 device=" STORED_DEVICE "\n");
     write_file(KEY ".judged", "text");
     write_file("hashes", "text");
     /* Not ours. */

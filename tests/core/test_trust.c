@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/base/hash.h"
 #include "core/memory/kernel_records.h"
 #include "core/seq/session.h"
 #include "gl/gl_internal.h"
+#include "tests/support/record_edit.h"
 
 #define MODEL "tests/models/story-llama-q4_k_m"
 #define STEPS 6
@@ -131,7 +131,7 @@ static void run(struct outcome *o, const char *cache, const char *hint)
         memcpy(o->tokens, r.tokens, sizeof(o->tokens));
     if (model)
         dgl_model_plan_iterate(model, take_head, o);
-    o->judged = dev->aside.dispatches;
+    o->judged = dev->hidden.dispatches;
     dgl_generate_result_finish(&r);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);
@@ -424,7 +424,7 @@ static void test_driver_without_binaries(void **state)
 /* What is done to the records of a right driver before they are read again. */
 struct damage {
     const char *name;
-    const char *find, *replace; /* in the text; then the sum is made right */
+    const char *find, *replace; /* test_record_edit() */
     bool flip, cut, rename;     /* a bit of it; its last byte; another driver's name */
     bool believed;              /* nothing is judged again */
 };
@@ -433,16 +433,16 @@ static const struct damage damages[] = {
     {.name = "as they were", .believed = true},
     {.name = "a bit", .flip = true},
     {.name = "the end", .cut = true},
-    {.name = "another format", .find = "records 1", .replace = "records 9"},
+    {.name = "another format", .find = "answers-2", .replace = "answers-9"},
     {.name = "another driver's", .rename = true},
     {.name = "a wrong kernel of another version of the library",
-     .find = "right ",
-     .replace =
-         "wrong 0000000000000000000000000000000000000000000000000000000000000000 embed\nright ",
+     .find = "\n",
+     .replace = "\nembed wrong=1 texts=00000000000000000000000000000000000000000000000000000000000"
+                "00000\n",
      .believed = true},
-    {.name = "a word of the future",
-     .find = "right ",
-     .replace = "maybe x\nright ",
+    {.name = "a record of the future",
+     .find = "\n",
+     .replace = "\nembed wrong=2 texts=x\n",
      .believed = true},
 };
 
@@ -451,25 +451,15 @@ static void records_are_believed(void **state)
     const struct damage *row = *state;
     struct outcome o;
     struct dgl_buf text = {0};
-    char *bytes = NULL, sum[65];
+    char *bytes = NULL;
     size_t len = 0;
     char *path = records_path();
+    if (row->find)
+        test_record_edit(folder, strrchr(path, '/') + 1, row->find, row->replace);
     assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &bytes, &len), DGL_OK);
-    const size_t end = len - strlen("sha256 ") - 65;
-    char *at = row->find ? strstr(bytes, row->find) : NULL;
-    if (at) {
-        dgl_buf_append(&text, bytes, (size_t)(at - bytes));
-        dgl_buf_puts(&text, row->replace);
-        at += strlen(row->find);
-        dgl_buf_append(&text, at, end - (size_t)(at - bytes));
-        assert_true(dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, sum));
-        dgl_buf_printf(&text, "sha256 %s\n", sum);
-    } else {
-        assert_null(row->find);
-        dgl_buf_append(&text, bytes, len - row->cut);
-        if (row->flip)
-            text.p[40] ^= 1;
-    }
+    dgl_buf_append(&text, bytes, len - row->cut);
+    if (row->flip)
+        text.p[40] ^= 1;
     test_write_file(folder, strrchr(path, '/') + 1, text.p, text.len);
     if (row->rename) {
         char *other = checked(strdup(path));

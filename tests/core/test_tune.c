@@ -10,6 +10,7 @@
 #include "core/seq/session.h"
 #include "core/seq/tune_store.h"
 #include "tests/support/kernel_sets.h"
+#include "tests/support/record_edit.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/worst_norm.h"
 
@@ -464,6 +465,7 @@ enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 static void put_entries(void)
 {
     struct tune_store store = {0};
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* saving keeps what is stored */
     for (int i = 0; i < ENTRIES; i++)
         assert_true(tune_store_put(&store, &entries[i]));
     assert_int_equal(store.count, ENTRIES);
@@ -525,26 +527,24 @@ static void test_hints_are_what_layers_read(void **state)
     dgl_buf_finish(&json);
 }
 
-/* What another file of that name looks like: the first `find` becomes `with`. */
+/* An edit of the file: the first `find` becomes `with`. */
 struct damage_case {
     const char *name, *find, *with;
-    size_t want;      /* entries that count */
-    const char *told; /* after the file's name; NULL = nothing is */
+    size_t want; /* entries that are used */
+    bool told;   /* TOLD after the file's name is reported once */
 };
 
-#define WHOLE ": not as `dopplergl tune` stores it, and not used: `dopplergl tune` makes it again"
-#define ONE   ": 1 of its entries not as `dopplergl tune` stores them, and not used"
+#define TOLD ": not as `dopplergl tune` stores it, and not used: `dopplergl tune` makes it again"
 
 static const struct damage_case damages[] = {
-    {"as it was stored", "", "", ENTRIES, NULL},
-    {"another format", "tuner 2", "tuner 1", 0, WHOLE},
-    {"another device's key", "\"key\": \"", "\"key\": \"0", 0, WHOLE},
-    {"no JSON", "\"entries\": [", "\"entries\": ", 0, WHOLE},
-    {"an entry without its kernel", "\"kernel\": \"norm_rms\"", "\"kernel\": 3", ENTRIES - 1, ONE},
-    {"an entry without its time", "\"time\"", "\"times\"", ENTRIES - 1, ONE},
-    {"an entry of no phase", "\"decode\"", "\"encode\"", ENTRIES - 1, ONE},
-    {"an entry of no tokens", "\"tokens\": 128", "\"tokens\": 0", ENTRIES - 1, ONE},
-    {"a list that is none", "\"entries\"", "\"others\"", 0, WHOLE},
+    {"as it was stored", "dopplergl", "dopplergl", ENTRIES, false},
+    {"another format", "tunings-3", "tunings-4", 0, true},
+    {"a record without a key", "\n", "\n ", 0, true},
+    {"an entry without its kernel", " kernel=", " kernels=", ENTRIES - 1, true},
+    {"an entry without its time", " time=", " times=", ENTRIES - 1, true},
+    {"an entry of no phase", "phase=1", "phase=3", ENTRIES - 1, true},
+    {"an entry of no tokens", "tokens=128", "tokens=0", ENTRIES - 1, true},
+    {"an entry of a fraction of a token", "tokens=128", "tokens=1.5", ENTRIES - 1, true},
 };
 
 static void test_damage(void **state)
@@ -552,19 +552,9 @@ static void test_damage(void **state)
     const struct damage_case *c = *state;
     struct tune_store store;
     struct dgl_buf text = {0};
-    char *bytes = NULL, *path;
-    size_t len = 0;
     put_entries();
-    path = stored_path();
-    assert_int_equal(dgl_file_slurp(NULL, path, 1 << 20, &bytes, &len), DGL_OK);
-    const char *at = strstr(bytes, c->find);
-    assert_non_null(at);
-    dgl_buf_append(&text, bytes, (size_t)(at - bytes));
-    dgl_buf_puts(&text, c->with);
-    dgl_buf_puts(&text, at + strlen(c->find));
-    FILE *f = checked(fopen(path, "wb"));
-    assert_int_equal(fwrite(text.p, 1, text.len, f), text.len);
-    assert_int_equal(fclose(f), 0);
+    char *path = stored_path();
+    test_record_edit(dgl_device_cache_dir(device), strrchr(path, '/') + 1, c->find, c->with);
     test_log_clear(&log_);
     device->told_tunings = false;
     for (int i = 0; i < 2; i++) { /* told once */
@@ -573,15 +563,13 @@ static void test_damage(void **state)
             fail_msg("%s: %zu entries count, wanted %zu", c->name, store.count, c->want);
         tune_store_finish(&store);
     }
-    dgl_buf_finish(&text);
     if (c->told) {
-        dgl_buf_printf(&text, "%s%s", path, c->told);
+        dgl_buf_printf(&text, "%s" TOLD, path);
         assert_int_equal(test_occurrences(log_.text, text.p), 1);
         dgl_buf_finish(&text);
     } else {
         assert_string_equal(log_.text, "");
     }
-    free(bytes);
     free(path);
 }
 

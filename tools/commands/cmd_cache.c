@@ -11,6 +11,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/record_file.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/report.h"
@@ -34,25 +35,18 @@ struct folder {
 
 #define MOST_BYTES (128u << 20)
 
-/* What a file says of the device that it is for; NULL: out of memory. */
+/* Device and driver of a file, or "" if it names none. The caller frees it. Returns NULL if memory
+ * is exhausted. */
 static char *read_device(const struct folder *f, const struct cached *c)
 {
     char *bytes = NULL, *device = NULL;
     size_t len = 0;
-    const struct dgl_cache_kind *kind = c->kind;
-    if (kind->device_at > 0 && dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
-        len >= kind->device_at + DGL_CACHE_DEVICE_BYTES &&
-        bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
-        device = strndup(bytes + kind->device_at, DGL_CACHE_DEVICE_BYTES - 1);
-    else if (kind->json_device &&
-             dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len)) {
-        struct dgl_json_doc *doc = NULL;
-        if (dgl_json_parse(NULL, c->name, bytes, len, &doc) == DGL_OK) {
-            struct dgl_str text = dgl_json_str(dgl_json_get(dgl_json_root(doc), kind->json_device));
-            device = strndup(text.p ? text.p : "", text.len);
-        }
-        dgl_json_destroy(&doc);
-    }
+    if (c->kind->records)
+        device = dgl_records_device(f->dir, c->name, MOST_BYTES);
+    else if (dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
+             len >= DGL_CACHE_DEVICE_AT + DGL_CACHE_DEVICE_BYTES &&
+             bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
+        device = strndup(bytes + DGL_CACHE_DEVICE_AT, DGL_CACHE_DEVICE_BYTES - 1);
     free(bytes);
     return device ? device : strdup("");
 }

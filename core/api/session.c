@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/seq/bench.h"
+#include "core/seq/score.h"
+#include "core/seq/session_store.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

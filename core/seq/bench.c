@@ -2,6 +2,8 @@
  * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
  * dgl_generate()'s own loop, of several sequences dgl_batch_step()'s: a figure here is what a user
  * gets. */
+#include "core/seq/bench.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,6 @@
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
 #include "core/seq/bench_batch.h"
-#include "core/seq/session.h"
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64

@@ -410,6 +410,11 @@ static bool compile_progress(void *priv, const char *what, uint64_t done, uint64
     return go_on && !session_is_cancelled(s);
 }
 
+void session_cancel(struct dgl_session *s)
+{
+    atomic_store_explicit(&s->cancel, true, memory_order_relaxed);
+}
+
 bool session_is_cancelled(const struct dgl_session *s)
 {
     return atomic_load_explicit(&s->cancel, memory_order_relaxed);
@@ -828,4 +833,13 @@ enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char
         users ? texts.p : "", users ? "; " : "");
     dgl_buf_finish(&texts);
     return status;
+}
+
+void generate_result_finish(struct dgl_generate_result *result)
+{
+    free(result->prompt_ids);
+    free(result->tokens);
+    free(result->text);
+    profile_sums_finish(&result->profile);
+    *result = (struct dgl_generate_result){0};
 }

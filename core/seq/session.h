@@ -138,6 +138,8 @@ struct prompt {
                       .no_parse_special = (p)->no_parse_special})
 enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
                                    struct token_ids *ids);
+/* Ends the call in progress with DGL_ERR_CANCELLED. May be called from any thread. */
+void session_cancel(struct dgl_session *s);
 bool session_is_cancelled(const struct dgl_session *s);
 void session_trim(struct dgl_session *s, int32_t len);
 /* Gives KV pages back that were reserved for tokens which did not come. */
@@ -196,5 +198,6 @@ int32_t session_readback_interval(const struct dgl_session *s);
 /* dgl_generate(); the device is entered. */
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out);
+void generate_result_finish(struct dgl_generate_result *result);
 
 #endif

@@ -426,7 +426,7 @@ static enum dgl_status check_answer(struct smoke *t)
 done:
     free(logits);
     free(ids);
-    dgl_generate_result_finish(&r);
+    generate_result_finish(&r);
     return status;
 }
 

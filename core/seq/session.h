@@ -61,11 +61,6 @@ enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *fr
  * set: no tokens and no pages. On failure session_destroy() it. The device is entered. */
 enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *params,
                                    int32_t sequences);
-/* For model_rebuild(): frees what the session has on the device, allocates it anew, and evaluates
- * the tokens that it held again. */
-void session_drop_memory(struct dgl_session *s);
-enum dgl_status session_make_memory(struct dgl_session *s);
-enum dgl_status session_restore(struct dgl_session *s);
 /* Frees a session with all that it holds. The device is entered, or lost. */
 void session_destroy(struct dgl_session *s);
 

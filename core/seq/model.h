@@ -4,7 +4,7 @@
 #define DGL_CORE_MODEL_H
 
 #include "core/exec/engine.h"
-#include "core/seq/pace.h"
+#include "core/exec/pace.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 

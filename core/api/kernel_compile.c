@@ -5,7 +5,7 @@
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
 #include "core/seq/session.h"
-#include "core/seq/text_list.h"
+#include "core/model/text_list.h"
 
 /* Context of the session for which persistent programs are generated. */
 #define CONTEXT 256

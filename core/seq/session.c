@@ -13,7 +13,7 @@
 #include "core/memory/kernel_records.h"
 #include "core/plan/rope_table.h"
 #include "core/seq/executor.h"
-#include "core/seq/trust.h"
+#include "core/model/trust.h"
 #include "loader/desc/rope_freq.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 
 #include "core/exec/profile.h"
 #include "core/seq/adjust.h"
-#include "core/seq/model.h"
+#include "core/model/model.h"
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
 

@@ -1,5 +1,5 @@
 /* Loading a model: describe, list its weights, plan, check that it fits, upload. */
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
-#include "core/seq/kernel_swap.h"
+#include "core/model/kernel_swap.h"
 #include "core/seq/tune_store.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */

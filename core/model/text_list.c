@@ -1,5 +1,5 @@
 /* Collects the sources of a model's kernels. Compiles nothing. */
-#include "core/seq/text_list.h"
+#include "core/model/text_list.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef DGL_CORE_TEXT_LIST_H
 #define DGL_CORE_TEXT_LIST_H
 
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 struct text {
     const char *name, *op, *origin; /* borrowed from the kernel set */

@@ -178,9 +178,6 @@ tools/examples  core
 END
 # Files that move to another room later; their arrows are checked as if they were there.
 cat > "$work/moves" << 'END'
-core/seq/chat             core/text
-core/seq/chat_json        core/text
-core/seq/text_stream      core/text
 core/seq/bench            core/measure
 core/seq/bench_batch      core/measure
 core/seq/smoke            core/measure

@@ -1,5 +1,5 @@
 /* Public functions of conversations: check, enter, forward, leave. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 

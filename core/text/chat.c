@@ -1,5 +1,5 @@
 /* Messages of a conversation, and their ids by the template. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 #include <string.h>

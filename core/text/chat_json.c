@@ -1,5 +1,5 @@
 /* Conversations as JSON text. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -178,16 +178,6 @@ tools/examples  core
 END
 # Files that move to another room later; their arrows are checked as if they were there.
 cat > "$work/moves" << 'END'
-core/seq/bench            core/measure
-core/seq/bench_batch      core/measure
-core/seq/smoke            core/measure
-core/seq/tune             core/measure
-core/seq/tuner            core/measure
-core/seq/tune_batch       core/measure
-core/seq/tune_candidates  core/measure
-core/seq/tune_layout      core/measure
-core/seq/tune_measure     core/measure
-core/seq/tune_search      core/measure
 core/seq/batch        core/sched
 core/seq/batch_pages  core/sched
 core/seq/batch_reads  core/sched

@@ -2,7 +2,7 @@
  * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
  * dgl_generate()'s own loop, of several sequences dgl_batch_step()'s: a figure here is what a user
  * gets. */
-#include "core/seq/bench.h"
+#include "core/measure/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "core/base/mem.h"
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
-#include "core/seq/bench_batch.h"
+#include "core/measure/bench_batch.h"
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64

@@ -2,7 +2,7 @@
  * steps count in which all of them do, behind the first tokens that come of it, for which programs
  * are compiled, and behind those in which clocks rise; and none is let end before the last of
  * these. */
-#include "core/seq/bench_batch.h"
+#include "core/measure/bench_batch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Weights that are wrong in the files themselves show in three ways only: zeros throughout, a
  * fixed text that is no likelier than noise, and an expectation that is stored with the model.
  */
-#include "core/seq/smoke.h"
+#include "core/measure/smoke.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -161,7 +161,7 @@ loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tok
 core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
-core/oracle     core core/base kernels kernels/* loader/* gl core/plan core/memory core/exec
+core/oracle     core core/base kernels kernels/* loader/* gl core/plan core/memory
 core/model      core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle
 core/text       core core/base loader/*
 core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec core/model core/text

@@ -160,8 +160,8 @@ check-web: deps ## the page of the server in headless Chromium, where that is; P
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/web/check_web.py $(BUILD)/dopplergl $(if $(PICTURE),--picture '$(PICTURE)') $(CASES)
 
-lint: ## formatting, long functions, include arrows, forbidden calls
-	@sh tools/lint.sh
+lint: ## formatting, long functions, arrows between rooms (includes, symbols), forbidden calls
+	@sh tools/lint.sh $(BUILD)
 
 san: deps ## as check, under AddressSanitizer and UBSan
 	@+$(SUBMAKE) BUILD=$(BUILD)/san OPT='-O1 -g -fno-omit-frame-pointer' \

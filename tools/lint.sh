@@ -1,13 +1,17 @@
 #!/bin/sh
-# Checks beyond the compiler's: formatting, long functions, include arrows, forbidden calls, missing comments, the map of the
-# code.
-# Prints the shape of each room, then one line per violation, and exits with 1 when there is any. Works on the files in
-# the tree, built or not.
+# Checks beyond the compiler's: formatting, long functions, arrows between rooms, forbidden calls, missing comments, the map
+# of the code.
+# Prints the shape of each room, doubtful words in the comments of changed lines, then one line per violation, and exits with
+# 1 if there is any violation.
+# usage: lint.sh [BUILD]. Checks the files in the tree, built or not. The symbols of a file are checked only if its object
+# in BUILD (build) is newer than the file. LINT_BASE is the commit that lines are compared with (HEAD, or its parent if
+# nothing has changed since HEAD).
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 found=$work/found
+build=${1:-build}
 : > "$found"
 
 c_files=$(find core gl kernels loader tools tests -name '*.[ch]' | sort)
@@ -131,8 +135,9 @@ grep -oE '`[a-z_0-9]+\(\)`' /dev/null $maps | tr -d '`' | sed 's/)$//' | sort -u
     !($2 in known) { print $1 ":1: there is no function " $2 ")" }
 ' "$work/functions" - >> "$found"
 
-# Include arrows of docs/architecture.md: what each room may include beside itself. Two levels: ROOM, and ROOM/ROOM
-# inside core, kernels and loader. A header in core/, kernels/ itself is the vocabulary of its room.
+# Arrows of docs/architecture.md: the rooms that a room may use, by #include and by symbols. Two levels: ROOM,
+# and ROOM/ROOM inside core, kernels, loader and tools. A header in core/ or kernels/ itself is the vocabulary of its room:
+# `core` allows core/dopplergl.h, whose functions only tools may call; `kernels` allows kernels/kernels.h with its functions.
 cat > "$work/arrows" << 'END'
 core/base       core
 gl              core core/base
@@ -156,34 +161,78 @@ loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tok
 core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory
-core/oracle     core core/base kernels kernels/* loader/* gl core/plan core/memory core/exec
-core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle
-core/api        core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle core/seq
-tools           core core/base
+core/oracle     core core/base kernels kernels/* loader/* gl core/plan core/memory
+core/model      core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle
+core/text       core core/base loader/*
+core/seq        core core/base kernels loader/* gl core/plan core/memory core/exec core/model core/text
+core/sched      core core/base kernels loader/* gl core/plan core/memory core/exec core/model core/text core/seq
+core/measure    core core/base kernels loader/* gl core/plan core/memory core/exec core/oracle core/model core/seq core/sched
+core/api        core core/base kernels loader/* gl core/*
+tools/cli       core core/base core/api
+tools/watch     core core/base core/api tools/cli
+tools/bench     core core/base core/api tools/cli
+tools/chat      core core/base core/api tools/cli tools/watch
+tools/serve     core core/base core/api tools/cli tools/watch
+tools/commands  core core/base core/api tools/cli tools/watch tools/bench tools/chat tools/serve
+tools/examples  core
 END
-awk '
+# Files that move to another room later; their arrows are checked as if they were there.
+cat > "$work/moves" << 'END'
+core/seq/batch        core/sched
+core/seq/batch_pages  core/sched
+core/seq/batch_reads  core/sched
+core/seq/tune_store   core/exec
+END
+# Symbols of objects that are newer than their sources: "FILE NAME TYPE".
+stale=0
+for file in $c_files; do
+    case $file in tests/* | tools/examples/* | *.h) continue ;; esac
+    object=$build/obj/${file%.c}.o
+    if [ "$object" -nt "$file" ]; then
+        echo "$object"
+    else
+        stale=$((stale + 1))
+    fi
+done > "$work/objects"
+if [ -s "$work/objects" ]; then
+    tr '\n' '\0' < "$work/objects" | xargs -0 nm -A -P -g 2> /dev/null | sed "s|^$build/obj/||; s|\.o: |.c |"
+fi > "$work/symbols"
+# shellcheck disable=SC2016
+arrows='
     function room(path,    part, n) {
         n = split(path, part, "/")
-        if (n > 2 && (part[1] == "core" || part[1] == "kernels" || part[1] == "loader")) return part[1] "/" part[2]
+        sub(/\.[ch]$/, "", path)
+        if (path in moves) return moves[path]
+        if (n > 2 && part[1] ~ /^(core|kernels|loader|tools)$/) return part[1] "/" part[2]
         return part[1]
+    }
+    function allowed(from, to,    any) {
+        any = to; sub(/\/.*/, "/*", any)
+        return from == to || (from, to) in may || ((from, any) in may && any ~ /\*/)
     }
     FILENAME ~ /arrows$/ {
         rooms[$1] = 1
-        may[$1, $1] = 1
         for (i = 2; i <= NF; i++) may[$1, $i] = 1
         next
     }
-    /:#[ \t]*include/ {
+    FILENAME ~ /moves$/ { moves[$1] = $2; next }
+'
+awk "$arrows"'
+    FILENAME ~ /code$/ && /^core\/dopplergl\.h:/ {
+        for (text = $0; match(text, /dgl_[a-z_0-9]+\(/); text = substr(text, RSTART + RLENGTH))
+            public[substr(text, RSTART, RLENGTH - 1)] = 1
+    }
+    FILENAME ~ /code$/ && /:#[ \t]*include/ {
         split($0, part, ":")
         file = part[1]; from = room(file)
         if (from == "tests") next
         name = $0
         sub(/.*include[ \t]*["<]/, "", name); sub(/[">].*/, "", name)
         if ($0 ~ /include[ \t]*"/) {
-            to = room(name); any = to; sub(/\/.*/, "/*", any)
+            to = room(name)
             if (from == "core" || !(from in rooms)) {
                 printf "%s:%s: %s is no room that may include\n", file, part[2], from
-            } else if (!((from, to) in may) && !((from, any) in may && any ~ /\*/)) {
+            } else if (!allowed(from, to)) {
                 printf "%s:%s: %s may not include %s\n", file, part[2], from, name
             } else if (from != to)
                 uses[from] = uses[from] " " to
@@ -194,8 +243,25 @@ awk '
         } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")
             printf "%s:%s: only core/base/json.c may include <%s>\n", file, part[2], name
     }
+    # A symbol is read twice: definitions first, then uses.
+    FILENAME ~ /symbols$/ && ++seen[FILENAME, $1, $2, $3] == 1 {
+        if ($3 != "U") defined[$2] = $1
+        else { user[++wanted] = $1; symbol[wanted] = $2 }
+    }
     # Rooms whose uses are all gone leave, until none is left or a cycle is.
     END {
+        for (i = 1; i <= wanted; i++) {
+            if (!(symbol[i] in defined)) continue
+            # The table of commands names the functions of all of them.
+            if (user[i] == "tools/cli/commands.c" && symbol[i] ~ /^command_/) continue
+            from = room(user[i]); to = room(defined[symbol[i]])
+            if (from ~ /^tools\// && symbol[i] in public) to = "core/api" # wherever it is defined
+            if (to ~ /^kernels\// && from !~ /^kernels\// && (from, "kernels") in may) to = "kernels"
+            if (!allowed(from, to)) {
+                printf "%s:1: %s may not use %s of %s\n", user[i], from, symbol[i], defined[symbol[i]]
+            } else if (from != to)
+                uses[from] = uses[from] " " to
+        }
         do {
             left = 0; gone = 0
             for (from in uses) {
@@ -206,9 +272,55 @@ awk '
                 else { delete uses[from]; gone++ }
             }
         } while (gone)
-        for (from in uses) printf "%s: the room is part of a cycle of includes\n", from
+        for (from in uses) printf "%s: the room is part of a cycle of includes or symbols\n", from
     }
-' "$work/arrows" "$work/code" >> "$found"
+' "$work/arrows" "$work/moves" "$work/code" "$work/symbols" >> "$found"
+
+# One meaning for a tag: two headers that are included together could not both define it.
+awk -F: '
+    $1 ~ /\.h$/ {
+        text = $0; sub(/^[^:]*:[^:]*:/, "", text)
+        while (match(text, /(struct|enum|union) [A-Za-z_0-9]+ *\{/)) {
+            tag = substr(text, RSTART, RLENGTH); sub(/ *\{/, "", tag)
+            text = substr(text, RSTART + RLENGTH)
+            if (tag in header && header[tag] != $1 && tag != "struct engine") # of core/exec and tools/cli
+                printf "%s:%s: %s is defined in %s, too\n", $1, $2, tag, header[tag]
+            header[tag] = $1
+        }
+    }
+' "$work/code" >> "$found"
+
+# Words to avoid in the comments and documents of changed lines: a report, no violation.
+base=${LINT_BASE:-HEAD}
+if [ -z "$LINT_BASE" ] && git diff --quiet HEAD 2> /dev/null; then
+    base=HEAD~1
+fi
+git diff -U0 --no-color --no-ext-diff "$base" 2> /dev/null | awk '
+    /^\+\+\+ / { file = substr($0, 7); next }
+    /^@@/ { split($3, at, ","); line = at[1] + 0; next }
+    /^\+/ {
+        text = substr($0, 2)
+        comment = ""
+        if (file ~ /\.(c|h|comp|glsl)$/) {
+            if (match(text, /\/[*\/] ?/)) { comment = substr(text, RSTART + RLENGTH); begins = 1 }
+            else if (text ~ /^ *\* /) { comment = text; sub(/^ *\* /, "", comment); begins = 0 }
+        } else if (file ~ /(\.(sh|py|mk)|Makefile)$/) {
+            if (match(text, /# /)) { comment = substr(text, RSTART + 2); begins = 1 }
+        } else if (file ~ /\.md$/) {
+            comment = text
+            begins = 1
+        }
+        padded = " " tolower(comment) " "
+        n = split("in any case;nobody;behind;beside;whoever;goes by;comes to;is made of;is asked for;is told;any more;no more;one below", word, ";")
+        for (i = 1; i <= n; i++)
+            if (padded ~ "[^a-z]" word[i] "[^a-z]") printf "%s:%d: word to avoid: %s\n", file, line, word[i]
+        if ((begins && match(comment, /^(What|Which|Whether|Of an?) /)) || match(comment, /[.:] (What|Which|Whether|Of an?) /)) {
+            start = substr(comment, RSTART, RLENGTH); sub(/^[.:] /, "", start)
+            printf "%s:%d: begins without its subject: %s\n", file, line, start
+        }
+        line++
+    }
+' > "$work/words"
 
 # Functions that can overrun a buffer are forbidden. The library does not exit, print or change the state of the process;
 # gl_compiler_main.c may, because it is the main function of a separate process.
@@ -331,6 +443,10 @@ cat "$work/shape"
 echo 'p50, p90, max: lines; per 100: functions in 100 lines of code; one caller: share of static functions that one call'
 echo 'in their file uses; short: share of static functions that do so with 12 lines or fewer'
 cat "$work/long"
+head -40 "$work/words"
+words=$(wc -l < "$work/words")
+[ "$words" -le 40 ] || echo "... and $((words - 40)) more words to avoid"
+[ "$stale" -eq 0 ] || echo "symbols of $stale files were not checked: make them first (no object that is newer in $build)"
 sort -t: -k1,1 -k2,2n "$found"
 count=$(wc -l < "$found")
 echo "lint: $count violations"

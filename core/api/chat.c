@@ -1,13 +1,14 @@
 /* Public functions of conversations: check, enter, forward, leave. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/seq/session.h"
 
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out)
 {
-    const struct dgl_session *session = params ? params->session : NULL;
+    struct dgl_session *session = params ? params->session : NULL;
     const struct dgl_log *log = session ? session->model->dev->log : NULL;
     if (!out)
         return dgl_fail_no_out(log, "dgl_chat_create");
@@ -21,8 +22,13 @@ enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl
     struct dgl_chat *chat = dgl_new(struct dgl_chat);
     if (!chat)
         return dgl_fail_memory(log, "conversation", sizeof(*chat));
-    *chat = (struct dgl_chat){
-        .session = params->session, .tmpl = params->tmpl, .context_shift = params->context_shift};
+    *chat = (struct dgl_chat){.session = session,
+                              .tmpl = params->tmpl,
+                              .log = log,
+                              .tok = session->model->tok,
+                              .info = &session->model->info,
+                              .context = session->context,
+                              .context_shift = params->context_shift};
     *out = chat;
     return DGL_OK;
 }
@@ -105,13 +111,19 @@ bool dgl_chat_is_open(const struct dgl_chat *chat)
 enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
                                 struct dgl_generate_result *out)
 {
-    static const struct dgl_generate_params defaults;
+    struct dgl_generate_params p = params ? *params : (struct dgl_generate_params){0};
     struct gl_saved saved = {0};
+    int32_t *ids = NULL;
     *out = (struct dgl_generate_result){0};
     enum dgl_status status = session_enter(chat->session, &saved);
     if (status != DGL_OK)
         return status;
-    status = chat_answer(chat, params ? params : &defaults, out);
+    status = chat_begin_answer(chat, &p, &ids);
+    if (status == DGL_OK)
+        status = session_generate(chat->session, &p, out);
+    if (status == DGL_OK)
+        status = chat_end_answer(chat, out);
+    free(ids);
     return session_leave(chat->session, &saved, NULL, status);
 }
 

@@ -4,7 +4,11 @@
 
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
-#include "core/seq/text_list.h"
+#include "core/seq/session.h"
+#include "core/model/text_list.h"
+
+/* Context of the session for which persistent programs are generated. */
+#define CONTEXT 256
 
 struct compiling {
     const struct dgl_kernels_compile_params *params;
@@ -102,6 +106,27 @@ static enum dgl_status compile(struct dgl_device *dev, const struct dgl_kernels_
     return status;
 }
 
+/* Adds the persistent programs if this device would try the persistent executor. The programs are
+ * those of a short session, which is created for them. The model needs no weights. */
+static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *m,
+                                      enum dgl_executor wanted)
+{
+    const struct persistent *p = &m->engine->persistent;
+    const struct dgl_session_params params = {
+        .context = CONTEXT < m->info.context ? CONTEXT : m->info.context};
+    struct dgl_session *s = NULL;
+    if (!p->exec || (!p->aside && wanted != DGL_EXECUTOR_PERSISTENT))
+        return DGL_OK;
+    enum dgl_status status = weight_buffers_init_empty(&m->buffers, m->dev, m->weights);
+    if (status == DGL_OK)
+        status = session_create(m, &params, NULL, &s);
+    if (status == DGL_OK)
+        status = text_list_add_persistent(list, m, &s->memory);
+    if (s)
+        session_destroy(s);
+    return status;
+}
+
 enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
                                     const struct dgl_kernels_compile_params *p)
 {
@@ -130,7 +155,7 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
     if (status == DGL_OK)
         status = text_list_add_plan(&list, m);
     if (status == DGL_OK && (p->all || p->executor == DGL_EXECUTOR_PERSISTENT))
-        status = text_list_add_persistent(&list, m, p->executor);
+        status = add_persistent(&list, m, p->executor);
     if (status == DGL_OK && p->all)
         status = text_list_add_all(&list, m);
     if (status == DGL_OK)

@@ -1,5 +1,5 @@
 /* Public functions of models. */
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

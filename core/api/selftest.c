@@ -4,7 +4,7 @@
 #include "core/base/log.h"
 #include "core/memory/kernel_records.h"
 #include "core/plan/plan.h"
-#include "core/seq/trust.h"
+#include "core/model/trust.h"
 
 struct selftest {
     const struct dgl_selftest_params *p;

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "core/measure/bench.h"
+#include "core/seq/score.h"
+#include "core/seq/session_store.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -77,7 +80,7 @@ void dgl_session_destroy(struct dgl_session **session)
 
 void dgl_session_cancel(struct dgl_session *session)
 {
-    atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
+    session_cancel(session);
 }
 
 int32_t dgl_session_len(const struct dgl_session *session)
@@ -234,11 +237,7 @@ const char *dgl_finish_str(enum dgl_finish finish)
 
 void dgl_generate_result_finish(struct dgl_generate_result *result)
 {
-    free(result->prompt_ids);
-    free(result->tokens);
-    free(result->text);
-    profile_sums_finish(&result->profile);
-    *result = (struct dgl_generate_result){0};
+    generate_result_finish(result);
 }
 
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,

@@ -1,5 +1,5 @@
 /* Public functions of the tuner: check, enter, forward, leave. */
-#include "core/seq/tune.h"
+#include "core/measure/tune.h"
 
 #include <stdlib.h>
 

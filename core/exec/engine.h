@@ -35,7 +35,7 @@ struct engine {
     struct exec *exec;            /* runs `plan`, a dispatch per operation */
     struct persistent persistent; /* runs its decode steps */
     enum dgl_executor wanted;
-    uint32_t judged; /* segments whose programs gave known answers; core/seq/trust.c */
+    uint32_t judged; /* segments whose programs gave known answers; core/model/trust.c */
     char no_persistent[PERSISTENT_REASON]; /* why there is none */
     uint64_t decoded_ns;                   /* when it first decoded; 0 = not yet */
     struct engine_choice choice[ENGINE_CHOICES];

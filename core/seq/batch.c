@@ -94,7 +94,7 @@ static void request_free(struct batch_request *r)
 {
     generation_finish(&r->g);
     free(r->g.logits);
-    dgl_generate_result_finish(&r->result);
+    generate_result_finish(&r->result);
     dgl_arena_finish(&r->arena);
     free(r);
 }
@@ -262,7 +262,7 @@ void batch_cancel(struct dgl_batch *b, uint64_t id)
         if (r->id == id) {
             atomic_store(&r->cancelled, true);
             if (r->lane)
-                dgl_session_cancel(r->lane->session);
+                session_cancel(r->lane->session);
         }
     pthread_mutex_unlock(&b->lock);
 }

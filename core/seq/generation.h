@@ -4,7 +4,7 @@
 #define DGL_CORE_GENERATION_H
 
 #include "core/seq/decode_queue.h"
-#include "core/seq/text_stream.h"
+#include "core/text/text_stream.h"
 
 struct generation {
     /* set by the caller, the rest zero */

@@ -151,3 +151,13 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
     /* -1 is more than any context. */
     step->repeat_last_n = penalise ? (uint32_t)sampling->repeat_last_n : 0;
 }
+
+double logits_nll(const float *row, int32_t vocab, int32_t id)
+{
+    double max = row[0], sum = 0.0;
+    for (int32_t i = 1; i < vocab; i++)
+        max = row[i] > max ? row[i] : max;
+    for (int32_t i = 0; i < vocab; i++)
+        sum += exp(row[i] - max);
+    return max + log(sum) - row[id];
+}

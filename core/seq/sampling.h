@@ -21,5 +21,7 @@ uint32_t sampling_adjusts(const struct dgl_sampling *sampling);
 /* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
  * repeat_*); the others keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);
+/* Returns -ln softmax(row)[id] in double; row [vocab]. */
+double logits_nll(const float *row, int32_t vocab, int32_t id);
 
 #endif

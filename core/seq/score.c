@@ -1,5 +1,7 @@
 /* Results of evaluated tokens on the host, logits and hidden states, for dgl_session_eval(),
  * dgl_logits(), dgl_embed() and dgl_perplexity(): rows are read back pass by pass. */
+#include "core/seq/score.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,6 @@
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/seq/session.h"
 
 /* Gives the session a sequence to evaluate from its first token on. */
 static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
@@ -207,16 +208,6 @@ done:
 }
 
 /* ---- perplexity ------------------------------------------------------------------------------ */
-
-double logits_nll(const float *row, int32_t vocab, int32_t id)
-{
-    double max = row[0], sum = 0.0;
-    for (int32_t i = 1; i < vocab; i++)
-        max = row[i] > max ? row[i] : max;
-    for (int32_t i = 0; i < vocab; i++)
-        sum += exp(row[i] - max);
-    return max + log(sum) - row[id];
-}
 
 /* -ln p of the tokens that count. */
 struct score_sum {

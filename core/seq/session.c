@@ -13,7 +13,7 @@
 #include "core/memory/kernel_records.h"
 #include "core/plan/rope_table.h"
 #include "core/seq/executor.h"
-#include "core/seq/trust.h"
+#include "core/model/trust.h"
 #include "loader/desc/rope_freq.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -49,64 +49,8 @@ enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens)
     return status;
 }
 
-/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
- * session_destroy() it. The device is entered. */
-static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
-{
-    struct dgl_model *m = s->model;
-    struct dgl_device *dev = m->dev;
-    const struct plan *plan = &m->engine->plan;
-    s->sequences = 1;
-    s->context = p->context ? p->context : m->info.context;
-    s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
-    s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
-    s->paced = p->chunk == 0;
-    /* Attention reads all keys of a layer in one dispatch. It cannot be cut into shorter ones. */
-    const uint64_t most = plan->device->dispatch_bytes,
-                   held = plan_kv_layer_bytes(plan, s->context);
-    if (most > 0 && held > most)
-        dgl_info(dev->log,
-                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
-                 "context with -c",
-                 (int)(PACE_BUDGET_NS / 1000000), (double)s->context * (double)most / (double)held);
-    s->shares = p->share_prefix;
-    s->progress_cb = p->progress_cb;
-    s->progress_priv = p->progress_priv;
-    enum dgl_status status = s->guest ? DGL_OK : model_check_session_fits(m, s->context, s->ubatch);
-    if (status != DGL_OK)
-        return status;
-    s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
-    s->steps = dgl_new(struct step_table);
-    s->rows = dgl_new_array(struct pass_row, (size_t)s->ubatch);
-    s->next = m->sessions;
-    m->sessions = s;
-    s->adjust.vocab = (uint32_t)m->info.vocab;
-    if (!s->ids || !s->steps || !s->rows)
-        return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
-    status = s->guest ? adjust_reserve(&s->adjust, dev->log) : DGL_OK;
-    if (status == DGL_OK)
-        status = session_make_memory(s);
-    return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
-}
-
-enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *p,
-                                   int32_t sequences)
-{
-    struct dgl_model *m = s->model;
-    assert(sequences > 1 && sequences <= DGL_STEP_SEQS && p->context > 0);
-    s->sequences = s->ubatch = sequences;
-    s->context = p->context;
-    s->progress_cb = p->progress_cb;
-    s->progress_priv = p->progress_priv;
-    s->steps = dgl_new(struct step_table);
-    s->next = m->sessions;
-    m->sessions = s;
-    if (!s->steps)
-        return dgl_fail_memory(m->dev->log, "step table", sizeof(*s->steps));
-    return session_make_memory(s);
-}
-
-enum dgl_status session_make_memory(struct dgl_session *s)
+/* Allocates what the session has on the device. */
+static enum dgl_status make_memory(struct dgl_session *s)
 {
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
@@ -152,7 +96,7 @@ static void clear_runs(struct dgl_session *s)
     exec_cache_clear(&s->runs->persistent);
 }
 
-void session_drop_memory(struct dgl_session *s)
+static void drop_memory(struct dgl_session *s)
 {
     struct dgl_device *dev = s->model->dev;
     clear_runs(s);
@@ -163,7 +107,8 @@ void session_drop_memory(struct dgl_session *s)
     s->has_workspace = false;
 }
 
-enum dgl_status session_restore(struct dgl_session *s)
+/* Evaluates again the tokens that the session held before its memory was dropped. */
+static enum dgl_status restore(struct dgl_session *s)
 {
     const int32_t held = s->len;
     s->len = 0;
@@ -173,6 +118,102 @@ enum dgl_status session_restore(struct dgl_session *s)
     if (status == DGL_OK && s->len < held)
         status = session_eval(s, held);
     return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+}
+
+static void drop_all(struct dgl_model *m)
+{
+    for (struct dgl_session *s = m->sessions; s; s = s->next)
+        drop_memory(s);
+}
+
+static enum dgl_status make_all(struct dgl_model *m)
+{
+    enum dgl_status status = DGL_OK;
+    for (struct dgl_session *s = m->sessions; s && status == DGL_OK; s = s->next)
+        status = make_memory(s);
+    return status;
+}
+
+static enum dgl_status restore_all(struct dgl_model *m, enum dgl_status status)
+{
+    for (struct dgl_session *s = m->sessions; s; s = s->next) {
+        if (status == DGL_OK)
+            status = restore(s);
+        else
+            session_trim(s, 0);
+    }
+    return status;
+}
+
+static bool is_any_profiling(const struct dgl_model *m)
+{
+    const struct dgl_session *s = m->sessions;
+    while (s && !s->profile)
+        s = s->next;
+    return s != NULL;
+}
+
+static void add_to_model(struct dgl_session *s)
+{
+    static const struct model_sessions calls = {drop_all, make_all, restore_all, is_any_profiling};
+    s->model->calls = &calls;
+    s->next = s->model->sessions;
+    s->model->sessions = s;
+}
+
+/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
+ * session_destroy() it. The device is entered. */
+static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
+{
+    struct dgl_model *m = s->model;
+    struct dgl_device *dev = m->dev;
+    const struct plan *plan = &m->engine->plan;
+    s->sequences = 1;
+    s->context = p->context ? p->context : m->info.context;
+    s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
+    s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
+    s->paced = p->chunk == 0;
+    /* Attention reads all keys of a layer in one dispatch. It cannot be cut into shorter ones. */
+    const uint64_t most = plan->device->dispatch_bytes,
+                   held = plan_kv_layer_bytes(plan, s->context);
+    if (most > 0 && held > most)
+        dgl_info(dev->log,
+                 "a dispatch of attention may take longer than %d ms after %.0f tokens: limit the "
+                 "context with -c",
+                 (int)(PACE_BUDGET_NS / 1000000), (double)s->context * (double)most / (double)held);
+    s->shares = p->share_prefix;
+    s->progress_cb = p->progress_cb;
+    s->progress_priv = p->progress_priv;
+    enum dgl_status status = s->guest ? DGL_OK : model_check_session_fits(m, s->context, s->ubatch);
+    if (status != DGL_OK)
+        return status;
+    s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
+    s->steps = dgl_new(struct step_table);
+    s->rows = dgl_new_array(struct pass_row, (size_t)s->ubatch);
+    add_to_model(s);
+    s->adjust.vocab = (uint32_t)m->info.vocab;
+    if (!s->ids || !s->steps || !s->rows)
+        return dgl_fail_memory(dev->log, "session", (uint64_t)s->context * 4);
+    status = s->guest ? adjust_reserve(&s->adjust, dev->log) : DGL_OK;
+    if (status == DGL_OK)
+        status = make_memory(s);
+    return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
+}
+
+enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *p,
+                                   int32_t sequences)
+{
+    struct dgl_model *m = s->model;
+    assert(sequences > 1 && sequences <= DGL_STEP_SEQS && p->context > 0);
+    s->sequences = s->ubatch = sequences;
+    s->context = p->context;
+    s->progress_cb = p->progress_cb;
+    s->progress_priv = p->progress_priv;
+    s->steps = dgl_new(struct step_table);
+    add_to_model(s);
+    if (!s->steps)
+        return dgl_fail_memory(m->dev->log, "step table", sizeof(*s->steps));
+    return make_memory(s);
 }
 
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p,
@@ -246,7 +287,7 @@ void session_destroy(struct dgl_session *s)
         link = &(*link)->next;
     if (*link)
         *link = s->next;
-    session_drop_memory(s);
+    drop_memory(s);
     adjust_finish(&s->adjust);
     free(s->ids);
     free(s->steps);
@@ -408,6 +449,11 @@ static bool compile_progress(void *priv, const char *what, uint64_t done, uint64
     struct dgl_session *s = priv;
     bool go_on = !s->progress_cb || s->progress_cb(s->progress_priv, what, done, total);
     return go_on && !session_is_cancelled(s);
+}
+
+void session_cancel(struct dgl_session *s)
+{
+    atomic_store_explicit(&s->cancel, true, memory_order_relaxed);
 }
 
 bool session_is_cancelled(const struct dgl_session *s)
@@ -828,4 +874,13 @@ enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char
         users ? texts.p : "", users ? "; " : "");
     dgl_buf_finish(&texts);
     return status;
+}
+
+void generate_result_finish(struct dgl_generate_result *result)
+{
+    free(result->prompt_ids);
+    free(result->tokens);
+    free(result->text);
+    profile_sums_finish(&result->profile);
+    *result = (struct dgl_generate_result){0};
 }

@@ -10,7 +10,7 @@
 
 #include "core/exec/profile.h"
 #include "core/seq/adjust.h"
-#include "core/seq/model.h"
+#include "core/model/model.h"
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
 
@@ -61,11 +61,6 @@ enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *fr
  * set: no tokens and no pages. On failure session_destroy() it. The device is entered. */
 enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *params,
                                    int32_t sequences);
-/* For model_rebuild(): frees what the session has on the device, allocates it anew, and evaluates
- * the tokens that it held again. */
-void session_drop_memory(struct dgl_session *s);
-enum dgl_status session_make_memory(struct dgl_session *s);
-enum dgl_status session_restore(struct dgl_session *s);
 /* Frees a session with all that it holds. The device is entered, or lost. */
 void session_destroy(struct dgl_session *s);
 
@@ -138,6 +133,8 @@ struct prompt {
                       .no_parse_special = (p)->no_parse_special})
 enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
                                    struct token_ids *ids);
+/* Ends the call in progress with DGL_ERR_CANCELLED. May be called from any thread. */
+void session_cancel(struct dgl_session *s);
 bool session_is_cancelled(const struct dgl_session *s);
 void session_trim(struct dgl_session *s, int32_t len);
 /* Gives KV pages back that were reserved for tokens which did not come. */
@@ -168,8 +165,6 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
 /* Makes room for the logits of every row of a pass (ROW_SCORE); *rows is how many rows one may
  * have. */
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
-/* -ln softmax(row)[id], in double; row [vocab]. */
-double logits_nll(const float *row, int32_t vocab, int32_t id);
 /* Puts ids[0 .. count) into s->ids (where they may be already, if nothing was evaluated) and keeps
  * the common prefix of what was evaluated; *reused (may be NULL) is its length. Unless len is then
  * `count`, session_eval(count) is to follow. */
@@ -195,25 +190,9 @@ enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run 
  * steps beyond the answer's end. */
 int32_t session_readback_interval(const struct dgl_session *s);
 
-/* The loops behind the public functions of the same name; the device is entered. */
+/* dgl_generate(); the device is entered. */
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out);
-enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_params *params,
-                               float *logits, float *hidden);
-enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_params *params,
-                               float **logits, size_t *rows);
-enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_params *params,
-                              float **embeddings, size_t *rows);
-enum dgl_status session_perplexity(struct dgl_session *s,
-                                   const struct dgl_perplexity_params *params,
-                                   struct dgl_perplexity_result *out);
-enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_params *params,
-                              struct dgl_smoke_result *out);
-enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
-                              struct dgl_bench_result *out);
-/* session_store.c */
-enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *params);
-enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *params,
-                             char **data, size_t *data_len);
+void generate_result_finish(struct dgl_generate_result *result);
 
 #endif

@@ -6,13 +6,14 @@
  * them. Layers with a window are kept whole, as the cache keeps them: a prompt that departs from
  * what is held at an earlier token needs the keys before it.
  */
+#include "core/seq/session_store.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/mem.h"
 #include "core/memory/kv_rows.h"
-#include "core/seq/session.h"
 #include "core/seq/session_file.h"
 #include "loader/model/identity.h"
 

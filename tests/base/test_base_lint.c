@@ -60,15 +60,15 @@ static const struct lint_case lint_cases[] = {
      "gl/a.c:2: unfinished business"},
     {"lint: gl includes loader", "gl/a.c", HEAD "#include \"loader/quant/dtype.h\"\n",
      "gl/a.c:2: gl may not include loader/quant/dtype.h"},
-    {"lint: base includes core", "core/base/a.c", HEAD "#include \"core/seq/model.h\"\n",
-     "core/base/a.c:2: core/base may not include core/seq/model.h"},
+    {"lint: base includes core", "core/base/a.c", HEAD "#include \"core/model/model.h\"\n",
+     "core/base/a.c:2: core/base may not include core/model/model.h"},
     {"lint: a room of loader includes another that it may not", "loader/text/a.c",
      HEAD "#include \"loader/quant/dtype.h\"\n",
      "loader/text/a.c:2: loader/text may not include loader/quant/dtype.h"},
     {"lint: a file in no room", "loader/a.c", HEAD "#include \"core/base/str.h\"\n",
      "loader/a.c:2: loader is no room that may include"},
-    {"lint: tools include core", "tools/a.c", HEAD "#include \"core/seq/model.h\"\n",
-     "tools/a.c:2: tools may not include core/seq/model.h"},
+    {"lint: tools include core", "tools/cli/a.c", HEAD "#include \"core/model/model.h\"\n",
+     "tools/cli/a.c:2: tools/cli may not include core/model/model.h"},
     {"lint: core includes every room", "core/seq/a.c",
      HEAD
      "#include \"gl/gl.h\"\n#include \"kernels/kernels.h\"\n#include \"loader/quant/dtype.h\"\n",
@@ -85,7 +85,7 @@ static const struct lint_case lint_cases[] = {
      "core/seq/a.c:4: the library may not exit"},
     {"lint: exit in a comment", "core/seq/a.c", HEAD "/* exit(1) */\n", NULL},
     {"lint: exit in a string", "core/seq/a.c", HEAD "const char *a = \"exit(1)\";\n", NULL},
-    {"lint: exit in a tool", "tools/a.c", HEAD "int f(void)\n{\n    exit(1);\n}\n", NULL},
+    {"lint: exit in a tool", "tools/cli/a.c", HEAD "int f(void)\n{\n    exit(1);\n}\n", NULL},
     {"lint: other names that end in printf", "core/seq/a.c",
      HEAD "int f(void)\n{\n    dgl_buf_printf(0, \"\");\n}\n", NULL},
     {"lint: stderr in the library", "core/seq/a.c",
@@ -99,8 +99,8 @@ static const struct lint_case lint_cases[] = {
     {"lint: system headers after ours", "gl/b.c",
      HEAD "#include \"gl/b.h\"\n\n#include \"core/base/str.h\"\n\n#include <stdio.h>\n",
      "gl/b.c:6: <system> headers come before ours"},
-    {"lint: strcpy anywhere", "tools/a.c", HEAD "int f(void)\n{\n    strcpy(a, b);\n}\n",
-     "tools/a.c:4: strcpy() is forbidden"},
+    {"lint: strcpy anywhere", "tools/cli/a.c", HEAD "int f(void)\n{\n    strcpy(a, b);\n}\n",
+     "tools/cli/a.c:4: strcpy() is forbidden"},
     {"lint: the map names a file", "docs/where-to-look.md", "| what | gl/a.c |\n",
      "docs/where-to-look.md:1: there is no file gl/a.c"},
     {"lint: the map names itself", "docs/architecture.md", "See docs/architecture.md.\n", NULL},
@@ -137,6 +137,76 @@ static void check_lint(void **state)
     assert_contains(output.p, c->message ? c->message : "lint: 0 violations");
     assert_int_equal(code, c->message ? 1 : 0);
     dgl_buf_finish(&output);
+}
+
+struct tree_case {
+    const char *name;
+    const char *file[2], *text[2];
+    const char *prepare; /* shell command in the tree, before lint */
+    const char *message;
+    int code;
+};
+
+#define COMPILE                                                                                    \
+    "for f in $(find core -name '*.c'); do mkdir -p build/obj/${f%/*} && touch -d @9 $f && "       \
+    "cc -c -o build/obj/${f%.c}.o $f || exit 9; done; "
+#define COMMIT "git init -q && git add core && git -c user.name=a -c user.email=a commit -qm a; "
+
+static const struct tree_case tree_cases[] = {
+    {"lint: a symbol of a room above",
+     {"core/plan/a.c", "core/seq/b.c"},
+     {HEAD "int b(void);\nint a(void)\n{\n    return b();\n}\n",
+      HEAD "int b(void)\n{\n    return 0;\n}\n"},
+     COMPILE,
+     "core/plan/a.c:1: core/plan may not use b of core/seq/b.c",
+     1},
+    {"lint: a symbol of a room below",
+     {"core/seq/a.c", "core/plan/b.c"},
+     {HEAD "int b(void);\nint a(void)\n{\n    return b();\n}\n",
+      HEAD "int b(void)\n{\n    return 0;\n}\n"},
+     COMPILE,
+     "lint: 0 violations",
+     0},
+    {"lint: symbols without objects",
+     {"core/plan/a.c", "core/seq/b.c"},
+     {HEAD "int b(void);\nint a(void)\n{\n    return b();\n}\n",
+      HEAD "int b(void)\n{\n    return 0;\n}\n"},
+     ":;",
+     "symbols of 2 files were not checked",
+     0},
+    {"lint: a tag twice",
+     {"core/plan/a.h", "core/seq/b.h"},
+     {HEAD "struct a {\n    int b;\n};\n", HEAD "struct a {\n    int c;\n};\n"},
+     ":;",
+     "core/seq/b.h:2: struct a is defined in core/plan/a.h, too",
+     1},
+    {"lint: words of changed comments",
+     {"core/plan/a.c", "core/seq/b.c"},
+     {HEAD "/* Nobody calls it. */\n", HEAD},
+     COMMIT "echo '/* What is read behind it. */' >> core/seq/b.c;",
+     "core/seq/b.c:2: word to avoid: behind\n"
+     "core/seq/b.c:2: begins without its subject: What \n",
+     0},
+};
+
+static void check_tree(void **state)
+{
+    const struct tree_case *c = *state;
+    char *dir = test_tmpdir();
+    struct dgl_buf command = {0}, output = {0};
+    put_file(dir, "core/dopplergl.h", HEAD);
+    for (size_t i = 0; i < 2; i++)
+        put_file(dir, c->file[i], c->text[i]);
+    dgl_buf_printf(&command,
+                   "mkdir -p %s/kernels && cp .clang-format %s && root=$PWD && cd %s && %s "
+                   "sh $root/tools/lint.sh 2>/dev/null",
+                   dir, dir, dir, c->prepare);
+    int code = run(&output, command.p);
+    assert_contains(output.p, c->message);
+    assert_int_equal(code, c->code);
+    dgl_buf_finish(&command);
+    dgl_buf_finish(&output);
+    test_tmpdir_remove(dir);
 }
 
 static void lint_refuses_long_functions_only(void **state)
@@ -255,5 +325,6 @@ int main(void)
     };
     return cmocka_run_group_tests_name("scripts", tests, NULL, NULL) +
            test_run_table("lint", check_lint, lint_cases) +
+           test_run_table("lint of trees", check_tree, tree_cases) +
            test_run_table("deps", check_deps, deps_cases);
 }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "core/seq/model.h"
+#include "core/model/model.h"
 #include "tests/support/tiny_engine.h"
 
 #define MIB (1ull << 20)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/utf8.h"
-#include "core/seq/text_stream.h"
+#include "core/text/text_stream.h"
 #include "tests/support/tiny_engine.h"
 
 static struct dgl_tokenizer *tok;

@@ -11,7 +11,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 #define BUNDLED "tests/models/story-llama-q4_k_m"
 #define SMALL   "synthetic:tiny-gpt-oss:f32"

@@ -13,9 +13,9 @@
 #include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "tools/bench/plot.h"
+#include "tools/bench/tune_report.h"
 #include "tools/cli/profile.h"
 #include "tools/cli/report.h"
-#include "tools/commands/tune.h"
 
 #define MAX_MANIFEST (64u << 20)
 

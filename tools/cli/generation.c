@@ -9,7 +9,6 @@
 #include "core/base/log.h"
 #include "tools/cli/input.h"
 #include "tools/cli/report.h"
-#include "tools/watch/watch.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -102,8 +101,6 @@ enum dgl_status generation_check(const struct options *opt)
     struct dgl_sampling sampling;
     enum dgl_status status = DGL_ERR_INVALID_ARG;
     console_init(&console, opt);
-    if (!watch_check(opt))
-        return status;
     if (generation_lists_init(&lists, opt)) {
         sampling_of(opt, &lists, &sampling);
         status = dgl_sampling_check(&console.log, &sampling);

@@ -8,6 +8,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/input.h"
 #include "tools/cli/session.h"
+#include "tools/watch/watch.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -23,7 +24,7 @@ bool command_chat_check(const struct options *opt)
     else if (opt->json && !opt->messages)
         console_error("chat: --json prints one answer, so it needs --messages FILE.json");
     else
-        return generation_check(opt) == DGL_OK;
+        return watch_check(opt) && generation_check(opt) == DGL_OK;
     return false;
 }
 
@@ -43,44 +44,6 @@ static enum dgl_status open_all(struct chat *c, const char *model)
                                                  .context_shift = c->opt->context_shift),
                                  &c->talk);
     return status == DGL_OK ? chat_params(c) : status;
-}
-
-/* ---- sessions -------------------------------------------------------------------------------- */
-
-enum dgl_status chat_take_session(struct chat *c)
-{
-    const char *path = c->opt->session;
-    struct session_note note = {.command = "chat"};
-    bool found = false;
-    enum dgl_status status = session_read(&c->engine, path, &note, &found);
-    if (status == DGL_OK && found)
-        status = dgl_chat_load(c->talk, path, note.conversation, note.conversation_len);
-    if (found) {
-        c->held = status == DGL_OK;
-        c->answered = false;
-    }
-    if (status == DGL_OK && found) {
-        if (c->set.seed < 0)
-            c->params.sampling.seed = note.seed;
-        console_note(&c->engine.console, "session: the conversation has %zu messages",
-                     dgl_chat_num_messages(c->talk));
-    } else if (status == DGL_OK) {
-        console_note(&c->engine.console, "session: %s is not there yet", path);
-    }
-    session_note_finish(&note);
-    return status;
-}
-
-enum dgl_status chat_put_session(struct chat *c)
-{
-    struct session_note note = {.command = "chat", .seed = c->params.sampling.seed};
-    enum dgl_status status = dgl_chat_save(c->talk, &note.conversation, &note.conversation_len);
-    if (!c->held) /* until then the next answer may find the beginning of its prompt */
-        dgl_session_trim(c->engine.session, 0);
-    if (status == DGL_OK)
-        status = session_write(&c->engine, c->opt->session, &note);
-    session_note_finish(&note);
-    return status;
 }
 
 /* ---- talking --------------------------------------------------------------------------------- */

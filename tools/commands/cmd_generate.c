@@ -75,7 +75,7 @@ bool command_generate_check(const struct options *opt)
             "pipe the prompt in");
         return false;
     }
-    return generation_check(opt) == DGL_OK;
+    return watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
 /* A pipe that was inherited and not meant may never bring anything. */

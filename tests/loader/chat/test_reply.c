@@ -6,7 +6,7 @@
 
 #include "core/base/str.h"
 #include "core/dopplergl.h"
-#include "core/seq/text_stream.h"
+#include "core/text/text_stream.h"
 #include "loader/chat/chat_template.h"
 #include "tests/support/published.h"
 

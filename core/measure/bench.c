@@ -2,6 +2,8 @@
  * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
  * dgl_generate()'s own loop, of several sequences dgl_batch_step()'s: a figure here is what a user
  * gets. */
+#include "core/measure/bench.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +11,7 @@
 #include "core/base/mem.h"
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
-#include "core/seq/bench_batch.h"
-#include "core/seq/session.h"
+#include "core/measure/bench_batch.h"
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
@@ -131,7 +132,7 @@ static enum dgl_status time_first_prompt(struct bench *b)
     enum dgl_status status = generate(b, b->p.prompt_tokens, 1, &g);
     b->r->ttft_ms_cold = (double)(g.first_token_ns + g.compile_ns) * 1e-6;
     b->r->compile_ns = g.compile_ns;
-    dgl_generate_result_finish(&g);
+    generate_result_finish(&g);
     return status;
 }
 
@@ -153,7 +154,7 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         b->r->num_submits = 0;
         status = take_submits(b, 0, g.prefill.submits);
     }
-    dgl_generate_result_finish(&g);
+    generate_result_finish(&g);
     return status;
 }
 
@@ -200,14 +201,14 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
         b->recorded += (uint64_t)b->p.decode_tokens;
         add_latencies(b);
         free(r->tokens);
-        dgl_free(r->text);
+        free(r->text);
         r->tokens = g.tokens;
         r->num_tokens = g.num_tokens;
         r->text = g.text;
         g.tokens = NULL;
         g.text = NULL;
     }
-    dgl_generate_result_finish(&g);
+    generate_result_finish(&g);
     return status;
 }
 
@@ -227,7 +228,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run)
         for (size_t i = 0; i < timed.num_steps; i++)
             r->decode_latency_ms[r->num_latencies++] = timed.step_ms[i];
         free(r->tokens);
-        dgl_free(r->text);
+        free(r->text);
         r->tokens = timed.ids;
         r->num_tokens = timed.num_ids;
         r->text = timed.text;
@@ -260,7 +261,7 @@ static enum dgl_status profile(struct bench *b)
     if (status == DGL_OK)
         status = generate(b, depth + b->p.prompt_tokens, 1, &g);
     s->profile = NULL;
-    dgl_generate_result_finish(&g);
+    generate_result_finish(&g);
     profile.decoding_only = true;
     if (status == DGL_OK && b->batch) {
         status = bench_batch_profile(b->batch, &profile, tokens);
@@ -270,7 +271,7 @@ static enum dgl_status profile(struct bench *b)
         if (status == DGL_OK)
             status = generate(b, depth > 0 ? depth : 1, tokens + 1, &g);
         s->profile = NULL;
-        dgl_generate_result_finish(&g);
+        generate_result_finish(&g);
     }
     b->r->profile = profile.sums;
     return status;

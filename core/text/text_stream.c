@@ -1,6 +1,6 @@
 /* Stop strings over a stream: the text is searched from where a match could begin, and its tail is
  * held back while it is the beginning of one. */
-#include "core/seq/text_stream.h"
+#include "core/text/text_stream.h"
 
 #include <string.h>
 

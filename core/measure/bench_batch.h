@@ -15,7 +15,7 @@ struct bench_batch_run {
     size_t num_steps; /* at most as many as tokens were asked for */
     int32_t *ids;     /* [num_ids], of the first sequence */
     size_t num_ids;
-    char *text; /* their text; dgl_free() */
+    char *text; /* their text; free() */
 };
 
 /* Sequences beside `session`, of whose model they are: params->batch of them, which decode

@@ -3,7 +3,7 @@
 #define DGL_CORE_TRUST_H
 
 #include "core/oracle/kernel_check.h"
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 /* Whether a verdict says that a driver computes wrongly, or only that it rounds more than the
  * kernel's TOLERANCE has it. */

@@ -3,7 +3,7 @@
 #ifndef DGL_CORE_KERNEL_SWAP_H
 #define DGL_CORE_KERNEL_SWAP_H
 
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 /* A kernel that no step runs, but that a new text of the user's is part of, which no step has. */
 struct idle_kernel {

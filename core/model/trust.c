@@ -1,5 +1,5 @@
 /* Which programs are judged at their first use, and what a wrong one leads to. */
-#include "core/seq/trust.h"
+#include "core/model/trust.h"
 
 #include <stdlib.h>
 

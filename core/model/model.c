@@ -1,5 +1,5 @@
 /* Loading a model: describe, list its weights, plan, check that it fits, upload. */
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 #include <stdlib.h>
 
@@ -8,8 +8,7 @@
 #include "core/base/mem.h"
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
-#include "core/seq/kernel_swap.h"
-#include "core/seq/session.h"
+#include "core/model/kernel_swap.h"
 #include "core/seq/tune_store.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -423,8 +422,8 @@ enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
 /* All that a context held, without what the host knows: plan, places, ids. */
 static void drop_device_state(struct dgl_model *m)
 {
-    for (struct dgl_session *s = m->sessions; s; s = s->next)
-        session_drop_memory(s);
+    if (m->calls)
+        m->calls->drop_memory(m);
     kv_cache_drop(&m->kv);
     weight_buffers_finish(&m->buffers, m->dev);
 }
@@ -452,20 +451,16 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         m->engine_serial++;
         status = upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
     }
-    for (struct dgl_session *s = m->sessions; s && status == DGL_OK; s = s->next)
-        status = session_make_memory(s);
+    if (status == DGL_OK && m->calls)
+        status = m->calls->make_memory(m);
     if (status == DGL_OK) {
         m->context = gl_device_context(dev->gl);
         m->lost = DGL_OK;
     } else {
         drop_device_state(m);
     }
-    for (struct dgl_session *s = m->sessions; s; s = s->next) {
-        if (status == DGL_OK)
-            status = session_restore(s);
-        else
-            session_trim(s, 0);
-    }
+    if (m->calls)
+        status = m->calls->restore(m, status);
     device_leave(dev, &saved);
     return status;
 }
@@ -571,11 +566,10 @@ static enum dgl_status go_on_with(struct dgl_model *m, const struct dgl_kernels 
     const bool unchecked = kernels && kernels->unchecked;
     enum dgl_status status = DGL_OK;
     *ready = false;
-    for (const struct dgl_session *s = m->sessions; s; s = s->next)
-        if (s->profile) /* which holds names of kernels */
-            return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
-                            "the kernels of %s cannot be replaced in a call that profiles",
-                            m->info.path);
+    if (m->calls && m->calls->is_profiling(m)) /* a profile holds names of kernels */
+        return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+                        "the kernels of %s cannot be replaced in a call that profiles",
+                        m->info.path);
     if (m->coming && (m->coming->from != from || m->coming->swap.unchecked != unchecked ||
                       m->coming->engine_serial != m->engine_serial))
         drop_change(&m->coming);

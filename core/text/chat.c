@@ -1,5 +1,5 @@
 /* Messages of a conversation, and their ids by the template. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +69,6 @@ void chat_messages_finish(struct chat_messages *list)
     *list = (struct chat_messages){0};
 }
 
-static const struct dgl_log *log_of(const struct dgl_chat *chat)
-{
-    return chat->session->model->dev->log;
-}
-
 enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
                          const int32_t *ids, size_t num_ids)
 {
@@ -81,10 +76,10 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
     struct dgl_buf json = {0};
     struct dgl_json_writer w = dgl_json_writer(&json, 0);
     if (!role || (!text.p && text.len))
-        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG, "a message needs a role and a text");
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG, "a message needs a role and a text");
     size_t valid = dgl_utf8_valid_prefix(text.p, text.len);
     if (valid < text.len)
-        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
                         "the message is not UTF-8: byte 0x%02x at offset %zu",
                         (unsigned char)text.p[valid], valid);
     dgl_jw_object(&w);
@@ -99,7 +94,7 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
         ok = false;
     }
     ok = ok && chat_messages_add(&chat->messages, &m);
-    return ok ? DGL_OK : dgl_fail_memory(log_of(chat), "message", text.len);
+    return ok ? DGL_OK : dgl_fail_memory(chat->log, "message", text.len);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -179,7 +174,7 @@ void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out)
 static enum dgl_status render(const struct dgl_chat *chat, const struct chat_messages *list,
                               struct token_ids *out)
 {
-    const struct dgl_log *log = log_of(chat);
+    const struct dgl_log *log = chat->log;
     struct dgl_buf json = {0}, text = {0}, taint = {0};
     struct dgl_answer *answers = dgl_new_array(struct dgl_answer, list->count);
     size_t num_answers = 0;
@@ -202,8 +197,7 @@ static enum dgl_status render(const struct dgl_chat *chat, const struct chat_mes
                   &text, &taint);
     if (status == DGL_OK) {
         struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-        status =
-            chat_ids_encode(log, chat->session->model->tok, rendered, answers, num_answers, out);
+        status = chat_ids_encode(log, chat->tok, rendered, answers, num_answers, out);
     }
     dgl_buf_finish(&json);
     dgl_buf_finish(&text);
@@ -219,7 +213,7 @@ static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_
     size_t first = chat_system(chat) ? 1 : 0;
     list.items = dgl_new_array(struct chat_message, list.count);
     if (!list.items)
-        return dgl_fail_memory(log_of(chat), "the conversation", list.count);
+        return dgl_fail_memory(chat->log, "the conversation", list.count);
     list.count = 0;
     for (size_t i = 0; i < chat->messages.count; i++)
         if (i < first || i >= first + chat->hidden)
@@ -246,7 +240,7 @@ static enum dgl_status count_kept(const struct dgl_chat *chat, const struct toke
     enum dgl_status status = render(chat, &list, &other);
     while (same < ids->count && same < other.count && ids->ids[same] == other.ids[same])
         same++;
-    int32_t most = chat->session->context / 2;
+    int32_t most = chat->context / 2;
     *keep = same < (size_t)most ? (int32_t)same : most;
     free(other.ids);
     return status;
@@ -265,10 +259,14 @@ static bool hide_question(struct dgl_chat *chat)
     return true;
 }
 
-enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count, int32_t *keep)
+/* Ids of the conversation up to where the answer begins, at most as many as the context holds. If
+ * contexts shift, hides old messages for that. *keep of the ids come before the first message that
+ * may be hidden, 0 unless contexts shift. Allocates *ids (free). */
+static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count,
+                                   int32_t *keep)
 {
-    const struct dgl_model_info *info = &chat->session->model->info;
-    size_t context = (size_t)chat->session->context;
+    const struct dgl_model_info *info = chat->info;
+    size_t context = (size_t)chat->context;
     struct token_ids out = {0};
     *ids = NULL;
     *count = 0;
@@ -283,7 +281,7 @@ enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count,
     }
     if (status == DGL_OK && out.count > context)
         status =
-            dgl_fail(log_of(chat), DGL_ERR_CONTEXT_FULL,
+            dgl_fail(chat->log, DGL_ERR_CONTEXT_FULL,
                      "the conversation has %zu tokens, but the context only %zu: take "
                      "messages back%s (the model's limit is %d)",
                      out.count, context, info->context < info->context_max ? ", or raise -c" : "",
@@ -299,31 +297,31 @@ enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-enum dgl_status chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
-                            struct dgl_generate_result *out)
+enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *p,
+                                  int32_t **ids)
 {
-    struct dgl_generate_params p = *params;
-    int32_t *ids = NULL;
-    if (p.prompt || p.ids)
-        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+    *ids = NULL;
+    if (p->prompt || p->ids)
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
                         "an answer's prompt are the messages of its conversation: give none");
     if (!chat_is_open(chat))
-        return dgl_fail(log_of(chat), DGL_ERR_INVALID_ARG,
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
                         "no message of the conversation waits for an answer: add one");
-    enum dgl_status status = chat_prompt(chat, &ids, &p.num_ids, &p.keep);
-    p.ids = ids;
-    p.context_shift = chat->context_shift;
-    if (status == DGL_OK)
-        status = session_generate(chat->session, &p, out);
-    if (status == DGL_OK && out->num_tokens) {
-        /* The id that ended the answer is the template's to write. A stop string is not part of the
-         * text, so that the ids are not its ids. */
-        size_t count = out->finish == DGL_FINISH_STOP  ? 0
-                       : out->finish == DGL_FINISH_EOS ? out->num_tokens - 1
-                                                       : out->num_tokens;
-        status = chat_add(chat, "assistant", (struct dgl_str){out->text, out->text_len},
-                          out->tokens, count);
-    }
-    free(ids);
+    enum dgl_status status = make_prompt(chat, ids, &p->num_ids, &p->keep);
+    p->ids = *ids;
+    p->context_shift = chat->context_shift;
     return status;
+}
+
+enum dgl_status chat_end_answer(struct dgl_chat *chat, const struct dgl_generate_result *answer)
+{
+    if (answer->num_tokens == 0)
+        return DGL_OK;
+    /* The id that ended the answer is the template's to write. A stop string is not part of the
+     * text, so that the ids are not its ids. */
+    size_t count = answer->finish == DGL_FINISH_STOP  ? 0
+                   : answer->finish == DGL_FINISH_EOS ? answer->num_tokens - 1
+                                                      : answer->num_tokens;
+    return chat_add(chat, "assistant", (struct dgl_str){answer->text, answer->text_len},
+                    answer->tokens, count);
 }

@@ -4,9 +4,20 @@
 #define DGL_CORE_MODEL_H
 
 #include "core/exec/engine.h"
-#include "core/seq/pace.h"
+#include "core/exec/pace.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
+
+/* Calls to all sessions of a model. The model does not depend on sessions: session.c sets these
+ * functions when it adds the first session. The device is entered in all but is_profiling(). */
+struct model_sessions {
+    void (*drop_memory)(struct dgl_model *m);            /* frees what they have on the device */
+    enum dgl_status (*make_memory)(struct dgl_model *m); /* allocates it again, up to a failure */
+    /* Evaluates their tokens again. From a failure on, also one that is passed as `status`, they
+     * forget their tokens. Returns the failure. */
+    enum dgl_status (*restore)(struct dgl_model *m, enum dgl_status status);
+    bool (*is_profiling)(const struct dgl_model *m); /* a call in progress profiles */
+};
 
 struct dgl_model {
     struct dgl_device *dev;
@@ -23,9 +34,10 @@ struct dgl_model {
     struct engine *engine;
     uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
-    struct kv_cache kv;           /* pages of all sessions */
-    struct pace pace;             /* of passes by the engine; sessions share it */
-    struct dgl_session *sessions; /* a list, for model_rebuild() */
+    struct kv_cache kv;                 /* pages of all sessions */
+    struct pace pace;                   /* of passes by the engine; sessions share it */
+    struct dgl_session *sessions;       /* a list of session.c; NULL = none */
+    const struct model_sessions *calls; /* to them; NULL = no session was created yet */
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };
 

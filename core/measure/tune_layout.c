@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
-#include "core/seq/tuner.h"
+#include "core/measure/tuner.h"
 
 static const struct model_weights *weights_of(const struct tuner *t)
 {

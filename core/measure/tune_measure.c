@@ -7,7 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/seq/tuner.h"
+#include "core/measure/tuner.h"
 
 #define TIMED_SPANS  3          /* of a candidate, of which the least counts */
 #define HOPELESS     1.5        /* times the best: no further span */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "core/seq/tuner.h"
+#include "core/measure/tuner.h"
 
 int32_t tuner_crowd_most(const struct tuner *t)
 {

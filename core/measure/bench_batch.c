@@ -2,7 +2,7 @@
  * steps count in which all of them do, behind the first tokens that come of it, for which programs
  * are compiled, and behind those in which clocks rise; and none is let end before the last of
  * these. */
-#include "core/seq/bench_batch.h"
+#include "core/measure/bench_batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,12 +96,17 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     for (size_t i = 0; i < count; i++)
         b->ids[i] =
             (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
-    status = dgl_batch_create(
-        m,
-        dgl_batch_params(.sequences = p->batch, .queue = p->batch, .context = (int32_t)context,
-                         .chunk = s->ubatch, .invariant = p->batch_invariant,
-                         .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
-        &b->batch);
+    b->batch = dgl_new(struct dgl_batch);
+    if (!b->batch) {
+        status = dgl_fail_memory(m->dev->log, "batch", sizeof(*b->batch));
+        goto failed;
+    }
+    b->batch->model = m;
+    status = batch_init(b->batch, dgl_batch_params(.sequences = p->batch, .queue = p->batch,
+                                                   .context = (int32_t)context, .chunk = s->ubatch,
+                                                   .invariant = p->batch_invariant,
+                                                   .progress_cb = p->progress_cb,
+                                                   .progress_priv = p->progress_priv));
     if (status != DGL_OK)
         goto failed;
     batch_read_first(b->batch);
@@ -123,7 +128,7 @@ void bench_batch_destroy(struct bench_batch **batch)
     if (!b)
         return;
     if (b->batch)
-        dgl_batch_destroy(&b->batch);
+        batch_destroy(b->batch);
     free(b->request);
     free(b->ids);
     free(b);
@@ -139,11 +144,13 @@ void bench_batch_executor(const struct bench_batch *b, struct dgl_executor_info 
     group_executor(b->batch->groups[0], out);
 }
 
-/* DGL_ERR_CANCELLED also when the session was. */
-static enum dgl_status step(struct bench_batch *b, size_t *left)
+/* Returns DGL_ERR_CANCELLED also if the session was cancelled. */
+static enum dgl_status step(struct bench_batch *b)
 {
-    enum dgl_status status = dgl_batch_step(b->batch, left);
+    enum dgl_status status = batch_step(b->batch);
     gl_device_set_stop(b->session->model->dev->gl, &b->session->cancel);
+    if (status == DGL_ERR_DEVICE_LOST)
+        batch_lose(b->batch);
     if (status == DGL_OK)
         status = b->failure;
     return status == DGL_OK && session_is_cancelled(b->session) ? DGL_ERR_CANCELLED : status;
@@ -176,22 +183,22 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
     b->failure = DGL_OK;
     for (int32_t i = 0; i < b->sequences && status == DGL_OK; i++) {
         listeners[i] = (struct listener){.b = b, .first = i == 0};
-        status = dgl_batch_submit(b->batch,
-                                  dgl_request_params(.ids = b->ids + (size_t)i * (size_t)b->prompt,
-                                                     .num_ids = (size_t)b->prompt,
-                                                     .ignore_eos = true, .token_cb = hear_token,
-                                                     .finish_cb = hear_end, .priv = &listeners[i]),
-                                  &b->request[i]);
+        status = batch_submit(b->batch,
+                              dgl_request_params(.ids = b->ids + (size_t)i * (size_t)b->prompt,
+                                                 .num_ids = (size_t)b->prompt, .ignore_eos = true,
+                                                 .token_cb = hear_token, .finish_cb = hear_end,
+                                                 .priv = &listeners[i]),
+                              &b->request[i]);
     }
     while (status == DGL_OK && b->begun < b->sequences && b->ended == 0)
-        status = step(b, NULL);
+        status = step(b);
     b->tokens = 0;
     while (status == DGL_OK && b->tokens == 0 && b->ended == 0)
-        status = step(b, NULL);
+        status = step(b);
     const uint64_t warm_ns = dgl_now_ns() + CLOCKS_NS;
     const uint64_t warm = (uint64_t)b->sequences * (uint64_t)b->warm_tokens;
     while (status == DGL_OK && b->tokens < warm && b->ended == 0 && dgl_now_ns() < warm_ns)
-        status = step(b, NULL);
+        status = step(b);
     before = device_counters(dev);
     run->submits_before = before.submits - submits;
     b->tokens = 0;
@@ -200,7 +207,7 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
         const uint64_t start = dgl_now_ns(), tokens = b->tokens;
         uint64_t ns = 0;
         while (status == DGL_OK && b->ended == 0 && b->tokens == tokens)
-            status = step(b, NULL);
+            status = step(b);
         ns = dgl_now_ns() - start;
         if (status != DGL_OK || b->ended > 0)
             break;
@@ -220,10 +227,12 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
 done:
     /* Also after a failure: callbacks of these listeners must not come any more. */
     for (int32_t i = 0; listeners && i < b->sequences; i++)
-        dgl_batch_cancel(b->batch, b->request[i]);
-    for (size_t left = 1; listeners && left > 0;)
-        if (dgl_batch_step(b->batch, &left) != DGL_OK)
+        batch_cancel(b->batch, b->request[i]);
+    gl_device_set_stop(dev->gl, NULL);
+    while (listeners && !gl_device_is_lost(dev->gl))
+        if (batch_step(b->batch) != DGL_OK || b->batch->info.running + b->batch->info.waiting == 0)
             break;
+    gl_device_set_stop(dev->gl, NULL);
     free(listeners);
     return status;
 }

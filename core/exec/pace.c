@@ -1,7 +1,7 @@
 /* A pass of r tokens takes at most r times as long as one of a single token, and r / t times as
  * long as one of t: so the first token alone bounds the passes after it, and every pass that is
  * shorter than wanted is timed and gives a better bound. */
-#include "core/seq/pace.h"
+#include "core/exec/pace.h"
 
 #include <assert.h>
 

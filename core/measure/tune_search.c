@@ -6,7 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/stats.h"
-#include "core/seq/tuner.h"
+#include "core/measure/tuner.h"
 
 #define BATCH         32   /* candidates that are compiled at once, at most */
 #define SEARCH_ROUNDS 3    /* neighbourhoods that are looked at, at most */

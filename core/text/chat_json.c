@@ -1,5 +1,5 @@
 /* Conversations as JSON text. */
-#include "core/seq/chat.h"
+#include "core/text/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +28,7 @@ enum dgl_status chat_save(const struct dgl_chat *chat, struct dgl_buf *out)
     if (chat->hidden)
         dgl_buf_printf(out, ",\n\"hidden\":%zu", chat->hidden);
     dgl_buf_puts(out, "}\n");
-    return out->failed
-               ? dgl_fail_memory(chat->session->model->dev->log, "the conversation", out->len)
-               : DGL_OK;
+    return out->failed ? dgl_fail_memory(chat->log, "the conversation", out->len) : DGL_OK;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -64,11 +62,11 @@ static enum dgl_status load_message(struct loader *l, const struct dgl_json *val
 static bool spells(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                    struct dgl_str text)
 {
-    char *got = NULL;
-    size_t len;
-    bool same = dgl_decode(NULL, tok, ids, count, true, &got, &len) == DGL_OK && len == text.len &&
-                memcmp(got, text.p, len) == 0;
-    dgl_free(got);
+    struct dgl_buf got = {0};
+    bool same = tokenizer_decode(NULL, tok, ids, count, true, &got) == DGL_OK;
+    dgl_buf_puts(&got, ""); /* no tokens are an empty text */
+    same = same && !got.failed && got.len == text.len && memcmp(got.p, text.p, text.len) == 0;
+    dgl_buf_finish(&got);
     return same;
 }
 
@@ -159,11 +157,10 @@ static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
 enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json)
 {
     struct dgl_json_doc *doc = NULL;
-    const struct dgl_model *model = chat->session->model;
-    enum dgl_status status = dgl_json_parse(model->dev->log, name, json.p, json.len, &doc);
+    enum dgl_status status = dgl_json_parse(chat->log, name, json.p, json.len, &doc);
     if (status != DGL_OK)
         return status;
-    struct loader l = {.r = {model->dev->log, doc}, .tok = model->tok};
+    struct loader l = {.r = {chat->log, doc}, .tok = chat->tok};
     status = load_root(&l, dgl_json_root(doc));
     if (status == DGL_OK) {
         chat_messages_finish(&chat->messages);

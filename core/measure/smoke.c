@@ -3,6 +3,8 @@
  * Weights that are wrong in the files themselves show in three ways only: zeros throughout, a
  * fixed text that is no likelier than noise, and an expectation that is stored with the model.
  */
+#include "core/measure/smoke.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/oracle/oracle.h"
-#include "core/seq/session.h"
+#include "core/seq/score.h"
 
 /* The beginning of a story: text that small models of stories and large ones of everything know. */
 static const char smoke_text[] =
@@ -424,7 +426,7 @@ static enum dgl_status check_answer(struct smoke *t)
 done:
     free(logits);
     free(ids);
-    dgl_generate_result_finish(&r);
+    generate_result_finish(&r);
     return status;
 }
 

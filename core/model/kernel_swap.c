@@ -1,5 +1,5 @@
 /* Other kernels on a live model: what is compiled, and what must pass its known-answer test. */
-#include "core/seq/kernel_swap.h"
+#include "core/model/kernel_swap.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,8 @@
 #define DGL_CORE_CHAT_H
 
 #include "core/base/json.h"
-#include "core/seq/session.h"
+#include "core/base/str.h"
+#include "loader/tokenizer/tokenizer.h"
 
 struct chat_message {
     char *json; /* the message as an object: {"role": ..., "content": ...} */
@@ -30,8 +31,13 @@ bool chat_messages_add(struct chat_messages *list, struct chat_message *m);
 void chat_messages_finish(struct chat_messages *list);
 
 struct dgl_chat {
-    struct dgl_session *session;     /* borrowed */
-    const struct dgl_template *tmpl; /* borrowed */
+    /* Borrowed. `session` evaluates the conversation; nothing here uses it. */
+    struct dgl_session *session;
+    const struct dgl_template *tmpl;
+    const struct dgl_log *log;
+    const struct dgl_tokenizer *tok;
+    const struct dgl_model_info *info;
+    int32_t context; /* of the session */
     bool context_shift;
     struct chat_messages messages;
     size_t hidden; /* messages after the system message that the model no longer gets */
@@ -48,13 +54,12 @@ bool chat_is_open(const struct dgl_chat *chat);
 /* Index of the last message of the user; SIZE_MAX: there is none. */
 size_t chat_last_user(const struct dgl_chat *chat);
 
-/* Ids of the conversation up to where the answer begins, at most as many as the context holds;
- * hides old messages for that when contexts shift. *keep of the ids come before the first message
- * that may be hidden, 0 unless contexts shift. Allocates *ids (free). */
-enum dgl_status chat_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count, int32_t *keep);
-/* dgl_chat_answer(); the device is entered. */
-enum dgl_status chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
-                            struct dgl_generate_result *out);
+/* Fills in the prompt of an answer: *params gets the ids of the conversation, which *ids owns
+ * (free), also on failure. Refuses parameters that have a prompt. */
+enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *params,
+                                  int32_t **ids);
+/* Adds the generated answer as a message, unless it is empty. */
+enum dgl_status chat_end_answer(struct dgl_chat *chat, const struct dgl_generate_result *answer);
 
 /* Appends `{OTHERS "messages":[...]`, without the closing brace. */
 void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out);

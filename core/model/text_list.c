@@ -1,5 +1,5 @@
 /* Collects the sources of a model's kernels. Compiles nothing. */
-#include "core/seq/text_list.h"
+#include "core/model/text_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,6 @@
 #include "core/base/mem.h"
 #include "core/exec/phases.h"
 #include "core/oracle/kernel_check.h"
-#include "core/seq/session.h"
-
-/* Context of the session for which persistent programs are generated. */
-#define CONTEXT 256
 
 void text_list_finish(struct text_list *list)
 {
@@ -97,21 +93,11 @@ static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
 }
 
 enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
-                                         enum dgl_executor wanted)
+                                         const struct memory *memory)
 {
-    const struct persistent *p = &m->engine->persistent;
-    const struct dgl_session_params params = {
-        .context = CONTEXT < m->info.context ? CONTEXT : m->info.context};
-    struct dgl_session *s = NULL;
-    if (!p->exec || (!p->aside && wanted != DGL_EXECUTOR_PERSISTENT))
-        return DGL_OK;
-    enum dgl_status status = weight_buffers_init_empty(&m->buffers, m->dev, m->weights);
-    if (status == DGL_OK)
-        status = session_create(m, &params, NULL, &s);
+    enum dgl_status status = DGL_OK;
     for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++)
-        status = add_program(list, m, &s->memory, recipe_decode((enum sample_kind)kind, 0, true));
-    if (s)
-        session_destroy(s);
+        status = add_program(list, m, memory, recipe_decode((enum sample_kind)kind, 0, true));
     return status;
 }
 

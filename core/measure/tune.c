@@ -3,7 +3,7 @@
  * after layer, so that they come from memory as in use, on activations of a real pass. Operations
  * that ask for the same are one subject.
  */
-#include "core/seq/tune.h"
+#include "core/measure/tune.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/seq/tuner.h"
+#include "core/measure/tuner.h"
 
 #define STREAM_BYTES (256ull << 20) /* of weights: more than caches hold */
 /* What a candidate takes, most of it to compile, until that is known; for the estimate, how many

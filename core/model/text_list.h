@@ -4,7 +4,7 @@
 #ifndef DGL_CORE_TEXT_LIST_H
 #define DGL_CORE_TEXT_LIST_H
 
-#include "core/seq/model.h"
+#include "core/model/model.h"
 
 struct text {
     const char *name, *op, *origin; /* borrowed from the kernel set */
@@ -22,10 +22,10 @@ void text_list_finish(struct text_list *list);
 
 /* Adds the source of every operation of the plan, including passes over several sequences. */
 enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m);
-/* Adds the persistent programs of a decode step of one sequence, one per kind of sampling, if this
- * device would try the persistent executor. The model needs no weights. */
+/* Adds the persistent programs of a decode step of one sequence, one per kind of sampling. The
+ * model has a persistent executor. `memory` is that of a session; its buffers need no contents. */
 enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
-                                         enum dgl_executor wanted);
+                                         const struct memory *memory);
 /* Adds the source of every case of `kernels check`, for every kernel of the model's set. */
 enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m);
 

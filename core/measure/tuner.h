@@ -3,7 +3,7 @@
 #define DGL_CORE_TUNER_H
 
 #include "core/oracle/kernel_check.h"
-#include "core/seq/tune.h"
+#include "core/measure/tune.h"
 
 #define TUNER_MAX_CANDIDATES 128 /* of a subject */
 #define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */

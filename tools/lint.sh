@@ -181,7 +181,6 @@ cat > "$work/moves" << 'END'
 core/seq/batch        core/sched
 core/seq/batch_pages  core/sched
 core/seq/batch_reads  core/sched
-core/seq/tune_store   core/exec
 END
 # Symbols of objects that are newer than their sources: "FILE NAME TYPE".
 stale=0

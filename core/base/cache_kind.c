@@ -1,5 +1,5 @@
 /* The table of kinds. gl/gl_progcache.c defines the format of programs. All other kinds are record
- * files, whose fields are in core/exec/exec_record.c, core/seq/tune_store.c,
+ * files, whose fields are in core/exec/exec_record.c, core/exec/tune_store.c,
  * core/memory/kernel_records.c and loader/model/hash_cache.c. */
 #include "core/base/cache_kind.h"
 

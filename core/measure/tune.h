@@ -3,7 +3,7 @@
 #define DGL_CORE_TUNE_H
 
 #include "core/seq/session.h"
-#include "core/seq/tune_store.h"
+#include "core/exec/tune_store.h"
 
 /* Behind dgl_tune(); the device is entered. */
 enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params *params,

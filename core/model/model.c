@@ -9,7 +9,7 @@
 #include "core/exec/synthetic_fill.h"
 #include "core/plan/model_support.h"
 #include "core/model/kernel_swap.h"
-#include "core/seq/tune_store.h"
+#include "core/exec/tune_store.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/seq/session.h"
-#include "core/seq/tune_store.h"
+#include "core/exec/tune_store.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/record_edit.h"
 #include "tests/support/tiny_model.h"

@@ -1,7 +1,7 @@
 /* Winners of the tuner: one record file per device, driver and limits, KEY.tune
  * (core/base/record_file.h). Hints of an entry are checked like any hints, so a wrong entry can
  * make a model slow, but not wrong. */
-#include "core/seq/tune_store.h"
+#include "core/exec/tune_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

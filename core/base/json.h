@@ -112,6 +112,17 @@ void dgl_jw_f64(struct dgl_json_writer *w, double value); /* not finite gives nu
 void dgl_jw_bool(struct dgl_json_writer *w, bool value);
 void dgl_jw_null(struct dgl_json_writer *w);
 void dgl_jw_raw(struct dgl_json_writer *w, const char *json); /* a value in this writer's form */
+/* The same with a key: fields of an object. */
+void dgl_jw_field_object(struct dgl_json_writer *w, const char *key);
+void dgl_jw_field_array(struct dgl_json_writer *w, const char *key);
+void dgl_jw_field_str(struct dgl_json_writer *w, const char *key, struct dgl_str text);
+void dgl_jw_field_cstr(struct dgl_json_writer *w, const char *key, const char *text);
+void dgl_jw_field_i64(struct dgl_json_writer *w, const char *key, int64_t value);
+void dgl_jw_field_u64(struct dgl_json_writer *w, const char *key, uint64_t value);
+void dgl_jw_field_f64(struct dgl_json_writer *w, const char *key, double value);
+void dgl_jw_field_bool(struct dgl_json_writer *w, const char *key, bool value);
+void dgl_jw_field_null(struct dgl_json_writer *w, const char *key);
+void dgl_jw_field_raw(struct dgl_json_writer *w, const char *key, const char *json);
 /* Copies a parsed value (key order kept). */
 void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value);
 

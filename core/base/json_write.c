@@ -234,3 +234,65 @@ void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value)
         break;
     }
 }
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+void dgl_jw_field_object(struct dgl_json_writer *w, const char *key)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_object(w);
+}
+
+void dgl_jw_field_array(struct dgl_json_writer *w, const char *key)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_array(w);
+}
+
+void dgl_jw_field_str(struct dgl_json_writer *w, const char *key, struct dgl_str text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_str(w, text);
+}
+
+void dgl_jw_field_cstr(struct dgl_json_writer *w, const char *key, const char *text)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_cstr(w, text);
+}
+
+void dgl_jw_field_i64(struct dgl_json_writer *w, const char *key, int64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_i64(w, value);
+}
+
+void dgl_jw_field_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_u64(w, value);
+}
+
+void dgl_jw_field_f64(struct dgl_json_writer *w, const char *key, double value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_f64(w, value);
+}
+
+void dgl_jw_field_bool(struct dgl_json_writer *w, const char *key, bool value)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_bool(w, value);
+}
+
+void dgl_jw_field_null(struct dgl_json_writer *w, const char *key)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_null(w);
+}
+
+void dgl_jw_field_raw(struct dgl_json_writer *w, const char *key, const char *json)
+{
+    dgl_jw_key(w, key);
+    dgl_jw_raw(w, json);
+}

@@ -139,8 +139,7 @@ static void put_tunes(struct dgl_json_writer *w, const struct tune_entry *entry)
                            INT32_MIN, INT32_MAX, &value))
             continue;
         snprintf(name, sizeof(name), "%s.%.*s", entry->kernel, (int)(equals - part.p), part.p);
-        dgl_jw_key(w, name);
-        dgl_jw_i64(w, value);
+        dgl_jw_field_i64(w, name, value);
     }
     dgl_jw_end_object(w);
 }
@@ -150,20 +149,17 @@ void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *
 {
     struct dgl_json_writer w = dgl_json_writer(json, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "tunes");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "tunes");
     for (size_t i = 0; i < count; i++)
         if ((!take || take[i]) && entries[i].tunes[0]) {
             dgl_jw_key(&w, entries[i].key);
             put_tunes(&w, &entries[i]);
         }
     dgl_jw_end_object(&w);
-    dgl_jw_key(&w, "variants");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "variants");
     for (size_t i = 0; i < count; i++)
         if ((!take || take[i]) && strcmp(entries[i].kernel, entries[i].default_kernel) != 0) {
-            dgl_jw_key(&w, entries[i].key);
-            dgl_jw_cstr(&w, entries[i].kernel);
+            dgl_jw_field_cstr(&w, entries[i].key, entries[i].kernel);
         }
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);

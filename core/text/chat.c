@@ -83,10 +83,8 @@ enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str
                         "the message is not UTF-8: byte 0x%02x at offset %zu",
                         (unsigned char)text.p[valid], valid);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "role");
-    dgl_jw_str(&w, dgl_str_of(role));
-    dgl_jw_key(&w, "content");
-    dgl_jw_str(&w, text);
+    dgl_jw_field_str(&w, "role", dgl_str_of(role));
+    dgl_jw_field_str(&w, "content", text);
     dgl_jw_end_object(&w);
     bool ok = chat_message_init(&m, dgl_buf_take(&json), role, text);
     if (ok && num_ids && !chat_message_set_ids(&m, ids, num_ids)) {

@@ -99,18 +99,14 @@ static enum dgl_status write_constants(const struct dgl_log *log, const struct c
     struct dgl_buf text = {0};
     struct dgl_json_writer w = dgl_json_writer(&text, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "yes");
-    dgl_jw_bool(&w, true);
-    dgl_jw_key(&w, "no");
-    dgl_jw_bool(&w, false);
-    dgl_jw_key(&w, "tokens");
-    dgl_jw_object(&w);
+    dgl_jw_field_bool(&w, "yes", true);
+    dgl_jw_field_bool(&w, "no", false);
+    dgl_jw_field_object(&w, "tokens");
     for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
         const struct chat_source_token *token = &source->tokens[i];
         if (!token->found)
             continue;
-        dgl_jw_key(&w, token->name);
-        dgl_jw_str(&w, (struct dgl_str){token->text.p, token->text.len});
+        dgl_jw_field_str(&w, token->name, (struct dgl_str){token->text.p, token->text.len});
     }
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);

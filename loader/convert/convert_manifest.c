@@ -16,14 +16,12 @@ static const char *info_token(enum dgl_dtype type)
 
 static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_cstr(w, text);
+    dgl_jw_field_cstr(w, key, text);
 }
 
 static void put_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_u64(w, value);
+    dgl_jw_field_u64(w, key, value);
 }
 
 static const struct convert_item *item_by_role(const struct convert_plan *plan, const char *role)
@@ -57,8 +55,7 @@ static void write_model_id(struct dgl_json_writer *w, const struct convert_manif
     }
     dgl_buf_append(&id, in->model->name, len);
     dgl_buf_printf(&id, "-%s", recipe_suffix(in->plan));
-    dgl_jw_key(w, "modelId");
-    dgl_jw_cstr(w, id.p);
+    dgl_jw_field_cstr(w, "modelId", id.p);
     if (id.failed)
         w->out->failed = true;
     dgl_buf_finish(&id);
@@ -74,8 +71,7 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
     write_model_id(w, in);
     put_cstr(w, "modelType", "transformer");
     put_cstr(w, "quantization", dgl_dtype_get(headline)->rdrr);
-    dgl_jw_key(w, "quantizationInfo");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "quantizationInfo");
     put_cstr(w, "weights", info_token(headline));
     if (embedding)
         put_cstr(w, "embeddings", info_token(embedding->type));
@@ -117,8 +113,7 @@ static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *
         dgl_jw_key(w, "bos_token_id");
         dgl_jw_value(w, bos);
     }
-    dgl_jw_key(w, "eos_token_id");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "eos_token_id");
     for (size_t i = 0; i < desc->num_stop_ids; i++)
         dgl_jw_i64(w, desc->stop_ids[i].id);
     dgl_jw_end_array(w);
@@ -148,10 +143,8 @@ static void write_hints(struct dgl_json_writer *w)
 {
     static const char *const keys[] = {"computePrecision", "q4kMatmul", "f16Matmul",
                                        "attentionPrefill", "attentionDecode"};
-    dgl_jw_key(w, "optimizations");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "kernelHints");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "optimizations");
+    dgl_jw_field_object(w, "kernelHints");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         put_cstr(w, keys[i], "auto");
     dgl_jw_end_object(w);
@@ -164,8 +157,7 @@ static void write_skipped(struct dgl_json_writer *w, const struct model_skipped 
 {
     if (skipped->count == 0)
         return;
-    dgl_jw_key(w, "skipped");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "skipped");
     for (size_t i = 0; i < skipped->count; i++)
         dgl_jw_cstr(w, skipped->lines[i]);
     dgl_jw_end_array(w);
@@ -176,8 +168,7 @@ static void write_fused(struct dgl_json_writer *w, const struct convert_plan *pl
 {
     for (size_t i = 0; i < plan->count; i++) {
         if (plan->items[i].fused) {
-            dgl_jw_key(w, "fuseGateUp");
-            dgl_jw_bool(w, true);
+            dgl_jw_field_bool(w, "fuseGateUp", true);
             return;
         }
     }
@@ -186,30 +177,25 @@ static void write_fused(struct dgl_json_writer *w, const struct convert_plan *pl
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     if (in->model->tokenizer_json) {
-        dgl_jw_key(w, "tokenizer");
-        dgl_jw_object(w);
+        dgl_jw_field_object(w, "tokenizer");
         put_cstr(w, "type", "bundled");
         put_cstr(w, "file", FILE_TOKENIZER);
         put_u64(w, "vocabSize", (uint64_t)in->model->desc.vocab);
         dgl_jw_end_object(w);
     }
-    dgl_jw_key(w, "files");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "files");
     for (size_t i = 0; i < in->num_copies; i++) {
-        dgl_jw_key(w, in->copies[i].name);
-        dgl_jw_object(w);
+        dgl_jw_field_object(w, in->copies[i].name);
         put_u64(w, "size", in->copies[i].size);
         put_cstr(w, "sha256", in->copies[i].sha256);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "conversion");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "conversion");
     put_cstr(w, "tool", RDRR_TOOL);
     put_cstr(w, "version", DGL_VERSION);
     put_cstr(w, "source", in->model->name);
-    dgl_jw_key(w, "quantization");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "quantization");
     put_cstr(w, "type", in->plan->recipe->name);
     put_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
     write_fused(w, in->plan);
@@ -221,8 +207,7 @@ static void write_origin(struct dgl_json_writer *w, const struct convert_manifes
 static void write_shards(struct dgl_json_writer *w, const struct rdrr_writer *writer)
 {
     uint64_t offset = 0;
-    dgl_jw_key(w, "shards");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "shards");
     for (size_t i = 0; i < rdrr_writer_num_shards(writer); i++) {
         const struct rdrr_written_shard *shard = rdrr_writer_shard(writer, i);
         struct dgl_buf name = {0};
@@ -251,8 +236,7 @@ static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t siz
         put_u64(w, "offset", offset % shard_bytes);
         return;
     }
-    dgl_jw_key(w, "spans");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "spans");
     while (size > 0) {
         uint64_t room = shard_bytes - offset % shard_bytes, part = size < room ? size : room;
         dgl_jw_object(w);
@@ -269,8 +253,7 @@ static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t siz
 static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t *dims,
                      uint32_t rank)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (uint32_t d = 0; d < rank; d++)
         dgl_jw_u64(w, dims[d]);
     dgl_jw_end_array(w);
@@ -293,12 +276,10 @@ static void write_shape(struct dgl_json_writer *w, const struct convert_item *it
 static void write_tensors(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     put_u64(w, "tensorCount", in->plan->count);
-    dgl_jw_key(w, "tensors");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "tensors");
     for (size_t i = 0; i < in->plan->count; i++) {
         const struct convert_item *item = &in->plan->items[i];
-        dgl_jw_key(w, convert_item_name(item));
-        dgl_jw_object(w);
+        dgl_jw_field_object(w, convert_item_name(item));
         write_place(w, item->offset, item->size, in->shard_bytes);
         put_u64(w, "size", item->size);
         write_shape(w, item);

@@ -288,10 +288,8 @@ enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_l
 static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_str text)
 {
     dgl_jw_object(w);
-    dgl_jw_key(w, "name");
-    dgl_jw_cstr(w, name);
-    dgl_jw_key(w, "template");
-    dgl_jw_str(w, text);
+    dgl_jw_field_cstr(w, "name", name);
+    dgl_jw_field_str(w, "template", text);
     dgl_jw_end_object(w);
 }
 
@@ -299,8 +297,7 @@ static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_
 static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
 {
     size_t skip = strlen(KEY_TEMPLATE);
-    dgl_jw_key(w, "chat_template");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "chat_template");
     for (size_t i = 0; i < file->num_keys; i++) {
         const struct gguf_kv *kv = &file->keys[i];
         if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
@@ -326,8 +323,7 @@ enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const str
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         if (tokens[i].id < 0)
             continue;
-        dgl_jw_key(&w, tokens[i].key);
-        dgl_jw_str(&w, v->tokens[tokens[i].id]);
+        dgl_jw_field_str(&w, tokens[i].key, v->tokens[tokens[i].id]);
     }
     write_templates(&w, file);
     dgl_jw_end_object(&w);

@@ -308,8 +308,7 @@ static void rows_write(struct dgl_json_writer *w, const struct rows *rows)
         if (!same(row->group, group)) {
             if (group)
                 dgl_jw_end_object(w);
-            dgl_jw_key(w, row->group);
-            dgl_jw_object(w);
+            dgl_jw_field_object(w, row->group);
             group = row->group;
         }
         dgl_jw_key(w, row->key);

@@ -147,29 +147,20 @@ const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
 
 void gguf_pre_write(struct dgl_json_writer *w, const struct gguf_pre *pre)
 {
-    dgl_jw_key(w, "normalizer");
-    dgl_jw_raw(w, pre->nfc ? "{\"type\": \"NFC\"}" : "null");
-    dgl_jw_key(w, "pre_tokenizer");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "type");
-    dgl_jw_cstr(w, "Sequence");
-    dgl_jw_key(w, "pretokenizers");
-    dgl_jw_array(w);
+    dgl_jw_field_raw(w, "normalizer", pre->nfc ? "{\"type\": \"NFC\"}" : "null");
+    dgl_jw_field_object(w, "pre_tokenizer");
+    dgl_jw_field_cstr(w, "type", "Sequence");
+    dgl_jw_field_array(w, "pretokenizers");
     if (pre->digits)
         dgl_jw_raw(w, "{\"type\": \"Digits\", \"individual_digits\": true}");
     if (pre->regex) {
         dgl_jw_object(w);
-        dgl_jw_key(w, "type");
-        dgl_jw_cstr(w, "Split");
-        dgl_jw_key(w, "pattern");
-        dgl_jw_object(w);
-        dgl_jw_key(w, "Regex");
-        dgl_jw_cstr(w, pre->regex);
+        dgl_jw_field_cstr(w, "type", "Split");
+        dgl_jw_field_object(w, "pattern");
+        dgl_jw_field_cstr(w, "Regex", pre->regex);
         dgl_jw_end_object(w);
-        dgl_jw_key(w, "behavior");
-        dgl_jw_cstr(w, "Isolated");
-        dgl_jw_key(w, "invert");
-        dgl_jw_bool(w, false);
+        dgl_jw_field_cstr(w, "behavior", "Isolated");
+        dgl_jw_field_bool(w, "invert", false);
         dgl_jw_end_object(w);
     }
     dgl_jw_raw(w, pre->regex ? BYTE_LEVEL("false") : BYTE_LEVEL("true"));

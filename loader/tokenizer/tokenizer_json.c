@@ -6,35 +6,29 @@
 
 static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_cstr(w, text);
+    dgl_jw_field_cstr(w, key, text);
 }
 
 static void put_bool(struct dgl_json_writer *w, const char *key, bool value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_bool(w, value);
+    dgl_jw_field_bool(w, key, value);
 }
 
 static void put_raw(struct dgl_json_writer *w, const char *key, const char *json)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_raw(w, json);
+    dgl_jw_field_raw(w, key, json);
 }
 
 static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
-    dgl_jw_key(w, "added_tokens");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "added_tokens");
     for (uint64_t id = 0; id < v->count; id++) {
         struct vocab_added added;
         if (!vocab_added_get(v, id, &added))
             continue;
         dgl_jw_object(w);
-        dgl_jw_key(w, "id");
-        dgl_jw_u64(w, id);
-        dgl_jw_key(w, "content");
-        dgl_jw_str(w, v->tokens[id]);
+        dgl_jw_field_u64(w, "id", id);
+        dgl_jw_field_str(w, "content", v->tokens[id]);
         put_bool(w, "single_word", false);
         put_bool(w, "lstrip", false);
         put_bool(w, "rstrip", added.rstrip);
@@ -83,12 +77,9 @@ static void write_cutting(struct dgl_json_writer *w, const struct vocab_lists *v
 static void write_piece(struct dgl_json_writer *w, const char *kind, struct dgl_str id)
 {
     dgl_jw_object(w);
-    dgl_jw_key(w, kind);
-    dgl_jw_object(w);
-    dgl_jw_key(w, "id");
-    dgl_jw_str(w, id);
-    dgl_jw_key(w, "type_id");
-    dgl_jw_i64(w, 0);
+    dgl_jw_field_object(w, kind);
+    dgl_jw_field_str(w, "id", id);
+    dgl_jw_field_i64(w, "type_id", 0);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
 }
@@ -96,8 +87,7 @@ static void write_piece(struct dgl_json_writer *w, const char *kind, struct dgl_
 static void write_template(struct dgl_json_writer *w, const char *key, const struct vocab_lists *v,
                            const char *sequences)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (const char *s = sequences; *s; s++) {
         if (v->add_bos)
             write_piece(w, "SpecialToken", v->tokens[v->bos]);
@@ -112,14 +102,11 @@ static void write_special(struct dgl_json_writer *w, const struct vocab_lists *v
 {
     dgl_jw_key_str(w, v->tokens[id]);
     dgl_jw_object(w);
-    dgl_jw_key(w, "id");
-    dgl_jw_str(w, v->tokens[id]);
-    dgl_jw_key(w, "ids");
-    dgl_jw_array(w);
+    dgl_jw_field_str(w, "id", v->tokens[id]);
+    dgl_jw_field_array(w, "ids");
     dgl_jw_i64(w, id);
     dgl_jw_end_array(w);
-    dgl_jw_key(w, "tokens");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "tokens");
     dgl_jw_str(w, v->tokens[id]);
     dgl_jw_end_array(w);
     dgl_jw_end_object(w);
@@ -131,13 +118,11 @@ static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
         put_raw(w, "post_processor", "null");
         return;
     }
-    dgl_jw_key(w, "post_processor");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "post_processor");
     put_cstr(w, "type", "TemplateProcessing");
     write_template(w, "single", v, "A");
     write_template(w, "pair", v, "AB");
-    dgl_jw_key(w, "special_tokens");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "special_tokens");
     if (v->add_bos)
         write_special(w, v, v->bos);
     if (v->add_eos && (!v->add_bos || v->eos != v->bos))
@@ -157,8 +142,7 @@ static bool in_vocab(const struct vocab_lists *v, uint64_t id)
 
 static void write_vocab(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
-    dgl_jw_key(w, "vocab");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "vocab");
     for (uint64_t id = 0; id < v->count; id++) {
         if (!in_vocab(v, id))
             continue;
@@ -175,8 +159,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
     size_t count = 0;
     bool spm = v->kind == VOCAB_SPM;
     enum dgl_status status = spm ? vocab_merges_derive(log, v, &merges, &count) : DGL_OK;
-    dgl_jw_key(w, "merges");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "merges");
     for (size_t i = 0; i < count; i++) {
         dgl_jw_array(w);
         dgl_jw_str(w, v->tokens[merges[i].left]);
@@ -193,8 +176,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
 /* Ids are places here: unused tokens are listed as well. */
 static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
-    dgl_jw_key(w, "model");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "model");
     put_cstr(w, "type", "Unigram");
     dgl_jw_key(w, "unk_id");
     if (v->unk >= 0)
@@ -202,8 +184,7 @@ static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v
     else
         dgl_jw_null(w);
     put_bool(w, "byte_fallback", true);
-    dgl_jw_key(w, "vocab");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "vocab");
     for (uint64_t id = 0; id < v->count; id++) {
         dgl_jw_array(w);
         dgl_jw_str(w, v->tokens[id]);
@@ -218,8 +199,7 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
                                  const struct vocab_lists *v, bool lists)
 {
     bool spm = v->kind == VOCAB_SPM;
-    dgl_jw_key(w, "model");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "model");
     put_cstr(w, "type", "BPE");
     put_raw(w, "dropout", "null");
     dgl_jw_key(w, "unk_token");

@@ -548,24 +548,19 @@ static void write_sample(struct dgl_buf *out, int indent)
 {
     struct dgl_json_writer w = dgl_json_writer(out, indent);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "a");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "a");
     dgl_jw_i64(&w, INT64_MIN);
     dgl_jw_u64(&w, UINT64_MAX);
     dgl_jw_f64(&w, 0.1);
     dgl_jw_f64(&w, NAN);
     dgl_jw_f64(&w, INFINITY);
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "e");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "e");
     dgl_jw_end_object(&w);
-    dgl_jw_key(&w, "f");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "f");
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "b");
-    dgl_jw_bool(&w, true);
-    dgl_jw_key(&w, "n");
-    dgl_jw_cstr(&w, NULL);
+    dgl_jw_field_bool(&w, "b", true);
+    dgl_jw_field_cstr(&w, "n", NULL);
     dgl_jw_end_object(&w);
 }
 

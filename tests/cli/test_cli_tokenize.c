@@ -199,8 +199,7 @@ static void decoding_undoes_encoding(void **state)
         struct dgl_json_writer w = dgl_json_writer(&line, 0);
         struct process_result r, back;
         dgl_jw_object(&w);
-        dgl_jw_key(&w, "text");
-        dgl_jw_cstr(&w, texts[i]);
+        dgl_jw_field_cstr(&w, "text", texts[i]);
         dgl_jw_end_object(&w);
         const char *const there_args[] = {"tokenize", "--jsonl", NULL};
         process_run(&(struct process_params){.args = there_args, .input = line.p}, &r);

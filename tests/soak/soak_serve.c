@@ -49,25 +49,18 @@ static char *body_of(const struct soak_request *r, bool stream, bool logprobs)
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "prompt");
-    dgl_jw_cstr(&w, r->prompt);
-    dgl_jw_key(&w, "max_tokens");
-    dgl_jw_i64(&w, r->max_tokens);
-    dgl_jw_key(&w, "temperature");
-    dgl_jw_f64(&w, r->seed ? 0.9 : 0);
+    dgl_jw_field_cstr(&w, "prompt", r->prompt);
+    dgl_jw_field_i64(&w, "max_tokens", r->max_tokens);
+    dgl_jw_field_f64(&w, "temperature", r->seed ? 0.9 : 0);
     if (r->seed) {
-        dgl_jw_key(&w, "seed");
-        dgl_jw_u64(&w, r->seed);
+        dgl_jw_field_u64(&w, "seed", r->seed);
     }
     if (r->stop) {
-        dgl_jw_key(&w, "stop");
-        dgl_jw_cstr(&w, r->stop);
+        dgl_jw_field_cstr(&w, "stop", r->stop);
     }
-    dgl_jw_key(&w, "stream");
-    dgl_jw_bool(&w, stream);
+    dgl_jw_field_bool(&w, "stream", stream);
     if (logprobs) {
-        dgl_jw_key(&w, "logprobs");
-        dgl_jw_i64(&w, 2);
+        dgl_jw_field_i64(&w, "logprobs", 2);
     }
     dgl_jw_end_object(&w);
     return checked(dgl_buf_take(&out));

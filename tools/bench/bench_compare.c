@@ -163,8 +163,7 @@ static void print(const struct options *opt, const struct kind *kind,
         report_text(&w, "a", opt->arg[1]);
         report_text(&w, "b", opt->arg[2]);
         report_bool(&w, "regression", regression);
-        dgl_jw_key(&w, "metrics");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "metrics");
     } else {
         dgl_buf_printf(out, "%-24s %14s %14s %9s\n", "", "A", "B", "change");
     }
@@ -176,12 +175,9 @@ static void print(const struct options *opt, const struct kind *kind,
             report_f64(&w, "a", j->a);
             report_f64(&w, "b", j->b);
             report_f64(&w, "delta_percent", j->percent);
-            dgl_jw_key(&w, "t");
-            dgl_jw_f64(&w, j->welch.t);
-            dgl_jw_key(&w, "df");
-            dgl_jw_f64(&w, j->welch.df);
-            dgl_jw_key(&w, "p");
-            dgl_jw_f64(&w, j->welch.p);
+            dgl_jw_field_f64(&w, "t", j->welch.t);
+            dgl_jw_field_f64(&w, "df", j->welch.df);
+            dgl_jw_field_f64(&w, "p", j->welch.p);
             report_bool(&w, "regression", j->regression);
             dgl_jw_end_object(&w);
         } else {

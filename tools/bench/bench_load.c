@@ -93,8 +93,7 @@ static double seconds(uint64_t ns)
 static void run_json(struct dgl_json_writer *w, const char *key, const struct load_run *run,
                      uint64_t bytes)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, key);
     report_f64(w, "kernels_ms", seconds(run->times.kernels_ns) * 1e3);
     report_f64(w, "device_ms", seconds(run->times.device_ns) * 1e3);
     report_f64(w, "model_ms", seconds(run->times.model_ns) * 1e3);
@@ -173,8 +172,7 @@ int bench_load(const struct options *opt)
         report_i64(&w, "repetitions", runs);
         run_json(&w, "cold", &cold, bytes);
         run_json(&w, "warm", median, bytes);
-        dgl_jw_key(&w, "warm_model_ms_all");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "warm_model_ms_all");
         for (int32_t i = 0; i < runs; i++)
             dgl_jw_f64(&w, seconds(warm[i].times.model_ns) * 1e3);
         dgl_jw_end_array(&w);

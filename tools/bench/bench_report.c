@@ -57,26 +57,22 @@ static void env_json(struct dgl_json_writer *w, const struct dgl_device *device)
     const struct dgl_limits *limits = dgl_device_get_limits(device);
     struct utsname os;
     bool known = uname(&os) == 0;
-    dgl_jw_key(w, "env");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "env");
     dgl_jw_key(w, "browser"); /* the program, in the words of the schema */
     dgl_jw_object(w);
     report_text(w, "name", "dopplergl");
     report_text(w, "version", dgl_version());
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "os");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "os");
     report_text(w, "name", known ? os.sysname : NULL);
     report_text(w, "version", known ? os.release : NULL);
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "gpu");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "gpu");
     report_text(w, "vendor", info->driver);
     report_text(w, "device", info->renderer);
     report_text(w, "description", dgl_device_gl_version(device));
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "gl");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "gl");
     report_bool(w, "hasF16", limits->nv_gpu_shader5);
     report_bool(w, "hasSubgroups", limits->subgroup_size > 1);
     report_bool(w, "hasTimestampQuery", limits->timer);
@@ -101,8 +97,7 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
 {
     struct dgl_model_file *file = NULL;
     bool known = dgl_inspect(NULL, dgl_inspect_params(.path = m->path), &file) == DGL_OK;
-    dgl_jw_key(w, "modelInfo");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "modelInfo");
     report_text(w, "modelId", m->path);
     report_text(w, "modelName", m->name);
     report_text(w, "quantization", m->quantization);
@@ -121,13 +116,11 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
 
 static void workload_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
 {
-    dgl_jw_key(w, "workload");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "workload");
     report_text(w, "promptName", "custom");
     report_i64(w, "promptTokens", r->prompt_tokens);
     report_i64(w, "maxNewTokens", r->decode_tokens);
-    dgl_jw_key(w, "sampling");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "sampling");
     report_i64(w, "temperature", 0);
     report_i64(w, "topK", 1);
     report_i64(w, "topP", 1);
@@ -138,8 +131,7 @@ static void workload_json(struct dgl_json_writer *w, const struct dgl_bench_resu
 static void metrics_json(struct dgl_json_writer *w, const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
-    dgl_jw_key(w, "metrics");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "metrics");
     report_f64(w, "ttft_ms", r->ttft_ms_warm);
     report_f64(w, "prefill_ms", r->prefill_ms_median);
     report_f64(w, "prefill_tokens_per_sec", r->prefill_tps_median);
@@ -163,8 +155,7 @@ static void metrics_json(struct dgl_json_writer *w, const struct bench_report *r
 
 static void raw_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
 {
-    dgl_jw_key(w, "raw");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "raw");
     report_f64s(w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
     report_f64s(w, "submit_times_ms", r->submit_ms, r->num_submits);
     report_ids(w, "generated_token_ids", r->tokens, r->num_tokens);
@@ -177,8 +168,7 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
 {
     char all[32];
     snprintf(all, sizeof(all), "%s_all", tps);
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (size_t i = 0; i < count; i++) {
         dgl_jw_object(w);
         report_i64(w, tokens, points[i].tokens);
@@ -191,8 +181,7 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
 
 static void batches_json(struct dgl_json_writer *w, const struct bench_report *report)
 {
-    dgl_jw_key(w, "sweep_batch");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "sweep_batch");
     for (size_t i = 0; i < report->num_batches; i++) {
         const struct bench_point *point = &report->batch[i];
         dgl_jw_object(w);
@@ -207,8 +196,7 @@ static void batches_json(struct dgl_json_writer *w, const struct bench_report *r
 
 static void cells_json(struct dgl_json_writer *w, const struct bench_report *report)
 {
-    dgl_jw_key(w, "matrix");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "matrix");
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
         dgl_jw_object(w);
@@ -241,8 +229,7 @@ static void settings_json(struct dgl_json_writer *w, const struct bench_report *
                   {"weight_bytes", (int64_t)m->weight_bytes}};
     report_text(w, "version", dgl_version());
     report_text(w, "commit", DGL_COMMIT[0] ? DGL_COMMIT : NULL);
-    dgl_jw_key(w, "flags");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "flags");
     for (int i = 0; i < report->opt->argc; i++)
         dgl_jw_cstr(w, report->opt->argv[i]);
     dgl_jw_end_array(w);
@@ -286,8 +273,7 @@ static bool print_json(const struct bench_report *report)
     report_f64(&w, "compile_ms", (double)r->compile_ns * 1e-6);
     report_text(&w, "executor", r->executor);
     report_text(&w, "executor_reason", r->executor_reason);
-    dgl_jw_key(&w, "counters");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "counters");
     report_counters(&w, "load", &e->load);
     report_counters(&w, "prefill", &r->prefill);
     report_counters(&w, "decode", &r->decode);

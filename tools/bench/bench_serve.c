@@ -113,35 +113,25 @@ static void put_body(struct dgl_buf *out, const struct load *load, int32_t num_w
     }
     dgl_jw_object(&w);
     if (load->model[0]) {
-        dgl_jw_key(&w, "model");
-        dgl_jw_cstr(&w, load->model);
+        dgl_jw_field_cstr(&w, "model", load->model);
     }
     if (load->opt->chat) {
-        dgl_jw_key(&w, "messages");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "messages");
         dgl_jw_object(&w);
-        dgl_jw_key(&w, "role");
-        dgl_jw_cstr(&w, "user");
-        dgl_jw_key(&w, "content");
-        dgl_jw_cstr(&w, prompt.p);
+        dgl_jw_field_cstr(&w, "role", "user");
+        dgl_jw_field_cstr(&w, "content", prompt.p);
         dgl_jw_end_object(&w);
         dgl_jw_end_array(&w);
     } else {
-        dgl_jw_key(&w, "prompt");
-        dgl_jw_cstr(&w, prompt.p);
+        dgl_jw_field_cstr(&w, "prompt", prompt.p);
     }
-    dgl_jw_key(&w, "max_tokens");
-    dgl_jw_i64(&w, answer);
-    dgl_jw_key(&w, "temperature");
-    dgl_jw_i64(&w, 0);
+    dgl_jw_field_i64(&w, "max_tokens", answer);
+    dgl_jw_field_i64(&w, "temperature", 0);
     if (!load->opt->no_ignore_eos) {
-        dgl_jw_key(&w, "ignore_eos");
-        dgl_jw_bool(&w, true);
+        dgl_jw_field_bool(&w, "ignore_eos", true);
     }
-    dgl_jw_key(&w, "stream");
-    dgl_jw_bool(&w, true);
-    dgl_jw_key(&w, "stream_options");
-    dgl_jw_raw(&w, "{\"include_usage\":true}");
+    dgl_jw_field_bool(&w, "stream", true);
+    dgl_jw_field_raw(&w, "stream_options", "{\"include_usage\":true}");
     dgl_jw_end_object(&w);
     out->failed |= prompt.failed;
     dgl_buf_finish(&prompt);

@@ -26,8 +26,7 @@ static double good_share(const struct load *load)
 
 static void quantiles_json(struct dgl_json_writer *w, const char *key, const struct quantiles *q)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, key);
     report_f64(w, "mean", q->mean);
     report_f64(w, "p50", q->p50);
     report_f64(w, "p90", q->p90);
@@ -57,8 +56,7 @@ static bool print_json(const struct load *load)
     report_u64(&w, "finished", load->finished);
     report_u64(&w, "failed", load->failed);
     report_u64(&w, "good", load->good);
-    dgl_jw_key(&w, "failures");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "failures");
     for (size_t i = 0; i < load->num_failures; i++) {
         dgl_jw_object(&w);
         report_text(&w, "what", load->failure[i].what);

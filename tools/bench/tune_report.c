@@ -111,8 +111,7 @@ void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
         report_u64(w, "winner", op->winner);
         report_u64(w, "best", op->best);
         report_bool(w, "complete", op->complete);
-        dgl_jw_key(w, "candidates");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "candidates");
         for (size_t k = 0; k < op->num_candidates; k++) {
             const struct dgl_tune_candidate *c = &op->candidates[k];
             dgl_jw_object(w);

@@ -146,11 +146,9 @@ static bool print_json(const struct chat *c, const struct dgl_generate_result *r
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
     generation_report(&w, &c->engine, r);
-    dgl_jw_key(&w, "message");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "message");
     report_text(&w, "role", "assistant");
-    dgl_jw_key(&w, "content");
-    dgl_jw_str(&w, (struct dgl_str){r->text, r->text_len});
+    dgl_jw_field_str(&w, "content", (struct dgl_str){r->text, r->text_len});
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');

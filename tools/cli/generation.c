@@ -169,12 +169,10 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
 {
     report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
     report_ids(w, "tokens", r->tokens, r->num_tokens);
-    dgl_jw_key(w, "text");
-    dgl_jw_str(w, (struct dgl_str){r->text ? r->text : "", r->text_len});
+    dgl_jw_field_str(w, "text", (struct dgl_str){r->text ? r->text : "", r->text_len});
     report_text(w, "finish_reason",
                 dgl_device_is_lost(e->device) ? "device_lost" : dgl_finish_str(r->finish));
-    dgl_jw_key(w, "timings");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "timings");
     report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
     report_f64(w, "compile_ms", (double)r->compile_ns * 1e-6);
     report_f64(w, "prefill_ms", (double)r->prefill_ns * 1e-6);
@@ -183,16 +181,14 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_f64(w, "prefill_tps", generation_prefill_tps(r));
     report_f64(w, "decode_tps", generation_decode_tps(r));
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "counters");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "counters");
     report_counters(w, "load", &e->load);
     report_counters(w, "prefill", &r->prefill);
     report_counters(w, "decode", &r->decode);
     dgl_jw_end_object(w);
     struct dgl_pass_info passes;
     dgl_session_passes(e->session, &passes);
-    dgl_jw_key(w, "passes");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "passes");
     report_i64(w, "most", passes.most);
     report_i64(w, "tokens", passes.tokens);
     report_i64(w, "timed_tokens", passes.timed_tokens);

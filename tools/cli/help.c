@@ -226,10 +226,8 @@ static void option_json(struct dgl_json_writer *w, const struct option *o)
     report_text(w, "argument", o->arg);
     report_text(w, "type", types[o->type]);
     if (number) {
-        dgl_jw_key(w, "min");
-        dgl_jw_f64(w, o->min);
-        dgl_jw_key(w, "max");
-        dgl_jw_f64(w, o->max);
+        dgl_jw_field_f64(w, "min", o->min);
+        dgl_jw_field_f64(w, "max", o->max);
     }
     report_text(w, "words", o->words);
     report_text(w, "help", o->help);
@@ -247,8 +245,7 @@ static bool help_json(void)
         report_text(&w, "name", c->name);
         report_text(&w, "usage", c->usage);
         report_text(&w, "summary", c->summary);
-        dgl_jw_key(&w, "options");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "options");
         for (size_t i = 0; (o = option_at(i)); i++)
             if (option_is_for(o, c))
                 option_json(&w, o);

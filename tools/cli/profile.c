@@ -22,8 +22,7 @@ static void known_f64(struct dgl_json_writer *w, const char *key, double value, 
     if (known) {
         report_f64(w, key, value);
     } else {
-        dgl_jw_key(w, key);
-        dgl_jw_null(w);
+        dgl_jw_field_null(w, key);
     }
 }
 

@@ -10,38 +10,32 @@
 
 void report_text(struct dgl_json_writer *w, const char *key, const char *text)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_cstr(w, text);
+    dgl_jw_field_cstr(w, key, text);
 }
 
 void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_u64(w, value);
+    dgl_jw_field_u64(w, key, value);
 }
 
 void report_i64(struct dgl_json_writer *w, const char *key, int64_t value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_i64(w, value);
+    dgl_jw_field_i64(w, key, value);
 }
 
 void report_bool(struct dgl_json_writer *w, const char *key, bool value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_bool(w, value);
+    dgl_jw_field_bool(w, key, value);
 }
 
 void report_f64(struct dgl_json_writer *w, const char *key, double value)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_f64(w, round(value * 1e3) / 1e3);
+    dgl_jw_field_f64(w, key, round(value * 1e3) / 1e3);
 }
 
 void report_f64s(struct dgl_json_writer *w, const char *key, const double *values, size_t count)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (size_t i = 0; i < count; i++)
         dgl_jw_f64(w, values[i]);
     dgl_jw_end_array(w);
@@ -62,8 +56,7 @@ void report_begin(struct dgl_json_writer *w, const char *suite)
 
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (size_t i = 0; i < count; i++)
         dgl_jw_i64(w, ids[i]);
     dgl_jw_end_array(w);
@@ -88,8 +81,7 @@ void report_counters(struct dgl_json_writer *w, const char *key, const struct dg
         {"pages_shared", c->pages_shared},
         {"prefix_hit_tokens", c->prefix_hit_tokens},
     };
-    dgl_jw_key(w, key);
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, key);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         report_u64(w, rows[i].name, rows[i].value);
     }
@@ -99,8 +91,7 @@ void report_counters(struct dgl_json_writer *w, const char *key, const struct dg
 void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
 {
     const struct dgl_device_info *info = dgl_device_get_info(device);
-    dgl_jw_key(w, "device");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "device");
     report_text(w, "name", info->renderer);
     report_text(w, "node", info->node);
     report_text(w, "driver", info->driver);
@@ -253,8 +244,7 @@ static bool report_step(void *priv, const struct dgl_plan_step *step)
 void report_kernels(struct dgl_json_writer *w, const struct dgl_model *model)
 {
     struct kernel_rows rows = {.w = w};
-    dgl_jw_key(w, "kernels");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "kernels");
     dgl_model_plan_iterate(model, report_step, &rows);
     dgl_jw_end_array(w);
     free(rows.row);

@@ -134,18 +134,13 @@ static void put_note(struct dgl_buf *out, const struct session_note *note)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "command");
-    dgl_jw_cstr(&w, note->command);
-    dgl_jw_key(&w, "seed");
-    dgl_jw_u64(&w, note->seed);
+    dgl_jw_field_cstr(&w, "command", note->command);
+    dgl_jw_field_u64(&w, "seed", note->seed);
     if (note->conversation) {
-        dgl_jw_key(&w, "conversation");
-        dgl_jw_raw(&w, note->conversation);
+        dgl_jw_field_raw(&w, "conversation", note->conversation);
     } else {
-        dgl_jw_key(&w, "draws");
-        dgl_jw_u64(&w, note->draws);
-        dgl_jw_key(&w, "pending");
-        dgl_jw_array(&w);
+        dgl_jw_field_u64(&w, "draws", note->draws);
+        dgl_jw_field_array(&w, "pending");
         for (size_t i = 0; i < note->num_pending; i++)
             dgl_jw_i64(&w, note->pending[i]);
         dgl_jw_end_array(&w);

@@ -24,8 +24,7 @@ static void begin_event(struct trace *t, const char *ph, const char *name, int t
 static void add_name(struct trace *t, const char *what, int track, const char *name)
 {
     begin_event(t, "M", what, track);
-    dgl_jw_key(&t->json, "args");
-    dgl_jw_object(&t->json);
+    dgl_jw_field_object(&t->json, "args");
     report_text(&t->json, "name", name);
     dgl_jw_end_object(&t->json);
     dgl_jw_end_object(&t->json);
@@ -51,8 +50,7 @@ enum dgl_status trace_create(struct trace *t, const struct dgl_log *log, const c
         return status;
     dgl_jw_object(&t->json);
     report_text(&t->json, "displayTimeUnit", "ns");
-    dgl_jw_key(&t->json, "traceEvents");
-    dgl_jw_array(&t->json);
+    dgl_jw_field_array(&t->json, "traceEvents");
     add_name(t, "process_name", TRACE_HOST, "dopplergl");
     add_name(t, "thread_name", TRACE_HOST, "host");
     add_name(t, "thread_name", TRACE_GPU, "GPU");
@@ -69,8 +67,7 @@ static void add_event(void *priv, const struct dgl_event *e)
     struct trace *t = priv;
     begin_stretch(t, category[e->kind], e->name, e->kind == DGL_EVENT_OP ? TRACE_GPU : TRACE_HOST,
                   e->start_ns, e->duration_ns);
-    dgl_jw_key(&t->json, "args");
-    dgl_jw_object(&t->json);
+    dgl_jw_field_object(&t->json, "args");
     if (e->kind == DGL_EVENT_OP)
         report_text(&t->json, "kernel", e->kernel);
     if (e->kind == DGL_EVENT_OP || e->kind == DGL_EVENT_RECORD)

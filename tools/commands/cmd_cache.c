@@ -123,8 +123,7 @@ static void ls_json(const struct folder *f, struct dgl_buf *out)
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     dgl_jw_object(&w);
     report_text(&w, "path", f->path);
-    dgl_jw_key(&w, "kinds");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "kinds");
     for (size_t k = 0; k < dgl_cache_num_kinds; k++) {
         uint64_t bytes = 0, files = 0;
         for (size_t i = 0; i < f->count; i++) {
@@ -139,8 +138,7 @@ static void ls_json(const struct folder *f, struct dgl_buf *out)
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "files");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "files");
     for (size_t i = 0; i < f->count; i++) {
         const struct cached *c = &f->files[i];
         dgl_jw_object(&w);

@@ -77,8 +77,7 @@ static void write_facts(struct dgl_json_writer *w, const struct dgl_device_facts
     dgl_jw_key(w, "memory");
     if (!facts) {
         dgl_jw_null(w);
-        dgl_jw_key(w, "units");
-        dgl_jw_null(w);
+        dgl_jw_field_null(w, "units");
         return;
     }
     dgl_jw_object(w);
@@ -88,8 +87,7 @@ static void write_facts(struct dgl_json_writer *w, const struct dgl_device_facts
     report_bool(w, "unified", facts->unified);
     report_text(w, "source", facts->memory_source);
     dgl_jw_end_object(w);
-    dgl_jw_key(w, "units");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "units");
     report_u64(w, "compute_units", facts->compute_units);
     report_u64(w, "wave_size", facts->wave_size);
     report_text(w, "source", facts->units_source);
@@ -161,8 +159,7 @@ static void write_details(struct listing *l, struct dgl_device *dev,
         if (speeds[i].value > 0) {
             report_f64(&l->w, speeds[i].key, speeds[i].value);
         } else {
-            dgl_jw_key(&l->w, speeds[i].key);
-            dgl_jw_null(&l->w);
+            dgl_jw_field_null(&l->w, speeds[i].key);
         }
     }
 }

@@ -169,10 +169,8 @@ static bool verify_json(const struct verify *v)
         report_text(&w, "fault", v->smoke.fault);
         report_text(&w, "text", v->smoke.text);
         report_ids(&w, "tokens", v->smoke.tokens, v->smoke.num_tokens);
-        dgl_jw_key(&w, "nll");
-        dgl_jw_f64(&w, v->smoke.nll);
-        dgl_jw_key(&w, "error");
-        dgl_jw_f64(&w, v->smoke.error);
+        dgl_jw_field_f64(&w, "nll", v->smoke.nll);
+        dgl_jw_field_f64(&w, "error", v->smoke.error);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&out, '\n');

@@ -319,8 +319,7 @@ static void tensor_json(struct dgl_json_writer *w, const struct dgl_tensor_info 
     report_text(w, "dtype", t->dtype);
     report_text(w, "role", t->role);
     report_text(w, "layout", t->layout);
-    dgl_jw_key(w, "shape");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "shape");
     for (uint32_t i = 0; i < t->rank; i++)
         dgl_jw_u64(w, t->shape[i]);
     dgl_jw_end_array(w);
@@ -361,8 +360,7 @@ static void info_json(struct dgl_json_writer *w, const struct dgl_model_info *in
 static void stop_ids_json(struct dgl_json_writer *w, const struct inspect *in)
 {
     const struct dgl_tokenizer *tok = dgl_model_file_tokenizer(in->file);
-    dgl_jw_key(w, "stop_ids");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "stop_ids");
     for (size_t i = 0; i < in->info->num_stop_ids; i++) {
         const struct dgl_stop_id *stop = &in->info->stop_ids[i];
         size_t len = 0;
@@ -386,8 +384,7 @@ static void memory_json(struct dgl_json_writer *w, const struct inspect *in)
         report_text(w, "memory", NULL);
         return;
     }
-    dgl_jw_key(w, "memory");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "memory");
     report_u64(w, "weight_bytes", in->memory.weight_bytes);
     report_u64(w, "kv_bytes", in->memory.kv_bytes);
     report_u64(w, "scratch_bytes", in->memory.scratch_bytes);
@@ -405,8 +402,7 @@ static bool inspect_json(struct inspect *in)
     dgl_jw_object(&w);
     info_json(&w, in->info);
     stop_ids_json(&w, in);
-    dgl_jw_key(&w, "templates");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "templates");
     for (size_t i = 0; i < dgl_model_file_num_templates(in->file); i++) {
         struct dgl_template_info t;
         dgl_model_file_template(in->file, i, &t);
@@ -417,16 +413,14 @@ static bool inspect_json(struct inspect *in)
     }
     dgl_jw_end_array(&w);
     memory_json(&w, in);
-    dgl_jw_key(&w, "tensors");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "tensors");
     for (size_t i = 0; i < dgl_model_file_num_tensors(in->file); i++) {
         struct dgl_tensor_info t;
         dgl_model_file_tensor(in->file, i, &t);
         tensor_json(&w, &t);
     }
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "skipped");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "skipped");
     for (size_t i = 0; i < dgl_model_file_num_skipped(in->file); i++)
         dgl_jw_cstr(&w, dgl_model_file_skipped(in->file, i));
     dgl_jw_end_array(&w);

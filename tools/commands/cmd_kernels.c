@@ -179,8 +179,7 @@ static void put_step(struct dgl_buf *out, const struct dgl_model *model,
 /* [x, y, z] */
 static void report_axes(struct dgl_json_writer *w, const char *key, const uint32_t axes[3])
 {
-    dgl_jw_key(w, key);
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, key);
     for (int axis = 0; axis < 3; axis++)
         dgl_jw_i64(w, axes[axis]);
     dgl_jw_end_array(w);
@@ -213,8 +212,7 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_text(&l->w, "shape", s->shape);
         kernels_report(&l->w, s->kernel);
         report_text(&l->w, "reason", s->reason);
-        dgl_jw_key(&l->w, "tunables");
-        dgl_jw_array(&l->w);
+        dgl_jw_field_array(&l->w, "tunables");
         dgl_plan_tunables(s->use, report_tunable, &l->w);
         dgl_jw_end_array(&l->w);
         report_i64(&l->w, "tokens", s->tokens);
@@ -225,8 +223,7 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
         report_u64(&l->w, "bytes", s->bytes);
         report_bool(&l->w, "lazy", s->lazy);
         struct others others = {.w = &l->w};
-        dgl_jw_key(&l->w, "alternatives");
-        dgl_jw_array(&l->w);
+        dgl_jw_field_array(&l->w, "alternatives");
         dgl_plan_alternatives(e->model, s->use, put_other, &others);
         dgl_jw_end_array(&l->w);
         if (e->batch > 1) {

@@ -74,8 +74,7 @@ static void begin(struct judged *j, struct engine *e, const struct options *opt,
     if (j->json) {
         dgl_jw_object(&j->w);
         report_device(&j->w, e->device);
-        dgl_jw_key(&j->w, list);
-        dgl_jw_array(&j->w);
+        dgl_jw_field_array(&j->w, list);
     }
     e->console.capture = &j->log;
 }

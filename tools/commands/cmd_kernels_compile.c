@@ -245,8 +245,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
         dgl_jw_object(&c.w);
         report_device(&c.w, e->device);
         report_text(&c.w, "model", path);
-        dgl_jw_key(&c.w, "texts");
-        dgl_jw_array(&c.w);
+        dgl_jw_field_array(&c.w, "texts");
     }
     if (status == DGL_OK)
         status = dgl_kernels_compile(

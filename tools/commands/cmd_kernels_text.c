@@ -26,8 +26,7 @@ static bool show_fields(void *priv, const struct dgl_kernel_info *k)
         return true;
     dgl_jw_object(&wanted->w);
     kernels_report(&wanted->w, k);
-    dgl_jw_key(&wanted->w, "source");
-    dgl_jw_str(&wanted->w, wanted->source);
+    dgl_jw_field_str(&wanted->w, "source", wanted->source);
     dgl_jw_end_object(&wanted->w);
     return false;
 }
@@ -94,8 +93,7 @@ static bool show_step(void *priv, const struct dgl_plan_step *s)
         report_text(&w, "phase", phase_name(s->phase));
         report_text(&w, "step", s->op);
         report_text(&w, "shape", s->shape);
-        dgl_jw_key(&w, "source");
-        dgl_jw_str(&w, (struct dgl_str){text, len});
+        dgl_jw_field_str(&w, "source", (struct dgl_str){text, len});
         dgl_jw_end_object(&w);
         return true;
     }

@@ -154,13 +154,10 @@ static bool print_perplexity(const struct dgl_perplexity_result *result, bool js
     }
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "nll");
-    dgl_jw_f64(&w, result->nll);
+    dgl_jw_field_f64(&w, "nll", result->nll);
     report_u64(&w, "tokens", result->tokens);
-    dgl_jw_key(&w, "ppl");
-    dgl_jw_f64(&w, result->ppl);
-    dgl_jw_key(&w, "ppl_error");
-    dgl_jw_f64(&w, result->ppl_error);
+    dgl_jw_field_f64(&w, "ppl", result->ppl);
+    dgl_jw_field_f64(&w, "ppl_error", result->ppl_error);
     if (result->stride) {
         report_u64(&w, "windows", result->windows);
         report_i64(&w, "context", result->context);

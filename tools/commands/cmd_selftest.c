@@ -67,8 +67,7 @@ int command_selftest(const struct options *opt)
     if (status == DGL_OK && t.json) {
         dgl_jw_object(&t.w);
         report_device(&t.w, e.device);
-        dgl_jw_key(&t.w, "kernels");
-        dgl_jw_array(&t.w);
+        dgl_jw_field_array(&t.w, "kernels");
     }
     if (status == DGL_OK)
         status =

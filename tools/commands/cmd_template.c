@@ -27,8 +27,7 @@ static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
     if (status == DGL_OK)
         status = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "text");
-    dgl_jw_str(&w, (struct dgl_str){r->text, r->len});
+    dgl_jw_field_str(&w, "text", (struct dgl_str){r->text, r->len});
     report_ids(&w, "ids", ids, count);
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');

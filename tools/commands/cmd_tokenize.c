@@ -71,15 +71,12 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
 {
     struct pieces pieces;
     enum dgl_status status = pieces_init(t, ids, count, &pieces);
-    dgl_jw_key(w, "pieces");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "pieces");
     for (size_t i = 0; status == DGL_OK && i < count; i++) {
         dgl_jw_object(w);
         report_i64(w, "id", ids[i]);
-        dgl_jw_key(w, "token");
-        dgl_jw_str(w, piece_spelling(&pieces, i));
-        dgl_jw_key(w, "text");
-        dgl_jw_str(w, piece_text(&pieces, i));
+        dgl_jw_field_str(w, "token", piece_spelling(&pieces, i));
+        dgl_jw_field_str(w, "text", piece_text(&pieces, i));
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -172,8 +169,7 @@ static enum dgl_status write_decoded(const struct tokenize *t, const struct id_l
     if (status == DGL_OK) {
         struct dgl_json_writer w = dgl_json_writer(out, 0);
         dgl_jw_object(&w);
-        dgl_jw_key(&w, "text");
-        dgl_jw_str(&w, (struct dgl_str){text, len});
+        dgl_jw_field_str(&w, "text", (struct dgl_str){text, len});
         dgl_jw_end_object(&w);
         dgl_buf_putc(out, '\n');
     }

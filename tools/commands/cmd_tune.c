@@ -201,8 +201,7 @@ int command_tune(const struct options *opt)
         report_bool(&w, "stored", r.stored);
         report_f64(&w, "seconds", (double)r.ns * 1e-9);
         report_u64(&w, "left", r.num_left);
-        dgl_jw_key(&w, "left_operations");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "left_operations");
         for (size_t i = 0; i < r.num_left; i++) {
             dgl_jw_object(&w);
             report_text(&w, "op", r.left[i].op);

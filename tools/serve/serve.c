@@ -308,12 +308,9 @@ static bool print_address(const struct serve *s, const char *host, uint16_t port
     struct dgl_buf line = {0};
     struct dgl_json_writer w = dgl_json_writer(&line, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "host");
-    dgl_jw_cstr(&w, host);
-    dgl_jw_key(&w, "port");
-    dgl_jw_i64(&w, port);
-    dgl_jw_key(&w, "model");
-    dgl_jw_cstr(&w, s->model_name);
+    dgl_jw_field_cstr(&w, "host", host);
+    dgl_jw_field_i64(&w, "port", port);
+    dgl_jw_field_cstr(&w, "model", s->model_name);
     dgl_jw_end_object(&w);
     dgl_buf_putc(&line, '\n');
     return out_buf(&line);

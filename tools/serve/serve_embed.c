@@ -13,18 +13,14 @@ static void write_answer(struct serve_exchange *ex)
     const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
     struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "object");
-    dgl_jw_cstr(&w, "list");
-    dgl_jw_key(&w, "data");
-    dgl_jw_array(&w);
+    dgl_jw_field_cstr(&w, "object", "list");
+    dgl_jw_field_array(&w, "data");
     for (size_t i = 0; i < ex->request.num_prompts; i++) {
         const float *row = ex->embed.rows + i * width;
         struct dgl_buf text = {0};
         dgl_jw_object(&w);
-        dgl_jw_key(&w, "object");
-        dgl_jw_cstr(&w, "embedding");
-        dgl_jw_key(&w, "index");
-        dgl_jw_u64(&w, i);
+        dgl_jw_field_cstr(&w, "object", "embedding");
+        dgl_jw_field_u64(&w, "index", i);
         dgl_jw_key(&w, "embedding");
         if (ex->request.base64) {
             dgl_buf_base64(&text, row, width * sizeof(*row));
@@ -40,14 +36,10 @@ static void write_answer(struct serve_exchange *ex)
     }
     dgl_jw_end_array(&w);
     ex->prompt_tokens = ex->ends[ex->request.num_prompts - 1];
-    dgl_jw_key(&w, "model");
-    dgl_jw_cstr(&w, s->model_name);
-    dgl_jw_key(&w, "usage");
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "prompt_tokens");
-    dgl_jw_u64(&w, ex->prompt_tokens);
-    dgl_jw_key(&w, "total_tokens");
-    dgl_jw_u64(&w, ex->prompt_tokens);
+    dgl_jw_field_cstr(&w, "model", s->model_name);
+    dgl_jw_field_object(&w, "usage");
+    dgl_jw_field_u64(&w, "prompt_tokens", ex->prompt_tokens);
+    dgl_jw_field_u64(&w, "total_tokens", ex->prompt_tokens);
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
     serve_exchange_answer(ex, 200);

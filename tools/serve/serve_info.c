@@ -48,26 +48,16 @@ static void write_model(const struct serve *s, struct dgl_json_writer *w)
 {
     const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
     dgl_jw_object(w);
-    dgl_jw_key(w, "id");
-    dgl_jw_cstr(w, s->model_name);
-    dgl_jw_key(w, "object");
-    dgl_jw_cstr(w, "model");
-    dgl_jw_key(w, "created");
-    dgl_jw_i64(w, 0);
-    dgl_jw_key(w, "owned_by");
-    dgl_jw_cstr(w, "dopplergl");
-    dgl_jw_key(w, "meta");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "family");
-    dgl_jw_cstr(w, info->family);
-    dgl_jw_key(w, "quantization");
-    dgl_jw_cstr(w, info->quantization);
-    dgl_jw_key(w, "parameters");
-    dgl_jw_u64(w, info->parameters);
-    dgl_jw_key(w, "vocab");
-    dgl_jw_i64(w, info->vocab);
-    dgl_jw_key(w, "context");
-    dgl_jw_i64(w, s->metrics.batch.context);
+    dgl_jw_field_cstr(w, "id", s->model_name);
+    dgl_jw_field_cstr(w, "object", "model");
+    dgl_jw_field_i64(w, "created", 0);
+    dgl_jw_field_cstr(w, "owned_by", "dopplergl");
+    dgl_jw_field_object(w, "meta");
+    dgl_jw_field_cstr(w, "family", info->family);
+    dgl_jw_field_cstr(w, "quantization", info->quantization);
+    dgl_jw_field_u64(w, "parameters", info->parameters);
+    dgl_jw_field_i64(w, "vocab", info->vocab);
+    dgl_jw_field_i64(w, "context", s->metrics.batch.context);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
 }
@@ -78,10 +68,8 @@ void serve_info_models(struct serve_exchange *ex)
     if (refuse_unready(ex))
         return;
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "object");
-    dgl_jw_cstr(&w, "list");
-    dgl_jw_key(&w, "data");
-    dgl_jw_array(&w);
+    dgl_jw_field_cstr(&w, "object", "list");
+    dgl_jw_field_array(&w, "data");
     write_model(ex->server, &w);
     dgl_jw_end_array(&w);
     dgl_jw_end_object(&w);

@@ -165,16 +165,14 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
                         dgl_encode_params(.add_special = r->add_special,
                                           .no_parse_special = !r->parse_special),
                         &ids, &count) == DGL_OK;
-        dgl_jw_key(&w, "tokens");
-        dgl_jw_array(&w);
+        dgl_jw_field_array(&w, "tokens");
         for (size_t i = 0; i < count; i++)
             dgl_jw_i64(&w, ids[i]);
         dgl_jw_end_array(&w);
     } else {
         ok = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count) ==
              DGL_OK;
-        dgl_jw_key(&w, "content");
-        dgl_jw_str(&w, (struct dgl_str){ok ? text : "", ok ? count : 0});
+        dgl_jw_field_str(&w, "content", (struct dgl_str){ok ? text : "", ok ? count : 0});
     }
     dgl_jw_end_object(&w);
     dgl_free(ids);

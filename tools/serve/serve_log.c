@@ -34,25 +34,16 @@ void serve_log_write(const struct serve_exchange *ex)
     gmtime_r(&ex->end_time, &utc);
     strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "time");
-    dgl_jw_cstr(&w, when);
-    dgl_jw_key(&w, "client");
-    dgl_jw_cstr(&w, ex->client);
-    dgl_jw_key(&w, "method");
-    dgl_jw_cstr(&w, ex->method);
-    dgl_jw_key(&w, "path");
-    dgl_jw_cstr(&w, ex->path);
-    dgl_jw_key(&w, "status");
-    dgl_jw_i64(&w, ex->status);
-    dgl_jw_key(&w, "ms");
-    dgl_jw_u64(&w, (ex->end_ns - ex->start_ns) / 1000000u);
+    dgl_jw_field_cstr(&w, "time", when);
+    dgl_jw_field_cstr(&w, "client", ex->client);
+    dgl_jw_field_cstr(&w, "method", ex->method);
+    dgl_jw_field_cstr(&w, "path", ex->path);
+    dgl_jw_field_i64(&w, "status", ex->status);
+    dgl_jw_field_u64(&w, "ms", (ex->end_ns - ex->start_ns) / 1000000u);
     if (ex->num_choices > 0 || ex->prompt_tokens > 0) {
-        dgl_jw_key(&w, "prompt_tokens");
-        dgl_jw_u64(&w, ex->prompt_tokens);
-        dgl_jw_key(&w, "tokens");
-        dgl_jw_u64(&w, ex->tokens);
-        dgl_jw_key(&w, "left");
-        dgl_jw_bool(&w, ex->gone);
+        dgl_jw_field_u64(&w, "prompt_tokens", ex->prompt_tokens);
+        dgl_jw_field_u64(&w, "tokens", ex->tokens);
+        dgl_jw_field_bool(&w, "left", ex->gone);
     }
     dgl_jw_end_object(&w);
     dgl_buf_putc(&line, '\n');

@@ -12,8 +12,7 @@
 
 static void put(struct dgl_json_writer *w, const char *key, const char *text)
 {
-    dgl_jw_key(w, key);
-    dgl_jw_cstr(w, text);
+    dgl_jw_field_cstr(w, key, text);
 }
 
 static bool is_chat(const struct serve_exchange *ex)
@@ -30,27 +29,19 @@ static void begin_object(const struct serve_exchange *ex, struct dgl_json_writer
         chunk         ? "chat.completion.chunk"
         : is_chat(ex) ? "chat.completion"
                       : "text_completion");
-    dgl_jw_key(w, "created");
-    dgl_jw_i64(w, ex->created);
+    dgl_jw_field_i64(w, "created", ex->created);
     put(w, "model", ex->server->model_name);
-    dgl_jw_key(w, "choices");
-    dgl_jw_array(w);
+    dgl_jw_field_array(w, "choices");
 }
 
 static void write_usage(const struct serve_exchange *ex, struct dgl_json_writer *w)
 {
-    dgl_jw_key(w, "usage");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "prompt_tokens");
-    dgl_jw_u64(w, ex->prompt_tokens);
-    dgl_jw_key(w, "completion_tokens");
-    dgl_jw_u64(w, ex->tokens);
-    dgl_jw_key(w, "total_tokens");
-    dgl_jw_u64(w, ex->prompt_tokens + ex->tokens);
-    dgl_jw_key(w, "prompt_tokens_details");
-    dgl_jw_object(w);
-    dgl_jw_key(w, "cached_tokens");
-    dgl_jw_u64(w, ex->reused_tokens);
+    dgl_jw_field_object(w, "usage");
+    dgl_jw_field_u64(w, "prompt_tokens", ex->prompt_tokens);
+    dgl_jw_field_u64(w, "completion_tokens", ex->tokens);
+    dgl_jw_field_u64(w, "total_tokens", ex->prompt_tokens + ex->tokens);
+    dgl_jw_field_object(w, "prompt_tokens_details");
+    dgl_jw_field_u64(w, "cached_tokens", ex->reused_tokens);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
 }
@@ -137,10 +128,8 @@ static void write_chat_token(const struct serve_choice *c, struct dgl_json_write
     char *owned;
     const struct dgl_str text = token_text(c, token->id, &owned);
     dgl_jw_object(w);
-    dgl_jw_key(w, "token");
-    dgl_jw_str(w, text);
-    dgl_jw_key(w, "logprob");
-    dgl_jw_f64(w, (double)token->logprob);
+    dgl_jw_field_str(w, "token", text);
+    dgl_jw_field_f64(w, "logprob", (double)token->logprob);
     dgl_jw_key(w, "bytes");
     if (text.len > 0 && memmem(text.p, text.len, REPLACEMENT, 3)) {
         dgl_jw_null(w); /* a part of a character */
@@ -151,8 +140,7 @@ static void write_chat_token(const struct serve_choice *c, struct dgl_json_write
         dgl_jw_end_array(w);
     }
     if (top) {
-        dgl_jw_key(w, "top_logprobs");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "top_logprobs");
         for (size_t i = 0; i < top->num_top; i++)
             write_chat_token(c, w, &top->top[i], NULL);
         dgl_jw_end_array(w);
@@ -201,30 +189,25 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
     }
     dgl_jw_object(w);
     if (is_chat(c->exchange)) {
-        dgl_jw_key(w, "content");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "content");
         for (size_t i = 0; i < c->num_logprobs; i++)
             write_chat_token(c, w, &c->logprobs[i].chosen, &c->logprobs[i]);
         dgl_jw_end_array(w);
         put(w, "refusal", NULL);
     } else {
-        dgl_jw_key(w, "tokens");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "tokens");
         for (size_t i = 0; i < c->num_logprobs; i++)
             write_token_text(c, w, c->logprobs[i].chosen.id, false);
         dgl_jw_end_array(w);
-        dgl_jw_key(w, "token_logprobs");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "token_logprobs");
         for (size_t i = 0; i < c->num_logprobs; i++)
             dgl_jw_f64(w, (double)c->logprobs[i].chosen.logprob);
         dgl_jw_end_array(w);
-        dgl_jw_key(w, "top_logprobs");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "top_logprobs");
         for (size_t i = 0; i < c->num_logprobs; i++)
             write_top(c, w, &c->logprobs[i]);
         dgl_jw_end_array(w);
-        dgl_jw_key(w, "text_offset");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "text_offset");
         for (size_t i = 0; i < c->num_logprobs; i++)
             dgl_jw_u64(w, c->logprobs[i].offset);
         dgl_jw_end_array(w);
@@ -254,8 +237,7 @@ static void write_call(struct dgl_json_writer *w, const struct serve_call *call)
 {
     put(w, "id", call->id);
     put(w, "type", "function");
-    dgl_jw_key(w, "function");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "function");
     put(w, "name", call->name);
     put(w, "arguments", call->arguments);
     dgl_jw_end_object(w);
@@ -263,25 +245,20 @@ static void write_call(struct dgl_json_writer *w, const struct serve_call *call)
 
 static void write_delta(struct dgl_json_writer *w, const struct delta *d)
 {
-    dgl_jw_key(w, "delta");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "delta");
     if (d->call) {
-        dgl_jw_key(w, "tool_calls");
-        dgl_jw_array(w);
+        dgl_jw_field_array(w, "tool_calls");
         dgl_jw_object(w);
-        dgl_jw_key(w, "index");
-        dgl_jw_u64(w, d->call_index);
+        dgl_jw_field_u64(w, "index", d->call_index);
         write_call(w, d->call);
         dgl_jw_end_object(w);
         dgl_jw_end_array(w);
     } else if (d->reasoning.len > 0) {
-        dgl_jw_key(w, "reasoning_content");
-        dgl_jw_str(w, d->reasoning);
+        dgl_jw_field_str(w, "reasoning_content", d->reasoning);
     } else if (!d->ends) {
         if (!d->text.p)
             put(w, "role", "assistant");
-        dgl_jw_key(w, "content");
-        dgl_jw_str(w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
+        dgl_jw_field_str(w, "content", (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
     }
     dgl_jw_end_object(w);
 }
@@ -293,13 +270,11 @@ static void send_chunk(struct serve_choice *c, const struct delta *d)
     struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
     begin_object(ex, &w);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "index");
-    dgl_jw_i64(&w, c->index);
+    dgl_jw_field_i64(&w, "index", c->index);
     if (is_chat(ex)) {
         write_delta(&w, d);
     } else {
-        dgl_jw_key(&w, "text");
-        dgl_jw_str(&w, (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
+        dgl_jw_field_str(&w, "text", (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
     }
     write_logprobs(c, &w);
     put(&w, "finish_reason", d->ends ? c->finish : NULL);
@@ -386,11 +361,9 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
 {
     const struct dgl_str text = {c->text.p ? c->text.p : "", c->text.len};
     dgl_jw_object(w);
-    dgl_jw_key(w, "index");
-    dgl_jw_i64(w, c->index);
+    dgl_jw_field_i64(w, "index", c->index);
     if (is_chat(c->exchange)) {
-        dgl_jw_key(w, "message");
-        dgl_jw_object(w);
+        dgl_jw_field_object(w, "message");
         put(w, "role", "assistant");
         dgl_jw_key(w, "content");
         if (c->num_calls > 0 && text.len == 0)
@@ -398,12 +371,11 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
         else
             dgl_jw_str(w, text);
         if (c->reasoning.len > 0) {
-            dgl_jw_key(w, "reasoning_content");
-            dgl_jw_str(w, (struct dgl_str){c->reasoning.p, c->reasoning.len});
+            dgl_jw_field_str(w, "reasoning_content",
+                             (struct dgl_str){c->reasoning.p, c->reasoning.len});
         }
         if (c->num_calls > 0) {
-            dgl_jw_key(w, "tool_calls");
-            dgl_jw_array(w);
+            dgl_jw_field_array(w, "tool_calls");
             for (size_t i = 0; i < c->num_calls; i++) {
                 dgl_jw_object(w);
                 write_call(w, &c->calls[i]);
@@ -414,8 +386,7 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
         put(w, "refusal", NULL);
         dgl_jw_end_object(w);
     } else {
-        dgl_jw_key(w, "text");
-        dgl_jw_str(w, text);
+        dgl_jw_field_str(w, "text", text);
     }
     write_logprobs(c, w);
     put(w, "finish_reason", c->finish);

@@ -30,16 +30,11 @@ void serve_error_write(const struct serve_error *error, struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "error");
-    dgl_jw_object(&w);
-    dgl_jw_key(&w, "message");
-    dgl_jw_cstr(&w, error->message);
-    dgl_jw_key(&w, "type");
-    dgl_jw_cstr(&w, error->type);
-    dgl_jw_key(&w, "param");
-    dgl_jw_cstr(&w, error->param[0] ? error->param : NULL);
-    dgl_jw_key(&w, "code");
-    dgl_jw_cstr(&w, error->code);
+    dgl_jw_field_object(&w, "error");
+    dgl_jw_field_cstr(&w, "message", error->message);
+    dgl_jw_field_cstr(&w, "type", error->type);
+    dgl_jw_field_cstr(&w, "param", error->param[0] ? error->param : NULL);
+    dgl_jw_field_cstr(&w, "code", error->code);
     dgl_jw_end_object(&w);
     dgl_jw_end_object(&w);
 }
@@ -488,8 +483,7 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
         return serve_refuse(rd->error, 400, param,
                             "'%s' is none of system, developer, user, assistant, tool", param);
     dgl_jw_object(w);
-    dgl_jw_key(w, "role");
-    dgl_jw_cstr(w, roles[known == 1 ? 0 : known]); /* templates know no developer */
+    dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* templates know no developer */
     dgl_jw_key(w, "content");
     snprintf(param, sizeof(param), "messages[%zu].content", index);
     if (dgl_json_is(content, DGL_JSON_ARRAY)) {
@@ -588,8 +582,7 @@ static bool read_messages(const struct reader *rd)
         return serve_refuse(rd->error, 400, "messages", "'messages' is nested more than %d deep",
                             MAX_DEPTH);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "messages");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "messages");
     for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
         if (!write_message(rd, &w, index++, v))
             return false;

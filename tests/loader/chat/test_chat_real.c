@@ -150,10 +150,8 @@ static void render_content(struct chat *c, const char *content, int32_t **ids, s
     struct dgl_json_writer w = dgl_json_writer(&messages, 0);
     dgl_jw_array(&w);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "role");
-    dgl_jw_cstr(&w, "user");
-    dgl_jw_key(&w, "content");
-    dgl_jw_cstr(&w, content);
+    dgl_jw_field_cstr(&w, "role", "user");
+    dgl_jw_field_cstr(&w, "content", content);
     dgl_jw_end_object(&w);
     dgl_jw_end_array(&w);
     if (dgl_render_ids(&c->log.log, c->tmpl, c->tok,

@@ -22,8 +22,7 @@ static void put_token(struct dgl_json_writer *w, const struct dgl_json *config, 
     if (dgl_json_is(token, DGL_JSON_OBJECT))
         token = dgl_json_get(token, "content");
     struct dgl_str text = dgl_json_str(token);
-    dgl_jw_key(w, name);
-    dgl_jw_str(w, token ? text : dgl_str_of(otherwise));
+    dgl_jw_field_str(w, name, token ? text : dgl_str_of(otherwise));
 }
 
 static struct dgl_json_doc *load_tokens(const char *dir)

@@ -354,8 +354,7 @@ static void inference_round_trip(void **state)
     struct dgl_json_writer w = dgl_json_writer(&text, 2);
     dgl_jw_object(&w);
     rdrr_inference_write(&w, &file->desc);
-    dgl_jw_key(&w, "eos_token_id");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "eos_token_id");
     dgl_jw_i64(&w, 1);
     dgl_jw_i64(&w, 2);
     dgl_jw_end_array(&w);

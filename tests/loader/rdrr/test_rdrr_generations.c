@@ -512,28 +512,21 @@ static void config_is_made(void **state)
 static void tensors_pack(const struct tensor_source *src, struct dgl_buf *bytes,
                          struct dgl_json_writer *w)
 {
-    dgl_jw_key(w, "tensors");
-    dgl_jw_object(w);
+    dgl_jw_field_object(w, "tensors");
     for (size_t i = 0; i < tensor_source_count(src); i++) {
         const struct tensor_info *t = tensor_source_at(src, i);
         unsigned char *piece = dgl_calloc(1, (size_t)t->bytes);
         assert_non_null(piece);
         assert_int_equal(tensor_source_read(NULL, src, i, 0, piece, (size_t)t->bytes), DGL_OK);
-        dgl_jw_key(w, t->name);
-        dgl_jw_object(w);
-        dgl_jw_key(w, "shard");
-        dgl_jw_u64(w, 0);
-        dgl_jw_key(w, "offset");
-        dgl_jw_u64(w, bytes->len);
-        dgl_jw_key(w, "size");
-        dgl_jw_u64(w, t->bytes);
-        dgl_jw_key(w, "shape");
-        dgl_jw_array(w);
+        dgl_jw_field_object(w, t->name);
+        dgl_jw_field_u64(w, "shard", 0);
+        dgl_jw_field_u64(w, "offset", bytes->len);
+        dgl_jw_field_u64(w, "size", t->bytes);
+        dgl_jw_field_array(w, "shape");
         for (uint32_t d = 0; d < t->rank; d++)
             dgl_jw_u64(w, t->shape[d]);
         dgl_jw_end_array(w);
-        dgl_jw_key(w, "dtype");
-        dgl_jw_cstr(w, dgl_dtype_get(t->dtype)->rdrr);
+        dgl_jw_field_cstr(w, "dtype", dgl_dtype_get(t->dtype)->rdrr);
         dgl_jw_end_object(w);
         dgl_buf_append(bytes, piece, (size_t)t->bytes);
         free(piece);

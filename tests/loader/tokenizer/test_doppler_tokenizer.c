@@ -142,45 +142,36 @@ static void form_write(const struct dgl_json *root, const struct form *form, str
     tokens_read(root, form, t);
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     dgl_jw_object(&w);
-    dgl_jw_key(&w, "type");
-    dgl_jw_cstr(&w, form->type);
-    dgl_jw_key(&w, "model");
-    dgl_jw_cstr(&w, form->model);
-    dgl_jw_key(&w, "vocab");
-    dgl_jw_object(&w);
+    dgl_jw_field_cstr(&w, "type", form->type);
+    dgl_jw_field_cstr(&w, "model", form->model);
+    dgl_jw_field_object(&w, "vocab");
     for (size_t i = 0; i < t->count; i++) {
         dgl_jw_key_str(&w, t->items[i].text);
         dgl_jw_u64(&w, i);
     }
     dgl_jw_end_object(&w);
-    dgl_jw_key(&w, "vocabSize");
-    dgl_jw_u64(&w, t->count);
+    dgl_jw_field_u64(&w, "vocabSize", t->count);
     bool merges = form->model && strcmp(form->model, "gpt2") == 0;
     dgl_jw_key(&w, "merges");
     if (merges)
         put_merges(&w, dgl_json_get(dgl_json_get(root, "model"), "merges"));
     else
         dgl_jw_null(&w);
-    dgl_jw_key(&w, "scores");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "scores");
     for (size_t i = 0; i < t->count && !merges; i++)
         dgl_jw_f64(&w, t->items[i].score);
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "tokenTypes");
-    dgl_jw_array(&w);
+    dgl_jw_field_array(&w, "tokenTypes");
     for (size_t i = 0; i < t->count; i++)
         dgl_jw_i64(&w, t->items[i].type);
     dgl_jw_end_array(&w);
-    dgl_jw_key(&w, "specialTokens");
-    dgl_jw_object(&w);
+    dgl_jw_field_object(&w, "specialTokens");
     put_special(&w, t, "bos", form->bos);
     put_special(&w, t, "eos", form->eos);
     put_special(&w, t, "unk", form->unk);
     dgl_jw_end_object(&w);
-    dgl_jw_key(&w, "addEosToken");
-    dgl_jw_bool(&w, form->add_eos);
-    dgl_jw_key(&w, "addSpacePrefix");
-    dgl_jw_bool(&w, form->add_prefix);
+    dgl_jw_field_bool(&w, "addEosToken", form->add_eos);
+    dgl_jw_field_bool(&w, "addSpacePrefix", form->add_prefix);
     dgl_jw_end_object(&w);
     assert_false(out->failed);
     free(t);
@@ -299,10 +290,8 @@ static struct dgl_tokenizer *gpt2_load(const struct dgl_json *root)
             continue;
         }
         dgl_jw_object(&w);
-        dgl_jw_key(&w, "type");
-        dgl_jw_cstr(&w, "ByteLevel");
-        dgl_jw_key(&w, "add_prefix_space");
-        dgl_jw_bool(&w, false);
+        dgl_jw_field_cstr(&w, "type", "ByteLevel");
+        dgl_jw_field_bool(&w, "add_prefix_space", false);
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_object(&w);

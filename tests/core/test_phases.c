@@ -14,6 +14,7 @@
 #include "tests/support/family.h"
 #include "tests/support/kernel_sets.h"
 #include "tests/support/planned.h"
+#include "tests/support/repeated_if.h"
 #include "tests/support/tiny_engine.h"
 
 static struct kernel_set *builtin;
@@ -118,6 +119,24 @@ static void keep_text(const char *name, const struct dgl_buf *text)
         test_write_file(dir, file, text->p, text->len);
 }
 
+/* Fails if the source has a repeated condition (docs/kernels.md). A sample examines one source in
+ * 15, because each of them takes seconds. */
+static void check_conditions(const struct dgl_buf *text)
+{
+    static uint64_t sources;
+    struct repeated_if first;
+    char why[REPEATED_IF_WHY];
+    uint64_t seed = 0;
+    if (!repeated_if_can_look() || (test_is_sample(&seed) && sources++ % 15 != seed % 15))
+        return;
+    const int found = repeated_if_look(text->p, &first, why);
+    if (found < 0)
+        fail_msg("cannot be read: %s", why);
+    if (found > 0)
+        fail_msg("line %u, `%s`, has the condition of line %u, `%s`, and alone uses a value of it",
+                 first.second_line, first.second_source, first.line, first.source);
+}
+
 /* glslangValidator accepts the text. */
 static void validate(const struct dgl_buf *text)
 {
@@ -134,6 +153,7 @@ static void validate(const struct dgl_buf *text)
     test_tmpdir_remove(dir);
     if (code != 0)
         fail_msg("glslangValidator: %s", said);
+    check_conditions(text);
 }
 
 /* The largest PASSES of the text's matrix products. */

@@ -148,7 +148,8 @@ void body(uvec3 group)
             Y[choice * uint(Y_STRIDE) + row / 2u + tid] =
                 glu(gemv_sum(2u * tid) + gate_bias, gemv_sum(2u * tid + 1u) + up_bias);
 #else
-        if (tid < n)
+        // No second `tid < n`: see "Repeated conditions" of docs/kernels.md.
+        if (tid < uint(CHUNK) && chunk + tid < count)
             Y[row + tid] = before + gemv_sum(tid);
 #endif
         if (chunk + uint(CHUNK) < count) {

@@ -141,10 +141,11 @@ void gemv_stage(uint pass)
             memoryBarrierShared(); barrier(); // the lanes have theirs
         }
 #if STAGE_PAIRS
-        for (int i = 0; i < int(LOOP_END(uint(STAGE_LOADS), rows)); i += 2) {
-            vec4 x = gemv_stage_load(pass, round, i), y = gemv_stage_load(pass, round, i + 1);
-            gemv_stage_store(i, x);
-            gemv_stage_store(i + 1, y);
+        for (uint i = 0u; i < LOOP_END(uint(STAGE_LOADS), rows); i += 2u) {
+            vec4 x = gemv_stage_load(pass, round, int(i));
+            vec4 y = gemv_stage_load(pass, round, int(i + 1u));
+            gemv_stage_store(int(i), x);
+            gemv_stage_store(int(i + 1u), y);
         }
 #else
         for (int i = 0; i < STAGE_LOADS; i++)

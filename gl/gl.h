@@ -24,6 +24,7 @@ struct gl_node {
     char driver[64];    /* kernel driver of the node ("virtio_gpu"), else what EGL says */
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
+    bool too_old;     /* the driver has no OpenGL ES 3.1; set by gl_nodes_probe() */
     char reason[256]; /* why not usable or passed over, or a note on a usable one */
     void *egl_device; /* EGLDeviceEXT, or NULL for GBM, surfaceless and the default display */
 };
@@ -116,6 +117,9 @@ struct gl_verdict {
 /* Returns the row that matches, or the row "Other devices". Never NULL. `driver` is the name that
  * the render node or EGL reports. */
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer);
+/* Like gl_verdict_find(), for a probed row of the device table. The verdict on a device of no row
+ * whose driver is too old is "does not run". */
+const struct gl_verdict *gl_node_verdict(const struct gl_node *node);
 /* Returns row `index`, in the order of docs/devices.md, or NULL after the last one. */
 const struct gl_verdict *gl_verdict_at(size_t index);
 /* Returns true if the driver's compiler is known to finish every kernel. This is so for devices

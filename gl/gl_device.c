@@ -404,7 +404,8 @@ void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count)
                 gl_text_copy(nodes[i].reason, sizeof(nodes[i].reason), GL_HOST_SOFTWARE_NOTE);
         } else {
             memcpy(nodes[i].reason, reason, sizeof(reason));
-            if (egl.too_old[0] && !nodes[i].software)
+            nodes[i].too_old = egl.too_old[0] && !nodes[i].software;
+            if (nodes[i].too_old)
                 memcpy(nodes[i].renderer, egl.too_old, sizeof(egl.too_old));
             dgl_debug(log, "row %d: %s", i, reason);
         }

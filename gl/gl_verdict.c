@@ -133,6 +133,17 @@ const struct gl_verdict *gl_verdict_find(const char *driver, const char *rendere
     return &unknown;
 }
 
+const struct gl_verdict *gl_node_verdict(const struct gl_node *node)
+{
+    static const struct gl_verdict too_old = {
+        .name = "Drivers without OpenGL ES 3.1",
+        .verdict = DGL_DEVICE_FAILS,
+        .note = "the driver has no OpenGL ES 3.1",
+    };
+    const struct gl_verdict *row = gl_verdict_find(node->driver, node->renderer);
+    return node->too_old && row == &unknown ? &too_old : row;
+}
+
 const char *dgl_device_verdict_name(enum dgl_device_verdict verdict)
 {
     switch (verdict) {

@@ -19,7 +19,7 @@ const char *dgl_version(void)
 
 static void node_to_info(const struct gl_node *node, struct dgl_device_info *out)
 {
-    const struct gl_verdict *verdict = gl_verdict_find(node->driver, node->renderer);
+    const struct gl_verdict *verdict = gl_node_verdict(node);
     *out = (struct dgl_device_info){
         .index = node->index,
         .node = node->path,

@@ -274,24 +274,27 @@ static void test_libgbm_is_optional(void **state)
  * software row has none, because EGL may have opened the GPU instead. */
 static void test_too_old_has_a_verdict(void **state)
 {
+    static const char *const renderers[] = {"Mali-T760 (Panfrost)", "GPU of no row"};
     (void)state;
-    struct gl_node nodes[] = {
-        {.kind = GL_NODE_DRM, .path = "/dev/null", .driver = "panfrost", .usable = true},
-        {.kind = GL_NODE_DRM, .path = "/dev/null", .software = true, .usable = true}};
-    lost.gles = 30;
-    lost.renderer = "Mali-T760 (Panfrost)";
-    gl_nodes_probe(NULL, nodes, 2);
-    lost.gles = 0;
-    lost.renderer = NULL;
-    for (int i = 0; i < 2; i++) {
-        assert_false(nodes[i].usable);
-        assert_contains(nodes[i].reason, "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed");
+    for (size_t r = 0; r < 2; r++) {
+        struct gl_node nodes[] = {
+            {.kind = GL_NODE_DRM, .path = "/dev/null", .driver = "panfrost", .usable = true},
+            {.kind = GL_NODE_DRM, .path = "/dev/null", .software = true, .usable = true}};
+        lost.gles = 30;
+        lost.renderer = renderers[r];
+        gl_nodes_probe(NULL, nodes, 2);
+        lost.gles = 0;
+        lost.renderer = NULL;
+        for (int i = 0; i < 2; i++) {
+            assert_false(nodes[i].usable);
+            assert_contains(nodes[i].reason, "OpenGL ES 3.0 (Mesa 25.0.7), 3.1 is needed");
+        }
+        assert_string_equal(nodes[0].renderer, renderers[r]);
+        assert_string_equal(nodes[1].renderer, "");
+        const struct gl_verdict *verdict = gl_node_verdict(&nodes[0]);
+        assert_string_equal(dgl_device_verdict_name(verdict->verdict), "does not run");
+        assert_string_equal(verdict->note, "the driver has no OpenGL ES 3.1");
     }
-    assert_string_equal(nodes[0].renderer, "Mali-T760 (Panfrost)");
-    assert_string_equal(nodes[1].renderer, "");
-    const struct gl_verdict *verdict = gl_verdict_find(nodes[0].driver, nodes[0].renderer);
-    assert_string_equal(dgl_device_verdict_name(verdict->verdict), "does not run");
-    assert_string_equal(verdict->note, "the driver has no OpenGL ES 3.1");
 }
 
 int main(void)

@@ -39,7 +39,7 @@ void pool_destroy(struct pool **pool)
     free(p);
 }
 
-/* Index of the smallest free buffer with size <= bytes <= 1.25 size; -1 = none. */
+/* Returns the index of the smallest free buffer with size <= bytes <= 1.25 size, or -1. */
 static int find_fit(const struct pool *pool, uint64_t size)
 {
     int best = -1;

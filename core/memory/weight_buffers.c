@@ -99,7 +99,8 @@ static enum dgl_status move_buffers(struct weight_buffers *from, struct weight_b
         gl_buffer_destroy(dev->gl, &from->buffers[i]);
     struct weight_upload_params these = *params;
     these.only = only;
-    enum dgl_status status = gl_finish(dev->gl); /* until then the driver may keep what was freed */
+    /* the driver may keep freed memory until the device is idle */
+    enum dgl_status status = gl_finish(dev->gl);
     if (status == DGL_OK)
         status = make_buffers(to, dev);
     return status == DGL_OK ? weight_buffers_upload(to, dev, &these) : status;

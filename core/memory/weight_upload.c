@@ -212,7 +212,8 @@ static bool is_wanted(const struct upload *u, const struct weight_place *place)
     return !u->p->only || u->p->only[place->buffer];
 }
 
-/* What progress counts; tensors that the model does not use are not read. */
+/* Total for the progress report. Excludes tensors that the model does not use: they are not
+ * read. */
 static uint64_t bytes_to_read(const struct upload *u)
 {
     const struct model_weights *w = u->wb->weights;

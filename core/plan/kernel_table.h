@@ -19,7 +19,7 @@ struct kernel_table {
     size_t count, cap;
 };
 
-/* Whether both are one kernel with the same constants, tunables and words. */
+/* Returns true if both are one kernel with the same constants, tunables and words. */
 bool kernel_use_equal(const struct kernel_use *a, const struct kernel_use *b);
 
 bool kernel_request_equal(const struct kernel_request *a, const struct kernel_request *b);
@@ -38,11 +38,12 @@ enum dgl_status kernel_table_find(struct kernel_table *table, const struct kerne
 enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel_request *request,
                                  const struct kernel_choice *choice, struct kernel_use **out);
 
-/* Forgets all but the first `count` entries; nothing may refer to the others. */
+/* Removes all entries after the first `count`. They must no longer be in use. */
 void kernel_table_cut(struct kernel_table *table, size_t count);
 
-/* Group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0: it has none);
- * DGL_ERR_KERNEL when the kernel's GROUPS gives none that the device takes. */
+/* Computes the group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0 if it
+ * has no weights). Returns DGL_ERR_KERNEL if the kernel's GROUPS yields no counts that the device
+ * supports. */
 enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
                                   int32_t tokens, uint32_t rows, uint32_t groups[3]);
 

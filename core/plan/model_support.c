@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "core/plan/oplist_moe.h"
 
-/* Whether a description has a part; `l` is one of its layers. */
+/* Returns true if a description has a part. `l` is one of its layers. */
 typedef bool (*part_fn)(const struct model_desc *d, const struct layer_desc *l);
 
 static bool has_norm_behind_experts(const struct model_desc *d, const struct layer_desc *l)

@@ -9,7 +9,8 @@
 
 #include "core/plan/weights.h"
 
-/* Products of passes over up to so many tokens normalise what they read, where a kernel can. */
+/* In passes over up to this many tokens a matrix product also applies the norm of its input, if a
+ * kernel supports it. */
 #define OPLIST_NORM_COLUMNS 64
 
 /* Buffers of a pass. Up to BUF_STATE_COUNT a sequence has its own; the others are scratch that
@@ -23,7 +24,7 @@ enum plan_buffer {
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
     BUF_ROPE_LOCAL,
     BUF_LOGITS,  /* f32 [vocab] */
-    BUF_ADJUST,  /* what is done to logits before they are ranked: oplist_sample.h */
+    BUF_ADJUST,  /* adjustments of the logits before sampling: oplist_sample.h */
     BUF_ARRIVED, /* uint [heads, at least 256]: counters of lib last_group, 0 between dispatches */
     BUF_REPORT,  /* of a batch: uint [rows][OPLIST_REPORT_WORDS] */
     BUF_STATE_COUNT,
@@ -84,8 +85,8 @@ struct op {
     struct op_param params[OP_MAX_PARAMS];
     uint32_t num_params;
     uint64_t bytes; /* weight bytes read per run */
-    /* Why this and the next operations are not one (fusion.h); NULL: nothing to say. Borrowed from
-     * the plan's fusion. */
+    /* Why this operation and the next ones are not fused (fusion.h), or NULL. Borrowed from the
+     * plan's fusion. */
     const char *unfused;
 };
 
@@ -93,7 +94,7 @@ struct oplist {
     struct op *ops;
     size_t count, cap;
     bool failed;       /* out of memory while appending; test once */
-    struct op discard; /* takes what is appended after that */
+    struct op discard; /* receives the operations that are appended after a failure */
 };
 void oplist_finish(struct oplist *list);
 
@@ -108,10 +109,10 @@ void op_const(struct op *op, const char *name, int64_t value);
 void op_uint(struct op *op, const char *name, uint32_t value);
 void op_float(struct op *op, const char *name, double value);
 void op_op_count(struct op *op, const char *name);
-/* NULL: the operation has nothing of that name. */
+/* Both return NULL if the operation has no entry of that name. */
 const struct op_bind *op_find_bind(const struct op *op, const char *name);
 const struct op_param *op_find_param(const struct op *op, const char *name);
-/* Rows of weights in the operation's band; 0 = it reads none. */
+/* Rows of weights in the operation's band, or 0 if it reads no weights. */
 uint32_t op_weight_rows(const struct op *op);
 
 /* One matrix product of the model. With post "store", "add" and "softcap" y is `scale` times the
@@ -155,7 +156,7 @@ struct oplist_params {
     int32_t columns;
     /* Each row of a pass over several is the next token of a sequence of its own. */
     bool batch;
-    /* Decides which fused operations there are; NULL: none. */
+    /* Chooses the fused operations. If NULL, operations are not fused. */
     struct fusion *fusion;
 };
 

@@ -1,9 +1,9 @@
 /*
  * phase_schedule.h: the operations of a recipe as rows of a table, for a program that runs many of
- * them in one dispatch (kernels/phases.h): which kernels it has, how it sees the buffers, what
- * every row needs, after which rows work groups wait for each other, and where a token is cut
- * because a dispatch cannot bind more buffers. Says with a reason when a recipe cannot run so. Pure
- * host arithmetic.
+ * them in one dispatch (kernels/phases.h). The schedule lists the kernels, the views of the
+ * buffers, the entries of every row, and the rows after which work groups wait for each other. If
+ * one dispatch cannot bind all buffers, the schedule splits a token into parts. A recipe that
+ * cannot run so is refused with a reason. Pure host arithmetic.
  */
 #ifndef DGL_CORE_PHASE_SCHEDULE_H
 #define DGL_CORE_PHASE_SCHEDULE_H

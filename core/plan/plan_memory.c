@@ -232,7 +232,8 @@ uint32_t plan_choose_splits(const struct plan_device *device, const struct model
     return splits;
 }
 
-/* Two groups per unit, but the last one to arrive reads what all of a KV head have written. */
+/* Two groups per unit. More are slower, because the last group to finish reads the results of all
+ * groups of a KV head. */
 uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc)
 {
     uint32_t splits = device->software ? 1 : 2 * device->compute_units / (uint32_t)desc->kv_heads;

@@ -21,7 +21,7 @@ struct weight_layout {
     uint32_t values, bytes, codes_at, code_bytes, scale_at, scale_bytes;
 };
 
-/* NULL: weights of that type are not packed so. Lives forever. */
+/* Returns NULL if the layout does not support weights of that type. The result is static. */
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name);
 /* Length in 32-bit words of a packed row of `cols` values; false on overflow. */
 bool weight_layout_stride(const struct weight_layout *layout, uint64_t cols, uint64_t *words);

@@ -92,7 +92,7 @@ static void grow_vector(struct lister *l, uint64_t count)
     v->count = count > v->count ? count : v->count;
 }
 
-/* One more slice of the vector opened last; nothing when there is no such tensor. */
+/* Adds one slice to the vector opened last, if the tensor exists. */
 static void add_vector_slice(struct lister *l, struct weight_vector_slice slice)
 {
     struct model_weights *w = l->w;
@@ -159,10 +159,10 @@ static void add_matrix_vector(struct lister *l, struct weight *weight, long norm
 
 /* ---- the parts of a layer -------------------------------------------------------------------- */
 
-/* Rows [from, from + heads * head_dim) of q or k, as rows to, to + 1 ... of the matrix opened last.
- * Kernels rotate multiples of 4: of a head that rotates R = 2 mod 4 numbers they rotate R + 2, the
- * last pair by nothing (rope_table.h). So number R becomes the last of the first half; q and k
- * change places alike, and scores stay what they are. */
+/* Adds rows [from, from + heads * head_dim) of q or k as rows to, to + 1 ... of the matrix opened
+ * last. Kernels rotate multiples of 4 numbers. If a head rotates R = 2 mod 4 numbers, they rotate R
+ * + 2, the last pair by an angle of 0 (rope_table.h). So number R becomes the last of the first
+ * half. q and k are permuted alike, so the scores do not change. */
 static void add_rotated_rows(struct lister *l, long tensor, uint64_t from, int32_t heads,
                              uint64_t to)
 {

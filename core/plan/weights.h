@@ -51,7 +51,7 @@ struct weight_slice {
     uint32_t step; /* 1, or 2 where two slices alternate */
 };
 
-/* f32 values of one binding; what no slice covers is 0. */
+/* f32 values of one binding. Values outside of all slices are 0. */
 struct weight_vector {
     uint64_t count;
     struct weight_place place;
@@ -121,8 +121,8 @@ struct weights_place_params {
  * bands and gives everything its place. DGL_ERR_UNSUPPORTED when no kernel reads a weight. */
 enum dgl_status weights_place(struct model_weights *weights,
                               const struct weights_place_params *params);
-/* The buffer of `from` that holds the same bands and vectors as that buffer of `to`, another
- * placement of the same model, each at the same place: SIZE_MAX = none does. */
+/* Returns the buffer of `from` with the same bands and vectors at the same places as that buffer of
+ * `to`, another placement of the same model. Returns SIZE_MAX if there is no such buffer. */
 size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
                            size_t buffer);
 

@@ -24,7 +24,7 @@ struct bench_batch_run {
 enum dgl_status bench_batch_create(struct dgl_session *session,
                                    const struct dgl_bench_params *params, struct bench_batch **out);
 void bench_batch_destroy(struct bench_batch **batch);
-/* Whether passes are over several of the sequences, else each decodes alone. */
+/* Returns true if one pass serves several sequences, false if each decodes alone. */
 bool bench_batch_shares_passes(const struct bench_batch *batch);
 /* How those passes were run last. */
 void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_info *out);

@@ -1,5 +1,5 @@
-/* The tuner's measurements: candidates are compiled, held against known answers and run as lists of
- * the model's own operations, layer after layer, on the buffers of a real pass. */
+/* The tuner's measurements. Candidates are compiled, checked with known answers, and run as lists
+ * of the model's own operations, layer after layer, on the buffers of a real pass. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,8 +186,8 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
     return status;
 }
 
-/* Compiles a program of a contestant that has none yet and holds it against known answers; what is
- * wrong with it goes to the contestant's reason. */
+/* Compiles a program of a contestant, if it is not compiled yet, and runs its known-answer test. An
+ * error is stored in the contestant's reason. */
 static enum dgl_status try_use(struct tuner *t, struct contestant *c, const struct kernel_use *use,
                                bool *verified)
 {

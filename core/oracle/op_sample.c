@@ -110,7 +110,7 @@ static enum sample_kind kind_of(const struct kernel_request *q)
                                            : SAMPLE_GREEDY;
 }
 
-/* A state in the middle of a sequence. NULL: out of memory. */
+/* Makes a state in the middle of a sequence. Returns NULL if memory runs out. */
 static struct sample *sample_init(struct problem *p, const struct kernel_case *c, uint32_t vocab)
 {
     const uint32_t start = START - 2 * c->row;

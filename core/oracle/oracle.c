@@ -38,7 +38,7 @@ struct oracle {
     uint32_t *expert;       /* [count, top_k] */
     bool *tie;              /* [count] */
     double *rows, *results; /* [count, hidden]: of the tokens that one expert gets */
-    long zero_weight;       /* TENSOR_NONE = none seen */
+    long zero_weight;       /* first tensor of zeros, or TENSOR_NONE */
 };
 
 /* ---- stored tensors -------------------------------------------------------------------------- */
@@ -217,8 +217,8 @@ static void rotate(struct oracle *s, int32_t set, double *x, size_t heads)
     }
 }
 
-/* One head of one token over the keys that it sees; `sink` joins the softmax without a value,
- * -INFINITY = none. */
+/* Attention of one head of one token over the keys in its window. `sink` is one more term of the
+ * softmax without a value, or -INFINITY. */
 static void attend(struct oracle *s, int32_t window, size_t token, size_t head, double sink)
 {
     const struct model_desc *d = s->d;
@@ -341,7 +341,7 @@ static enum dgl_status mlp_block(struct oracle *s, const struct layer_desc *l)
     return status == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : status;
 }
 
-/* Which experts each token gets, and whether that is a close choice. */
+/* Chooses the experts of each token, and marks close choices. */
 static void route(struct oracle *s)
 {
     size_t experts = (size_t)s->d->moe.experts, top_k = (size_t)s->d->moe.top_k;
@@ -373,7 +373,7 @@ static struct product expert_product(const struct expert_tensors *t, size_t e, u
                             .cols = cols};
 }
 
-/* Adds what expert `e` makes of the tokens that got it to s->out. */
+/* Adds the weighted output of expert `e` to s->out, for all tokens that chose it. */
 static enum dgl_status add_expert(struct oracle *s, const struct layer_desc *l, size_t e)
 {
     const struct model_desc *d = s->d;

@@ -273,8 +273,8 @@ static void join_q4_k(const uint8_t *codes, const uint8_t *head, uint8_t *block)
     }
 }
 
-/* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. False: codes
- * beyond the row's end are not zero. */
+/* Converts `split` back to blocks. A split row has all codes, then all scales, and is padded to 256
+ * columns. Returns false if codes after the row's end are not zero. */
 static bool join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
 {
     const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);

@@ -89,7 +89,7 @@ static uint64_t weight_of(uint32_t exponent)
     return whole < 46 ? m << 14 >> whole : 0;
 }
 
-/* ---- what is left ---------------------------------------------------------------------------- */
+/* ---- filters and choice ---------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {

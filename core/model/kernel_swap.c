@@ -1,4 +1,4 @@
-/* Other kernels on a live model: what is compiled, and what must pass its known-answer test. */
+/* Switches a live model to other kernels: compilation and known-answer tests. */
 #include "core/model/kernel_swap.h"
 
 #include <stdlib.h>
@@ -127,7 +127,8 @@ static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap 
     return status;
 }
 
-/* All kernels were judged: libs that none of those has that can run here. */
+/* Context of the report, after all kernels were tested, of libs that no kernel which can run here
+ * contains. */
 struct idle_libs {
     const struct dgl_log *log;
     const struct kernel_swap *swap;
@@ -219,7 +220,7 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
         if (status != DGL_OK || (swap->count > 0 && !wait))
             return status;
     }
-    /* Known answers are no part of an answer that goes on meanwhile: neither time nor counters. */
+    /* Tests are excluded from the time and counters of an answer that is generated meanwhile. */
     struct account account;
     bool more = true;
     account_push(dev, &account);

@@ -1,4 +1,4 @@
-/* Which programs are judged at their first use, and what a wrong one leads to. */
+/* Tests programs at their first use, and replaces kernels that compute wrongly. */
 #include "core/model/trust.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool is_built_in(const struct kernel_choice *choice)
     return built_in;
 }
 
-/* Asks for the known answers of a program, once for all processes of this device and driver. */
+/* Runs the known-answer test of a program, once for all processes of this device and driver. */
 static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
                                  const struct kernel_use *use, bool *wrong)
 {

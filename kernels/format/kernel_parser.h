@@ -30,7 +30,7 @@ struct kernel_parser {
     struct dgl_arena *arena;
     const char *path;
     struct dgl_str text;        /* of the file; empty where only its directives are at hand */
-    struct kernel *kernel;      /* NULL: the text is a lib */
+    struct kernel *kernel;      /* NULL if the text is a lib */
     struct kernel_decls *decls; /* the kernel's or the lib's */
     uint32_t line;
     const char *directive; /* of the line being parsed */
@@ -45,7 +45,7 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     DGL_PRINTF(2, 3);
 /* One line after its `//!`. */
 enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line);
-/* The first directive that every kernel needs and this one lacks; NULL when none. */
+/* Returns the first required directive that this kernel lacks, or NULL. */
 const char *kernel_directive_missing(const struct kernel_parser *p);
 
 /* A letter or _ first, then letters, digits and _. */
@@ -65,9 +65,9 @@ bool kernel_is_glsl_word(const char *name);
 
 /* ---- kernel_body.c ---- */
 
-/* GLSL text in the C sense: what it must not mention and, when `kernel` is given, that every symbol
- * of its #if lines is declared by that kernel, by the lib whose text it is, or #defined in the
- * text. `first_line` is the number of the first line. */
+/* Checks the GLSL text of a kernel or lib. It must not contain reserved names. If `kernel` is not
+ * NULL, every symbol in its #if lines must be declared by that kernel, by the lib of the text, or
+ * #defined in the text. `first_line` is the number of the first line. */
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib);
@@ -75,7 +75,7 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
 struct kernel_entry {
     bool found;    /* there is a `void FUNCTION(uvec3)` */
     bool failed;   /* there was no memory to look for it */
-    uint32_t line; /* of it, else of the first other FUNCTION that is declared; 0 = none */
+    uint32_t line; /* line of the function, else of the first other declaration of FUNCTION, or 0 */
 };
 struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line,
                                      const char *function);

@@ -145,7 +145,7 @@ bool phase_text_has_bare(struct dgl_str text, const char *name)
     return bare;
 }
 
-/* What is open: an element of a replaced array, with what closes it, or another bracket. */
+/* An open bracket: an element of a replaced array, with its closing text, or any other. */
 struct nesting {
     const char *close;
 };

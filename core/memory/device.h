@@ -29,12 +29,12 @@ struct dgl_device {
     struct kernel_records *records;
     struct dgl_counters hidden; /* work of all hidden sections so far */
     int32_t hiding;             /* hidden sections that are open */
-    bool told_tunings;          /* that the tuner's file is not whole was said */
+    bool told_tunings;          /* damage to the tuner's file was already reported */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };
 
-/* The folder of a pack that holds kernels of its own. */
+/* Folder of a pack with its own kernels. */
 #define PACK_KERNELS "kernels"
 
 struct dgl_kernels {
@@ -56,7 +56,7 @@ enum dgl_status device_reopen(struct dgl_device *dev);
 /* Events from now on; a `cb` of NULL ends that. */
 void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struct dgl_event *event),
                       void *priv);
-/* To the trace, if there is one. */
+/* Sends an event to the trace callback, if there is one. */
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 
 /* Work done since the device was opened. */

@@ -18,7 +18,7 @@ struct kernel_records; /* of a device */
 enum dgl_status kernel_records_open(struct dgl_device *dev);
 void kernel_records_close(struct dgl_device *dev);
 
-/* Records reach later processes: there is a cache folder. */
+/* Returns true if the records are stored for later processes: there is a cache folder. */
 bool kernel_records_last(const struct dgl_device *dev);
 /* Computes the record key of a choice on this device from its texts, words and numbers. Returns
  * false if memory runs out or there is no cache. */
@@ -40,8 +40,8 @@ void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel);
 /* Removes all wrong and excluded kernels from dev->plan, of which the caller keeps a copy. The
  * records stay. */
 void kernel_records_hide_wrong(struct dgl_device *dev);
-/* Stores the records, with those that other processes have added. If the folder cannot be written,
- * later processes test again. */
+/* Stores the records, merged with those of other processes. If the folder cannot be written, later
+ * processes test again. */
 void kernel_records_store(struct dgl_device *dev);
 
 #endif

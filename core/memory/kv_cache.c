@@ -9,7 +9,7 @@
 #include "core/memory/pool.h"
 #include "core/plan/plan_device.h"
 
-/* Positions that there is room for when a session begins: short ones never move the cache. */
+/* Initial positions per session, so that short sessions never move the cache. */
 #define FIRST_TOKENS 2048
 
 static uint32_t first_pages(uint32_t most)
@@ -29,8 +29,8 @@ void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                             .newest = KV_NO_PAGE};
 }
 
-/* Buffers for a number of layers each, so many that the buffers stay within one binding when all
- * that is promised is there: their number changes with promises alone. */
+/* Layers are spread over enough buffers that each stays within one binding if all reserved pages
+ * are allocated. So the number of buffers only changes with reservations. */
 static uint32_t layers_per_buffer(const struct kv_cache *kv, uint32_t pages)
 {
     const uint64_t most = pages > kv->promised ? pages : kv->promised;
@@ -91,7 +91,7 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
         free_buffers(&to);
         return status;
     }
-    /* The new pages lie below the free ones, the lowest on top. */
+    /* New pages are put below the free ones, with the lowest page on top. */
     for (uint32_t i = 0; i < added; i++)
         to.free[i] = (uint16_t)(pages - 1 - i);
     if (kv->num_free)
@@ -110,7 +110,7 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
     return DGL_OK;
 }
 
-/* Pages that the cache gets when it needs `least`. */
+/* The next size of the cache if it needs `least` pages. */
 static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
 {
     const uint32_t twice = 2 * kv->pages < kv->promised ? 2 * kv->pages : kv->promised;

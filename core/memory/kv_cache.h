@@ -28,9 +28,9 @@
 struct kv_page {
     uint32_t refs;   /* sequences that have it */
     uint32_t guests; /* guests that have it */
-    /* When it is known by its tokens: */
-    uint64_t node;         /* its name, never given twice; 0 = it is not known */
-    uint64_t parent;       /* name of the page before it; 0 = it is the first one */
+    /* Used if the page can be found by its tokens: */
+    uint64_t node;         /* name of the page, never reused; 0 if the page is not cached */
+    uint64_t parent;       /* name of the page before it; 0 if it is the first page */
     uint16_t next;         /* page with a like hash */
     uint16_t older, newer; /* neighbours in the list of cached pages that no sequence uses */
     int32_t ids[DGL_KV_PAGE];
@@ -43,13 +43,13 @@ struct kv_cache {
     uint32_t layers, num_buffers;
     uint64_t page_bytes;  /* of one layer */
     uint32_t most_pages;  /* that one binding reaches */
-    uint32_t pages;       /* that there is memory for */
+    uint32_t pages;       /* allocated pages */
     uint32_t promised;    /* to all sequences, and to guests */
     uint32_t first;       /* pages of the reservation that are allocated from the start */
     bool whole;           /* all that is promised is there from the beginning */
     uint32_t guest_pages; /* promised to guests, all together */
     uint32_t guest_used;  /* that guests have */
-    uint32_t serial;      /* raised when the buffers are replaced: bind again */
+    uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
     struct kv_page *page; /* [pages] */
     /* [pages]; the first num_free are unused, and the last of them is taken first */
     uint16_t *free;
@@ -58,16 +58,16 @@ struct kv_cache {
     uint32_t num_idle;       /* cached pages that no sequence uses */
     uint16_t oldest, newest; /* of these */
     uint64_t last_node;
-    uint32_t prefix_serial; /* raised when all that is known is forgotten */
+    uint32_t prefix_serial; /* raised if all cached pages are forgotten */
     uint64_t bytes;
 };
 
 /* The pages of one sequence, by position. */
 struct kv_pages {
-    uint16_t *page; /* [count], room for [most], or for one more where that is odd */
+    uint16_t *page; /* [count], allocated for [most], rounded up to an even number */
     uint64_t *node; /* [num_nodes], names of the sequence's first pages, as far as they are known */
     uint32_t count, most;
-    uint32_t num_known; /* so many leading ones are in the page table on the device */
+    uint32_t num_known; /* number of leading pages that are in the page table on the device */
     uint32_t num_nodes;
     uint32_t prefix_serial; /* of the names */
     bool guest;
@@ -81,11 +81,11 @@ void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
  * nothing on failure. */
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out);
-/* A guest that may come to `most` pages; kv_cache_invite() came before. */
+/* Adds a guest that may grow to `most` pages. Requires a pool from kv_cache_invite(). */
 enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out);
 /* Promises `pages` to guests; of these, `first` are there from the beginning. */
 enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left);
-/* Takes that back, when the guests have left. */
+/* Releases that pool after all guests have left. */
 void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first);
 /* Gives back all pages and the reservation of a sequence. If no reservation is left, the memory of
  * the cache is freed. Accepts a sequence that is all zero. */
@@ -126,7 +126,7 @@ void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *
  * the sequence, a whole number of pages, have no known names. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
-/* Of the pages of ids[0 .. count) that are known, how many guests have. */
+/* Counts the cached pages for ids[0 .. count) that guests use. */
 uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count);
 /* Replaces the pages from `pos` on by the cached pages for ids[pos .. count), as many as there are
  * and as a guest may have. */
@@ -135,13 +135,13 @@ uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int3
 /* Call if the kernels change: other kernels compute other numbers, so no cached page may be
  * reused. */
 void kv_prefix_forget_all(struct kv_cache *kv);
-/* A page is not known any more. */
+/* Evicts a page: it can no longer be found by its tokens. */
 void kv_prefix_forget(struct kv_cache *kv, uint16_t page);
 /* Idle: the last sequence left a cached page. Wake: a sequence takes the page again, or it is
  * evicted. */
 void kv_prefix_idle(struct kv_cache *kv, uint16_t page);
 void kv_prefix_wake(struct kv_cache *kv, uint16_t page);
-/* Puts all that is known into the buckets of a cache that has others. */
+/* Inserts all cached pages into the buckets again, after their number has changed. */
 void kv_prefix_rehash(struct kv_cache *kv);
 
 #endif

@@ -12,8 +12,9 @@ struct memory {
     const struct weight_buffers *weights; /* the model's */
     const struct workspace *workspace;    /* the model's: scratch of a pass */
     const struct kv_cache *kv;            /* the model's */
-    /* The sequence's, in one arena: its state, then scratch of its own for passes over one token,
-     * for programs that see only a few buffers; of several sequences plan_batch_own_bytes(). */
+    /* Buffers of the sequence in one arena: its state, then scratch for passes over one token, for
+     * programs that can bind only a few buffers. For several sequences see
+     * plan_batch_own_bytes(). */
     struct gl_range state[BUF_STATE_COUNT];
     struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     struct arena arena;
@@ -32,7 +33,7 @@ enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
 /* Accepts memory without any. */
 void memory_finish_state(struct memory *memory, struct dgl_device *dev);
 
-/* The range of a reference, whose buffer exists. No allocation. */
+/* Returns the range of a reference whose buffer exists. Does not allocate. */
 struct gl_range memory_resolve(const struct memory *memory, struct ref ref);
 
 /* Returns true if two sequences have the same ranges at the same offsets, each in its own buffers.

@@ -6,7 +6,8 @@
 
 #include "core/base/mem.h"
 
-/* More than a session of any known model has: a KV buffer per layer and some twenty others. */
+/* Larger than the number of buffers of a session of any known model: a KV buffer per layer and
+ * about twenty more. */
 #define MAX_FREE 256
 
 struct pool {

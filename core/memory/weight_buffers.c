@@ -82,8 +82,8 @@ void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev)
     *wb = (struct weight_buffers){0};
 }
 
-/* Moves the buffers that `from` shares with `to`, frees its others, and makes and fills those that
- * `to` lacks. `only` is scratch, [to->weights->num_buffers]. */
+/* Moves the shared buffers from `from` to `to`, frees the rest of `from`, then allocates and fills
+ * the missing buffers of `to`. `only` is scratch, [to->weights->num_buffers]. */
 static enum dgl_status move_buffers(struct weight_buffers *from, struct weight_buffers *to,
                                     struct dgl_device *dev,
                                     const struct weight_upload_params *params, bool *only)

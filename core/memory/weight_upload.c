@@ -37,7 +37,7 @@ static enum dgl_status advance(struct upload *u, uint64_t bytes)
 struct stage {
     uint8_t *file;    /* rows as stored */
     uint32_t *packed; /* rows as the kernel wants them */
-    float *row;       /* one row's values, when the type changes */
+    float *row;       /* values of one row, for changes of type */
     void *changed;    /* one row in the device's type, as in a file */
 };
 

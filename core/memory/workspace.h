@@ -10,9 +10,9 @@ struct workspace {
     struct gl_range range[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     /* tokens per pass that fit, or 0 if the workspace is not allocated */
     int32_t rows;
-    int32_t score_rows; /* rows of ALL_LOGITS; 0 = not made yet */
+    int32_t score_rows; /* rows of ALL_LOGITS; 0 until it is allocated */
     uint32_t users;     /* sessions */
-    uint32_t serial;    /* raised when a buffer is replaced: bind again */
+    uint32_t serial;    /* raised if a buffer is replaced: bindings must be renewed */
     uint64_t bytes;
 };
 
@@ -20,7 +20,7 @@ struct workspace {
  * failure the other users keep their buffers. */
 enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
                                   const struct plan *plan, int32_t rows);
-/* The same of a batch of so many sequences. */
+/* Like workspace_acquire(), for a batch of that many sequences. */
 enum dgl_status workspace_acquire_batch(struct workspace *ws, struct dgl_device *dev,
                                         const struct plan *plan, int32_t sequences);
 /* One user less; the last one's buffers go back to the pool. */

@@ -5,7 +5,7 @@
 
 #include "core/plan/plan_device.h"
 
-/* Where the next range goes. Begin with {0}. */
+/* Position of the next range. Begin with {0}. */
 struct arena_cursor {
     size_t buffers; /* so far */
     uint64_t used;  /* bytes of the last one */

@@ -11,7 +11,7 @@
 struct fusion_answer {
     struct kernel_request request;
     struct kernel_choice choice; /* kernel is NULL if no kernel can run */
-    char why_not[192];           /* why a fused operation that asks so is not taken */
+    char why_not[192];           /* reason why a fused operation with this request is not chosen */
     /* a hint or a user's file for it changed the choice of operations */
     bool decides;
 };
@@ -63,8 +63,8 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
     return answer;
 }
 
-/* A kernel that was asked for serves an operation from `separate` on, and the fused ones have
- * neither that nor another that was asked for. */
+/* Finds a requested kernel that serves an operation from `separate` on, if the fused operations use
+ * neither it nor another requested kernel. */
 static struct fusion_answer *asked_apart(struct fusion *f, struct oplist *list, size_t fused,
                                          size_t separate)
 {

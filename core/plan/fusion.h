@@ -11,10 +11,10 @@
 /* Cached result for one distinct request. */
 struct fusion_answer;
 
-/* Answers so far: a model asks the same in every layer. */
+/* Cached results: a model has the same requests in every layer. */
 struct fusion {
     const struct plan_device *device; /* borrowed */
-    struct kernel_set *set;           /* a reference of its own */
+    struct kernel_set *set;           /* own reference */
     struct fusion_answer **answers;
     size_t count, cap;
 };

@@ -364,8 +364,8 @@ static void add_attn_token(struct oplist *list, const struct oplist_params *p, i
         op_bind_buffer(op, "G", BUF_QKV);
 }
 
-/* Attention of one token from q, k and v, or of one of each sequence. Returns where its result is.
- */
+/* Attention of one token from q, k and v, or of one token of each sequence. Returns the buffer of
+ * the result. */
 static enum plan_buffer add_decode_attention(struct oplist *list, const struct oplist_params *p,
                                              enum dgl_phase phase, int32_t layer)
 {
@@ -422,9 +422,10 @@ static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_
     stream->norm = VECTOR_NONE;
 }
 
-/* A product of the residual stream, normalised if its weight has a norm. Decode computes the norm
- * in its consumer, once per work group: cheaper than a dispatch; so do passes over a few tokens
- * where a kernel can. Else prefill computes it once per token. */
+/* Adds a product of the residual stream, normalised if its weight has a norm. Decode computes the
+ * norm in the product, once per work group, which is cheaper than a dispatch. Passes over a few
+ * tokens do the same if a kernel supports it. Otherwise prefill computes the norm once per
+ * token. */
 static void read_normed(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {
@@ -454,9 +455,9 @@ static void read_normed(struct oplist *list, const struct oplist_params *p, stru
         fusion_keep(p->fusion, list, fused, separate);
 }
 
-/* The same behind a block that ends with a norm: in decode its result joins the stream in the
- * product where a kernel can do that. All work groups read the stream, so that the sum goes to the
- * other one of two buffers. */
+/* Like read_normed(), after a block that ends with a norm. In decode its result is added to the
+ * stream inside of the product, if a kernel supports it. All work groups read the stream, so the
+ * sum is written to a second buffer. */
 static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label, struct stream *stream)
 {
@@ -477,7 +478,7 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
         stream->x = stream->x == BUF_X ? BUF_X2 : BUF_X;
 }
 
-/* Adds a product to the residual stream, behind a norm of its own if there is one. */
+/* Adds a product to the residual stream, after a norm of its result if the layer has one. */
 static void add_to_stream(struct oplist *list, const struct oplist_params *p,
                           struct oplist_matmul *m, const char *norm_label, uint32_t norm_weight,
                           struct stream *stream)
@@ -542,7 +543,7 @@ static void add_mlp_block(struct oplist *list, const struct oplist_params *p, en
     add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm, stream);
 }
 
-/* Lists a body whose result is in X. */
+/* Lists a body with its result in X. */
 static void add_body(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
     struct stream stream = {.x = BUF_X, .norm = VECTOR_NONE};
@@ -572,7 +573,7 @@ void oplist_decode_body(struct oplist *list, const struct oplist_params *p)
     add_body(list, p, DGL_PHASE_DECODE);
 }
 
-/* Logits from the stream behind the final norm, to `y`. */
+/* Computes logits from the stream after the final norm, to `y`. */
 static struct oplist_matmul head_matmul(const struct oplist_params *p, enum dgl_phase phase,
                                         const char *label, enum plan_buffer y)
 {

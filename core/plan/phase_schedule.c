@@ -1,5 +1,5 @@
-/* Gives every large buffer its views, cuts a token into parts, finds where rows wait, and fills the
- * table. */
+/* Assigns views to large buffers, splits a token into parts, finds the waits between rows, and
+ * fills the table. */
 #include "core/plan/phase_schedule.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ struct builder {
     uint32_t *use; /* [count] */
     struct aspect *aspects;
     size_t num_aspects, cap_aspects;
-    uint32_t shown[PHASE_MAX_VIEWS]; /* the aspect behind each view now */
+    uint32_t shown[PHASE_MAX_VIEWS]; /* the present aspect of each view */
     bool kept[PHASE_MAX_VIEWS];      /* until the end of the part */
     size_t cap_parts;
     char *reason;
@@ -255,8 +255,8 @@ static bool find_views(struct builder *b, const uint32_t *need, uint32_t count, 
     return true;
 }
 
-/* The use of operation `i` in the part at hand, which ends before it when there are too few views.
- * One use per kernel and views: a text serves in all parts. */
+/* Finds or adds the use of operation `i` in the present part. Ends the part before it if there are
+ * too few views. There is one use per kernel and views, shared by all parts. */
 static enum dgl_status place_op(struct builder *b, size_t i)
 {
     struct phase_program *p = b->program;
@@ -368,7 +368,8 @@ static uint32_t param_of(const struct phase_op *op, uint32_t param)
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-/* Decides where each value of a use comes from; the words of its rows are numbered within it. */
+/* Chooses the source of each value of a use: its row if rows differ, else the shared words for
+ * addresses, or the text. */
 static void place_values(struct builder *b, uint32_t u)
 {
     struct phase_program *p = b->program;
@@ -390,7 +391,8 @@ static void place_values(struct builder *b, uint32_t u)
         struct phase_value *out = is_base ? &use->base[k] : &use->param[k];
         if (!equal)
             *out = (struct phase_value){PHASE_ROW, words++};
-        else if (is_base) /* addresses are no part of the text: it serves other sequences too */
+        /* addresses are not constants of the text, so that other sequences can use it */
+        else if (is_base)
             *out = (struct phase_value){PHASE_SHARED, p->shared_words++};
         else
             *out = (struct phase_value){PHASE_LITERAL, value};
@@ -476,7 +478,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
         status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
                         (long long)phase_shared_bytes(p), params->max_shared_bytes);
-    /* begin() of all others runs after the step has been loaded. */
+    /* For all later rows, begin() runs after the step was loaded. */
     const struct kernel *first = status == DGL_OK ? params->ops[0].choice->kernel : NULL;
     if (first && first->begins && (first->uses_step || first->writes_step))
         status = refuse(&b, "%s begins the step and has both begin() and STEP", first->name);

@@ -227,7 +227,7 @@ size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
     for (*stream = BUF_COUNT; i < s->ops.count; i++)
         if ((*stream = stream_written(&s->ops.ops[i])) != BUF_COUNT)
             break;
-    /* Bands of one weight follow each other. */
+    /* Bands of one weight are consecutive. */
     const char *label = i < s->ops.count ? s->ops.ops[i].label : NULL;
     while (i < s->ops.count && strcmp(s->ops.ops[i].label, label) == 0)
         i++;
@@ -275,8 +275,8 @@ static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
     return status;
 }
 
-/* Bodies from `first` on for fewer tokens than `widest`, which is there: those whose kernels are
- * not the same as the next one's. */
+/* Adds the bodies from `first` on for fewer tokens than `widest`, which exists. Keeps those whose
+ * kernels differ from the next body's. */
 static enum dgl_status add_bodies(struct plan *plan, enum segment first, enum segment widest,
                                   const struct oplist_params *ops)
 {

@@ -12,8 +12,8 @@
 
 /* Pieces that recipes are put together from. */
 enum segment {
-    SEG_PREFILL_2, /* bodies of passes over up to so many tokens; one whose kernels are those of the
-                      next is empty */
+    /* bodies of passes over up to that many tokens; empty if the next body has the same kernels */
+    SEG_PREFILL_2,
     SEG_PREFILL_4,
     SEG_PREFILL_8,
     SEG_PREFILL_16,
@@ -25,8 +25,8 @@ enum segment {
     SEG_HEAD,    /* logits of the last token */
     SEG_HIDDEN,  /* hidden states of every token: the final norm */
     SEG_SCORE,   /* logits of every token from its hidden state */
-    /* Bodies of passes over the next token of up to so many sequences each, with the logits of all.
-     * Empty until plan_add_batch(), and where the next one has the same kernels. */
+    /* Bodies of passes over the next tokens of up to that many sequences, with the logits of all.
+     * Empty before plan_add_batch(), and if the next body has the same kernels. */
     SEG_BATCH_2,
     SEG_BATCH_4,
     SEG_BATCH_8,
@@ -39,8 +39,8 @@ enum segment {
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
     SEG_SAMPLE_TOPK,
     SEG_SAMPLE_FULL,
-    /* The last of a step: cancels those after it once the sequence has stopped. Has no operations
-     * in a recipe whose sampling does that too: plan_segment_runs(). */
+    /* The last segment of a step: cancels the later steps if the sequence has stopped. Has no
+     * operations in a recipe whose sampling also does this: plan_segment_runs(). */
     SEG_EARLY_EXIT,
     SEG_REPORT, /* copies the ids of the steps so far, for every row: plan_add_batch() */
     SEG_COUNT,
@@ -50,10 +50,11 @@ _Static_assert(SEG_COUNT <= 32, "a recipe has a bit for each");
 /* The contents of one submit: segments in the order of the enum. With SEG_EARLY_EXIT the group
  * counts are read from ARGS. */
 struct recipe {
-    uint32_t segments;   /* bit i = enum segment i */
-    bool repeats;        /* submitted after itself */
-    size_t first, count; /* of its operations, only [first, first + count); a count of 0 = all */
-    uint32_t form;       /* enum phase_form: of its text, where it is one program */
+    uint32_t segments; /* bit i = enum segment i */
+    bool repeats;      /* submitted after itself */
+    /* only operations [first, first + count) of it; a count of 0 selects all */
+    size_t first, count;
+    uint32_t form; /* enum phase_form of its text, if it is one program */
 };
 #define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 
@@ -93,7 +94,7 @@ struct plan {
 
 struct plan_params {
     const struct plan_device *device;
-    struct kernel_set *set; /* the plan takes a reference of its own */
+    struct kernel_set *set; /* the plan takes its own reference */
     const struct model_desc *desc;
     const struct model_weights *weights;
     enum dgl_kv_type kv_type;
@@ -103,7 +104,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 /* Adds the segments of passes over several sequences, unless they are there. On failure the plan is
  * as it was. */
 enum dgl_status plan_add_batch(struct plan *plan);
-/* Body of a pass over the next tokens of so many sequences, 2 to DGL_STEP_SEQS. */
+/* Body of a pass over the next tokens of that many sequences, 2 to DGL_STEP_SEQS. */
 enum segment plan_batch_body(const struct plan *plan, int32_t sequences);
 /* The body of one step of a recipe, and the maximum number of sequences of a program that contains
  * all its operations: 1, or up to PLAN_PHASE_ROWS for a pass over several. They return SEG_COUNT
@@ -126,8 +127,8 @@ bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segme
 /* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt, and
  * so are a few. */
 enum segment plan_body(const struct plan *plan, int32_t tokens);
-/* Tokens of the next pass when `left` are to be evaluated, in passes of up to `most`: a rest that
- * would fill a pass badly is left to the next one. */
+/* Tokens of the next pass if `left` remain, in passes of up to `most`. If the last tokens would
+ * fill a pass badly, they are left to the next pass. */
 int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most);
 
 /* Returns true if a hint or a user's file selects a kernel of one of the segments (bits as in
@@ -148,17 +149,17 @@ enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op
 
 /* ---- memory: plan_memory.c ------------------------------------------------------------------- */
 
-/* Bytes of every buffer of a sequence of `context` tokens and passes of `rows` tokens; 0 = the
- * model does not use it. ALL_LOGITS is made when scoring begins and counts 0. */
+/* Bytes of every buffer of a sequence of `context` tokens and passes of `rows` tokens; 0 if the
+ * model does not use it. ALL_LOGITS is allocated when scoring begins and counts 0. */
 void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
                        uint64_t bytes[BUF_COUNT]);
 /* Bytes of the buffers of one sequence of `context` tokens: its state, and scratch for passes over
  * one token. */
 void plan_sequence_bytes(const struct plan *plan, int32_t context, uint64_t bytes[BUF_COUNT]);
-/* The same in one arena. */
+/* The sum of these buffers in one arena. */
 uint64_t plan_sequence_total(const struct plan *plan, int32_t context);
-/* Bytes of the state that so many sequences of a batch have in one, and of the scratch of passes
- * over all of them. */
+/* Bytes of the common state of all sequences in a batch, and of the scratch of passes over all of
+ * them. */
 void plan_batch_bytes(const struct plan *plan, int32_t context, int32_t sequences,
                       uint64_t bytes[BUF_COUNT]);
 /* Bytes of the buffers that each of these sequences has of its own: the state, and scratch for
@@ -168,24 +169,25 @@ void plan_batch_own_bytes(const struct plan *plan, int32_t context, int32_t sequ
 /* The number of sequences, at most `sequences`, that a pass over several can have. It is smaller if
  * a binding is too small for their common state. Below 2 there are no such passes. */
 int32_t plan_batch_slots(const struct plan *plan, int32_t context, int32_t sequences);
-/* Sequences of a batch, or one. Neighbours are written together, in so many groups at most. */
+/* One sequence, or several of a batch. Neighbours are uploaded together, in at most
+ * PLAN_BATCH_GROUPS groups. */
 #define PLAN_BATCH_GROUPS 4
 struct plan_batch {
     int32_t context, sequences;
     int32_t rows; /* tokens of a pass over a prompt */
-    bool groups;  /* there are passes over several sequences */
+    bool groups;  /* true if passes serve several sequences */
 };
 /* Bytes in addition to weights and KV cache. *state is the part that belongs to the sequences and
  * groups; the rest is shared scratch. */
 uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batch, uint64_t *state);
 /* One layer's keys and values of `tokens` positions, bytes. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
-/* Pages of so many positions. */
+/* Number of pages for that many positions. */
 uint32_t plan_kv_pages(int32_t tokens);
 /* Bytes of the KV cache that a pass of `rows` tokens reads, counting each byte once. After the pass
  * the sequence has `held` tokens. */
 uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held);
-/* Tokens per pass whose activations the device can bind. */
+/* Largest number of tokens per pass whose activations the device can bind. */
 int32_t plan_most_rows(const struct plan *plan);
 /* Default number of tokens per pass. */
 int32_t plan_default_rows(const struct plan *plan);
@@ -195,11 +197,12 @@ void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint
                    struct dgl_memory *out);
 /* Groups of keys that decode attention works on side by side. */
 uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);
-/* Of so many splits, those in a pass over up to `columns` sequences. */
+/* Number of splits in a pass over up to `columns` sequences, if one sequence has `splits`. */
 uint32_t plan_batch_splits(uint32_t splits, int32_t columns);
-/* The most of them where attention is one operation, which takes fewer for few keys. */
+/* Largest number of splits if attention is one operation, which uses fewer splits for few keys. */
 uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc);
-/* Rows of weights, parts counted each, for whose sums over many tokens there is memory. */
+/* Rows of weights for which there is memory for sums over many tokens. Each part of a split row
+ * counts. */
 uint32_t plan_sum_rows(const struct plan_device *device);
 
 /* ---- report: plan_report.c ------------------------------------------------------------------- */
@@ -211,8 +214,8 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
  * the body, then sampling. The plan must contain the segments of such passes: plan_add_batch(). */
 void plan_iterate_batch(const struct plan *plan, int32_t sequences,
                         bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
-/* Kernels and libs (one of the two) from a user's files that serve no operation of the plan, but
- * for those that were in the set `before`, which may be NULL. */
+/* Calls `cb` with each kernel or lib (the other argument is NULL) of a user's file that serves no
+ * operation of the plan. Skips those that were in the set `before`, which may be NULL. */
 void plan_iterate_unused(const struct plan *plan, const struct kernel_set *before,
                          void (*cb)(void *priv, const struct kernel *kernel,
                                     const struct kernel_lib *lib),
@@ -232,7 +235,7 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel);
  * DGL_ERR_UNSUPPORTED if hints are strict and a hint applies to no step of the plan.
  * `q4_k_expanded` is true if the model has q4_k weights that a hint expands to another type. */
 enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k_expanded);
-/* Tells these lines but for those that the plan `before` had, which may be NULL. */
+/* Reports these lines, except for those of the plan `before`, which may be NULL. */
 void plan_tell_hints(const struct plan *plan, const struct plan *before);
 
 #endif

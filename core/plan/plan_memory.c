@@ -13,7 +13,7 @@ static bool uses_rope(const struct model_desc *d, int32_t set)
     for (int32_t i = 0; i < d->layers; i++)
         if (d->layer[i].rope == set)
             return true;
-    return set == ROPE_GLOBAL; /* bound where no position counts */
+    return set == ROPE_GLOBAL; /* bound if the layer has no positions */
 }
 
 static bool has_post_norms(const struct plan *plan)

@@ -15,9 +15,9 @@ enum { WEIGHT_SPLIT_COLS = 256, WEIGHT_SPLIT_BYTES = 16 };
 struct weight_layout {
     enum dgl_dtype dtype;
     const char *name; /* the word of a kernel's LAYOUT */
-    /* Layout "split": of a block as in files, its values, its bytes, and where in it codes and
-     * scale are; those of q4_k are packed anew (docs/operations.md). values 0: rows keep the order
-     * of the file. */
+    /* Layout "split": values and bytes of a block in the file, and the offsets of codes and scale
+     * in it. q4_k blocks are packed anew (docs/operations.md). If `values` is 0, rows keep the
+     * order of the file. */
     uint32_t values, bytes, codes_at, code_bytes, scale_at, scale_bytes;
 };
 

@@ -119,7 +119,7 @@ static void add_norm_weight(struct lister *l, long tensor, uint64_t at, double s
                                                      .scale = scale});
 }
 
-/* The weight of a norm whose result joins the residual stream. */
+/* The weight of a norm that is applied before its result is added to the residual stream. */
 static void add_post_norm(struct lister *l, uint32_t *id, long tensor)
 {
     if (tensor == TENSOR_NONE)
@@ -229,7 +229,7 @@ static void list_mlp(struct lister *l, const struct layer_desc *layer, struct la
     add_matrix_vector(l, &w->down, TENSOR_NONE, &(struct bias_part){layer->down_bias, 0}, 1, 1);
 }
 
-/* One matrix of every expert, one below the other, its rows `step` apart from row `to` on. */
+/* One matrix of every expert, stacked, with rows `step` apart from row `to` on. */
 static void add_expert_rows(struct lister *l, const struct expert_tensors *t, uint64_t to,
                             uint32_t step)
 {

@@ -1,4 +1,4 @@
-/* Where every weight goes on the device, in which type and layout: host arithmetic. */
+/* Chooses buffer, offset, type and layout of every weight. Host arithmetic only. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct placer {
     enum dgl_dtype q4_k_as;
     struct oplist ops;           /* of a decode step, on weights without types */
     const struct op **reader;    /* [num_matrices]: the operation that decides */
-    struct kernel_table kernels; /* asked so far */
+    struct kernel_table kernels; /* requests so far */
 };
 
 enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set)
@@ -94,8 +94,8 @@ static struct kernel_request request_for(const struct placer *b, const struct we
     return request;
 }
 
-/* The type that rows of a tensor have on the device: their own where a kernel reads it, else a
- * one that holds the values exactly, else f16. */
+/* The device type for rows of a tensor: the stored type if a kernel reads it, else a type that
+ * represents the values exactly, else f16. */
 static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *weight,
                                    size_t slice)
 {
@@ -400,7 +400,7 @@ static bool same_band(const struct weight_band *a, const struct weight_band *b)
            a->rows == b->rows && a->row_words == b->row_words && same_place(&a->place, &b->place);
 }
 
-/* How many bands and vectors lie in a buffer. */
+/* Number of bands and vectors in a buffer. */
 static size_t count_in(const struct model_weights *w, size_t buffer)
 {
     size_t count = 0;

@@ -15,7 +15,7 @@
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
-#define PROFILE_TOKENS  16 /* every other one with timers */
+#define PROFILE_TOKENS  16 /* half of them are timed */
 /* A GPU that waited for the compiler takes so long to raise its clocks: points of a sweep, which no
  * copies precede, took up to five times as long on one NVIDIA H200. */
 #define CLOCKS_NS 200000000ull
@@ -145,7 +145,7 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
     if (status == DGL_OK)
         status = generate(b, b->p.depth + b->p.prompt_tokens, 1, &g);
     if (status == DGL_OK && run >= 0) {
-        /* All of it where the rotary frequencies depend on the length. */
+        /* All tokens, if the rotary frequencies depend on the length. */
         double tokens = (double)(g.num_prompt_ids - g.num_reused);
         b->prefill_ms[run] = (double)g.prefill_ns * 1e-6;
         b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;

@@ -11,9 +11,9 @@
 #include "core/base/mem.h"
 #include "core/seq/batch.h"
 
-/* Prompts that are read one after the other are little work, in which a GPU's clocks fall; so long
- * of full steps they need to rise (one H100: the first 0.2 s of 64 sequences took up to three times
- * as long). */
+/* Duration of full steps before timing. Prompts that are evaluated in sequence are little work, so
+ * a GPU lowers its clocks and needs time to raise them (on an H100 the first 0.2 s of 64 sequences
+ * were up to three times slower). */
 #define CLOCKS_NS 300000000ull
 
 struct bench_batch {

@@ -32,8 +32,8 @@ enum {
     PROMPT_IDS = 5,  /* of a model without a tokenizer */
 };
 
-/* A block may differ from doubles by this NMSE. An f16 cache and f32 sums stay below 1e-6 on every
- * family; the mildest wrong kernels known reach 1e-2. */
+/* Largest NMSE of a block compared with doubles. With an f16 cache and f32 sums it stays below 1e-6
+ * for every family. The least wrong of the known wrong kernels reach 1e-2. */
 #define MAX_NMSE 1e-4
 /* Additions round to the precision of the stream. So differences below this share of the stream's
  * power do not count. */
@@ -67,7 +67,7 @@ struct smoke {
     const struct dgl_smoke_params *p;
     struct dgl_smoke_result *out;
     const struct model_desc *desc;
-    struct oracle *oracle; /* goes on from the device's stream, block by block */
+    struct oracle *oracle; /* continues from the device's stream, block by block */
     struct oracle *exact;  /* never sees the device */
     int32_t *ids;          /* [count] */
     size_t count, prefill;
@@ -290,8 +290,8 @@ static enum dgl_status check_blocks(struct smoke *t)
 
 /* ---- stored expectation ---------------------------------------------------------------------- */
 
-/* smoke.json in the model's folder, or FILE.smoke.json beside a file: `tokens` and `nll` as
- * `verify --smoke --json` prints them. */
+/* Reads smoke.json in the model's folder, or FILE.smoke.json next to the model file: `tokens` and
+ * `nll` as `verify --smoke --json` prints them. */
 static enum dgl_status read_stored(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
@@ -370,8 +370,8 @@ static double lag_of(const float *row, size_t vocab, int32_t token)
     return best == row[token] ? 0.0 : (double)(best - row[token]) / sqrt(power / (double)vocab);
 }
 
-/* A greedy answer, whose tokens must be the best by the scores of a prefill pass over them, and
- * those that are stored up to the first close choice. */
+/* Checks a greedy answer. Its tokens must have the best score in a prefill pass over them, and must
+ * equal the stored tokens up to the first close choice. */
 static enum dgl_status check_answer(struct smoke *t)
 {
     struct dgl_session *s = t->s;

@@ -1,7 +1,7 @@
 /*
- * Kernels and values of their tunables, measured on a model's own operations: its weights, layer
- * after layer, so that they come from memory as in use, on activations of a real pass. Operations
- * that ask for the same are one subject.
+ * Measures kernels and values of their tunables with a model's own operations: on its weights,
+ * layer after layer, so that they are read from memory as in use, and on activations of a real
+ * pass. Operations with the same request are one subject.
  */
 #include "core/measure/tune.h"
 
@@ -58,7 +58,7 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
     for (uint32_t u = 0; subject && u < subject->num_usages; u++)
         if (subject->usage[u].segment == segment && (!rows || subject->usage[u].tokens == rows))
             return &subject->usage[u];
-    /* Of the bodies for prefill, and for several sequences, the first counts. */
+    /* Of several bodies for prefill, or for several sequences, only the first is measured. */
     if (!subject || subject->num_usages == 2 ||
         (subject->num_usages == 1 &&
          (usage_is_prefill(&subject->usage[0]) || usage_is_crowd(&subject->usage[0]))))
@@ -192,7 +192,7 @@ static enum dgl_status look_up(struct tuner *t, struct subject *subject)
 
 static enum dgl_status list_subjects(struct tuner *t)
 {
-    /* Where several ask for the same, the first counts. */
+    /* If several segments have the same request, the first one counts. */
     static const enum segment segments[] = {
         SEG_DECODE,     SEG_HEAD,      SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
         SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
@@ -204,7 +204,7 @@ static enum dgl_status list_subjects(struct tuner *t)
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)
         if (is_run(t, segments[i]))
             status = list_segment(t, segments[i], 0);
-    /* Draws for several sequences ask for the same as those for one. */
+    /* Sampling for several sequences has the same requests as for one. */
     const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
     for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && status == DGL_OK && draws > 1; s++)
         status = list_segment(t, (enum segment)s, draws);
@@ -325,7 +325,7 @@ static enum dgl_status compile_known(struct tuner *t, const struct subject *subj
     return status;
 }
 
-/* *reached: it had its turn, with candidates where there are any. */
+/* *reached is cleared if time ran out before a candidate was tried. */
 static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bool *reached)
 {
     struct dgl_tune_op op = {.default_us = 0};
@@ -361,7 +361,7 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
     return status;
 }
 
-/* How many candidates the search begins with; which of them it goes on from is not known yet. */
+/* Counts the initial candidates of the search. Its later candidates are not known yet. */
 static enum dgl_status count_candidates(struct tuner *t, size_t *count)
 {
     enum dgl_status status = DGL_OK;

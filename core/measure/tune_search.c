@@ -75,7 +75,7 @@ enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, siz
 {
     enum dgl_status status = DGL_OK;
     for (int round = 0; round < SEARCH_ROUNDS && status == DGL_OK; round++) {
-        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be known already */
+        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
         const double from_us = t->contestants[from]->report->us;
         status = tuner_add_neighbours(t, subject, from);
         if (status == DGL_OK && round == 0)

@@ -9,13 +9,13 @@
 #define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
 #define TUNER_PAIRED_ROUNDS  5
 
-/* Operations of one body of passes that ask for the same. */
+/* Operations of one body with the same request. */
 struct usage {
     enum segment segment;
     int32_t tokens; /* of a pass */
     struct op *ops;
     size_t count, cap;
-    uint32_t lists;  /* so many times are they run for one measurement */
+    uint32_t lists;  /* repetitions of the list per measurement */
     double probe_us; /* of the default, run once */
 };
 
@@ -26,8 +26,8 @@ struct subject {
      * same request as decode. It must not become slower. */
     struct usage usage[2];
     uint32_t num_usages;
-    /* usage[1] is the pass of prefill that reads the same weights by kernels of its own: where
-     * candidates want them in another layout. */
+    /* usage[1] is the prefill pass that reads the same weights with other kernels. Used if
+     * candidates need another layout of the weights. */
     bool shares;
     double default_us; /* of one operation, at first sight */
     double share;      /* part of the bytes that the operations of its segment read */
@@ -39,7 +39,7 @@ struct subject {
 /* A kernel with values of its tunables for the subject at hand. */
 struct contestant {
     struct dgl_tune_candidate *report;   /* in `reports` */
-    struct kernel_use *use, *shared_use; /* of usage[1] where the subject shares weights */
+    struct kernel_use *use, *shared_use; /* use of usage[1], if the subject shares weights */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
     const struct weight_layout *layout;
     struct plan plan[2]; /* plans that contain only the operations of a usage */
@@ -50,8 +50,9 @@ struct contestant {
 /* The weights of a subject once more, in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
-    struct model_weights weights;       /* the model's, with other bands for those weights */
-    struct weight *matrices;            /* those: [num] */
+    /* a copy of the model's, with other bands for those weights */
+    struct model_weights weights;
+    struct weight *matrices; /* those: [num] */
     size_t num;
     struct weight_buffers buffers; /* the model's, then one for each band */
     struct memory memory;          /* the session's, with these weights */
@@ -71,8 +72,9 @@ struct tuner {
     int32_t *ids; /* [num_ids] */
     size_t num_ids;
     int32_t depth, most_tokens;
-    int32_t most_rows;          /* sequences of a pass over several; 1: there are no such passes */
-    uint64_t start_ns, busy_ns; /* when the call began; when the device was last seen busy */
+    /* sequences of a pass over several; 1 if there are no such passes */
+    int32_t most_rows;
+    uint64_t start_ns, busy_ns; /* start of the call; last time at which the device was busy */
     uint64_t end_ns;            /* no step begins that would end after this time */
     /* Recent duration of three steps: one candidate (compile, check and time), the setup of a
      * subject, and the preparation of the buffers for a pass. */
@@ -115,12 +117,12 @@ static inline bool contestant_is_fit(const struct contestant *c)
 
 /* tune_candidates.c */
 
-/* Adds a candidate unless it cannot run here, or is one that there is. */
+/* Adds a candidate, unless it cannot run here or was added before. */
 enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
                           const char *tunes);
 /* All that differ from a contestant in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of);
-/* All other kernels of the operation. */
+/* Adds all other kernels of the operation. */
 enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
 /* Copies `tunes` with one tunable set to a value. Returns false if the text does not fit. */
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
@@ -135,7 +137,7 @@ void tuner_subject_end(struct tuner *t);
  * layout if the weights have another one now. Returns false if the weights cannot have it. */
 bool tuner_request(const struct tuner *t, const struct op *op, const struct kernel *kernel,
                    struct kernel_request *out, const struct weight_layout **layout);
-/* Adds the usage for subject.shares where the set has kernels for another layout. */
+/* Adds the usage for subject.shares if the set has kernels for another layout. */
 enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
 /* Packs the subject's weights once more, in that layout, from the model's files. Slow. */
 enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
@@ -150,7 +152,8 @@ int32_t tuner_crowd_most(const struct tuner *t);
 /* Makes t->crowd, for as many as the subjects' usages want. The session's scratch may move. */
 enum dgl_status tuner_crowd_begin(struct tuner *t);
 void tuner_crowd_end(struct tuner *t);
-/* The state of a pass over so many sequences, all of them in that state but for their seeds. */
+/* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
+ * seeds. */
 enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
 /* As tuner_prepare(). */
 enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage);
@@ -171,7 +174,8 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
 /* Runs the operations until an idle GPU has raised its clocks. */
 enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
                            uint32_t u);
-/* How often the operations are run for one measurement; fewer of them where one takes long. */
+/* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
+ * slow. */
 enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
                                 uint32_t u);
 /* One measurement: microseconds of an operation. */

@@ -17,7 +17,8 @@ static bool has_users_text(const struct kernel_choice *choice)
     return users;
 }
 
-/* The same but for how weights are held, which other kernels may want otherwise. */
+/* Compares two requests without the attributes of weight storage, which other kernels may
+ * change. */
 static bool same_work(const struct kernel_request *a, const struct kernel_request *b)
 {
     bool same =
@@ -79,7 +80,7 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
             &verdict);
     if (status != DGL_OK)
         return status;
-    struct dgl_buf files = {0}; /* those that were edited, where there are any */
+    struct dgl_buf files = {0}; /* the edited files, if there are any */
     if (has_users_text(&use->choice))
         kernel_choice_origin(&use->choice, &files);
     const char *path = files.p && !files.failed ? files.p : kernel->path;

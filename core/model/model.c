@@ -256,8 +256,8 @@ enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
     return status;
 }
 
-/* Allocates the weights and fills them, while the driver's threads compile; instead, with `other`
- * ones (not NULL), takes the model's buffers there. `set` is for synthetic values. */
+/* Allocates the weights and fills them, while the driver's threads compile. If `other` is not NULL,
+ * moves the model's buffers to that placement instead. `set` is for synthetic values. */
 static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *set,
                                       const struct model_weights *other,
                                       dgl_progress_cb progress_cb, void *progress_priv)
@@ -374,13 +374,13 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     return upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
 }
 
-/* ---- other kernels --------------------------------------------------------------------------- */
+/* ---- change of kernels ----------------------------------------------------------------------- */
 
 /* Other kernels on their way to being the model's, with all that follows from them. */
 struct model_change {
     /* a reference to the caller's set, which identifies the change, or NULL */
     struct kernel_set *from;
-    uint32_t engine_serial; /* the model's, when it was begun */
+    uint32_t engine_serial; /* the model's, at the beginning of the change */
     struct kernel_set *untuned, *set;
     struct model_weights *weights;
     struct engine *engine;
@@ -530,7 +530,8 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
 static enum dgl_status make_change(struct dgl_model *m, struct model_change **change)
 {
     struct model_change *c = *change;
-    /* The last thing that can fail; even then buffers are others than those that runs know. */
+    /* The last step that can fail. Even on failure the buffers change, so all runs must bind
+     * again. */
     enum dgl_status status = upload_weights(m, c->set, c->weights, NULL, NULL);
     m->engine_serial++;
     if (status != DGL_OK) {
@@ -548,7 +549,7 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     m->engine = c->engine;
     m->weights = c->weights;
     m->kernels = c->set;
-    kv_prefix_forget_all(&m->kv); /* its numbers are of other kernels */
+    kv_prefix_forget_all(&m->kv); /* its numbers come from the old kernels */
     m->untuned = c->untuned;
     c->engine = old.engine;
     c->weights = old.weights;

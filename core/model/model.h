@@ -33,7 +33,7 @@ struct dgl_model {
     struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
     enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */
     struct engine *engine;
-    uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
+    uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
     struct kv_cache kv;           /* pages of all sessions */
     struct pace pace;             /* of passes by the engine; sessions share it */
@@ -46,8 +46,8 @@ struct dgl_model {
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
  * no device memory. */
 enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);
-/* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
- * The device is entered. */
+/* Opens, plans and uploads into a zeroed model whose `dev` is set. On failure the caller must call
+ * model_destroy(). The caller must have entered the device. */
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
 /* Fills those of another placement's buffers that `only` names with the model's weights, from its
  * files. `set` is for synthetic values. Slow. */
@@ -55,16 +55,17 @@ enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
                                    const struct weight_buffers *buffers, const bool *only);
 /* Frees a model with all that it holds. The device is entered, or lost. */
 void model_destroy(struct dgl_model *m);
-/* device_enter() for a call that computes: DGL_ERR_DEVICE_LOST also when the model was not rebuilt
- * after a loss, and the error of model_set_kernels() when that lost the weights. */
+/* device_enter() for a call that computes. Also returns DGL_ERR_DEVICE_LOST if the model was not
+ * rebuilt after a loss, and the error of model_set_kernels() if that lost the weights. */
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);
-/* Brings a model whose device was lost and its sessions back, as dgl_model_rebuild() says. The
- * device is not entered. */
+/* Restores a model and its sessions after its device was lost: dgl_model_rebuild(). The caller must
+ * not have entered the device. */
 enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *params);
 /* Replaces the engine, and all weights that the new kernels require in another layout or type. On
  * failure the model is unchanged. The caller must have entered the device. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
-/* A part of it beforehand, as dgl_model_prepare_kernels() says. The device is entered. */
+/* Does a part of model_set_kernels() in advance: dgl_model_prepare_kernels(). The caller must have
+ * entered the device. */
 enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
                                       bool *ready);
 /* Makes a new plan with the model's present kernels after the device's properties changed. Compiles

@@ -7,8 +7,8 @@
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
 
-/* An error of so many times the tolerance (NMSE; four times in amplitude) is a driver's rounding;
- * drivers that compute wrongly miss by orders of magnitude. */
+/* An error up to this many times the tolerance (NMSE; four times in amplitude) is a driver's
+ * rounding. Drivers that compute wrongly miss by orders of magnitude. */
 #define IMPRECISE 16.0
 
 bool trust_is_wrong(const struct kernel_verdict *verdict)
@@ -53,7 +53,8 @@ static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge
     return kernel_records_add_wrong(dev, name);
 }
 
-/* The distinct uses of the segments that this engine has not asked for; `out` has room for all. */
+/* Lists the distinct uses of the segments that this engine has not tested yet. `out` has room for
+ * all. */
 static size_t list_new(const struct engine *engine, uint32_t segments,
                        const struct kernel_use **out)
 {

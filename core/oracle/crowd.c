@@ -1,4 +1,4 @@
-/* Where the words of each row lie in the buffers of all. */
+/* Maps the words of each row to the buffers of the whole pass. */
 #include "core/oracle/crowd.h"
 
 #include <assert.h>
@@ -158,8 +158,8 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         problem_in(all, first->name, before, l.words);
 }
 
-/* Returns true if the buffers of a row are so large that two rows must do: a case is held several
- * times over, and the check has no part in the model's memory. */
+/* Returns true if the buffers of a row are so large that two rows must suffice. A case is in memory
+ * several times, and the check must not use the model's memory. */
 static bool is_large(const struct problem *row)
 {
     size_t words = 0;

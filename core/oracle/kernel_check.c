@@ -17,13 +17,13 @@
 
 enum {
     MAX_SEEN = 32,   /* libs of a kernel that are not built in */
-    CROWD_CASES = 3, /* of a kernel whose rows may be of several sequences */
+    CROWD_CASES = 3, /* cases of a kernel that can serve several sequences */
 };
 
 struct kernel_judge {
     struct kernel_judge_params params;
     struct kernel_runner runner;
-    struct kernel_set *builtin; /* for stages that another kernel runs; made when it is needed */
+    struct kernel_set *builtin; /* for stages of other kernels; created on demand */
 };
 
 enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
@@ -140,7 +140,7 @@ static void name_others(const struct kernel_judge *judge, struct kernel_verdict 
     dgl_buf_finish(&text);
 }
 
-/* Of a case, or of the kernel's text. */
+/* The error is in a case, or in the kernel's text if `c` is NULL. */
 static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
                         const struct kernel_case *c, const char *why)
 {
@@ -181,8 +181,8 @@ static enum dgl_status choose(struct kernel_judge *judge, const struct problem_s
                          out);
 }
 
-/* Runs a problem whose subject is use->choice; with `crowd`, not NULL, it is that of its rows. Adds
- * a case to the verdict. */
+/* Runs a problem whose subject is use->choice, or its rows as `crowd` if that is not NULL. Adds a
+ * case to the verdict. */
 static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_subject *use,
                              const struct kernel_case *c, struct problem *p, struct crowd *crowd,
                              struct kernel_verdict *verdict)
@@ -237,7 +237,8 @@ static bool is_for_one_row(const struct kernel_judge *judge, const struct kernel
            kernel_groups_band(choice, 2, 0, max_x, two) && memcmp(one, two, sizeof(one)) == 0;
 }
 
-/* The case of one row once more as one of several sequences, where there are such passes. */
+/* Runs the case of one row again as a row of several sequences, if the operation has such
+ * passes. */
 static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_rule *rule,
                                    const struct kernel_subject *use, const struct kernel_case *c,
                                    struct kernel_verdict *verdict)
@@ -293,7 +294,7 @@ static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
     if (!request_is(&c->request, "weight", "none") && request_is(&c->request, "layout", "none"))
         request_set(&c->request, "layout",
                     kernel_layout(kernel, kernel_request_word(&c->request, "weight")));
-    struct problem sizes = {.seed = 1}; /* constants that follow from others */
+    struct problem sizes = {.seed = 1}; /* constants that follow from other constants */
     struct kernel_case plain = *c;
     plain.timing = true;
     rule->make(&sizes, &plain);
@@ -464,7 +465,7 @@ static bool presets_hold(const struct kernel_judge *judge, const struct op_rule 
                                    .num_device = device->num_properties};
     if (!make_case(judge, rule, kernel, i, &rule->shapes[i % rule->num_shapes], c, scratch, why) &&
         !why[0])
-        return true; /* no plan asks for that */
+        return true; /* no plan makes such a case */
     if (!kernel_fit_presets(&fit, kernel, scratch, why))
         return false;
     for (uint32_t n = 0; n < OP_MAX_CONSTS && rule->typical.consts[n].name; n++)

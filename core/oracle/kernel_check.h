@@ -52,7 +52,7 @@ enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
 void kernel_judge_destroy(struct kernel_judge **judge);
 /* Destroys the programs that are kept for cases to come. */
 void kernel_judge_forget(struct kernel_judge *judge);
-/* From now on the kernels of this set, by a reference of its own; programs are kept. */
+/* Switches to another set, with its own reference. Programs are kept. */
 void kernel_judge_set(struct kernel_judge *judge, struct kernel_set *set);
 
 enum kernel_verdict_kind {
@@ -78,8 +78,8 @@ struct kernel_verdict {
 enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name,
                                     struct kernel_verdict *out);
 
-/* A request with its constants (docs/operations.md; those of a buffer's layout may be missing where
- * the caller has no plan), and the kernel that is to run it. */
+/* A request with its constants (docs/operations.md; constants of a buffer's layout may be missing
+ * if the caller has no plan), and its kernel. */
 struct kernel_subject {
     const struct kernel_request *request;
     const struct kernel_choice *choice; /* if NULL, kernel_choose() chooses from the set */
@@ -112,9 +112,9 @@ struct kernel_timing {
     double stream_us;      /* each of a row of dispatches that no cache serves, host's clock */
     uint64_t bytes, flops; /* moved and computed by one dispatch, at least */
 };
-/* Times a use at its own sizes. It does not look at results: ask kernel_judge_use() first. A use
- * that cannot be timed (a kernel that does not compile) has a verdict that is not KERNEL_PASSED;
- * `why` may be NULL. */
+/* Times a use at its own sizes. Does not check results: call kernel_judge_use() first. If a use
+ * cannot be timed (the kernel does not compile), the verdict is not KERNEL_PASSED. `why` may be
+ * NULL. */
 enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kernel_subject *use,
                                   const struct kernel_load *load, struct kernel_timing *out,
                                   struct kernel_verdict *why);
@@ -126,7 +126,7 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out);
  * such a case. out->fault is set as by kernel_fit_try(). */
 bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
                       struct kernel_case *c, struct kernel_choice *out, char why[192]);
-/* The verdict on a kernel whose choice->fault is set, because of `why`. */
+/* Makes the verdict for a kernel whose choice->fault is set, with the reason `why`. */
 void kernel_judge_fault(struct kernel_verdict *verdict, const struct kernel *kernel,
                         const struct kernel_line *fault, const char *why);
 const struct dgl_log *kernel_judge_log(const struct kernel_judge *judge);

@@ -27,7 +27,7 @@ static const char *attr_word(const struct op_attr *attr, const char *word)
     return NULL;
 }
 
-/* Constants that follow from others are not the caller's. */
+/* The caller cannot set constants that follow from others. */
 static const char *find_const(const struct op_rule *rule, const struct kernel *kernel,
                               const char *name)
 {

@@ -99,8 +99,8 @@ static void fill_cache(struct problem *p, struct attn *a)
         ref_attn_store(&a->ref, a->rotated + t * a->stride, a->pos + t, a->kv_after);
 }
 
-/* Bits of kernel_case.variant: how many times as large queries are (0 = 1); rope_scale 1.25; the
- * soft cap (0 = 5). */
+/* Bits of kernel_case.variant: factor on the queries (0 counts as 1); rope_scale 1.25; the soft cap
+ * (0 counts as 5). */
 #define VARIANT_LOUD(variant)   ((variant)&0xff)
 #define VARIANT_SCALED(variant) ((variant) >> 8 & 1)
 #define VARIANT_CAP(variant)    ((variant) >> 16)
@@ -197,7 +197,7 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     return a;
 }
 
-/* Rows normed where the operation does it, rotated, and in the cache. */
+/* Makes the rows (normed, if the operation does it, and rotated) and the cache. */
 static void attn_fill(struct problem *p, struct attn *a)
 {
     a->normed = !request_is(&a->q, "norm", "none");

@@ -1,5 +1,5 @@
-/* Problems of matmul: every prologue, epilogue and format of weights, in bands, with NaN between
- * rows and where results go. */
+/* Problems of matmul: every prologue, epilogue and weight format, in bands. Gaps between rows and
+ * result buffers are NaN before the run. */
 #include <math.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* Rows of weights: many where they are short, so that ids are large. */
+/* Number of rows of weights. It is large for short rows, so that ids are large. */
 enum { LEAST_VOCAB = 67, MOST_VOCAB = 50021, VOCAB_VALUES = 1 << 18 };
 
 static uint32_t vocab_of(uint32_t h)

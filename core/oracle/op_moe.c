@@ -23,7 +23,7 @@ static uint32_t number(const struct kernel_request *q, const char *name)
 
 /* ---- moe_matmul ------------------------------------------------------------------------------ */
 
-/* Who is chosen: experts in turn, or always the second and those after it. */
+/* First expert of a token: spread over all experts, or always the second. */
 enum { EXPERTS_SPREAD, EXPERTS_SAME };
 
 struct experts {
@@ -135,7 +135,7 @@ static void expect_matmul(const struct experts *e, double *want)
         }
 }
 
-/* Each dispatch has its rows, and their biases behind them, in whole vec4s. */
+/* Each dispatch has its rows, followed by their biases, in whole vec4s. */
 static void add_bands(struct problem *p, const struct kernel_case *c, const struct experts *e)
 {
     uint32_t first = 0;
@@ -273,7 +273,8 @@ static enum moe_scoring scoring_of(const struct kernel_request *q)
                                                            : MOE_TOPK_SOFTMAX;
 }
 
-/* The choice that follows from logits: checked once the kernel's own are known (moe_router). */
+/* Expected choice of experts. It is checked against the logits of the kernel itself
+ * (moe_router). */
 struct routing {
     uint32_t experts, top_k, tokens, kind;
     size_t stride;

@@ -1,7 +1,7 @@
 /*
- * op_problem.h: the operations as the judge of kernels knows them: which words their attributes
- * have, shapes worth trying, and the maker of a problem from a request. A row for each operation of
- * docs/operations.md; phases are judged as the kernels that they are made of.
+ * op_problem.h: test rules of the operations: the words of their attributes, test shapes, and the
+ * maker of a problem from a request. There is one rule for each operation of docs/operations.md.
+ * Phases are tested through their kernels.
  */
 #ifndef DGL_CORE_OP_PROBLEM_H
 #define DGL_CORE_OP_PROBLEM_H
@@ -14,11 +14,11 @@
 
 struct op_attr {
     const char *key;
-    const char *words[OP_MAX_WORDS]; /* NULL behind the last */
+    const char *words[OP_MAX_WORDS]; /* ends with NULL */
 };
 
 struct op_shape {
-    struct kernel_var consts[OP_MAX_CONSTS]; /* name NULL behind the last */
+    struct kernel_var consts[OP_MAX_CONSTS]; /* ends with a NULL name */
     uint32_t tokens, pos, bands, variant;
 };
 
@@ -31,7 +31,7 @@ struct op_special {
 
 struct op_rule {
     const char *op;
-    struct op_attr attrs[OP_MAX_ATTRS]; /* key NULL behind the last */
+    struct op_attr attrs[OP_MAX_ATTRS]; /* ends with a NULL key */
     const struct op_shape *shapes;
     size_t num_shapes;
     const struct op_special *specials; /* for which kernels do otherwise than for `shapes` */
@@ -47,7 +47,7 @@ struct op_rule {
      * position and other numbers. Returns false if such a case cannot be a row of several
      * sequences. NULL if this is so for all cases. */
     bool (*member)(struct kernel_case *c, uint32_t row);
-    /* Fills a problem that is all zero but for its seed. Out of memory sets p->failed. */
+    /* Fills a problem that is all zero except for its seed. Sets p->failed if memory runs out. */
     void (*make)(struct problem *p, const struct kernel_case *c);
     /* buffer that no cache should hold during timing; NULL selects the largest */
     const char *streamed;

@@ -83,7 +83,7 @@ static enum dgl_status read_vector(struct oracle *s, long tensor, uint64_t row, 
 struct product {
     long tensor;
     uint64_t row0, rows, cols;
-    size_t count;    /* rows of x; 0 = one per token */
+    size_t count;    /* rows of x; 0 for one per token */
     const double *x; /* [count, cols] */
     double *y;       /* [count, rows] */
     struct oracle *s;
@@ -150,7 +150,7 @@ static enum dgl_status norm(struct oracle *s, long gain, const double *x, size_t
                             double *y)
 {
     enum dgl_status status = read_vector(s, gain, 0, span);
-    bool not_zero = s->d->norm_plus_one; /* zeros are as good as other weights */
+    bool not_zero = s->d->norm_plus_one; /* zero is a valid weight */
     for (size_t i = 0; i < span; i++) {
         not_zero = not_zero || s->vector[i] != 0.0;
         s->vector[i] += s->d->norm_plus_one ? 1.0 : 0.0;
@@ -168,7 +168,7 @@ static enum dgl_status norm(struct oracle *s, long gain, const double *x, size_t
     return status;
 }
 
-/* The stream behind a norm that may be absent, to s->normed. */
+/* Applies a norm, if there is one, to the stream. The result is in s->normed. */
 static enum dgl_status norm_stream(struct oracle *s, long gain)
 {
     size_t hidden = (size_t)s->d->hidden;
@@ -178,7 +178,7 @@ static enum dgl_status norm_stream(struct oracle *s, long gain)
     return DGL_OK;
 }
 
-/* x += scale * norm(out), the norm as far as there is one. */
+/* x += scale * norm(out); without the norm if there is no weight. */
 static enum dgl_status add_to_stream(struct oracle *s, long gain)
 {
     size_t hidden = (size_t)s->d->hidden;

@@ -14,7 +14,7 @@ struct oracle_params {
     const struct model_desc *desc;       /* borrowed by the oracle */
     const struct tensor_source *tensors; /* borrowed by the oracle; with stored values */
     size_t count;                        /* tokens of the sequence, from position 0 on */
-    int32_t threads;                     /* 0 = one per processor */
+    int32_t threads;                     /* 0 for one per processor */
 };
 
 /* The two halves of a layer, each of which adds to the residual stream. */
@@ -43,7 +43,7 @@ bool oracle_is_tie(const struct oracle *oracle, size_t token);
  * Borrowed. */
 const char *oracle_zero_weight(const struct oracle *oracle);
 
-/* All of these in turn: logits [count, vocab] of ids [count]. */
+/* Runs all of these steps: logits [count, vocab] of ids [count]. */
 enum dgl_status oracle_evaluate(const struct dgl_log *log, const struct oracle_params *params,
                                 const int32_t *ids, double *logits);
 

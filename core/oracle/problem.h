@@ -1,7 +1,7 @@
 /*
- * problem.h: one case of an operation as data: the buffers that its kernels get, the dispatches,
- * and the results that every kernel of it must give. Made by the table of operations
- * (op_problem.h), solved by a kernel in kernel_run.h, held against the results in problem_check().
+ * problem.h: one case of an operation as data: the buffers of its kernels, the dispatches, and the
+ * expected results. The table of operations (op_problem.h) makes it, kernel_run.h runs it with a
+ * kernel, and problem_check() compares the results.
  */
 #ifndef DGL_CORE_PROBLEM_H
 #define DGL_CORE_PROBLEM_H
@@ -27,12 +27,13 @@ struct kernel_case {
     struct kernel_request request; /* its attributes; of the constants, those that matter */
     uint32_t tokens;               /* of the pass; 0 counts as 1 */
     uint32_t pos;                  /* of the first one */
-    uint32_t context;              /* positions of its sequence; 0 = some */
-    uint32_t row;                  /* of several sequences (crowd.h), each with other numbers */
-    uint32_t row0, rows;           /* of weights, in one band; rows 0: all of them */
-    uint32_t bands;                /* dispatches that share the rows; 0 counts as 1 */
-    uint32_t cuts[3]; /* for experts and embeddings instead: rows at which a band ends, or 0 */
-    uint32_t variant; /* further properties of the numbers, by operation */
+    uint32_t context;              /* positions of its sequence; 0 for any number */
+    /* index among several sequences (crowd.h); each row has other numbers */
+    uint32_t row;
+    uint32_t row0, rows; /* of weights, in one band; rows 0: all of them */
+    uint32_t bands;      /* dispatches that share the rows; 0 counts as 1 */
+    uint32_t cuts[3];    /* for experts and embeddings instead: rows at which a band ends, or 0 */
+    uint32_t variant;    /* further properties of the numbers, by operation */
     uint64_t seed;
     /* For timing: buffers have sizes and plausible contents, no result is worked out. */
     bool timing;
@@ -49,8 +50,8 @@ struct problem_buffer {
     bool bits; /* for timing: random words, finite in every format of weights, instead of NaN */
 };
 
-/* Values, `stride` words apart, from word `at` of a buffer on. All other words of that buffer stay
- * as they were. */
+/* Values, `stride` words apart, from word `at` of a buffer on. All other words of that buffer must
+ * not change. */
 struct problem_result {
     const char *buffer;
     size_t at, rows, cols, stride;
@@ -72,7 +73,7 @@ struct problem_param {
 /* One dispatch. */
 struct problem_stage {
     struct kernel_request request;
-    bool is_subject; /* the kernel in question runs it; others are run by built-in kernels */
+    bool is_subject; /* the tested kernel runs it; built-in kernels run all other stages */
     struct problem_param params[PROBLEM_MAX_PARAMS];
     uint32_t num_params;
     uint32_t band; /* BAND of GROUPS */
@@ -140,8 +141,8 @@ struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t 
 void problem_idle(struct problem *p, const char *name);
 /* Returns NULL if there is no buffer of that name. */
 struct problem_buffer *problem_buffer(struct problem *p, const char *name);
-/* Adds values to compare, all zero so far, and one after the other from word `at` on; `stride` may
- * be changed. */
+/* Adds values to compare from word `at` on, zeroed and contiguous. The caller may change
+ * `stride`. */
 struct problem_result *problem_result(struct problem *p, const char *buffer, size_t at, size_t rows,
                                       size_t cols);
 /* Adds a dispatch of the kernel in question. */
@@ -159,14 +160,14 @@ bool request_is(const struct kernel_request *request, const char *key, const cha
 /* A NULL word removes the attribute. */
 void request_set(struct kernel_request *request, const char *key, const char *word);
 
-/* Sum of (a - b)^2 over that of b^2, or over `least` where that is more; infinite when a number is
- * missing. */
+/* Sum of (a - b)^2, divided by the sum of b^2 or by `least`, if that is larger. Infinite if a value
+ * is not a number. */
 double problem_nmse(const float *a, const double *b, size_t count, double least);
 
 /* Changes the random seed for another row of several sequences. Call it after the data that all
  * rows share. */
 void problem_begin_row(struct problem *p, const struct kernel_case *c);
-/* The step table whose only sequence is in that state. */
+/* Makes the step table with this state as its only sequence. */
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out);
 /* The page table with the sequence's pages. */
 void problem_pages(const struct problem *p, struct dgl_kv_table *out);

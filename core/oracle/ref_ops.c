@@ -13,8 +13,8 @@ const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4, DGL_AFFINE,
 };
 
-/* Where the f16 fields of a block are, and how large they may be at random: 2^(low - 15) and up.
- * -1: not there. */
+/* Offsets of a block's f16 fields (-1 if absent), and the range of their random values: 2^(low -
+ * 15) and up. */
 struct block_fields {
     enum dgl_dtype type;
     int scale_at, scale_low, min_at, min_low;

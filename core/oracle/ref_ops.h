@@ -31,8 +31,8 @@ const char *ref_layout(enum dgl_dtype type);
  * false if memory runs out or the format has no such layout. */
 bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout, uint64_t rows,
                      uint64_t cols, uint64_t seed);
-/* Sets `values` from `packed`, which something else has filled in the usual layout; false when
- * codes beyond the row's end are not zero. */
+/* Sets `values` from `packed`, which the caller filled in the usual layout. Returns false if codes
+ * after the row's end are not zero. */
 bool ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 

@@ -33,7 +33,7 @@ struct ref_sampler {
     struct dgl_step step;
     const uint32_t *stops;
     uint32_t num_stops;
-    const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY but for its breakers */
+    const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY without its breakers */
     const struct ref_breaker *breakers;
     uint32_t num_breakers;
 };
@@ -41,8 +41,8 @@ struct ref_sampler {
 /* Counter and key as in the paper; `out` gets four words. */
 void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 uint32_t ref_sample_key(float logit);
-/* The tokens that may be drawn: after top-k, top-p and min-p, in order of ids. Returns how many; 0
- * when no logit is a number. `out` has room for vocab. */
+/* Lists the tokens that may be drawn, after top-k, top-p and min-p, in order of ids. Returns their
+ * number, or 0 if no logit is a number. `out` has room for vocab. */
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
 /* Applies biases and penalties, samples, and advances the step to the next token. Returns false if
  * memory runs out. */

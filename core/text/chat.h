@@ -10,7 +10,7 @@
 struct chat_message {
     char *json; /* the message as an object: {"role": ..., "content": ...} */
     char *role;
-    char *content; /* "" where it is not a text */
+    char *content; /* "" if it is not a text */
     size_t content_len;
     int32_t *ids; /* ids of an answer, as generated, without the id that ended it, or NULL */
     size_t num_ids;
@@ -43,7 +43,7 @@ struct dgl_chat {
     size_t hidden; /* messages after the system message that the model no longer gets */
 };
 
-/* Adds a message of text; ids, which may be NULL, are copied. */
+/* Adds a message with this text. `ids`, which may be NULL, are copied. */
 enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
                          const int32_t *ids, size_t num_ids);
 enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text);

@@ -1,7 +1,7 @@
 /*
  * kernels.h: kernels as text. Parses `//!` directive files, layers them, chooses one per operation,
- * and writes the final GLSL. Makes no GL call and knows no tensors: shapes, limits and choices
- * arrive as named integers. docs/kernels.md is the reference of the format.
+ * and writes the final GLSL. Does not call GL or use tensors: shapes, limits and choices are named
+ * integers. docs/kernels.md is the reference of the format.
  */
 #ifndef DGL_KERNELS_H
 #define DGL_KERNELS_H
@@ -27,14 +27,13 @@
 #define KERNEL_MAX_VARS       212 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
- * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are
- * computed. */
+ * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) in group counts. */
 struct kernel_var {
     const char *name;
     int64_t value;
 };
-/* A device property of this name, NAME following, says that the built-in kernel NAME computes
- * wrongly there: it is passed over. */
+/* Prefix of device properties. If WRONG_NAME is set, the built-in kernel NAME computes wrongly on
+ * the device and is excluded. */
 #define KERNEL_WRONG_PROPERTY "WRONG_"
 /* Its value for a kernel on which the driver's compiler exceeds its limits. */
 #define KERNEL_UNFIT 2
@@ -42,8 +41,8 @@ struct kernel_var {
 /* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
  * ceildiv(a,b) over names. Parsed once, evaluated without allocation. kernel_expr.c */
 struct kernel_expr; /* borrowed from its kernel */
-/* False on division by zero, overflow or an unknown name; *bad then says which: "division by zero",
- * "overflow", or the name. A name HAS_x that is not among `vars` is 0: the device lacks it. */
+/* Returns false on division by zero, overflow or an unknown name, and sets *bad: "division by
+ * zero", "overflow", or the name. A name HAS_x that is not in `vars` is 0: the device lacks it. */
 bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *vars,
                       size_t num_vars, int64_t *out, const char **bad);
 
@@ -56,7 +55,7 @@ struct kernel_bind {
     uint32_t line;
 };
 enum kernel_param_type { KERNEL_UINT, KERNEL_INT, KERNEL_FLOAT };
-/* Member of the std140 block at UBO binding 0; parameter i lies at byte 4 * i. */
+/* Member of the std140 block at UBO binding 0. Parameter i is at byte 4 * i. */
 struct kernel_param {
     char name[32];
     enum kernel_param_type type;
@@ -119,7 +118,7 @@ struct kernel_lib {
     struct kernel_decls decls;
 };
 struct kernel_lib_ref {
-    char name[64]; /* "weight_{weight}": "{key}" stands for the attribute's word */
+    char name[64]; /* "weight_{weight}": "{key}" is replaced by the attribute's word */
     uint32_t line;
 };
 #define KERNEL_BARRIER_LIB "device_barrier" /* of phases.h; no kernel has a LIB line for it */
@@ -135,7 +134,7 @@ struct kernel {
     uint32_t body_line; /* line of the file on which the body starts, from 1 */
     const char *path;   /* for messages: "kernels/op/matmul/matmul_decode.comp" of a built-in one */
     const char *origin; /* "builtin" or the path of the file */
-    uint32_t source;    /* which directory it came with, or the files; 0 = built in */
+    uint32_t source;    /* number of its directory or set of files; 0 if built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */
     char sha256[65];    /* of the file, its lines ending in LF */
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */
@@ -155,7 +154,7 @@ struct kernel {
     /* invocations with work, in the form of groups; NULL if all have work */
     const struct kernel_expr *active;
     struct kernel_decls decls;
-    uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
+    uint32_t num_lets_local; /* number of LETs above LOCAL, which may use them */
     uint32_t local_line, groups_line, active_line, prefer_line, registers_line;
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
@@ -166,7 +165,8 @@ struct kernel {
     bool f16;                            /* arithmetic in f16: only with computePrecision = f16 */
     char layout[32];  /* how weights must be packed: "" = the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
-    bool begins; /* has begin(uvec3 group), which runs before body() and needs no other operation */
+    /* has begin(uvec3 group), which runs before body() and does not depend on other operations */
+    bool begins;
     bool uses_step;   /* reads the step state: UBO binding 1 */
     bool writes_step; /* has the step state as its bind STEP; may be both */
     bool uses_pages;  /* reads the step state and binds KV: the page table is UBO binding 2 */
@@ -178,8 +178,8 @@ struct kernel {
 
 /* ---- registry and layers: kernel_set.c, kernel_hints.c ---- */
 
-/* Where a hint comes from; a later layer beats an earlier one. User's kernel files rank between
- * config and profile. */
+/* Source of a hint. Later layers override earlier ones. A user's kernel files rank between config
+ * and profile. */
 enum kernel_layer {
     KERNEL_LAYER_MANIFEST, /* defaults that a converter wrote */
     KERNEL_LAYER_TUNER,
@@ -204,10 +204,11 @@ enum kernel_hints_heard {
 #define KERNEL_HINTS_ORIGIN    "--kernel-hints"
 #define KERNEL_MANIFEST_ORIGIN "manifest"
 
-/* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
+/* Checks that the text is a JSON object of hints and values. Does not check that their kernels
+ * exist. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
 
-/* The extensions that devices are asked for: their properties HAS_x. Ends with NULL. */
+/* The extensions that are queried: properties HAS_x. Ends with NULL. */
 extern const char *const kernel_extensions[];
 
 /* SHA-256 of all built-in texts, in hex. */
@@ -227,7 +228,7 @@ size_t kernel_set_num_faults(const struct kernel_set *set);
 const struct kernel_fault *kernel_set_fault_at(const struct kernel_set *set, size_t index);
 /* Returns true if a text of the params comes from a file in that folder or a folder below it. */
 bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir);
-void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */
+void kernel_set_destroy(struct kernel_set **set);          /* releases one reference */
 struct kernel_set *kernel_set_ref(struct kernel_set *set); /* one more; from any thread */
 size_t kernel_set_count(const struct kernel_set *set);
 const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
@@ -236,8 +237,8 @@ const struct kernel *kernel_set_find(const struct kernel_set *set, const char *n
 const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name);
 size_t kernel_set_num_libs(const struct kernel_set *set);
 const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index);
-/* The value in force of a hint ("q4kMatmul", "variants.matmul/decode") and where it comes from;
- * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
+/* Returns the effective value of a hint ("q4kMatmul", "variants.matmul/decode") and its origin, or
+ * NULL if no layer sets it. `origin` may be NULL. Borrowed. */
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
 /* Makes a new set with one more layer of hints (JSON object). Messages name the layer `origin`. The
  * new set keeps a reference to the old one, which is not changed.
@@ -262,7 +263,7 @@ enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kerne
                                          const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out);
 
-/* ---- user's texts beside the built-in ones: kernel_override.c ---- */
+/* ---- user's texts and the built-in ones: kernel_override.c ---- */
 
 /* A kernel or a lib that is not built in. Borrowed for the call. */
 struct kernel_override {
@@ -279,8 +280,9 @@ typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *ove
 /* Kernels, then libs; false from `cb` ends it. */
 enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
                                      kernel_override_cb cb, void *priv);
-/* Appends a kernel called `name` to begin with: a built-in one for `op`, the baseline where there
- * is one ("matmul/decode/pre=join": of that operation, with WHEN lines that have the words). */
+/* Appends a template for a new kernel called `name`: a built-in kernel of `op`, the baseline if
+ * there is one. For "matmul/decode/pre=join" it is a kernel of that operation whose WHEN lines
+ * contain the words. */
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
                                 const char *name, const char *op, struct dgl_buf *out);
 
@@ -349,7 +351,7 @@ struct kernel_choice {
     int64_t rank;         /* PREFER */
     int64_t registers;    /* REGISTERS of the kernel, or 0 */
     int64_t spills;       /* number of registers above the device's limit, or 0 */
-    /* a hint, unless a tuner's, or a user's file decides, even when it cannot be met */
+    /* a hint (except a tuner's) or a user's file decides, even if it cannot be met */
     bool asked;
     char reason[768]; /* "preferred: 30 over matmul_decode (10)" */
     struct kernel_hint_used hint;
@@ -377,9 +379,9 @@ bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request
 /* Another kernel of the operation, and why it does not serve a request. */
 struct kernel_alternative {
     const struct kernel *kernel;
-    bool serves;  /* it is for such requests: its WHEN and LAYOUT hold */
+    bool serves;  /* it serves such requests: its WHEN and LAYOUT match */
     bool runs;    /* and could run here */
-    int64_t rank; /* PREFER, where it could */
+    int64_t rank; /* PREFER, if it could be evaluated */
     char why[192];
 };
 /* Calls `cb` for each kernel of the operation but the chosen one; false ends that. */
@@ -389,18 +391,18 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
                          bool (*cb)(void *priv, const struct kernel_alternative *alternative),
                          void *priv);
 
-/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot
- * run is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
- * listing each candidate's failed REQUIRE. `device` are properties; those left out count as the
- * GLES 3.1 minimum. */
+/* Chooses the usable kernel with the highest PREFER, or the one that a hint names. A hint for a
+ * kernel that cannot run is an error with a reason (docs/kernels.md, layers). Returns
+ * DGL_ERR_UNSUPPORTED and lists each candidate's failed REQUIRE if no kernel can run. `device` are
+ * properties; omitted ones have the GLES 3.1 minimum. */
 enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set *set,
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);
 
-/* The same kernel for the same request with `local` invocations in a work group of one dimension,
- * where the device has these properties: a choice of kernel_choose() with all of its tunables but
- * WG_SIZE, or, of a kernel without a WG_SIZE, with all but one. No other decides in which order
- * anything is added up. False when that gives no such group. */
+/* Fits the same kernel to the same request with `local` invocations per work group of one
+ * dimension, on a device with these properties. All tunables of `choice` are kept except WG_SIZE or
+ * SETS, on which no sum depends, or except one tunable of a kernel without either. Returns false if
+ * no such work group is possible. */
 bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,
@@ -441,10 +443,10 @@ enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct k
                                        const struct kernel_choice *const *choices, size_t count,
                                        bool q4_k_expanded);
 
-/* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
- * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it
- * and may exceed it by less than groups[2], which main() unfolds. False when a count cannot be
- * evaluated, is below 1, or does not fit. */
+/* Computes the group counts of one dispatch for `tokens` tokens and a band of `rows` rows of
+ * weights. If the count in x exceeds `max_x` (the device's limit, at least 65,535), it is folded
+ * into z: groups[0] * groups[2] is at least the count and exceeds it by less than groups[2]. main()
+ * unfolds it. Returns false if a count cannot be evaluated, is below 1, or does not fit. */
 bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint32_t groups[3]);
 /* Explains why that returned false: the expression without a usable count, its value, and the
@@ -455,8 +457,9 @@ void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, i
 bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
                    uint32_t groups[3]);
 
-/* Invocations of such a dispatch, and how many of them have work: as ACTIVE says, else all that
- * GROUPS asks for. False where kernel_groups_band() is, and when ACTIVE cannot be evaluated. */
+/* Computes the invocations of such a dispatch, and how many of them have work: ACTIVE, or all
+ * invocations if the kernel has no ACTIVE. Returns false if kernel_groups_band() does, or if ACTIVE
+ * cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
 /* Why its ACTIVE is no number of invocations; false, and `why` as it was: it is one. */

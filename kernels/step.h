@@ -62,8 +62,8 @@ _Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 wor
 struct dgl_step_table {
     uint32_t rows; /* of the pass */
     uint32_t seqs; /* in `seq` */
-    /* Words from a sequence to the next in IDS and in ADJUST, where those hold all sequences of the
-     * table; 0 = they are those of one. */
+    /* Distance in words between two sequences in IDS and in ADJUST, if those contain all sequences
+     * of the table. 0 if they contain one. */
     uint32_t ids_stride, adjust_stride;
     struct dgl_step seq[DGL_STEP_SEQS];
     uint32_t row[DGL_STEP_ROWS]; /* DGL_STEP_ROW() of each row of the pass */
@@ -72,10 +72,10 @@ _Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one un
 /* A row: its sequence, and its position counted from that sequence's `pos`. */
 #define DGL_STEP_ROW(seq, offset) ((uint32_t)(seq) | (uint32_t)(offset) << 16)
 
-/* The page table: where the KV cache of the pass's sequences is, one more uniform block (UBO
- * binding 2) of the least size that GLES promises. A page holds so many positions of one sequence;
- * entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of every
- * layer (kernels/lib/kv/kv.glsl). */
+/* The page table: the pages of the KV cache of the pass's sequences. It is a uniform block (UBO
+ * binding 2) of the minimum size that GLES guarantees. A page holds DGL_KV_PAGE positions of one
+ * sequence. Entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of
+ * every layer (kernels/lib/kv/kv.glsl). */
 #define DGL_KV_PAGE         64
 #define DGL_KV_TABLE_PAGES  8192
 #define DGL_KV_TABLE_TOKENS (DGL_KV_TABLE_PAGES * DGL_KV_PAGE)

@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-/* A place in a text whose first line is number `first_line` of the file. */
+/* A place in a text. `first_line` is the number of the text's first line in the file. */
 struct kernel_place {
     const char *path;
     struct dgl_str text;

@@ -75,7 +75,7 @@ struct expander {
     bool undefines;      /* an #undef was seen: no definition is certain after it */
     uint32_t line;       /* of the last word of the text itself */
     bool condition;      /* it is a directive */
-    uint32_t begin_line; /* of the one that is being expanded, where its macro began */
+    uint32_t begin_line; /* first line of the macro call that is being expanded */
     const struct kernel_expand_trace *trace; /* receives the words of its line; may be NULL */
 };
 
@@ -116,7 +116,7 @@ static bool words_read(struct expander *e, struct kernel_lexer *lexer)
 {
     bool line_start = true;
     size_t cap = 0, kept = 0;
-    int64_t offset = 0, given; /* from lines of the text to those that #line gives */
+    int64_t offset = 0, given; /* offset from lines of the text to the numbers of #line */
     for (;;) {
         struct kernel_token token = kernel_lexer_next(lexer);
         if (token.kind == TOKEN_END)
@@ -236,7 +236,7 @@ static enum branch decide(struct expander *e, size_t at, size_t end)
     return branch;
 }
 
-/* The directive at `at`, whose line ends at `end`. */
+/* Handles the directive at `at`, whose line ends at `end`. */
 static void follow_branches(struct expander *e, size_t at, size_t end)
 {
     const struct word *name = at + 1 < end ? &e->text.items[at + 1] : &e->text.items[at];
@@ -352,8 +352,7 @@ static bool emit(struct expander *e, struct word word, struct words *out)
                            large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
 }
 
-/* The arguments of a call, from its bracket on: expanded, one after the other; ends[i] is where
- * argument i ends in *out. */
+/* The arguments of a call, expanded, from its bracket on. Argument i ends at ends[i] in *out. */
 struct arguments {
     struct words words;
     size_t ends[KERNEL_MAX_MACRO_PARAMS];

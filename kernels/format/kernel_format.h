@@ -14,7 +14,7 @@ struct dgl_hash;
  * *error is the expected syntax, or NULL if memory runs out. `arena` owns nodes and names. */
 bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
                        const struct kernel_expr **out, const char **error);
-/* The first name for which `known` is false; NULL when all are known. */
+/* Returns the first name for which `known` is false, or NULL. */
 const char *kernel_expr_unknown(const struct kernel_expr *expr,
                                 bool (*known)(const void *ctx, const char *name), const void *ctx);
 
@@ -26,9 +26,9 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
 
 /* ---- kernel_expand.c ---- */
 
-/* Of a generated text after its macros are expanded. The largest built-in kernel, whose macros
- * write out a row of weights, has some 200,000 words. From 40,000 in one statement on Mesa's
- * compiler runs out of stack. */
+/* Limits of a generated text after macro expansion. The largest built-in kernel, whose macros write
+ * out a row of weights, has about 200,000 words. With 40,000 words in one statement Mesa's compiler
+ * runs out of stack. */
 #define KERNEL_MAX_WORDS     1000000
 #define KERNEL_MAX_STATEMENT 10000
 
@@ -40,9 +40,9 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text);
 
-/* Told of each word that a line of a complete text has once its macros are expanded, in order, with
- * the line that the word was written on: another one where a macro's definition or argument has
- * it. Lines as #line numbers them. */
+/* Receives each word of one line of a complete text after macro expansion, in order, with the line
+ * on which the word was written. That line differs if the word is from a macro's definition or
+ * argument. Lines are numbered as by #line. */
 struct kernel_expand_trace {
     uint32_t line;
     void (*cb)(void *priv, struct dgl_str word, uint32_t line);

@@ -13,14 +13,15 @@ struct kernel_token {
     uint32_t line;
 };
 
-/* May be copied, to go back to where the copy was made; one of the copies is finished. */
+/* May be copied, to return to the place of the copy later. Only one of the copies must be
+ * finished. */
 struct kernel_lexer {
     const char *p, *end;
     uint32_t line, first_line;
     uint32_t open_comment; /* line of a comment that the text does not close, once it is read; 0 */
     char *spliced;         /* the text without continuations, or NULL if it has no continuation */
     const char *start;
-    size_t *joints; /* offsets in it where a continuation was */
+    size_t *joints; /* offsets in it at which a continuation was removed */
     size_t num_joints, next_joint;
 };
 

@@ -1,5 +1,5 @@
-/* Parses one kernel or lib: the header comment, the directive lines, where the body starts, and
- * the rules that span several lines. */
+/* Parses one kernel or lib: the header comment, the directive lines, the start of the body, and the
+ * rules that span several lines. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -252,7 +252,7 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* A value that a preset comes to, held against the choices. */
+/* A value of a preset, which is compared with the choices. */
 struct outcome {
     const struct kernel_tune *tune;
     int64_t value; /* the last */
@@ -316,8 +316,8 @@ static enum dgl_status check_step(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* At most one "{key}", of a WHEN line: so that every lib that it may stand for is known
- * beforehand. */
+/* Allows at most one "{key}", of a WHEN line, so that all libs that it can refer to are known in
+ * advance. */
 static enum dgl_status check_libs(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < p->kernel->num_libs; i++) {

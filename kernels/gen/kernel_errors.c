@@ -127,7 +127,7 @@ static bool has_given(const struct kernel_choice *choice)
     return given;
 }
 
-/* The place that a line number of the generated text stands for. */
+/* Maps a line number of the generated text to its place. */
 static struct origin find_place(const struct kernel_choice *choice, struct dgl_str generated,
                                 uint32_t number, uint32_t column)
 {
@@ -155,7 +155,7 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
         place.path = GENERATED;
         place.line = number - (kernel->num_libs + 1) * step;
     }
-    /* Beyond the end, where a brace is missing: the last line that has words. */
+    /* If a brace is missing, the error is after the end. Show the last line that has words. */
     uint32_t lines = place.first_line - 1;
     const struct dgl_str words = dgl_str_trim(place.text);
     for (size_t i = 0; i < (size_t)(words.p - place.text.p) + words.len; i++)
@@ -369,10 +369,10 @@ static bool find_directive(const struct kernel_choice *choice, const struct kern
 }
 
 /*
- * The place in a given text that is at fault where the driver names one that is not: where a name
- * that it quotes was written in a macro that the line expands; else the first line with that name,
- * as of a function with other parameters; else the lines of the macros. Given texts without any of
- * them may lack something: `use` is left as it is.
+ * Finds the cause in a user's text if the driver names a place in a built-in text: the macro,
+ * expanded by that line, in which a quoted name was written; else the first line with that name,
+ * for example of a function with other parameters; else the lines of the macros. If the user's
+ * texts contain none of these, they may lack something, and `use` is kept.
  */
 static struct origin find_cause(const struct kernel_choice *choice, struct dgl_str generated,
                                 const struct kernel_message *message, const struct origin *use)
@@ -404,7 +404,7 @@ static struct origin find_cause(const struct kernel_choice *choice, struct dgl_s
     return cause;
 }
 
-/* The next error in *rest. Mesa says some of them twice, one line after the other. */
+/* Reads the next error in *rest. Mesa reports some errors twice, on consecutive lines. */
 static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel_message *out)
 {
     struct dgl_str line;

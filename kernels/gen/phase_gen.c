@@ -208,8 +208,8 @@ static void put_one_row_load(struct dgl_buf *out)
 #undef X
 }
 
-/* The same of a pass over several sequences. Only theirs are loaded: to kernels a row's sequence
- * has the number of the row. */
+/* Writes the state for a pass over several sequences. Only the sequences of the pass are loaded, so
+ * a row and its sequence have the same number. */
 static void put_rows(struct dgl_buf *out, uint32_t columns)
 {
     dgl_buf_printf(out,
@@ -488,7 +488,8 @@ static void put_directives(struct generator *g, const struct phase_use *use, uin
     }
 }
 
-/* In a kernel that writes the step state: where its words are in the bind STEP. */
+/* Returns the offset of the step's words in the bind STEP, for kernels that write the step
+ * state. */
 static const char *step_text(struct generator *g)
 {
     struct dgl_buf text = {0};
@@ -531,7 +532,8 @@ static bool is_same_count(const struct generator *g, struct dgl_str count, uint3
     struct kernel_lexer lexer;
     if (!count.len)
         return true;
-    bool same = kernel_lexer_init(&lexer, count, 1); /* else each has a variable of its own */
+    /* if it fails, each use gets its own variable */
+    bool same = kernel_lexer_init(&lexer, count, 1);
     struct kernel_token token = {0};
     while (same && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END) {
         const struct kernel_var *x = find_var(g->program->uses[u].choice, token.text);
@@ -564,7 +566,7 @@ static void share_variables(struct generator *g, uint32_t u)
     }
 }
 
-/* Gives the text's variables a value: to the compiler they would else live from one round of the
+/* Initialises the text's variables. Otherwise the compiler would keep them from one round of the
  * loop over rows to the next, in registers that other kernels need. (Llama 3.2 1B on 2026-11-22, by
  * Mesa's compiler for a Radeon: 478 registers without, 112 with.) */
 static void put_resets(struct generator *g, const struct phase_names *names, bool elsewhere)
@@ -616,7 +618,7 @@ static void put_call(struct generator *g, const struct kernel *kernel, uint32_t 
                    kernel->groups[1] ? "g % head.y, g / head.y" : "g, 0u");
 }
 
-/* Runs group g of the row, whose begin() has run. */
+/* Runs group g of the row, after its begin(). */
 static void put_run(struct generator *g, const struct phase_use *use, uint32_t u)
 {
     const struct kernel *kernel = use->choice->kernel;
@@ -692,14 +694,14 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The end of the dispatch where no row is left that goes on. */
+/* Ends the dispatch if no row continues. */
 static void put_step_load(const struct phase_program *p, const char *indent, struct dgl_buf *out)
 {
     dgl_buf_printf(out, "%sstep_load();\n%sif (%s)\n%s    return;\n", indent, indent,
                    is_pass(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
 }
 
-/* The groups of a row that a work group has, one after the other; mostly it is one. */
+/* Loops over the groups of a row that a work group runs, mostly one. */
 void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
     const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;

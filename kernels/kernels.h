@@ -1,7 +1,7 @@
 /*
  * kernels.h: kernels as text. Parses `//!` directive files, layers them, chooses one per operation,
- * and writes the final GLSL. Makes no GL call and knows no tensors: shapes, limits and choices
- * arrive as named integers. docs/kernels.md is the reference of the format.
+ * and writes the final GLSL. Does not call GL or use tensors: shapes, limits and choices are named
+ * integers. docs/kernels.md is the reference of the format.
  */
 #ifndef DGL_KERNELS_H
 #define DGL_KERNELS_H
@@ -22,19 +22,18 @@
 #define KERNEL_MAX_PROPERTIES 64
 #define KERNEL_MAX_LETS       24 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
-#define KERNEL_REGISTERS_MANY 65536 /* the property REGISTERS where nothing limits them */
-#define KERNEL_MAX_FALLBACKS  4   /* hints of one choice that were passed over, as they are told */
+#define KERNEL_REGISTERS_MANY 65536 /* value of the property REGISTERS if there is no limit */
+#define KERNEL_MAX_FALLBACKS  4     /* reported hints of one choice that were passed over */
 #define KERNEL_MAX_VARS       212 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
- * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) where group counts are
- * computed. */
+ * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) in group counts. */
 struct kernel_var {
     const char *name;
     int64_t value;
 };
-/* A device property of this name, NAME following, says that the built-in kernel NAME computes
- * wrongly there: it is passed over. */
+/* Prefix of device properties. If WRONG_NAME is set, the built-in kernel NAME computes wrongly on
+ * the device and is excluded. */
 #define KERNEL_WRONG_PROPERTY "WRONG_"
 /* Its value for a kernel on which the driver's compiler exceeds its limits. */
 #define KERNEL_UNFIT 2
@@ -42,8 +41,8 @@ struct kernel_var {
 /* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
  * ceildiv(a,b) over names. Parsed once, evaluated without allocation. kernel_expr.c */
 struct kernel_expr; /* borrowed from its kernel */
-/* False on division by zero, overflow or an unknown name; *bad then says which: "division by zero",
- * "overflow", or the name. A name HAS_x that is not among `vars` is 0: the device lacks it. */
+/* Returns false on division by zero, overflow or an unknown name, and sets *bad: "division by
+ * zero", "overflow", or the name. A name HAS_x that is not in `vars` is 0: the device lacks it. */
 bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *vars,
                       size_t num_vars, int64_t *out, const char **bad);
 
@@ -52,11 +51,11 @@ struct kernel_bind {
     char name[32];
     char type[16]; /* GLSL element type of the runtime-sized array: uint, float, vec4, uvec4 ... */
     enum kernel_access access;
-    bool coherent; /* groups read what others of the same dispatch wrote */
+    bool coherent; /* groups read data that other groups of the same dispatch wrote */
     uint32_t line;
 };
 enum kernel_param_type { KERNEL_UINT, KERNEL_INT, KERNEL_FLOAT };
-/* Member of the std140 block at UBO binding 0; parameter i lies at byte 4 * i. */
+/* Member of the std140 block at UBO binding 0. Parameter i is at byte 4 * i. */
 struct kernel_param {
     char name[32];
     enum kernel_param_type type;
@@ -94,8 +93,9 @@ struct kernel_let {
 /* SHARED: one declaration of shared memory. */
 struct kernel_shared {
     char name[32];
-    char type[8];                    /* float vec2 vec3 vec4, the same of uint and int */
-    const struct kernel_expr *count; /* NULL: one variable; 0 elements: it is left out */
+    char type[8]; /* float vec2 vec3 vec4, the same of uint and int */
+    /* NULL for a single variable; an array of 0 elements is omitted */
+    const struct kernel_expr *count;
     uint32_t line;
 };
 /* Declarations that both kernels and libs have. */
@@ -118,7 +118,7 @@ struct kernel_lib {
     struct kernel_decls decls;
 };
 struct kernel_lib_ref {
-    char name[64]; /* "weight_{weight}": "{key}" stands for the attribute's word */
+    char name[64]; /* "weight_{weight}": "{key}" is replaced by the attribute's word */
     uint32_t line;
 };
 #define KERNEL_BARRIER_LIB "device_barrier" /* of phases.h; no kernel has a LIB line for it */
@@ -134,7 +134,7 @@ struct kernel {
     uint32_t body_line; /* line of the file on which the body starts, from 1 */
     const char *path;   /* for messages: "kernels/op/matmul/matmul_decode.comp" of a built-in one */
     const char *origin; /* "builtin" or the path of the file */
-    uint32_t source;    /* which directory it came with, or the files; 0 = built in */
+    uint32_t source;    /* number of its directory or set of files; 0 if built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */
     char sha256[65];    /* of the file, its lines ending in LF */
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */
@@ -149,21 +149,24 @@ struct kernel {
     uint32_t num_when;
     struct kernel_flag flags[KERNEL_MAX_FLAGS];
     uint32_t num_flags;
-    const struct kernel_expr *local[3], *groups[2]; /* NULL = 1; groups may use T and BAND */
-    const struct kernel_expr *active; /* invocations with work; as groups; NULL = all of them */
+    /* NULL counts as 1; groups may use T and BAND */
+    const struct kernel_expr *local[3], *groups[2];
+    /* invocations with work, in the form of groups; NULL if all have work */
+    const struct kernel_expr *active;
     struct kernel_decls decls;
-    uint32_t num_lets_local; /* so many LETs are above LOCAL, which may use them */
+    uint32_t num_lets_local; /* number of LETs above LOCAL, which may use them */
     uint32_t local_line, groups_line, active_line, prefer_line, registers_line;
     const struct kernel_expr *require[KERNEL_MAX_REQUIRES]; /* all must be non-zero */
     const char *require_text[KERNEL_MAX_REQUIRES];
     uint32_t require_line[KERNEL_MAX_REQUIRES];
     uint32_t num_require;
-    const struct kernel_expr *prefer;    /* higher wins; NULL = 0 */
-    const struct kernel_expr *registers; /* 32-bit ones of an invocation; NULL = few */
+    const struct kernel_expr *prefer;    /* higher wins; NULL counts as 0 */
+    const struct kernel_expr *registers; /* 32-bit registers of an invocation; NULL if few */
     bool f16;                            /* arithmetic in f16: only with computePrecision = f16 */
     char layout[32];  /* how weights must be packed: "" = the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
-    bool begins; /* has begin(uvec3 group), which runs before body() and needs no other operation */
+    /* has begin(uvec3 group), which runs before body() and does not depend on other operations */
+    bool begins;
     bool uses_step;   /* reads the step state: UBO binding 1 */
     bool writes_step; /* has the step state as its bind STEP; may be both */
     bool uses_pages;  /* reads the step state and binds KV: the page table is UBO binding 2 */
@@ -175,12 +178,12 @@ struct kernel {
 
 /* ---- registry and layers: kernel_set.c, kernel_hints.c ---- */
 
-/* Where a hint comes from; a later layer beats an earlier one. User's kernel files rank between
- * config and profile. */
+/* Source of a hint. Later layers override earlier ones. A user's kernel files rank between config
+ * and profile. */
 enum kernel_layer {
-    KERNEL_LAYER_MANIFEST, /* what a converter wrote as its defaults */
+    KERNEL_LAYER_MANIFEST, /* defaults that a converter wrote */
     KERNEL_LAYER_TUNER,
-    KERNEL_LAYER_PINNED, /* what a manifest says is needed */
+    KERNEL_LAYER_PINNED, /* requirements of a manifest */
     KERNEL_LAYER_CONFIG,
     KERNEL_LAYER_FILES,
     KERNEL_LAYER_PROFILE,
@@ -188,22 +191,24 @@ enum kernel_layer {
     KERNEL_LAYER_FLAG,
 };
 
-/* Whose hints count. Layers that describe some machine or a general taste yield: what they say and
- * what cannot be met is passed over, with a note. All others are refused then. */
+/* The hints that apply. Layers that describe a machine or a general preference are soft: their
+ * hints are skipped with a note if they cannot be met. Hints of all other layers are errors
+ * then. */
 enum kernel_hints_heard {
     KERNEL_HEARS_ALL,
     KERNEL_HEARS_ASKED, /* of layers that do not yield */
     KERNEL_HEARS_NONE,
 };
 
-/* What messages call dgl_kernels_params.hints, and hints that a converter wrote as its defaults. */
+/* Names of dgl_kernels_params.hints, and of a converter's default hints, in messages. */
 #define KERNEL_HINTS_ORIGIN    "--kernel-hints"
 #define KERNEL_MANIFEST_ORIGIN "manifest"
 
-/* The text is a JSON object of hints and their values; which kernels there are is not looked at. */
+/* Checks that the text is a JSON object of hints and values. Does not check that their kernels
+ * exist. */
 enum dgl_status kernel_hints_check(const struct dgl_log *log, const char *origin, const char *json);
 
-/* The extensions that devices are asked for: their properties HAS_x. Ends with NULL. */
+/* The extensions that are queried: properties HAS_x. Ends with NULL. */
 extern const char *const kernel_extensions[];
 
 /* SHA-256 of all built-in texts, in hex. */
@@ -216,39 +221,39 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
 struct kernel_fault {
     const char *name; /* of the file, without its ending */
     const char *path;
-    const char *reason; /* what would have been the error */
+    const char *reason; /* text of the error that it would have been */
     const char *notes;  /* lines that follow it, each with its end */
 };
 size_t kernel_set_num_faults(const struct kernel_set *set);
 const struct kernel_fault *kernel_set_fault_at(const struct kernel_set *set, size_t index);
-/* Whether a text of the params is of a file in that folder, or in one within it. */
+/* Returns true if a text of the params comes from a file in that folder or a folder below it. */
 bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir);
-void kernel_set_destroy(struct kernel_set **set);          /* gives one reference back */
+void kernel_set_destroy(struct kernel_set **set);          /* releases one reference */
 struct kernel_set *kernel_set_ref(struct kernel_set *set); /* one more; from any thread */
 size_t kernel_set_count(const struct kernel_set *set);
 const struct kernel *kernel_set_at(const struct kernel_set *set, size_t index);
 const struct kernel *kernel_set_find(const struct kernel_set *set, const char *name);
-/* The lib NAME.glsl; NULL when there is none. Borrowed. */
+/* Returns the lib NAME.glsl, or NULL. Borrowed. */
 const struct kernel_lib *kernel_set_lib(const struct kernel_set *set, const char *name);
 size_t kernel_set_num_libs(const struct kernel_set *set);
 const struct kernel_lib *kernel_set_lib_at(const struct kernel_set *set, size_t index);
-/* The value in force of a hint ("q4kMatmul", "variants.matmul/decode") and where it comes from;
- * NULL when no layer gives one. `origin` may be NULL. Borrowed. */
+/* Returns the effective value of a hint ("q4kMatmul", "variants.matmul/decode") and its origin, or
+ * NULL if no layer sets it. `origin` may be NULL. Borrowed. */
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin);
-/* A new set with one more layer of hints (JSON object); `origin` is what messages call it. The new
- * set keeps a reference to the old one, which is not changed.
+/* Makes a new set with one more layer of hints (JSON object). Messages name the layer `origin`. The
+ * new set keeps a reference to the old one, which is not changed.
  *
- * What a tuner measured comes in so, as KERNEL_LAYER_TUNER with the origin "tuner": it is above
- * presets, PREFER and a manifest's defaults, and below all that a person, a file or a pinned
- * manifest says. Its entries are keyed by kernel_request_key():
- *   {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
- * An entry for a kernel, a tunable or a value that the set lacks is left out; one that cannot run
- * is passed over, and kernel_choice.fallbacks says so. */
+ * Tuning results are added in this way as KERNEL_LAYER_TUNER with the origin "tuner". That layer
+ * overrides presets, PREFER and a manifest's defaults. All hints of the user, of a file or of a
+ * pinned manifest override it. Its entries are keyed by kernel_request_key():
+ * {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
+ * Entries for a kernel, tunable or value that the set lacks are omitted. Entries that cannot run
+ * are passed over, and kernel_choice.fallbacks lists them. */
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
-/* Hints of a manifest as JSON texts, NULL = none: `pinned` are those that it marks as its own
- * choice, `defaults` the converter's. */
+/* Hints of a manifest as JSON texts, or NULL: `pinned` are the hints that the manifest marks as
+ * required, `defaults` the converter's. */
 struct kernel_manifest_hints {
     const char *file; /* for error lines */
     const char *defaults, *pinned;
@@ -258,24 +263,26 @@ enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kerne
                                          const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out);
 
-/* ---- user's texts beside the built-in ones: kernel_override.c ---- */
+/* ---- user's texts and the built-in ones: kernel_override.c ---- */
 
 /* A kernel or a lib that is not built in. Borrowed for the call. */
 struct kernel_override {
     const char *name;
-    const struct kernel *kernel; /* NULL: a lib */
+    const struct kernel *kernel; /* NULL if it is a lib */
     const char *origin;
     struct dgl_str text;
     char sha256[65];     /* of the text, its lines ending in LF */
-    const char *builtin; /* path of the text that it replaces; NULL: none has that name */
-    const char *diff; /* unified, from the built-in text or from nothing, CRLF as LF; "" = equal */
+    const char *builtin; /* path of the built-in text that it replaces, or NULL */
+    /* unified diff from the built-in text, or from an empty one, with CRLF as LF; "" if equal */
+    const char *diff;
 };
 typedef bool (*kernel_override_cb)(void *priv, const struct kernel_override *override);
 /* Kernels, then libs; false from `cb` ends it. */
 enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct kernel_set *set,
                                      kernel_override_cb cb, void *priv);
-/* Appends a kernel called `name` to begin with: a built-in one for `op`, the baseline where there
- * is one ("matmul/decode/pre=join": of that operation, with WHEN lines that have the words). */
+/* Appends a template for a new kernel called `name`: a built-in kernel of `op`, the baseline if
+ * there is one. For "matmul/decode/pre=join" it is a kernel of that operation whose WHEN lines
+ * contain the words. */
 enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_set *set,
                                 const char *name, const char *op, struct dgl_buf *out);
 
@@ -285,7 +292,7 @@ struct kernel_attr {
     const char *key, *word; /* weight=q4_k, phase=decode, kv=f16, act=silu */
 };
 
-/* What an operation needs. Names and words are borrowed during the call. */
+/* Requirements of an operation. Names and words are borrowed during the call. */
 struct kernel_request {
     const char *op;
     struct kernel_attr attrs[KERNEL_MAX_ATTRS];
@@ -308,14 +315,14 @@ void kernel_request_key(const struct kernel_request *request, struct dgl_buf *ou
 
 /* A line of a kernel's or a lib's file. */
 struct kernel_line {
-    const char *path; /* NULL: none */
+    const char *path; /* may be NULL */
     uint32_t line;
     uint32_t source; /* as of a kernel */
 };
 
 /* The hint that decided a choice. Borrowed from the set. */
 struct kernel_hint_used {
-    const char *key, *value, *origin; /* key NULL: none did */
+    const char *key, *value, *origin; /* key is NULL if no hint decided */
     enum kernel_layer layer;
     bool decides; /* of a manifest's defaults: another kernel would be taken without it */
 };
@@ -327,11 +334,11 @@ struct kernel_choice {
     struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
     uint32_t num_vars;
     uint32_t num_consts, num_tunes, num_lets; /* vars = consts, tunes, lets, then the rest */
-    /* of each tunable: "default" (its preset), or the origin of the hint that gave it: "manifest",
-     * "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag", or what
-     * the caller calls these */
+    /* origin of each tunable's value: "default" (its preset), or the origin of its hint:
+     * "manifest", "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag", or
+     * the caller's name for its hints */
     const char *tune_origin[KERNEL_MAX_TUNES];
-    /* of each tunable: the hint that gave it, of whatever kind; key NULL: none did */
+    /* the hint, of any kind, that set each tunable; key is NULL if it has no hint */
     struct kernel_tune_hint {
         const char *key, *value;
     } tune_hint[KERNEL_MAX_TUNES];
@@ -342,9 +349,9 @@ struct kernel_choice {
     uint32_t num_shared;
     int64_t shared_bytes; /* in that order, each aligned to its type */
     int64_t rank;         /* PREFER */
-    int64_t registers;    /* REGISTERS of the kernel; 0 = it has none */
-    int64_t spills;       /* so many of them are more than the device has; 0 = none */
-    /* a hint, unless a tuner's, or a user's file decides, even when it cannot be met */
+    int64_t registers;    /* REGISTERS of the kernel, or 0 */
+    int64_t spills;       /* number of registers above the device's limit, or 0 */
+    /* a hint (except a tuner's) or a user's file decides, even if it cannot be met */
     bool asked;
     char reason[768]; /* "preferred: 30 over matmul_decode (10)" */
     struct kernel_hint_used hint;
@@ -354,8 +361,8 @@ struct kernel_choice {
         char text[320];
     } fallbacks[KERNEL_MAX_FALLBACKS];
     uint32_t num_fallbacks;
-    /* of a kernel that cannot run: the directive whose arithmetic is at fault, on whatever device;
-     * none where the device, or a rule that the text itself states, is the reason */
+    /* If a kernel cannot run because of an error in the arithmetic of a directive, on every device:
+     * that directive. Empty if the reason is the device, or a rule that the text states. */
     struct kernel_line fault;
 };
 
@@ -366,15 +373,15 @@ const char *kernel_layout(const struct kernel *kernel, const char *weight);
 /* The format's usual layout. */
 const char *kernel_layout_default(const char *weight);
 
-/* Whether any kernel of the set is for such requests at all, on whatever device. */
+/* Returns true if some kernel of the set serves such requests on any device. */
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);
 
 /* Another kernel of the operation, and why it does not serve a request. */
 struct kernel_alternative {
     const struct kernel *kernel;
-    bool serves;  /* it is for such requests: its WHEN and LAYOUT hold */
+    bool serves;  /* it serves such requests: its WHEN and LAYOUT match */
     bool runs;    /* and could run here */
-    int64_t rank; /* PREFER, where it could */
+    int64_t rank; /* PREFER, if it could be evaluated */
     char why[192];
 };
 /* Calls `cb` for each kernel of the operation but the chosen one; false ends that. */
@@ -384,73 +391,75 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
                          bool (*cb)(void *priv, const struct kernel_alternative *alternative),
                          void *priv);
 
-/* Picks the usable kernel with the highest PREFER, or the one a hint names; a hint that cannot
- * run is an error that says why (docs/kernels.md, layers). No kernel at all: DGL_ERR_UNSUPPORTED
- * listing each candidate's failed REQUIRE. `device` are properties; those left out count as the
- * GLES 3.1 minimum. */
+/* Chooses the usable kernel with the highest PREFER, or the one that a hint names. A hint for a
+ * kernel that cannot run is an error with a reason (docs/kernels.md, layers). Returns
+ * DGL_ERR_UNSUPPORTED and lists each candidate's failed REQUIRE if no kernel can run. `device` are
+ * properties; omitted ones have the GLES 3.1 minimum. */
 enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set *set,
                               const struct kernel_request *request, const struct kernel_var *device,
                               size_t num_device, struct kernel_choice *out);
 
-/* The same kernel for the same request with `local` invocations in a work group of one dimension,
- * where the device has these properties: a choice of kernel_choose() with all of its tunables but
- * WG_SIZE, or, of a kernel without a WG_SIZE, with all but one. No other decides in which order
- * anything is added up. False when that gives no such group. */
+/* Fits the same kernel to the same request with `local` invocations per work group of one
+ * dimension, on a device with these properties. All tunables of `choice` are kept except WG_SIZE or
+ * SETS, on which no sum depends, or except one tunable of a kernel without either. Returns false if
+ * no such work group is possible. */
 bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_request *request,
                           const struct kernel_var *device, size_t num_device,
                           const struct kernel_choice *choice, uint32_t local,
                           struct kernel_choice *out);
 
-/* What an operation gives its kernels by name. */
+/* The buffers and parameters that an operation supplies, by name. */
 struct kernel_supply {
     const char *op;
     bool (*has_buffer)(const void *priv, const char *name);
-    /* False: there is none of that name. */
+    /* Returns false if there is no parameter of that name. */
     bool (*has_param)(const void *priv, const char *name, bool *is_float);
     const void *priv;
 };
-/* Whether the operation has each BIND and PARAM of the kernel; else *why says which it has not, and
- * on which line. */
+/* Returns true if the operation has each BIND and PARAM of the kernel. Otherwise sets `why` to the
+ * missing one and its line. */
 bool kernel_is_supplied(const struct kernel *kernel, const struct kernel_supply *supply,
                         char why[512]);
 
-/* Whether a LIB line of the kernel may become the lib, for some words of its WHEN lines. */
+/* Returns true if a LIB line of the kernel can refer to the lib, for some words of its WHEN
+ * lines. */
 bool kernel_splices(const struct kernel *kernel, const struct kernel_lib *lib);
-/* Whether some kernel of the set splices the lib, or phases do (phases.h). */
+/* Returns true if a kernel of the set uses the lib, or if programs of phases do (phases.h). */
 bool kernel_set_splices(const struct kernel_set *set, const struct kernel_lib *lib);
-/* All files that the kernel's program is made of and that are not built in: the kernel's, then its
- * libs', " + " between them; "builtin" when there are none. */
+/* Appends the files of the kernel's program that are not built in, the kernel's first, then its
+ * libs', separated by " + ". Appends "builtin" if there are no such files. */
 void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *out);
-/* SHA-256 over the kernel's file and those of its libs, in the order of its LIB lines, one after
- * the other, all lines ending in LF. False: out of memory. */
+/* Computes SHA-256 over the kernel's file and the files of its libs, in the order of its LIB lines,
+ * with all line ends as LF. Returns false if memory runs out. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
-/* Tells of hints for some requests or kernels that have a say about no step of a model: `requests`
- * and `choices` are its steps', `count` of each. Where the hint `strict` is in force:
- * DGL_ERR_UNSUPPORTED naming the first hint of any kind that is for none; so does, strict or not, a
- * person's computePrecision=f16 that no step can follow. `q4_k_expanded`: weights of q4_k were
- * unpacked as a hint says. */
+/* Reports hints for requests or kernels that apply to no step of a model. `requests` and `choices`
+ * belong to its steps, `count` of each. If the hint `strict` is set, returns DGL_ERR_UNSUPPORTED
+ * and names the first unused hint of any kind. Does so also without `strict` if a user's
+ * computePrecision=f16 applies to no step. `q4_k_expanded` is true if a hint expanded q4_k weights
+ * to another type. */
 enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
                                        const struct kernel_request *const *requests,
                                        const struct kernel_choice *const *choices, size_t count,
                                        bool q4_k_expanded);
 
-/* Group counts of one dispatch for `tokens` tokens and a band of `rows` rows of weights. A count in
- * x above `max_x` (the device's limit, at least 65,535) is folded: groups[0] * groups[2] covers it
- * and may exceed it by less than groups[2], which main() unfolds. False when a count cannot be
- * evaluated, is below 1, or does not fit. */
+/* Computes the group counts of one dispatch for `tokens` tokens and a band of `rows` rows of
+ * weights. If the count in x exceeds `max_x` (the device's limit, at least 65,535), it is folded
+ * into z: groups[0] * groups[2] is at least the count and exceeds it by less than groups[2]. main()
+ * unfolds it. Returns false if a count cannot be evaluated, is below 1, or does not fit. */
 bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint32_t groups[3]);
-/* Why that was false: the expression that gives no usable count, what it came to, and with which
- * values. */
+/* Explains why that returned false: the expression without a usable count, its value, and the
+ * values of its names. */
 void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                            uint32_t max_x, char why[192]);
 /* kernel_groups_band() with all rows in one band: BAND is the constant N, or 0 without one. */
 bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
                    uint32_t groups[3]);
 
-/* Invocations of such a dispatch, and how many of them have work: as ACTIVE says, else all that
- * GROUPS asks for. False where kernel_groups_band() is, and when ACTIVE cannot be evaluated. */
+/* Computes the invocations of such a dispatch, and how many of them have work: ACTIVE, or all
+ * invocations if the kernel has no ACTIVE. Returns false if kernel_groups_band() does, or if ACTIVE
+ * cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
 /* Why its ACTIVE is no number of invocations; false, and `why` as it was: it is one. */
@@ -468,9 +477,9 @@ void phase_control_put(struct dgl_buf *out);
  * numbers of the body refer to the kernel file (#line). */
 enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
                                 struct dgl_buf *out);
-/* Line l of the kernel's file is numbered l in the text, line l of its lib n (from 0)
- * (n + 1) * step + l, and line l of what directives become (libs + 1) * step + l: drivers leave the
- * number of the source string out of their messages. */
+/* Line numbers in the generated text: line l of the kernel's file is l, line l of its lib n (from
+ * 0) is (n + 1) * step + l, and line l of the text from directives is (libs + 1) * step + l.
+ * Drivers omit the number of the source string in their messages. */
 uint32_t kernel_line_step(const struct kernel_choice *choice);
 
 /* ---- drivers' errors: kernel_errors.c ---- */
@@ -478,15 +487,15 @@ uint32_t kernel_line_step(const struct kernel_choice *choice);
 /* One line of a driver's log, of Mesa ("0:12(5): error: ..."), NVIDIA ("0(12) : error C1503: ..."),
  * ARM ("0:12: L0001: ..."), or glslang, ANGLE, Adreno and PowerVR ("ERROR: 0:12: ..."). */
 struct kernel_message {
-    uint32_t line, column; /* column 0: not told */
+    uint32_t line, column; /* column is 0 if unknown */
     bool error;            /* else a warning */
     struct dgl_str text;
 };
-/* False: the line names no place. */
+/* Returns false if the line contains no place. */
 bool kernel_message_parse(struct dgl_str text, struct kernel_message *out);
-/* Logs what a driver says of a kernel that it refuses to compile, or to link, place by place in the
- * kernel's file and its libs: the first error as the error of the call, the others as notices.
- * `generated` is the text that the driver got. Returns DGL_ERR_KERNEL. */
+/* Logs a driver's messages about a kernel that does not compile or link, with places in the
+ * kernel's file and its libs. The first error is the error of the call, the others are notices.
+ * `generated` is the source that the driver received. Returns DGL_ERR_KERNEL. */
 enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kernel_choice *choice,
                                     struct dgl_str generated, bool linking, const char *words);
 

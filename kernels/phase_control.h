@@ -1,17 +1,17 @@
 /*
- * phase_control.h: the words through which the host and a program of phases talk about one
- * dispatch, shared by C and GLSL as kernels/step.h is: the first words of the SSBO CONTROL.
+ * phase_control.h: the first words of the SSBO CONTROL, through which the host and a program of
+ * phases control one dispatch. Shared by C and GLSL, like kernels/step.h.
  *
- * arrived    arrivals at device barriers so far; bit 30: the dispatch is aborted. Zeroed by the
- *            host before each dispatch, or before the first of several that go on counting
+ * arrived    number of arrivals at device barriers; bit 30: the dispatch is aborted. The host
+ *            zeroes it before each dispatch, or before the first of several that continue to count
  * steps      tokens of the dispatch
  * mode       enum dgl_phase_mode
- * max_spins  looks at `arrived` after which a work group gives its barrier up
- * aborted    1 since a barrier was given up: every later dispatch leaves at once, until the host
- *            has zeroed this word
- * joined     of DGL_PHASE_COUNT: arrivals; bit 31: the poll is closed
- * resident   of DGL_PHASE_COUNT: groups that had arrived when it closed
- * errors     of DGL_PHASE_TEST: words that were not what another group had written
+ * max_spins  reads of `arrived` after which a work group gives up a barrier
+ * aborted    1 after a barrier was given up: every later dispatch exits at once, until the host
+ *            zeroes this word
+ * joined     for DGL_PHASE_COUNT: arrivals; bit 31: the poll is closed
+ * resident   for DGL_PHASE_COUNT: groups that had arrived when the poll closed
+ * errors     for DGL_PHASE_TEST: words that differ from the value that another group wrote
  */
 #ifndef DGL_KERNELS_PHASE_CONTROL_H
 #define DGL_KERNELS_PHASE_CONTROL_H
@@ -39,14 +39,15 @@ struct dgl_phase_control {
 enum dgl_phase_mode {
     DGL_PHASE_RUN,
     DGL_PHASE_COUNT, /* how many of the groups run side by side? */
-    DGL_PHASE_TEST,  /* do barriers hold among them, and is what they write seen? */
+    DGL_PHASE_TEST,  /* tests barriers between the groups, and the visibility of their writes */
 };
 
 /* Floats of scratch that DGL_PHASE_TEST writes, and its rounds, of two barriers each. */
 #define DGL_PHASE_TEST_FLOATS 1024
 #define DGL_PHASE_TEST_ROUNDS 500
 
-/* What an aborted dispatch leaves in IDS at the positions of its tokens: no token of a model. */
+/* Mark that an aborted dispatch writes to IDS at the positions of its tokens. It is not a valid
+ * token of any model. */
 #define DGL_PHASE_ABORTED_ID 0xfffffffeu
 
 #endif

@@ -19,7 +19,7 @@ struct phase_view {
     bool written; /* by any phase: coherent. Else it is read as uvec4 only */
 };
 
-/* Where a value comes from: the text, the words that all rows share, or those of a row. */
+/* Source of a value: the text, the words that all rows share, or the words of one row. */
 enum phase_source { PHASE_LITERAL, PHASE_SHARED, PHASE_ROW };
 struct phase_value {
     enum phase_source source;
@@ -30,22 +30,23 @@ struct phase_value {
 struct phase_use {
     const struct kernel_choice *choice; /* borrowed */
     uint8_t view[KERNEL_MAX_BINDS];
-    struct phase_value base[KERNEL_MAX_BINDS]; /* element of the bind's type where it begins */
+    /* offset of the buffer, in elements of the bind's type */
+    struct phase_value base[KERNEL_MAX_BINDS];
     struct phase_value param[KERNEL_MAX_PARAMS];
 };
 
-/* Words of a row: its use, groups in x, groups in all, whether the row after it waits for other
- * work groups; then values. */
+/* Words of a row: its use, groups in x, groups in total, 1 if the next row waits for other work
+ * groups; then the values. */
 #define PHASE_ROW_WORDS 4
 
-/* Texts of a program that do the same in the same order. What NVIDIA's compiler makes of one is up
- * to 15% faster than what it makes of another, which of them depends on the kernels, and nothing in
- * the text tells: they are measured (core/seq/executor.c). They differ in where a step's state is
- * loaded. */
+/* Variants of a program with the same operations in the same order. With NVIDIA's compiler one
+ * variant can be up to 15% faster than another. The fastest one depends on the kernels and cannot
+ * be predicted from the text, so they are measured (core/exec). They differ in the place where a
+ * step's state is loaded. */
 enum phase_form {
     PHASE_STEP_IN_ROW,  /* in the first row of each step */
-    PHASE_STEP_BEFORE,  /* before the rows of each, behind a wait of its own */
-    PHASE_STEP_OUTSIDE, /* of the first step before all, of the others in their first row */
+    PHASE_STEP_BEFORE,  /* before the rows of each step, after a separate wait */
+    PHASE_STEP_OUTSIDE, /* first step: before all rows; later steps: in their first row */
     PHASE_FORMS,
 };
 
@@ -56,30 +57,32 @@ struct phase_program {
     struct phase_use *uses;
     uint32_t num_uses;
     uint32_t num_rows;
-    /* Rows of a pass at most, each the next token of a sequence of its own, how many is in the
-     * range that goes with a dispatch; 1: there is one, of the first sequence of the step table. */
+    /* Largest number of rows per pass, each the next token of a different sequence. The actual
+     * number is in the range of the dispatch. 1: the only row belongs to the first sequence of the
+     * step table. */
     uint32_t columns;
-    bool one_row;          /* a dispatch for each, or the begin() of what is first needs the step */
+    /* each row is a dispatch of its own, or the begin() of the first row needs the step */
+    bool one_row;
     uint32_t parts;        /* dispatches of a token; 1: one dispatch runs several tokens */
     uint32_t local;        /* invocations of a work group */
     uint32_t shared_words; /* before the rows, a multiple of 4 */
     uint32_t row_words;    /* a multiple of 4 */
     /* One buffer as uint, float and vec4: state and scratch of the sequence. */
     uint8_t state_view, float_view, vec4_view;
-    struct phase_value step_base;     /* uint where the step table begins */
+    struct phase_value step_base;     /* offset of the step table in uints */
     struct phase_value ids_base;      /* the ids */
     struct phase_value scratch_base;  /* float: DGL_PHASE_TEST_FLOATS that outlive no token */
-    const struct kernel_lib *barrier; /* device_barrier() and what goes with it */
+    const struct kernel_lib *barrier; /* device_barrier() and its helpers */
 };
 /* Bytes of an element of a buffer type: 4 (uint), 8 (vec2) or 16 (uvec4). */
 uint32_t phase_type_bytes(const char *type);
 
-/* Bytes of shared memory of the program: a pool per type, as large as the largest use; a vec2 is
- * part of a vec4 where that takes less in all. */
+/* Bytes of shared memory of the program: one pool per type, as large as its largest use. A vec2 is
+ * stored in a vec4 if that reduces the total. */
 int64_t phase_shared_bytes(const struct phase_program *program);
 
-/* The complete GLSL ES 3.10 text. DGL_ERR_UNSUPPORTED, not logged, when a kernel's text cannot be a
- * phase; `reason` then says why. */
+/* Writes the complete GLSL ES 3.10 text. Returns DGL_ERR_UNSUPPORTED, without a log line, and sets
+ * `reason` if a kernel's text cannot be a phase. */
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[256]);
 /* main() of the program, all that depends on its form; its loops are not written out. */
@@ -87,14 +90,14 @@ void phase_put_main(const struct phase_program *program, struct dgl_buf *out);
 
 /* ---- one text: phase_text.c ---- */
 
-/* A name of a text and what is written for it. */
+/* A name of a text and its replacement. */
 struct phase_name {
     struct dgl_str name;
-    /* NULL: the prefix is put before it. Else NAME[e] becomes open e close; without `close` NAME
-     * becomes `open`. */
+    /* If NULL, the name gets the prefix. Else NAME[e] becomes open e close. If only `close` is
+     * NULL, NAME becomes `open`. */
     const char *open, *close;
-    /* A variable of the file's scope that is there in any case, without a value: its type, the
-     * elements of an array (else empty), and where its declaration begins. */
+    /* An unconditional variable of file scope without an initial value: its type, the elements of
+     * an array (else empty), and the start of its declaration. */
     struct dgl_str type, count;
     const char *declared;
     bool elsewhere; /* its declaration is left out: an earlier text of the program has it */
@@ -106,22 +109,23 @@ struct phase_names {
     bool failed; /* out of memory */
 };
 void phase_names_add(struct phase_names *names, struct phase_name name);
-/* Adds what the text declares at file scope: functions, variables, structures, macros. */
+/* Adds the names that the text declares at file scope: functions, variables, structures, macros. */
 void phase_names_scan(struct phase_names *names, struct dgl_str text);
-/* NULL: there is none. */
+/* Returns NULL if there is no such name. */
 const struct phase_name *phase_names_find(const struct phase_names *names, struct dgl_str word);
 void phase_names_finish(struct phase_names *names);
-/* The text mentions the array by its name alone, such as in the arguments of a macro. */
+/* Returns true if the text mentions the array without an index, for example in the arguments of a
+ * macro. */
 bool phase_text_has_bare(struct dgl_str text, const char *name);
-/* Appends the text with its names replaced; lines keep their numbers. False: a buffer or an array
- * of shared memory is used other than by one element of it, which *bad names. */
+/* Appends the text with its names replaced. Lines keep their numbers. Returns false if a buffer or
+ * a shared array is used in another way than by one element of it; *bad is its name. */
 bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, struct dgl_buf *out,
                         struct dgl_str *bad);
 
 /* ---- loops: phase_unroll.c ---- */
 
-/* Appends the text with its loops over an int between constants written out. False: out of
- * memory. */
+/* Appends the text with its loops over an int between constants written out. Returns false if
+ * memory runs out. */
 bool phase_unroll(struct dgl_str text, struct dgl_buf *out);
 
 #endif

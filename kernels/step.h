@@ -1,28 +1,27 @@
 /*
- * step.h: the step state, the one structure that host, kernels and every plan share: a table of
- * sequences, and the rows of the pass at hand, each a token of one of them. One definition makes
- * the C structs, the GLSL uniform block (UBO binding 1) and, in kernels that say STEP write, the
- * same words as an SSBO. All members are 32-bit and a sequence has 16, so std140, std430 and C
- * agree.
+ * step.h: the step state, shared by host, kernels and every plan. It is a table of sequences, and
+ * the rows of the present pass, each a token of one sequence. One definition makes the C structs,
+ * the GLSL uniform block (UBO binding 1), and the same words as an SSBO for kernels with the line
+ * STEP write. All members are 32-bit and a sequence has 16 of them, so std140, std430 and C agree.
  *
- * Of each sequence:
- * pos             position of its first row in the pass = its tokens in the KV cache before
+ * For each sequence:
+ * pos             position of its first row in the pass = its earlier tokens in the KV cache
  * tokens          its rows in the pass; 1 in decode
  * draws           random numbers consumed so far: the generator's counter
- * stopped         1 after a stop id, 2 when the context is full, 3 when no logit was a number:
- *                 later steps must change nothing
+ * stopped         1 after a stop id, 2 if the context is full, 3 if no logit was a number: if not
+ *                 0, later steps must not change the sequence
  * context         positions available
  * seed_lo         lower half of the generator's seed
  * seed_hi         upper half of the generator's seed
- * top_k           0 = off
- * top_p_q         0 = off, else floor(top_p * 2^32)
- * min_p_q         0 = off, else floor(min_p * 2^32)
- * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 = greedy
- * repeat_penalty  factor of negative logits of repeated ids; 1 = off
- * repeat_last_n   window of the penalty in tokens; 0 = off
- * ignore_eos      1 = stop ids do not set `stopped`
- * repeat_inverse  1 / repeat_penalty, factor of positive logits: GLSL's division is not correctly
- *                 rounded
+ * top_k           0 if off
+ * top_p_q         0 if off, else floor(top_p * 2^32)
+ * min_p_q         0 if off, else floor(min_p * 2^32)
+ * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 if greedy
+ * repeat_penalty  factor of negative logits of repeated ids; 1 if off
+ * repeat_last_n   window of the penalty in tokens; 0 if off
+ * ignore_eos      1 if stop ids do not set `stopped`
+ * repeat_inverse  1 / repeat_penalty, factor of positive logits, because GLSL's division is not
+ *                 correctly rounded
  * kv_first        index of its first page in the page table
  */
 #ifndef DGL_KERNELS_STEP_H
@@ -63,8 +62,8 @@ _Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 wor
 struct dgl_step_table {
     uint32_t rows; /* of the pass */
     uint32_t seqs; /* in `seq` */
-    /* Words from a sequence to the next in IDS and in ADJUST, where those hold all sequences of the
-     * table; 0 = they are those of one. */
+    /* Distance in words between two sequences in IDS and in ADJUST, if those contain all sequences
+     * of the table. 0 if they contain one. */
     uint32_t ids_stride, adjust_stride;
     struct dgl_step seq[DGL_STEP_SEQS];
     uint32_t row[DGL_STEP_ROWS]; /* DGL_STEP_ROW() of each row of the pass */
@@ -73,10 +72,10 @@ _Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one un
 /* A row: its sequence, and its position counted from that sequence's `pos`. */
 #define DGL_STEP_ROW(seq, offset) ((uint32_t)(seq) | (uint32_t)(offset) << 16)
 
-/* The page table: where the KV cache of the pass's sequences is, one more uniform block (UBO
- * binding 2) of the least size that GLES promises. A page holds so many positions of one sequence;
- * entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of every
- * layer (kernels/lib/kv/kv.glsl). */
+/* The page table: the pages of the KV cache of the pass's sequences. It is a uniform block (UBO
+ * binding 2) of the minimum size that GLES guarantees. A page holds DGL_KV_PAGE positions of one
+ * sequence. Entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of
+ * every layer (kernels/lib/kv/kv.glsl). */
 #define DGL_KV_PAGE         64
 #define DGL_KV_TABLE_PAGES  8192
 #define DGL_KV_TABLE_TOKENS (DGL_KV_TABLE_PAGES * DGL_KV_PAGE)

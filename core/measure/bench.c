@@ -1,7 +1,7 @@
-/* Measuring a model on a device: time to first token, tokens per second and the time of single
- * tokens, bytes per second against a plain copy, memory, and GPU time per kernel. What is timed is
- * dgl_generate()'s own loop, of several sequences dgl_batch_step()'s: a figure here is what a user
- * gets. */
+/* Benchmark of a model on a device: time to first token, tokens per second, time of single tokens,
+ * bytes per second compared with a plain copy, memory, and GPU time per kernel. It times the loop
+ * of dgl_generate(), or of dgl_batch_step() for several sequences, so that users see the same
+ * performance. */
 #include "core/measure/bench.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64
-#define PROFILE_TOKENS  16 /* every other one with timers */
+#define PROFILE_TOKENS  16 /* half of them are timed */
 /* A GPU that waited for the compiler takes so long to raise its clocks: points of a sweep, which no
  * copies precede, took up to five times as long on one NVIDIA H200. */
 #define CLOCKS_NS 200000000ull
@@ -31,12 +31,12 @@ struct bench {
     struct dgl_bench_params p;
     struct dgl_bench_result *r;
     struct recipe decode;      /* the one that generation runs */
-    struct bench_batch *batch; /* NULL = the session decodes alone */
+    struct bench_batch *batch; /* NULL if the session decodes alone */
     int32_t *ids;              /* [depth + prompt_tokens] */
     struct arrival *arrival;   /* [decode_tokens + 1] */
     size_t arrived;
-    uint64_t done, total, told_ns; /* tokens of all runs; when the caller was told of them */
-    /* Submits of the run at hand, and the end of what was of the device's trace before. */
+    uint64_t done, total, told_ns; /* tokens of all runs; time of the last progress report */
+    /* Submits of the current run, and the earlier trace callback of the device. */
     double *submit_ms; /* [num_submits] */
     size_t num_submits, cap_submits;
     void (*trace)(void *priv, const struct dgl_event *event);
@@ -45,7 +45,7 @@ struct bench {
     uint64_t record_ns, recorded; /* host time of queueing decode steps; how many */
 };
 
-/* So often the caller is told while tokens come. */
+/* Interval of progress reports while tokens arrive. */
 #define TELL_NS 50000000ull
 
 static bool tell(struct bench *b, uint64_t done)
@@ -98,8 +98,8 @@ static bool note_arrival(void *priv, int32_t id)
     return true;
 }
 
-/* Greedy generation of `tokens` after the first `prompt` ids; what the session holds of them is not
- * evaluated again. Tokens are not looked at: none ends it. */
+/* Greedy generation of `tokens` after the first `prompt` ids. Ids that are still in the session are
+ * not evaluated again. No token ends the generation. */
 static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
                                 struct dgl_generate_result *g)
 {
@@ -145,7 +145,7 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
     if (status == DGL_OK)
         status = generate(b, b->p.depth + b->p.prompt_tokens, 1, &g);
     if (status == DGL_OK && run >= 0) {
-        /* All of it where the rotary frequencies depend on the length. */
+        /* All tokens, if the rotary frequencies depend on the length. */
         double tokens = (double)(g.num_prompt_ids - g.num_reused);
         b->prefill_ms[run] = (double)g.prefill_ns * 1e-6;
         b->ttft_ms[run] = (double)g.first_token_ns * 1e-6;
@@ -315,8 +315,8 @@ static enum dgl_status time_copy(struct bench *b)
     return status;
 }
 
-/* What the operations of these segments say about themselves to the device: as single dispatches,
- * and in each form of one program. */
+/* Bytes of parameter blocks for the operations of these segments, as single dispatches and in each
+ * form of one program. */
 static uint64_t record_bytes(const struct bench *b, uint32_t segments)
 {
     const struct plan *plan = &b->s->model->engine->plan;
@@ -350,7 +350,7 @@ static double median_of(const double *values, size_t count)
     return dgl_median(sorted, count);
 }
 
-/* Medians and quantiles of what the repetitions brought. */
+/* Computes medians and quantiles over the repetitions. */
 static enum dgl_status summarise(struct bench *b)
 {
     struct dgl_bench_result *r = b->r;
@@ -429,7 +429,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->context = s->context;
     r->ubatch = s->ubatch;
     b.decode = recipe_decode(SAMPLE_GREEDY, 0, session_readback_interval(s) > 1);
-    /* Ids that spread over the vocabulary; what they say does not matter. */
+    /* Ids spread over the vocabulary. Their meaning does not matter. */
     size_t num_ids = (size_t)p->depth + (size_t)p->prompt_tokens;
     b.ids = dgl_new_array(int32_t, num_ids);
     b.arrival = dgl_new_array(struct arrival, (size_t)p->decode_tokens + 1);

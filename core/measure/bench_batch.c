@@ -1,7 +1,7 @@
-/* Timing of sequences that decode together. All prompts are read before any sequence decodes; only
- * steps count in which all of them do, behind the first tokens that come of it, for which programs
- * are compiled, and behind those in which clocks rise; and none is let end before the last of
- * these. */
+/* Timing of sequences that decode together. All prompts are evaluated before any sequence decodes.
+ * Only steps that include all sequences are timed. The first tokens are excluded, because programs
+ * are compiled for them, and so are the steps in which clocks rise. No sequence ends before the
+ * last timed step. */
 #include "core/measure/bench_batch.h"
 
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "core/base/mem.h"
 #include "core/seq/batch.h"
 
-/* Prompts that are read one after the other are little work, in which a GPU's clocks fall; so long
- * of full steps they need to rise (one H100: the first 0.2 s of 64 sequences took up to three times
- * as long). */
+/* Duration of full steps before timing. Prompts that are evaluated in sequence are little work, so
+ * a GPU lowers its clocks and needs time to raise them (on an H100 the first 0.2 s of 64 sequences
+ * were up to three times slower). */
 #define CLOCKS_NS 300000000ull
 
 struct bench_batch {
@@ -31,7 +31,7 @@ struct bench_batch {
     struct bench_batch_run *run;
 };
 
-/* Who hears of a request: its first token counts apart. */
+/* Callback state of one request. The first token is not counted. */
 struct listener {
     struct bench_batch *b;
     bool begun, first;
@@ -71,7 +71,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
 {
     struct dgl_model *m = s->model;
     const int32_t prompt = p->depth > 0 ? p->depth : 1;
-    /* What is queued at either end of the window. */
+    /* Steps that are queued at both ends of the timed window. */
     const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * GROUP_MAX_STEPS;
     const int64_t least = (int64_t)prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
     int64_t context = least + (m->dev->info.software ? 0 : 2 * (int64_t)p->decode_tokens);
@@ -92,7 +92,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
         status = dgl_fail_memory(m->dev->log, "prompts of a batch", count * sizeof(*b->ids));
         goto failed;
     }
-    /* Prompts that begin differently: nothing of them is shared. */
+    /* Prompts with different first tokens, so that no prefix is shared. */
     for (size_t i = 0; i < count; i++)
         b->ids[i] =
             (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
@@ -162,7 +162,7 @@ static void set_profile(struct bench_batch *b, struct profile *profile)
         b->batch->groups[i]->session->profile = profile;
 }
 
-/* One repetition; `profile` is NULL or what its window is added to. */
+/* Runs one repetition. The profile of its window is added to `profile`, which may be NULL. */
 static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct profile *profile,
                               struct bench_batch_run *run)
 {

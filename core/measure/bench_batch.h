@@ -12,19 +12,19 @@ struct bench_batch_run {
     struct dgl_counters counters; /* of the device */
     uint64_t submits_before;      /* of the repetition, before the window */
     double *step_ms;  /* [num_steps]: time of a step by the tokens of a sequence in it */
-    size_t num_steps; /* at most as many as tokens were asked for */
+    size_t num_steps; /* at most one per requested token */
     int32_t *ids;     /* [num_ids], of the first sequence */
     size_t num_ids;
     char *text; /* their text; free() */
 };
 
-/* Sequences beside `session`, of whose model they are: params->batch of them, which decode
- * params->decode_tokens each after params->depth tokens. Borrows the session, whose cancellation
- * counts. The device is entered in all of these. */
+/* Creates params->batch sequences of the model of `session`. Each decodes params->decode_tokens
+ * after params->depth tokens. Borrows the session, whose cancel flag applies. The caller must have
+ * entered the device for all of these. */
 enum dgl_status bench_batch_create(struct dgl_session *session,
                                    const struct dgl_bench_params *params, struct bench_batch **out);
 void bench_batch_destroy(struct bench_batch **batch);
-/* Whether passes are over several of the sequences, else each decodes alone. */
+/* Returns true if one pass serves several sequences, false if each decodes alone. */
 bool bench_batch_shares_passes(const struct bench_batch *batch);
 /* How those passes were run last. */
 void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_info *out);
@@ -32,8 +32,8 @@ void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_i
  * logged. */
 enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);
 void bench_batch_run_finish(struct bench_batch_run *run);
-/* A repetition of so many tokens of each sequence that adds them to the profile and is not timed
- * itself. Of passes over several sequences. */
+/* Runs a repetition of `tokens` tokens per sequence and adds it to the profile, without timing it.
+ * Requires passes over several sequences. */
 enum dgl_status bench_batch_profile(struct bench_batch *batch, struct profile *profile,
                                     int32_t tokens);
 

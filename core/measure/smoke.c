@@ -1,7 +1,8 @@
 /*
- * The smoke test: does this model, with these kernels, on this device, compute what its files say?
- * Weights that are wrong in the files themselves show in three ways only: zeros throughout, a
- * fixed text that is no likelier than noise, and an expectation that is stored with the model.
+ * The smoke test: does this model, with these kernels, on this device, compute the result of its
+ * files? Wrong weights in the files themselves are detected in only three ways: tensors full of
+ * zeros, a fixed text that is no likelier than noise, and an expectation that is stored with the
+ * model.
  */
 #include "core/measure/smoke.h"
 
@@ -31,10 +32,10 @@ enum {
     PROMPT_IDS = 5,  /* of a model without a tokenizer */
 };
 
-/* A block may differ from doubles by this NMSE. An f16 cache and f32 sums stay below 1e-6 on every
- * family; the mildest wrong kernels known reach 1e-2. */
+/* Largest NMSE of a block compared with doubles. With an f16 cache and f32 sums it stays below 1e-6
+ * for every family. The least wrong of the known wrong kernels reach 1e-2. */
 #define MAX_NMSE 1e-4
-/* What is added is rounded to the stream's precision: differences below this share of the stream's
+/* Additions round to the precision of the stream. So differences below this share of the stream's
  * power do not count. */
 #define STREAM_FLOOR 1e-9
 /* A sampled token may be this far, in root mean squares of the logits, below the best one of a
@@ -52,7 +53,7 @@ enum {
 #define ADVICE_WEIGHTS                                                                             \
     "the files are damaged or a conversion was wrong: fetch or convert them again"
 
-/* What the model should say, as it was recorded. */
+/* The recorded expectation of a model. */
 struct stored {
     bool there;
     char *path;
@@ -66,7 +67,7 @@ struct smoke {
     const struct dgl_smoke_params *p;
     struct dgl_smoke_result *out;
     const struct model_desc *desc;
-    struct oracle *oracle; /* goes on from the device's stream, block by block */
+    struct oracle *oracle; /* continues from the device's stream, block by block */
     struct oracle *exact;  /* never sees the device */
     int32_t *ids;          /* [count] */
     size_t count, prefill;
@@ -90,7 +91,7 @@ static void fault(struct smoke *t, const char *fmt, ...)
     va_end(args);
 }
 
-/* ---- what is evaluated ----------------------------------------------------------------------- */
+/* ---- input and evaluation -------------------------------------------------------------------- */
 
 /* The fixed text, or ids spread over the vocabulary. */
 static enum dgl_status choose_ids(struct smoke *t)
@@ -159,7 +160,7 @@ static enum dgl_status trace(struct smoke *t)
     return status;
 }
 
-/* ---- known answers --------------------------------------------------------------------------- */
+/* ---- comparison with the oracle -------------------------------------------------------------- */
 
 /* Names of the kernels of a block, each once. */
 static void kernel_names(const struct plan *plan, enum segment segment, size_t point, char *out,
@@ -212,8 +213,8 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
           MAX_NMSE, kernels);
 }
 
-/* Compares the stream at a point with the oracle's; what a block adds is judged, not the stream
- * that it is added to. */
+/* Compares the stream at a point with the oracle. The test judges only the addition of a block, not
+ * the stream before it. */
 static void judge_point(struct smoke *t, size_t point)
 {
     size_t hidden = (size_t)t->desc->hidden;
@@ -289,8 +290,8 @@ static enum dgl_status check_blocks(struct smoke *t)
 
 /* ---- stored expectation ---------------------------------------------------------------------- */
 
-/* smoke.json in the model's folder, or FILE.smoke.json beside a file: `tokens` and `nll` as
- * `verify --smoke --json` prints them. */
+/* Reads smoke.json in the model's folder, or FILE.smoke.json next to the model file: `tokens` and
+ * `nll` as `verify --smoke --json` prints them. */
 static enum dgl_status read_stored(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
@@ -369,8 +370,8 @@ static double lag_of(const float *row, size_t vocab, int32_t token)
     return best == row[token] ? 0.0 : (double)(best - row[token]) / sqrt(power / (double)vocab);
 }
 
-/* A greedy answer, whose tokens must be the best by the scores of a prefill pass over them, and
- * those that are stored up to the first close choice. */
+/* Checks a greedy answer. Its tokens must have the best score in a prefill pass over them, and must
+ * equal the stored tokens up to the first close choice. */
 static enum dgl_status check_answer(struct smoke *t)
 {
     struct dgl_session *s = t->s;

@@ -1,4 +1,4 @@
-/* Smoke test: compares a session with the model on the host and with stored answers. */
+/* Smoke test: compares a session with the host model and with stored answers. */
 #ifndef DGL_CORE_SMOKE_H
 #define DGL_CORE_SMOKE_H
 

@@ -1,7 +1,7 @@
 /*
- * Kernels and values of their tunables, measured on a model's own operations: its weights, layer
- * after layer, so that they come from memory as in use, on activations of a real pass. Operations
- * that ask for the same are one subject.
+ * Measures kernels and values of their tunables with a model's own operations: on its weights,
+ * layer after layer, so that they are read from memory as in use, and on activations of a real
+ * pass. Operations with the same request are one subject.
  */
 #include "core/measure/tune.h"
 
@@ -16,14 +16,14 @@
 #include "core/measure/tuner.h"
 
 #define STREAM_BYTES (256ull << 20) /* of weights: more than caches hold */
-/* What a candidate takes, most of it to compile, until that is known; for the estimate, how many
- * there will be for each that the search begins with. */
+/* Initial estimates: the duration of one candidate, mostly compile time, and the final number of
+ * candidates per initial candidate (MORE). */
 #define SOFTWARE_NS  400000000ull
 #define HARDWARE_NS  50000000ull
 #define MORE         1.6
 #define TOKENS       512 /* of the widest pass; default of dgl_tune_params.depth */
 #define SECONDS      120
-#define SAMPLED_ROWS 16 /* of a pass over several sequences, for what draws their tokens */
+#define SAMPLED_ROWS 16 /* rows of the sampling operations in a pass over several sequences */
 
 /* ---- subjects -------------------------------------------------------------------------------- */
 
@@ -34,8 +34,9 @@ static void subject_finish(struct subject *subject)
     free(subject->key);
 }
 
-/* The usage of the subject that is asked for by this operation, made when it is new; NULL: the
- * operation does not count, or out of memory. rows = 0: as many as the segment has. */
+/* Returns the usage of the subject with the request of this operation, and creates it if it is new.
+ * Returns NULL if the operation is not tuned or memory runs out. rows = 0 selects the number of
+ * rows of the segment. */
 static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment segment,
                               int32_t rows)
 {
@@ -57,7 +58,7 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
     for (uint32_t u = 0; subject && u < subject->num_usages; u++)
         if (subject->usage[u].segment == segment && (!rows || subject->usage[u].tokens == rows))
             return &subject->usage[u];
-    /* Of the bodies for prefill, and for several sequences, the first counts. */
+    /* Of several bodies for prefill, or for several sequences, only the first is measured. */
     if (!subject || subject->num_usages == 2 ||
         (subject->num_usages == 1 &&
          (usage_is_prefill(&subject->usage[0]) || usage_is_crowd(&subject->usage[0]))))
@@ -69,7 +70,8 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
     return usage;
 }
 
-/* What an operation has to read, most of its time: weights, or its part of the KV cache. */
+/* Bytes that an operation reads, which take most of its time: weights, or its part of the KV
+ * cache. */
 static uint64_t bytes_read(const struct tuner *t, const struct op *op)
 {
     const bool attends = strncmp(op->request.op, "attn_", 5) == 0 && op->layer >= 0;
@@ -93,7 +95,7 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
         uint64_t bytes = 0;
         if (!usage && t->count == count)
             continue;
-        if (t->count > count) { /* told by all operations that ask for what this one does */
+        if (t->count > count) { /* reported by all operations with the same request */
             struct subject *subject = &t->subjects[count];
             for (size_t k = i; k < list.count; k++)
                 if (strcmp(list.ops[k].label, list.ops[i].label) == 0)
@@ -113,8 +115,8 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
     return status;
 }
 
-/* The plan runs a segment at all. A software renderer compiles for seconds what other bodies of a
- * few tokens would gain: there only those are tuned that the plan has. */
+/* Returns true if the plan can run a segment. A software renderer would spend seconds of compile
+ * time on other bodies of a few tokens. So it only tunes the bodies of the plan. */
 static bool is_run(const struct tuner *t, enum segment segment)
 {
     const struct plan *plan = &t->s->model->engine->plan;
@@ -131,10 +133,10 @@ static bool is_run(const struct tuner *t, enum segment segment)
     return runs;
 }
 
-/* Time may end before all are tuned: what has no stored result comes first, then what was measured
- * longest ago, so that short calls get on. Among equals decoding and whole passes of prefill come
- * first, then sampling, passes over fewer tokens, and what only some calls ask for; of each the
- * largest share. */
+/* Order of tuning, since the time may end before all subjects are tuned. Subjects without a stored
+ * result come first, then the oldest results, so that repeated short calls make progress. Among
+ * equals the order is: decode and full prefill passes, sampling, passes over fewer tokens, and
+ * optional segments. Within each the largest share comes first. */
 static int compare_subjects(const void *a, const void *b)
 {
     static const int order[SEG_COUNT] = {
@@ -157,7 +159,7 @@ static int compare_subjects(const void *a, const void *b)
     return x->place < y->place ? -1 : 1;
 }
 
-/* As the weights were placed for: by a request that says nothing of their layout. */
+/* Uses the request with which the weights were placed, without their layout. */
 static enum dgl_status choose_default(const struct tuner *t, const struct subject *subject,
                                       struct kernel_choice *out)
 {
@@ -169,7 +171,7 @@ static enum dgl_status choose_default(const struct tuner *t, const struct subjec
     return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
 }
 
-/* What is known of a subject, by the texts of its kernels. */
+/* Looks up the stored result of a subject by the texts of its kernels. */
 static enum dgl_status look_up(struct tuner *t, struct subject *subject)
 {
     const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
@@ -190,7 +192,7 @@ static enum dgl_status look_up(struct tuner *t, struct subject *subject)
 
 static enum dgl_status list_subjects(struct tuner *t)
 {
-    /* Where several ask for the same, the first counts. */
+    /* If several segments have the same request, the first one counts. */
     static const enum segment segments[] = {
         SEG_DECODE,     SEG_HEAD,      SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
         SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
@@ -202,7 +204,7 @@ static enum dgl_status list_subjects(struct tuner *t)
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)
         if (is_run(t, segments[i]))
             status = list_segment(t, segments[i], 0);
-    /* Draws for several sequences ask for the same as those for one. */
+    /* Sampling for several sequences has the same requests as for one. */
     const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
     for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && status == DGL_OK && draws > 1; s++)
         status = list_segment(t, (enum segment)s, draws);
@@ -264,7 +266,7 @@ static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
     return status;
 }
 
-/* What was found out goes to the result and to the store. */
+/* Adds a measurement to the result and to the store. */
 static enum dgl_status report(struct tuner *t, const struct subject *subject, size_t winner,
                               struct dgl_tune_op *op)
 {
@@ -308,14 +310,14 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     return DGL_OK;
 }
 
-/* What was tuned before, and is not the default; NULL: nothing. */
+/* Returns the winner of an earlier run if it is not the default, else NULL. */
 static const struct tune_entry *known_winner(const struct tuner *t, const struct subject *subject)
 {
     const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
     return known && tune_entry_says_more(known) ? known : NULL;
 }
 
-/* What was tuned before against the default: the only candidate. */
+/* Compiles the earlier winner as the only candidate. */
 static enum dgl_status compile_known(struct tuner *t, const struct subject *subject, size_t *best)
 {
     enum dgl_status status = t->num > 1 ? tuner_compile(t, subject, 1, t->num) : DGL_OK;
@@ -323,7 +325,7 @@ static enum dgl_status compile_known(struct tuner *t, const struct subject *subj
     return status;
 }
 
-/* *reached: it had its turn, with candidates where there are any. */
+/* *reached is cleared if time ran out before a candidate was tried. */
 static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bool *reached)
 {
     struct dgl_tune_op op = {.default_us = 0};
@@ -359,7 +361,7 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
     return status;
 }
 
-/* How many candidates the search begins with; which of them it goes on from is not known yet. */
+/* Counts the initial candidates of the search. Its later candidates are not known yet. */
 static enum dgl_status count_candidates(struct tuner *t, size_t *count)
 {
     enum dgl_status status = DGL_OK;

@@ -1,5 +1,5 @@
-/* Passes over several sequences for the tuner: the state of a batch, whose sequences all have the
- * session's tokens and share its pages, so that their keys come from caches sooner than in use. */
+/* Passes over several sequences for the tuner. All sequences of the batch have the session's tokens
+ * and share its pages, so their keys are cached better than in use. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>

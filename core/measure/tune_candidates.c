@@ -1,5 +1,5 @@
-/* The tuner's candidates: kernels with values of their tunables, each one what a model would get
- * that was loaded with them as hints. */
+/* The tuner's candidates: kernels with values of their tunables. Each is a choice that a model
+ * would make if it was loaded with the candidate's values as hints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void tuner_subject_end(struct tuner *t)
     kernel_table_finish(&t->table);
 }
 
-/* What the tuner's layer would say: the kernel, and its tunables that are not left to their
+/* Writes the hints of the tuner's layer: the kernel, and its tunables that differ from their
  * presets. */
 static void put_hints(struct dgl_buf *json, const char *key, const char *kernel, const char *tunes)
 {
@@ -42,7 +42,7 @@ static void put_hints(struct dgl_buf *json, const char *key, const char *kernel,
     tune_hints_put(&entry, 1, NULL, json);
 }
 
-/* Chooses as a model would that was loaded with these hints. *fits: it got what they say. */
+/* Chooses as a model with these hints would. *fits is set if the choice follows the hints. */
 static enum dgl_status choose(struct tuner *t, const struct subject *subject,
                               const struct kernel_request *request, const char *kernel,
                               const char *tunes, struct kernel_choice *out, bool *fits)

@@ -1,6 +1,6 @@
-/* Layouts of weights as candidates of the tuner: kernels that read a decode operation's weights in
- * another layout are measured on a copy of them, and with them what prefill then takes for these
- * weights. The embedding's keep their layout: embedding reads them, too. */
+/* Weight layouts as candidates of the tuner. Kernels that read the weights of a decode operation in
+ * another layout are measured on a copy of them, together with the prefill kernel for that layout.
+ * The embedding's weights keep their layout, because the embedding operation reads them too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@ static const struct model_weights *weights_of(const struct tuner *t)
     return t->s->model->engine->plan.weights;
 }
 
-/* The weight that an operation reads, by products alone; NULL: none. *part: which band of it. */
+/* Returns the weight of an operation if only matrix products read it, else NULL. *part is the
+ * band. */
 static const struct weight *weight_of(const struct tuner *t, const struct op *op, uint32_t *part)
 {
     const struct op_bind *bind = op_find_bind(op, "W");
@@ -56,7 +57,7 @@ bool tuner_request(const struct tuner *t, const struct op *op, const struct kern
     return true;
 }
 
-/* Whether a list has an operation on that band of a weight. */
+/* Returns true if a usage contains an operation on that band of a weight. */
 static bool reads(const struct usage *usage, const struct ref *band)
 {
     for (size_t i = 0; i < usage->count; i++) {
@@ -103,8 +104,8 @@ enum dgl_status tuner_share(struct tuner *t, struct subject *subject)
     return status;
 }
 
-/* Other bands for those of the weight that can have the layout, each in a buffer of its own. False:
- * out of memory. */
+/* Adds a copy of the weight whose bands have the new layout if they support it, each in its own
+ * buffer. Returns false if memory runs out. */
 static bool place_copy(struct tuner_copy *c, const struct weight *weight)
 {
     struct weight *copy = &c->matrices[c->num++];

@@ -1,5 +1,5 @@
-/* The tuner's measurements: candidates are compiled, held against known answers and run as lists of
- * the model's own operations, layer after layer, on the buffers of a real pass. */
+/* The tuner's measurements. Candidates are compiled, checked with known answers, and run as lists
+ * of the model's own operations, layer after layer, on the buffers of a real pass. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define TIMED_SPANS  3          /* of a candidate, of which the least counts */
 #define HOPELESS     1.5        /* times the best: no further span */
 #define SPAN_NS      2000000ull /* of one measurement, at least */
-#define SPAN_MOST_NS 8000000ull /* and at most, where fewer layers will do */
+#define SPAN_MOST_NS 8000000ull /* upper limit, if fewer layers suffice */
 #define SPAN_LISTS   64
 #define BIASES       16 /* of the operation that adds them */
 /* A GPU that waited for the compiler has lowered its clocks: before anything is timed it is kept
@@ -73,7 +73,7 @@ static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage
         .repeat_last_n = -1,
         .dry_multiplier = segment == SEG_DRY ? 1e-4f : 0,
         .dry_penalty_last_n = -1,
-        .dry_breakers = no_breakers, /* a search through all that is held */
+        .dry_breakers = no_breakers, /* searches all tokens */
     };
     struct dgl_step step = {.pos = (uint32_t)t->depth,
                             .tokens = 1,
@@ -186,8 +186,8 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
     return status;
 }
 
-/* Compiles a program of a contestant that has none yet and holds it against known answers; what is
- * wrong with it goes to the contestant's reason. */
+/* Compiles a program of a contestant, if it is not compiled yet, and runs its known-answer test. An
+ * error is stored in the contestant's reason. */
 static enum dgl_status try_use(struct tuner *t, struct contestant *c, const struct kernel_use *use,
                                bool *verified)
 {

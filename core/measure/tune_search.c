@@ -1,6 +1,7 @@
-/* The tuner's search: from the default on, all candidates that differ in one tunable, and at first
- * all other kernels that can serve; then from the best of them, until none is faster. The winner
- * must beat the default in paired rounds by more than their spread. */
+/* The tuner's search. It begins with the default and tries all candidates that differ in one
+ * tunable, and once all other kernels that can serve. It repeats this from the best candidate until
+ * no candidate is faster. The winner must beat the default in paired rounds by more than their
+ * spread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +14,8 @@
 #define PAIRED_TRIES  2    /* a disturbance of the machine costs a winner one of them */
 #define GAIN          0.99 /* less is noise */
 
-/* Adds what unites all single steps away from contestant `of`, among those from `first` on, that
- * were worth it. */
+/* Adds a candidate that combines all single steps away from contestant `of`, among those from
+ * `first` on, that were faster. */
 static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, size_t of,
                                 size_t first)
 {
@@ -44,8 +45,8 @@ static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, 
     return tuner_add(t, subject, base->kernel->name, tunes);
 }
 
-/* Compiles and times contestants from `first` on, batch by batch; those that would end too late are
- * dropped. A batch is half of what there should be time for, since the next may take longer. */
+/* Compiles and times contestants from `first` on in batches, and drops those that would end too
+ * late. A batch fills half of the remaining time, because the next may take longer. */
 static enum dgl_status try_from(struct tuner *t, const struct subject *subject, size_t first,
                                 size_t *best)
 {
@@ -74,7 +75,7 @@ enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, siz
 {
     enum dgl_status status = DGL_OK;
     for (int round = 0; round < SEARCH_ROUNDS && status == DGL_OK; round++) {
-        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be known already */
+        const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
         const double from_us = t->contestants[from]->report->us;
         status = tuner_add_neighbours(t, subject, from);
         if (status == DGL_OK && round == 0)

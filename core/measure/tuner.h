@@ -1,4 +1,4 @@
-/* The tuner's parts: what is tuned, the candidates for it, their measurement, the search. */
+/* The parts of the tuner: its subjects, their candidates, the measurement and the search. */
 #ifndef DGL_CORE_TUNER_H
 #define DGL_CORE_TUNER_H
 
@@ -9,48 +9,50 @@
 #define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
 #define TUNER_PAIRED_ROUNDS  5
 
-/* Operations of one body of passes that ask for the same. */
+/* Operations of one body with the same request. */
 struct usage {
     enum segment segment;
     int32_t tokens; /* of a pass */
     struct op *ops;
     size_t count, cap;
-    uint32_t lists;  /* so many times are they run for one measurement */
+    uint32_t lists;  /* repetitions of the list per measurement */
     double probe_us; /* of the default, run once */
 };
 
 struct subject {
     char *key;
     char texts[65];
-    /* [0] is what is tuned for. [1], where prefill, or a pass over several sequences, asks for the
-     * same as decode, must not become slower. */
+    /* usage[0] is optimised. usage[1] exists if prefill, or a pass over several sequences, uses the
+     * same request as decode. It must not become slower. */
     struct usage usage[2];
     uint32_t num_usages;
-    /* usage[1] is the pass of prefill that reads the same weights by kernels of its own: where
-     * candidates want them in another layout. */
+    /* usage[1] is the prefill pass that reads the same weights with other kernels. Used if
+     * candidates need another layout of the weights. */
     bool shares;
     double default_us; /* of one operation, at first sight */
-    double share;      /* of what the operations of its segment read */
+    double share;      /* part of the bytes that the operations of its segment read */
     size_t place;      /* among the subjects as they were listed */
-    int64_t time;      /* of its stored result; 0: there is none */
+    int64_t time;      /* of its stored result, or 0 */
     bool reached;
 };
 
 /* A kernel with values of its tunables for the subject at hand. */
 struct contestant {
     struct dgl_tune_candidate *report;   /* in `reports` */
-    struct kernel_use *use, *shared_use; /* of usage[1] where the subject shares weights */
-    const struct weight_layout *layout;  /* not NULL: of weights, another than they have */
-    struct plan plan[2];                 /* of nothing but the operations of a usage */
+    struct kernel_use *use, *shared_use; /* use of usage[1], if the subject shares weights */
+    /* layout of the weights that the candidate requires, or NULL for the present layout */
+    const struct weight_layout *layout;
+    struct plan plan[2]; /* plans that contain only the operations of a usage */
     struct exec *exec[2];
     struct exec_run *run[2];
 };
 
 /* The weights of a subject once more, in another layout. */
 struct tuner_copy {
-    const struct weight_layout *layout; /* NULL: none yet */
-    struct model_weights weights;       /* the model's, with other bands for those weights */
-    struct weight *matrices;            /* those: [num] */
+    const struct weight_layout *layout; /* layout of the copy, or NULL */
+    /* a copy of the model's, with other bands for those weights */
+    struct model_weights weights;
+    struct weight *matrices; /* those: [num] */
     size_t num;
     struct weight_buffers buffers; /* the model's, then one for each band */
     struct memory memory;          /* the session's, with these weights */
@@ -58,11 +60,11 @@ struct tuner_copy {
 
 struct tuner {
     struct dgl_session *s;
-    struct dgl_session *crowd; /* of a batch: passes over several sequences; NULL = none */
+    struct dgl_session *crowd; /* batch for passes over several sequences, or NULL */
     const struct dgl_tune_params *p;
     struct dgl_tune_result *r;
     const struct dgl_log *log;
-    struct kernel_set *set; /* without what was tuned before; borrowed */
+    struct kernel_set *set; /* kernel set without earlier tuning results; borrowed */
     struct kernel_judge *judge;
     struct tune_store store;
     struct subject *subjects;
@@ -70,11 +72,12 @@ struct tuner {
     int32_t *ids; /* [num_ids] */
     size_t num_ids;
     int32_t depth, most_tokens;
-    int32_t most_rows;          /* sequences of a pass over several; 1: there are no such passes */
-    uint64_t start_ns, busy_ns; /* when the call began; when the device was last seen busy */
-    uint64_t end_ns;            /* nothing is begun that would end later */
-    /* What these took lately: compiling, judging and timing a candidate; all before the first one
-     * of a subject; making buffers those of a pass. */
+    /* sequences of a pass over several; 1 if there are no such passes */
+    int32_t most_rows;
+    uint64_t start_ns, busy_ns; /* start of the call; last time at which the device was busy */
+    uint64_t end_ns;            /* no step begins that would end after this time */
+    /* Recent duration of three steps: one candidate (compile, check and time), the setup of a
+     * subject, and the preparation of the buffers for a pass. */
     uint64_t candidate_ns, begin_ns, prepare_ns;
     /* of the subject at hand */
     bool late;                /* candidates were left out for want of time */
@@ -114,14 +117,14 @@ static inline bool contestant_is_fit(const struct contestant *c)
 
 /* tune_candidates.c */
 
-/* Adds a candidate unless it cannot run here, or is one that there is. */
+/* Adds a candidate, unless it cannot run here or was added before. */
 enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
                           const char *tunes);
 /* All that differ from a contestant in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of);
-/* All other kernels of the operation. */
+/* Adds all other kernels of the operation. */
 enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
-/* `tunes` with one of them set to a value. False: it does not fit. */
+/* Copies `tunes` with one tunable set to a value. Returns false if the text does not fit. */
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
 /* Forgets the candidates from `first` on. */
 void tuner_drop(struct tuner *t, size_t first);
@@ -130,11 +133,11 @@ void tuner_subject_end(struct tuner *t);
 
 /* tune_layout.c */
 
-/* The operation's request, of weights in the layout that a kernel reads. *layout: which that is, if
- * they have another one now. False: they cannot have it. */
+/* Makes the operation's request for weights in the layout that a kernel reads. *layout is that
+ * layout if the weights have another one now. Returns false if the weights cannot have it. */
 bool tuner_request(const struct tuner *t, const struct op *op, const struct kernel *kernel,
                    struct kernel_request *out, const struct weight_layout **layout);
-/* Adds the usage for subject.shares where the set has kernels for another layout. */
+/* Adds the usage for subject.shares if the set has kernels for another layout. */
 enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
 /* Packs the subject's weights once more, in that layout, from the model's files. Slow. */
 enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
@@ -143,33 +146,36 @@ void tuner_copy_end(struct tuner *t);
 
 /* tune_batch.c */
 
-/* The most sequences that passes can have here, beside what is held; 1: none but one. */
+/* The largest number of sequences per pass for which memory is left; 1 if there is no room for
+ * several. */
 int32_t tuner_crowd_most(const struct tuner *t);
 /* Makes t->crowd, for as many as the subjects' usages want. The session's scratch may move. */
 enum dgl_status tuner_crowd_begin(struct tuner *t);
 void tuner_crowd_end(struct tuner *t);
-/* The state of a pass over so many sequences, all of them in that state but for their seeds. */
+/* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
+ * seeds. */
 enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
 /* As tuner_prepare(). */
 enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage);
 
 /* tune_measure.c */
 
-/* Takes what something took last into account: half of what it took before counts at least. */
+/* Updates a duration estimate. It drops by at most half per update. */
 static inline void tuner_note(uint64_t *cost, uint64_t ns)
 {
     *cost = ns > *cost / 2 ? ns : *cost / 2;
 }
-/* Compiles contestants [first, end) in one batch, and holds them against known answers. Those that
- * fail get a reason. */
+/* Compiles contestants [first, end) in one batch and runs their known-answer tests. Failed
+ * contestants get a reason. */
 enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
                               size_t end);
 /* Makes buffers and step table those of a pass in the middle of which the operations are. */
 enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
-/* Keeps a GPU busy that has had nothing to do. */
+/* Runs the operations until an idle GPU has raised its clocks. */
 enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
                            uint32_t u);
-/* How often the operations are run for one measurement; fewer of them where one takes long. */
+/* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
+ * slow. */
 enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
                                 uint32_t u);
 /* One measurement: microseconds of an operation. */
@@ -178,15 +184,16 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
 /* Times contestants [first, end); *best becomes the fastest. */
 enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first, size_t end,
                            size_t *best);
-/* What one try of paired rounds takes, as far as is known. */
+/* Estimated duration of one attempt of paired rounds. */
 uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject);
 
 /* tune_search.c */
 
 /* From the candidate *best, which is timed, to the fastest that is found. */
 enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best);
-/* Default and winner in turn. *beats: the winner is faster by more than the spread of the ratio in
- * what is tuned for, and not slower by more than that in the other usage. */
+/* Measures default and winner alternately. *beats is set if the winner is faster in the first usage
+ * by more than the spread of the ratio, and not slower in the other usage by more than the
+ * spread. */
 enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_t winner,
                            struct dgl_tune_op *out, bool *beats);
 

@@ -21,7 +21,7 @@ struct dgl_device {
     struct dgl_device_info info; /* strings belong to gl */
     struct plan_device plan;
     uint64_t tokens;     /* evaluated so far */
-    uint64_t held_bytes; /* of device memory: what models and sessions have allocated */
+    uint64_t held_bytes; /* bytes of device memory that models and sessions have allocated */
     /* Pages of the models' KV caches that sequences have, now, and that several have; and tokens of
      * prompts that were found there, so far. */
     uint64_t pages_used, pages_shared, prefix_hit_tokens;
@@ -29,12 +29,12 @@ struct dgl_device {
     struct kernel_records *records;
     struct dgl_counters hidden; /* work of all hidden sections so far */
     int32_t hiding;             /* hidden sections that are open */
-    bool told_tunings;          /* that the tuner's file is not whole was said */
+    bool told_tunings;          /* damage to the tuner's file was already reported */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };
 
-/* The folder of a pack that holds kernels of its own. */
+/* Folder of a pack with its own kernels. */
 #define PACK_KERNELS "kernels"
 
 struct dgl_kernels {
@@ -56,7 +56,7 @@ enum dgl_status device_reopen(struct dgl_device *dev);
 /* Events from now on; a `cb` of NULL ends that. */
 void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struct dgl_event *event),
                       void *priv);
-/* To the trace, if there is one. */
+/* Sends an event to the trace callback, if there is one. */
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 
 /* Work done since the device was opened. */
@@ -64,9 +64,9 @@ struct dgl_counters device_counters(const struct dgl_device *dev);
 void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
 /* Takes work away from a sum of it. */
 void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
-/* A hidden section: known answers of kernels, which are no part of any call's result. Its work is
- * in no counter, the trace has no event of it, and its time counts as compile_ns. Sections may be
- * nested. `account` belongs to the section until account_pop(). */
+/* Begins and ends a hidden section, for example for the known-answer tests of kernels. Work in a
+ * hidden section is excluded from all counters, writes no trace events, and its time counts as
+ * compile_ns. Sections may be nested. The section owns `account` until account_pop(). */
 void account_push(struct dgl_device *dev, struct account *account);
 void account_pop(struct dgl_device *dev, const struct account *account);
 /* Work done since `before` was read. */

@@ -1,6 +1,7 @@
-/* What known answers told of the kernels on this device with this driver, kept for later processes
- * in the folder of the compiled programs: which programs compute rightly, and which built-in
- * kernels do not and are passed over by every choice (KERNEL_WRONG_PROPERTY in kernels.h). */
+/* Stored results of the known-answer tests of kernels, per device and driver, for later processes.
+ * They are kept in the folder of the compiled programs. They list the programs that compute
+ * correctly, and the built-in kernels that do not and are excluded from every choice
+ * (KERNEL_WRONG_PROPERTY in kernels.h). */
 #ifndef DGL_CORE_KERNEL_RECORDS_H
 #define DGL_CORE_KERNEL_RECORDS_H
 
@@ -12,15 +13,15 @@ struct dgl_device;
 struct kernel_choice;
 struct kernel_records; /* of a device */
 
-/* Reads the device's records and tells its plans of the wrong kernels. Records that cannot be read
+/* Reads the device's records and adds the wrong kernels to dev->plan. Records that cannot be read
  * count as absent. */
 enum dgl_status kernel_records_open(struct dgl_device *dev);
 void kernel_records_close(struct dgl_device *dev);
 
-/* Records reach later processes: there is a cache folder. */
+/* Returns true if the records are stored for later processes: there is a cache folder. */
 bool kernel_records_last(const struct dgl_device *dev);
-/* Names the program of a choice on this device: its texts, words and numbers. False: out of memory,
- * or no cache. */
+/* Computes the record key of a choice on this device from its texts, words and numbers. Returns
+ * false if memory runs out or there is no cache. */
 bool kernel_records_key(const struct dgl_device *dev, const struct kernel_choice *choice,
                         char key[65]);
 /* The program computes rightly. */
@@ -33,14 +34,14 @@ enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *ker
  * exceeded a limit on it. It is not stored here: the program cache stores the verdict on its
  * source. */
 enum dgl_status kernel_records_add_unfit(struct dgl_device *dev, const char *kernel);
-/* Forgets that the kernel (NULL: any kernel) is wrong, for a self test that asks it again. Choices
- * that were made keep their names of properties until kernel_records_close(). */
+/* Forgets that the kernel (or any kernel, if NULL) is wrong, so that a self test can test it again.
+ * Choices that were made keep the names of their properties until kernel_records_close(). */
 void kernel_records_forget_wrong(struct dgl_device *dev, const char *kernel);
 /* Removes all wrong and excluded kernels from dev->plan, of which the caller keeps a copy. The
  * records stay. */
 void kernel_records_hide_wrong(struct dgl_device *dev);
-/* Stores the records, with those that other processes have added. If the folder cannot be written,
- * later processes test again. */
+/* Stores the records, merged with those of other processes. If the folder cannot be written, later
+ * processes test again. */
 void kernel_records_store(struct dgl_device *dev);
 
 #endif

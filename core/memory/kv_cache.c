@@ -9,7 +9,7 @@
 #include "core/memory/pool.h"
 #include "core/plan/plan_device.h"
 
-/* Positions that there is room for when a session begins: short ones never move the cache. */
+/* Initial positions per session, so that short sessions never move the cache. */
 #define FIRST_TOKENS 2048
 
 static uint32_t first_pages(uint32_t most)
@@ -29,8 +29,8 @@ void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                             .newest = KV_NO_PAGE};
 }
 
-/* Buffers for a number of layers each, so many that the buffers stay within one binding when all
- * that is promised is there: their number changes with promises alone. */
+/* Layers are spread over enough buffers that each stays within one binding if all reserved pages
+ * are allocated. So the number of buffers only changes with reservations. */
 static uint32_t layers_per_buffer(const struct kv_cache *kv, uint32_t pages)
 {
     const uint64_t most = pages > kv->promised ? pages : kv->promised;
@@ -51,7 +51,7 @@ static void free_buffers(struct kv_cache *kv)
     free(kv->bucket);
 }
 
-/* Moves the cache to buffers for more pages. On failure nothing changes. */
+/* Moves the cache to buffers for more pages. On failure the cache is unchanged. */
 static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
 {
     struct dgl_device *dev = kv->dev;
@@ -91,7 +91,7 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
         free_buffers(&to);
         return status;
     }
-    /* The new pages lie below the free ones, the lowest on top. */
+    /* New pages are put below the free ones, with the lowest page on top. */
     for (uint32_t i = 0; i < added; i++)
         to.free[i] = (uint16_t)(pages - 1 - i);
     if (kv->num_free)
@@ -101,7 +101,7 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
     to.num_free = added + kv->num_free;
     to.pages = pages;
     to.serial++;
-    /* Not to the pool, which would keep them: none of their size is wanted again. */
+    /* The buffers bypass the pool, which would keep them: later buffers are all larger. */
     for (uint32_t i = 0; i < kv->num_buffers; i++)
         gl_buffer_destroy(dev->gl, &kv->buffers[i]);
     free_buffers(kv);
@@ -110,7 +110,7 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
     return DGL_OK;
 }
 
-/* Pages that the cache gets when it needs `least`. */
+/* The next size of the cache if it needs `least` pages. */
 static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
 {
     const uint32_t twice = 2 * kv->pages < kv->promised ? 2 * kv->pages : kv->promised;
@@ -136,7 +136,8 @@ static uint32_t used_pages(const struct kv_cache *kv)
     return kv->pages - kv->num_free - kv->num_idle;
 }
 
-/* Promises `pages`, of which `first` are there from the beginning. Does nothing on failure. */
+/* Reserves `pages`, of which `first` are allocated from the start. On failure the cache is
+ * unchanged. */
 static enum dgl_status promise(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left)
 {
     const uint32_t used = used_pages(kv), promised = kv->promised + pages;
@@ -279,7 +280,8 @@ static void drop(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
         kv->free[kv->num_free++] = page;
 }
 
-/* A page that nobody has and that is not known; there is one. */
+/* Returns a free page. Evicts the oldest cached page if all others are in use. The caller has made
+ * sure that there is one. */
 static uint16_t find_free(struct kv_cache *kv)
 {
     if (kv->num_free == 0) {
@@ -292,7 +294,7 @@ static uint16_t find_free(struct kv_cache *kv)
     return kv->free[--kv->num_free];
 }
 
-/* There are `more` pages that nobody has. */
+/* Makes sure that `more` pages are free or can be evicted. */
 static enum dgl_status make_room(struct kv_cache *kv, uint32_t more)
 {
     return more > kv->num_free + kv->num_idle ? resize(kv, next_pages(kv, used_pages(kv) + more))
@@ -387,7 +389,8 @@ void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t co
     memcpy(to->node, from->node, to->num_nodes * sizeof(*to->node));
 }
 
-/* From the last on, so that of what nobody has the end of a text goes before its beginning. */
+/* Pages are released in reverse, so that eviction drops the tail of a cached prefix before its
+ * head. */
 void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
 {
     while (pages->count > count)

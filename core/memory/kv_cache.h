@@ -1,19 +1,21 @@
 /*
- * The KV cache of a model: pages, which its sequences take as they grow and give back. A page holds
- * DGL_KV_PAGE positions of one sequence in every layer: of each, keys, then values, both
- * [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv knows the addresses within.
+ * The KV cache of a model. Its sequences take pages as they grow, and give them back. A page holds
+ * DGL_KV_PAGE positions of one sequence in every layer: first the keys, then the values, both
+ * [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv computes the addresses within a
+ * page.
  *
- * A layer's pages are one range, so that one binding reaches them; the layers are in few buffers.
- * When all pages are taken, the cache moves to larger buffers: it has pages for FIRST_TOKENS of
- * each session at least, twice as many whenever it moves, and no more than what is promised. Where
- * the device has no room for two copies, it has all of them from the beginning: what a session was
- * promised is then there whenever it grows. Guests are sequences that were promised nothing of
- * their own: they share a number of pages, and whoever runs them sees to it that they suffice.
+ * The pages of a layer are one range, so that one binding reaches them. The layers are spread over
+ * few buffers. If all pages are taken, the cache moves to larger buffers. It starts with pages for
+ * FIRST_TOKENS of each session, doubles with every move, and never exceeds the reserved pages. If
+ * the device has no room for two copies during a move, all reserved pages are allocated at the
+ * start, so that a session can always grow to its reservation. Guests are sequences without a
+ * reservation of their own. They share a pool of pages, and their scheduler makes sure that the
+ * pool suffices.
  *
- * Several sequences may have a page: it has positions that they begin with. Who writes to one that
- * others have gets a copy first. A full page may be known by its tokens and those before it
- * (kv_prefix.c); when nobody has it any more it stays for who begins alike, and the one that was
- * left the longest ago goes when a page is wanted.
+ * Several sequences may share a page of a common prefix. Before a sequence writes to a shared page,
+ * it gets a copy. A full page can be found by its tokens and all tokens before it (kv_prefix.c). If
+ * the last sequence leaves it, the page stays cached for reuse. If a page is needed, the least
+ * recently used cached page is evicted.
  */
 #ifndef DGL_CORE_KV_CACHE_H
 #define DGL_CORE_KV_CACHE_H
@@ -26,11 +28,11 @@
 struct kv_page {
     uint32_t refs;   /* sequences that have it */
     uint32_t guests; /* guests that have it */
-    /* When it is known by its tokens: */
-    uint64_t node;         /* its name, never given twice; 0 = it is not known */
-    uint64_t parent;       /* name of the page before it; 0 = it is the first one */
+    /* Used if the page can be found by its tokens: */
+    uint64_t node;         /* name of the page, never reused; 0 if the page is not cached */
+    uint64_t parent;       /* name of the page before it; 0 if it is the first page */
     uint16_t next;         /* page with a like hash */
-    uint16_t older, newer; /* neighbours among those that are known and nobody's */
+    uint16_t older, newer; /* neighbours in the list of cached pages that no sequence uses */
     int32_t ids[DGL_KV_PAGE];
 };
 
@@ -41,30 +43,31 @@ struct kv_cache {
     uint32_t layers, num_buffers;
     uint64_t page_bytes;  /* of one layer */
     uint32_t most_pages;  /* that one binding reaches */
-    uint32_t pages;       /* that there is memory for */
+    uint32_t pages;       /* allocated pages */
     uint32_t promised;    /* to all sequences, and to guests */
-    uint32_t first;       /* of these, what is there from the beginning */
+    uint32_t first;       /* pages of the reservation that are allocated from the start */
     bool whole;           /* all that is promised is there from the beginning */
     uint32_t guest_pages; /* promised to guests, all together */
     uint32_t guest_used;  /* that guests have */
-    uint32_t serial;      /* raised when the buffers are replaced: bind again */
+    uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
     struct kv_page *page; /* [pages] */
-    uint16_t *free;       /* [pages]; the first num_free are nobody's, the last goes first */
-    uint16_t *bucket;     /* [pages], the first page of each hash */
+    /* [pages]; the first num_free are unused, and the last of them is taken first */
+    uint16_t *free;
+    uint16_t *bucket; /* [pages], the first page of each hash */
     uint32_t num_free;
-    uint32_t num_idle;       /* known, and nobody's */
+    uint32_t num_idle;       /* cached pages that no sequence uses */
     uint16_t oldest, newest; /* of these */
     uint64_t last_node;
-    uint32_t prefix_serial; /* raised when all that is known is forgotten */
+    uint32_t prefix_serial; /* raised if all cached pages are forgotten */
     uint64_t bytes;
 };
 
 /* The pages of one sequence, by position. */
 struct kv_pages {
-    uint16_t *page; /* [count], room for [most], or for one more where that is odd */
-    uint64_t *node; /* [num_nodes], names of what the sequence begins with, as they are known */
+    uint16_t *page; /* [count], allocated for [most], rounded up to an even number */
+    uint64_t *node; /* [num_nodes], names of the sequence's first pages, as far as they are known */
     uint32_t count, most;
-    uint32_t num_known; /* so many leading ones are in the page table on the device */
+    uint32_t num_known; /* number of leading pages that are in the page table on the device */
     uint32_t num_nodes;
     uint32_t prefix_serial; /* of the names */
     bool guest;
@@ -73,36 +76,37 @@ struct kv_pages {
 /* A cache without memory. */
 void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                    uint64_t page_bytes);
-/* A sequence that may come to `most` pages, which with what was promised before are not more than
- * most_pages. `left`: bytes that are free on the device, 0 = unknown. Does nothing on failure. */
+/* Adds a sequence that may grow to `most` pages. Together with all earlier reservations these must
+ * not exceed most_pages. `left` is the number of free bytes on the device, or 0 if unknown. Changes
+ * nothing on failure. */
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out);
-/* A guest that may come to `most` pages; kv_cache_invite() came before. */
+/* Adds a guest that may grow to `most` pages. Requires a pool from kv_cache_invite(). */
 enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out);
 /* Promises `pages` to guests; of these, `first` are there from the beginning. */
 enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left);
-/* Takes that back, when the guests have left. */
+/* Releases that pool after all guests have left. */
 void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first);
-/* Gives all that a sequence has back; when nothing is promised any more, the cache's memory is
- * freed. Accepts a sequence that is all zero. */
+/* Gives back all pages and the reservation of a sequence. If no reservation is left, the memory of
+ * the cache is freed. Accepts a sequence that is all zero. */
 void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages);
-/* Frees the memory, of which nobody has a page; what is promised stays so. */
-/* The most bytes that it has at any time while a lone sequence comes to have `pages`: as it moves,
- * what it leaves too. */
+/* The peak size in bytes while a lone sequence grows to `pages`, including the old buffers during a
+ * move. */
 uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages);
+/* Frees the buffers. No sequence may hold a page. Reservations are kept. */
 void kv_cache_drop(struct kv_cache *kv);
-/* The sequence's first `count` pages, at most `most`, are there; may move the cache. On failure it
- * has what it had. DGL_ERR_NO_MEMORY for a guest: kv_cache_lacks(). */
+/* Takes pages until the sequence has `count`, at most `most`. May move the cache. On failure the
+ * sequence keeps its pages. Returns DGL_ERR_NO_MEMORY if a guest has to wait: kv_cache_lacks(). */
 enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
-/* Whether that would move the cache. */
+/* Returns true if kv_cache_take() would move the cache. */
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
 /* How many pages a guest would have to wait for. */
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
-/* Before positions of page `i` are written: should others have it, or know it by its tokens, the
- * sequence gets one of its own that holds the same. Nothing to do for pages that it has not. May
+/* Call before positions of page `i` are written. If the page is shared, or cached by its tokens,
+ * the sequence gets a copy of its own. Does nothing if the sequence does not have the page. May
  * move the cache. */
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i);
-/* Whether that would take a page. */
+/* Returns true if kv_cache_own() would take a page. */
 bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i);
 /* A sequence without pages gets the first `count` of another, at most its `most`. */
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
@@ -118,24 +122,26 @@ void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
  * ids[0 .. to): whoever begins alike may have them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to);
-/* Pages that other sequences evaluated for ids[pos .. count), whole ones; 0 as well when what the
- * sequence has of the first `pos` ids, a number of whole pages, is not known by its tokens. */
+/* The number of whole cached pages for ids[pos .. count). Returns 0 also if the first `pos` ids of
+ * the sequence, a whole number of pages, have no known names. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
-/* Of the pages of ids[0 .. count) that are known, how many guests have. */
+/* Counts the cached pages for ids[0 .. count) that guests use. */
 uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count);
-/* The sequence gets those, in place of what it has from there on; as many as there are, and as many
- * as a guest may have. */
+/* Replaces the pages from `pos` on by the cached pages for ids[pos .. count), as many as there are
+ * and as a guest may have. */
 uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
                          int32_t pos, int32_t count);
-/* Other kernels will compute other numbers: nothing that was evaluated is given to others. */
+/* Call if the kernels change: other kernels compute other numbers, so no cached page may be
+ * reused. */
 void kv_prefix_forget_all(struct kv_cache *kv);
-/* A page is not known any more. */
+/* Evicts a page: it can no longer be found by its tokens. */
 void kv_prefix_forget(struct kv_cache *kv, uint16_t page);
-/* A page that is known was left by the last one that had it, or is nobody's no more. */
+/* Idle: the last sequence left a cached page. Wake: a sequence takes the page again, or it is
+ * evicted. */
 void kv_prefix_idle(struct kv_cache *kv, uint16_t page);
 void kv_prefix_wake(struct kv_cache *kv, uint16_t page);
-/* Puts all that is known into the buckets of a cache that has others. */
+/* Inserts all cached pages into the buckets again, after their number has changed. */
 void kv_prefix_rehash(struct kv_cache *kv);
 
 #endif

@@ -1,9 +1,10 @@
-/* Full pages by their tokens and all before them, so that texts which begin alike share them.
+/* Cache of full pages by their tokens and all tokens before them, so that sequences share a common
+ * prefix.
  *
- * A known page has a name, and knows that of the page before it: two pages are of the same text
- * when their tokens and their parents' names are equal, which is compared; the hash only leads
- * there. Names are never given twice: what came after a page that is forgotten is not found any
- * more. Pages that nobody has wait in the order in which they were left. */
+ * A cached page has a name and stores the name of the page before it. Two pages match if their
+ * tokens and the names of their parents are equal. Both are compared; the hash only selects the
+ * bucket. Names are never reused: if a page is evicted, the pages after it can no longer be found.
+ * Cached pages without a user are kept in the order in which they were left. */
 #include <assert.h>
 #include <string.h>
 
@@ -95,7 +96,8 @@ void kv_prefix_forget_all(struct kv_cache *kv)
     kv->prefix_serial++;
 }
 
-/* Whether the first `pos` tokens, whole pages, are known by their names. */
+/* Returns true if the pages of the first `pos` tokens, a whole number of pages, have known
+ * names. */
 static bool names_reach(const struct kv_cache *kv, const struct kv_pages *pages, int32_t pos)
 {
     return pos == 0 || (pages->prefix_serial == kv->prefix_serial &&

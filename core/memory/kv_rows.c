@@ -9,7 +9,7 @@ uint64_t kv_rows_page_bytes(const struct kv_cache *kv)
     return kv->page_bytes / KV_PARTS;
 }
 
-/* Where the part begins in its layer's buffer. */
+/* Returns the offset of the rows in the buffer of their layer. */
 static uint64_t part_offset(const struct kv_cache *kv, const struct kv_pages *pages,
                             const struct kv_rows *rows)
 {

@@ -1,6 +1,6 @@
 /*
- * Rows of a KV cache on the host: the keys, or the values, of positions in their order, [position]
- * [kv_heads][head_dim] as the cache has the numbers, whatever pages they are in.
+ * Rows of a KV cache on the host: the keys or the values of consecutive positions, [position]
+ * [kv_heads][head_dim], in the number format of the cache and independent of their pages.
  * kernels/lib/kv/kv.glsl describes a page.
  */
 #ifndef DGL_CORE_KV_ROWS_H
@@ -10,7 +10,7 @@
 
 enum kv_part { KV_KEYS, KV_VALUES, KV_PARTS };
 
-/* What is copied: positions [page * DGL_KV_PAGE, + count) of a sequence, count <= DGL_KV_PAGE. */
+/* Range to copy: positions [page * DGL_KV_PAGE, + count) of a sequence, count <= DGL_KV_PAGE. */
 struct kv_rows {
     uint32_t layer;
     enum kv_part part;
@@ -24,7 +24,7 @@ uint64_t kv_rows_page_bytes(const struct kv_cache *kv);
 enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
                              const struct kv_pages *pages, const struct kv_rows *rows, void *page,
                              void *out);
-/* Puts rows into a page that is this sequence's alone; what the page has beyond them becomes 0. */
+/* Writes rows into a page that no other sequence shares. The rest of the page becomes 0. */
 enum dgl_status kv_rows_write(const struct kv_cache *kv, struct dgl_device *dev,
                               const struct kv_pages *pages, const struct kv_rows *rows, void *page,
                               const void *in);

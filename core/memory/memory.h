@@ -1,4 +1,5 @@
-/* Where references of a plan lead: the device buffers of one sequence and of what it shares. */
+/* Resolves references of a plan to ranges of the device buffers of one sequence and of its
+ * model. */
 #ifndef DGL_CORE_MEMORY_H
 #define DGL_CORE_MEMORY_H
 
@@ -11,8 +12,9 @@ struct memory {
     const struct weight_buffers *weights; /* the model's */
     const struct workspace *workspace;    /* the model's: scratch of a pass */
     const struct kv_cache *kv;            /* the model's */
-    /* The sequence's, in one arena: its state, then scratch of its own for passes over one token,
-     * for programs that see only a few buffers; of several sequences plan_batch_own_bytes(). */
+    /* Buffers of the sequence in one arena: its state, then scratch for passes over one token, for
+     * programs that can bind only a few buffers. For several sequences see
+     * plan_batch_own_bytes(). */
     struct gl_range state[BUF_STATE_COUNT];
     struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     struct arena arena;
@@ -23,21 +25,22 @@ struct memory {
  * for them in one. On failure they are empty. */
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
                                   const struct plan *plan, int32_t context, int32_t sequences);
-/* After other kernels: makes ARGS larger where their plan has more operations. What it holds does
- * not outlive a batch; all else that a sequence has depends on no kernel. On failure nothing
- * changes. */
+/* Call after the kernels changed: enlarges ARGS if the new plan has more operations. The contents
+ * of ARGS do not outlive a batch, and no other state of a sequence depends on kernels. Changes
+ * nothing on failure. */
 enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
                                 const struct plan *plan);
 /* Accepts memory without any. */
 void memory_finish_state(struct memory *memory, struct dgl_device *dev);
 
-/* The range of a reference, whose buffer exists. No allocation. */
+/* Returns the range of a reference whose buffer exists. Does not allocate. */
 struct gl_range memory_resolve(const struct memory *memory, struct ref ref);
 
-/* Whether two sequences have the same ranges at the same offsets, each in buffers of its own, as
- * those of one context and one plan have. */
+/* Returns true if two sequences have the same ranges at the same offsets, each in its own buffers.
+ * Sequences of one context and one plan do. */
 bool memory_is_like(const struct memory *a, const struct memory *b);
-/* Ranges of `from` become the same ones of `to`, which it is like; what they share stays. */
+/* Redirects ranges in the buffers of `from` to the buffers of `to`, for which memory_is_like() is
+ * true. Ranges in shared buffers stay. */
 void memory_move(const struct memory *from, const struct memory *to, struct gl_range *ranges,
                  uint32_t count);
 

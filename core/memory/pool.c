@@ -6,7 +6,8 @@
 
 #include "core/base/mem.h"
 
-/* More than a session of any known model has: a KV buffer per layer and some twenty others. */
+/* Larger than the number of buffers of a session of any known model: a KV buffer per layer and
+ * about twenty more. */
 #define MAX_FREE 256
 
 struct pool {
@@ -39,7 +40,7 @@ void pool_destroy(struct pool **pool)
     free(p);
 }
 
-/* Index of the smallest free buffer with size <= bytes <= 1.25 size; -1 = none. */
+/* Returns the index of the smallest free buffer with size <= bytes <= 1.25 size, or -1. */
 static int find_fit(const struct pool *pool, uint64_t size)
 {
     int best = -1;

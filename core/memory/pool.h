@@ -6,7 +6,7 @@
 #include "gl/gl.h"
 
 struct pool;
-struct pool *pool_create(struct gl_device *gl); /* NULL: out of memory */
+struct pool *pool_create(struct gl_device *gl); /* Returns NULL if memory runs out. */
 /* All buffers must have been released. */
 void pool_destroy(struct pool **pool);
 /* Destroys those that are free. */

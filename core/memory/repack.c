@@ -51,7 +51,7 @@ void repack_row(const struct weight_layout *layout, const void *src, uint64_t co
     memset(dst, 0, (size_t)words * 4);
     for (uint64_t first = 0; first < cols; first += layout->values, block += layout->bytes) {
         uint64_t left = cols - first, size = layout->code_bytes;
-        /* Codes of a byte each end with the row, whatever pads its last block in the file. */
+        /* One-byte codes end with the row. Padding of the last block in the file is not copied. */
         if (size == layout->values && left < size)
             size = left;
         if (layout->dtype == DGL_Q4_K) {

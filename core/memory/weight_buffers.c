@@ -82,8 +82,8 @@ void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev)
     *wb = (struct weight_buffers){0};
 }
 
-/* Moves the buffers that `from` shares with `to`, frees its others, and makes and fills those that
- * `to` lacks. `only` is scratch, [to->weights->num_buffers]. */
+/* Moves the shared buffers from `from` to `to`, frees the rest of `from`, then allocates and fills
+ * the missing buffers of `to`. `only` is scratch, [to->weights->num_buffers]. */
 static enum dgl_status move_buffers(struct weight_buffers *from, struct weight_buffers *to,
                                     struct dgl_device *dev,
                                     const struct weight_upload_params *params, bool *only)
@@ -99,7 +99,8 @@ static enum dgl_status move_buffers(struct weight_buffers *from, struct weight_b
         gl_buffer_destroy(dev->gl, &from->buffers[i]);
     struct weight_upload_params these = *params;
     these.only = only;
-    enum dgl_status status = gl_finish(dev->gl); /* until then the driver may keep what was freed */
+    /* the driver may keep freed memory until the device is idle */
+    enum dgl_status status = gl_finish(dev->gl);
     if (status == DGL_OK)
         status = make_buffers(to, dev);
     return status == DGL_OK ? weight_buffers_upload(to, dev, &these) : status;

@@ -29,23 +29,24 @@ struct gl_range weight_buffers_vector(const struct weight_buffers *wb, uint32_t 
 
 struct weight_upload_params {
     const struct tensor_source *tensors;
-    /* Not NULL: makes a band's rows on the device instead of reading them (synthetic models). */
+    /* If not NULL, computes a band's rows on the device instead of reading them (synthetic
+     * models). */
     enum dgl_status (*fill)(void *ctx, const struct weight *weight, const struct weight_band *band,
                             struct gl_range range);
     void *fill_ctx;
     dgl_progress_cb progress_cb;
     void *progress_priv;
-    const bool *only; /* [weights->num_buffers]: fill these buffers; NULL = all */
+    const bool *only; /* [weights->num_buffers]: buffers to fill, or NULL to fill all */
 };
 /* Fills every band and vector: a few rows at a time through host memory. Slow. */
 enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dgl_device *dev,
                                       const struct weight_upload_params *params);
 
-/* Takes another placement of the same weights (weights_list() of the same model). Buffers that hold
- * the same in both stay (weights_same_buffer()); the others are freed, and only then new ones are
- * made and filled from the files: nothing is on the device twice. `params->only` is not looked at.
- * On failure the old placement is in force as before, its buffers filled anew; if that fails too,
- * *wb is empty. Slow. */
+/* Switches to another placement of the same weights (weights_list() of the same model). Buffers
+ * with the same contents in both stay (weights_same_buffer()). The others are freed before new ones
+ * are created and filled from the files, so that no weight is on the device twice. Ignores
+ * `params->only`. On failure the old placement is restored and its buffers are filled again; if
+ * that fails too, *wb is empty. Slow. */
 enum dgl_status weight_buffers_replace(struct weight_buffers *wb, struct dgl_device *dev,
                                        const struct model_weights *weights,
                                        const struct weight_upload_params *params);

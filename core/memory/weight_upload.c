@@ -37,7 +37,7 @@ static enum dgl_status advance(struct upload *u, uint64_t bytes)
 struct stage {
     uint8_t *file;    /* rows as stored */
     uint32_t *packed; /* rows as the kernel wants them */
-    float *row;       /* one row's values, when the type changes */
+    float *row;       /* values of one row, for changes of type */
     void *changed;    /* one row in the device's type, as in a file */
 };
 
@@ -212,7 +212,8 @@ static bool is_wanted(const struct upload *u, const struct weight_place *place)
     return !u->p->only || u->p->only[place->buffer];
 }
 
-/* What progress counts; tensors that the model does not use are not read. */
+/* Total for the progress report. Excludes tensors that the model does not use: they are not
+ * read. */
 static uint64_t bytes_to_read(const struct upload *u)
 {
     const struct model_weights *w = u->wb->weights;

@@ -1,5 +1,5 @@
 /* The workspace: scratch of one pass (residual stream, activations, the sampler's candidates). A
- * model has one, which its sessions share in turn: nothing in it outlives a pass. */
+ * model has one workspace, which its sessions use in turn. Its contents do not outlive a pass. */
 #ifndef DGL_CORE_WORKSPACE_H
 #define DGL_CORE_WORKSPACE_H
 
@@ -8,18 +8,19 @@
 
 struct workspace {
     struct gl_range range[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
-    int32_t rows;                     /* tokens per pass that fit; 0 = nothing is allocated */
-    int32_t score_rows;               /* rows of ALL_LOGITS; 0 = not made yet */
-    uint32_t users;                   /* sessions */
-    uint32_t serial;                  /* raised when a buffer is replaced: bind again */
+    /* tokens per pass that fit, or 0 if the workspace is not allocated */
+    int32_t rows;
+    int32_t score_rows; /* rows of ALL_LOGITS; 0 until it is allocated */
+    uint32_t users;     /* sessions */
+    uint32_t serial;    /* raised if a buffer is replaced: bindings must be renewed */
     uint64_t bytes;
 };
 
-/* One more user, with passes of up to `rows` tokens; grows what is too small. On failure the other
- * users keep what they need. */
+/* Adds a user with passes of up to `rows` tokens, and enlarges buffers that are too small. On
+ * failure the other users keep their buffers. */
 enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
                                   const struct plan *plan, int32_t rows);
-/* The same of a batch of so many sequences. */
+/* Like workspace_acquire(), for a batch of that many sequences. */
 enum dgl_status workspace_acquire_batch(struct workspace *ws, struct dgl_device *dev,
                                         const struct plan *plan, int32_t sequences);
 /* One user less; the last one's buffers go back to the pool. */

@@ -1,4 +1,4 @@
-/* Other kernels on a live model: what is compiled, and what must pass its known-answer test. */
+/* Switches a live model to other kernels: compilation and known-answer tests. */
 #include "core/model/kernel_swap.h"
 
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static bool has_users_text(const struct kernel_choice *choice)
     return users;
 }
 
-/* The same but for how weights are held, which other kernels may want otherwise. */
+/* Compares two requests without the attributes of weight storage, which other kernels may
+ * change. */
 static bool same_work(const struct kernel_request *a, const struct kernel_request *b)
 {
     bool same =
@@ -79,7 +80,7 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
             &verdict);
     if (status != DGL_OK)
         return status;
-    struct dgl_buf files = {0}; /* those that were edited, where there are any */
+    struct dgl_buf files = {0}; /* the edited files, if there are any */
     if (has_users_text(&use->choice))
         kernel_choice_origin(&use->choice, &files);
     const char *path = files.p && !files.failed ? files.p : kernel->path;
@@ -127,7 +128,8 @@ static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap 
     return status;
 }
 
-/* All kernels were judged: libs that none of those has that can run here. */
+/* Context of the report, after all kernels were tested, of libs that no kernel which can run here
+ * contains. */
 struct idle_libs {
     const struct dgl_log *log;
     const struct kernel_swap *swap;
@@ -219,7 +221,7 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
         if (status != DGL_OK || (swap->count > 0 && !wait))
             return status;
     }
-    /* Known answers are no part of an answer that goes on meanwhile: neither time nor counters. */
+    /* Tests are excluded from the time and counters of an answer that is generated meanwhile. */
     struct account account;
     bool more = true;
     account_push(dev, &account);

@@ -1,5 +1,6 @@
-/* Other kernels on a live model: programs of the new engine beside those of the old one, and known
- * answers before a token depends on them; in parts, between which tokens go on. */
+/* Switches a live model to other kernels. The programs of the new engine are compiled beside those
+ * of the old one, and known-answer tests run before a token depends on them. The work is split into
+ * parts, so that decoding continues in between. */
 #ifndef DGL_CORE_KERNEL_SWAP_H
 #define DGL_CORE_KERNEL_SWAP_H
 
@@ -8,10 +9,10 @@
 /* A kernel that no step runs, but that a new text of the user's is part of, which no step has. */
 struct idle_kernel {
     const struct kernel *kernel; /* borrowed from the engine's set */
-    bool ran;                    /* it was compiled, and gave the known answers */
+    bool ran;                    /* it was compiled and passed its known-answer test */
 };
 
-/* What has to be done before an engine may replace the model's. Filled by kernel_swap_begin(). */
+/* The remaining work before an engine may replace the model's. Filled by kernel_swap_begin(). */
 struct kernel_swap {
     struct engine *engine; /* borrowed */
     bool unchecked;
@@ -23,18 +24,18 @@ struct kernel_swap {
     struct kernel_judge *judge; /* NULL until it is needed */
 };
 
-/* Shares the programs of equal texts with m->engine, and starts the compiler, where it works aside,
- * for what a user's text is part of or what m->engine had compiled. Whatever it returns,
- * kernel_swap_finish() follows. The device is entered. */
+/* Shares programs with equal texts with m->engine. If the driver compiles in the background, starts
+ * to compile the programs that contain a user's text or that m->engine had compiled. The caller
+ * must call kernel_swap_finish() in every case, and must have entered the device. */
 enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap);
-/* Goes on. Each use of a user's text that the old engine did not run has to pass its known-answer
- * test, and where no use has the text, each kernel that does, unless `unchecked`. With `wait`
- * all of that is done; without, one part: nothing while the compiler works aside; all programs,
- * in one call; the known answers of one use, or of one kernel that no use has, which is compiled
- * for them. *ready: there is no more to do. DGL_ERR_KERNEL names what is wrong; nothing has
- * changed then. The device is entered, and the model has the engine that it had at the
- * beginning. */
+/* Continues the swap. Each use of a user's text that the old engine did not run must pass its
+ * known-answer test. If no use has the text, each kernel with the text is tested. `unchecked` skips
+ * all tests. If `wait`, all work is done, else one part of it: no work while the compiler runs in
+ * the background, then all programs in one call, then the test of one use, or of one unused kernel,
+ * which is compiled for it. Sets *ready if the swap is complete. Returns DGL_ERR_KERNEL and names
+ * the error; the model is unchanged then. The caller must have entered the device, and the model
+ * must have the engine of kernel_swap_begin(). */
 enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
                                   bool *ready);
 /* Accepts one that is all zero, and a lost device. */

@@ -23,7 +23,8 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
                         kernel_set_fault_at(kernels->set, 0)->reason);
     struct kernel_set *base = kernels ? kernel_set_ref(kernels->set) : NULL;
     struct dgl_log log = m->dev->log ? *m->dev->log : (struct dgl_log){0};
-    if (m->kernels && log.level > DGL_LOG_WARN) /* what a manifest's hints lack was said */
+    /* missing hints of a manifest were already reported */
+    if (m->kernels && log.level > DGL_LOG_WARN)
         log.level = DGL_LOG_WARN;
     enum dgl_status status = base ? DGL_OK : kernel_set_create(m->dev->log, NULL, &base);
     if (status == DGL_OK)
@@ -53,7 +54,7 @@ static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct d
     return status;
 }
 
-/* Tells of kernels that a pack brings and nobody has allowed: they are programs. */
+/* Notes that a pack contains kernels which the caller has not allowed: kernels are programs. */
 static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernels *kernels)
 {
     if (m->file->format != MODEL_RDRR || (kernels && kernels->pack))
@@ -131,8 +132,8 @@ uint64_t model_memory_left(const struct dgl_model *m)
     return available > m->dev->held_bytes ? available - m->dev->held_bytes : available > 0;
 }
 
-/* Bytes that are held by what the device has open, with the pages that sessions have yet to take.
- */
+/* Bytes of all allocated device memory, and of the reserved pages that sessions have not taken
+ * yet. */
 static uint64_t promised_bytes(const struct dgl_model *m)
 {
     const struct kv_cache *kv = &m->kv;
@@ -255,8 +256,8 @@ enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
     return status;
 }
 
-/* Allocates the weights and fills them, while the driver's threads compile; instead, with `other`
- * ones (not NULL), takes the model's buffers there. `set` is for synthetic values. */
+/* Allocates the weights and fills them, while the driver's threads compile. If `other` is not NULL,
+ * moves the model's buffers to that placement instead. `set` is for synthetic values. */
 static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *set,
                                       const struct model_weights *other,
                                       dgl_progress_cb progress_cb, void *progress_priv)
@@ -323,7 +324,7 @@ enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p
     if (status == DGL_OK)
         note_pack_kernels(m, p->kernels);
 
-    /* List, choose, plan: nothing is on the device yet. */
+    /* List, choose, plan: the device is not used yet. */
     if (status == DGL_OK)
         status = make_kernel_set(m, p->kernels, &m->untuned, &m->kernels);
     if (status == DGL_OK)
@@ -359,7 +360,8 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     if (status != DGL_OK)
         return status;
 
-    /* A context that was asked for is granted or refused; the default is lowered to what fits. */
+    /* If the caller requested a context, it is granted or refused. The default is lowered until it
+     * fits. */
     struct dgl_memory mem;
     model_estimate(m, m->info.context, plan_default_rows(&m->engine->plan), &mem);
     if (mem.context_fit < (p->context ? p->context : 1))
@@ -372,12 +374,13 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
     return upload_weights(m, m->kernels, NULL, p->progress_cb, p->progress_priv);
 }
 
-/* ---- other kernels --------------------------------------------------------------------------- */
+/* ---- change of kernels ----------------------------------------------------------------------- */
 
 /* Other kernels on their way to being the model's, with all that follows from them. */
 struct model_change {
-    struct kernel_set *from; /* the caller's, a reference: tells one change from another; or NULL */
-    uint32_t engine_serial;  /* the model's, when it was begun */
+    /* a reference to the caller's set, which identifies the change, or NULL */
+    struct kernel_set *from;
+    uint32_t engine_serial; /* the model's, at the beginning of the change */
     struct kernel_set *untuned, *set;
     struct model_weights *weights;
     struct engine *engine;
@@ -419,7 +422,7 @@ enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
                     m->info.path, m->dev->info.renderer);
 }
 
-/* All that a context held, without what the host knows: plan, places, ids. */
+/* Frees all device memory of the model. The host keeps plan, placement and ids. */
 static void drop_device_state(struct dgl_model *m)
 {
     if (m->calls)
@@ -480,7 +483,7 @@ void model_destroy(struct dgl_model *m)
     free(m);
 }
 
-/* DGL_ERR_NO_MEMORY when other weights do not fit beside what sessions and other models hold. */
+/* Returns DGL_ERR_NO_MEMORY if the new weights do not fit with sessions and other models. */
 static enum dgl_status check_weights_fit(const struct dgl_model *m,
                                          const struct model_weights *weights)
 {
@@ -527,7 +530,8 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
 static enum dgl_status make_change(struct dgl_model *m, struct model_change **change)
 {
     struct model_change *c = *change;
-    /* The last thing that can fail; even then buffers are others than those that runs know. */
+    /* The last step that can fail. Even on failure the buffers change, so all runs must bind
+     * again. */
     enum dgl_status status = upload_weights(m, c->set, c->weights, NULL, NULL);
     m->engine_serial++;
     if (status != DGL_OK) {
@@ -539,13 +543,13 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
         note_changed(m, c->weights, c->set);
     plan_warn_unused(&c->engine->plan, m->kernels, m->info.path);
     plan_tell_hints(&c->engine->plan, &m->engine->plan);
-    /* What was in force goes with the change. */
+    /* The change now owns the old state and frees it. */
     struct model_change old = {
         .engine = m->engine, .weights = m->weights, .set = m->kernels, .untuned = m->untuned};
     m->engine = c->engine;
     m->weights = c->weights;
     m->kernels = c->set;
-    kv_prefix_forget_all(&m->kv); /* its numbers are of other kernels */
+    kv_prefix_forget_all(&m->kv); /* its numbers come from the old kernels */
     m->untuned = c->untuned;
     c->engine = old.engine;
     c->weights = old.weights;
@@ -557,8 +561,8 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     return DGL_OK;
 }
 
-/* Goes on with the change to these kernels, which is begun unless it has been. On failure there is
- * none. */
+/* Continues the change to these kernels, and begins it if necessary. On failure the change is
+ * dropped. */
 static enum dgl_status go_on_with(struct dgl_model *m, const struct dgl_kernels *kernels, bool wait,
                                   bool *ready)
 {

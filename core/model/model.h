@@ -11,7 +11,8 @@
 /* Calls to all sessions of a model. The model does not depend on sessions: session.c sets these
  * functions when it adds the first session. The device is entered in all but is_profiling(). */
 struct model_sessions {
-    void (*drop_memory)(struct dgl_model *m);            /* frees what they have on the device */
+    /* frees the device memory of all sessions */
+    void (*drop_memory)(struct dgl_model *m);
     enum dgl_status (*make_memory)(struct dgl_model *m); /* allocates it again, up to a failure */
     /* Evaluates their tokens again. From a failure on, also one that is passed as `status`, they
      * forget their tokens. Returns the failure. */
@@ -22,30 +23,31 @@ struct model_sessions {
 struct dgl_model {
     struct dgl_device *dev;
     struct dgl_model_file *file;
-    struct dgl_tokenizer *tok; /* NULL = none */
+    struct dgl_tokenizer *tok; /* may be NULL */
     struct dgl_model_info info;
     struct kernel_set *kernels; /* the caller's layers plus the manifest's hints and the tuner's */
     struct kernel_set *untuned; /* without the tuner's */
     bool no_tuned;
     struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
-    struct model_change *coming; /* begun by model_prepare_kernels(); NULL = nothing */
+    struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
     enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */
     struct engine *engine;
-    uint32_t engine_serial; /* raised when engine or buffers are replaced: sessions bind again */
+    uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
-    struct kv_cache kv;                 /* pages of all sessions */
-    struct pace pace;                   /* of passes by the engine; sessions share it */
-    struct dgl_session *sessions;       /* a list of session.c; NULL = none */
-    const struct model_sessions *calls; /* to them; NULL = no session was created yet */
+    struct kv_cache kv;           /* pages of all sessions */
+    struct pace pace;             /* of passes by the engine; sessions share it */
+    struct dgl_session *sessions; /* list head, owned by session.c; NULL if empty */
+    /* callbacks to the sessions; NULL until a session is created */
+    const struct model_sessions *calls;
     uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
 };
 
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
- * nothing on the device. */
+ * no device memory. */
 enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);
-/* Opens, plans, and uploads into a zeroed model whose `dev` is set; on failure model_destroy() it.
- * The device is entered. */
+/* Opens, plans and uploads into a zeroed model whose `dev` is set. On failure the caller must call
+ * model_destroy(). The caller must have entered the device. */
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
 /* Fills those of another placement's buffers that `only` names with the model's weights, from its
  * files. `set` is for synthetic values. Slow. */
@@ -53,29 +55,31 @@ enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
                                    const struct weight_buffers *buffers, const bool *only);
 /* Frees a model with all that it holds. The device is entered, or lost. */
 void model_destroy(struct dgl_model *m);
-/* device_enter() for a call that computes: DGL_ERR_DEVICE_LOST also when the model was not rebuilt
- * after a loss, and the error of model_set_kernels() when that lost the weights. */
+/* device_enter() for a call that computes. Also returns DGL_ERR_DEVICE_LOST if the model was not
+ * rebuilt after a loss, and the error of model_set_kernels() if that lost the weights. */
 enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved);
-/* Brings a model whose device was lost and its sessions back, as dgl_model_rebuild() says. The
- * device is not entered. */
+/* Restores a model and its sessions after its device was lost: dgl_model_rebuild(). The caller must
+ * not have entered the device. */
 enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_params *params);
-/* Replaces the engine, and the weights that the new kernels want in another form, all or nothing.
- * The device is entered. */
+/* Replaces the engine, and all weights that the new kernels require in another layout or type. On
+ * failure the model is unchanged. The caller must have entered the device. */
 enum dgl_status model_set_kernels(struct dgl_model *m, const struct dgl_kernels *kernels);
-/* A part of it beforehand, as dgl_model_prepare_kernels() says. The device is entered. */
+/* Does a part of model_set_kernels() in advance: dgl_model_prepare_kernels(). The caller must have
+ * entered the device. */
 enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kernels *kernels,
                                       bool *ready);
-/* The same with the kernels that the model has, where the device's properties have changed; nothing
- * is compiled. DGL_ERR_UNSUPPORTED: nothing else can run an operation. */
+/* Makes a new plan with the model's present kernels after the device's properties changed. Compiles
+ * no program. Returns DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
-/* Whether the model has weights of q4_k and a hint of `set` has them unpacked. */
+/* Returns true if the model has q4_k weights and a hint of `set` expands them to another type. */
 bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set);
 /* Returns the unused bytes of device_memory_budget(), or 0 if unknown. */
 uint64_t model_memory_left(const struct dgl_model *m);
-/* What a session of `context` tokens and passes of `ubatch` tokens needs. */
+/* Estimates the memory of a session of `context` tokens and passes of `ubatch` tokens. */
 void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
                     struct dgl_memory *out);
-/* DGL_ERR_NO_MEMORY, naming what is needed and what there is, when such a session does not fit. */
+/* Returns DGL_ERR_NO_MEMORY and reports the required and the available memory if such a session
+ * does not fit. */
 enum dgl_status model_check_session_fits(const struct dgl_model *m, int32_t context,
                                          int32_t ubatch);
 

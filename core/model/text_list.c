@@ -1,4 +1,4 @@
-/* Collects the sources of a model's kernels. Compiles nothing. */
+/* Collects the sources of a model's kernels. Does not compile. */
 #include "core/model/text_list.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Which programs are judged at their first use, and what a wrong one leads to. */
+/* Tests programs at their first use, and replaces kernels that compute wrongly. */
 #include "core/model/trust.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
 
-/* An error of so many times the tolerance (NMSE; four times in amplitude) is a driver's rounding;
- * drivers that compute wrongly miss by orders of magnitude. */
+/* An error up to this many times the tolerance (NMSE; four times in amplitude) is a driver's
+ * rounding. Drivers that compute wrongly miss by orders of magnitude. */
 #define IMPRECISE 16.0
 
 bool trust_is_wrong(const struct kernel_verdict *verdict)
@@ -24,7 +24,7 @@ static bool is_built_in(const struct kernel_choice *choice)
     return built_in;
 }
 
-/* Asks for the known answers of a program, once for all processes of this device and driver. */
+/* Runs the known-answer test of a program, once for all processes of this device and driver. */
 static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
                                  const struct kernel_use *use, bool *wrong)
 {
@@ -53,7 +53,8 @@ static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge
     return kernel_records_add_wrong(dev, name);
 }
 
-/* The distinct uses of the segments that this engine has not asked for; `out` has room for all. */
+/* Lists the distinct uses of the segments that this engine has not tested yet. `out` has room for
+ * all. */
 static size_t list_new(const struct engine *engine, uint32_t segments,
                        const struct kernel_use **out)
 {

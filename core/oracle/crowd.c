@@ -1,4 +1,4 @@
-/* Where the words of each row lie in the buffers of all. */
+/* Maps the words of each row to the buffers of the whole pass. */
 #include "core/oracle/crowd.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NOWHERE SIZE_MAX
-/* Sequences of the step table, none of them the row's number. */
+/* Index of a row's sequence in the step table. It never equals the row's number. */
 #define SEQ_OF(row) ((PROBLEM_SEQ + 5 * (row)) % 11)
 #define NUM_SEQS    11
 #define FIRST_ENTRY 6          /* of the page table */
@@ -38,7 +38,7 @@ static enum sharing sharing_of(const char *name)
     return BY_ROW;
 }
 
-/* A page of the cache: 0 is nobody's, the others are dealt out one to each row in turn. */
+/* Maps a page of the cache: page 0 is unused, and the others are dealt out to the rows in turn. */
 static size_t page_of(uint32_t rows, uint32_t row, size_t page)
 {
     return page == 0 ? 0 : (page - 1) * rows + row + 1;
@@ -73,7 +73,7 @@ static struct layout layout_of(const struct crowd *crowd, uint32_t buffer)
     return l;
 }
 
-/* The place of a row's word; NOWHERE: it means nothing in a pass over several. */
+/* Returns the place of a row's word, or NOWHERE if it has no meaning in a pass over several. */
 static size_t place_of(const struct layout *l, uint32_t row, size_t word)
 {
     const size_t step = sizeof(struct dgl_step) / 4;
@@ -104,7 +104,7 @@ static void make_tables(struct crowd *crowd, struct dgl_step_table *steps,
 {
     const struct problem *first = &crowd->row[0];
     const uint32_t entries = (first->num_pages + 3) & ~1u;
-    memset(steps, 0xEE, sizeof(*steps)); /* other sequences and rows mean nothing */
+    memset(steps, 0xEE, sizeof(*steps)); /* other sequences and rows are not used */
     steps->rows = crowd->rows;
     steps->seqs = NUM_SEQS;
     steps->ids_stride = steps->adjust_stride = 0;
@@ -146,7 +146,7 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         for (size_t w = 0; w < b->words; w++) {
             const size_t at = place_of(&l, r, w);
             const uint32_t word = b->before ? b->before[w] : PROBLEM_POISON;
-            /* What all share is the same in each. */
+            /* Shared words must be equal in all rows. */
             assert(l.sharing != SHARED || r == 0 || before[at] == word);
             if (at != NOWHERE && l.sharing != BY_STATE)
                 before[at] = word;
@@ -158,8 +158,8 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         problem_in(all, first->name, before, l.words);
 }
 
-/* Returns true if the buffers of a row are so large that two rows must do: a case is held several
- * times over, and the check has no part in the model's memory. */
+/* Returns true if the buffers of a row are so large that two rows must suffice. A case is in memory
+ * several times, and the check must not use the model's memory. */
 static bool is_large(const struct problem *row)
 {
     size_t words = 0;
@@ -213,7 +213,8 @@ void crowd_finish(struct crowd *crowd)
     problem_finish(&crowd->all);
 }
 
-/* What a run left of a buffer goes to the rows. False: what is no row's has changed, `why`. */
+/* Copies each row's part of the result buffer to that row. Returns false and sets `why` if the
+ * kernel changed words outside of all rows. */
 static bool part(struct crowd *crowd, uint32_t buffer, char why[512])
 {
     const struct problem_buffer *first = &crowd->row[0].buffers[buffer];

@@ -1,8 +1,8 @@
 /*
- * crowd.h: a pass over the next tokens of several sequences as one problem: a problem of one row
- * for each, with positions, ids, pages and states of their own, stacked into the buffers of one
- * pass. What the kernel left is parted again, and each row held against its own answer: a kernel
- * that takes a row, position or page of another sequence is wrong there.
+ * crowd.h: a pass over the next tokens of several sequences as one problem. Each row is a problem
+ * of its own, with its own position, ids, pages and state. All rows are stacked into the buffers of
+ * one pass. After the run the result is split again and each row is compared with its own answer. A
+ * kernel that uses a row, position or page of another sequence fails.
  */
 #ifndef DGL_CORE_CROWD_H
 #define DGL_CORE_CROWD_H
@@ -17,11 +17,11 @@ struct crowd {
     struct problem all; /* to be run */
 };
 
-/* Fills a crowd that is all zero from the case of one row. False: rows of such a case are never of
- * several sequences. Out of memory sets out->all.failed. */
+/* Fills a crowd that is all zero from the case of one row. Returns false if such a case cannot be a
+ * row of several sequences. Sets out->all.failed if memory runs out. */
 bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct crowd *out);
 void crowd_finish(struct crowd *crowd);
-/* As problem_check(), of all rows and of what belongs to none. */
+/* Like problem_check(), for all rows, and for the words outside of all rows. */
 bool crowd_check(struct crowd *crowd, double tolerance, double *worst, char why[512]);
 
 #endif

@@ -17,13 +17,13 @@
 
 enum {
     MAX_SEEN = 32,   /* libs of a kernel that are not built in */
-    CROWD_CASES = 3, /* of a kernel whose rows may be of several sequences */
+    CROWD_CASES = 3, /* cases of a kernel that can serve several sequences */
 };
 
 struct kernel_judge {
     struct kernel_judge_params params;
     struct kernel_runner runner;
-    struct kernel_set *builtin; /* for stages that another kernel runs; made when it is needed */
+    struct kernel_set *builtin; /* for stages of other kernels; created on demand */
 };
 
 enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
@@ -96,7 +96,7 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
         dgl_buf_printf(out, " from %u", (unsigned)c->pos);
 }
 
-/* Whether a text of the program is not built in. */
+/* Returns true if the kernel or one of its libs is not built in. */
 static bool is_given(const struct kernel_choice *choice)
 {
     bool given = choice->kernel->source != 0;
@@ -105,8 +105,8 @@ static bool is_given(const struct kernel_choice *choice)
     return given;
 }
 
-/* With which others the subject has computed a wrong answer, all of them built in: of texts that
- * are not, it is the only one, whatever else the set has. */
+/* Names the other kernels, all built in, that took part in a wrong answer. The subject is the only
+ * one that may have texts that are not built in. */
 static void name_others(const struct kernel_judge *judge, struct kernel_verdict *verdict,
                         const struct problem *p, const struct kernel_choice *choices,
                         const struct kernel_choice *subject)
@@ -140,7 +140,7 @@ static void name_others(const struct kernel_judge *judge, struct kernel_verdict 
     dgl_buf_finish(&text);
 }
 
-/* Of a case, or of the kernel's text. */
+/* The error is in a case, or in the kernel's text if `c` is NULL. */
 static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
                         const struct kernel_case *c, const char *why)
 {
@@ -156,8 +156,8 @@ static void judge_wrong(struct kernel_verdict *verdict, const char *kernel,
     dgl_buf_finish(&name);
 }
 
-/* The kernel in question for a stage of its own operation; else a built-in one, also one that is
- * known to be wrong: the answer tells whether that matters here. */
+/* Chooses the tested kernel for a stage of its own operation, else a built-in kernel, even if it is
+ * known to be wrong: the answer shows if that matters here. */
 static enum dgl_status choose(struct kernel_judge *judge, const struct problem_stage *stage,
                               const struct kernel_subject *use, struct kernel_choice *out)
 {
@@ -181,8 +181,8 @@ static enum dgl_status choose(struct kernel_judge *judge, const struct problem_s
                          out);
 }
 
-/* Runs a problem whose subject is use->choice; with `crowd`, not NULL, it is that of its rows. Adds
- * a case to the verdict. */
+/* Runs a problem whose subject is use->choice, or its rows as `crowd` if that is not NULL. Adds a
+ * case to the verdict. */
 static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_subject *use,
                              const struct kernel_case *c, struct problem *p, struct crowd *crowd,
                              struct kernel_verdict *verdict)
@@ -214,7 +214,7 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
                   : !problem_check(p, kernel->tolerance, &verdict->worst, why))
             wrong = why;
     }
-    /* A line of the file is at fault for whatever case. */
+    /* If `why` names a line of the file, the error does not depend on the case. */
     const bool placed = strncmp(why, kernel->path, strlen(kernel->path)) == 0;
     if (status == DGL_OK && wrong)
         judge_wrong(verdict, kernel->name, compiled && !placed ? c : NULL, why);
@@ -237,7 +237,8 @@ static bool is_for_one_row(const struct kernel_judge *judge, const struct kernel
            kernel_groups_band(choice, 2, 0, max_x, two) && memcmp(one, two, sizeof(one)) == 0;
 }
 
-/* The case of one row once more as one of several sequences, where there are such passes. */
+/* Runs the case of one row again as a row of several sequences, if the operation has such
+ * passes. */
 static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_rule *rule,
                                    const struct kernel_subject *use, const struct kernel_case *c,
                                    struct kernel_verdict *verdict)
@@ -266,7 +267,7 @@ void kernel_judge_fault(struct kernel_verdict *verdict, const struct kernel *ker
              (unsigned)fault->line, why, kernel->name);
 }
 
-/* The choice of a kernel for a request; false: `why`. */
+/* Fits a kernel to a request. Returns false and sets `why` on failure. */
 static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
                 const struct kernel_request *request, struct kernel_choice *out, char why[192])
 {
@@ -279,8 +280,9 @@ static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
     return kernel_fit_try(&try, kernel, out, &rank, why);
 }
 
-/* Fits the case to itself, then `kernel` to the case. False: the kernel does not serve it, or not
- * here: `why` is "" when no plan asks for such a case, and out->fault as of kernel_fit_try(). */
+/* Completes the case, then fits `kernel` to it. Returns false if the kernel does not serve the case
+ * here. Then `why` is "" if no plan makes such a case, and out->fault is set as by
+ * kernel_fit_try(). */
 static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
                    const struct kernel *kernel, struct kernel_case *c, struct kernel_choice *out,
                    char why[192])
@@ -292,7 +294,7 @@ static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
     if (!request_is(&c->request, "weight", "none") && request_is(&c->request, "layout", "none"))
         request_set(&c->request, "layout",
                     kernel_layout(kernel, kernel_request_word(&c->request, "weight")));
-    struct problem sizes = {.seed = 1}; /* constants that follow from others */
+    struct problem sizes = {.seed = 1}; /* constants that follow from other constants */
     struct kernel_case plain = *c;
     plain.timing = true;
     rule->make(&sizes, &plain);
@@ -379,8 +381,9 @@ enum dgl_status kernel_judge_case(struct kernel_judge *judge, const char *kernel
 
 /* ---- the cases of a kernel ------------------------------------------------------------------- */
 
-/* The i-th of the words of an attribute that the kernel serves, in an order that has them all in
- * every stretch of as many, and differs from stretch to stretch. NULL: it serves any, or none. */
+/* Returns the i-th word of an attribute among those that the kernel serves. Every run of as many
+ * cases has each word once, in an order that differs from run to run. Returns NULL if the kernel
+ * serves no listed word. */
 static const char *nth_word(const struct kernel *kernel, const struct op_attr *attr, uint32_t i,
                             uint64_t salt)
 {
@@ -418,7 +421,8 @@ static void begin_case(const struct op_rule *rule, const struct kernel *kernel, 
         request_set_const(&out->request, shape->consts[n].name, shape->consts[n].value);
 }
 
-/* As begin_case(). False: the kernel cannot run it, `why`. */
+/* Like begin_case(), then fits the kernel. Returns false and sets `why` if it cannot run the
+ * case. */
 static bool make_case(const struct kernel_judge *judge, const struct op_rule *rule,
                       const struct kernel *kernel, uint32_t i, const struct op_shape *shape,
                       struct kernel_case *out, struct kernel_choice *choice, char why[192])
@@ -446,9 +450,9 @@ static bool nth_case(const struct kernel_judge *judge, const struct op_rule *rul
     return false;
 }
 
-/* Whether the kernel's presets are among their choices for the i-th case, for the sizes that are
- * typical of its operation, and for a quarter to sixteen times of each of these. Nothing is
- * compiled. False: *c is what they are not for. */
+/* Returns true if the kernel's presets are valid choices for the i-th case, for the typical sizes
+ * of its operation, and for a quarter to sixteen times of each size. Compiles no program. Otherwise
+ * *c is the failing case. */
 static bool presets_hold(const struct kernel_judge *judge, const struct op_rule *rule,
                          const struct kernel *kernel, uint32_t i, struct kernel_case *c,
                          struct kernel_choice *scratch, char why[192])
@@ -461,7 +465,7 @@ static bool presets_hold(const struct kernel_judge *judge, const struct op_rule 
                                    .num_device = device->num_properties};
     if (!make_case(judge, rule, kernel, i, &rule->shapes[i % rule->num_shapes], c, scratch, why) &&
         !why[0])
-        return true; /* no plan asks for that */
+        return true; /* no plan makes such a case */
     if (!kernel_fit_presets(&fit, kernel, scratch, why))
         return false;
     for (uint32_t n = 0; n < OP_MAX_CONSTS && rule->typical.consts[n].name; n++)
@@ -500,8 +504,8 @@ static bool splices_given(const struct kernel_judge *judge, const struct kernel 
     return found;
 }
 
-/* Whether the operation knows the attributes and words of the kernel's WHEN lines, and some weights
- * are packed as its LAYOUT says: else nothing ever asks for it. False: `why`. */
+/* Returns true if the operation has the attributes and words of the kernel's WHEN lines, and some
+ * weight type has the kernel's LAYOUT. Otherwise the kernel could never be chosen; sets `why`. */
 static bool is_asked_for(const struct op_rule *rule, const struct kernel *kernel, char why[512])
 {
     bool packed = kernel->layout[0] == '\0';
@@ -536,7 +540,8 @@ static bool is_asked_for(const struct op_rule *rule, const struct kernel *kernel
     return packed;
 }
 
-/* Whether a case is the first with some lib that is not built in; it is no longer then. */
+/* Returns true the first time a test case uses a lib that is not built in, and marks that lib as
+ * seen. */
 static bool has_new_lib(const struct kernel_choice *choice, const struct kernel_lib **seen,
                         size_t *num_seen)
 {
@@ -622,7 +627,7 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
 
 /* ---- uses of a plan -------------------------------------------------------------------------- */
 
-/* use->choice, or what the set has for the request. */
+/* Returns use->choice, or the choice of the set for the request. */
 static enum dgl_status choice_of(struct kernel_judge *judge, const struct kernel_subject *use,
                                  struct kernel_choice *out)
 {

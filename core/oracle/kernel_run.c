@@ -41,7 +41,8 @@ void kernel_runner_finish(struct kernel_runner *r)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A text on its way to the driver. Its first error goes to `why`, what else there is to the log. */
+/* A source during compilation. The first error is stored in `why`, all other messages are
+ * logged. */
 struct compiling {
     const struct dgl_log *to;
     const struct kernel_choice *choice;
@@ -154,7 +155,7 @@ enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sour
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* What a stage binds under one name: `words` between guard words. */
+/* A buffer that a stage binds under one name: `words` between guard words. */
 struct held {
     const struct problem_buffer *problem;
     struct gl_buffer *buffer;
@@ -250,8 +251,7 @@ static enum dgl_status upload(struct run *run, struct held *h)
     return status;
 }
 
-/* The first of the problem's words of a part that is not what it was before the run; part->hi if
- * there is none. */
+/* Returns the first word of the problem in a part that the run changed, or part->hi. */
 static size_t first_changed(const struct problem_buffer *b, const struct part *part,
                             const uint32_t *words)
 {
@@ -266,8 +266,8 @@ static size_t first_changed(const struct problem_buffer *b, const struct part *p
     return part->lo + i;
 }
 
-/* Takes a part of what a run left. Returns false and sets run->why if a guard word, or a word of a
- * buffer that is only read, has changed. */
+/* Copies a part of the buffer after a run. Returns false and sets run->why if a guard word, or a
+ * word of a read-only buffer, has changed. */
 static bool take_part(struct run *run, const struct problem_buffer *b, const struct part *part,
                       const uint32_t *words)
 {
@@ -391,7 +391,7 @@ static enum dgl_status bind_storage(struct run *run, uint32_t stage)
     d->num_storage = (uint8_t)kernel->num_binds;
     for (uint32_t i = 0; i < kernel->num_binds && status == DGL_OK; i++) {
         struct held *h = find_held(run, stage, kernel->binds[i].name);
-        if (!h) /* it means nothing here */
+        if (!h) /* the buffer is not used in this case */
             continue;
         if (!h->buffer)
             status = upload(run, h);
@@ -502,7 +502,8 @@ enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
         return dgl_fail_memory(r->dev->log, "buffers of a kernel's test", sizeof(*run));
     }
     *run = (struct run){.r = r, .p = p, .stages = stages, .why = why};
-    for (uint32_t i = 0; i < p->num_buffers; i++) { /* what no stage binds stays as it is */
+    /* buffers that no stage binds keep their contents */
+    for (uint32_t i = 0; i < p->num_buffers; i++) {
         const struct problem_buffer *b = &p->buffers[i];
         for (size_t w = 0; b->after && w < b->words; w++)
             b->after[w] = b->before ? b->before[w] : PROBLEM_POISON;
@@ -549,8 +550,7 @@ static enum dgl_status time_alone(struct run *run, uint32_t count, double *us,
     return status;
 }
 
-/* Copies of the buffer that is streamed, about 512 MiB together; none on software devices, whose
- * caches no copy of that size would fit into their memory's worth. */
+/* Makes copies of the streamed buffer, about 512 MiB together. Software devices get no copies. */
 static enum dgl_status copy_streamed(struct run *run, const char *streamed, uint32_t *bind,
                                      struct gl_buffer *copies[MAX_COPIES], uint32_t *count)
 {

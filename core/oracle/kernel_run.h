@@ -16,7 +16,8 @@ struct kernel_runner {
     struct dgl_device *dev; /* borrowed */
     struct kept_program *programs;
     size_t num_programs, cap_programs;
-    /* May be NULL. Looks at every text before the driver does; false: `why` says what is wrong. */
+    /* May be NULL. Checks every source before the driver compiles it. Returns false and sets `why`
+     * on an error. */
     bool (*inspect)(void *priv, const char *label, const char *source, char why[KERNEL_RUN_WHY]);
     void *inspect_priv;
     /* May be NULL. Asked during a compilation; false ends the call with DGL_ERR_CANCELLED. */
@@ -42,10 +43,10 @@ struct kernel_stage {
     struct gl_program *program;
 };
 
-/* Runs the stages [p->num_stages] of a problem in turn and reads its buffers back. DGL_ERR_KERNEL:
- * the kernel did what it must not (`why`): a guard word or a word of a buffer that is only read has
- * changed, a BIND or PARAM is none of the operation's, GROUPS gives none. Others are faults of the
- * device, and logged. */
+/* Runs the stages [p->num_stages] of a problem in order and reads its buffers back. Returns
+ * DGL_ERR_KERNEL and sets `why` if the kernel broke a rule: it changed a guard word or a read-only
+ * buffer, declares a BIND or PARAM that the operation does not have, or its GROUPS yields no
+ * counts. Other errors are device errors, and logged. */
 enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
                                     const struct kernel_stage *stages, char why[KERNEL_RUN_WHY]);
 
@@ -53,11 +54,12 @@ struct kernel_run_times {
     uint32_t dispatches; /* timed, of each kind */
     double alone_us;     /* median from submit to finished, on the host's clock */
     double alone_best_us;
-    /* Median and best of dispatches in one submit, on the device's clock; 0 = it has none. */
+    /* Median and best of dispatches in one submit, on the device's clock, or 0 if it has no
+     * clock. */
     double gpu_us, gpu_best_us;
-    /* Of dispatches in one submit, each waiting for the one before, on several copies of the
-     * largest buffer that is only read (or of `streamed`), so that no cache holds it: what the
-     * kernel costs inside a plan. Host's clock, the best of several submits. */
+    /* Time of a dispatch inside a plan: all dispatches are in one submit, and each waits for the
+     * one before. They alternate between copies of the largest read-only buffer (or of `streamed`),
+     * so that no cache holds it. Host clock, best of several submits. */
     double stream_us;
 };
 

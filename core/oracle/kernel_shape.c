@@ -1,4 +1,4 @@
-/* Reading sizes, and filling in what they leave out. */
+/* Parses sizes and completes them with typical values. */
 #include "core/oracle/kernel_shape.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static const char *attr_word(const struct op_attr *attr, const char *word)
     return NULL;
 }
 
-/* Constants that follow from others are not the caller's. */
+/* The caller cannot set constants that follow from others. */
 static const char *find_const(const struct op_rule *rule, const struct kernel *kernel,
                               const char *name)
 {
@@ -113,7 +113,7 @@ static enum dgl_status read_item(const struct dgl_log *log, const struct op_rule
     return DGL_OK;
 }
 
-/* What no case can have: too much to address, or nothing. */
+/* Refuses impossible sizes: zero, or too large to address. */
 static enum dgl_status check_sizes(const struct dgl_log *log, const struct kernel_case *c)
 {
     static const char *const may_be_zero[] = {"ROPE_DIMS", "WINDOW", "SOFTCAP",

@@ -1,7 +1,8 @@
 /*
- * kernel_shape.h: a size of an operation from a text such as "weight=q4_k,K=4096,N=14336":
- * attributes and constants of docs/operations.md, and tokens (of the pass), pos (tokens in the
- * cache before), rows (of weights). What is left out is typical of the operation.
+ * kernel_shape.h: parses the size of an operation from a text such as "weight=q4_k,K=4096,N=14336".
+ * Keys are the attributes and constants of docs/operations.md, and tokens (of the pass), pos
+ * (tokens in the cache before), rows (of weights). Omitted keys have typical values of the
+ * operation.
  */
 #ifndef DGL_CORE_KERNEL_SHAPE_H
 #define DGL_CORE_KERNEL_SHAPE_H
@@ -21,18 +22,19 @@ struct kernel_shape {
     char text[KERNEL_SHAPE_TEXT];
 };
 
-/* Fits a text (NULL: all typical) to a kernel of the judge's set. `weight` not NULL: the word of
- * that attribute where the text has none. False in *fits: the kernel cannot run that here, `why`
- * says by which rule. DGL_ERR_INVALID_ARG names what the text has wrong. */
+/* Fits a text to a kernel of the judge's set. If the text is NULL, all values are typical. If
+ * `weight` is not NULL, it is the default of that attribute. Clears *fits if the kernel cannot run
+ * that here, and `why` names the rule. Returns DGL_ERR_INVALID_ARG and logs the error if the text
+ * is wrong. */
 enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel *kernel,
                                  const char *text, const char *weight, struct kernel_shape *out,
                                  bool *fits, char why[192]);
-/* DGL_ERR_INVALID_ARG names what the text has wrong, whatever the device. */
+/* Returns DGL_ERR_INVALID_ARG and logs the error if the text is wrong on every device. */
 enum dgl_status kernel_shape_check(const struct dgl_log *log, const struct kernel *kernel,
                                    const char *text);
-/* Whether the text has that attribute. */
+/* Returns true if the text has that attribute. */
 bool kernel_shape_has(const char *text, const char *key);
-/* The i-th word of `weight` that the kernel serves; NULL beyond the last, and where it has none. */
+/* Returns the i-th word of `weight` that the kernel serves, or NULL after the last word. */
 const char *kernel_shape_weight(const struct kernel *kernel, size_t i);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Problems of rope_kv, qk_norm, attn_prefill, attn_decode, attn_token, attn_merge: random rows, a
- * cache that is NaN where nothing was written. Rotated keys and cached numbers are compared bit for
- * bit, so that decode and prefill agree.
+ * Problems of rope_kv, qk_norm, attn_prefill, attn_decode, attn_token, attn_merge: random rows, and
+ * a cache that is NaN in all positions that were not written. Rotated keys and cached numbers are
+ * compared bit for bit, so that decode and prefill agree.
  */
 #include <math.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static void norm_to_floats(struct problem *p, struct attn *a)
             a->rotated[i] = (float)normed[i];
 }
 
-/* NaN where nothing was stored; what the pass stores is in kv_after only. */
+/* Unwritten positions are NaN. Rows that the pass stores are only in kv_after. */
 static void fill_cache(struct problem *p, struct attn *a)
 {
     float *row = problem_new(p, float, ref_attn_row(&a->ref));
@@ -99,8 +99,8 @@ static void fill_cache(struct problem *p, struct attn *a)
         ref_attn_store(&a->ref, a->rotated + t * a->stride, a->pos + t, a->kv_after);
 }
 
-/* Bits of kernel_case.variant: how many times as large queries are (0 = 1); rope_scale 1.25; the
- * soft cap (0 = 5). */
+/* Bits of kernel_case.variant: factor on the queries (0 counts as 1); rope_scale 1.25; the soft cap
+ * (0 counts as 5). */
 #define VARIANT_LOUD(variant)   ((variant)&0xff)
 #define VARIANT_SCALED(variant) ((variant) >> 8 & 1)
 #define VARIANT_CAP(variant)    ((variant) >> 16)
@@ -122,7 +122,7 @@ static void add_pages(struct problem *p, struct ref_attn *r)
     p->num_pages = count;
 }
 
-/* Constants that a case leaves out, sizes, and numbers. NULL: out of memory. */
+/* Sets omitted constants, sizes and random numbers. Returns NULL if memory runs out. */
 static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
 {
     struct attn *a = problem_new(p, struct attn, 1);
@@ -197,7 +197,7 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     return a;
 }
 
-/* Rows normed where the operation does it, rotated, and in the cache. */
+/* Makes the rows (normed, if the operation does it, and rotated) and the cache. */
 static void attn_fill(struct problem *p, struct attn *a)
 {
     a->normed = !request_is(&a->q, "norm", "none");
@@ -220,7 +220,8 @@ static void attn_stage(struct problem *p, const struct attn *a)
     problem_in(p, "ROPE", a->ref.rope, a->ref.rope_words);
 }
 
-/* Keys that the last token sees, and what they cost. */
+/* Sets the least number of bytes and of floating-point operations, and the terms of the longest
+ * sum. */
 static void attn_costs(struct problem *p, const struct attn *a)
 {
     uint64_t keys = a->pos + (uint64_t)a->tokens, seen = keys;
@@ -347,7 +348,7 @@ static void narrow_decode(struct kernel_case *c)
     c->context = wide ? 2 * DGL_KV_PAGE : 0;
 }
 
-/* A part of the keys, down to none. */
+/* Each row sees a different part of the keys, possibly zero keys. */
 static bool member_decode(struct kernel_case *c, uint32_t row)
 {
     if (c->context == 0)
@@ -356,8 +357,8 @@ static bool member_decode(struct kernel_case *c, uint32_t row)
     return true;
 }
 
-/* What rounding may change in a row of f32 numbers: a rotation takes products of that size from one
- * another, however small the difference is. */
+/* Rounding error bound for a row of f32 numbers. A rotation subtracts products of the size of the
+ * largest number, even if the difference is small. */
 static float row_slack(const uint32_t *row, size_t count)
 {
     float largest = 0.0f;
@@ -369,7 +370,7 @@ static float row_slack(const uint32_t *row, size_t count)
     return largest * 0x1p-20f;
 }
 
-/* The cache after a step; of normed keys within the next number of f16, or what rounding may do. */
+/* Compares the cache after a step. Normed keys may differ by one f16 step, or by rounding. */
 static bool cache_is_near(const struct problem *p, const struct attn *a, char why[512])
 {
     const uint32_t *got = problem_buffer((struct problem *)(uintptr_t)p, "KV")->after;
@@ -481,9 +482,9 @@ static bool is_empty(uint32_t variant, uint32_t head, uint32_t split, uint32_t s
     return variant == MERGE_ONE_LEFT && split != (head + 1) % splits;
 }
 
-/* P as attn_decode leaves it. Scores of even heads lie about 500, of odd ones about -500, and those
- * of every third split so far below that they weigh nothing. Sinks are about as high as the highest
- * score of their head: neither they nor the keys weigh nothing. */
+/* P as attn_decode writes it. Scores of even heads are about 500, of odd heads about -500. Scores
+ * of every third split are so low that its weight is 0. Sinks are about as high as the highest
+ * score of their head, so that both the sink and the keys have weight. */
 static void make_merge(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;

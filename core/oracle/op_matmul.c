@@ -1,5 +1,5 @@
-/* Problems of matmul: every prologue, epilogue and format of weights, in bands, with NaN between
- * rows and where results go. */
+/* Problems of matmul: every prologue, epilogue and weight format, in bands. Gaps between rows and
+ * result buffers are NaN before the run. */
 #include <math.h>
 #include <string.h>
 
@@ -261,7 +261,7 @@ static void make(struct problem *p, const struct kernel_case *c)
         expect(p, &m, y, joined);
 }
 
-/* Odd sizes first: whole ones hide what is wrong at tails. */
+/* Odd sizes come first: whole sizes hide errors at tails. */
 static const struct op_shape shapes[] = {
     {{{"K", 260}, {"N", 67}, {"X_STRIDE", 264}, {"Y_STRIDE", 71}, {"SCALED", 1}}, 7, 0, 2, 0},
     {{{"K", 1152}, {"N", 130}}, 3, 0, 0, 0},
@@ -274,7 +274,8 @@ static const struct op_shape shapes[] = {
     {{{"K", 2048}, {"N", 66}}, 5, 0, 0, 0},
 };
 
-/* From 3,072 rows on a thread has four of q4_k, and eight sets of them share what is staged. */
+/* From 3,072 rows on a thread computes four rows of q4_k, and eight sets of threads share the
+ * staged data. */
 static const struct op_special specials[] = {
     {{{{"K", 528}, {"N", 3078}}, 11, 0, 0, 0},
      {{"phase", "prefill"}, {"weight", "q4_k"}, {"columns", "16"}, {"pre", NULL}, {"post", "add"}}},

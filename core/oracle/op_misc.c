@@ -11,7 +11,7 @@
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* Rows of weights: many where they are short, so that ids are large. */
+/* Number of rows of weights. It is large for short rows, so that ids are large. */
 enum { LEAST_VOCAB = 67, MOST_VOCAB = 50021, VOCAB_VALUES = 1 << 18 };
 
 static uint32_t vocab_of(uint32_t h)
@@ -110,7 +110,7 @@ const struct op_rule op_rule_embed = {
 
 /* ---- copy ------------------------------------------------------------------------------------ */
 
-/* What lies beyond must not be copied. */
+/* Words after the end must not be copied. */
 static void make_copy(struct problem *p, const struct kernel_case *c)
 {
     const uint32_t units = c->rows ? c->rows : 513;
@@ -223,8 +223,8 @@ struct synth {
     size_t row_words;
 };
 
-/* Mean 0 and deviation 0.02 of all and of every block of 32 columns: no block may be constant, none
- * may be shifted. */
+/* The mean must be 0 and the deviation 0.02, of all columns and of every block of 32 columns. This
+ * finds constant and shifted blocks. */
 static bool settle_synth(struct problem *p, char why[512])
 {
     const struct synth *s = p->priv;
@@ -290,7 +290,7 @@ static void make_synth(struct problem *p, const struct kernel_case *c)
         problem_bits(p, "W", rows * w.row_words);
     else
         problem_out(p, "W", NULL, rows * w.row_words);
-    /* Rows of a plan may be longer than their layout needs: what is there is anything. */
+    /* Rows of a plan may be longer than their layout. The rest of a row may have any contents. */
     p->settle = settle_synth;
 }
 

@@ -11,7 +11,7 @@
 #include "core/oracle/ref_ops.h"
 
 #define ALPHA         1.702f
-#define LIMIT         0.6f /* low: about half of what is computed meets it */
+#define LIMIT         0.6f /* low: about half of the computed values reach it */
 #define SCALE         0.7f
 #define EPS           1e-5f
 #define ARRIVED_WORDS 64
@@ -23,7 +23,7 @@ static uint32_t number(const struct kernel_request *q, const char *name)
 
 /* ---- moe_matmul ------------------------------------------------------------------------------ */
 
-/* Who is chosen: experts in turn, or always the second and those after it. */
+/* First expert of a token: spread over all experts, or always the second. */
 enum { EXPERTS_SPREAD, EXPERTS_SAME };
 
 struct experts {
@@ -110,7 +110,7 @@ static double product(const struct experts *e, uint32_t pair, uint32_t expert, u
     return sum;
 }
 
-/* `before` is NaN where a result goes that nothing is added to. */
+/* `before` is NaN in results that are stored without an addition. */
 static void expect_matmul(const struct experts *e, double *want)
 {
     const bool glu = request_is(e->q, "post", "glu"), combine = request_is(e->q, "post", "combine");
@@ -135,7 +135,7 @@ static void expect_matmul(const struct experts *e, double *want)
         }
 }
 
-/* Each dispatch has its rows, and their biases behind them, in whole vec4s. */
+/* Each dispatch has its rows, followed by their biases, in whole vec4s. */
 static void add_bands(struct problem *p, const struct kernel_case *c, const struct experts *e)
 {
     uint32_t first = 0;
@@ -273,12 +273,13 @@ static enum moe_scoring scoring_of(const struct kernel_request *q)
                                                            : MOE_TOPK_SOFTMAX;
 }
 
-/* The choice that follows from logits: checked once the kernel's own are known (moe_router). */
+/* Expected choice of experts. It is checked against the logits of the kernel itself
+ * (moe_router). */
 struct routing {
     uint32_t experts, top_k, tokens, kind;
     size_t stride;
     enum moe_scoring scoring;
-    const float *logits; /* NULL: those that the kernel left in LOGITS */
+    const float *logits; /* if NULL, the logits that the kernel wrote to LOGITS */
 };
 
 /* Ids word by word; weights are left to the comparison of values. */
@@ -316,8 +317,8 @@ static bool settle_route(struct problem *p, char why[512])
     return true;
 }
 
-/* ROUTE with nothing in it, and the weights that settle_route() works out; of logits that are no
- * numbers they are none either. */
+/* Adds an empty ROUTE, and the weights that settle_route() computes. For NaN logits the weights are
+ * not compared. */
 static void add_route(struct problem *p, const struct routing *r)
 {
     const size_t pairs = (size_t)r->tokens * r->top_k;

@@ -1,4 +1,4 @@
-/* Problems of norm: rows of large and of small numbers, where eps matters. */
+/* Problems of norm: rows of large numbers, and of numbers so small that eps matters. */
 #include <math.h>
 
 #include "core/oracle/op_problem.h"

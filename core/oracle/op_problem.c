@@ -1,4 +1,4 @@
-/* The table of operations, and what their makers share. */
+/* The table of operations, and shared helpers of their makers. */
 #include "core/oracle/op_problem.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * op_problem.h: the operations as the judge of kernels knows them: which words their attributes
- * have, shapes worth trying, and the maker of a problem from a request. A row for each operation of
- * docs/operations.md; phases are judged as the kernels that they are made of.
+ * op_problem.h: test rules of the operations: the words of their attributes, test shapes, and the
+ * maker of a problem from a request. There is one rule for each operation of docs/operations.md.
+ * Phases are tested through their kernels.
  */
 #ifndef DGL_CORE_OP_PROBLEM_H
 #define DGL_CORE_OP_PROBLEM_H
@@ -14,43 +14,46 @@
 
 struct op_attr {
     const char *key;
-    const char *words[OP_MAX_WORDS]; /* NULL behind the last */
+    const char *words[OP_MAX_WORDS]; /* ends with NULL */
 };
 
 struct op_shape {
-    struct kernel_var consts[OP_MAX_CONSTS]; /* name NULL behind the last */
+    struct kernel_var consts[OP_MAX_CONSTS]; /* ends with a NULL name */
     uint32_t tokens, pos, bands, variant;
 };
 
 /* A shape for requests with these words. */
 struct op_special {
     struct op_shape shape;
-    struct kernel_attr words[OP_MAX_ATTRS]; /* key NULL behind the last; word NULL: none */
+    /* ends with a NULL key; a NULL word is an absent attribute */
+    struct kernel_attr words[OP_MAX_ATTRS];
 };
 
 struct op_rule {
     const char *op;
-    struct op_attr attrs[OP_MAX_ATTRS]; /* key NULL behind the last */
+    struct op_attr attrs[OP_MAX_ATTRS]; /* ends with a NULL key */
     const struct op_shape *shapes;
     size_t num_shapes;
     const struct op_special *specials; /* for which kernels do otherwise than for `shapes` */
     size_t num_specials;
     struct op_shape typical; /* a size that large models have, to be timed */
-    /* Fits attributes, shape and constants to each other. False: no plan asks for that. NULL: all
-     * go together. */
+    /* Completes and checks attributes, shape and constants. Returns false if no plan makes such a
+     * case. May be NULL if all combinations are valid. */
     bool (*settle)(struct kernel_case *c);
-    /* Of a request of a plan, the part that is worth computing on the host: few rows, few tokens.
-     * NULL: all of it. */
+    /* Reduces a plan's request to a part that is cheap to compute on the host: few rows, few
+     * tokens. May be NULL if all of it is computed. */
     void (*narrow)(struct kernel_case *c);
-    /* Makes a case of one row the case of row `row` of several sequences: another position, other
-     * numbers. False: rows of such a case are never of several. NULL: of no case. */
+    /* Turns a case of one row into the case of row `row` of several sequences, with another
+     * position and other numbers. Returns false if such a case cannot be a row of several
+     * sequences. NULL if this is so for all cases. */
     bool (*member)(struct kernel_case *c, uint32_t row);
-    /* Fills a problem that is all zero but for its seed. Out of memory sets p->failed. */
+    /* Fills a problem that is all zero except for its seed. Sets p->failed if memory runs out. */
     void (*make)(struct problem *p, const struct kernel_case *c);
-    const char *streamed; /* the buffer that no cache should hold when it is timed; NULL: largest */
+    /* buffer that no cache should hold during timing; NULL selects the largest */
+    const char *streamed;
 };
 
-/* NULL: no such operation. */
+/* Returns NULL if there is no such operation. */
 const struct op_rule *op_rule_find(const char *op);
 const struct op_rule *op_rule_at(size_t i); /* NULL beyond the last */
 
@@ -71,8 +74,8 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
         }                                                                                          \
     }
 
-/* Fills in what a load leaves open: tokens, and rows of weights, which have to fit `binding_bytes`.
- */
+/* Fills in the omitted sizes of a load: tokens, and rows of weights, which must fit
+ * `binding_bytes`. */
 void op_load_fit(struct kernel_case *c, uint64_t binding_bytes);
 
 /* A matrix of weights for a problem. For timing it has no contents. */
@@ -81,13 +84,13 @@ struct op_weights {
     const uint32_t *packed; /* [rows][row_words] */
     const double *values;   /* [rows][cols] */
 };
-/* `rows` rows for the request's attributes weight and layout, K columns, W_STRIDE words apart. The
- * constant is added when the request lacks it. False: p->failed, or there is no such layout (`rows`
- * 0). */
+/* Makes `rows` rows in the request's attributes weight and layout, with K columns, W_STRIDE words
+ * apart. Adds that constant if the request lacks it. Returns false if p->failed, or if there is no
+ * such layout (`rows` is 0 then). */
 bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t rows,
                      uint64_t cols, bool timing, struct op_weights *out);
 
-/* Doubles of floats. NULL: out of memory. */
+/* Converts floats to doubles. Returns NULL if memory runs out. */
 double *op_doubles(struct problem *p, const float *values, size_t count);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Problems of sample_*: one token from random logits, chosen by the list of operations that the
- * kind has (docs/operations.md), of which one is run by the kernel in question and the others by
- * built-in ones. The result must be the choice of the host's twin, bit for bit.
+ * Problems of sample_*: one token from random logits, chosen by the operations of its kind
+ * (docs/operations.md). The tested kernel runs one of them, built-in kernels all others. The result
+ * must equal the choice of the host sampler, bit for bit.
  */
 #include <assert.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { CONTEXT = 700, START = 140, STOP_WORDS = 33, ARRIVED_WORDS = 64, NUM_ARGS = 7 };
 
-/* Logits, and bits beside them. */
+/* Kinds of logits, and flags that are combined with them. */
 enum {
     LOGITS_NORMAL,
     LOGITS_STEPS, /* multiples of 1/2: many ties */
@@ -46,7 +46,7 @@ static float logit_at(uint32_t variant, uint32_t i, struct problem *p)
     }
 }
 
-/* ids: one that breaks repeats, and one that does together with others. */
+/* ids: one that breaks repeats by itself, and one that does so only in a sequence. */
 static const struct ref_breaker breakers[] = {{{3}, 1}, {{5, 1}, 2}, {{5, 1, 2}, 3}};
 enum { NUM_BREAKERS = sizeof(breakers) / sizeof(breakers[0]) };
 enum { NUM_BIASES = 300 };
@@ -110,7 +110,7 @@ static enum sample_kind kind_of(const struct kernel_request *q)
                                            : SAMPLE_GREEDY;
 }
 
-/* A state in the middle of a sequence. NULL: out of memory. */
+/* Makes a state in the middle of a sequence. Returns NULL if memory runs out. */
 static struct sample *sample_init(struct problem *p, const struct kernel_case *c, uint32_t vocab)
 {
     const uint32_t start = START - 2 * c->row;

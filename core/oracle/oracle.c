@@ -38,7 +38,7 @@ struct oracle {
     uint32_t *expert;       /* [count, top_k] */
     bool *tie;              /* [count] */
     double *rows, *results; /* [count, hidden]: of the tokens that one expert gets */
-    long zero_weight;       /* TENSOR_NONE = none seen */
+    long zero_weight;       /* first tensor of zeros, or TENSOR_NONE */
 };
 
 /* ---- stored tensors -------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static enum dgl_status read_vector(struct oracle *s, long tensor, uint64_t row, 
 struct product {
     long tensor;
     uint64_t row0, rows, cols;
-    size_t count;    /* rows of x; 0 = one per token */
+    size_t count;    /* rows of x; 0 for one per token */
     const double *x; /* [count, cols] */
     double *y;       /* [count, rows] */
     struct oracle *s;
@@ -150,7 +150,7 @@ static enum dgl_status norm(struct oracle *s, long gain, const double *x, size_t
                             double *y)
 {
     enum dgl_status status = read_vector(s, gain, 0, span);
-    bool not_zero = s->d->norm_plus_one; /* zeros are as good as other weights */
+    bool not_zero = s->d->norm_plus_one; /* zero is a valid weight */
     for (size_t i = 0; i < span; i++) {
         not_zero = not_zero || s->vector[i] != 0.0;
         s->vector[i] += s->d->norm_plus_one ? 1.0 : 0.0;
@@ -168,7 +168,7 @@ static enum dgl_status norm(struct oracle *s, long gain, const double *x, size_t
     return status;
 }
 
-/* The stream behind a norm that may be absent, to s->normed. */
+/* Applies a norm, if there is one, to the stream. The result is in s->normed. */
 static enum dgl_status norm_stream(struct oracle *s, long gain)
 {
     size_t hidden = (size_t)s->d->hidden;
@@ -178,7 +178,7 @@ static enum dgl_status norm_stream(struct oracle *s, long gain)
     return DGL_OK;
 }
 
-/* x += scale * norm(out), the norm as far as there is one. */
+/* x += scale * norm(out); without the norm if there is no weight. */
 static enum dgl_status add_to_stream(struct oracle *s, long gain)
 {
     size_t hidden = (size_t)s->d->hidden;
@@ -217,8 +217,8 @@ static void rotate(struct oracle *s, int32_t set, double *x, size_t heads)
     }
 }
 
-/* One head of one token over the keys that it sees; `sink` joins the softmax without a value,
- * -INFINITY = none. */
+/* Attention of one head of one token over the keys in its window. `sink` is one more term of the
+ * softmax without a value, or -INFINITY. */
 static void attend(struct oracle *s, int32_t window, size_t token, size_t head, double sink)
 {
     const struct model_desc *d = s->d;
@@ -341,7 +341,7 @@ static enum dgl_status mlp_block(struct oracle *s, const struct layer_desc *l)
     return status == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : status;
 }
 
-/* Which experts each token gets, and whether that is a close choice. */
+/* Chooses the experts of each token, and marks close choices. */
 static void route(struct oracle *s)
 {
     size_t experts = (size_t)s->d->moe.experts, top_k = (size_t)s->d->moe.top_k;
@@ -373,7 +373,7 @@ static struct product expert_product(const struct expert_tensors *t, size_t e, u
                             .cols = cols};
 }
 
-/* Adds what expert `e` makes of the tokens that got it to s->out. */
+/* Adds the weighted output of expert `e` to s->out, for all tokens that chose it. */
 static enum dgl_status add_expert(struct oracle *s, const struct layer_desc *l, size_t e)
 {
     const struct model_desc *d = s->d;

@@ -33,7 +33,7 @@ double oracle_glu(enum model_act act, double gate, double up, double alpha, doub
     return NAN;
 }
 
-/* Whether a goes before b when both are wanted largest first. */
+/* Returns true if a comes before b in descending order. NaN comes first. */
 static bool is_larger(double a, double b)
 {
     if (isnan(a) || isnan(b))

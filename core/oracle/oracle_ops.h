@@ -1,5 +1,5 @@
-/* Functions of single values and rows that blocks are made of, in doubles, as docs/operations.md
- * defines them. */
+/* Functions on single values and rows, in doubles, as docs/operations.md defines them. Blocks
+ * consist of them. */
 #ifndef DGL_CORE_ORACLE_OPS_H
 #define DGL_CORE_ORACLE_OPS_H
 
@@ -16,8 +16,8 @@ double oracle_softcap(double x, double cap);
  * MODEL_ACT_SWIGLU_CLAMP. */
 double oracle_glu(enum model_act act, double gate, double up, double alpha, double limit);
 
-/* The top_k largest of logits[experts], largest first, ties to the lower id, NaN the largest; and
- * their weights. Every step is taken as the names of the scorings say. */
+/* Finds the top_k largest of logits[experts] in descending order, and their weights. Ties go to the
+ * lower id, and NaN is the largest. The names of the scorings list the steps in order. */
 void oracle_route(const double *logits, uint32_t experts, uint32_t top_k, enum moe_scoring scoring,
                   uint32_t *ids, double *weights);
 

@@ -1,4 +1,4 @@
-/* Building problems, and holding what a kernel left against what it should have left. */
+/* Builds problems, and compares the buffers of a kernel with the expected ones. */
 #include "core/oracle/problem.h"
 
 #include <assert.h>
@@ -152,7 +152,7 @@ void problem_begin_row(struct problem *p, const struct kernel_case *c)
 
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out)
 {
-    memset(out, 0xEE, sizeof(*out)); /* other sequences and rows mean nothing */
+    memset(out, 0xEE, sizeof(*out)); /* other sequences and rows are not used */
     out->rows = step->tokens;
     out->seqs = PROBLEM_SEQ + 1;
     out->ids_stride = out->adjust_stride = 0;
@@ -242,7 +242,7 @@ double problem_nmse(const float *a, const double *b, size_t count, double least)
     return error / power;
 }
 
-/* Whether a word belongs to a result of its buffer. */
+/* Returns true if a word belongs to a result of its buffer. */
 static bool is_result(const struct problem *p, const char *buffer, size_t word)
 {
     for (uint32_t i = 0; i < p->num_results; i++) {

@@ -1,7 +1,7 @@
 /*
- * problem.h: one case of an operation as data: the buffers that its kernels get, the dispatches,
- * and the results that every kernel of it must give. Made by the table of operations
- * (op_problem.h), solved by a kernel in kernel_run.h, held against the results in problem_check().
+ * problem.h: one case of an operation as data: the buffers of its kernels, the dispatches, and the
+ * expected results. The table of operations (op_problem.h) makes it, kernel_run.h runs it with a
+ * kernel, and problem_check() compares the results.
  */
 #ifndef DGL_CORE_PROBLEM_H
 #define DGL_CORE_PROBLEM_H
@@ -22,17 +22,18 @@
  */
 #define PROBLEM_SEQ 3
 
-/* What an operation is asked. */
+/* Inputs of an operation. */
 struct kernel_case {
     struct kernel_request request; /* its attributes; of the constants, those that matter */
     uint32_t tokens;               /* of the pass; 0 counts as 1 */
     uint32_t pos;                  /* of the first one */
-    uint32_t context;              /* positions of its sequence; 0 = some */
-    uint32_t row;                  /* of several sequences (crowd.h), each with other numbers */
-    uint32_t row0, rows;           /* of weights, in one band; rows 0: all of them */
-    uint32_t bands;                /* dispatches that share the rows; 0 counts as 1 */
-    uint32_t cuts[3]; /* instead, of experts and embeddings: rows at which one ends, 0 = none */
-    uint32_t variant; /* further properties of the numbers, by operation */
+    uint32_t context;              /* positions of its sequence; 0 for any number */
+    /* index among several sequences (crowd.h); each row has other numbers */
+    uint32_t row;
+    uint32_t row0, rows; /* of weights, in one band; rows 0: all of them */
+    uint32_t bands;      /* dispatches that share the rows; 0 counts as 1 */
+    uint32_t cuts[3];    /* for experts and embeddings instead: rows at which a band ends, or 0 */
+    uint32_t variant;    /* further properties of the numbers, by operation */
     uint64_t seed;
     /* For timing: buffers have sizes and plausible contents, no result is worked out. */
     bool timing;
@@ -41,22 +42,24 @@ struct kernel_case {
 struct problem_buffer {
     const char *name; /* as kernels' BIND lines have it */
     size_t words;
-    const uint32_t *before;     /* NULL: every word is PROBLEM_POISON */
-    uint32_t *after;            /* what the kernel left; NULL: it may only read, all stays */
-    const uint32_t *want_words; /* all of its words afterwards; NULL: those of its results count */
-    bool free;                  /* words that are no results may change */
+    const uint32_t *before; /* if NULL, every word is PROBLEM_POISON */
+    uint32_t *after;        /* contents after the run; NULL if the buffer is read-only */
+    /* expected values of all words; if NULL, only the results are compared */
+    const uint32_t *want_words;
+    bool free; /* words that are no results may change */
     bool bits; /* for timing: random words, finite in every format of weights, instead of NaN */
 };
 
-/* Values, `stride` words apart, from word `at` of a buffer on. All other words of that buffer stay
- * as they were. */
+/* Values, `stride` words apart, from word `at` of a buffer on. All other words of that buffer must
+ * not change. */
 struct problem_result {
     const char *buffer;
     size_t at, rows, cols, stride;
     double *want;  /* [rows][cols] */
     bool each_row; /* the tolerance holds for every row by itself */
-    /* Squares of all terms of the values' sums: what errors count against where that is more than
-     * the squares of the values, since terms that cancel are rounded as they were. 0 = not known */
+    /* Sum of the squares of all terms of the values' sums. If it is larger than the sum of the
+     * squares of the values, errors are relative to it, because terms that cancel were rounded
+     * before. 0 if not known. */
     double terms_power;
 };
 
@@ -70,11 +73,11 @@ struct problem_param {
 /* One dispatch. */
 struct problem_stage {
     struct kernel_request request;
-    bool is_subject; /* the kernel in question runs it; others are run by built-in kernels */
+    bool is_subject; /* the tested kernel runs it; built-in kernels run all other stages */
     struct problem_param params[PROBLEM_MAX_PARAMS];
     uint32_t num_params;
     uint32_t band; /* BAND of GROUPS */
-    /* A buffer of this dispatch alone, in place of the problem's of that name; NULL = none. */
+    /* A buffer for this dispatch only that replaces the problem's buffer of that name, or NULL. */
     const char *own_name;
     const uint32_t *own;
     size_t own_words;
@@ -83,11 +86,11 @@ struct problem_stage {
 struct problem {
     struct dgl_arena arena;
     bool failed;       /* out of memory, or `unfit`: test once */
-    const char *unfit; /* why there is no such problem; NULL = there is */
+    const char *unfit; /* reason why the problem cannot exist, or NULL */
     uint64_t seed;
     struct problem_buffer buffers[PROBLEM_MAX_BUFFERS];
     uint32_t num_buffers;
-    /* Buffers that kernels have and that mean nothing here: they are not bound. */
+    /* Buffers that kernels declare but this case does not use. They are not bound. */
     const char *idle[PROBLEM_MAX_IDLE];
     uint32_t num_idle;
     struct problem_stage stages[PROBLEM_MAX_STAGES];
@@ -95,18 +98,18 @@ struct problem {
     struct problem_result results[PROBLEM_MAX_RESULTS];
     uint32_t num_results;
     struct dgl_step step;  /* of the only sequence; tokens: rows of the pass */
-    const uint16_t *pages; /* its entries of the page table, from step.kv_first on; NULL = none */
+    const uint16_t *pages; /* entries of the page table from step.kv_first on, or NULL */
     uint32_t num_pages;
-    /* Of several sequences instead: the whole tables; NULL = there is one. */
+    /* The whole tables of several sequences, or NULL if there is one. */
     const struct dgl_step_table *steps;
     const struct dgl_kv_table *table;
     uint32_t repeats; /* further runs of all stages; counters are left at 0 */
-    /* May be NULL. Called before results are compared: works out what kernels are free in (how
-     * attention is split) from the buffers. False: `why` says what is wrong. */
+    /* May be NULL. Called before results are compared. Derives free choices of the kernel (how
+     * attention is split) from the buffers. Returns false and sets `why` on an error. */
     bool (*settle)(struct problem *p, char why[512]);
     void *priv; /* for `settle` */
-    /* Terms of the longest sum: beyond 1,024 rounding errors grow in proportion, and with them what
-     * the tolerance allows. */
+    /* Terms of the longest sum. Beyond 1,024 terms rounding errors grow in proportion, and the
+     * tolerance grows with them. */
     uint64_t terms;
     uint64_t bytes; /* that the stages of the subject read and write at least */
     uint64_t flops; /* that they compute at least */
@@ -124,8 +127,8 @@ float problem_rand_float(struct problem *p);
 /* Random numbers of deviation `scale`. */
 float *problem_floats(struct problem *p, size_t count, float scale);
 
-/* Add a buffer of `count` words. What is read only; what is written, from `before` (NULL: NaN) on;
- * what must be `want` afterwards, word for word. */
+/* Add a buffer of `count` words. problem_in(): read only. problem_out(): written, with `before` as
+ * initial contents (NaN if NULL). problem_exact(): every word must be `want` afterwards. */
 struct problem_buffer *problem_in(struct problem *p, const char *name, const void *words,
                                   size_t count);
 struct problem_buffer *problem_out(struct problem *p, const char *name, const void *before,
@@ -134,12 +137,12 @@ struct problem_buffer *problem_exact(struct problem *p, const char *name, const 
                                      const void *want, size_t count);
 /* A buffer of random bits, for timing. */
 struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t count);
-/* A buffer that the operation has and that means nothing in this case. */
+/* Marks a buffer of the operation as unused in this case. */
 void problem_idle(struct problem *p, const char *name);
-/* NULL: there is none of that name. */
+/* Returns NULL if there is no buffer of that name. */
 struct problem_buffer *problem_buffer(struct problem *p, const char *name);
-/* Adds values to compare, all zero so far, and one after the other from word `at` on; `stride` may
- * be changed. */
+/* Adds values to compare from word `at` on, zeroed and contiguous. The caller may change
+ * `stride`. */
 struct problem_result *problem_result(struct problem *p, const char *buffer, size_t at, size_t rows,
                                       size_t cols);
 /* Adds a dispatch of the kernel in question. */
@@ -147,7 +150,8 @@ struct problem_stage *problem_stage(struct problem *p, const struct kernel_reque
 void stage_uint(struct problem_stage *stage, const char *name, uint32_t value);
 void stage_float(struct problem_stage *stage, const char *name, float value);
 
-/* Constants and attributes of requests. `value` counts where the request has none of that name. */
+/* Access to constants and attributes of requests. `value` is the default if the request lacks the
+ * constant. */
 int64_t request_const(const struct kernel_request *request, const char *name, int64_t value);
 void request_set_const(struct kernel_request *request, const char *name, int64_t value);
 /* Adds the constant unless it is there. */
@@ -156,19 +160,20 @@ bool request_is(const struct kernel_request *request, const char *key, const cha
 /* A NULL word removes the attribute. */
 void request_set(struct kernel_request *request, const char *key, const char *word);
 
-/* Sum of (a - b)^2 over that of b^2, or over `least` where that is more; infinite when a number is
- * missing. */
+/* Sum of (a - b)^2, divided by the sum of b^2 or by `least`, if that is larger. Infinite if a value
+ * is not a number. */
 double problem_nmse(const float *a, const double *b, size_t count, double least);
 
-/* Other numbers for another row of several sequences: what all rows share is drawn before. */
+/* Changes the random seed for another row of several sequences. Call it after the data that all
+ * rows share. */
 void problem_begin_row(struct problem *p, const struct kernel_case *c);
-/* The step table whose only sequence is in that state. */
+/* Makes the step table with this state as its only sequence. */
 void problem_steps(const struct dgl_step *step, struct dgl_step_table *out);
 /* The page table with the sequence's pages. */
 void problem_pages(const struct problem *p, struct dgl_kv_table *out);
 
-/* Holds the buffers after a run against the results. False: `why` says where they differ. *worst is
- * raised to the largest error as a part of `tolerance`. */
+/* Compares the buffers after a run with the results. Returns false and sets `why` at the first
+ * difference. Raises *worst to the largest error as a fraction of `tolerance`. */
 bool problem_check(struct problem *p, double tolerance, double *worst, char why[512]);
 
 #endif

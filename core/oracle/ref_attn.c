@@ -43,7 +43,7 @@ size_t ref_attn_kv_words(const struct ref_attn *a)
     return a->kv_f16 ? numbers / 2 : numbers;
 }
 
-/* Each product and each sum rounded once: what the kernels promise. */
+/* Each product and each sum is rounded once, as the kernels guarantee. */
 static void turn_head(const struct ref_attn *a, float *head, uint32_t pos)
 {
     uint32_t pairs = a->rope_dims / 2;
@@ -124,7 +124,7 @@ void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, ui
             put_number(a, kv, kv_index(a, h, pos, d), k[h * a->head_dim + d]);
 }
 
-/* One head: its query, what is in the cache of its keys and values, its sink or NULL. */
+/* One head: its query, the cached keys and values, and its sink or NULL. */
 struct head {
     const float *q, *sink;
     const double *keys, *values;

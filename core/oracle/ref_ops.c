@@ -13,8 +13,8 @@ const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_Q4_0, DGL_Q5_K, DGL_Q6_K, DGL_MXFP4, DGL_AFFINE,
 };
 
-/* Where the f16 fields of a block are, and how large they may be at random: 2^(low - 15) and up.
- * -1: not there. */
+/* Offsets of a block's f16 fields (-1 if absent), and the range of their random values: 2^(low -
+ * 15) and up. */
 struct block_fields {
     enum dgl_dtype type;
     int scale_at, scale_low, min_at, min_low;
@@ -273,8 +273,8 @@ static void join_q4_k(const uint8_t *codes, const uint8_t *head, uint8_t *block)
     }
 }
 
-/* `split` back to blocks: all codes, then all scales, of rows padded to 256 columns. False: codes
- * beyond the row's end are not zero. */
+/* Converts `split` back to blocks. A split row has all codes, then all scales, and is padded to 256
+ * columns. Returns false if codes after the row's end are not zero. */
 static bool join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_t *row)
 {
     const struct dgl_dtype_traits *t = dgl_dtype_get(m->type);

@@ -26,13 +26,13 @@ struct ref_matrix {
 };
 /* The layout that a format usually has on the device. */
 const char *ref_layout(enum dgl_dtype type);
-/* Bits at random, so that every field of a block takes many values; what pads the last block of a
- * row is not zero. `layout` NULL: the format's usual one. False when out of memory, or when the
- * format has no such layout. */
+/* Fills a matrix with random bits, so that every field of a block has many values. The padding of
+ * the last block in a row is not zero. If `layout` is NULL, the format's usual one is used. Returns
+ * false if memory runs out or the format has no such layout. */
 bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layout, uint64_t rows,
                      uint64_t cols, uint64_t seed);
-/* Sets `values` from `packed`, which something else has filled in the usual layout; false when
- * codes beyond the row's end are not zero. */
+/* Sets `values` from `packed`, which the caller filled in the usual layout. Returns false if codes
+ * after the row's end are not zero. */
 bool ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 
@@ -50,7 +50,8 @@ void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, con
 void ref_moe_group(const uint32_t *ids, uint32_t tokens, uint32_t top_k, uint32_t experts,
                    uint32_t *list);
 
-/* Repeatable random numbers (splitmix64); floats have mean 0 and variance 1, none is beyond 3.5. */
+/* Repeatable random numbers (splitmix64). Floats have mean 0 and variance 1, and stay within
+ * 3.5. */
 uint64_t ref_rand(uint64_t *seed);
 float ref_rand_float(uint64_t *seed);
 void ref_fill(float *values, size_t count, uint64_t *seed);

@@ -89,7 +89,7 @@ static uint64_t weight_of(uint32_t exponent)
     return whole < 46 ? m << 14 >> whole : 0;
 }
 
-/* ---- what is left ---------------------------------------------------------------------------- */
+/* ---- filters and choice ---------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -197,7 +197,7 @@ static bool penalise(struct ref_sampler *s)
     return true;
 }
 
-/* How many of the last tokens, at most, lie behind every breaker. */
+/* Returns the number of last tokens after the last breaker, at most all of them. */
 static uint32_t tokens_behind_breakers(const struct ref_sampler *s, uint32_t start, uint32_t end)
 {
     for (uint32_t first = end; first-- > start;) {
@@ -251,7 +251,7 @@ static bool penalise_repeats(struct ref_sampler *s)
     return true;
 }
 
-/* vocab when no logit is a number. */
+/* Returns vocab if no logit is a number. */
 static uint32_t best_of(const struct ref_sampler *s)
 {
     uint32_t best = 0, id = s->vocab;

@@ -1,6 +1,6 @@
 /*
- * ref_sample.h: the CPU twin of the sampler: docs/formats.md, "Random numbers and sampling",
- * written out with sorted lists. Given equal logits it chooses what the kernels choose, bit for
+ * ref_sample.h: the sampler on the CPU, an implementation of docs/formats.md, "Random numbers and
+ * sampling", with sorted lists. From equal logits it chooses the same ids as the kernels, bit for
  * bit.
  */
 #ifndef DGL_CORE_REF_SAMPLE_H
@@ -33,7 +33,7 @@ struct ref_sampler {
     struct dgl_step step;
     const uint32_t *stops;
     uint32_t num_stops;
-    const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY but for its breakers */
+    const struct dgl_sampling *sampling; /* biases, presence, frequency, DRY without its breakers */
     const struct ref_breaker *breakers;
     uint32_t num_breakers;
 };
@@ -41,10 +41,11 @@ struct ref_sampler {
 /* Counter and key as in the paper; `out` gets four words. */
 void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 uint32_t ref_sample_key(float logit);
-/* The tokens that may be drawn: after top-k, top-p and min-p, in order of ids. Returns how many; 0
- * when no logit is a number. `out` has room for vocab. */
+/* Lists the tokens that may be drawn, after top-k, top-p and min-p, in order of ids. Returns their
+ * number, or 0 if no logit is a number. `out` has room for vocab. */
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out);
-/* Biases, penalties, choice and the step to the next token. False: out of memory. */
+/* Applies biases and penalties, samples, and advances the step to the next token. Returns false if
+ * memory runs out. */
 bool ref_sample(struct ref_sampler *s, enum sample_kind kind);
 
 #endif

@@ -1,4 +1,4 @@
-/* Ranges one after the other, in a new buffer where a binding would become too large. */
+/* Places ranges in order, and begins a new buffer if a binding would become too large. */
 #include "core/plan/arena_layout.h"
 
 uint64_t arena_cursor_next(struct arena_cursor *c, const struct plan_device *device, uint64_t size)

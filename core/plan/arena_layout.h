@@ -5,7 +5,7 @@
 
 #include "core/plan/plan_device.h"
 
-/* Where the next range goes. Begin with {0}. */
+/* Position of the next range. Begin with {0}. */
 struct arena_cursor {
     size_t buffers; /* so far */
     uint64_t used;  /* bytes of the last one */
@@ -15,7 +15,7 @@ struct arena_cursor {
  * which storage and uniform bindings take. */
 uint64_t arena_cursor_next(struct arena_cursor *cursor, const struct plan_device *device,
                            uint64_t size);
-/* Bytes of the buffers for ranges of such sizes (0: none), in order. */
+/* Bytes of the buffers that ranges of these sizes fill in order. Ranges of size 0 are skipped. */
 uint64_t arena_layout_bytes(const struct plan_device *device, const uint64_t *sizes, size_t count);
 
 #endif

@@ -10,9 +10,10 @@
 
 struct fusion_answer {
     struct kernel_request request;
-    struct kernel_choice choice; /* kernel NULL: none can run */
-    char why_not[192];           /* why a fused operation that asks so is not taken */
-    bool decides;                /* what was asked for it changed what is fused */
+    struct kernel_choice choice; /* kernel is NULL if no kernel can run */
+    char why_not[192];           /* reason why a fused operation with this request is not chosen */
+    /* a hint or a user's file for it changed the choice of operations */
+    bool decides;
 };
 
 void fusion_init(struct fusion *fusion, const struct plan_device *device, struct kernel_set *set)
@@ -37,7 +38,7 @@ static void take_reason(void *priv, enum dgl_log_level level, const char *text)
         snprintf(answer->why_not, sizeof(answer->why_not), "%s", text);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL if memory runs out. */
 static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *request)
 {
     for (size_t i = 0; i < f->count; i++)
@@ -62,8 +63,8 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
     return answer;
 }
 
-/* A kernel that was asked for serves an operation from `separate` on, and the fused ones have
- * neither that nor another that was asked for. */
+/* Finds a requested kernel that serves an operation from `separate` on, if the fused operations use
+ * neither it nor another requested kernel. */
 static struct fusion_answer *asked_apart(struct fusion *f, struct oplist *list, size_t fused,
                                          size_t separate)
 {
@@ -113,7 +114,8 @@ static bool fits_apart(struct fusion *f, struct oplist *list, size_t separate)
     return true;
 }
 
-/* Why a fused operation would not stay by itself, in its answer; NULL: it would. */
+/* Returns the reason, stored in its answer, why a fused operation would not stay by itself, or NULL
+ * if it would. */
 static const char *weakness(struct fusion *f, struct oplist *list, size_t separate,
                             const struct op *op, struct fusion_answer *answer)
 {
@@ -134,7 +136,7 @@ static const char *weakness(struct fusion *f, struct oplist *list, size_t separa
     return better ? answer->why_not : NULL;
 }
 
-/* Why the fused operations cannot stay; NULL: they can. */
+/* Returns the reason why the fused operations cannot stay, or NULL if they can. */
 static const char *refusal(struct fusion *f, struct oplist *list, size_t fused, size_t separate)
 {
     struct fusion_answer *apart = asked_apart(f, list, fused, separate), *answer = NULL;

@@ -1,5 +1,5 @@
-/* What hints came to: those that were passed over, a manifest's defaults that decide, f16 that is
- * slow here, and those that are for nothing, which are refused under `strict`. */
+/* Report of hints: hints that were passed over, manifest defaults that decide, f16 that is slow on
+ * this device, and unused hints, which are refused under `strict`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "core/base/mem.h"
 #include "core/plan/plan.h"
 
-/* Whether a kernel of those before `count` has passed over the same hint: the text up to WHY. */
+/* Returns true if one of the first `count` kernels has passed over the same hint (the text up to
+ * WHY). */
 static bool is_told(const struct plan *plan, size_t count, const char *text)
 {
     const size_t head = strcspn(text, ":");
@@ -78,7 +79,7 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
     dgl_buf_finish(&list);
 }
 
-/* One line where products are computed in f16 by a renderer that has none: it converts each factor
+/* Notes once that products use f16 on a renderer without f16 arithmetic: it converts each factor
  * and computes in f32. */
 static void note_slow_f16(const struct plan *plan, const struct dgl_log *notes)
 {

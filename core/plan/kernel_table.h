@@ -1,5 +1,5 @@
 /* Requests and the kernels that serve them: one entry per distinct request, shared by all
- * operations that ask for the same. Choosing costs microseconds and needs no device. */
+ * operations with that request. Choosing takes microseconds and needs no device. */
 #ifndef DGL_CORE_KERNEL_TABLE_H
 #define DGL_CORE_KERNEL_TABLE_H
 
@@ -14,12 +14,12 @@ struct kernel_use {
 
 struct kernel_table {
     const struct plan_device *device; /* borrowed */
-    struct kernel_set *set;           /* a reference of its own */
+    struct kernel_set *set;           /* own reference */
     struct kernel_use **uses;
     size_t count, cap;
 };
 
-/* Whether both are one kernel with the same constants, tunables and words. */
+/* Returns true if both are one kernel with the same constants, tunables and words. */
 bool kernel_use_equal(const struct kernel_use *a, const struct kernel_use *b);
 
 bool kernel_request_equal(const struct kernel_request *a, const struct kernel_request *b);
@@ -28,21 +28,22 @@ void kernel_table_init(struct kernel_table *table, const struct plan_device *dev
                        struct kernel_set *set);
 /* Accepts a table that is all zero. */
 void kernel_table_finish(struct kernel_table *table);
-/* Chooses a kernel when the request is new. *out is borrowed, stable until kernel_table_finish().
- */
+/* Finds the entry of a request. If the request is new, chooses a kernel. *out is borrowed and
+ * stable until kernel_table_finish(). */
 enum dgl_status kernel_table_find(struct kernel_table *table, const struct kernel_request *request,
                                   struct kernel_use **out);
 
-/* One more entry with a choice of the caller's, such as a tuner's; kernel_table_find() goes on
- * finding the first one of a request. On failure *out is NULL. */
+/* Adds an entry with a choice of the caller, such as a tuner's. kernel_table_find() still finds the
+ * first entry of a request. On failure *out is NULL. */
 enum dgl_status kernel_table_add(struct kernel_table *table, const struct kernel_request *request,
                                  const struct kernel_choice *choice, struct kernel_use **out);
 
-/* Forgets all but the first `count` entries; nothing may refer to the others. */
+/* Removes all entries after the first `count`. They must no longer be in use. */
 void kernel_table_cut(struct kernel_table *table, size_t count);
 
-/* Group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0: it has none);
- * DGL_ERR_KERNEL when the kernel's GROUPS gives none that the device takes. */
+/* Computes the group counts of a dispatch over `tokens` tokens and `rows` rows of weights (0 if it
+ * has no weights). Returns DGL_ERR_KERNEL if the kernel's GROUPS yields no counts that the device
+ * supports. */
 enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
                                   int32_t tokens, uint32_t rows, uint32_t groups[3]);
 

@@ -1,12 +1,12 @@
-/* The sizes and parts of a model description that the loader reads and the engine does not compute:
- * one line for each part, so that such a model is refused instead of answered wrongly. A line goes
- * when its part is computed. */
+/* Sizes and parts of a model description that the loader reads but the engine does not compute.
+ * Such models are refused, because their answers would be wrong. Each part has one line, which is
+ * removed once the engine computes it. */
 #include "core/plan/model_support.h"
 
 #include "core/base/status.h"
 #include "core/plan/oplist_moe.h"
 
-/* Whether a description has a part; `l` is one of its layers. */
+/* Returns true if a description has a part. `l` is one of its layers. */
 typedef bool (*part_fn)(const struct model_desc *d, const struct layer_desc *l);
 
 static bool has_norm_behind_experts(const struct model_desc *d, const struct layer_desc *l)
@@ -55,7 +55,7 @@ static enum dgl_status check_rotated(const struct dgl_log *log, const char *path
                                      const struct model_desc *desc)
 {
     const struct rope_desc *global = &desc->rope[ROPE_GLOBAL], *local = &desc->rope[ROPE_LOCAL];
-    const char *reason = NULL; /* local->dims is 0 when no layer names the set */
+    const char *reason = NULL; /* local->dims is 0 if no layer uses the set */
     if (global->dims % HEAD_VEC4 == 0 && local->dims % HEAD_VEC4 == 0)
         return DGL_OK;
     if (global->dims % 2 || local->dims % 2)

@@ -1,4 +1,4 @@
-/* What of a model description the engine computes. */
+/* Checks that the engine can compute a described model. */
 #ifndef DGL_CORE_MODEL_SUPPORT_H
 #define DGL_CORE_MODEL_SUPPORT_H
 

@@ -80,7 +80,7 @@ void op_op_count(struct op *op, const char *name)
     op->params[op->num_params++] = (struct op_param){.name = name, .is_op_count = true};
 }
 
-/* Whatever is bound to one of two activations is bound to the other. */
+/* Swaps two activation buffers in the bindings of an operation. */
 static void op_swap_buffers(struct op *op, enum plan_buffer a, enum plan_buffer b)
 {
     for (uint32_t i = 0; i < op->num_binds; i++) {
@@ -171,8 +171,8 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* A kernel that serves several prologues and epilogues declares what each of them reads, whether it
- * reads it or not: all of it is always there. */
+/* A kernel that serves several prologues and epilogues declares the buffers of all of them, also
+ * those that it does not read. So all of them are always bound. */
 static void add_vectors(struct op *op, const struct oplist_params *p, const struct oplist_matmul *m)
 {
     const struct weight *w = m->weight;
@@ -212,7 +212,7 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         op_attr(op, "weight", dgl_dtype_get(band->dtype)->name);
         if (band->layout)
             op_attr(op, "layout", band->layout->name);
-        /* One row of x is a matrix-vector product whatever the phase. */
+        /* One row of x is a matrix-vector product in every phase. */
         op_attr(op, "phase", m->last_row ? "decode" : phase_word(m->phase));
         op_attr(op, "pre", m->pre);
         if (m->phase == DGL_PHASE_PREFILL && !m->last_row) {
@@ -283,7 +283,7 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
     return op;
 }
 
-/* Without positions in a layer any table will do: none of it is used. */
+/* A layer without positions does not read its table, so any table can be bound. */
 static void add_rope(struct op *op, const struct model_desc *d, int32_t layer)
 {
     int32_t set = d->layer[layer].rope;
@@ -300,7 +300,7 @@ static void add_scores(struct op *op, const struct model_desc *d, int32_t layer)
     op_float(op, "softcap", d->attn_softcap);
 }
 
-/* `other` is what an operation without sinks binds instead. */
+/* An operation without sinks binds `other` instead. */
 static void add_sinks(struct op *op, const struct layer_weights *w, enum plan_buffer other)
 {
     op_attr(op, "sinks", w->sinks != VECTOR_NONE ? "head" : "none");
@@ -364,8 +364,8 @@ static void add_attn_token(struct oplist *list, const struct oplist_params *p, i
         op_bind_buffer(op, "G", BUF_QKV);
 }
 
-/* Attention of one token from q, k and v, or of one of each sequence. Returns where its result is.
- */
+/* Attention of one token from q, k and v, or of one token of each sequence. Returns the buffer of
+ * the result. */
 static enum plan_buffer add_decode_attention(struct oplist *list, const struct oplist_params *p,
                                              enum dgl_phase phase, int32_t layer)
 {
@@ -399,14 +399,13 @@ static struct oplist_matmul layer_matmul(const struct oplist_params *p, enum dgl
 /* The residual stream while a body is listed. */
 struct stream {
     enum plan_buffer x; /* X, or in decode X2 */
-    /* What is in NORMED has yet to join it through the norm of these weights; VECTOR_NONE: nothing
-     * has. */
+    /* Norm weights with which NORMED is still to be added to the stream, or VECTOR_NONE. */
     uint32_t norm;
     const char *label; /* of that norm */
     int32_t layer;
 };
 
-/* What is yet to join the stream does so in an operation of its own. */
+/* Adds a pending NORMED to the stream with an operation of its own. */
 static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
                    struct stream *stream)
 {
@@ -423,9 +422,10 @@ static void settle(struct oplist *list, const struct oplist_params *p, enum dgl_
     stream->norm = VECTOR_NONE;
 }
 
-/* A product of the residual stream, normalised if its weight has a norm. Decode computes the norm
- * in its consumer, once per work group: cheaper than a dispatch; so do passes over a few tokens
- * where a kernel can. Else prefill computes it once per token. */
+/* Adds a product of the residual stream, normalised if its weight has a norm. Decode computes the
+ * norm in the product, once per work group, which is cheaper than a dispatch. Passes over a few
+ * tokens do the same if a kernel supports it. Otherwise prefill computes the norm once per
+ * token. */
 static void read_normed(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label)
 {
@@ -455,9 +455,9 @@ static void read_normed(struct oplist *list, const struct oplist_params *p, stru
         fusion_keep(p->fusion, list, fused, separate);
 }
 
-/* The same behind a block that ends with a norm: in decode its result joins the stream in the
- * product where a kernel can do that. All work groups read the stream, so that the sum goes to the
- * other one of two buffers. */
+/* Like read_normed(), after a block that ends with a norm. In decode its result is added to the
+ * stream inside of the product, if a kernel supports it. All work groups read the stream, so the
+ * sum is written to a second buffer. */
 static void read_stream(struct oplist *list, const struct oplist_params *p, struct oplist_matmul *m,
                         const char *norm_label, struct stream *stream)
 {
@@ -478,7 +478,7 @@ static void read_stream(struct oplist *list, const struct oplist_params *p, stru
         stream->x = stream->x == BUF_X ? BUF_X2 : BUF_X;
 }
 
-/* Adds a product to the residual stream, behind a norm of its own if there is one. */
+/* Adds a product to the residual stream, after a norm of its result if the layer has one. */
 static void add_to_stream(struct oplist *list, const struct oplist_params *p,
                           struct oplist_matmul *m, const char *norm_label, uint32_t norm_weight,
                           struct stream *stream)
@@ -543,7 +543,7 @@ static void add_mlp_block(struct oplist *list, const struct oplist_params *p, en
     add_to_stream(list, p, &down, "ffn_post_norm", w->ffn_post_norm, stream);
 }
 
-/* Lists a body whose result is in X. */
+/* Lists a body with its result in X. */
 static void add_body(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase)
 {
     struct stream stream = {.x = BUF_X, .norm = VECTOR_NONE};
@@ -573,7 +573,7 @@ void oplist_decode_body(struct oplist *list, const struct oplist_params *p)
     add_body(list, p, DGL_PHASE_DECODE);
 }
 
-/* Logits from the stream behind the final norm, to `y`. */
+/* Computes logits from the stream after the final norm, to `y`. */
 static struct oplist_matmul head_matmul(const struct oplist_params *p, enum dgl_phase phase,
                                         const char *label, enum plan_buffer y)
 {

@@ -1,19 +1,19 @@
 /*
- * oplist.h: a forward pass as a flat list of operations per phase. Operations name their buffers by
- * reference (which weight, which buffer of a pass) and their constants and parameters by the names
- * of docs/operations.md; which kernel serves them is decided by plan.h, where a reference leads by
- * core/memory.
+ * oplist.h: a forward pass as a flat list of operations per phase. Operations refer to buffers by
+ * meaning (a weight, a buffer of a pass), and to constants and parameters by the names of
+ * docs/operations.md. plan.h chooses the kernels, and core/memory resolves the references.
  */
 #ifndef DGL_CORE_OPLIST_H
 #define DGL_CORE_OPLIST_H
 
 #include "core/plan/weights.h"
 
-/* Products of passes over up to so many tokens normalise what they read, where a kernel can. */
+/* In passes over up to this many tokens a matrix product also applies the norm of its input, if a
+ * kernel supports it. */
 #define OPLIST_NORM_COLUMNS 64
 
-/* Buffers of a pass. Up to BUF_STATE_COUNT a sequence has its own; the others are scratch that
- * sequences share, valid within a pass. */
+/* Buffers of a pass. Each sequence has its own buffers below BUF_STATE_COUNT. All others are
+ * scratch that sequences share, valid within a pass. */
 enum plan_buffer {
     BUF_IDS,         /* uint [context + 1] */
     BUF_STEP,        /* kernels/step.h */
@@ -23,12 +23,14 @@ enum plan_buffer {
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
     BUF_ROPE_LOCAL,
     BUF_LOGITS,  /* f32 [vocab] */
-    BUF_ADJUST,  /* what is done to logits before they are ranked: oplist_sample.h */
+    BUF_ADJUST,  /* adjustments of the logits before sampling: oplist_sample.h */
     BUF_ARRIVED, /* uint [heads, at least 256]: counters of lib last_group, 0 between dispatches */
     BUF_REPORT,  /* of a batch: uint [rows][OPLIST_REPORT_WORDS] */
     BUF_STATE_COUNT,
     BUF_X = BUF_STATE_COUNT, /* residual stream, f32 [rows, hidden] */
-    BUF_X2, /* f32 [hidden]: in decode, the stream in turn with X where a product also adds to it */
+    /* f32 [hidden]: if a decode product also adds to the stream, the stream alternates between X
+     * and X2 */
+    BUF_X2,
     BUF_NORMED, /* f32 [rows, hidden]: the stream normed, or a block's result before its norm */
     BUF_QKV,    /* f32 [rows, qkv] */
     BUF_ATT,    /* attention output, f32 [rows, heads * head_dim], or decode's partial results */
@@ -84,8 +86,8 @@ struct op {
     struct op_param params[OP_MAX_PARAMS];
     uint32_t num_params;
     uint64_t bytes; /* weight bytes read per run */
-    /* Why this and the next operations are not one (fusion.h); NULL: nothing to say. Borrowed from
-     * the plan's fusion. */
+    /* Why this operation and the next ones are not fused (fusion.h), or NULL. Borrowed from the
+     * plan's fusion. */
     const char *unfused;
 };
 
@@ -93,7 +95,7 @@ struct oplist {
     struct op *ops;
     size_t count, cap;
     bool failed;       /* out of memory while appending; test once */
-    struct op discard; /* takes what is appended after that */
+    struct op discard; /* receives the operations that are appended after a failure */
 };
 void oplist_finish(struct oplist *list);
 
@@ -108,10 +110,10 @@ void op_const(struct op *op, const char *name, int64_t value);
 void op_uint(struct op *op, const char *name, uint32_t value);
 void op_float(struct op *op, const char *name, double value);
 void op_op_count(struct op *op, const char *name);
-/* NULL: the operation has nothing of that name. */
+/* Both return NULL if the operation has no entry of that name. */
 const struct op_bind *op_find_bind(const struct op *op, const char *name);
 const struct op_param *op_find_param(const struct op *op, const char *name);
-/* Rows of weights in the operation's band; 0 = it reads none. */
+/* Rows of weights in the operation's band, or 0 if it reads no weights. */
 uint32_t op_weight_rows(const struct op *op);
 
 /* One matrix product of the model. With post "store", "add" and "softcap" y is `scale` times the
@@ -148,14 +150,15 @@ struct oplist_params {
     const struct model_weights *weights;
     enum dgl_kv_type kv_type;
     uint32_t splits;       /* parts of the keys in decode attention */
-    uint32_t token_splits; /* at most so many where it is one operation */
-    uint32_t sum_rows;     /* rows of weights whose sums SUMS holds, parts of a row counted each */
+    uint32_t token_splits; /* maximum if attention is one operation */
+    /* rows of weights for which SUMS has room; each part of a split row counts */
+    uint32_t sum_rows;
     /* The most tokens of a pass over several, a power of two from 2 to 128; 0: any number, in
      * tiles of 256. */
     int32_t columns;
-    /* Each row of a pass over several is the next token of a sequence of its own. */
+    /* Each row of a pass over several tokens belongs to a different sequence. */
     bool batch;
-    /* Decides which fused operations there are; NULL: none. */
+    /* Chooses the fused operations. If NULL, operations are not fused. */
     struct fusion *fusion;
 };
 
@@ -165,8 +168,8 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
                    const struct oplist_matmul *m);
 void oplist_norm(struct oplist *list, const struct oplist_params *p, const struct oplist_norm *n);
 
-/* Each appends to `list`. A pass is body, then (when its logits are wanted) a head, then (in
- * generation) sampling. */
+/* Each appends to `list`. A pass is a body, then a head if its logits are needed, then sampling in
+ * generation. */
 void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
 /* Logits of the pass's last token, to LOGITS. */

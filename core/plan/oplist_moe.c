@@ -106,7 +106,7 @@ static void add_group(struct oplist *list, const struct oplist_params *p, int32_
     op_bind_buffer(op, "LIST", BUF_EXPERT_ROWS);
 }
 
-/* Everything that tells one product with experts from another. */
+/* Parameters of one product with experts. */
 struct expert_matmul {
     enum dgl_phase phase;
     int32_t layer;

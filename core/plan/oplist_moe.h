@@ -4,7 +4,7 @@
 
 #include "core/plan/oplist.h"
 
-/* Experts that one layer may have: what the kernels of moe_route hold. */
+/* Most experts of a layer that the kernels of moe_route support. */
 #define MOE_MAX_EXPERTS 512
 
 /* x -> x + the chosen experts' weighted results, of the norm of x, in `stream`. The layer has a

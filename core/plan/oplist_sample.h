@@ -7,7 +7,7 @@
 /* Which list of sampling operations serves the parameters (docs/operations.md). */
 enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
 
-/* What may be done to LOGITS before that, in this order; bit i of a mask is number i. */
+/* Adjustments of LOGITS before sampling, in this order. Number i is bit i of a mask. */
 enum sample_adjust { SAMPLE_BIAS, SAMPLE_PENALTY, SAMPLE_DRY, SAMPLE_ADJUSTS };
 
 /* Words of ADJUST, in 32 bits each (docs/operations.md). Behind the marks, two bits per id, are the
@@ -34,8 +34,8 @@ uint32_t oplist_adjust_words(uint32_t vocab);
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
 void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust);
-/* From LOGITS to IDS and STEP. True: one operation, which also does what oplist_early_exit() does.
- */
+/* Samples from LOGITS to IDS and STEP. Returns true if it is one operation, which also does the
+ * work of oplist_early_exit(). */
 bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
 /* Ends a batch of steps once the sequence has stopped: zeroes the group counts in ARGS. */
 void oplist_early_exit(struct oplist *list);

@@ -1,5 +1,5 @@
-/* Gives every large buffer its views, cuts a token into parts, finds where rows wait, and fills the
- * table. */
+/* Assigns views to large buffers, splits a token into parts, finds the waits between rows, and
+ * fills the table. */
 #include "core/plan/phase_schedule.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 #define REASON_SIZE 256
 
-/* A large buffer as elements of one type: what a view shows. */
+/* A large buffer as elements of one type: the contents of a view. */
 struct aspect {
     uint32_t buffer;
     char type[8];
@@ -25,7 +25,7 @@ struct builder {
     uint32_t *use; /* [count] */
     struct aspect *aspects;
     size_t num_aspects, cap_aspects;
-    uint32_t shown[PHASE_MAX_VIEWS]; /* the aspect behind each view now */
+    uint32_t shown[PHASE_MAX_VIEWS]; /* the present aspect of each view */
     bool kept[PHASE_MAX_VIEWS];      /* until the end of the part */
     size_t cap_parts;
     char *reason;
@@ -122,7 +122,8 @@ static enum dgl_status add_aspect(struct builder *b, uint32_t buffer, const char
     return DGL_OK;
 }
 
-/* What is written needs an aspect of its type; what is only read takes any of as many bytes. */
+/* A written buffer needs an aspect of its own type. A buffer that is only read uses any aspect with
+ * elements of the same size. */
 static enum dgl_status list_aspects(struct builder *b)
 {
     static const char *const own[] = {"uint", "float", "vec4"};
@@ -187,7 +188,7 @@ static uint32_t view_of_aspect(const struct builder *b, uint32_t aspect)
     return UINT32_MAX;
 }
 
-/* Whether the view may show the aspect from now on. */
+/* Returns true if the view may switch to the aspect. */
 static bool is_free(const struct builder *b, uint32_t view, uint32_t aspect)
 {
     const struct phase_view *v = &b->program->views[view];
@@ -195,8 +196,8 @@ static bool is_free(const struct builder *b, uint32_t view, uint32_t aspect)
     return !b->kept[view] && v->written == a->written && strcmp(v->type, a->type) == 0;
 }
 
-/* A new part from the row on: a dispatch of its own, whose views show what they showed last until
- * its rows want something else. */
+/* Begins a new part at the row: a dispatch of its own. Its views keep their last aspects until its
+ * rows need others. */
 static enum dgl_status begin_part(struct builder *b, size_t row)
 {
     struct phase_schedule *out = b->out;
@@ -214,8 +215,8 @@ static enum dgl_status begin_part(struct builder *b, size_t row)
     return DGL_OK;
 }
 
-/* Whether the operation, which wants `need`, can run as this use in the part: its buffers are
- * behind the use's views, or may be. */
+/* Returns true if the operation, which needs the aspects `need`, can run as this use in the part:
+ * the use's views show its buffers, or can switch to them. */
 static bool can_run_as(const struct builder *b, const struct phase_use *use, const uint32_t *need)
 {
     const uint32_t binds = use->choice->kernel->num_binds;
@@ -231,7 +232,7 @@ static bool can_run_as(const struct builder *b, const struct phase_use *use, con
     return true;
 }
 
-/* Views for what the operation wants; false: there are not enough. */
+/* Finds views for the aspects of the operation. Returns false if there are not enough. */
 static bool find_views(struct builder *b, const uint32_t *need, uint32_t count, uint8_t *views)
 {
     struct phase_program *p = b->program;
@@ -254,8 +255,8 @@ static bool find_views(struct builder *b, const uint32_t *need, uint32_t count, 
     return true;
 }
 
-/* The use of operation `i` in the part at hand, which ends before it when there are too few views.
- * One use per kernel and views: a text serves in all parts. */
+/* Finds or adds the use of operation `i` in the present part. Ends the part before it if there are
+ * too few views. There is one use per kernel and views, shared by all parts. */
 static enum dgl_status place_op(struct builder *b, size_t i)
 {
     struct phase_program *p = b->program;
@@ -332,7 +333,8 @@ static enum dgl_status place_ops(struct builder *b)
         const bool final = i + 1 == out->num_parts;
         out->parts[i].last = final ? (uint32_t)b->params->count : out->parts[i + 1].first;
         for (uint32_t v = 0; v < p->num_views && !final; v++)
-            if (out->parts[i].buffer[v] == UINT32_MAX) /* shown later; what is declared is bound */
+            /* the view is shown later, but a declared view must be bound */
+            if (out->parts[i].buffer[v] == UINT32_MAX)
                 out->parts[i].buffer[v] = out->parts[i + 1].buffer[v];
         const struct kernel *first = b->params->ops[out->parts[i].first].choice->kernel;
         p->one_row |= i > 0 && first->begins && (first->uses_step || first->writes_step);
@@ -366,7 +368,8 @@ static uint32_t param_of(const struct phase_op *op, uint32_t param)
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-/* Decides where each value of a use comes from; the words of its rows are numbered within it. */
+/* Chooses the source of each value of a use: its row if rows differ, else the shared words for
+ * addresses, or the text. */
 static void place_values(struct builder *b, uint32_t u)
 {
     struct phase_program *p = b->program;
@@ -388,7 +391,8 @@ static void place_values(struct builder *b, uint32_t u)
         struct phase_value *out = is_base ? &use->base[k] : &use->param[k];
         if (!equal)
             *out = (struct phase_value){PHASE_ROW, words++};
-        else if (is_base) /* addresses are no part of the text: it serves other sequences too */
+        /* addresses are not constants of the text, so that other sequences can use it */
+        else if (is_base)
             *out = (struct phase_value){PHASE_SHARED, p->shared_words++};
         else
             *out = (struct phase_value){PHASE_LITERAL, value};
@@ -474,7 +478,7 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
         status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
                         (long long)phase_shared_bytes(p), params->max_shared_bytes);
-    /* begin() of all others runs after the step has been loaded. */
+    /* For all later rows, begin() runs after the step was loaded. */
     const struct kernel *first = status == DGL_OK ? params->ops[0].choice->kernel : NULL;
     if (first && first->begins && (first->uses_step || first->writes_step))
         status = refuse(&b, "%s begins the step and has both begin() and STEP", first->name);

@@ -1,9 +1,9 @@
 /*
  * phase_schedule.h: the operations of a recipe as rows of a table, for a program that runs many of
- * them in one dispatch (kernels/phases.h): which kernels it has, how it sees the buffers, what
- * every row needs, after which rows work groups wait for each other, and where a token is cut
- * because a dispatch cannot bind more buffers. Says with a reason when a recipe cannot run so. Pure
- * host arithmetic.
+ * them in one dispatch (kernels/phases.h). The schedule lists the kernels, the views of the
+ * buffers, the entries of every row, and the rows after which work groups wait for each other. If
+ * one dispatch cannot bind all buffers, the schedule splits a token into parts. A recipe that
+ * cannot run so is refused with a reason. Pure host arithmetic.
  */
 #ifndef DGL_CORE_PHASE_SCHEDULE_H
 #define DGL_CORE_PHASE_SCHEDULE_H
@@ -11,7 +11,8 @@
 #include "core/plan/plan.h"
 #include "kernels/phases.h"
 
-/* Where a buffer of an operation lies: in one of a few large ones, which the caller numbers. */
+/* Place of an operation's buffer: a range of one of a few large buffers, which the caller
+ * numbers. */
 struct phase_place {
     uint32_t buffer;
     uint64_t offset;
@@ -43,20 +44,20 @@ struct phase_schedule_params {
 /* Consecutive rows that one dispatch runs: as many as can see their buffers through the views. */
 struct phase_part {
     uint32_t first, last;             /* rows [first, last) */
-    uint32_t buffer[PHASE_MAX_VIEWS]; /* behind each view but the control words' */
+    uint32_t buffer[PHASE_MAX_VIEWS]; /* buffer of each view, except for the control words */
 };
 
 struct phase_schedule {
     struct phase_program program;
-    struct phase_part *parts; /* [num_parts] of a token, one after the other */
+    struct phase_part *parts; /* [num_parts] of a token, in order */
     uint32_t num_parts;
     uint32_t wanted_views; /* of one part for all rows */
     uint32_t *table;       /* the uniform block: shared words, then the rows */
     uint64_t table_bytes;
 };
 
-/* DGL_ERR_UNSUPPORTED, not logged, when the operations cannot run so: `reason` says why. On failure
- * *out is empty. */
+/* Returns DGL_ERR_UNSUPPORTED, without a log line, and sets `reason` if the operations cannot run
+ * so. On failure *out is empty. */
 enum dgl_status phase_schedule_init(struct phase_schedule *out,
                                     const struct phase_schedule_params *params, char reason[256]);
 /* Accepts one that is all zero. */

@@ -1,4 +1,4 @@
-/* From operations to kernels: which segments there are, what each contains, who serves it. */
+/* From operations to kernels: the segments of a plan, their operations, and the kernel of each. */
 #include "core/plan/plan.h"
 
 #include <assert.h>
@@ -84,7 +84,8 @@ static int32_t pass_room(const struct plan *plan, int32_t tokens)
 
 int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most)
 {
-    /* What a further pass costs, in tokens; with experts, all of which it reads, it never pays. */
+    /* PASS is the fixed cost of one more pass, in tokens. With experts one more pass never pays,
+     * because it reads all of them. */
     enum { PASS = 16 };
     int32_t tokens = left < most ? left : most, columns = plan_body_columns(SEG_PREFILL);
     assert(tokens > 0);
@@ -226,7 +227,7 @@ size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
     for (*stream = BUF_COUNT; i < s->ops.count; i++)
         if ((*stream = stream_written(&s->ops.ops[i])) != BUF_COUNT)
             break;
-    /* Bands of one weight follow each other. */
+    /* Bands of one weight are consecutive. */
     const char *label = i < s->ops.count ? s->ops.ops[i].label : NULL;
     while (i < s->ops.count && strcmp(s->ops.ops[i].label, label) == 0)
         i++;
@@ -274,8 +275,8 @@ static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
     return status;
 }
 
-/* Bodies from `first` on for fewer tokens than `widest`, which is there: those whose kernels are
- * not the same as the next one's. */
+/* Adds the bodies from `first` on for fewer tokens than `widest`, which exists. Keeps those whose
+ * kernels differ from the next body's. */
 static enum dgl_status add_bodies(struct plan *plan, enum segment first, enum segment widest,
                                   const struct oplist_params *ops)
 {
@@ -339,8 +340,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
     return status;
 }
 
-/* The first kernel of a segment that reads or writes rows of sequences and is never launched for
- * more than the first; NULL = none. */
+/* Returns the first kernel of a segment that reads or writes rows of sequences and is only ever
+ * launched for the first row, or NULL. */
 static const struct kernel *find_one_row(const struct plan *plan, enum segment which)
 {
     static const char *const by_sequence[] = {"attn_", "sample_"};

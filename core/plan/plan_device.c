@@ -13,7 +13,7 @@
  * operations per byte of q4_k. At half of its peak rate it reads 1.1 GB/s. */
 #define SLOW_UNIT_BYTES (24ull << 20)
 
-/* Hints name those that are asked for here. */
+/* Hints can name these extensions. */
 static bool is_extension(const char *name)
 {
     size_t i = 0;

@@ -1,5 +1,5 @@
-/* The device as numbers: limits, and the values that expressions of kernel files may ask for. All
- * that a plan knows of a device; tests make one up. */
+/* The device as numbers: limits, and the values that expressions of kernel files can use. A plan
+ * depends on no other device data, so tests can invent a device. */
 #ifndef DGL_CORE_PLAN_DEVICE_H
 #define DGL_CORE_PLAN_DEVICE_H
 

@@ -13,7 +13,7 @@ static bool uses_rope(const struct model_desc *d, int32_t set)
     for (int32_t i = 0; i < d->layers; i++)
         if (d->layer[i].rope == set)
             return true;
-    return set == ROPE_GLOBAL; /* bound where no position counts */
+    return set == ROPE_GLOBAL; /* bound if the layer has no positions */
 }
 
 static bool has_post_norms(const struct plan *plan)
@@ -232,7 +232,8 @@ uint32_t plan_choose_splits(const struct plan_device *device, const struct model
     return splits;
 }
 
-/* Two groups per unit, but the last one to arrive reads what all of a KV head have written. */
+/* Two groups per unit. More are slower, because the last group to finish reads the results of all
+ * groups of a KV head. */
 uint32_t plan_token_splits(const struct plan_device *device, const struct model_desc *desc)
 {
     uint32_t splits = device->software ? 1 : 2 * device->compute_units / (uint32_t)desc->kv_heads;

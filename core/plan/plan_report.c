@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/plan/plan.h"
 
-/* The constants that tell operations of one kind apart, and the weight format. */
+/* The constants that distinguish operations of one kind, and the weight format. */
 static void describe_shape(const struct op *op, char *out, size_t size)
 {
     static const char *const shown[] = {"H",        "N",      "K",     "HEADS", "KV_HEADS",
@@ -37,7 +37,7 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel)
     return info;
 }
 
-/* Tokens of the pass for which a step's figures are told: the most of a body. */
+/* Tokens of the pass for which the figures of a step are reported: the maximum of the body. */
 static int32_t tokens_of(const struct plan *plan, enum segment segment)
 {
     const int32_t most = plan_default_rows(plan);
@@ -50,7 +50,7 @@ static int32_t tokens_of(const struct plan *plan, enum segment segment)
     return segment == SEG_PREFILL || segment == SEG_HIDDEN || segment == SEG_SCORE ? most : 1;
 }
 
-/* A kernel of what every answer runs. */
+/* Returns true if one of the warm segments runs the kernel. */
 static bool is_warm(const struct plan *plan, const struct kernel_use *use)
 {
     for (int s = 0; s < SEG_COUNT; s++)
@@ -66,7 +66,7 @@ struct teller {
     void *priv;
 };
 
-/* Tells of the operations of a segment, for a pass over `tokens`. False: to stop. */
+/* Reports the operations of a segment, for a pass over `tokens`. Returns false to stop. */
 static bool tell_segment(const struct teller *to, enum segment which, enum dgl_phase phase,
                          int32_t tokens)
 {
@@ -113,7 +113,7 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
                                      .use = (const struct dgl_plan_use *)segment->use[i]};
         for (int axis = 0; axis < 3; axis++)
             step.local[axis] = (uint32_t)choice->local[axis];
-        /* A count that cannot be is told when the operation runs; its figures stay 0. */
+        /* An impossible count is reported when the operation runs. Its figures stay 0 here. */
         const uint32_t rows = op_weight_rows(op), max_x = plan->device->limits.max_groups[0];
         if (!kernel_groups_band(choice, tokens, rows, max_x, step.groups) ||
             !kernel_invocations(choice, tokens, rows, max_x, &step.launched, &step.active))

@@ -9,8 +9,8 @@
 int32_t rope_table_dims(const struct rope_desc *rope);
 /* Bytes of a table for positions below `context`. */
 uint64_t rope_table_bytes(const struct rope_desc *rope, int32_t context);
-/* Cosine and sine for every position below `context` in a session that holds `tokens`, computed in
- * double: `table` has rope_table_bytes(). False: out of memory. */
+/* Fills `table`, of rope_table_bytes(), with cosine and sine of every position below `context`, for
+ * a session of `tokens` tokens. Computes in double. Returns false if memory runs out. */
 bool rope_table_fill(const struct rope_desc *rope, int32_t context, int32_t tokens, float *table);
 
 #endif

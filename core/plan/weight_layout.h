@@ -15,13 +15,13 @@ enum { WEIGHT_SPLIT_COLS = 256, WEIGHT_SPLIT_BYTES = 16 };
 struct weight_layout {
     enum dgl_dtype dtype;
     const char *name; /* the word of a kernel's LAYOUT */
-    /* Layout "split": of a block as in files, its values, its bytes, and where in it codes and
-     * scale are; those of q4_k are packed anew (docs/operations.md). values 0: rows keep the order
-     * of the file. */
+    /* Layout "split": values and bytes of a block in the file, and the offsets of codes and scale
+     * in it. q4_k blocks are packed anew (docs/operations.md). If `values` is 0, rows keep the
+     * order of the file. */
     uint32_t values, bytes, codes_at, code_bytes, scale_at, scale_bytes;
 };
 
-/* NULL: weights of that type are not packed so. Lives forever. */
+/* Returns NULL if the layout does not support weights of that type. The result is static. */
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name);
 /* Length in 32-bit words of a packed row of `cols` values; false on overflow. */
 bool weight_layout_stride(const struct weight_layout *layout, uint64_t cols, uint64_t *words);

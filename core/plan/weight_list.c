@@ -92,7 +92,7 @@ static void grow_vector(struct lister *l, uint64_t count)
     v->count = count > v->count ? count : v->count;
 }
 
-/* One more slice of the vector opened last; nothing when there is no such tensor. */
+/* Adds one slice to the vector opened last, if the tensor exists. */
 static void add_vector_slice(struct lister *l, struct weight_vector_slice slice)
 {
     struct model_weights *w = l->w;
@@ -119,7 +119,7 @@ static void add_norm_weight(struct lister *l, long tensor, uint64_t at, double s
                                                      .scale = scale});
 }
 
-/* The weight of a norm whose result joins the residual stream. */
+/* The weight of a norm that is applied before its result is added to the residual stream. */
 static void add_post_norm(struct lister *l, uint32_t *id, long tensor)
 {
     if (tensor == TENSOR_NONE)
@@ -159,10 +159,10 @@ static void add_matrix_vector(struct lister *l, struct weight *weight, long norm
 
 /* ---- the parts of a layer -------------------------------------------------------------------- */
 
-/* Rows [from, from + heads * head_dim) of q or k, as rows to, to + 1 ... of the matrix opened last.
- * Kernels rotate multiples of 4: of a head that rotates R = 2 mod 4 numbers they rotate R + 2, the
- * last pair by nothing (rope_table.h). So number R becomes the last of the first half; q and k
- * change places alike, and scores stay what they are. */
+/* Adds rows [from, from + heads * head_dim) of q or k as rows to, to + 1 ... of the matrix opened
+ * last. Kernels rotate multiples of 4 numbers. If a head rotates R = 2 mod 4 numbers, they rotate R
+ * + 2, the last pair by an angle of 0 (rope_table.h). So number R becomes the last of the first
+ * half. q and k are permuted alike, so the scores do not change. */
 static void add_rotated_rows(struct lister *l, long tensor, uint64_t from, int32_t heads,
                              uint64_t to)
 {
@@ -229,7 +229,7 @@ static void list_mlp(struct lister *l, const struct layer_desc *layer, struct la
     add_matrix_vector(l, &w->down, TENSOR_NONE, &(struct bias_part){layer->down_bias, 0}, 1, 1);
 }
 
-/* One matrix of every expert, one below the other, its rows `step` apart from row `to` on. */
+/* One matrix of every expert, stacked, with rows `step` apart from row `to` on. */
 static void add_expert_rows(struct lister *l, const struct expert_tensors *t, uint64_t to,
                             uint32_t step)
 {

@@ -1,4 +1,4 @@
-/* Where every weight goes on the device, in which type and layout: host arithmetic. */
+/* Chooses buffer, offset, type and layout of every weight. Host arithmetic only. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct placer {
     enum dgl_dtype q4_k_as;
     struct oplist ops;           /* of a decode step, on weights without types */
     const struct op **reader;    /* [num_matrices]: the operation that decides */
-    struct kernel_table kernels; /* asked so far */
+    struct kernel_table kernels; /* requests so far */
 };
 
 enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set)
@@ -38,8 +38,8 @@ static const struct tensor_info *slice_tensor(const struct placer *b, size_t sli
 
 /* ---- type and layout ------------------------------------------------------------------------- */
 
-/* Finds the operation of a decode step that reads each weight; with a tied head that is the head's.
- * For that the weights get one band each, whose type means nothing yet. */
+/* Finds the operation of a decode step that reads each weight. For a tied head it is the operation
+ * of the head. The weights temporarily get one band each, whose type is not used yet. */
 static enum dgl_status find_readers(struct placer *b)
 {
     struct model_weights *w = b->w;
@@ -94,8 +94,8 @@ static struct kernel_request request_for(const struct placer *b, const struct we
     return request;
 }
 
-/* The type that rows of a tensor have on the device: their own where a kernel reads it, else a
- * one that holds the values exactly, else f16. */
+/* The device type for rows of a tensor: the stored type if a kernel reads it, else a type that
+ * represents the values exactly, else f16. */
 static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *weight,
                                    size_t slice)
 {
@@ -112,8 +112,8 @@ static enum dgl_dtype device_dtype(const struct placer *b, const struct weight *
     return DGL_F16;
 }
 
-/* Whether what else reads a weight can read it in a layout: embedding cannot, prefill by some
- * kernel. */
+/* Returns true if the other readers of a weight can read it in a layout. The embedding cannot; for
+ * prefill some kernel must exist. */
 static bool others_read(const struct placer *b, const struct weight *weight,
                         const struct kernel_request *reader, const struct weight_layout *layout)
 {
@@ -134,8 +134,9 @@ static bool others_read(const struct placer *b, const struct weight *weight,
                          b->p->device->num_properties, &choice) == DGL_OK;
 }
 
-/* The layout that the reader's kernel wants of that type, and its stride. What a tuner measured
- * yields where others could not read it: a person's kernels are refused by the plan. */
+/* Chooses the layout that the reader's kernel requires for that type, and its stride. A tuner's
+ * choice is dropped if other operations could not read the layout. A user's kernel is kept; the
+ * plan refuses it later. */
 static enum dgl_status choose_layout(struct placer *b, const struct weight *weight,
                                      enum dgl_dtype dtype, struct weight_band *band)
 {
@@ -308,7 +309,7 @@ static size_t find_buffer(const struct placer *b, size_t first, uint64_t bytes)
     return b->w->num_buffers;
 }
 
-/* Whether a hint may give the weight another type. */
+/* Returns true if a hint may change the type of the weight. */
 static bool is_changeable(const struct placer *b, const struct weight *weight)
 {
     for (size_t i = 0; i < weight->num_slices; i++)
@@ -317,9 +318,9 @@ static bool is_changeable(const struct placer *b, const struct weight *weight)
     return false;
 }
 
-/* Matrices that other kernels may want in another type, or those that they may not, into buffers
- * from `first` on. What one operation of every layer reads lies in as few buffers as possible, so
- * that a program which runs it for all layers needs few bindings: core/plan/phase_schedule.h. */
+/* Places the matrices whose type a hint may change, or all others, into buffers from `first` on.
+ * The weights that one operation reads in all layers are placed in as few buffers as possible, so
+ * that a program over all layers needs few bindings: core/plan/phase_schedule.h. */
 static enum dgl_status place_matrices(struct placer *b, size_t first, bool changeable)
 {
     struct model_weights *w = b->w;
@@ -348,7 +349,8 @@ static enum dgl_status place_matrices(struct placer *b, size_t first, bool chang
     return status;
 }
 
-/* What may change lies behind the rest, in buffers of its own: weights_same_buffer(). */
+/* Changeable matrices are placed after the others, in buffers of their own:
+ * weights_same_buffer(). */
 static enum dgl_status place_all(struct placer *b)
 {
     struct model_weights *w = b->w;
@@ -398,7 +400,7 @@ static bool same_band(const struct weight_band *a, const struct weight_band *b)
            a->rows == b->rows && a->row_words == b->row_words && same_place(&a->place, &b->place);
 }
 
-/* How many bands and vectors lie in a buffer. */
+/* Number of bands and vectors in a buffer. */
 static size_t count_in(const struct model_weights *w, size_t buffer)
 {
     size_t count = 0;

@@ -1,8 +1,8 @@
 /*
- * weights.h: a model's weights as the device will hold them, planned before anything is there.
- * Matrices are cut into row bands: no band is larger than one storage binding, has one type, and
- * its rows are packed in the layout that its kernels read. Matrices that one dispatch reads (q, k
- * and v; gate and up) are one. Vectors become f32, ready to multiply with or to add.
+ * weights.h: the placement of a model's weights on the device, planned before any allocation.
+ * Matrices are cut into row bands. A band has one type, is not larger than one storage binding, and
+ * its rows are packed in the layout of its kernels. Matrices that one dispatch reads (q, k and v;
+ * gate and up) are merged. Vectors become f32, ready to multiply with or to add.
  */
 #ifndef DGL_CORE_WEIGHTS_H
 #define DGL_CORE_WEIGHTS_H
@@ -32,8 +32,8 @@ struct weight {
     uint64_t rows, cols;
     struct weight_band *bands;
     uint32_t num_bands;
-    /* A vector: the weight [cols, padded to a multiple of 4] of the norm before the matrix if there
-     * is one, then the matrix's bias [rows] if it has one. */
+    /* A vector: the weight [cols, padded to a multiple of 4] of the norm before the matrix, if it
+     * has one, then the bias [rows], if it has one. */
     uint32_t vector;
     bool has_norm, has_bias;
     bool of_experts; /* expert weights: a dispatch reads a few experts, not a whole band */
@@ -48,10 +48,10 @@ struct weight {
 struct weight_slice {
     long tensor;
     uint64_t from, count, to;
-    uint32_t step; /* 1, or 2 where two slices alternate */
+    uint32_t step; /* 1, or 2 if two slices alternate */
 };
 
-/* f32 values of one binding; what no slice covers is 0. */
+/* f32 values of one binding. Values outside of all slices are 0. */
 struct weight_vector {
     uint64_t count;
     struct weight_place place;
@@ -73,7 +73,8 @@ struct layer_weights {
     struct weight o;       /* [hidden, heads * head_dim] */
     struct weight gate_up; /* [2 * intermediate, hidden]: gate 0, up 0, gate 1, up 1 ... */
     struct weight down;    /* [hidden, intermediate] */
-    /* Instead of the last two in a layer of experts; all experts one below the other. */
+    /* A layer of experts has these matrices instead of gate_up and down. All experts are
+     * stacked. */
     struct weight router;         /* [experts, hidden] */
     struct weight expert_gate_up; /* [experts * 2 * intermediate, hidden], each as gate_up */
     struct weight expert_down;    /* [experts * hidden, intermediate] */
@@ -84,7 +85,7 @@ struct layer_weights {
 };
 
 struct model_weights {
-    struct weight embed, head;   /* tied: head has embed's id and bands, and a vector of its own */
+    struct weight embed, head;   /* tied: head has embed's id and bands, but its own vector */
     struct layer_weights *layer; /* [num_layers] */
     uint32_t num_layers;
     struct weight **matrices; /* every weight but a tied head, in the order of use */
@@ -107,7 +108,7 @@ enum dgl_status weights_list(const struct dgl_log *log, const struct model_desc 
                              const struct tensor_source *tensors, struct model_weights *out);
 void weights_finish(struct model_weights *weights);
 
-/* Where q4_k matrices are held as f16 or f32 instead; else DGL_Q4_K. */
+/* Returns f16 or f32 if q4_k matrices are expanded, else DGL_Q4_K. */
 enum dgl_dtype weights_q4_k_dtype(const struct kernel_set *set);
 
 struct weights_place_params {
@@ -117,12 +118,12 @@ struct weights_place_params {
     const struct tensor_source *tensors;
     enum dgl_kv_type kv_type;
 };
-/* Chooses type and layout of every weight by the kernels that its decode operations get, then cuts
- * bands and gives everything its place. DGL_ERR_UNSUPPORTED when no kernel reads a weight. */
+/* Chooses type and layout of every weight by the kernels of its decode operations, then cuts bands
+ * and places everything. Returns DGL_ERR_UNSUPPORTED if no kernel reads a weight. */
 enum dgl_status weights_place(struct model_weights *weights,
                               const struct weights_place_params *params);
-/* The buffer of `from` that holds the same bands and vectors as that buffer of `to`, another
- * placement of the same model, each at the same place: SIZE_MAX = none does. */
+/* Returns the buffer of `from` with the same bands and vectors at the same places as that buffer of
+ * `to`, another placement of the same model. Returns SIZE_MAX if there is no such buffer. */
 size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
                            size_t buffer);
 

@@ -168,7 +168,7 @@ void chat_write_messages(const struct chat_messages *list, struct dgl_buf *out)
     dgl_buf_puts(out, "]");
 }
 
-/* `list` is borrowed as it is; ids of its answers keep their place. */
+/* Borrows `list`. The ids of its answers are reused at their place. */
 static enum dgl_status render(const struct dgl_chat *chat, const struct chat_messages *list,
                               struct token_ids *out)
 {
@@ -204,7 +204,7 @@ static enum dgl_status render(const struct dgl_chat *chat, const struct chat_mes
     return status;
 }
 
-/* The conversation without what is hidden. */
+/* Renders the conversation without its hidden messages. */
 static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_ids *out)
 {
     struct chat_messages list = chat->messages;
@@ -222,8 +222,8 @@ static enum dgl_status render_visible(const struct dgl_chat *chat, struct token_
     return status;
 }
 
-/* Tokens at the beginning of `ids` that do not depend on what the user says: those that a
- * conversation of the system message and an empty question begins with, too. */
+/* Counts the tokens at the beginning of `ids` that do not depend on the user's text: the common
+ * prefix with a conversation of the system message and an empty question. */
 static enum dgl_status count_kept(const struct dgl_chat *chat, const struct token_ids *ids,
                                   int32_t *keep)
 {
@@ -244,8 +244,8 @@ static enum dgl_status count_kept(const struct dgl_chat *chat, const struct toke
     return status;
 }
 
-/* Hides the oldest question that is not the last one, with what follows it. False: there is
- * none. */
+/* Hides the oldest question that is not the last one, and its answer. Returns false if there is no
+ * such question. */
 static bool hide_question(struct dgl_chat *chat)
 {
     size_t first = chat_system(chat) ? 1 : 0, last = chat_last_user(chat);
@@ -293,7 +293,7 @@ static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t 
     return status;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- generating answers ---------------------------------------------------------------------- */
 
 enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *p,
                                   int32_t **ids)

@@ -1,5 +1,5 @@
-/* Conversations: messages, the answers among them with the ids that were generated, and which of
- * them the model gets. */
+/* Conversations: messages, generated answers with their ids, and the part of the messages that the
+ * model sees. */
 #ifndef DGL_CORE_CHAT_H
 #define DGL_CORE_CHAT_H
 
@@ -10,28 +10,28 @@
 struct chat_message {
     char *json; /* the message as an object: {"role": ..., "content": ...} */
     char *role;
-    char *content; /* "" where it is not a text */
+    char *content; /* "" if it is not a text */
     size_t content_len;
-    int32_t *ids; /* of an answer, as generated, without the id that ended it; NULL = none kept */
+    int32_t *ids; /* ids of an answer, as generated, without the id that ended it, or NULL */
     size_t num_ids;
 };
 
 struct chat_messages {
     struct chat_message *items;
     size_t count, cap;
-    char *others; /* further members of what was loaded: `"tools":[...],`; NULL = none */
+    char *others; /* further members of the loaded file, such as `"tools":[...],`, or NULL */
 };
-/* Takes `json`, which may be NULL, also on failure; false: out of memory. */
+/* Consumes `json`, which may be NULL, also on failure. Returns false if memory runs out. */
 bool chat_message_init(struct chat_message *m, char *json, const char *role,
                        struct dgl_str content);
 void chat_message_finish(struct chat_message *m);
 bool chat_message_set_ids(struct chat_message *m, const int32_t *ids, size_t count);
-/* Takes the message, also on failure; false: out of memory. */
+/* Consumes the message, also on failure. Returns false if memory runs out. */
 bool chat_messages_add(struct chat_messages *list, struct chat_message *m);
 void chat_messages_finish(struct chat_messages *list);
 
 struct dgl_chat {
-    /* Borrowed. `session` evaluates the conversation; nothing here uses it. */
+    /* Borrowed. `session` evaluates the conversation. This room does not use it. */
     struct dgl_session *session;
     const struct dgl_template *tmpl;
     const struct dgl_log *log;
@@ -43,15 +43,15 @@ struct dgl_chat {
     size_t hidden; /* messages after the system message that the model no longer gets */
 };
 
-/* Adds a message of text; ids, which may be NULL, are copied. */
+/* Adds a message with this text. `ids`, which may be NULL, are copied. */
 enum dgl_status chat_add(struct dgl_chat *chat, const char *role, struct dgl_str text,
                          const int32_t *ids, size_t num_ids);
 enum dgl_status chat_set_system(struct dgl_chat *chat, struct dgl_str text);
 void chat_trim(struct dgl_chat *chat, size_t count);
-/* NULL when there is none. */
+/* Returns NULL if there is no system message. */
 const struct chat_message *chat_system(const struct dgl_chat *chat);
 bool chat_is_open(const struct dgl_chat *chat);
-/* Index of the last message of the user; SIZE_MAX: there is none. */
+/* Returns the index of the user's last message, or SIZE_MAX if there is no such message. */
 size_t chat_last_user(const struct dgl_chat *chat);
 
 /* Fills in the prompt of an answer: *params gets the ids of the conversation, which *ids owns

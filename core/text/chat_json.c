@@ -113,7 +113,8 @@ static enum dgl_status load_list(struct loader *l, const struct dgl_json *list,
     return status;
 }
 
-/* Variables of the template: everything but what chat_save() adds, unchanged. */
+/* Loads the variables of the template: all members except those that chat_save() adds,
+ * unchanged. */
 static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
 {
     struct dgl_buf out = {0};

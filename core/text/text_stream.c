@@ -1,5 +1,5 @@
-/* Stop strings over a stream: the text is searched from where a match could begin, and its tail is
- * held back while it is the beginning of one. */
+/* Stop strings in a stream. The text is searched from the first possible match, and a tail that
+ * could begin a match is held back. */
 #include "core/text/text_stream.h"
 
 #include <string.h>

@@ -20,14 +20,15 @@ struct text_stream {
     enum dgl_status status; /* of the first failure, which is logged; no text comes after it */
 };
 
-/* `tok` NULL: no text is made. `log` and the lists of *p, stop and shown, are borrowed. */
+/* If `tok` is NULL, no text is produced. `log`, and the lists `stop` and `shown` of *p, are
+ * borrowed. */
 enum dgl_status text_stream_init(struct text_stream *t, const struct dgl_log *log,
                                  const struct dgl_tokenizer *tok,
                                  const struct dgl_generate_params *p);
 void text_stream_finish(struct text_stream *t);
-/* Adds a token; text_stream_ready() then says what may be shown. */
+/* Adds a token. Call text_stream_ready() after it. */
 void text_stream_push(struct text_stream *t, int32_t id);
-/* The answer is over: nothing is held back any more. */
+/* Ends the answer: text_stream_ready() then returns all remaining text. */
 void text_stream_end(struct text_stream *t);
 /* Text not handed out yet and safe to show; marks it as emitted. Borrowed until the next call. */
 struct dgl_str text_stream_ready(struct text_stream *t);

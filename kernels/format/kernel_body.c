@@ -1,5 +1,5 @@
-/* Looks through the GLSL of a kernel or lib, comments left out: names that only the generator may
- * use, macros, and preprocessor conditions on symbols that nobody declares. */
+/* Checks the GLSL of a kernel or lib without its comments: names that only the generator may use,
+ * macros, and preprocessor conditions on undeclared symbols. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static struct kernel_token next_word(struct kernel_lexer *lexer)
     return token;
 }
 
-/* Takes "uvec3 NAME )", the name left out or not. False: *lexer is as it was. */
+/* Consumes "uvec3 NAME )", where the name is optional. Returns false and restores *lexer if the
+ * text differs. */
 static bool take_group(struct kernel_lexer *lexer)
 {
     struct kernel_lexer at = *lexer;
@@ -216,7 +217,7 @@ static enum dgl_status count_condition(const struct dgl_log *log, const struct k
     return DGL_OK;
 }
 
-/* At the end of the text: what stays open would swallow the texts that follow it. */
+/* Checks the end of the text: an open comment or condition would swallow the texts after it. */
 static enum dgl_status check_closed(const struct dgl_log *log, const struct kernel_place *whole,
                                     const struct kernel_lexer *lexer, const struct conditions *c)
 {

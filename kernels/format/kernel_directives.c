@@ -14,8 +14,8 @@ static enum dgl_status take_word(struct kernel_parser *p, const char *what, stru
     return DGL_OK;
 }
 
-/* Takes one of the words of `list` ("read, write"): which, and its text. `label` goes before it in
- * the message. */
+/* Consumes one of the words of `list` ("read, write"). Returns its index and text. `label` precedes
+ * the word in error messages. */
 static enum dgl_status take_choice(struct kernel_parser *p, const char *what, const char *label,
                                    const char *list, int *index, struct dgl_str *word)
 {

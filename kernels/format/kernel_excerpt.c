@@ -26,7 +26,8 @@ static bool is_word_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
 }
 
-/* Where `word` stands by itself in `line`, from 1, next to `column` if told; 0 = nowhere. */
+/* Returns the column, from 1, of the whole word `word` in `line` that is closest to `column`, or
+ * 0. */
 static uint32_t find_word(struct dgl_str line, struct dgl_str word, uint32_t column)
 {
     size_t found = 0, best = SIZE_MAX;

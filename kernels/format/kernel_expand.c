@@ -1,11 +1,13 @@
 /*
- * A kernel's text after its macros are expanded, without keeping that: its size, and which lines
- * its words were written on. A few lines of macros can stand for 2^64 words, and drivers run out of
- * memory or of stack on far fewer; of an error in a macro they tell the line that uses it.
+ * Expands the macros of a kernel's text without storing the result: counts its words, and the lines
+ * on which they were written. A few lines of macros can expand to 2^64 words, but drivers run out
+ * of memory or stack far earlier. For an error in a macro, drivers only report the line that uses
+ * the macro.
  *
- * Which branch of an #if the driver takes is known where its condition has nothing but numbers and
- * names that were given one number each, whatever the driver: decide(). Otherwise all branches
- * count, and a name with several definitions expands to all of them. So the count is never too low.
+ * The branch of an #if that the driver selects is known if its condition contains only numbers and
+ * names with a single numeric definition that is the same for all drivers: decide(). Otherwise all
+ * branches are counted, and a name with several definitions expands to all of them. So the count is
+ * never too low.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +38,7 @@ struct macro {
     const struct word *params, *body; /* parameters with commas between */
     size_t num_params, num_body;
     bool certain; /* not in a branch that the driver may leave out */
-    int32_t next; /* -1 = none */
+    int32_t next; /* -1 if last */
 };
 
 /* A chain #if, #elif, #else, as far as it was read. */
@@ -44,15 +46,15 @@ enum branch {
     BRANCH_UNKNOWN, /* all count */
     BRANCH_TAKEN,   /* this one counts, the rest does not */
     BRANCH_PAST,    /* one before counted */
-    BRANCH_AHEAD,   /* none has counted yet */
+    BRANCH_AHEAD,   /* no branch was selected yet */
 };
 
-/* Words that come next: a range of the text, or what a macro became. */
+/* The next words: a range of the text, or the expansion of a macro. */
 struct source {
     const struct word *words;
     size_t count, at;
     struct words owned; /* freed with the source; empty = borrowed */
-    int32_t name;       /* of the macro that is being expanded; -1 = none */
+    int32_t name;       /* of the macro that is being expanded, or -1 */
 };
 
 struct expander {
@@ -60,7 +62,7 @@ struct expander {
     struct words text;
     struct dgl_str *names;
     size_t num_names;
-    int32_t *first; /* by name: its newest macro, -1 = none */
+    int32_t *first; /* by name: its newest macro, or -1 */
     uint32_t *open; /* by name: how often it is being expanded */
     struct macro *macros;
     size_t num_macros, cap_macros;
@@ -70,11 +72,11 @@ struct expander {
     uint64_t total, statement;
     enum branch branches[max_branches];
     size_t num_branches; /* may be more than max_branches: those are BRANCH_UNKNOWN */
-    bool undefines;      /* an #undef came: nothing is certain any more */
+    bool undefines;      /* an #undef was seen: no definition is certain after it */
     uint32_t line;       /* of the last word of the text itself */
     bool condition;      /* it is a directive */
-    uint32_t begin_line; /* of the one that is being expanded, where its macro began */
-    const struct kernel_expand_trace *trace; /* told of the words of its line; NULL: none */
+    uint32_t begin_line; /* first line of the macro call that is being expanded */
+    const struct kernel_expand_trace *trace; /* receives the words of its line; may be NULL */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -114,7 +116,7 @@ static bool words_read(struct expander *e, struct kernel_lexer *lexer)
 {
     bool line_start = true;
     size_t cap = 0, kept = 0;
-    int64_t offset = 0, given; /* from lines of the text to those that #line gives */
+    int64_t offset = 0, given; /* offset from lines of the text to the numbers of #line */
     for (;;) {
         struct kernel_token token = kernel_lexer_next(lexer);
         if (token.kind == TOKEN_END)
@@ -173,7 +175,7 @@ static size_t line_end(const struct words *text, size_t at)
 
 /* ---- branches -------------------------------------------------------------------------------- */
 
-/* The driver reads what comes now. */
+/* Returns true if the driver certainly reads the present branch. */
 static bool is_certain(const struct expander *e)
 {
     for (size_t i = 0; i < e->num_branches; i++)
@@ -182,7 +184,7 @@ static bool is_certain(const struct expander *e)
     return true;
 }
 
-/* The driver passes over what comes now. */
+/* Returns true if the driver certainly skips the present branch. */
 static bool is_left_out(const struct expander *e)
 {
     for (size_t i = 0; i < e->num_branches && i < max_branches; i++)
@@ -234,7 +236,7 @@ static enum branch decide(struct expander *e, size_t at, size_t end)
     return branch;
 }
 
-/* The directive at `at`, whose line ends at `end`. */
+/* Handles the directive at `at`, whose line ends at `end`. */
 static void follow_branches(struct expander *e, size_t at, size_t end)
 {
     const struct word *name = at + 1 < end ? &e->text.items[at + 1] : &e->text.items[at];
@@ -306,7 +308,8 @@ static bool push(struct expander *e, struct source source)
     return true;
 }
 
-/* The next word, which is taken when `take`; false: there is none above the source `floor`. */
+/* Reads the next word, and removes it if `take`. Returns false if no word is left above the source
+ * `floor`. */
 static bool next(struct expander *e, size_t floor, bool take, struct word *out)
 {
     while (e->num_sources > floor) {
@@ -349,8 +352,7 @@ static bool emit(struct expander *e, struct word word, struct words *out)
                            large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
 }
 
-/* The arguments of a call, from its bracket on: expanded, one after the other; ends[i] is where
- * argument i ends in *out. */
+/* The arguments of a call, expanded, from its bracket on. Argument i ends at ends[i] in *out. */
 struct arguments {
     struct words words;
     size_t ends[KERNEL_MAX_MACRO_PARAMS];
@@ -390,7 +392,7 @@ static bool arguments_read(struct expander *e, size_t floor, struct arguments *o
     return ok;
 }
 
-/* Pushes what a definition makes of the arguments. */
+/* Pushes the expansion of a macro with its arguments. */
 static bool substitute(struct expander *e, int32_t name, const struct macro *macro,
                        const struct arguments *args)
 {

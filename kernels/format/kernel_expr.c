@@ -384,8 +384,8 @@ static bool eval_binary(enum expr_op op, int64_t a, int64_t b, int64_t *out, con
     return !overflow;
 }
 
-/* && || ?: look at their later operands only when these decide: `SUBGROUP_SIZE && K / SUBGROUP_SIZE
- * > 4`. */
+/* &&, || and ?: evaluate their later operands only if needed: `SUBGROUP_SIZE && K / SUBGROUP_SIZE >
+ * 4`. */
 static bool eval_lazy(const struct kernel_expr *expr, int64_t first, const struct kernel_var *vars,
                       size_t num_vars, int64_t *out, const char **bad)
 {

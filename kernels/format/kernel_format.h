@@ -9,27 +9,26 @@ struct dgl_hash;
 
 /* ---- kernel_expr.c ---- */
 
-/* Takes the longest expression off the front of *rest (blanks around it too), so that several may
- * follow one another. False on a fault: *rest then starts at it and *error says what was expected,
- * NULL when memory ran out.
- * Nodes and names live in `arena`. */
+/* Parses the longest expression at the start of *rest and removes it and the blanks around it, so
+ * that several can follow each other. Returns false on an error: *rest then starts at it, and
+ * *error is the expected syntax, or NULL if memory runs out. `arena` owns nodes and names. */
 bool kernel_expr_parse(struct dgl_arena *arena, struct dgl_str *rest,
                        const struct kernel_expr **out, const char **error);
-/* The first name for which `known` is false; NULL when all are known. */
+/* Returns the first name for which `known` is false, or NULL. */
 const char *kernel_expr_unknown(const struct kernel_expr *expr,
                                 bool (*known)(const void *ctx, const char *name), const void *ctx);
 
-/* Calls `cb` with each value that the text of the expression names as a whole: a number, those of
- * both branches of ?:, 0 and 1 of a comparison. What depends on names otherwise is left out. False:
- * `cb` was false for one. */
+/* Calls `cb` with each value that the expression can have as a whole without using a name: a
+ * number, the numbers of both branches of ?:, 0 and 1 of a comparison. Values that depend on names
+ * are skipped. Returns false if `cb` did. */
 bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv, int64_t value),
                           void *priv);
 
 /* ---- kernel_expand.c ---- */
 
-/* Of a generated text after its macros are expanded. The largest built-in kernel, whose macros
- * write out a row of weights, has some 200,000 words. From 40,000 in one statement on Mesa's
- * compiler runs out of stack. */
+/* Limits of a generated text after macro expansion. The largest built-in kernel, whose macros write
+ * out a row of weights, has about 200,000 words. With 40,000 words in one statement Mesa's compiler
+ * runs out of stack. */
 #define KERNEL_MAX_WORDS     1000000
 #define KERNEL_MAX_STATEMENT 10000
 
@@ -41,25 +40,27 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text);
 
-/* Told of each word that a line of a complete text has once its macros are expanded, in order, with
- * the line that the word was written on: another one where a macro's definition or argument has
- * it. Lines as #line numbers them. */
+/* Receives each word of one line of a complete text after macro expansion, in order, with the line
+ * on which the word was written. That line differs if the word is from a macro's definition or
+ * argument. Lines are numbered as by #line. */
 struct kernel_expand_trace {
     uint32_t line;
     void (*cb)(void *priv, struct dgl_str word, uint32_t line);
     void *priv;
 };
-/* Tells nothing beyond what is too large for kernel_expand_check(), or where memory runs out. */
+/* Reports the words of a text too large for kernel_expand_check() only up to the limit. Reports
+ * fewer words also if memory runs out. */
 void kernel_expand_line(struct dgl_str text, const struct kernel_expand_trace *trace);
 
 /* ---- kernel_text.c ---- */
 
-/* Takes the next blank-separated word off the front of *rest; false when there is none. */
+/* Removes the next blank-separated word from the front of *rest. Returns false if there is no
+ * word. */
 bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word);
 /* `word` is one of the blank-separated `words`. */
 bool kernel_word_in(const char *words, const char *word);
 
-/* The first line of the kernel's file with that directive that has the word; 1: there is none. */
+/* Returns the first line of the kernel's file with that directive and that word, or 1. */
 uint32_t kernel_directive_line(const struct kernel *kernel, const char *directive,
                                const char *word);
 
@@ -73,21 +74,21 @@ bool kernel_is_fact(const char *name);
 /* `name` is that of a LET or SHARED. */
 bool kernel_decls_have(const struct kernel_decls *decls, const char *name);
 
-/* The key of a lib's "{key}"; empty when it has none. */
+/* Returns the key of a lib's "{key}", or an empty string. */
 struct dgl_str kernel_lib_key(const struct kernel_lib_ref *ref);
 /* The name of a lib with its "{key}" replaced by `word`. */
 void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char out[96]);
 
 /* Parses a whole file. `text` is NUL-terminated and must live as long as `arena`, which owns *out.
- * `path` is what messages start with. Faults are DGL_ERR_KERNEL, "PATH:LINE: ...". */
+ * Messages start with `path`. Errors are DGL_ERR_KERNEL, "PATH:LINE: ...". */
 enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena, const char *path,
                              const char *text, size_t len, struct kernel **out);
 /* As kernel_parse(), for a lib; `file` has its name, path and source. */
 enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *arena,
                                  const struct kernel_lib *file, const char *text, size_t len,
                                  struct kernel_lib **out);
-/* The kernel knows every name that the lib's expressions and #if lines use, and none that the lib
- * declares. */
+/* Returns DGL_ERR_KERNEL unless the kernel declares every name that the lib's expressions and #if
+ * lines use, and no name that the lib declares. */
 enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel *kernel,
                                  const struct kernel_lib *lib);
 

@@ -81,7 +81,7 @@ void kernel_lexer_rewind(struct kernel_lexer *lexer)
     lexer->next_joint = 0;
 }
 
-/* The length of the continuation at `at`; 0 = there is none. */
+/* Returns the length of the continuation at `at`, or 0. */
 static size_t continuation(struct dgl_str text, size_t at)
 {
     if (text.p[at] != '\\' || at + 1 == text.len)

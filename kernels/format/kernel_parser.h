@@ -7,7 +7,7 @@
 #include "kernels/format/kernel_format.h"
 
 #define KERNEL_MAX_MACRO_PARAMS 64 /* Mesa takes time by their square */
-#define KERNEL_MAX_EXPRS        80 /* expressions of one file whose names are checked at its end */
+#define KERNEL_MAX_EXPRS        80 /* expressions of one file, whose names are checked at its end */
 
 /* Which names an expression may use besides constants, attribute flags and device properties. */
 enum expr_scope {
@@ -21,7 +21,7 @@ enum expr_scope {
 struct named_expr {
     const struct kernel_expr *expr;
     const char *directive;
-    uint32_t line, num_tunes, num_lets; /* of the tunables and LETs, so many are known to it */
+    uint32_t line, num_tunes, num_lets; /* number of tunables and LETs that it can use */
     enum expr_scope scope;
 };
 
@@ -29,8 +29,8 @@ struct kernel_parser {
     const struct dgl_log *log;
     struct dgl_arena *arena;
     const char *path;
-    struct dgl_str text;        /* of the file; empty where only its directives are at hand */
-    struct kernel *kernel;      /* NULL: the text is a lib */
+    struct dgl_str text;        /* of the file; empty if only its directives are parsed */
+    struct kernel *kernel;      /* NULL if the text is a lib */
     struct kernel_decls *decls; /* the kernel's or the lib's */
     uint32_t line;
     const char *directive; /* of the line being parsed */
@@ -45,7 +45,7 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
     DGL_PRINTF(2, 3);
 /* One line after its `//!`. */
 enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line);
-/* The first directive that every kernel needs and this one lacks; NULL when none. */
+/* Returns the first required directive that this kernel lacks, or NULL. */
 const char *kernel_directive_missing(const struct kernel_parser *p);
 
 /* A letter or _ first, then letters, digits and _. */
@@ -59,23 +59,24 @@ bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const c
 /* `name` is the name of a BIND, PARAM, CONST, TUNE, LET or SHARED. */
 bool kernel_has_name(const struct kernel *kernel, const char *name);
 bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
-bool kernel_is_pass(const char *name);  /* T, BAND: known when groups are counted */
+/* T, BAND: known only during the computation of group counts */
+bool kernel_is_pass(const char *name);
 bool kernel_is_reserved(const char *name);
 bool kernel_is_glsl_word(const char *name);
 
 /* ---- kernel_body.c ---- */
 
-/* GLSL text in the C sense: what it must not mention and, when `kernel` is given, that every symbol
- * of its #if lines is declared by that kernel, by the lib whose text it is, or #defined in the
- * text. `first_line` is the number of the first line. */
+/* Checks the GLSL text of a kernel or lib. It must not contain reserved names. If `kernel` is not
+ * NULL, every symbol in its #if lines must be declared by that kernel, by the lib of the text, or
+ * #defined in the text. `first_line` is the number of the first line. */
 enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, struct dgl_str text,
                                   uint32_t first_line, const struct kernel *kernel,
                                   const struct kernel_decls *lib);
-/* Where a text declares a function that main() would call. */
+/* Place in a text where a function is declared that main() would call. */
 struct kernel_entry {
-    bool found;    /* there is a `void FUNCTION(uvec3)` */
+    bool found;    /* the text declares a `void FUNCTION(uvec3)` */
     bool failed;   /* there was no memory to look for it */
-    uint32_t line; /* of it, else of the first other FUNCTION that is declared; 0 = none */
+    uint32_t line; /* line of the function, else of the first other declaration of FUNCTION, or 0 */
 };
 struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line,
                                      const char *function);

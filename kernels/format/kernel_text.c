@@ -1,5 +1,5 @@
-/* Parses one kernel or lib: the header comment, the directive lines, where the body starts, and
- * the rules that span several lines. */
+/* Parses one kernel or lib: the header comment, the directive lines, the start of the body, and the
+ * rules that span several lines. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,8 +79,8 @@ void kernel_lib_name(const struct kernel_lib_ref *ref, struct dgl_str word, char
                  word.p, key.p + key.len + 1);
 }
 
-/* ---- names: of the file, those that every expression knows, those that nobody may declare -----
- */
+/* ---- names: of the file, of all expressions, and reserved ones
+ * ----------------------------------- */
 
 const struct kernel_var kernel_property_minimum[] = {
     {"SUBGROUP_SIZE", 0},
@@ -125,8 +125,8 @@ bool kernel_is_pass(const char *name)
     return strcmp(name, "T") == 0 || strcmp(name, "BAND") == 0;
 }
 
-/* Words of GLSL ES 3.10, also those that it keeps for later: a #define of one breaks what the
- * generator writes. */
+/* Keywords of GLSL ES 3.10, including reserved ones. A #define of a keyword breaks the generated
+ * text. */
 static const char glsl_words[] =
     "active asm atomic_uint attribute bool break buffer bvec2 bvec3 bvec4 case cast centroid class "
     "coherent common const continue default discard do double dvec2 dvec3 dvec4 else enum extern "
@@ -211,7 +211,7 @@ bool kernel_has_name(const struct kernel *kernel, const char *name)
 struct scope {
     const struct kernel *kernel;
     const struct named_expr *expr;
-    const struct kernel_decls *lib; /* NULL: the expression is the kernel's own */
+    const struct kernel_decls *lib; /* NULL for an expression of the kernel itself */
     uint32_t num_lib_lets;
 };
 
@@ -252,7 +252,7 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* A value that a preset comes to, held against the choices. */
+/* A value of a preset, which is compared with the choices. */
 struct outcome {
     const struct kernel_tune *tune;
     int64_t value; /* the last */
@@ -268,8 +268,8 @@ static bool is_choice(void *priv, int64_t value)
     return false;
 }
 
-/* What a preset says in numbers must be a choice, for whatever sizes it says so; what it computes
- * is tested where it is used. */
+/* Every number in a preset must be one of the choices, for all sizes. Computed presets are checked
+ * at their use. */
 static enum dgl_status check_tunes(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < p->num_exprs; i++) {
@@ -316,8 +316,8 @@ static enum dgl_status check_step(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* At most one "{key}", of a WHEN line: so that every lib that it may stand for is known
- * beforehand. */
+/* Allows at most one "{key}", of a WHEN line, so that all libs that it can refer to are known in
+ * advance. */
 static enum dgl_status check_libs(struct kernel_parser *p)
 {
     for (uint32_t i = 0; i < p->kernel->num_libs; i++) {
@@ -388,8 +388,8 @@ static bool is_include(struct dgl_str line)
     return dgl_str_starts(dgl_str_trim((struct dgl_str){line.p + 1, line.len - 1}), "include");
 }
 
-/* Takes the directives up to the body and makes sure that the body holds none. *body is NULL when
- * there is none. */
+/* Parses the directives before the body, and checks that the body contains no directive. *body is
+ * NULL if there is no body. */
 static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text, const char **body,
                                    uint32_t *body_line)
 {

@@ -9,7 +9,7 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/kernels.h"
 
-#define GENERATED "generated" /* what directives become, as a place */
+#define GENERATED "generated" /* path of the text generated from directives */
 
 enum { SHOWN = 8, SEEN = 64, MAX_TEXT = 400, MAX_QUOTED = 4 };
 
@@ -47,7 +47,7 @@ static bool take_number(struct dgl_str *rest, uint32_t *out)
     return true;
 }
 
-/* C1503, L0001: what drivers call a kind of error. */
+/* Consumes a driver's error code, such as C1503 or L0001. */
 static bool take_code(struct dgl_str *rest)
 {
     size_t len = 1;
@@ -102,14 +102,16 @@ bool kernel_message_parse(struct dgl_str text, struct kernel_message *out)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* A place, and whether it is in a text that is not built in. */
+/* A place. `given` is set if it is in a text that is not built in. */
 struct origin {
     struct kernel_place place;
-    uint32_t last_line; /* which line up to this one cannot be told; 0 = it is the place's */
+    /* last line of a range that cannot be narrowed down; 0 if the line is exact */
+    uint32_t last_line;
     bool given;
 };
 
-/* Part 0 is the kernel, part i + 1 its lib i; what directives become is of neither. */
+/* Returns true if a part is not built in. Part 0 is the kernel, part i + 1 its lib i. Text
+ * generated from directives belongs to no part. */
 static bool is_given(const struct kernel_choice *choice, uint32_t part)
 {
     const struct kernel *kernel = choice->kernel;
@@ -125,7 +127,7 @@ static bool has_given(const struct kernel_choice *choice)
     return given;
 }
 
-/* The place that a line number of the generated text stands for. */
+/* Maps a line number of the generated text to its place. */
 static struct origin find_place(const struct kernel_choice *choice, struct dgl_str generated,
                                 uint32_t number, uint32_t column)
 {
@@ -143,7 +145,7 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
         place.first_line = lib->body_line;
         place.line = number - part * step;
     } else if (part > kernel->num_libs) {
-        /* What directives become. Line 1 of it follows the first #line. */
+        /* Text generated from directives. Its line 1 follows the first #line. */
         const char *start = memchr(generated.p, '#', generated.len);
         while (start && strncmp(start, "#line", 5) != 0)
             start = memchr(start + 1, '#', (size_t)(generated.p + generated.len - start - 1));
@@ -153,7 +155,7 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
         place.path = GENERATED;
         place.line = number - (kernel->num_libs + 1) * step;
     }
-    /* Beyond the end, where a brace is missing: the last line that has words. */
+    /* If a brace is missing, the error is after the end. Show the last line that has words. */
     uint32_t lines = place.first_line - 1;
     const struct dgl_str words = dgl_str_trim(place.text);
     for (size_t i = 0; i < (size_t)(words.p - place.text.p) + words.len; i++)
@@ -202,7 +204,7 @@ static struct quoted quoted_in(struct dgl_str text)
         }
         if (len > 0 && (text.p[begin] < '0' || text.p[begin] > '9'))
             q.name[q.count++] = (struct dgl_str){text.p + begin, end - begin};
-        i = end; /* the quote that closes, or what follows a name */
+        i = end; /* the closing quote, or the end of a name */
     }
     return q;
 }
@@ -213,8 +215,8 @@ struct search {
     uint32_t line, step;
     struct quoted quoted;
     bool here;            /* the line itself has a name that is quoted */
-    uint32_t named;       /* line of a given text that such a name comes from; 0 = none */
-    uint32_t first, last; /* of the lines of one that any word comes from; 0 = none */
+    uint32_t named;       /* line of a user's text that declares such a name, or 0 */
+    uint32_t first, last; /* line range of a user's text that any word comes from, or 0 */
 };
 
 static void look_at_word(void *priv, struct dgl_str word, uint32_t line)
@@ -236,7 +238,7 @@ static void look_at_word(void *priv, struct dgl_str word, uint32_t line)
         s->last = line;
 }
 
-/* Whether a word, the type, comes before byte `at` of a line. */
+/* Returns true if a word, which is the type, precedes byte `at` of a line. */
 static bool follows_type(struct dgl_str line, size_t at)
 {
     struct dgl_str before = dgl_str_trim((struct dgl_str){line.p, at});
@@ -247,7 +249,7 @@ static bool follows_type(struct dgl_str line, size_t at)
     return len > 0 && before.len < at && !dgl_str_eq(word, "return") && !dgl_str_eq(word, "else");
 }
 
-/* The first line with the name, or with a declaration of it, that is not in a comment; 0 = none. */
+/* Returns the first line outside of comments with the name, or with a declaration of it, or 0. */
 static uint32_t find_name(struct dgl_str text, struct dgl_str name, bool declared)
 {
     struct dgl_str line;
@@ -263,8 +265,9 @@ static uint32_t find_name(struct dgl_str text, struct dgl_str name, bool declare
     return 0;
 }
 
-/* Where a name that is quoted is declared, else its first line: in the texts that are not built in,
- * or in all where none is given. False: there is none. */
+/* Finds the declaration of a quoted name, else the first line with it. Searches the texts that are
+ * not built in, or all texts if there are only built-in ones. Returns false if the name is not
+ * found. */
 static bool find_quoted(const struct kernel_choice *choice, const struct quoted *quoted,
                         struct kernel_place *out)
 {
@@ -288,7 +291,8 @@ static bool find_quoted(const struct kernel_choice *choice, const struct quoted 
     return false;
 }
 
-/* The first call of a function inside of itself, else by another one; 0 = none. */
+/* Returns the line of the first call of a function inside of itself, else by another function, or
+ * 0. */
 static uint32_t find_call(struct dgl_str text, struct dgl_str function)
 {
     struct kernel_lexer lexer;
@@ -316,8 +320,8 @@ static uint32_t find_call(struct dgl_str text, struct dgl_str function)
     return line ? line : by_another;
 }
 
-/* The place of a message that names no line: where what it quotes is declared, and of recursion
- * the call. False: there is none. */
+/* Finds the place of a message without a line number: the declaration of the name that it quotes,
+ * or the call if it is about recursion. Returns false if there is no such place. */
 static bool place_by_name(const struct kernel_choice *choice, struct dgl_str message,
                           struct kernel_place *out)
 {
@@ -334,7 +338,8 @@ static bool place_by_name(const struct kernel_choice *choice, struct dgl_str mes
     return true;
 }
 
-/* The directive that declares a word of a line that the generator wrote. False: none does. */
+/* Finds the directive that declares a word of a generated line. Returns false if there is no such
+ * directive. */
 static bool find_directive(const struct kernel_choice *choice, const struct kernel_place *use,
                            struct kernel_place *out)
 {
@@ -364,10 +369,10 @@ static bool find_directive(const struct kernel_choice *choice, const struct kern
 }
 
 /*
- * The place in a given text that is at fault where the driver names one that is not: where a name
- * that it quotes was written in a macro that the line expands; else the first line with that name,
- * as of a function with other parameters; else the lines of the macros. Given texts without any of
- * them may lack something: `use` is left as it is.
+ * Finds the cause in a user's text if the driver names a place in a built-in text: the macro,
+ * expanded by that line, in which a quoted name was written; else the first line with that name,
+ * for example of a function with other parameters; else the lines of the macros. If the user's
+ * texts contain none of these, they may lack something, and `use` is kept.
  */
 static struct origin find_cause(const struct kernel_choice *choice, struct dgl_str generated,
                                 const struct kernel_message *message, const struct origin *use)
@@ -393,12 +398,13 @@ static struct origin find_cause(const struct kernel_choice *choice, struct dgl_s
         cause = find_place(choice, generated, search.first, 0);
         cause.last_line = cause.place.line + search.last - search.first;
         if (search.last > search.first)
-            cause.place.text = DGL_STR(""); /* none of them is the one to show */
+            /* do not show an excerpt: no single line is the cause */
+            cause.place.text = DGL_STR("");
     }
     return cause;
 }
 
-/* The next error in *rest. Mesa says some of them twice, one line after the other. */
+/* Reads the next error in *rest. Mesa reports some errors twice, on consecutive lines. */
 static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel_message *out)
 {
     struct dgl_str line;

@@ -84,8 +84,8 @@ void kernel_put_pages(struct dgl_buf *out)
                    DGL_KV_PAGE, sizeof(struct dgl_kv_table) / 16);
 }
 
-/* The state of the sequence of row `step_row` has short names: of row 0, unless a kernel says which
- * row it is at. */
+/* Writes short names for the state of the sequence of row `step_row`. It is row 0, unless a kernel
+ * sets its row. */
 static void put_step(const struct kernel *kernel, struct dgl_buf *out)
 {
     if (kernel->uses_step || kernel->writes_step)
@@ -190,7 +190,7 @@ enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_c
     put_body(kernel, out);
     if (out->failed)
         return dgl_fail_memory(log, "generated GLSL", out->len);
-    /* The built-in texts are known to be small enough. */
+    /* Built-in texts are small enough and are not checked. */
     bool given = kernel->source != 0;
     for (uint32_t i = 0; i < kernel->num_libs; i++)
         given |= choice->libs[i]->source != 0;

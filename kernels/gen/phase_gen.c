@@ -1,12 +1,12 @@
 /*
  * Writes the GLSL ES 3.10 text of a program of phases: the views of its buffers, the table, one
- * pool of shared memory per type, each kernel's text once (phase_text.c), and main(), which walks
- * the rows of the table for every token.
+ * pool of shared memory per type, each kernel's text once (phase_text.c), and main(), which loops
+ * over the rows of the table for every token.
  *
- * The walk is a loop with one choice among kernels, so that each kernel, what it begins before the
- * wait and the wait between rows are in the text once: NVIDIA's compiler puts every function where
- * it is called, and its time grows with the square of what follows one another. Which kernel runs
- * is the same for all invocations, and every load has a binding that the compiler knows.
+ * The loop has one choice among kernels, so that the text contains each kernel, its begin() and the
+ * wait between rows only once. NVIDIA's compiler inlines every function, and its time grows with
+ * the square of the length of straight code. All invocations run the same kernel, and every load
+ * has a binding that is constant for the compiler.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 #include "kernels/phases.h"
 #include "kernels/step.h"
 
-/* Types of shared memory; each has a pool. A vec2 may also be the .xy of a vec4 of that pool: twice
- * the bytes, but in a pool that is large in any case where matrix products keep their x in it. */
+/* Types of shared memory. Each has a pool. A vec2 may also use the .xy of a vec4 in that pool. This
+ * doubles its bytes, but the vec4 pool is large anyway if matrix products keep x in it. */
 static const char *const pool_types[] = {"float", "vec2",  "vec3", "vec4",  "uint",  "uvec2",
                                          "uvec3", "uvec4", "int",  "ivec2", "ivec3", "ivec4"};
 #define POOLS (sizeof(pool_types) / sizeof(*pool_types))
@@ -53,7 +53,7 @@ uint32_t phase_type_bytes(const char *type)
     return last == '2' ? 8 : last == '4' ? 16 : 4;
 }
 
-/* float, uint or int: what a component of the type is. */
+/* Returns the component type: float, uint or int. */
 static char component(const char *type)
 {
     return type[0] == 'u' ? 'u' : type[0] == 'i' ? 'i' : 'f';
@@ -107,7 +107,6 @@ static const char *word_text(struct generator *g, const struct phase_value *valu
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
-/* Whether it is for passes over several sequences. */
 static bool is_pass(const struct phase_program *p)
 {
     return p->columns > 1;
@@ -117,7 +116,7 @@ static void put_head(struct generator *g)
 {
     const struct phase_program *p = g->program;
     struct dgl_buf *out = g->out;
-    /* For NVIDIA: what is to be unrolled is written out (phase_unroll.c). */
+    /* For NVIDIA: the compiler must not unroll, because phase_unroll.c writes loops out. */
     dgl_buf_puts(out, "#version 310 es\n#pragma optionNV(unroll none)\n");
     for (uint32_t u = 0; u < p->num_uses; u++) {
         const struct kernel *kernel = p->uses[u].choice->kernel;
@@ -158,8 +157,8 @@ static void put_head(struct generator *g)
     }
 }
 
-/* The fields of row `row` from its words in phase_step, between what makes an index of its
- * number. */
+/* Writes the loads of the fields of row `row` from its words in phase_step. `open` and `close`
+ * enclose a word's number to form its index. */
 static void put_step_fields(struct dgl_buf *out, const char *row, const char *open,
                             const char *close)
 {
@@ -172,8 +171,8 @@ static void put_step_fields(struct dgl_buf *out, const char *row, const char *op
 #undef X
 }
 
-/* The state of row 0's sequence; kernels know it by the names that put_step() of kernel_gen.c gives
- * it. Loaded once per token: a uniform block would show what the host wrote. */
+/* Writes the state of row 0's sequence, with the names of put_step() in kernel_gen.c. It is loaded
+ * once per token: a uniform block would contain the values that the host wrote. */
 static void put_one_row(struct dgl_buf *out)
 {
     dgl_buf_printf(out,
@@ -209,8 +208,8 @@ static void put_one_row_load(struct dgl_buf *out)
 #undef X
 }
 
-/* The same of a pass over several sequences. Only theirs are loaded: to kernels a row's sequence
- * has the number of the row. */
+/* Writes the state for a pass over several sequences. Only the sequences of the pass are loaded, so
+ * a row and its sequence have the same number. */
 static void put_rows(struct dgl_buf *out, uint32_t columns)
 {
     dgl_buf_printf(out,
@@ -227,9 +226,9 @@ static void put_rows(struct dgl_buf *out, uint32_t columns)
                    columns, columns);
 }
 
-/* What of a row does not change within a dispatch is looked up once, before a group waits for
- * others. A dispatch that is given up leaves a mark in the ids of every row, by each group that
- * leaves it: behind a mark no group writes an id any more. */
+/* Loads the values of a row that are constant within a dispatch, before a group waits for others.
+ * If a dispatch is aborted, each group that leaves writes a mark to the ids of every row. A group
+ * writes no id after a mark. */
 static void put_rows_load(struct dgl_buf *out)
 {
     const size_t step = sizeof(struct dgl_step) / 4, seq = offsetof(struct dgl_step_table, seq) / 4;
@@ -489,7 +488,8 @@ static void put_directives(struct generator *g, const struct phase_use *use, uin
     }
 }
 
-/* In a kernel that writes the step state: where its words are in the bind STEP. */
+/* Returns the offset of the step's words in the bind STEP, for kernels that write the step
+ * state. */
 static const char *step_text(struct generator *g)
 {
     struct dgl_buf text = {0};
@@ -525,14 +525,15 @@ static const struct kernel_var *find_var(const struct kernel_choice *choice, str
     return NULL;
 }
 
-/* Whether the elements of an array are as many in both uses: constants of the same value, macros of
- * the same text. */
+/* Returns true if an array has the same number of elements in both uses: constants of equal value,
+ * or macros of equal text. */
 static bool is_same_count(const struct generator *g, struct dgl_str count, uint32_t u, uint32_t v)
 {
     struct kernel_lexer lexer;
     if (!count.len)
         return true;
-    bool same = kernel_lexer_init(&lexer, count, 1); /* else each has a variable of its own */
+    /* if it fails, each use gets its own variable */
+    bool same = kernel_lexer_init(&lexer, count, 1);
     struct kernel_token token = {0};
     while (same && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END) {
         const struct kernel_var *x = find_var(g->program->uses[u].choice, token.text);
@@ -546,8 +547,8 @@ static bool is_same_count(const struct generator *g, struct dgl_str count, uint3
     return same;
 }
 
-/* Uses with a lib in common have its variables in common: no two of them run at once, and what
- * begin() leaves to body() would else take registers for each use while groups wait. */
+/* Uses that share a lib also share its variables. Only one use runs at a time. With separate
+ * variables the results of begin() would occupy registers for each use while groups wait. */
 static void share_variables(struct generator *g, uint32_t u)
 {
     struct phase_names *names = &g->names[u];
@@ -565,7 +566,7 @@ static void share_variables(struct generator *g, uint32_t u)
     }
 }
 
-/* Gives the text's variables a value: to the compiler they would else live from one round of the
+/* Initialises the text's variables. Otherwise the compiler would keep them from one round of the
  * loop over rows to the next, in registers that other kernels need. (Llama 3.2 1B on 2026-11-22, by
  * Mesa's compiler for a Radeon: 478 registers without, 112 with.) */
 static void put_resets(struct generator *g, const struct phase_names *names, bool elsewhere)
@@ -617,22 +618,22 @@ static void put_call(struct generator *g, const struct kernel *kernel, uint32_t 
                    kernel->groups[1] ? "g % head.y, g / head.y" : "g, 0u");
 }
 
-/* Runs group g of the row, whose begin() has run. */
+/* Runs group g of the row, after its begin(). */
 static void put_run(struct generator *g, const struct phase_use *use, uint32_t u)
 {
     const struct kernel *kernel = use->choice->kernel;
     dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
     if (!kernel->begins)
         put_resets(g, &g->names[u], true);
-    if (is_pass(g->program)) /* to those that say nothing of the row they are at */
+    if (is_pass(g->program)) /* for bodies that read the state without naming a row */
         dgl_buf_puts(g->out, "    step_row = 0u;\n");
     dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
     put_call(g, kernel, u, "body");
     dgl_buf_puts(g->out, "}\n");
 }
 
-/* What a group needs no other for: the first weights are on their way while groups wait. The
- * variables that it leaves to body() have no value before it. */
+/* Runs the part of a kernel that does not depend on other groups, so that the first weights are
+ * loaded while groups wait. Variables that it passes to body() are undefined before it. */
 static void put_begin(struct generator *g)
 {
     const struct phase_program *p = g->program;
@@ -693,14 +694,14 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The end of the dispatch where no row is left that goes on. */
+/* Ends the dispatch if no row continues. */
 static void put_step_load(const struct phase_program *p, const char *indent, struct dgl_buf *out)
 {
     dgl_buf_printf(out, "%sstep_load();\n%sif (%s)\n%s    return;\n", indent, indent,
                    is_pass(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
 }
 
-/* The groups of a row that a work group has, one after the other; mostly it is one. */
+/* Loops over the groups of a row that a work group runs, mostly one. */
 void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
     const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;
@@ -759,8 +760,8 @@ void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
         dgl_buf_puts(out, "                }\n");
     }
     dgl_buf_puts(out, "                if (g >= head.z) {\n                ");
-    /* Not a switch: compilers make one `if` after the other of it, and what begin() left to the
-     * last would be alive in the first. */
+    /* Not a switch: compilers turn it into a sequence of `if`s, and the variables of every begin()
+     * would stay alive until the last. */
     for (uint32_t u = 0; u < p->num_uses; u++)
         dgl_buf_printf(out,
                        "} else if (head.x == %uu) {\n"

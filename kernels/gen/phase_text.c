@@ -7,7 +7,7 @@
 #include "kernels/format/kernel_lexer.h"
 #include "kernels/phases.h"
 
-#define MAX_NESTING 64 /* open brackets of elements within one another */
+#define MAX_NESTING 64 /* nested brackets of elements */
 
 const struct phase_name *phase_names_find(const struct phase_names *names, struct dgl_str word)
 {
@@ -132,7 +132,7 @@ bool phase_text_has_bare(struct dgl_str text, const char *name)
     struct kernel_lexer lexer;
     bool bare = false;
     if (!kernel_lexer_init(&lexer, text, 1))
-        return false; /* phase_text_rewrite() will say that there is no memory */
+        return false; /* phase_text_rewrite() reports that memory ran out */
     struct kernel_token before = {.kind = TOKEN_NEWLINE}, token = kernel_lexer_next(&lexer);
     while (token.kind != TOKEN_END && !bare) {
         struct kernel_token next = kernel_lexer_next(&lexer);
@@ -145,7 +145,7 @@ bool phase_text_has_bare(struct dgl_str text, const char *name)
     return bare;
 }
 
-/* What is open: an element of a replaced array, with what closes it, or another bracket. */
+/* An open bracket: an element of a replaced array, with its closing text, or any other. */
 struct nesting {
     const char *close;
 };
@@ -156,7 +156,7 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
     struct kernel_lexer lexer;
     struct kernel_token before = {.kind = TOKEN_NEWLINE};
     struct nesting open[MAX_NESTING];
-    const char *end = NULL; /* of the token before, to keep blanks where there were some */
+    const char *end = NULL; /* end of the previous token, to keep blanks between tokens */
     int depth = 0, struct_depth = -1, braces = 0, parens = 0;
     bool in_struct = false, directive = false, ok = true;
     *bad = (struct dgl_str){0};

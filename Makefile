@@ -147,7 +147,7 @@ check-emulated: deb tests
 	@TEST_LABEL=$(ARCH) TEST_WRAPPER='$(EMULATOR)' $(SAMPLE) sh tests/run.sh $(BUILD) $$(for program in \
 	    $(filter-out $(HOST_TESTS:%=$(BUILD)/tests/%),$(TESTS)); do $(TRIPLET)-nm -D --undefined-only $$program | \
 	    grep -qE ' (eglInitialize|execv)(@|$$)' || echo $$program; done)
-check-devices: deps ## compile every model's kernels with the drivers of 17 absent chips; CHIPS='g52 dg2', FRESH=1, UPDATE=1, MESA=sid
+check-devices: deps ## compile every model's kernels with the drivers of 17 absent chips; CHIPS='g52 dg2', MODELS='bundled', FRESH=1, UPDATE=1, MESA=sid
 	@+$(SUBMAKE) $(BUILD)/dopplergl
 	@PYTHONDONTWRITEBYTECODE=1 MESA='$(MESA)' python3 tests/devices/check_devices.py --build $(BUILD) --chips '$(CHIPS)' \
 	    --models '$(MODELS)' --jobs $(JOBS) $(if $(FRESH),--fresh) $(if $(UPDATE),--update)

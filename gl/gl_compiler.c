@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
@@ -21,6 +22,8 @@
 
 /* A program that sends no hello within this time is not a compiler process. */
 #define HELLO_MS 5000
+/* A server that has not ended this long after its socket was closed is killed. */
+#define END_MS 200
 /* Longest wait between two checks for cancellation. */
 #define STEP_MS 50
 
@@ -105,9 +108,17 @@ static bool spawn(struct gl_compiler *c, const char *path)
 
 static void reap(struct gl_compiler *c)
 {
+    siginfo_t info;
     if (c->fd >= 0)
         close(c->fd);
-    siginfo_t info;
+    /* The server sees the end of the socket, kills its children and waits for them. If it were
+     * killed first, they would stay as zombies in a container without an init process. */
+    for (int ms = 0; c->pid > 0 && c->fd >= 0 && ms < END_MS; ms++) {
+        info.si_pid = 0;
+        if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     /* A program that waits for all its children may have reaped this one. Then the number may
      * belong to another process. */
     if (c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {

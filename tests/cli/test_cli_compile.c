@@ -103,7 +103,7 @@ static const struct usage_row usage_rows[] = {
     {"too little memory", {"--compile-only", "--memory-limit", "4K"}, "from 1M to 1024G"},
     {"too much memory",
      {"--compile-only", "--memory-limit", "1025G"},
-     "'1025G' is not a number of bytes, with K, M or G, from 1M to 1024G"},
+     "'1025G': wanted a whole number of bytes with or without K, M or G, from 1M to 1024G"},
     {"quick", {"--compile-only", "--quick"}, "--quick"},
     {"a file", {"--compile-only", "mine.comp"}, "--kernel-file or --kernel-dir"},
     {"no such shape", {"--compile-only", "--shape", "nonsense"}, "nonsense"},

@@ -38,6 +38,7 @@ COMPILED = os.path.join(HERE, "compiled.tsv")
 BEGIN, END = "<!-- make check-devices%s: begin -->", "<!-- make check-devices%s: end -->"
 # Drivers that Debian builds for ARM only: its packages of a newer Mesa lack them.
 ARM_ONLY = ("v3d", "panfrost")
+SUITES = ("sid", "trixie")  # MESA: suites of Debian with a newer Mesa
 # Slow compilers first, so that the run does not end with one of them alone.
 SLOW = ("v3d42", "v3d71", "navi31", "navi21", "t860")
 
@@ -420,20 +421,22 @@ def choose_chips(words):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--shims", default=os.environ.get("DOPPLERGL_SHIMS", ""))
-    parser.add_argument("--chips", default="")
-    parser.add_argument("--models", default="")
-    parser.add_argument("--fresh", action="store_true")
-    parser.add_argument("--update", action="store_true")
-    parser.add_argument("--seen", action="store_true")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--build", default="build", help="folder with the program")
+    parser.add_argument("--shims", default=os.environ.get("DOPPLERGL_SHIMS", ""), help="folder of the shims; built if missing")
+    parser.add_argument("--chips", default="", help="names of chips.tsv, separated by blanks; default: all")
+    parser.add_argument("--models", default="", help="names of models.txt, separated by blanks; default: all")
+    parser.add_argument("--fresh", action="store_true", help="ignore earlier results")
+    parser.add_argument("--update", action="store_true", help="write the table of docs/devices.md and compiled.tsv")
+    parser.add_argument("--seen", action="store_true", help="compare the kernels with compiled.tsv; compiles nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="chips at the same time")
+    parser.add_argument("--minutes", type=float, default=60, help="limit of the whole run")
     args = parser.parse_args()
     if args.seen:
         print_seen(os.path.join(args.build, "dopplergl"))
         return 0
     chips = choose_chips(args.chips.split())
+    if os.environ.get("MESA", "") not in ("",) + SUITES:
+        refuse(f"MESA={os.environ['MESA']} is not one of: {' '.join(SUITES)}")
     args.shims = find_shims(args)
     run = Run(args)
     if run.suite:
@@ -441,7 +444,7 @@ def main():
         subprocess.run([os.path.join(HERE, "newer_mesa.sh"), args.shims, run.suite, run.program], check=True)
     for name in run.missing:
         run.say(f"skipped: {name} is not in the test data (DOPPLERGL_TEST_DATA)")
-    run.say(f"{len(chips)} chips, {len(run.models)} models; results are kept in {os.path.join(args.shims, 'results' + run.suffix)}")
+    run.say(f"chips: {len(chips)}, models: {len(run.models)}; results are kept in {os.path.join(args.shims, 'results' + run.suffix)}")
     passed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for summary in pool.map(lambda chip: check_chip(run, chip), sorted(chips, key=lambda c: c.chip not in SLOW)):

@@ -166,7 +166,7 @@ const struct command commands[] = {
      "`--limits NAME` shows the device with lower limits. `min` has the minimums of OpenGL ES 3.1. "
      "`v3d` (Raspberry Pi 4), `mali-g52`, `adreno-630` and `intel-skl` have the limits of a chip "
      "with Mesa 25.0.7; a software renderer then uses the chip's kernels. A profile never raises a "
-     "limit.\n\n"
+     "limit; its number of compute units is that of the chip.\n\n"
      "`--json`: list of `index name node driver software usable reason verdict verdict_note memory "
      "units version limits dispatch_us read_gbps copy_gbps`; the last seven are null for a device "
      "that cannot be used. `memory` has `total_bytes free_bytes budget_bytes unified source` (0 "

@@ -63,8 +63,8 @@ bool kernels_compile_check(const struct options *opt)
     else if (opt->shape && opt->model)
         console_error("kernels check --compile-only: give either --shape or -m");
     else if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
-        console_error("--memory-limit: '%s' is not a number of bytes, with K, M or G, from 1M "
-                      "to " MAX_MEMORY_WORDS,
+        console_error("--memory-limit: '%s': wanted a whole number of bytes with or without K, M "
+                      "or G, from 1M to " MAX_MEMORY_WORDS,
                       DGL_PRINTABLE(opt->memory_limit));
     else
         return !opt->shape || model_check_shape(opt);

@@ -24,7 +24,7 @@
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_REGISTERS_MANY 65536 /* value of the property REGISTERS if there is no limit */
 #define KERNEL_MAX_FALLBACKS  4     /* reported hints of one choice that were passed over */
-#define KERNEL_MAX_VARS       212 /* all of the above that are variables, and LOCAL_X to LOCAL_Z */
+#define KERNEL_MAX_VARS       212   /* all of the above variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
  * SHARED_BYTES, SOFTWARE ...), tunables, and T (tokens in this pass) in group counts. */
@@ -35,7 +35,7 @@ struct kernel_var {
 /* Prefix of device properties. If WRONG_NAME is set, the built-in kernel NAME computes wrongly on
  * the device and is excluded. */
 #define KERNEL_WRONG_PROPERTY "WRONG_"
-/* Its value for a kernel on which the driver's compiler exceeds its limits. */
+/* Value of that property if the driver's compiler exceeds its limits on the kernel. */
 #define KERNEL_UNFIT 2
 
 /* Integer expressions of directives: + - * / % ( ) comparisons && || ! ?: and min(a,b) max(a,b)
@@ -78,7 +78,7 @@ struct kernel_when {
     char key[32];
     char words[256]; /* blank-separated */
 };
-/* One word of a WHEN line as the body and expressions see it: KEY_word, 1 or 0. */
+/* One word of a WHEN line as a variable of body and expressions: KEY_word, 1 or 0. */
 struct kernel_flag {
     char name[64];
     char word[32];
@@ -163,7 +163,7 @@ struct kernel {
     const struct kernel_expr *prefer;    /* higher wins; NULL counts as 0 */
     const struct kernel_expr *registers; /* 32-bit registers of an invocation; NULL if few */
     bool f16;                            /* arithmetic in f16: only with computePrecision = f16 */
-    char layout[32];  /* how weights must be packed: "" = the format's usual layout */
+    char layout[32];  /* required layout of the weights; "" for the format's usual layout */
     double tolerance; /* NMSE limit of its op test */
     /* has begin(uvec3 group), which runs before body() and does not depend on other operations */
     bool begins;
@@ -217,7 +217,7 @@ bool kernel_texts_hash(char out[65]);
 struct kernel_set; /* kernels, libs and hints; immutable after creation */
 enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out);
-/* A file that was left out because of dgl_kernels_params.keep_faults. */
+/* A file that was skipped because of dgl_kernels_params.keep_faults. */
 struct kernel_fault {
     const char *name; /* of the file, without its ending */
     const char *path;
@@ -308,9 +308,8 @@ struct kernel_shared_size {
     int64_t count;
 };
 
-/* The request in one word, in which hints are keyed by it: OP, attributes, constants, but not
- * `layout` and W_STRIDE, which follow from the kernel that is chosen:
- * "matmul/phase=decode/weight=q4_k/N=2048/K=8192". */
+/* Writes the key of a request for hints: OP, attributes and constants, without `layout` and
+ * W_STRIDE, which depend on the chosen kernel: "matmul/phase=decode/weight=q4_k/N=2048/K=8192". */
 void kernel_request_key(const struct kernel_request *request, struct dgl_buf *out);
 
 /* A line of a kernel's or a lib's file. */
@@ -324,7 +323,7 @@ struct kernel_line {
 struct kernel_hint_used {
     const char *key, *value, *origin; /* key is NULL if no hint decided */
     enum kernel_layer layer;
-    bool decides; /* of a manifest's defaults: another kernel would be taken without it */
+    bool decides; /* a default of a manifest: without it another kernel would be chosen */
 };
 
 /* Names in `vars` are borrowed from the kernel and from the device properties; the set and the
@@ -355,8 +354,8 @@ struct kernel_choice {
     bool asked;
     char reason[768]; /* "preferred: 30 over matmul_decode (10)" */
     struct kernel_hint_used hint;
-    /* "hint K=V (ORIGIN) does not apply here: WHY" of each hint that was passed over: those of one
-     * layer that yields, then tunables */
+    /* "hint K=V (ORIGIN) does not apply here: WHY" for each hint that was passed over: first those
+     * of one soft layer, then tunables */
     struct kernel_fallback {
         char text[320];
     } fallbacks[KERNEL_MAX_FALLBACKS];
@@ -366,8 +365,8 @@ struct kernel_choice {
     struct kernel_line fault;
 };
 
-/* How the kernel wants weights of that format packed: its LAYOUT, or the format's usual one
- * (docs/operations.md). A request with an attribute `layout` is served only by kernels of that
+/* Returns the kernel's layout for weights of that format: its LAYOUT, or the format's usual one
+ * (docs/operations.md). Requests with an attribute `layout` are only served by kernels of that
  * layout. */
 const char *kernel_layout(const struct kernel *kernel, const char *weight);
 /* The format's usual layout. */
@@ -376,7 +375,7 @@ const char *kernel_layout_default(const char *weight);
 /* Returns true if some kernel of the set serves such requests on any device. */
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request);
 
-/* Another kernel of the operation, and why it does not serve a request. */
+/* Another kernel of the operation, and the reason why it does not serve a request. */
 struct kernel_alternative {
     const struct kernel *kernel;
     bool serves;  /* it serves such requests: its WHEN and LAYOUT match */
@@ -384,7 +383,7 @@ struct kernel_alternative {
     int64_t rank; /* PREFER, if it could be evaluated */
     char why[192];
 };
-/* Calls `cb` for each kernel of the operation but the chosen one; false ends that. */
+/* Calls `cb` for each kernel of the operation except the chosen one. `cb` returns false to stop. */
 void kernel_alternatives(const struct kernel_set *set, const struct kernel_request *request,
                          const struct kernel_var *device, size_t num_device,
                          const struct kernel_choice *chosen,
@@ -462,7 +461,8 @@ bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t 
  * cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
-/* Why its ACTIVE is no number of invocations; false, and `why` as it was: it is one. */
+/* Sets `why` and returns true if ACTIVE yields an invalid number of invocations. Otherwise returns
+ * false and keeps `why`. */
 bool kernel_active_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                            char why[192]);
 

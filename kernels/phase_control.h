@@ -38,11 +38,11 @@ struct dgl_phase_control {
 
 enum dgl_phase_mode {
     DGL_PHASE_RUN,
-    DGL_PHASE_COUNT, /* how many of the groups run side by side? */
+    DGL_PHASE_COUNT, /* counts the groups that run at the same time */
     DGL_PHASE_TEST,  /* tests barriers between the groups, and the visibility of their writes */
 };
 
-/* Floats of scratch that DGL_PHASE_TEST writes, and its rounds, of two barriers each. */
+/* Floats of scratch that DGL_PHASE_TEST writes, and its number of rounds with two barriers each. */
 #define DGL_PHASE_TEST_FLOATS 1024
 #define DGL_PHASE_TEST_ROUNDS 500
 

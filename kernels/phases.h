@@ -1,9 +1,9 @@
 /*
- * phases.h: a program of many kernels. Each kernel that a schedule uses is a phase: its text, with
- * the names of its file scope made unique, reads parameters and addresses from a table with one row
- * per operation, and finds its buffers in a few large ones. One dispatch runs the rows [first,
- * last) of the table, for one token or for several. Makes no GL call; core/plan/phase_schedule.h
- * fills the structures in.
+ * phases.h: a program of many kernels. Each kernel of a schedule is a phase. The names of file
+ * scope in its text are made unique, it reads parameters and addresses from a table with one row
+ * per operation, and its buffers are parts of a few large ones. One dispatch runs the rows [first,
+ * last) of the table, for one or several tokens. Does not call GL. core/plan/phase_schedule.h fills
+ * the structures.
  */
 #ifndef DGL_KERNELS_PHASES_H
 #define DGL_KERNELS_PHASES_H
@@ -12,21 +12,22 @@
 
 #define PHASE_MAX_VIEWS 16 /* storage bindings of a program */
 
-/* Large buffers with one element type, a dispatch sees one of them: view i is SSBO binding i. The
- * last view is the control words. */
+/* A large buffer seen as elements of one type. View i is SSBO binding i. The last view is the
+ * control words. */
 struct phase_view {
     char type[8]; /* of its elements: uint, vec4 ... */
-    bool written; /* by any phase: coherent. Else it is read as uvec4 only */
+    bool written; /* written by any phase, so coherent; if not, it is read as uvec4 only */
 };
 
 /* Source of a value: the text, the words that all rows share, or the words of one row. */
 enum phase_source { PHASE_LITERAL, PHASE_SHARED, PHASE_ROW };
 struct phase_value {
     enum phase_source source;
-    uint32_t word; /* its bits; its index among the shared words, or among the row's */
+    /* bits of the literal, or index among the shared words or the words of the row */
+    uint32_t word;
 };
 
-/* A kernel with its buffers: becomes one copy of its text. */
+/* A kernel with its buffers: one copy of its text. */
 struct phase_use {
     const struct kernel_choice *choice; /* borrowed */
     uint8_t view[KERNEL_MAX_BINDS];
@@ -85,7 +86,8 @@ int64_t phase_shared_bytes(const struct phase_program *program);
  * `reason` if a kernel's text cannot be a phase. */
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[256]);
-/* main() of the program, all that depends on its form; its loops are not written out. */
+/* Writes main() of the program, the only text that depends on its form. Its loops are not written
+ * out. */
 void phase_put_main(const struct phase_program *program, struct dgl_buf *out);
 
 /* ---- one text: phase_text.c ---- */
@@ -100,7 +102,8 @@ struct phase_name {
      * an array (else empty), and the start of its declaration. */
     struct dgl_str type, count;
     const char *declared;
-    bool elsewhere; /* its declaration is left out: an earlier text of the program has it */
+    /* its declaration is omitted, because an earlier text of the program contains it */
+    bool elsewhere;
 };
 struct phase_names {
     struct phase_name *names;

@@ -56,7 +56,7 @@ struct dgl_step {
 };
 _Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 words");
 
-/* 16 KiB, the least size of a uniform block that GLES 3.1 promises. */
+/* 16 KiB, the minimum size of a uniform block that GLES 3.1 guarantees. */
 #define DGL_STEP_SEQS 64
 #define DGL_STEP_ROWS 3068
 struct dgl_step_table {
@@ -69,7 +69,7 @@ struct dgl_step_table {
     uint32_t row[DGL_STEP_ROWS]; /* DGL_STEP_ROW() of each row of the pass */
 };
 _Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one uniform block");
-/* A row: its sequence, and its position counted from that sequence's `pos`. */
+/* A row: its sequence, and its position relative to that sequence's `pos`. */
 #define DGL_STEP_ROW(seq, offset) ((uint32_t)(seq) | (uint32_t)(offset) << 16)
 
 /* The page table: the pages of the KV cache of the pass's sequences. It is a uniform block (UBO

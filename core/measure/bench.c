@@ -16,8 +16,8 @@
 
 #define MAX_REPETITIONS 64
 #define PROFILE_TOKENS  16 /* half of them are timed */
-/* A GPU that waited for the compiler takes so long to raise its clocks: points of a sweep, which no
- * copies precede, took up to five times as long on one NVIDIA H200. */
+/* Time that a GPU needs to raise its clocks after it waited for the compiler. Points of a sweep,
+ * before which no copies run, took up to five times as long on one NVIDIA H200. */
 #define CLOCKS_NS 200000000ull
 
 /* Arrival of a token on the host. */
@@ -70,7 +70,7 @@ static void note_submit(void *priv, const struct dgl_event *e)
         b->submit_ms[b->num_submits++] = (double)e->duration_ns * 1e-6;
 }
 
-/* Takes `count` of the submits, those from `first` on, into the result. */
+/* Stores `count` of the submits, from `first` on, in the result. */
 static enum dgl_status take_submits(struct bench *b, size_t first, uint64_t count)
 {
     struct dgl_bench_result *r = b->r;
@@ -124,7 +124,7 @@ static enum dgl_status eval_ids(struct bench *b, int32_t count)
     return status == DGL_OK ? gl_finish(b->s->model->dev->gl) : status;
 }
 
-/* A process's first prompt: kernels are compiled, or come from a cache. */
+/* Times the first prompt of a process: kernels are compiled or read from a cache. */
 static enum dgl_status time_first_prompt(struct bench *b)
 {
     struct dgl_generate_result g;
@@ -136,7 +136,7 @@ static enum dgl_status time_first_prompt(struct bench *b)
     return status;
 }
 
-/* The prompt after `depth` tokens, up to the first token. `run` below 0 warms up. */
+/* Times the prompt after `depth` tokens, up to the first token. A `run` below 0 warms up. */
 static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
     struct dgl_generate_result g = {0};
@@ -169,8 +169,8 @@ static enum dgl_status raise_clocks(struct bench *b)
     return status;
 }
 
-/* Adds the time of every token after the first: of those that one readback brought, equal parts of
- * the time since the readback before. */
+/* Adds the time of every token after the first. Tokens of one readback get equal parts of the time
+ * since the previous readback. */
 static void add_latencies(struct bench *b)
 {
     struct dgl_bench_result *r = b->r;
@@ -185,7 +185,7 @@ static void add_latencies(struct bench *b)
     }
 }
 
-/* Decoding at the depth alone, as llama-bench's tg; at depth 0 from one token. */
+/* Times decoding at the depth, like llama-bench's tg. At depth 0 it starts from one token. */
 static enum dgl_status time_decode(struct bench *b, int32_t run)
 {
     struct dgl_bench_result *r = b->r;
@@ -212,7 +212,7 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
     return status;
 }
 
-/* Decoding at the depth by all sequences of the batch. */
+/* Times decoding at the depth by all sequences of the batch. */
 static enum dgl_status time_batch(struct bench *b, int32_t run)
 {
     struct dgl_bench_result *r = b->r;
@@ -239,8 +239,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run)
     return status;
 }
 
-/* Prefill and decode once more, as calls that profile, at the depths at which they were
- * measured. */
+/* Repeats prefill and decode as profiled calls at the measured depths. */
 static enum dgl_status profile(struct bench *b)
 {
     struct dgl_session *s = b->s;
@@ -277,7 +276,8 @@ static enum dgl_status profile(struct bench *b)
     return status;
 }
 
-/* Read per token in the middle of the run: weights, and the keys and values that layers look at. */
+/* Bytes read per token in the middle of the run: weights, and the keys and values that layers
+ * read. */
 static enum dgl_status count_bytes(struct bench *b)
 {
     const struct plan *plan = &b->s->model->engine->plan;
@@ -328,7 +328,7 @@ static uint64_t record_bytes(const struct bench *b, uint32_t segments)
     return ops * (align > block ? align : block) * (1 + PHASE_FORMS);
 }
 
-/* Weights and scratch as a session's estimate has them, the cache as it grows to this run's
+/* Weights and scratch as in a session's estimate, and the cache at the size for this run's
  * tokens. */
 static uint64_t estimate(const struct bench *b, uint32_t segments)
 {
@@ -445,7 +445,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     b.trace = dev->trace;
     b.trace_priv = dev->trace_priv;
     device_set_trace(dev, note_submit, &b);
-    s->wait_executor = p->batch == 1; /* one that decodes a sequence alone is not measured else */
+    /* decoding of one sequence must not be timed with another executor */
+    s->wait_executor = p->batch == 1;
     const uint32_t segments = b.decode.segments | recipe_of(SEG_DECODE).segments |
                               recipe_of(SEG_HEAD).segments |
                               session_body_segments(s, p->prompt_tokens, s->ubatch) |

@@ -110,7 +110,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     if (status != DGL_OK)
         goto failed;
     batch_read_first(b->batch);
-    /* One that decodes is not measured while it waits for a compiler. */
+    /* A group must not be timed while it waits for a compiler. */
     for (int32_t i = 0; i < b->batch->num_groups; i++)
         b->batch->groups[i]->session->wait_executor = true;
     *out = b;
@@ -225,7 +225,7 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
                           b->session->model->info.context, b->sequences);
 
 done:
-    /* Also after a failure: callbacks of these listeners must not come any more. */
+    /* Also after a failure: these listeners must not be called later. */
     for (int32_t i = 0; listeners && i < b->sequences; i++)
         batch_cancel(b->batch, b->request[i]);
     gl_device_set_stop(dev->gl, NULL);

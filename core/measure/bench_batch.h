@@ -1,4 +1,5 @@
-/* Timing of sequences that decode together: a batch, and windows in which all of them decode. */
+/* Timing of sequences that decode together: a batch, and windows of steps that include all of
+ * them. */
 #ifndef DGL_CORE_BENCH_BATCH_H
 #define DGL_CORE_BENCH_BATCH_H
 
@@ -6,7 +7,7 @@
 
 struct bench_batch;
 
-/* A window of steps in each of which every sequence decoded. */
+/* A window of steps, each of which decodes all sequences. */
 struct bench_batch_run {
     uint64_t tokens, ns;          /* of all sequences */
     struct dgl_counters counters; /* of the device */
@@ -28,8 +29,8 @@ void bench_batch_destroy(struct bench_batch **batch);
 bool bench_batch_shares_passes(const struct bench_batch *batch);
 /* How those passes were run last. */
 void bench_batch_executor(const struct bench_batch *batch, struct dgl_executor_info *out);
-/* One repetition. *run is always initialised; bench_batch_run_finish(). DGL_ERR_CANCELLED, not
- * logged. */
+/* Runs one repetition. *run is always initialised; the caller must call bench_batch_run_finish().
+ * Returns DGL_ERR_CANCELLED without a log line. */
 enum dgl_status bench_batch_run(struct bench_batch *batch, struct bench_batch_run *run);
 void bench_batch_run_finish(struct bench_batch_run *run);
 /* Runs a repetition of `tokens` tokens per sequence and adds it to the profile, without timing it.

@@ -19,7 +19,7 @@
 #include "core/oracle/oracle.h"
 #include "core/seq/score.h"
 
-/* The beginning of a story: text that small models of stories and large ones of everything know. */
+/* The beginning of a story, which small story models and large general models both predict well. */
 static const char smoke_text[] =
     "Once upon a time, there was a kind boy named Barney. Barney lived "
     "near the old barn with his family.";
@@ -38,13 +38,14 @@ enum {
 /* Additions round to the precision of the stream. So differences below this share of the stream's
  * power do not count. */
 #define STREAM_FLOOR 1e-9
-/* A sampled token may be this far, in root mean squares of the logits, below the best one of a
- * prefill pass over the answer: decode rounds otherwise. */
+/* Largest lag of a sampled token, in root mean squares of the logits, after the best token of a
+ * prefill pass over the answer. Decode rounds differently. */
 #define MAX_LAG 0.02
-/* Nats per token of the fixed text, in units of those of a uniform guess. Noise and collapsed
- * models are above 0.9; models that know another language or code only are below 0.7. */
+/* Largest nats per token of the fixed text, as a fraction of a uniform guess. Noise and collapsed
+ * models are above 0.9. Models of another language or of code are below 0.7. */
 #define MAX_UNIFORM 0.5
-/* A stored nll agrees to this share: it depends on the files alone, not on the device. */
+/* Largest relative difference to a stored nll, which depends only on the files, not on the
+ * device. */
 #define MAX_NLL_DIFF 1e-6
 
 #define ADVICE_COMPUTE                                                                             \
@@ -93,7 +94,7 @@ static void fault(struct smoke *t, const char *fmt, ...)
 
 /* ---- input and evaluation -------------------------------------------------------------------- */
 
-/* The fixed text, or ids spread over the vocabulary. */
+/* Chooses the fixed text, or ids spread over the vocabulary. */
 static enum dgl_status choose_ids(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
@@ -124,7 +125,7 @@ static enum dgl_status choose_ids(struct smoke *t)
     return status;
 }
 
-/* Evaluates the ids: most of them in prefill passes, the last ones by decoding. */
+/* Evaluates the ids: most of them in prefill passes, the last ones in decode steps. */
 static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
@@ -187,7 +188,7 @@ static void kernel_names(const struct plan *plan, enum segment segment, size_t p
     }
 }
 
-/* Power of the difference, and of the answer, over rows [from, to) of the sequence. */
+/* Power of the difference and of the result, over rows [from, to) of the sequence. */
 struct deviation {
     double error, power, stream;
 };
@@ -198,7 +199,7 @@ static double deviation_nmse(const struct deviation *d)
     return d->error == 0.0 ? 0.0 : scale > 0.0 ? d->error / scale : INFINITY;
 }
 
-/* Takes the judgement of one block in one phase: NaN fails. */
+/* Judges one block in one phase. NaN fails. */
 static void judge(struct smoke *t, const struct deviation *d, const char *where,
                   enum segment segment, size_t point)
 {
@@ -242,7 +243,7 @@ static void judge_point(struct smoke *t, size_t point)
     judge(t, &phase[1], where, SEG_DECODE, point);
 }
 
-/* The stream as the device had it at a point: input of the oracle's next block. */
+/* Copies the device's stream at a point as the input of the oracle's next block. */
 static void take_point(struct smoke *t, size_t point)
 {
     size_t values = t->count * (size_t)t->desc->hidden;
@@ -358,7 +359,7 @@ static void check_likelihood(struct smoke *t)
               t->out->nll, t->stored.path, t->stored.nll);
 }
 
-/* How far a token is below the best one, in root mean squares of the logits. */
+/* Distance of a token from the best one, in root mean squares of the logits. */
 static double lag_of(const float *row, size_t vocab, int32_t token)
 {
     double power = 0.0;

@@ -252,7 +252,7 @@ static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
     const uint64_t start = dgl_now_ns();
     if (status == DGL_OK)
         status = tuner_compile(t, subject, 0, 1);
-    /* Most likely it was in the cache: only a longer time means anything. */
+    /* The programs were probably cached, so only a longer time is informative. */
     const uint64_t ns = dgl_now_ns() - start;
     t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
     for (uint32_t u = subject->num_usages; u-- > 0 && status == DGL_OK;) {

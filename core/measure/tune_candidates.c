@@ -82,7 +82,7 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
     return status;
 }
 
-/* The kernel that prefill gets for the subject's weights in a candidate's layout. */
+/* Adds the prefill kernel for the subject's weights in a candidate's layout. */
 static enum dgl_status add_shared(struct tuner *t, const struct subject *subject,
                                   const struct kernel *kernel, const struct weight_layout *wanted,
                                   struct kernel_use **use, bool *fits)

@@ -15,8 +15,8 @@
 #define SPAN_MOST_NS 8000000ull /* upper limit, if fewer layers suffice */
 #define SPAN_LISTS   64
 #define BIASES       16 /* of the operation that adds them */
-/* A GPU that waited for the compiler has lowered its clocks: before anything is timed it is kept
- * busy as long as it was idle, at most so long. (One NVIDIA H200 took 3,256 us for tokens of
+/* Longest warm-up. A GPU that waited for the compiler has lowered its clocks, so it is kept busy
+ * for as long as it was idle before a measurement. (One NVIDIA H200 needed 3,256 us for tokens of
  * 842 us.) */
 #define WARM_NS 200000000ull
 
@@ -54,8 +54,8 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], usage->tokens) : status;
 }
 
-/* The state of a step that samples, or changes logits before that: by little, since they are the
- * same for all runs. */
+/* Writes the state of a step that samples or adjusts logits. The adjustments are small, because all
+ * runs use the same logits. */
 static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage)
 {
     const enum segment segment = usage->segment;
@@ -220,7 +220,7 @@ enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, si
     for (size_t i = first; i < end; i++)
         uses[i - first] = t->contestants[i]->use;
     enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
-    if (status == DGL_ERR_KERNEL) /* which one it is, is found one by one */
+    if (status == DGL_ERR_KERNEL) /* compile one by one to find the wrong one */
         status = DGL_OK;
     for (size_t i = first; i < end && status == DGL_OK; i++) {
         struct contestant *c = t->contestants[i];

@@ -11,7 +11,7 @@
 
 #define BATCH         32   /* candidates that are compiled at once, at most */
 #define SEARCH_ROUNDS 3    /* neighbourhoods that are looked at, at most */
-#define PAIRED_TRIES  2    /* a disturbance of the machine costs a winner one of them */
+#define PAIRED_TRIES  2    /* a disturbance of the machine may spoil one of them */
 #define GAIN          0.99 /* less is noise */
 
 /* Adds a candidate that combines all single steps away from contestant `of`, among those from

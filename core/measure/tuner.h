@@ -36,7 +36,7 @@ struct subject {
     bool reached;
 };
 
-/* A kernel with values of its tunables for the subject at hand. */
+/* A kernel with values of its tunables for the present subject. */
 struct contestant {
     struct dgl_tune_candidate *report;   /* in `reports` */
     struct kernel_use *use, *shared_use; /* use of usage[1], if the subject shares weights */
@@ -47,7 +47,7 @@ struct contestant {
     struct exec_run *run[2];
 };
 
-/* The weights of a subject once more, in another layout. */
+/* A copy of a subject's weights in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
     /* a copy of the model's, with other bands for those weights */
@@ -102,7 +102,7 @@ static inline bool usage_is_sampling(const struct usage *usage)
     return usage->segment >= SEG_SAMPLE_GREEDY && usage->segment <= SEG_SAMPLE_FULL;
 }
 
-/* Operations on a row of each of several sequences. */
+/* Operations on one row of each of several sequences. */
 static inline bool usage_is_crowd(const struct usage *usage)
 {
     return (usage->segment >= SEG_BATCH_2 && usage->segment <= SEG_BATCH_64) ||
@@ -120,7 +120,7 @@ static inline bool contestant_is_fit(const struct contestant *c)
 /* Adds a candidate, unless it cannot run here or was added before. */
 enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
                           const char *tunes);
-/* All that differ from a contestant in one tunable. */
+/* Adds all candidates that differ from a contestant in one tunable. */
 enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of);
 /* Adds all other kernels of the operation. */
 enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
@@ -139,7 +139,7 @@ bool tuner_request(const struct tuner *t, const struct op *op, const struct kern
                    struct kernel_request *out, const struct weight_layout **layout);
 /* Adds the usage for subject.shares if the set has kernels for another layout. */
 enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
-/* Packs the subject's weights once more, in that layout, from the model's files. Slow. */
+/* Packs a copy of the subject's weights in that layout from the model's files. Slow. */
 enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
                                  const struct weight_layout *layout);
 void tuner_copy_end(struct tuner *t);
@@ -149,7 +149,7 @@ void tuner_copy_end(struct tuner *t);
 /* The largest number of sequences per pass for which memory is left; 1 if there is no room for
  * several. */
 int32_t tuner_crowd_most(const struct tuner *t);
-/* Makes t->crowd, for as many as the subjects' usages want. The session's scratch may move. */
+/* Creates t->crowd for the largest usage of the subjects. The session's scratch may move. */
 enum dgl_status tuner_crowd_begin(struct tuner *t);
 void tuner_crowd_end(struct tuner *t);
 /* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
@@ -169,7 +169,7 @@ static inline void tuner_note(uint64_t *cost, uint64_t ns)
  * contestants get a reason. */
 enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
                               size_t end);
-/* Makes buffers and step table those of a pass in the middle of which the operations are. */
+/* Fills buffers and step table as in the middle of a pass with these operations. */
 enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
 /* Runs the operations until an idle GPU has raised its clocks. */
 enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
@@ -189,7 +189,7 @@ uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject);
 
 /* tune_search.c */
 
-/* From the candidate *best, which is timed, to the fastest that is found. */
+/* Searches from the candidate *best, which is timed, to the fastest candidate. */
 enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best);
 /* Measures default and winner alternately. *beats is set if the winner is faster in the first usage
  * by more than the spread of the ratio, and not slower in the other usage by more than the

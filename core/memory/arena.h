@@ -11,9 +11,9 @@ struct arena {
     uint64_t bytes; /* of all of them */
 };
 
-/* One range for each of `sizes` (0: an empty one), in order, at offsets that storage and uniform
- * bindings take, in buffers no larger than one binding unless a range alone is. Buffers come from
- * the pool; contents are undefined. On failure *out is empty. */
+/* Allocates one range for each of `sizes`, in order (an empty range for size 0). Offsets are valid
+ * for storage and uniform bindings. No buffer is larger than one binding, unless a single range is.
+ * Buffers come from the pool; contents are undefined. On failure *out is empty. */
 enum dgl_status arena_init(struct arena *out, struct dgl_device *dev, const char *label,
                            const uint64_t *sizes, size_t count, struct gl_range *ranges);
 /* Accepts an arena that is all zero. */

@@ -22,8 +22,8 @@ struct dgl_device {
     struct plan_device plan;
     uint64_t tokens;     /* evaluated so far */
     uint64_t held_bytes; /* bytes of device memory that models and sessions have allocated */
-    /* Pages of the models' KV caches that sequences have, now, and that several have; and tokens of
-     * prompts that were found there, so far. */
+    /* Pages of the models' KV caches in use, and pages in use by several sequences; and the number
+     * of prompt tokens that were found in the prefix cache so far. */
     uint64_t pages_used, pages_shared, prefix_hit_tokens;
     uint64_t compile_ns; /* spent on compiling so far */
     struct kernel_records *records;
@@ -43,17 +43,19 @@ struct dgl_kernels {
     bool pack;      /* a pack's own kernels were allowed */
 };
 
-/* Makes the device's context current for the length of a public call and puts the caller's back. */
+/* Makes the device's context current for a public call, and restores the caller's context after
+ * it. */
 enum dgl_status device_enter(struct dgl_device *dev, struct gl_saved *saved);
 void device_leave(struct dgl_device *dev, const struct gl_saved *saved);
-/* Queries the limit of bytes for all models and sessions of the device, existing ones included.
- * Loading, sessions, refusals and reports use this number. Returns 0 if unknown. The device need
- * not be entered. */
+/* Returns the limit of bytes for all models and sessions of the device, existing ones included.
+ * Loading, sessions, refusals and reports use this number. Returns 0 if unknown. The caller need
+ * not have entered the device. */
 uint64_t device_memory_budget(struct dgl_device *dev);
-/* Opens a lost device again; see gl_device_reopen(). The device is not entered. */
+/* Opens a lost device again; see gl_device_reopen(). The caller must not have entered the
+ * device. */
 enum dgl_status device_reopen(struct dgl_device *dev);
 
-/* Events from now on; a `cb` of NULL ends that. */
+/* Sets the callback for all later events, or removes it if `cb` is NULL. */
 void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struct dgl_event *event),
                       void *priv);
 /* Sends an event to the trace callback, if there is one. */

@@ -27,7 +27,7 @@ bool kernel_records_key(const struct dgl_device *dev, const struct kernel_choice
 /* The program computes rightly. */
 bool kernel_records_is_right(const struct dgl_device *dev, const char *key);
 enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key);
-/* The built-in kernel computes wrongly: no choice takes it from now on. */
+/* Records that a built-in kernel computes wrongly. Later choices exclude it. */
 bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel);
 enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel);
 /* Excludes a built-in kernel from all later choices of this process, because the driver's compiler

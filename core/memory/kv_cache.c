@@ -1,4 +1,4 @@
-/* Pages of the KV cache: who has them, a stack of free ones, and buffers that grow. */
+/* Pages of the KV cache: reference counts, a stack of free pages, and buffers that grow. */
 #include "core/memory/kv_cache.h"
 
 #include <assert.h>

@@ -46,7 +46,7 @@ struct kv_cache {
     uint32_t pages;       /* allocated pages */
     uint32_t promised;    /* to all sequences, and to guests */
     uint32_t first;       /* pages of the reservation that are allocated from the start */
-    bool whole;           /* all that is promised is there from the beginning */
+    bool whole;           /* all reserved pages are allocated from the start */
     uint32_t guest_pages; /* promised to guests, all together */
     uint32_t guest_used;  /* that guests have */
     uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
@@ -83,7 +83,7 @@ enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out);
 /* Adds a guest that may grow to `most` pages. Requires a pool from kv_cache_invite(). */
 enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out);
-/* Promises `pages` to guests; of these, `first` are there from the beginning. */
+/* Reserves a pool of `pages` for guests, of which `first` are allocated from the start. */
 enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left);
 /* Releases that pool after all guests have left. */
 void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first);
@@ -100,7 +100,7 @@ void kv_cache_drop(struct kv_cache *kv);
 enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 /* Returns true if kv_cache_take() would move the cache. */
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
-/* How many pages a guest would have to wait for. */
+/* Returns the number of pages that a guest has to wait for. */
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
 /* Call before positions of page `i` are written. If the page is shared, or cached by its tokens,
  * the sequence gets a copy of its own. Does nothing if the sequence does not have the page. May
@@ -108,18 +108,18 @@ uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages,
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i);
 /* Returns true if kv_cache_own() would take a page. */
 bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i);
-/* A sequence without pages gets the first `count` of another, at most its `most`. */
+/* A sequence without pages shares the first `count` pages of another, at most its `most`. */
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
                    struct kv_pages *to);
-/* For kv_prefix.c: the sequence has the page, wherever it puts it. */
+/* For kv_prefix.c: adds a reference of the sequence to the page. The caller stores the page. */
 void kv_cache_hold(struct kv_cache *kv, struct kv_pages *pages, uint16_t page);
-/* The sequence keeps its first `count` pages. Touches no device. */
+/* The sequence keeps its first `count` pages and gives back all others. Does not use the device. */
 void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 
 /* ---- pages by their tokens: kv_prefix.c ------------------------------------------------------ */
 
-/* All pages of positions `from` to `to` that are full have just been evaluated, in their order, for
- * ids[0 .. to): whoever begins alike may have them, until they are overwritten. */
+/* Caches all full pages of positions `from` to `to`, which were just evaluated in order for ids[0
+ * .. to). Sequences with the same prefix can then share them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to);
 /* The number of whole cached pages for ids[pos .. count). Returns 0 also if the first `pos` ids of

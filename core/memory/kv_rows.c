@@ -1,4 +1,4 @@
-/* Pages of the KV cache to rows in the order of positions, and back. */
+/* Copies pages of the KV cache to rows in the order of positions, and back. */
 #include "core/memory/kv_rows.h"
 
 #include <assert.h>

@@ -19,7 +19,7 @@ struct kv_rows {
     uint32_t heads, head_bytes; /* of one position, of one head there */
 };
 
-/* Brings rows to the host; waits. `page` is room for kv_rows_page_bytes() bytes. */
+/* Copies rows to the host and waits for them. `page` is scratch of kv_rows_page_bytes() bytes. */
 uint64_t kv_rows_page_bytes(const struct kv_cache *kv);
 enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
                              const struct kv_pages *pages, const struct kv_rows *rows, void *page,

@@ -18,11 +18,11 @@ struct memory {
     struct gl_range state[BUF_STATE_COUNT];
     struct gl_range step_scratch[BUF_COUNT]; /* those from BUF_STATE_COUNT on */
     struct arena arena;
-    struct arena args; /* ARGS for a plan of more operations than the first one; else empty */
+    struct arena args; /* ARGS of a plan with more operations than the first plan, else empty */
 };
 
-/* Makes arena, state and step_scratch for a sequence of `context` tokens; of several `sequences`,
- * for them in one. On failure they are empty. */
+/* Allocates arena, state and step_scratch for a sequence of `context` tokens, or for all
+ * `sequences` together. On failure they are empty. */
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
                                   const struct plan *plan, int32_t context, int32_t sequences);
 /* Call after the kernels changed: enlarges ARGS if the new plan has more operations. The contents

@@ -1,5 +1,5 @@
-/* Device buffers that outlive their users: a session hands its buffers back, the next one takes
- * them again, so that only the first of several equal sessions creates any. */
+/* Device buffers that outlive their users. A session gives its buffers back and the next session
+ * reuses them, so that only the first of several equal sessions allocates memory. */
 #ifndef DGL_CORE_POOL_H
 #define DGL_CORE_POOL_H
 
@@ -11,8 +11,8 @@ struct pool *pool_create(struct gl_device *gl); /* Returns NULL if memory runs o
 void pool_destroy(struct pool **pool);
 /* Destroys those that are free. */
 void pool_clear(struct pool *pool);
-/* A buffer of at least `size` bytes (never more than a quarter larger); `zero` clears a reused one
- * as well. */
+/* Returns a buffer of at least `size` bytes, at most a quarter larger. `zero` also clears reused
+ * buffers. */
 enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *params,
                              struct gl_buffer **out);
 /* Accepts NULL. A buffer of a lost context is destroyed. The buffer must not be in use by queued

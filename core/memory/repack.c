@@ -1,5 +1,5 @@
-/* Packing: a row as in the file, or its codes first and then its scales; those of q4_k by groups of
- * 32 values, ready to use (docs/operations.md, layout split). */
+/* Packing: a row keeps the order of the file, or has its codes first and then its scales. Codes and
+ * scales of q4_k are converted to groups of 32 values (docs/operations.md, layout split). */
 #include "core/memory/repack.h"
 
 #include <assert.h>
@@ -16,8 +16,9 @@ static void q4_k_codes(const uint8_t *from, uint8_t *to)
         }
 }
 
-/* To d, dmin, eight bytes of sc and the lower two bits of m, and nibbles of the upper four of m. In
- * the file the upper two bits of sc and m of groups 4 to 7 are in the bytes of groups 0 to 3. */
+/* Converts to d, dmin, eight bytes of sc and the lower two bits of m, and nibbles of the upper four
+ * bits of m. In the file the upper two bits of sc and m of groups 4 to 7 are in the bytes of groups
+ * 0 to 3. */
 static void q4_k_head(const uint8_t *from, uint8_t *to)
 {
     const uint8_t *a = from + 4, *b = from + 8, *c = from + 12;
@@ -36,8 +37,8 @@ void repack_row(const struct weight_layout *layout, const void *src, uint64_t co
     assert(fits);
     (void)fits;
     if (layout->values == 0) {
-        /* The device reads words little-endian, as files are; so do the hosts that this library
-         * builds for. */
+        /* The device reads words as little-endian, like the files. All supported hosts are
+         * little-endian too. */
         dgl_dtype_row_bytes(layout->dtype, cols, &bytes);
         if (bytes % 4 != 0)
             dst[bytes / 4] = 0;

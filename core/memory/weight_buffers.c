@@ -7,10 +7,10 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-/* Below it buffers of NVIDIA's GL driver are read as fast as those of its Vulkan driver. */
+/* Buffers smaller than this read equally fast from GL and from Vulkan memory on NVIDIA. */
 #define VULKAN_LEAST_BYTES (1ull << 30)
 
-/* Makes the buffers that are not there; contents are undefined. */
+/* Allocates the missing buffers. Their contents are undefined. */
 static enum dgl_status make_buffers(struct weight_buffers *wb, struct dgl_device *dev)
 {
     struct gl_vulkan_memory *vulkan = NULL;

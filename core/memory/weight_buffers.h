@@ -1,5 +1,5 @@
-/* A model's weights on the device: the buffers of a placed weight list, the streaming of values
- * from the model's files into them, and the change to another placement of the same weights. */
+/* A model's weights on the device: the buffers of a placed weight list, their upload from the
+ * model's files, and the change to another placement of the same weights. */
 #ifndef DGL_CORE_WEIGHT_BUFFERS_H
 #define DGL_CORE_WEIGHT_BUFFERS_H
 
@@ -38,7 +38,7 @@ struct weight_upload_params {
     void *progress_priv;
     const bool *only; /* [weights->num_buffers]: buffers to fill, or NULL to fill all */
 };
-/* Fills every band and vector: a few rows at a time through host memory. Slow. */
+/* Fills every band and vector, a few rows at a time through host memory. Slow. */
 enum dgl_status weight_buffers_upload(const struct weight_buffers *wb, struct dgl_device *dev,
                                       const struct weight_upload_params *params);
 

@@ -1,5 +1,4 @@
-/* The streaming of weights to the device: a few rows or one vector at a time through host memory.
- */
+/* Uploads weights to the device, a few rows or one vector at a time through host memory. */
 #include <stdlib.h>
 
 #include "core/base/log.h"
@@ -65,8 +64,8 @@ static uint64_t slice_index(const struct weight_slice *s, uint64_t row)
     return i < s->count ? i : s->count;
 }
 
-/* Reads and packs weight rows [row, row + count) into the stage: of each slice those that fall
- * there, every step-th row of the stage. */
+/* Reads and packs weight rows [row, row + count) into the stage: from each slice its rows in that
+ * range, every step-th row of the stage. */
 static enum dgl_status stage_rows(struct upload *u, const struct weight *w,
                                   const struct weight_band *band, const struct stage *stage,
                                   uint64_t row, uint64_t count)
@@ -134,7 +133,7 @@ static enum dgl_status upload_band(struct upload *u, const struct weight *w,
     return status;
 }
 
-/* The biases of a band's rows, to their place after them. */
+/* Uploads the biases of a band's rows to their place after the rows. */
 static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
                                    const struct weight_band *band, struct gl_range range)
 {
@@ -164,7 +163,7 @@ static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
-/* Reads a slice's tensor and puts its values into the vector. */
+/* Reads a slice's tensor and stores its values in the vector. */
 static enum dgl_status stage_slice(struct upload *u, const struct weight_vector_slice *s,
                                    float *vector)
 {

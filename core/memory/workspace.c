@@ -3,7 +3,7 @@
 
 #include "core/memory/pool.h"
 
-/* Device memory for logits of several rows; the rows per pass follow from it. */
+/* Device memory for logits of several rows. It determines the rows per pass. */
 #define ALL_LOGITS_BYTES (64ull << 20)
 
 static void drop(struct workspace *ws, struct dgl_device *dev, int buffer)
@@ -15,7 +15,7 @@ static void drop(struct workspace *ws, struct dgl_device *dev, int buffer)
     *range = (struct gl_range){0};
 }
 
-/* Makes a buffer, in place of a smaller one. */
+/* Allocates a buffer, and frees a smaller one. */
 static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buffer, uint64_t size)
 {
     static const char *const label[BUF_COUNT] = {
@@ -47,7 +47,7 @@ static enum dgl_status add(struct workspace *ws, struct dgl_device *dev, int buf
     return status;
 }
 
-/* One more user, who needs so much of each buffer. */
+/* Adds a user that needs these sizes. */
 static enum dgl_status acquire(struct workspace *ws, struct dgl_device *dev, int32_t rows,
                                const uint64_t bytes[BUF_COUNT])
 {

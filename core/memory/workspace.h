@@ -23,9 +23,9 @@ enum dgl_status workspace_acquire(struct workspace *ws, struct dgl_device *dev,
 /* Like workspace_acquire(), for a batch of that many sequences. */
 enum dgl_status workspace_acquire_batch(struct workspace *ws, struct dgl_device *dev,
                                         const struct plan *plan, int32_t sequences);
-/* One user less; the last one's buffers go back to the pool. */
+/* Removes a user. With the last user, the buffers go back to the pool. */
 void workspace_release(struct workspace *ws, struct dgl_device *dev);
-/* Makes ALL_LOGITS, for as many rows of a pass as fit a modest buffer. */
+/* Allocates ALL_LOGITS, for as many rows of a pass as fit into a buffer of moderate size. */
 enum dgl_status workspace_need_scores(struct workspace *ws, struct dgl_device *dev,
                                       const struct plan *plan);
 

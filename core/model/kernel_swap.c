@@ -8,7 +8,7 @@
 #include "core/base/mem.h"
 #include "core/oracle/kernel_check.h"
 
-/* A text that is not built in is part of the program. */
+/* Returns true if the program contains a text that is not built in. */
 static bool has_users_text(const struct kernel_choice *choice)
 {
     bool users = choice->kernel->source != 0;
@@ -34,7 +34,7 @@ static bool same_work(const struct kernel_request *a, const struct kernel_reques
     return same;
 }
 
-/* The old engine had a program for that request. */
+/* Returns true if the old engine had a program for that request. */
 static bool was_compiled(const struct engine *old, const struct kernel_request *request)
 {
     const struct kernel_table *table = old->programs.table;
@@ -104,7 +104,7 @@ static const char *edited_path(const struct kernel_set *set, const struct kernel
     return path;
 }
 
-/* No step runs it, so that its text was not compiled: the judge does both. */
+/* No step runs the kernel, so its text is not compiled yet. The test compiles and runs it. */
 static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap *swap,
                                   struct idle_kernel *idle)
 {

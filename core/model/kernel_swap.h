@@ -6,7 +6,7 @@
 
 #include "core/model/model.h"
 
-/* A kernel that no step runs, but that a new text of the user's is part of, which no step has. */
+/* A kernel that no step runs, but that contains a new text of the user which no step contains. */
 struct idle_kernel {
     const struct kernel *kernel; /* borrowed from the engine's set */
     bool ran;                    /* it was compiled and passed its known-answer test */

@@ -1,4 +1,4 @@
-/* Loading a model: describe, list its weights, plan, check that it fits, upload. */
+/* Loads a model: describes it, lists its weights, plans, checks that it fits, uploads. */
 #include "core/model/model.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The caller's layers with the manifest's hints below them: *untuned; and with those of the tuner
- * for this device: *out. */
+/* *untuned: the caller's layers above the manifest's hints. *out: the same with the tuner's hints
+ * for this device. */
 static enum dgl_status make_kernel_set(const struct dgl_model *m, const struct dgl_kernels *kernels,
                                        struct kernel_set **untuned, struct kernel_set **out)
 {
@@ -72,7 +72,7 @@ static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernel
     free(own);
 }
 
-/* Tells of weights that are not held as they are stored: one line per type. */
+/* Notes weights that are not stored in the type of the file, one line per type. */
 static void note_changed(const struct dgl_model *m, const struct model_weights *weights,
                          const struct kernel_set *kernels)
 {
@@ -213,8 +213,8 @@ static struct plan_params plan_params(const struct dgl_model *m, struct kernel_s
                                 .kv_type = kv_type};
 }
 
-/* The model's weights, with types, layouts and places for a set of kernels. On failure *out may be
- * anything that free_weights() takes. */
+/* Places the model's weights, with types and layouts for a set of kernels. On failure *out is valid
+ * for free_weights(). */
 static enum dgl_status place_weights(const struct dgl_model *m, struct kernel_set *set,
                                      enum dgl_kv_type kv_type, struct model_weights **out)
 {
@@ -376,7 +376,7 @@ enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p
 
 /* ---- change of kernels ----------------------------------------------------------------------- */
 
-/* Other kernels on their way to being the model's, with all that follows from them. */
+/* A change to other kernels in preparation, with everything that depends on them. */
 struct model_change {
     /* a reference to the caller's set, which identifies the change, or NULL */
     struct kernel_set *from;
@@ -526,7 +526,7 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
     return status == DGL_OK ? kernel_swap_begin(m, c->engine, unchecked, &c->swap) : status;
 }
 
-/* Puts a change that is ready into force. Consumes it, also on failure. */
+/* Applies a prepared change. Consumes it, also on failure. */
 static enum dgl_status make_change(struct dgl_model *m, struct model_change **change)
 {
     struct model_change *c = *change;

@@ -8,14 +8,15 @@
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* Calls to all sessions of a model. The model does not depend on sessions: session.c sets these
- * functions when it adds the first session. The device is entered in all but is_profiling(). */
+/* Callbacks to all sessions of a model. The model does not depend on sessions: session.c sets these
+ * functions when it adds the first session. The caller must have entered the device for all but
+ * is_profiling(). */
 struct model_sessions {
     /* frees the device memory of all sessions */
     void (*drop_memory)(struct dgl_model *m);
     enum dgl_status (*make_memory)(struct dgl_model *m); /* allocates it again, up to a failure */
-    /* Evaluates their tokens again. From a failure on, also one that is passed as `status`, they
-     * forget their tokens. Returns the failure. */
+    /* Evaluates the tokens of the sessions again. After a failure, which may be passed as `status`,
+     * the remaining sessions forget their tokens. Returns the failure. */
     enum dgl_status (*restore)(struct dgl_model *m, enum dgl_status status);
     bool (*is_profiling)(const struct dgl_model *m); /* a call in progress profiles */
 };
@@ -31,7 +32,8 @@ struct dgl_model {
     struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
     struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
-    enum dgl_status lost; /* why model_set_kernels() left the buffers empty; DGL_OK = it did not */
+    /* error with which model_set_kernels() left the buffers empty, or DGL_OK */
+    enum dgl_status lost;
     struct engine *engine;
     uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
@@ -40,7 +42,8 @@ struct dgl_model {
     struct dgl_session *sessions; /* list head, owned by session.c; NULL if empty */
     /* callbacks to the sessions; NULL until a session is created */
     const struct model_sessions *calls;
-    uint32_t context; /* gl_device_context() that weights and sessions are in; else: rebuild */
+    /* gl_device_context() of weights and sessions; if it differs, the model must be rebuilt */
+    uint32_t context;
 };
 
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
@@ -49,11 +52,12 @@ enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p
 /* Opens, plans and uploads into a zeroed model whose `dev` is set. On failure the caller must call
  * model_destroy(). The caller must have entered the device. */
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
-/* Fills those of another placement's buffers that `only` names with the model's weights, from its
- * files. `set` is for synthetic values. Slow. */
+/* Uploads the model's weights from its files to the buffers of another placement that `only`
+ * selects. `set` is for synthetic values. Slow. */
 enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
                                    const struct weight_buffers *buffers, const bool *only);
-/* Frees a model with all that it holds. The device is entered, or lost. */
+/* Frees a model with all its memory. The caller must have entered the device, or the device is
+ * lost. */
 void model_destroy(struct dgl_model *m);
 /* device_enter() for a call that computes. Also returns DGL_ERR_DEVICE_LOST if the model was not
  * rebuilt after a loss, and the error of model_set_kernels() if that lost the weights. */

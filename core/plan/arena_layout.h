@@ -1,5 +1,6 @@
-/* Arenas in numbers: many ranges in few buffers, each no larger than one storage binding unless a
- * range alone is, so that a program with a bounded number of bindings can reach all of them. */
+/* Layout of arenas: many ranges in few buffers. No buffer is larger than one storage binding,
+ * unless a single range is. So a program with a limited number of bindings can reach all of
+ * them. */
 #ifndef DGL_CORE_ARENA_LAYOUT_H
 #define DGL_CORE_ARENA_LAYOUT_H
 
@@ -11,8 +12,8 @@ struct arena_cursor {
     uint64_t used;  /* bytes of the last one */
     uint64_t bytes; /* of all of them */
 };
-/* Takes `size` bytes in the last buffer (buffers - 1), or in a new one; returns the offset there,
- * which storage and uniform bindings take. */
+/* Places `size` bytes in the last buffer (buffers - 1), or in a new one. Returns the offset there,
+ * which is valid for storage and uniform bindings. */
 uint64_t arena_cursor_next(struct arena_cursor *cursor, const struct plan_device *device,
                            uint64_t size);
 /* Bytes of the buffers that ranges of these sizes fill in order. Ranges of size 0 are skipped. */

@@ -1,4 +1,4 @@
-/* Fused or separate operations, decided by asking for kernels for both. */
+/* Chooses fused or separate operations by choosing kernels for both. */
 #include "core/plan/fusion.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ void fusion_finish(struct fusion *fusion)
     *fusion = (struct fusion){0};
 }
 
-/* The error line of a choice that failed is the reason. */
+/* Stores the error line of a failed choice as the reason. */
 static void take_reason(void *priv, enum dgl_log_level level, const char *text)
 {
     struct fusion_answer *answer = priv;
@@ -86,7 +86,8 @@ static struct fusion_answer *asked_apart(struct fusion *f, struct oplist *list, 
     return NULL;
 }
 
-/* The kernel of a separate operation that is preferred to that of a fused one of the same name. */
+/* Returns the kernel of a separate operation that is preferred over that of a fused operation of
+ * the same name, or NULL. */
 static const struct kernel_choice *preferred_apart(struct fusion *f, struct oplist *list,
                                                    size_t separate, const struct op *op,
                                                    const struct kernel_choice *fused)

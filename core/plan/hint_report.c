@@ -23,7 +23,7 @@ static bool is_told(const struct plan *plan, size_t count, const char *text)
     return false;
 }
 
-/* One line for each hint that was passed over, with the first request that it was for. */
+/* Notes each hint that was passed over, one line each, with its first request. */
 static void note_fallbacks(const struct plan *plan, const struct dgl_log *notes)
 {
     for (size_t i = 0; i < plan->kernels.count; i++) {
@@ -44,7 +44,7 @@ static void add_once(struct dgl_buf *list, const char *text)
     dgl_buf_printf(list, "%s%s", list->len ? " " : "", text);
 }
 
-/* One line for all defaults of a manifest that decide: they may cost most of the speed. */
+/* Notes all deciding defaults of a manifest in one line: they may cause most of a slowdown. */
 static void note_defaults(const struct plan *plan, const struct dgl_log *notes, const char *model,
                           bool q4_k_expanded)
 {

@@ -4,7 +4,8 @@
 
 #include "loader/desc/model_desc.h"
 
-/* DGL_ERR_UNSUPPORTED naming `path` and the first part that the engine does not compute. */
+/* Returns DGL_ERR_UNSUPPORTED and names `path` and the first part that the engine does not
+ * compute. */
 enum dgl_status model_check_supported(const struct dgl_log *log, const char *path,
                                       const struct model_desc *desc);
 

@@ -117,7 +117,7 @@ const struct op_param *op_find_param(const struct op *op, const char *name);
 uint32_t op_weight_rows(const struct op *op);
 
 /* One matrix product of the model. With post "store", "add" and "softcap" y is `scale` times the
- * product; 1 = as it is. */
+ * product. */
 struct oplist_matmul {
     enum dgl_phase phase;
     int32_t layer;
@@ -127,8 +127,8 @@ struct oplist_matmul {
     int32_t x_stride, y_stride;
     double scale;
     bool last_row; /* x is the last token's row */
-    /* pre "join" and "join_norm": NORMED joins x through the norm of these weights on the way, and
-     * the sum is also written to `stream`. */
+    /* pre "join" and "join_norm": NORMED is added to x through the norm with these weights, and the
+     * sum is also written to `stream`. */
     uint32_t join_norm;
     enum plan_buffer stream;
 };
@@ -153,8 +153,8 @@ struct oplist_params {
     uint32_t token_splits; /* maximum if attention is one operation */
     /* rows of weights for which SUMS has room; each part of a split row counts */
     uint32_t sum_rows;
-    /* The most tokens of a pass over several, a power of two from 2 to 128; 0: any number, in
-     * tiles of 256. */
+    /* Largest number of tokens of a pass over several, a power of two from 2 to 128. 0 means any
+     * number, in tiles of 256. */
     int32_t columns;
     /* Each row of a pass over several tokens belongs to a different sequence. */
     bool batch;
@@ -174,14 +174,14 @@ void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
 /* Logits of the pass's last token, to LOGITS. */
 void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase);
-/* The next tokens of several sequences (p->batch), with the logits of each, to LOGITS. */
+/* The next tokens of several sequences (p->batch), and the logits of each to LOGITS. */
 void oplist_batch_body(struct oplist *list, const struct oplist_params *p);
-/* Of every row of the pass: the position of its sequence and the ids up to there, to REPORT. */
+/* Writes the position and the last ids of each row's sequence to REPORT. */
 #define OPLIST_REPORT_WORDS 16 /* position, then ids, the last one first */
 void oplist_report(struct oplist *list);
-/* Hidden states of every token of the pass after the final norm, to NORMED. */
+/* Writes the hidden states of every token of the pass after the final norm to NORMED. */
 void oplist_hidden(struct oplist *list, const struct oplist_params *p);
-/* Logits of every token of the pass from NORMED, to ALL_LOGITS. */
+/* Writes the logits of every token of the pass from NORMED to ALL_LOGITS. */
 void oplist_score(struct oplist *list, const struct oplist_params *p);
 
 #endif

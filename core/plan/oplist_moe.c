@@ -8,7 +8,8 @@ int32_t moe_logits_stride(const struct moe_desc *moe)
     return (moe->experts + 3) / 4 * 4;
 }
 
-/* Who reads the stream: the router and the experts, so the norm is computed once, in decode too. */
+/* The router and the experts both read the normed stream, so the norm is computed once, also in
+ * decode. */
 static enum plan_buffer add_norm(struct oplist *list, const struct oplist_params *p,
                                  enum dgl_phase phase, int32_t layer, enum plan_buffer stream)
 {
@@ -64,7 +65,7 @@ static void add_route(struct oplist *list, const struct oplist_params *p, enum d
     op_bind_buffer(op, "ROUTE", BUF_ROUTE);
 }
 
-/* Norm, router and route of one token in one. */
+/* Adds norm, router and route of one token as one operation. */
 static void add_fused_router(struct oplist *list, const struct oplist_params *p, int32_t layer,
                              enum plan_buffer stream)
 {
@@ -152,7 +153,7 @@ static void add_experts(struct oplist *list, const struct oplist_params *p,
         op_bind_buffer(op, "Y", m->y);
         op_bind_buffer(op, prefill ? "LIST" : "ROUTE", prefill ? BUF_EXPERT_ROWS : BUF_ROUTE);
         op->bytes = band->place.size;
-        if (!prefill) /* of the experts that a token uses, on average over bands */
+        if (!prefill) /* of the experts that a token uses, averaged over the bands */
             op->bytes = op->bytes / experts * (uint64_t)d->moe.top_k;
     }
 }

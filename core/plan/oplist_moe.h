@@ -7,8 +7,8 @@
 /* Most experts of a layer that the kernels of moe_route support. */
 #define MOE_MAX_EXPERTS 512
 
-/* x -> x + the chosen experts' weighted results, of the norm of x, in `stream`. The layer has a
- * router. */
+/* Adds the weighted results of the chosen experts for the norm of x to x, in `stream`. The layer
+ * must have a router. */
 void oplist_moe(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase,
                 int32_t layer, enum plan_buffer stream);
 /* Floats between two rows of router logits. */

@@ -32,7 +32,7 @@ void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum samp
     add_stage(list, p, name[adjust], SAMPLE_GREEDY);
 }
 
-/* All of them in one, and the end of a batch too. */
+/* Adds one fused operation for all of them, including the end of a batch. */
 static void add_fused(struct oplist *list, const struct oplist_params *p, enum sample_kind kind)
 {
     struct op *op = oplist_append(list, DGL_PHASE_SAMPLE, -1, "sample", "sample_next");

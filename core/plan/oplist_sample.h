@@ -4,14 +4,14 @@
 
 #include "core/plan/oplist.h"
 
-/* Which list of sampling operations serves the parameters (docs/operations.md). */
+/* The list of sampling operations that serves the parameters (docs/operations.md). */
 enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
 
 /* Adjustments of LOGITS before sampling, in this order. Number i is bit i of a mask. */
 enum sample_adjust { SAMPLE_BIAS, SAMPLE_PENALTY, SAMPLE_DRY, SAMPLE_ADJUSTS };
 
-/* Words of ADJUST, in 32 bits each (docs/operations.md). Behind the marks, two bits per id, are the
- * sequences of several ids that break repeats. */
+/* Layout of ADJUST in 32-bit words (docs/operations.md). The marks, two bits per id, are followed
+ * by the sequences of several ids that break repeats. */
 enum {
     ADJUST_NUM_BIASES,
     ADJUST_PRESENCE,
@@ -37,7 +37,7 @@ void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum samp
 /* Samples from LOGITS to IDS and STEP. Returns true if it is one operation, which also does the
  * work of oplist_early_exit(). */
 bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);
-/* Ends a batch of steps once the sequence has stopped: zeroes the group counts in ARGS. */
+/* Ends a batch of steps if the sequence has stopped: zeroes the group counts in ARGS. */
 void oplist_early_exit(struct oplist *list);
 
 #endif

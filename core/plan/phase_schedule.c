@@ -68,8 +68,8 @@ static bool conflicts(const struct phase_op *a, const struct phase_op *b)
     return false;
 }
 
-/* waits[i]: operation i conflicts with one since the wait before it. Tokens are separated by a wait
- * of their own. */
+/* waits[i] is set if operation i conflicts with one since the last wait. Tokens are separated by
+ * another wait. */
 static void derive_waits(const struct builder *b, bool *waits)
 {
     const struct phase_op *ops = b->params->ops;
@@ -94,7 +94,7 @@ static bool is_written(const struct builder *b, uint32_t buffer)
     return false;
 }
 
-/* The aspect of a buffer with a type; with `same_size` any that reads as many bytes will do. */
+/* Finds the aspect of a buffer with a type, or, if `same_size`, any with elements of that size. */
 static uint32_t find_aspect(const struct builder *b, uint32_t buffer, const char *type,
                             bool same_size)
 {

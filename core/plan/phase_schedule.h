@@ -18,7 +18,7 @@ struct phase_place {
     uint64_t offset;
 };
 
-/* An operation with the kernel that serves it as a phase. */
+/* An operation with its kernel as a phase. */
 struct phase_op {
     const struct op *op;                        /* borrowed */
     const struct kernel_choice *choice;         /* borrowed; equal pointers = one text */
@@ -30,7 +30,7 @@ struct phase_schedule_params {
     const struct dgl_log *log;
     const struct phase_op *ops; /* in order */
     size_t count;
-    /* The step table, the ids, and scratch that outlives no token, all in one buffer. */
+    /* The step table, the ids, and scratch that does not outlive a token, all in one buffer. */
     struct phase_place step, ids, scratch;
     bool one_row;             /* a dispatch for each row */
     uint32_t columns;         /* as in struct phase_program */
@@ -41,7 +41,7 @@ struct phase_schedule_params {
     const struct kernel_lib *barrier;
 };
 
-/* Consecutive rows that one dispatch runs: as many as can see their buffers through the views. */
+/* Consecutive rows of one dispatch: as many as the views can serve. */
 struct phase_part {
     uint32_t first, last;             /* rows [first, last) */
     uint32_t buffer[PHASE_MAX_VIEWS]; /* buffer of each view, except for the control words */

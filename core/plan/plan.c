@@ -75,7 +75,7 @@ enum segment plan_body(const struct plan *plan, int32_t tokens)
     return SEG_PREFILL;
 }
 
-/* Tokens that a pass over `tokens` has room for. */
+/* Number of tokens for which a pass over `tokens` has room. */
 static int32_t pass_room(const struct plan *plan, int32_t tokens)
 {
     int32_t columns = tokens == 1 ? 1 : plan_body_columns(plan_body(plan, tokens));
@@ -136,7 +136,7 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
     case SEG_BATCH_16:
     case SEG_BATCH_32:
     case SEG_BATCH_64:
-        /* Rows fill the device as splits of one row's keys do. */
+        /* Rows fill the device in place of the splits of one row's keys. */
         prefill.batch = true;
         prefill.columns = plan_body_columns(segment);
         prefill.splits = plan_batch_splits(p->splits, prefill.columns);

@@ -1,7 +1,7 @@
 /*
- * plan.h: the operations of a model and the kernel that serves each, with the reason: everything
- * that is decided before the device is touched. Knows no GL; executors (core/exec) run it, and the
- * memory that a model needs is read from it.
+ * plan.h: the operations of a model, and the kernel of each with the reason: all decisions that
+ * need no device. It does not use GL. Executors (core/exec) run the plan, and the memory of a model
+ * is computed from it.
  */
 #ifndef DGL_CORE_PLAN_H
 #define DGL_CORE_PLAN_H
@@ -66,7 +66,8 @@ struct recipe {
 struct recipe recipe_of(enum segment segment);
 /* Samples from LOGITS after the adjustments of the mask (enum sample_adjust). */
 struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts);
-/* Evaluates a token and samples its successor; `several`: one of several steps per readback. */
+/* Evaluates a token and samples the next one. `several` if it is one of several steps per
+ * readback. */
 struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool several);
 
 /* Operation i is served by use[i]. */
@@ -101,8 +102,8 @@ struct plan_params {
 };
 /* Chooses a kernel for every operation. On failure *out is empty. */
 enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
-/* Adds the segments of passes over several sequences, unless they are there. On failure the plan is
- * as it was. */
+/* Adds the segments of passes over several sequences, if they are missing. On failure the plan is
+ * unchanged. */
 enum dgl_status plan_add_batch(struct plan *plan);
 /* Body of a pass over the next tokens of that many sequences, 2 to DGL_STEP_SEQS. */
 enum segment plan_batch_body(const struct plan *plan, int32_t sequences);
@@ -115,17 +116,17 @@ int32_t plan_step_rows(struct recipe recipe);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
 
-/* Lists the operations of a segment as the plan does, also of one that the plan left empty because
- * its kernels are those of the next. The caller calls oplist_finish(). */
+/* Lists the operations of a segment as the plan does, also if the plan left it empty because the
+ * next segment has the same kernels. The caller calls oplist_finish(). */
 enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struct oplist *out);
 
-/* The most tokens of a pass of this body; of SEG_PREFILL, the tokens of its tiles. */
+/* Largest number of tokens of a pass with this body. For SEG_PREFILL, the tokens of a tile. */
 int32_t plan_body_columns(enum segment body);
 
 /* Returns true if a recipe of the plan contains the operations of a segment. */
 bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment);
-/* Body of a pass over `tokens` tokens: one token is a matrix-vector problem, also in a prompt, and
- * so are a few. */
+/* Body of a pass over `tokens` tokens. Passes over one or a few tokens use matrix-vector kernels,
+ * also in a prompt. */
 enum segment plan_body(const struct plan *plan, int32_t tokens);
 /* Tokens of the next pass if `left` remain, in passes of up to `most`. If the last tokens would
  * fill a pass badly, they are left to the next pass. */
@@ -142,8 +143,8 @@ bool plan_is_asked(const struct plan *plan, uint32_t segments);
 size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
                       enum plan_buffer *stream);
 
-/* DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which may
- * come from a user's file, binds and reads. */
+/* Returns DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which
+ * may come from a user's file, binds and reads. */
 enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op,
                                   const struct kernel *kernel);
 
@@ -180,7 +181,7 @@ struct plan_batch {
 /* Bytes in addition to weights and KV cache. *state is the part that belongs to the sequences and
  * groups; the rest is shared scratch. */
 uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batch, uint64_t *state);
-/* One layer's keys and values of `tokens` positions, bytes. */
+/* Bytes of one layer's keys and values for `tokens` positions. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
 /* Number of pages for that many positions. */
 uint32_t plan_kv_pages(int32_t tokens);
@@ -195,7 +196,7 @@ int32_t plan_default_rows(const struct plan *plan);
  * context that fits into `available` bytes (0 if unknown). */
 void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint64_t available,
                    struct dgl_memory *out);
-/* Groups of keys that decode attention works on side by side. */
+/* Number of groups of keys that decode attention processes in parallel. */
 uint32_t plan_choose_splits(const struct plan_device *device, const struct model_desc *desc);
 /* Number of splits in a pass over up to `columns` sequences, if one sequence has `splits`. */
 uint32_t plan_batch_splits(uint32_t splits, int32_t columns);
@@ -207,7 +208,7 @@ uint32_t plan_sum_rows(const struct plan_device *device);
 
 /* ---- report: plan_report.c ------------------------------------------------------------------- */
 
-/* The plan as people see it: one step per operation. `cb` returns false to stop. */
+/* Lists the plan for display, one step per operation. `cb` returns false to stop. */
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv);
 /* Lists the steps of a pass over the next tokens of this many sequences, 1 to DGL_STEP_SEQS: first
@@ -225,7 +226,7 @@ void plan_warn_unused(const struct plan *plan, const struct kernel_set *before, 
 /* Appends "NAME (FILE), NAME (FILE)": the kernels and libs that are not built in and that some
  * operation of the plan runs. Appends no text if there are no such files. */
 void plan_name_users_texts(const struct plan *plan, struct dgl_buf *out);
-/* The public view of a kernel; strings are the kernel's. */
+/* The public view of a kernel. The kernel owns the strings. */
 struct dgl_kernel_info kernel_info(const struct kernel *kernel);
 
 /* ---- hints: hint_report.c -------------------------------------------------------------------- */

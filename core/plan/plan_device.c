@@ -1,4 +1,4 @@
-/* The names under which kernel files know a device. */
+/* The device properties of kernel files. */
 #include "core/plan/plan_device.h"
 
 #include <assert.h>

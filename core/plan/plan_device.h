@@ -34,10 +34,10 @@ struct plan_device_params {
 };
 void plan_device_init(struct plan_device *device, const struct plan_device_params *params);
 
-/* A desktop GPU in numbers only, for estimates before a device is open. */
+/* A typical desktop GPU, for estimates before a device is open. */
 void plan_device_init_typical(struct plan_device *device, const struct dgl_log *log);
 
-/* Bytes of one storage buffer that a kernel can see. */
+/* Largest part of a storage buffer that a kernel can bind, in bytes. */
 uint64_t plan_device_binding_bytes(const struct plan_device *device);
 
 #endif

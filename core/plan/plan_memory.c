@@ -1,5 +1,5 @@
-/* Sizes of a plan: splits of attention, rows of sums, and the bytes that it needs, one function per
- * kind of memory, shared by allocation and estimate. */
+/* Sizes of a plan: splits of attention, rows of sums, and bytes, with one function per kind of
+ * memory, shared by allocation and estimate. */
 #include <string.h>
 
 #include "core/plan/arena_layout.h"
@@ -52,7 +52,8 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     bytes[BUF_ACT] = n * (uint64_t)d->intermediate * 4;
     bytes[BUF_LOGITS] = (uint64_t)d->vocab * 4;
     bytes[BUF_ARRIVED] = (heads > 256 ? heads : 256) * 4;
-    /* Tiles of up to 256 tokens; passes over more than 512 fill the device as they are. */
+    /* Tiles of up to 256 tokens. Passes over more than 512 tokens fill the device without
+     * splitting. */
     uint64_t padded = n < 512 ? (n + 255) / 256 * 256 : 512;
     bytes[BUF_SUMS] = padded * plan->sum_rows * 4 + 16;
     bytes[BUF_ADJUST] = (uint64_t)oplist_adjust_words((uint32_t)d->vocab) * 4;
@@ -211,7 +212,7 @@ void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;
         room = available > fixed ? available - fixed : 0;
     }
-    /* A layer's pages are one binding, a sequence's one page table. */
+    /* One binding must contain a layer's pages, and one page table a sequence's pages. */
     uint64_t fit = room / (page_bytes * layers * each);
     uint64_t bound = plan_device_binding_bytes(plan->device) / (page_bytes * each);
     fit = fit < bound ? fit : bound;
@@ -242,6 +243,7 @@ uint32_t plan_token_splits(const struct plan_device *device, const struct model_
 
 uint32_t plan_sum_rows(const struct plan_device *device)
 {
-    /* As many tiles of 128 rows and 256 tokens as the device works on at a time, three times. */
+    /* Three times the number of tiles of 128 rows and 256 tokens that the device processes at a
+     * time. */
     return device->software ? 0 : device->compute_units * 192;
 }

@@ -1,4 +1,4 @@
-/* The plan as people see it: one line per operation with the kernel and the reason for it. */
+/* The plan for display: one line per operation with the kernel and the reason for it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
         struct dgl_buf origin = {0};
         kernel_choice_origin(&segment->use[i]->choice, &origin);
         if (kernel->num_libs > 0 && !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
-            info.sha256[0] = '\0'; /* out of memory: no hash is better than a wrong one */
+            info.sha256[0] = '\0'; /* out of memory: better no hash than a wrong one */
         info.origin = origin.failed ? kernel->origin : origin.p;
         const struct kernel_choice *choice = &segment->use[i]->choice;
         const char *reason = choice->reason;
@@ -162,7 +162,7 @@ void plan_iterate_batch(const struct plan *plan, int32_t sequences,
         tell_segment(&to, SEG_REPORT, DGL_PHASE_SAMPLE, sequences);
 }
 
-/* A text of the user's that was in force before too. */
+/* Returns true if the earlier set already had this text of the user. */
 static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     return a_len == b_len && memcmp(a, b, a_len) == 0;

@@ -4,8 +4,8 @@
 
 #include "loader/desc/model_desc.h"
 
-/* Numbers of a head that kernels rotate, a multiple of 4: rope->dims, or 2 more, of which the last
- * pair stays as it is (weight_list.c puts numbers without a partner there). */
+/* Numbers of a head that kernels rotate, a multiple of 4: rope->dims, or 2 more. In that case the
+ * last pair is not rotated (weight_list.c puts numbers without a partner there). */
 int32_t rope_table_dims(const struct rope_desc *rope);
 /* Bytes of a table for positions below `context`. */
 uint64_t rope_table_bytes(const struct rope_desc *rope, int32_t context);

@@ -1,5 +1,5 @@
-/* Layouts: the orders in which kernels read rows of weights (docs/operations.md). The one table
- * that planning, packing and uploading share. */
+/* Layouts: the orders in which kernels read rows of weights (docs/operations.md). Planning, packing
+ * and uploading share this table. */
 #ifndef DGL_CORE_WEIGHT_LAYOUT_H
 #define DGL_CORE_WEIGHT_LAYOUT_H
 
@@ -23,7 +23,8 @@ struct weight_layout {
 
 /* Returns NULL if the layout does not support weights of that type. The result is static. */
 const struct weight_layout *weight_layout_find(enum dgl_dtype dtype, const char *name);
-/* Length in 32-bit words of a packed row of `cols` values; false on overflow. */
+/* Computes the length in 32-bit words of a packed row of `cols` values. Returns false on
+ * overflow. */
 bool weight_layout_stride(const struct weight_layout *layout, uint64_t cols, uint64_t *words);
 
 #endif

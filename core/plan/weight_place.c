@@ -271,8 +271,8 @@ static uint64_t aligned(const struct placer *b, uint64_t bytes)
     return (bytes + align - 1) / align * align;
 }
 
-/* Puts place->size bytes into a buffer, *buffer or a new one, which it
- * becomes; places never cross buffers. */
+/* Places place->size bytes in the buffer *buffer, or in a new one, and updates *buffer. A place is
+ * always in one buffer. */
 static enum dgl_status reserve(struct placer *b, size_t *buffer, struct weight_place *place)
 {
     struct model_weights *w = b->w;
@@ -298,8 +298,7 @@ static enum dgl_status reserve(struct placer *b, size_t *buffer, struct weight_p
     return DGL_OK;
 }
 
-/* The buffer in which `bytes` begin: the first from `first` on that has room for all of them, else
- * a new one. */
+/* Returns the first buffer from `first` on with room for all `bytes`, else a new one. */
 static size_t find_buffer(const struct placer *b, size_t first, uint64_t bytes)
 {
     uint64_t most = plan_device_binding_bytes(b->p->device);
@@ -415,7 +414,7 @@ static size_t count_in(const struct model_weights *w, size_t buffer)
 size_t weights_same_buffer(const struct model_weights *from, const struct model_weights *to,
                            size_t buffer)
 {
-    size_t same = SIZE_MAX, count = 0; /* the buffer of the first thing; how many are in it there */
+    size_t same = SIZE_MAX, count = 0; /* buffer of the first item, and number of items in it */
     assert(from->num_matrices == to->num_matrices && from->num_vectors == to->num_vectors);
     for (size_t i = 0; i < to->num_matrices; i++) {
         const struct weight *a = from->matrices[i], *b = to->matrices[i];

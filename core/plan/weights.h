@@ -38,8 +38,8 @@ struct weight {
     bool has_norm, has_bias;
     bool of_experts; /* expert weights: a dispatch reads a few experts, not a whole band */
     bool row_pairs;  /* rows 2i and 2i + 1 are one feature: one type, even bands */
-    /* Tensor with a bias for each row: after a band's rows come its biases in f32, all of it padded
-     * to a multiple of 16 bytes. TENSOR_NONE: without. */
+    /* Tensor with a bias for each row, or TENSOR_NONE. A band's rows are followed by its biases in
+     * f32, padded to a multiple of 16 bytes in total. */
     long band_bias;
     size_t first_slice, num_slices; /* of model_weights.slices: the rows, each once */
 };
@@ -88,7 +88,7 @@ struct model_weights {
     struct weight embed, head;   /* tied: head has embed's id and bands, but its own vector */
     struct layer_weights *layer; /* [num_layers] */
     uint32_t num_layers;
-    struct weight **matrices; /* every weight but a tied head, in the order of use */
+    struct weight **matrices; /* every weight except a tied head, in the order of use */
     size_t num_matrices, cap_matrices;
     struct weight_slice *slices;
     size_t num_slices, cap_slices;

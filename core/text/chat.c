@@ -257,9 +257,9 @@ static bool hide_question(struct dgl_chat *chat)
     return true;
 }
 
-/* Ids of the conversation up to where the answer begins, at most as many as the context holds. If
- * contexts shift, hides old messages for that. *keep of the ids come before the first message that
- * may be hidden, 0 unless contexts shift. Allocates *ids (free). */
+/* Makes the ids of the conversation up to the start of the answer, at most as many as the context
+ * holds. If contexts shift, hides old messages until they fit. *keep is the number of ids before
+ * the first message that may be hidden, or 0 unless contexts shift. Allocates *ids (free). */
 static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count,
                                    int32_t *keep)
 {
@@ -315,8 +315,8 @@ enum dgl_status chat_end_answer(struct dgl_chat *chat, const struct dgl_generate
 {
     if (answer->num_tokens == 0)
         return DGL_OK;
-    /* The id that ended the answer is the template's to write. A stop string is not part of the
-     * text, so that the ids are not its ids. */
+    /* The template writes the id that ended the answer. A stop string is not part of the text, so
+     * the generated ids do not match the text. */
     size_t count = answer->finish == DGL_FINISH_STOP  ? 0
                    : answer->finish == DGL_FINISH_EOS ? answer->num_tokens - 1
                                                       : answer->num_tokens;

@@ -54,8 +54,8 @@ bool chat_is_open(const struct dgl_chat *chat);
 /* Returns the index of the user's last message, or SIZE_MAX if there is no such message. */
 size_t chat_last_user(const struct dgl_chat *chat);
 
-/* Fills in the prompt of an answer: *params gets the ids of the conversation, which *ids owns
- * (free), also on failure. Refuses parameters that have a prompt. */
+/* Sets the prompt of an answer: *params gets the ids of the conversation. The caller frees *ids,
+ * also on failure. Refuses parameters that already have a prompt. */
 enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *params,
                                   int32_t **ids);
 /* Adds the generated answer as a message, unless it is empty. */

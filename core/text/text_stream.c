@@ -42,7 +42,7 @@ static void find_stop(struct text_stream *t, size_t from)
     }
 }
 
-/* Length of the longest end of the text that begins a stop string. */
+/* Length of the longest suffix of the text that begins a stop string. */
 static size_t held_back(const struct text_stream *t)
 {
     size_t held = 0;

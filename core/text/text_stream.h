@@ -1,5 +1,5 @@
-/* Generated ids become text for the caller: whole characters, held back only while they could begin
- * a stop string. */
+/* Converts generated ids to text: whole characters, held back only while they could begin a stop
+ * string. */
 #ifndef DGL_CORE_TEXT_STREAM_H
 #define DGL_CORE_TEXT_STREAM_H
 
@@ -30,7 +30,7 @@ void text_stream_finish(struct text_stream *t);
 void text_stream_push(struct text_stream *t, int32_t id);
 /* Ends the answer: text_stream_ready() then returns all remaining text. */
 void text_stream_end(struct text_stream *t);
-/* Text not handed out yet and safe to show; marks it as emitted. Borrowed until the next call. */
+/* Returns the text that is safe to show and was not returned yet. Borrowed until the next call. */
 struct dgl_str text_stream_ready(struct text_stream *t);
 
 #endif

@@ -99,7 +99,7 @@ static const struct usage_row usage_rows[] = {
     {"no time", {"--compile-only", "--time-limit", "0"}, "--time-limit"},
     {"no memory",
      {"--compile-only", "--memory-limit", "2X"},
-     "--memory-limit: '2X' is not a number"},
+     "--memory-limit: '2X': wanted a whole number"},
     {"too little memory", {"--compile-only", "--memory-limit", "4K"}, "from 1M to 1024G"},
     {"too much memory",
      {"--compile-only", "--memory-limit", "1025G"},

@@ -66,8 +66,8 @@ enum dgl_records_state {
     DGL_RECORDS_READ,
 };
 /* Reads the file. `dir`: the cache folder, or NULL. `file_key`: 64 hex digits, or NULL if the
- * format has a single file. Unless the result is DGL_RECORDS_READ, the records are empty. All calls
- * below work in any case. Call dgl_records_finish() at the end. */
+ * format has a single file. Unless the result is DGL_RECORDS_READ, the records are empty; all calls
+ * below work on them too. Call dgl_records_finish() at the end. */
 enum dgl_records_state dgl_records_open(struct dgl_records *records,
                                         const struct dgl_record_format *format, const char *dir,
                                         const char *file_key);

@@ -58,7 +58,7 @@ static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment
     for (uint32_t u = 0; subject && u < subject->num_usages; u++)
         if (subject->usage[u].segment == segment && (!rows || subject->usage[u].tokens == rows))
             return &subject->usage[u];
-    /* Of several bodies for prefill, or for several sequences, only the first is measured. */
+    /* Only the first of several bodies for prefill, or for several sequences, is measured. */
     if (!subject || subject->num_usages == 2 ||
         (subject->num_usages == 1 &&
          (usage_is_prefill(&subject->usage[0]) || usage_is_crowd(&subject->usage[0]))))

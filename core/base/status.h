@@ -7,6 +7,15 @@
 
 #define DGL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
+/* Evaluates `call` into the function's variable `status` and jumps to its label `done` on failure.
+ * Cleanup follows that label and is correct for every state in which a jump can happen. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != DGL_OK)                                                                      \
+            goto done;                                                                             \
+    } while (0)
+
 /* Logs the line at DGL_LOG_ERROR, a cancelled call at DGL_LOG_INFO (log may be NULL), and returns
  * `status`. The text names file, field, both values and the remedy; no "error:" prefix, no newline,
  * no final full stop. */

@@ -102,6 +102,20 @@ static enum dgl_status query_extensions(struct gl_device *dev)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+/* KHR_shader_subgroup lets a driver run subgroups that are only partly filled. Kernels require full
+ * ones: they compute gl_SubgroupID * SUBGROUP_SIZE + gl_SubgroupInvocationID. Mesa compiles each
+ * program for 8, 16 or 32 invocations on Intel, and for 64 or 128 on Adreno, and reports the
+ * largest size (docs/driver-bugs.md). */
+uint32_t gl_subgroup_size(const char *renderer, uint32_t reported)
+{
+    static const char *const partly_filled[] = {"Intel", "Adreno", "FD", "Turnip"};
+
+    for (size_t i = 0; i < sizeof(partly_filled) / sizeof(partly_filled[0]); i++)
+        if (strstr(renderer, partly_filled[i]))
+            return 0;
+    return reported;
+}
+
 static void query_limits(struct gl_device *dev)
 {
     struct gl_caps *caps = &dev->caps;
@@ -131,8 +145,13 @@ static void query_limits(struct gl_device *dev)
     lim->buffer_storage = dev->ext.buffer_storage;
     lim->nv_gpu_shader5 = dev->ext.nv_gpu_shader5;
     if (dev->ext.subgroup && (get_u32(SUBGROUP_STAGES) & GL_COMPUTE_SHADER_BIT)) {
-        uint32_t features = get_u32(SUBGROUP_FEATURES);
-        lim->subgroup_size = get_u32(SUBGROUP_SIZE);
+        uint32_t features = get_u32(SUBGROUP_FEATURES), reported = get_u32(SUBGROUP_SIZE);
+        lim->subgroup_size = gl_subgroup_size(caps->renderer, reported);
+        if (lim->subgroup_size != reported)
+            dgl_info(dev->log,
+                     "%s: no subgroups: the driver reports subgroups of %u, but compiles "
+                     "programs with fewer invocations in each",
+                     caps->renderer, reported);
         caps->khr_subgroup_arithmetic = features & SUBGROUP_ARITHMETIC;
         caps->khr_subgroup_shuffle = features & SUBGROUP_SHUFFLE;
     }

@@ -336,6 +336,8 @@ struct gl_device {
 /* ---- gl_caps.c ------------------------------------------------------------------------------- */
 
 enum dgl_status gl_caps_query(struct gl_device *dev);
+/* Returns the size of subgroups if each is full in every program of this device, else 0. */
+uint32_t gl_subgroup_size(const char *renderer, uint32_t reported);
 /* Returns the number of compute units by the renderer's name. Used if no driver reports it. */
 uint32_t gl_units_guess(const char *renderer, bool software);
 /* Returns, by the renderer's name, the 32-bit registers of an invocation before the driver's

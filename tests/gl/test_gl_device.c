@@ -261,6 +261,30 @@ static void test_registers(void **state)
     assert_int_equal(gl_registers_guess(row->renderer, true), 0);
 }
 
+/* A size that every program has, or 0: Intel and Adreno fill subgroups only partly. */
+static void test_subgroup_size(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *renderer;
+        uint32_t reported, size;
+    } rows[] = {
+        {"NVIDIA H200/PCIe/SSE2", 32, 32},
+        {"AMD Radeon RX 6800 (radeonsi, navi21, ACO)", 64, 64},
+        {"zink Vulkan 1.3(llvmpipe (LLVM 19.1.7, 256 bits) (MESA_LLVMPIPE))", 8, 8},
+        {"Mesa Intel(R) Arc(tm) A770M Graphics (DG2)", 32, 0},
+        {"zink Vulkan 1.4(Intel(R) Iris(R) Xe Graphics (INTEL_OPEN_SOURCE_MESA))", 32, 0},
+        {"Adreno (TM) 630", 128, 0},
+        {"FD740", 128, 0},
+        {"zink Vulkan 1.3(Turnip Adreno (TM) 740 (MESA_TURNIP))", 128, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint32_t size = gl_subgroup_size(rows[i].renderer, rows[i].reported);
+        if (size != rows[i].size)
+            fail_msg("%s: subgroups of %u, want %u", rows[i].renderer, size, rows[i].size);
+    }
+}
+
 /* ---- the caller's context -------------------------------------------------------------------- */
 
 static void test_no_context_stays_no_context(void **state)
@@ -570,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_limits_min),
         cmocka_unit_test(test_limits_min_has_no_extension),
         cmocka_unit_test(test_software_memory_is_known),
+        cmocka_unit_test(test_subgroup_size),
         cmocka_unit_test(test_no_context_stays_no_context),
         cmocka_unit_test(test_foreign_context_is_restored),
         cmocka_unit_test(test_foreign_context_survives_failures),

@@ -54,7 +54,7 @@ void engine_destroy(struct engine **engine)
 
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 {
-    const uint32_t adjusts = recipe.segments >> SEG_BIAS & 7u;
+    const uint32_t adjusts = RECIPE_HAS(recipe, SEG_ADJUST);
     uint32_t kind = SAMPLE_KINDS, kinds = 0, width = 0;
     for (uint32_t i = 0; i < SAMPLE_KINDS; i++)
         if (RECIPE_HAS(recipe, SEG_SAMPLE_GREEDY + i)) {
@@ -65,8 +65,8 @@ struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
         return NULL;
     while (1 << width < plan_step_rows(recipe))
         width++;
-    assert(width * ENGINE_KINDS + kind * 8 + adjusts < ENGINE_CHOICES);
-    return &engine->choice[width * ENGINE_KINDS + kind * 8 + adjusts];
+    assert(width * ENGINE_KINDS + kind * 2 + adjusts < ENGINE_CHOICES);
+    return &engine->choice[width * ENGINE_KINDS + kind * 2 + adjusts];
 }
 
 void engine_choice_info(const struct engine *engine, const struct engine_choice *c,

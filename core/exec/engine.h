@@ -24,9 +24,9 @@ struct engine_choice {
     bool rival_begun;             /* the compiler has another form of the program */
     int32_t columns;              /* sequences of a step, at most; 0 = nobody has looked */
 };
-/* Recipes of decode steps: three ways to sample after any of three adjustments; of one sequence,
- * and of passes over up to 2, 4 and 8. */
-#define ENGINE_KINDS   24
+/* Recipes of decode steps: three ways to sample, with or without adjustments of the logits, of one
+ * sequence and of passes over up to 2, 4 and 8. */
+#define ENGINE_KINDS   6
 #define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {

@@ -145,8 +145,7 @@ static int compare_subjects(const void *a, const void *b)
         [SEG_PREFILL_64] = 3,  [SEG_PREFILL_32] = 4,  [SEG_PREFILL_16] = 5, [SEG_PREFILL_8] = 6,
         [SEG_PREFILL_4] = 7,   [SEG_PREFILL_2] = 8,   [SEG_BATCH_8] = 9,    [SEG_BATCH_32] = 10,
         [SEG_BATCH_16] = 11,   [SEG_BATCH_64] = 12,   [SEG_BATCH_4] = 13,   [SEG_BATCH_2] = 14,
-        [SEG_BIAS] = 15,       [SEG_PENALTY] = 15,    [SEG_DRY] = 15,       [SEG_HIDDEN] = 15,
-        [SEG_SCORE] = 15,
+        [SEG_ADJUST] = 15,     [SEG_HIDDEN] = 15,     [SEG_SCORE] = 15,
     };
     const struct subject *x = a, *y = b;
     if (x->time != y->time)
@@ -198,7 +197,7 @@ static enum dgl_status list_subjects(struct tuner *t)
         SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
         SEG_PREFILL_16, SEG_PREFILL_8, SEG_PREFILL_4,     SEG_PREFILL_2,   SEG_BATCH_8,
         SEG_BATCH_32,   SEG_BATCH_16,  SEG_BATCH_64,      SEG_BATCH_4,     SEG_BATCH_2,
-        SEG_BIAS,       SEG_PENALTY,   SEG_DRY,           SEG_HIDDEN,      SEG_SCORE,
+        SEG_ADJUST,     SEG_HIDDEN,    SEG_SCORE,
     };
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)

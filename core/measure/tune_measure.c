@@ -68,10 +68,10 @@ static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage
         .min_p = 0.05f,
         .seed = 1,
         .logit_bias = bias,
-        .num_logit_bias = segment == SEG_BIAS ? BIASES : 0,
-        .repeat_penalty = segment == SEG_PENALTY ? 1.0001f : 1,
+        .num_logit_bias = segment == SEG_ADJUST ? BIASES : 0,
+        .repeat_penalty = segment == SEG_ADJUST ? 1.0001f : 1,
         .repeat_last_n = -1,
-        .dry_multiplier = segment == SEG_DRY ? 1e-4f : 0,
+        .dry_multiplier = segment == SEG_ADJUST ? 1e-4f : 0,
         .dry_penalty_last_n = -1,
         .dry_breakers = no_breakers, /* searches all tokens */
     };
@@ -128,7 +128,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
     uint64_t ns = UINT64_MAX;
     enum dgl_status status = DGL_OK;
     for (int tries = 0; tries < 8 && status == DGL_OK && ns == UINT64_MAX; tries++) {
-        if (usage->segment >= SEG_BIAS)
+        if (usage->segment >= SEG_ADJUST)
             status = write_sampling(t, usage);
         if (status == DGL_OK)
             status = session_write_args(t->s, c->run[u]);

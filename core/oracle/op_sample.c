@@ -137,7 +137,9 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
         step->top_p_q = 0xf3333333; /* 0.95 */
         step->min_p_q = 0x051eb851; /* 0.02 */
     }
-    if (strcmp(c->request.op, "sample_bias") == 0) {
+    s->twin = (struct ref_sampler){
+        .vocab = vocab, .logits = logits, .ids = ids, .sampling = &s->sampling};
+    if (strcmp(c->request.op, "sample_adjust") == 0) {
         static const float bias[] = {1.25f, -INFINITY, 0x1p-20f, -100, 9};
         const uint32_t count = vocab / 2 < NUM_BIASES ? vocab / 2 : NUM_BIASES;
         struct dgl_logit_bias *all = problem_new(p, struct dgl_logit_bias, NUM_BIASES);
@@ -148,18 +150,12 @@ static struct sample *sample_init(struct problem *p, const struct kernel_case *c
                                              bias[i % (sizeof(bias) / sizeof(bias[0]))]};
         s->sampling.logit_bias = all;
         s->sampling.num_logit_bias = count;
-    }
-    if (strcmp(c->request.op, "sample_penalty") == 0) {
         s->sampling.repeat_penalty = step->repeat_penalty = 1.3f;
         step->repeat_inverse = (float)(1.0 / (double)1.3f);
         s->sampling.repeat_last_n = 120;
         step->repeat_last_n = 120;
         s->sampling.presence_penalty = 0.7f;
         s->sampling.frequency_penalty = 0.13f;
-    }
-    s->twin = (struct ref_sampler){
-        .vocab = vocab, .logits = logits, .ids = ids, .sampling = &s->sampling};
-    if (strcmp(c->request.op, "sample_dry") == 0) {
         s->sampling.dry_multiplier = DRY_MULTIPLIER;
         s->sampling.dry_base = DRY_BASE;
         s->sampling.dry_allowed_length = DRY_ALLOWED;
@@ -234,8 +230,7 @@ static void make_sample(struct problem *p, const struct kernel_case *c)
     struct kernel_case settled = *c;
     request_default(&settled.request, "VOCAB", 300);
     const uint32_t vocab = (uint32_t)request_const(&settled.request, "VOCAB", 0);
-    const bool adjusts = !strcmp(q->op, "sample_bias") || !strcmp(q->op, "sample_penalty") ||
-                         !strcmp(q->op, "sample_dry");
+    const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
     const bool next = strcmp(q->op, "sample_next") == 0;
     struct sample *s = sample_init(p, c, vocab);
     const size_t step_words = sizeof(struct dgl_step_table) / 4;
@@ -290,8 +285,7 @@ static bool settle(struct kernel_case *c)
                            : NULL;
     if (only)
         request_set(q, "kind", only);
-    const bool adjusts = !strcmp(q->op, "sample_bias") || !strcmp(q->op, "sample_penalty") ||
-                         !strcmp(q->op, "sample_dry");
+    const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
     if (adjusts) {
         request_set(q, "kind", "greedy");
         if ((c->variant & LOGITS_KIND) != LOGITS_STEPS)
@@ -420,9 +414,7 @@ static const struct op_shape args_shapes[] = {
         }                                                                                          \
     }
 
-RULE(sample_bias, NO_ATTRS, shapes);
-RULE(sample_penalty, NO_ATTRS, shapes);
-RULE(sample_dry, NO_ATTRS, shapes);
+RULE(sample_adjust, NO_ATTRS, shapes);
 RULE(sample_max, KINDS("greedy", "full"), shapes);
 RULE(sample_topk, KINDS("topk"), shapes);
 RULE(sample_hist, NO_ATTRS, hist_shapes);

@@ -24,12 +24,9 @@ static struct op *add_stage(struct oplist *list, const struct oplist_params *p, 
     return op;
 }
 
-void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust)
+void oplist_adjust(struct oplist *list, const struct oplist_params *p)
 {
-    static const char *const name[] = {[SAMPLE_BIAS] = "sample_bias",
-                                       [SAMPLE_PENALTY] = "sample_penalty",
-                                       [SAMPLE_DRY] = "sample_dry"};
-    add_stage(list, p, name[adjust], SAMPLE_GREEDY);
+    add_stage(list, p, "sample_adjust", SAMPLE_GREEDY);
 }
 
 /* Adds one fused operation for all of them, including the end of a batch. */

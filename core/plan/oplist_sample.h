@@ -7,9 +7,6 @@
 /* The list of sampling operations that serves the parameters (docs/operations.md). */
 enum sample_kind { SAMPLE_GREEDY, SAMPLE_TOPK, SAMPLE_FULL, SAMPLE_KINDS };
 
-/* Adjustments of LOGITS before sampling, in this order. Number i is bit i of a mask. */
-enum sample_adjust { SAMPLE_BIAS, SAMPLE_PENALTY, SAMPLE_DRY, SAMPLE_ADJUSTS };
-
 /* Layout of ADJUST in 32-bit words (docs/operations.md). The marks, two bits per id, are followed
  * by the sequences of several ids that break repeats. */
 enum {
@@ -33,7 +30,8 @@ uint32_t oplist_adjust_words(uint32_t vocab);
 /* Size of CAND for a vocabulary, bytes. */
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
-void oplist_adjust(struct oplist *list, const struct oplist_params *p, enum sample_adjust adjust);
+/* Adds biases, penalties and DRY to LOGITS, as ADJUST and the step of each row say. */
+void oplist_adjust(struct oplist *list, const struct oplist_params *p);
 /* Samples from LOGITS to IDS and STEP. Returns true if it is one operation, which also does the
  * work of oplist_early_exit(). */
 bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum sample_kind kind);

@@ -15,12 +15,13 @@ struct recipe recipe_of(enum segment segment)
     return (struct recipe){.segments = 1u << segment};
 }
 
-struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts)
+struct recipe recipe_sampling(enum sample_kind kind, bool adjusts)
 {
-    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) | adjusts << SEG_BIAS};
+    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) |
+                                       (adjusts ? 1u << SEG_ADJUST : 0u)};
 }
 
-struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool several)
+struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several)
 {
     struct recipe recipe = recipe_sampling(kind, adjusts);
     recipe.segments |= 1u << SEG_DECODE | 1u << SEG_HEAD | (several ? 1u << SEG_EARLY_EXIT : 0u);
@@ -143,10 +144,8 @@ static void fill_segment(struct plan_segment *out, enum segment segment,
         prefill.token_splits = plan_batch_splits(p->token_splits, prefill.columns);
         oplist_batch_body(list, &prefill);
         break;
-    case SEG_BIAS:
-    case SEG_PENALTY:
-    case SEG_DRY:
-        oplist_adjust(list, p, (enum sample_adjust)(segment - SEG_BIAS));
+    case SEG_ADJUST:
+        oplist_adjust(list, p);
         break;
     case SEG_SAMPLE_GREEDY:
         out->ends_batch = oplist_sample(list, p, SAMPLE_GREEDY);

@@ -33,9 +33,7 @@ enum segment {
     SEG_BATCH_16,
     SEG_BATCH_32,
     SEG_BATCH_64,
-    SEG_BIAS, /* on the logits, before sampling: as enum sample_adjust */
-    SEG_PENALTY,
-    SEG_DRY,
+    SEG_ADJUST,        /* on the logits, before sampling */
     SEG_SAMPLE_GREEDY, /* sampling, one of three */
     SEG_SAMPLE_TOPK,
     SEG_SAMPLE_FULL,
@@ -64,11 +62,11 @@ struct recipe {
     (1u << SEG_DECODE | 1u << SEG_HEAD | 1u << SEG_PREFILL | 1u << SEG_EARLY_EXIT)
 
 struct recipe recipe_of(enum segment segment);
-/* Samples from LOGITS after the adjustments of the mask (enum sample_adjust). */
-struct recipe recipe_sampling(enum sample_kind kind, uint32_t adjusts);
+/* Samples from LOGITS, which SEG_ADJUST changes before if `adjusts`. */
+struct recipe recipe_sampling(enum sample_kind kind, bool adjusts);
 /* Evaluates a token and samples the next one. `several` if it is one of several steps per
  * readback. */
-struct recipe recipe_decode(enum sample_kind kind, uint32_t adjusts, bool several);
+struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several);
 
 /* Operation i is served by use[i]. */
 struct plan_segment {

@@ -134,8 +134,7 @@ void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct d
         [SEG_PREFILL_128] = DGL_PHASE_PREFILL, [SEG_PREFILL] = DGL_PHASE_PREFILL,
         [SEG_DECODE] = DGL_PHASE_DECODE,       [SEG_HEAD] = DGL_PHASE_DECODE,
         [SEG_HIDDEN] = DGL_PHASE_PREFILL,      [SEG_SCORE] = DGL_PHASE_PREFILL,
-        [SEG_PENALTY] = DGL_PHASE_SAMPLE,      [SEG_BIAS] = DGL_PHASE_SAMPLE,
-        [SEG_DRY] = DGL_PHASE_SAMPLE,          [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE,
+        [SEG_ADJUST] = DGL_PHASE_SAMPLE,       [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE,
         [SEG_SAMPLE_TOPK] = DGL_PHASE_SAMPLE,  [SEG_SAMPLE_FULL] = DGL_PHASE_SAMPLE,
         [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,   [SEG_REPORT] = DGL_PHASE_SAMPLE,
         [SEG_BATCH_2] = DGL_PHASE_DECODE,      [SEG_BATCH_4] = DGL_PHASE_DECODE,
@@ -156,7 +155,7 @@ void plan_iterate_batch(const struct plan *plan, int32_t sequences,
                                      tell_segment(&to, SEG_HEAD, DGL_PHASE_DECODE, 1)
                                : tell_segment(&to, plan_batch_body(plan, sequences),
                                               DGL_PHASE_DECODE, sequences);
-    for (int s = SEG_BIAS; s < SEG_EARLY_EXIT && more; s++)
+    for (int s = SEG_ADJUST; s < SEG_EARLY_EXIT && more; s++)
         more = tell_segment(&to, (enum segment)s, DGL_PHASE_SAMPLE, sequences);
     if (more)
         tell_segment(&to, SEG_REPORT, DGL_PHASE_SAMPLE, sequences);

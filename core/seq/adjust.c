@@ -256,7 +256,7 @@ enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
     enum dgl_status status = adjust_reserve(a, log);
     if (status == DGL_OK)
         status = fill_biases(head, log, a->vocab, s);
-    if (status == DGL_OK && sampling_adjusts(s) >> SAMPLE_DRY & 1) {
+    if (status == DGL_OK && sampling_has_dry(s)) {
         status = fill_breakers(a, log, tok, s);
         fill_dry(head, s);
     }

@@ -139,7 +139,7 @@ static enum dgl_status write_slot(struct seq_group *group, int32_t i, bool trial
     const struct generation *g = group->slot[i].g;
     const struct gl_range ids = part_of(group, BUF_IDS, i), adjust = part_of(group, BUF_ADJUST, i);
     const struct gl_range table = group->session->memory.state[BUF_STEP];
-    const bool adjusts = sampling_adjusts(&g->p->sampling) != 0;
+    const bool adjusts = sampling_adjusts(&g->p->sampling);
     struct dgl_step step = generation_step(g, g->s->len);
     step.context = (uint32_t)group->slot[i].limit;
     step.kv_first = group->slot[i].kv_first;
@@ -469,7 +469,7 @@ static enum dgl_status make_runs(struct seq_group *group)
         status = session_run(s, body_of(group, 1), &run);
     for (int32_t n = group->least; n <= group->slots && status == DGL_OK; n++)
         status = session_run(s, body_of(group, n), &run);
-    for (int draw = SEG_BIAS; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
+    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
         if (group->draws >> draw & 1u)
             status = session_run(s, recipe_of((enum segment)draw), &run);
     return status;
@@ -523,7 +523,7 @@ static enum dgl_status choose(struct seq_group *group, struct recipe body, struc
 }
 
 /* Runs of a step and, as the last one, of what reports. */
-#define GROUP_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_BIAS + 1 + 1)
+#define GROUP_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_ADJUST + 1 + 1)
 
 /* The runs of a step by dispatches. What draws is a run for each of its segments, of which there
  * are many mixtures. */
@@ -532,7 +532,7 @@ static enum dgl_status get_runs(struct seq_group *group, struct recipe evaluates
 {
     enum dgl_status status = get_run(group, evaluates, &run[0]);
     *count = 1;
-    for (int draw = SEG_BIAS; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
+    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
         if (RECIPE_HAS(draws, draw))
             status = get_run(group, recipe_of((enum segment)draw), &run[(*count)++]);
     return status;

@@ -112,15 +112,22 @@ static bool has_repeat_penalty(const struct dgl_sampling *sampling)
     return sampling->repeat_penalty != 0 && sampling->repeat_penalty != 1;
 }
 
-uint32_t sampling_adjusts(const struct dgl_sampling *sampling)
+bool sampling_penalises(const struct dgl_sampling *sampling)
 {
-    bool bias = sampling->num_logit_bias > 0;
-    bool penalty = sampling->repeat_last_n != 0 &&
-                   (has_repeat_penalty(sampling) || sampling->presence_penalty != 0 ||
-                    sampling->frequency_penalty != 0);
-    bool dry = sampling->dry_multiplier != 0 && sampling->dry_penalty_last_n != 0;
-    return (uint32_t)bias << SAMPLE_BIAS | (uint32_t)penalty << SAMPLE_PENALTY |
-           (uint32_t)dry << SAMPLE_DRY;
+    return sampling->repeat_last_n != 0 &&
+           (has_repeat_penalty(sampling) || sampling->presence_penalty != 0 ||
+            sampling->frequency_penalty != 0);
+}
+
+bool sampling_has_dry(const struct dgl_sampling *sampling)
+{
+    return sampling->dry_multiplier != 0 && sampling->dry_penalty_last_n != 0;
+}
+
+bool sampling_adjusts(const struct dgl_sampling *sampling)
+{
+    return sampling->num_logit_bias > 0 || sampling_penalises(sampling) ||
+           sampling_has_dry(sampling);
 }
 
 /* floor(p * 2^32), at least 1 so that a tiny p is not "off", at most 2^32 - 1; 0 stays 0. */
@@ -144,7 +151,7 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
     step->inv_temp = 0;
     if (sampling->temperature > 0)
         step->inv_temp = (float)fmin(1.0 / (double)sampling->temperature, 0x1p23);
-    bool penalise = sampling_adjusts(sampling) >> SAMPLE_PENALTY & 1;
+    const bool penalise = sampling_penalises(sampling);
     bool repeat = penalise && has_repeat_penalty(sampling);
     step->repeat_penalty = repeat ? sampling->repeat_penalty : 1;
     step->repeat_inverse = repeat ? (float)(1.0 / (double)sampling->repeat_penalty) : 1;

@@ -16,8 +16,11 @@ enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name
                                      size_t len, struct dgl_sampling *out);
 /* For parameters that passed sampling_check(). */
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
-/* What is in force, as a mask of enum sample_adjust. */
-uint32_t sampling_adjusts(const struct dgl_sampling *sampling);
+/* Return true if the parameters change logits before these are ranked: by a repetition, presence or
+ * frequency penalty; by DRY; by any of these or a bias. */
+bool sampling_penalises(const struct dgl_sampling *sampling);
+bool sampling_has_dry(const struct dgl_sampling *sampling);
+bool sampling_adjusts(const struct dgl_sampling *sampling);
 /* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
  * repeat_*); the others keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);

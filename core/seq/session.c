@@ -545,9 +545,9 @@ enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sam
     struct adjust *a = &s->adjust;
     struct gl_device *gl = s->model->dev->gl;
     const struct gl_range at = s->memory.state[BUF_ADJUST];
-    if (sampling_adjusts(sampling) == 0)
+    if (!sampling_adjusts(sampling))
         return DGL_OK;
-    const bool dry = sampling_adjusts(sampling) >> SAMPLE_DRY & 1;
+    const bool dry = sampling_has_dry(sampling);
     for (const struct dgl_session *o = s->model->sessions; o && dry; o = o->next)
         adjust_share(a, &o->adjust, s->model->tok, sampling);
     enum dgl_status status = adjust_fill(a, s->model->dev->log, s->model->tok, sampling);

@@ -244,7 +244,7 @@ static void layers_are_in_order(void **state)
                           " \"rope_kv.WG_SIZE\": 128}, \"q4kMatmul\": \"fused_q4k\"}");
     char *settings = put_text(top, "settings.json",
                               "{\"tunes\": {\"rope_kv.EACH\": 1, \"rope_kv.WG_SIZE\": 32},"
-                              " \"variants\": {\"sample_bias\": \"sample_bias\"},"
+                              " \"variants\": {\"sample_adjust\": \"sample_adjust\"},"
                               " \"q4kMatmul\": \"dequant_f16\"}");
     char *last = dgl_path_join(file, "norm_rms.comp"), *lib = NULL;
     const char *const dirs[] = {own, env, dir, file};
@@ -254,7 +254,7 @@ static void layers_are_in_order(void **state)
     for (size_t i = 0; i < 4; i++)
         for (size_t j = i > 0 ? i : 1; j < 4; j++)
             put_kernel(dirs[i], replaced[j], replaced[j]);
-    put_kernel(dir, "sample_bias", "bias_mine");
+    put_kernel(dir, "sample_adjust", "adjust_mine");
     lib = tiny_file_read("kernels/lib/math", "half.glsl", &len);
     test_write_file(own, "half.glsl", lib, len);
     snprintf(set_config, sizeof(set_config), "XDG_CONFIG_HOME=%s", config);
@@ -306,7 +306,8 @@ static void layers_are_in_order(void **state)
     assert_step(&r, "sample_max", "origin", set_env + strlen("DOPPLERGL_KERNEL_DIR="));
     assert_step(&r, "sample_pick", "origin", dir);
     assert_step(&r, "attn_norm", "origin", last);
-    assert_step(&r, "sample_bias", "reason", "bias_mine.comp"); /* beats what a config file says */
+    assert_step(&r, "sample_adjust", "reason",
+                "adjust_mine.comp"); /* beats what a config file says */
     process_finish(&r);
     char *const paths[] = {config, env, own, dir, file, user_dir, user, settings, last, lib};
     for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)

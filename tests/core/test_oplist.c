@@ -188,12 +188,11 @@ static void test_histogram_levels(void **state)
 static void test_adjustments_and_idle(void **state)
 {
     struct fake *f = *state;
-    for (int i = 0; i < SAMPLE_ADJUSTS; i++)
-        oplist_adjust(&f->list, &f->p, i);
+    oplist_adjust(&f->list, &f->p);
     oplist_early_exit(&f->list);
-    look_at_labels(&f->list, "sample_bias sample_penalty sample_dry sample_args");
-    assert_true(op_find_param(&f->list.ops[3], "count")->is_op_count);
-    look_at_buffer(&f->list.ops[3], "ARGS", BUF_ARGS);
+    look_at_labels(&f->list, "sample_adjust sample_args");
+    assert_true(op_find_param(&f->list.ops[1], "count")->is_op_count);
+    look_at_buffer(&f->list.ops[1], "ARGS", BUF_ARGS);
 }
 
 /* ---- what an operation is given -------------------------------------------------------------- */
@@ -446,7 +445,7 @@ static void test_query_and_key_norms(void **state)
     oplist_prefill_body(&f->list, &f->p);
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 0, 0), "span"), "head");
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 1, 0), "span"), "all");
-    assert_string_equal(f->list.ops[3].label, "qk_norm");
+    assert_string_equal(f->list.ops[1].label, "qk_norm");
     assert_string_equal(f->list.ops[4].label, "rope_kv");
 }
 

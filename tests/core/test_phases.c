@@ -328,9 +328,8 @@ static void check_resized(const struct planned *p, const struct kernel_use *use,
 static void test_order(void **state)
 {
     const struct shape_case *c = *state;
-    static const enum segment steps[] = {SEG_DECODE,      SEG_HEAD,       SEG_BIAS,
-                                         SEG_PENALTY,     SEG_DRY,        SEG_SAMPLE_GREEDY,
-                                         SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL};
+    static const enum segment steps[] = {SEG_DECODE,        SEG_HEAD,        SEG_ADJUST,
+                                         SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL};
     struct planned p;
     char config[128];
     snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);

@@ -33,8 +33,8 @@ struct family {
 static const struct family plain = {
     .prefill = "attn_norm qkv rope_kv attn_prefill o ffn_norm gate_up down",
     .decode = "qkv attn_decode o gate_up down",
-    .programs = 31,
-    .kernels = 17,
+    .programs = 29,
+    .kernels = 15,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_programs = 28,
     .gpu_kernels = 2,
@@ -42,8 +42,8 @@ static const struct family plain = {
 static const struct family head_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o ffn_norm gate_up down",
     .decode = "qkv qk_norm attn_decode o gate_up down",
-    .programs = 32,
-    .kernels = 18,
+    .programs = 30,
+    .kernels = 16,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_programs = 28,
     .gpu_kernels = 2,
@@ -52,8 +52,8 @@ static const struct family post_norms = {
     .prefill =
         "attn_norm qkv rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down ffn_post_norm",
     .decode = "qkv attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    .programs = 34,
-    .kernels = 17,
+    .programs = 32,
+    .kernels = 15,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 29,
@@ -63,8 +63,8 @@ static const struct family all_norms = {
     .prefill = "attn_norm qkv qk_norm rope_kv attn_prefill o attn_post_norm ffn_norm gate_up down "
                "ffn_post_norm",
     .decode = "qkv qk_norm attn_decode o attn_post_norm gate_up down ffn_post_norm",
-    .programs = 35,
-    .kernels = 18,
+    .programs = 33,
+    .kernels = 16,
     .gpu_decode = "qkv attn_token o gate_up down",
     .gpu_end = "ffn_post_norm",
     .gpu_programs = 29,
@@ -77,8 +77,8 @@ static const struct family all_norms = {
 static const struct family experts = {
     .prefill = EXPERTS_PREFILL,
     .decode = EXPERTS_DECODE,
-    .programs = 36,
-    .kernels = 22,
+    .programs = 34,
+    .kernels = 20,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_programs = 35,
     .gpu_kernels = 4,
@@ -86,8 +86,8 @@ static const struct family experts = {
 static const struct family experts_windows = {
     .prefill = EXPERTS_PREFILL,
     .decode = EXPERTS_DECODE,
-    .programs = 38,
-    .kernels = 22,
+    .programs = 36,
+    .kernels = 20,
     .sinks = true,
     .gpu_decode = "qkv attn_token o router experts_gate_up experts_down",
     .gpu_programs = 35,
@@ -253,9 +253,7 @@ static void check_operations(const struct planned *p, const struct shape *shape,
         [SEG_HEAD] = "head",
         [SEG_HIDDEN] = "final_norm",
         [SEG_SCORE] = "head_all",
-        [SEG_BIAS] = "sample_bias",
-        [SEG_PENALTY] = "sample_penalty",
-        [SEG_DRY] = "sample_dry",
+        [SEG_ADJUST] = "sample_adjust",
         [SEG_SAMPLE_GREEDY] = device == MADE_GPU ? "sample" : "sample_max sample_pick",
         [SEG_SAMPLE_TOPK] = device == MADE_GPU ? "sample" : "sample_topk sample_pick",
         [SEG_SAMPLE_FULL] = "sample_max sample_hist sample_hist sample_hist sample_mass "
@@ -555,7 +553,7 @@ static void check_estimate(const struct planned *p)
     assert_int_equal(all.context_fit, DGL_KV_PAGE);
     plan_buffer_bytes(&p->plan, context, rows, bytes);
     /* Room for the group counts of the longest step. */
-    uint32_t segments = recipe_decode(SAMPLE_FULL, (1u << SAMPLE_ADJUSTS) - 1, true).segments;
+    uint32_t segments = recipe_decode(SAMPLE_FULL, true, true).segments;
     size_t operations = 0;
     for (int s = 0; s < SEG_COUNT; s++)
         operations += segments >> s & 1 ? p->plan.segment[s].ops.count : 0;

@@ -81,7 +81,7 @@ static void test_load(void **state)
     assert_true(count >= 5);
     assert_int_equal(waiting(programs), count);
     static const enum segment lazy[] = {SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
-                                        SEG_PENALTY, SEG_DRY};
+                                        SEG_ADJUST};
     for (size_t i = 0; i < sizeof(lazy) / sizeof(lazy[0]); i++) {
         uint32_t id = plan->segment[lazy[i]].use[0]->id;
         assert_true(id >= programs->begun_cap || !programs->begun[id]);

@@ -225,10 +225,8 @@ static void run_op(struct pair *p, const char *op, enum sample_kind kind, int le
 /* The list of docs/operations.md. */
 static void run_list(struct pair *p, enum sample_kind kind, bool fused)
 {
-    static const char *const adjust[] = {"sample_bias", "sample_penalty", "sample_dry"};
-    for (int i = 0; i < SAMPLE_ADJUSTS; i++)
-        if (sampling_adjusts(p->ref.sampling) >> i & 1)
-            run_op(p, adjust[i], kind, 0);
+    if (sampling_adjusts(p->ref.sampling))
+        run_op(p, "sample_adjust", kind, 0);
     if (fused) {
         run_op(p, "sample_next", kind, 0);
         assert_int_equal(p->arrived, 0);
@@ -796,9 +794,7 @@ static void parameters_become_fractions(void **state)
 /* clang-format off */
 static const char wide_hints[] =
     "{\"tunes\": {"
-    WIDE("sample_bias") ","
-    WIDE("sample_penalty") ","
-    WIDE("sample_dry") ","
+    WIDE("sample_adjust") ","
     WIDE("sample_max") ","
     WIDE("sample_topk") ","
     WIDE("sample_hist") ","

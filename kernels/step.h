@@ -19,7 +19,7 @@
  * inv_temp        1 / temperature, within 2^-20 and 2^23; 0 if greedy
  * repeat_penalty  factor of negative logits of repeated ids; 1 if off
  * repeat_last_n   window of the penalty in tokens; 0 if off
- * ignore_eos      1 if stop ids do not set `stopped`
+ * flags           bit 0: DGL_STEP_IGNORE_EOS. The other bits are 0
  * repeat_inverse  1 / repeat_penalty, factor of positive logits, because GLSL's division is not
  *                 correctly rounded
  * kv_first        index of its first page in the page table
@@ -44,7 +44,7 @@
     X(float, float, inv_temp)        \
     X(float, float, repeat_penalty)  \
     X(uint, uint32_t, repeat_last_n) \
-    X(uint, uint32_t, ignore_eos)    \
+    X(uint, uint32_t, flags)         \
     X(float, float, repeat_inverse)  \
     X(uint, uint32_t, kv_first)
 /* clang-format on */
@@ -55,6 +55,9 @@ struct dgl_step {
 #undef X
 };
 _Static_assert(sizeof(struct dgl_step) == 64, "the state of a sequence is 16 words");
+
+/* Bits of flags. */
+#define DGL_STEP_IGNORE_EOS 1u /* stop ids do not set `stopped` */
 
 /* 16 KiB, the minimum size of a uniform block that GLES 3.1 guarantees. */
 #define DGL_STEP_SEQS 64

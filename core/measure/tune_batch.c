@@ -87,7 +87,7 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage)
     const struct dgl_step step = {.pos = (uint32_t)t->depth,
                                   .tokens = 1,
                                   .context = (uint32_t)crowd->context,
-                                  .ignore_eos = 1};
+                                  .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
     enum dgl_status status = DGL_OK;
     session_trim(s, t->depth);

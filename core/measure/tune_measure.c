@@ -78,7 +78,7 @@ static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage
     struct dgl_step step = {.pos = (uint32_t)t->depth,
                             .tokens = 1,
                             .context = (uint32_t)t->s->context,
-                            .ignore_eos = 1};
+                            .flags = DGL_STEP_IGNORE_EOS};
     for (int i = 0; i < BIASES; i++)
         bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);

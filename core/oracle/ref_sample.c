@@ -306,7 +306,7 @@ bool ref_sample(struct ref_sampler *s, enum sample_kind kind)
     step->draws += kind != SAMPLE_GREEDY;
     step->stopped = step->pos >= step->context ? 2 : 0;
     for (uint32_t i = 0; i < s->num_stops; i++)
-        if (s->stops[i] == id && !step->ignore_eos)
+        if (s->stops[i] == id && !(step->flags & DGL_STEP_IGNORE_EOS))
             step->stopped = 1;
     if (fault)
         step->stopped = 3;

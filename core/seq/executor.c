@@ -264,7 +264,7 @@ static enum dgl_status write_state(struct dgl_session *s, const struct executor_
     struct dgl_step step = q->step;
     if (q->rows)
         return q->rows->write(q->rows->priv, trial);
-    step.ignore_eos |= trial;
+    step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
     return session_write_step(s, &step, 0);
 }
 

@@ -119,7 +119,7 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos)
                             .tokens = 1,
                             .draws = g->p->sampling.draws + (uint32_t)g->r->num_tokens,
                             .context = (uint32_t)g->s->context,
-                            .ignore_eos = g->p->ignore_eos};
+                            .flags = g->p->ignore_eos ? DGL_STEP_IGNORE_EOS : 0};
     sampling_to_step(&g->p->sampling, &step);
     return step;
 }

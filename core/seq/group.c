@@ -143,7 +143,7 @@ static enum dgl_status write_slot(struct seq_group *group, int32_t i, bool trial
     struct dgl_step step = generation_step(g, g->s->len);
     step.context = (uint32_t)group->slot[i].limit;
     step.kv_first = group->slot[i].kv_first;
-    step.ignore_eos |= trial;
+    step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
     enum dgl_status status =
         gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4);
     if (status == DGL_OK)

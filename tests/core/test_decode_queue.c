@@ -73,8 +73,10 @@ static int begin(void **state)
 {
     (void)state;
     struct dgl_session *s = engine.session;
-    struct dgl_step step = {
-        .pos = PROMPT - 1, .tokens = 1, .context = (uint32_t)s->context, .ignore_eos = 1};
+    struct dgl_step step = {.pos = PROMPT - 1,
+                            .tokens = 1,
+                            .context = (uint32_t)s->context,
+                            .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
     queue = (struct decode_queue){.session = s};
     fake.step_ns = 1000000;

@@ -777,7 +777,7 @@ static const struct work works[] = {
      {BIASED, .presence_penalty = 0.3f, .repeat_last_n = -1, .dry_multiplier = 0.8f,
       .dry_penalty_last_n = -1},
      8,
-     6},
+     4},
 };
 
 static void test_steady_decode(void **state)

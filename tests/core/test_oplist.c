@@ -445,7 +445,7 @@ static void test_query_and_key_norms(void **state)
     oplist_prefill_body(&f->list, &f->p);
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 0, 0), "span"), "head");
     assert_string_equal(look_attr(look_op(&f->list, "qk_norm", 1, 0), "span"), "all");
-    assert_string_equal(f->list.ops[1].label, "qk_norm");
+    assert_string_equal(f->list.ops[3].label, "qk_norm");
     assert_string_equal(f->list.ops[4].label, "rope_kv");
 }
 

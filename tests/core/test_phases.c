@@ -673,7 +673,7 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     struct dgl_step step = {.pos = (uint32_t)prompt->num_ids - 1,
                             .tokens = 1,
                             .context = (uint32_t)s->context,
-                            .ignore_eos = 1};
+                            .flags = DGL_STEP_IGNORE_EOS};
     struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
     recipe.form = form;
     dgl_session_trim(s, 0);

@@ -466,7 +466,7 @@ static void check_end(const struct end_row *row, bool fused)
     memcpy(p.stops + 1, (uint32_t[]){5, 9, stop}, 12);
     p.ref.step.pos = row->pos;
     p.ref.step.tokens = 1;
-    p.ref.step.ignore_eos = row->ignore_eos;
+    p.ref.step.flags = row->ignore_eos ? DGL_STEP_IGNORE_EOS : 0;
     p.step = p.ref.step;
     point_at(&p, strstr(row->name, "goes_on") ? stop + 1 : stop);
     run_list(&p, row->kind, fused);
@@ -763,7 +763,7 @@ static void parameters_have_ranges(void **state)
 static void parameters_become_fractions(void **state)
 {
     (void)state;
-    struct dgl_step step = {.pos = 7, .ignore_eos = 1};
+    struct dgl_step step = {.pos = 7, .flags = DGL_STEP_IGNORE_EOS};
     sampling_to_step(&(struct dgl_sampling){.temperature = 0.5f,
                                             .top_k = 9,
                                             .top_p = 0.25f,
@@ -773,7 +773,7 @@ static void parameters_become_fractions(void **state)
                                             .seed = 0x1122334455667788},
                      &step);
     assert_int_equal(step.pos, 7);
-    assert_int_equal(step.ignore_eos, 1);
+    assert_int_equal(step.flags, DGL_STEP_IGNORE_EOS);
     assert_int_equal(step.top_k, 9);
     assert_int_equal(step.top_p_q, 0x40000000);
     assert_int_equal(step.min_p_q, 0xffffffff);

@@ -19,7 +19,7 @@ bool step_end(uint id)
     uint pos = step_pos + step_tokens;
     uint stopped = pos >= step_context ? 2u : 0u;
     for (uint i = 0u; i < stop_ids[0]; i++)
-        if (stop_ids[1u + i] == id && step_ignore_eos == 0u)
+        if (stop_ids[1u + i] == id && (step_flags & 1u) == 0u)
             stopped = 1u;
     stopped = id == NOBODY ? 3u : stopped;
     IDS[row_ids(step_row) + pos] = id; // NOBODY is no id: the host sees that something is wrong

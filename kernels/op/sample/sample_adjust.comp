@@ -7,10 +7,11 @@
 // f32, each id once.
 //
 // Penalties of the ids among the last step_repeat_last_n tokens: positive logits are multiplied by
-// 1 / penalty (rounded once on the host, since GLSL's division is not exact), others by the penalty;
-// then frequency * occurrences + presence is subtracted, each step rounded. COUNTS is scratch of a
-// word per id; only those of the window are cleared, counted and taken, so that the cost does not
-// depend on the vocabulary. The invocation that takes a count acts for all that saw the id.
+// 1 / penalty, others by the penalty. The host rounds 1 / penalty once, since GLSL's division is
+// not exact. Then frequency * occurrences + presence is subtracted. Each step is rounded. COUNTS
+// is scratch of a word per id; only the words of the window are cleared, counted and taken, so
+// that the cost does not depend on the vocabulary. The invocation that takes a count acts for all
+// that have the id.
 //
 // DRY: subtracts from the logit of every id that would prolong a repeat. A repeat is the longest
 // end of IDS that also stands further left in the window; the id after that earlier place would

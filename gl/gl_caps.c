@@ -7,9 +7,10 @@
 #include "core/base/thread.h"
 #include "gl/gl_internal.h"
 
-/* llvmpipe crashes when a binding reaches beyond 2 GiB, where 32-bit offsets end. */
+/* Limit of buffers and bindings on all devices. llvmpipe has 32-bit offsets and crashes if a
+ * binding ends above 2 GiB. */
 #define MAX_BUFFER_BYTES ((2ull << 30) - 4096)
-#define BLOCK_BYTES_MIN  (128ull << 20)
+#define BLOCK_BYTES_MIN  (128ull << 20) /* minimum of OpenGL ES 3.1 */
 
 /* KHR_shader_subgroup, not in every gl2ext.h */
 #define SUBGROUP_SIZE       0x9532
@@ -83,9 +84,10 @@ static enum dgl_status query_extensions(struct gl_device *dev)
     }
     dgl_debug(dev->log, "extensions: %s", list.p ? list.p : "");
     gl_ext_load(&dev->ext, kept.p ? kept.p : "", find_proc);
-    /* zink signals a fence early when a flush came just before it: of 3000 copies into a
-     * persistently mapped buffer, up to 1118 were missing after the wait (Mesa 22.3.6 and 26.2.6 on
-     * lavapipe, 2026-11-21). Mapping for each read waits for the copy itself. */
+    /* zink signals a fence too early if a flush directly precedes it. In a test, up to 1118 of 3000
+     * copies into a persistently mapped buffer were missing after the wait (Mesa 22.3.6 and 26.2.6
+     * on lavapipe, 2026-11-21). Without EXT_buffer_storage each read maps the buffer, and the map
+     * waits for the copy. */
     if (strncmp(dev->caps.renderer, "zink", 4) == 0)
         dev->ext.buffer_storage = false;
     /* NVIDIA's GLES driver supports the queries of GL_NVX_gpu_memory_info but does not list the
@@ -157,7 +159,8 @@ static void query_limits(struct gl_device *dev)
     }
 }
 
-/* The rooms above rely on the minimums: a driver below them would fail later and less clearly. */
+/* The layers above rely on the minimums of OpenGL ES 3.1. A driver below them would fail later,
+ * with a less clear error. */
 static enum dgl_status check_limits(const struct gl_device *dev)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
@@ -176,8 +179,9 @@ static enum dgl_status check_limits(const struct gl_device *dev)
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* Published counts (multiprocessors, compute units, cores) by a word of the renderer, longer words
- * before the ones that they contain. The number only shapes how work is split, never a result. */
+/* Guesses the compute units from a word in the renderer's name. The counts were published by the
+ * vendors (multiprocessors, compute units, cores). The first word that matches is used, so "A100"
+ * is before "A10". The number affects how work is split, but no result. */
 uint32_t gl_units_guess(const char *renderer, bool software)
 {
     static const struct {
@@ -203,17 +207,18 @@ uint32_t gl_units_guess(const char *renderer, bool software)
     return 16;
 }
 
-/* 32-bit registers of an invocation that Mesa 25.0.7 compiles without spills: between the largest
- * estimate (REGISTERS lines of kernels) of the chosen texts that did not spill over drm-shim, and
- * the smallest of those that did. Intel has 128 registers of 8 lanes, and the compiler needs some
- * of them. AMD has 256: ACO uses them, LLVM 15 writes out loops and loads ahead, on RDNA 3 (navi3x)
- * in 128. Adreno spills 128 and fits 94. Mali-T has 8 vec4s: whatever is compiled for it spills,
- * and the number selects the smallest tiles. NVIDIA's is the architecture's: no driver of NVIDIA
- * was measured. */
+/* Guesses how many 32-bit registers an invocation can use before the driver's compiler spills.
+ * Kernels estimate their need in a REGISTERS line. The numbers were measured with Mesa 25.0.7 on
+ * drm-shim: each is between the largest estimate that did not spill and the smallest one that did.
+ * Intel has 128 registers of 8 lanes, and the compiler needs some of them. AMD has 256. ACO can use
+ * nearly all of them. LLVM 15 unrolls loops and starts their loads early, so less is left; on RDNA
+ * 3 (navi3x) it has only 128. On Adreno an estimate of 94 fits and one of 128 spills. Mali-T has 8
+ * vec4 registers and spills nearly always; its number selects the smallest tiles. NVIDIA's number
+ * is the limit of the architecture. It was not measured. */
 uint32_t gl_registers_guess(const char *renderer, bool software)
 {
     static const struct {
-        const char *word, *also; /* both are in the name; NULL: the first alone counts */
+        const char *word, *also; /* the name must contain both; `also` may be NULL */
         uint32_t registers;
     } table[] = {
         {"NVIDIA", NULL, 255}, {"LLVM", "navi3", 68}, {"LLVM", NULL, 93},   {"radeonsi", NULL, 200},

@@ -20,9 +20,10 @@
 #include "gl/gl_compiler.h"
 #include "gl/gl_internal.h"
 
-/* A program that sends no hello within this time is not a compiler process. */
+/* A started program must send its hello within this time. Otherwise it is not a compiler process.
+ */
 #define HELLO_MS 5000
-/* A server that has not ended this long after its socket was closed is killed. */
+/* Time that a compiler process has to end after its socket was closed. Then it is killed. */
 #define END_MS 200
 /* Longest wait between two checks for cancellation. */
 #define STEP_MS 50
@@ -111,19 +112,20 @@ static void reap(struct gl_compiler *c)
     siginfo_t info;
     if (c->fd >= 0)
         close(c->fd);
-    /* The server sees the end of the socket, kills its children and waits for them. If it were
-     * killed first, they would stay as zombies in a container without an init process. */
+    /* When the socket is closed, the compiler process kills its children, waits for them and ends.
+     * If it were killed at once, its children would stay as zombies in a container without an init
+     * process. */
     for (int ms = 0; c->pid > 0 && c->fd >= 0 && ms < END_MS; ms++) {
         info.si_pid = 0;
         if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid)
             break;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    /* A program that waits for all its children may have reaped this one. Then the number may
-     * belong to another process. */
+    /* A program that waits for all of its children may have reaped this one. Its process id may
+     * then belong to another process, so check before killing. */
     if (c->pid > 0 && waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
         kill(-c->pid, SIGKILL); /* its children too */
-        kill(c->pid, SIGKILL);  /* before it has made its group */
+        kill(c->pid, SIGKILL);  /* in case its process group does not exist yet */
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
@@ -287,6 +289,7 @@ struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remot
     return r;
 }
 
+/* Returns a copy with a 0 byte after it, or NULL when out of memory. The caller frees it. */
 static char *part(const char *bytes, uint64_t len)
 {
     char *copy = dgl_calloc((size_t)len + 1, 1);
@@ -498,7 +501,8 @@ void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out)
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */
 
-/* A user or the kernel's out-of-memory killer sends these. They say nothing about the source. */
+/* Returns true for a signal that a user or the kernel's out-of-memory killer sends. It says nothing
+ * about the source, so no verdict is stored. */
 static bool is_sent_from_outside(int signal)
 {
     return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||

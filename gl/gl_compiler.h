@@ -1,6 +1,6 @@
-/* Messages between a process and its compiler process. gl_compiler.c starts the compiler process;
- * gl_compiler_main.c is its program. Both ends must be the same build: the first message carries
- * the version and the message sizes. Structs are sent in host byte order. */
+/* Messages between a process and its compiler process. gl_compiler.c starts the compiler process,
+ * which runs gl_compiler_main.c. Both ends must be the same build: the first message carries the
+ * version and the message sizes. Structs are sent in host byte order. */
 #ifndef DGL_GL_COMPILER_H
 #define DGL_GL_COMPILER_H
 
@@ -31,14 +31,15 @@ struct gl_compiler_request {
     uint64_t cpu_ns, memory_bytes;
     char select[160];                 /* device: the path of its node, or its row number */
     char limits[32];                  /* limits profile, or "" for the device's own limits */
-    char renderer[128], version[128]; /* GL strings that the opened device must report */
+    char renderer[128], version[128]; /* GL_RENDERER and GL_VERSION that the opened device must
+                                       * report */
 };
 
 /* Message from the compiler process, followed by the binary, the driver's log and its statistics.
  */
 struct gl_compiler_reply {
     uint64_t id;
-    uint32_t end; /* enum gl_compile_end */
+    uint32_t end; /* an enum gl_compile_end */
     int32_t signal;
     uint64_t cpu_ns, wall_ns, rss_bytes;
     uint32_t format, linking;

@@ -95,8 +95,8 @@ static bool amdgpu_memory(const struct gl_drm_node *node, struct gl_drm_memory *
     }
     if (!ok)
         return false;
-    /* If the driver does not report the APU flag, the size decides: no card since 2012 has at most
-     * 1 GiB of VRAM. */
+    /* If the driver does not report the APU flag, sizes decide: an APU has at most 1 GiB of VRAM,
+     * and GTT at least twice as large. */
     const bool apu = amdgpu_ask(node->fd, AMDGPU_INFO_DEV_INFO, &answer)
                          ? (answer.device.ids_flags & AMDGPU_IDS_FLAGS_FUSION) != 0
                          : vram.total <= 1ull << 30 && gtt.total / 2 >= vram.total;
@@ -178,7 +178,7 @@ static bool nouveau_units(const struct gl_drm_node *node, struct gl_drm_units *o
     uint64_t count;
     if (!nouveau_ask(node->fd, NOUVEAU_GETPARAM_GRAPH_UNITS, &count))
         return false;
-    out->units = (uint32_t)(count >> 8) & 0xffff; /* gpcs, TPCs << 8, rops << 32 */
+    out->units = (uint32_t)(count >> 8) & 0xffff; /* GPCs | TPCs << 8 | ROPs << 32 */
     snprintf(out->source, sizeof(out->source), "nouveau, TPCs");
     return true;
 }
@@ -217,8 +217,8 @@ static void *i915_query(int fd, uint64_t id, uint32_t *size)
     return NULL;
 }
 
-/* Adds a region of the device's own memory. If `used` exceeds `total`, the used bytes are unknown.
- */
+/* Adds a region of the device's own memory. The used bytes are unknown if `accounted` is false or
+ * `used` exceeds `total`. Returns false if `total` is impossible. */
 static bool add_region(struct gl_drm_memory *out, uint64_t total, uint64_t used, bool accounted)
 {
     if (!bytes_are_sane(total) || out->own_bytes > BYTES_MAX - total)
@@ -317,7 +317,8 @@ static bool xe_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
             ok = add_region(out, r->total_size, r->used, r->used > 0);
     }
     free(regions);
-    if (!ok) /* unlike i915, every version of xe has the query */
+    if (!ok) /* every version of xe has the query, so a failure is not a sign of an integrated
+              * device */
         return false;
     if (out->own_bytes == 0)
         return unified_memory(out);
@@ -454,7 +455,7 @@ static const struct driver {
     {"asahi", shared_memory, NULL},
     {"powervr", shared_memory, NULL},
     {"tegra", shared_memory, NULL},
-    {"virtio_gpu", shared_memory, NULL}, /* memory of the guest; that of the host is unknown */
+    {"virtio_gpu", shared_memory, NULL}, /* the guest's memory; the host's is unknown */
 };
 
 static const struct driver *find_driver(const char *name)
@@ -491,8 +492,9 @@ bool gl_drm_units_get(const struct gl_drm_node *node, struct gl_drm_units *out)
 struct usage {
     char driver[32], device[32];
     uint64_t client;
-    bool has_client, has_memory;
-    struct gl_drm_used resident, older; /* from "drm-resident-REGION", "drm-memory-REGION" */
+    bool has_client, has_memory;        /* a "drm-memory-REGION" line was found */
+    struct gl_drm_used resident, older; /* sums of "drm-resident-REGION" and of "drm-memory-REGION"
+                                         * lines */
     bool has_resident;
 };
 

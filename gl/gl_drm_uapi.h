@@ -1,5 +1,5 @@
-/* Structs and numbers of kernel interfaces that Debian's libdrm-dev does not have yet, from Linux
- * 6.12, include/uapi/drm/{xe,panfrost,panthor,v3d}_drm.h. Linux keeps these interfaces stable. */
+/* Parts of kernel interfaces that libdrm-dev of Debian 12 does not have. Copied from Linux 6.12,
+ * include/uapi/drm/{xe,panfrost,panthor,v3d}_drm.h. Linux keeps these interfaces stable. */
 #ifndef DGL_GL_DRM_UAPI_H
 #define DGL_GL_DRM_UAPI_H
 

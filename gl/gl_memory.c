@@ -26,7 +26,8 @@ static uint64_t add_u64(uint64_t a, uint64_t b)
 
 /* ---- render node ----------------------------------------------------------------------------- */
 
-/* Finds the render node of the EGL display. A wrapped context has no row with its path. */
+/* Sets `path` to the render node of the EGL display, or to "" if it is unknown. A wrapped context
+ * needs this, because it has no row of the device table. */
 static void find_node(struct gl_device *dev, char path[128])
 {
     EGLAttrib device = 0;
@@ -133,18 +134,20 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
     struct gl_drm_memory own = *drm;
     const char *by = "";
     *out = (struct gl_memory_now){.unified = own.unified};
-    if (own.unified && host->available_bytes == 0) { /* the budget needs both numbers */
+    if (own.unified && host->available_bytes == 0) { /* the budget depends on the host's available
+                                                      * memory */
         gl_text_copy(out->source, sizeof(out->source), "unknown");
         return;
     }
-    /* Our buffers may be in the device's or the host's memory. A buffer without pages has not
-     * reduced the free memory yet, so at most the resident bytes count. */
+    /* The budget includes the memory of our existing buffers, which may be in the device's or the
+     * host's memory. A buffer that has no pages yet has not reduced the free memory, so at most the
+     * resident bytes are added. */
     uint64_t ours = own.unified ? 0 : held, ours_host = own.unified ? held : 0;
     if (used) {
         ours_host = own.unified ? min_u64(held, used->host_bytes) : 0;
         ours = min_u64(held - ours_host, used->own_bytes);
     }
-    if (own.own_unaccounted) { /* leave an eighth for the desktop and other programs */
+    if (own.own_unaccounted) { /* other programs may use an eighth */
         const uint64_t most = own.own_bytes - own.own_bytes / 8;
         own.own_free_bytes = most > ours ? most - ours : 0;
         by = ", 7/8 of it: use by others is unknown";
@@ -185,8 +188,8 @@ static void driver_memory(struct gl_device *dev, uint64_t held, struct gl_memory
                  nvx ? "GL_NVX_gpu_memory_info" : "GL_ATI_meminfo");
 }
 
-/* Queries GL if the driver has an extension for memory. NVIDIA's driver has one. Mesa's drivers
- * have none in GLES: their kernel drivers are queried instead. Returns false if there is none. */
+/* Queries GL if the driver has an extension for memory. Returns false if it has none. NVIDIA's
+ * driver has one. Mesa's drivers have none in GLES, so the caller queries their kernel drivers. */
 static bool ask_gl(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
 {
     struct gl_saved saved = {0};

@@ -1,11 +1,11 @@
-/* Table of devices: those that ran this library on hardware, and those for which its kernels were
- * only compiled. */
+/* Table of tested devices: those that ran this library, those for which its kernels were only
+ * compiled, and those that cannot run it. */
 #include <string.h>
 
 #include "gl/gl_internal.h"
 
-/* Mesa version with which the kernels chosen for a chip of tests/devices compile within the limits.
- */
+/* Mesa version of the last test: for each chip of tests/devices, the chosen kernels compile with it
+ * within the limits. */
 #define MESA "25.0.7"
 #define COMPILED(chip)                                                                             \
     .verdict = DGL_DEVICE_COMPILED, .compiled = chip, .mesa = MESA,                                \
@@ -123,8 +123,8 @@ const struct gl_verdict *gl_verdict_at(size_t index)
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer)
 {
     /* The renderer names of virgl and zink contain the name of the driver that they run on. A
-     * verdict on that driver does not apply to the combination. Only virgl and zink on lavapipe or
-     * llvmpipe are tested. */
+     * verdict on that driver does not apply to the combination. Only combinations with a software
+     * renderer are tested. */
     const bool layered = strncmp(renderer, "virgl", 5) == 0 || strncmp(renderer, "zink", 4) == 0;
     for (const struct gl_verdict *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++)
         if (has_word(row->words, renderer) && has_driver(row->drivers, driver) &&

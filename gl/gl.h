@@ -1,8 +1,9 @@
 /*
  * gl.h: OpenGL ES 3.1 compute without a window: devices, buffers, programs, dispatches, timers.
- * Knows bytes and programs, no tensors. The only room that includes EGL, GLES or drm headers;
- * none of their types leave it. One thread per device. Every entry point expects the device's
- * context to be current: core brackets its public calls with gl_enter() and gl_leave().
+ * Works with bytes and programs, not with tensors. Only gl/ includes the headers of EGL, GLES and
+ * DRM; none of their types are in its interface. One thread at a time may use a device. Every
+ * function requires that the device's context is current: core calls gl_enter() first and
+ * gl_leave() last in each of its public functions.
  */
 #ifndef DGL_GL_H
 #define DGL_GL_H
@@ -20,21 +21,21 @@ enum gl_node_kind { GL_NODE_DRM, GL_NODE_EGL_DEVICE, GL_NODE_SURFACELESS, GL_NOD
 struct gl_node {
     enum gl_node_kind kind;
     int index;          /* row of the device table */
-    char path[128];     /* render node; "" without one */
-    char driver[64];    /* kernel driver of the node ("virtio_gpu"), else what EGL says */
+    char path[128];     /* render node, or "" */
+    char driver[64];    /* kernel driver of the node ("virtio_gpu"), else the name from EGL */
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
     bool too_old;     /* the driver has no OpenGL ES 3.1; set by gl_nodes_probe() */
-    char reason[256]; /* why not usable or passed over, or a note on a usable one */
+    char reason[256]; /* why the row is unusable or was passed over, or a note about a usable row */
     void *egl_device; /* EGLDeviceEXT, or NULL for GBM, surfaceless and the default display */
 };
 #define GL_MAX_NODES 32
 
-/* Hardware first (DRM render nodes matched to EGL devices, then EGL devices without a node, then
- * EGL's default display), software last. */
+/* Lists the rows of the device table. Hardware comes first: DRM render nodes with their EGL
+ * devices, then EGL devices without a node, then EGL's default display. Software comes last. */
 enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL_MAX_NODES],
                               int *count);
-/* Opens each row to learn its renderer and whether it works. Slow. */
+/* Opens each row, and sets its renderer and whether it is usable. Slow. */
 void gl_nodes_probe(const struct dgl_log *log, struct gl_node *nodes, int count);
 
 /* Limits for compiling one kernel source. 0 selects the default. */
@@ -52,14 +53,16 @@ struct gl_compile_limits {
 typedef void (*gl_compiling_cb)(void *priv, const char *kernel, double seconds, bool over);
 
 struct gl_device_params {
-    /* NULL (hardware only), "any", "software", a node's path, a row number:
-     * docs/troubleshooting.md */
+    /* NULL (hardware only), "any", "software", the path of a node, or a row number.
+     * docs/troubleshooting.md describes them. */
     const char *select;
     const char *limits;    /* name of a limits profile, or NULL for the device's own limits */
-    bool debug;            /* driver's messages to the log, each call and record checked; slow */
-    const char *cache_dir; /* program binaries; NULL = XDG, "" = none */
-    /* Wrap these instead (EGLDisplay, EGLContext; borrowed, both or neither). Buffer bindings and
-     * the current program of a wrapped context are not put back. */
+    bool debug;            /* log the driver's messages; check each call and dispatch; slow */
+    const char *cache_dir; /* folder of program binaries; NULL selects the XDG folder, "" disables
+                            * the cache */
+    /* EGLDisplay and EGLContext of the caller, used instead of opening a device. Borrowed; both or
+     * neither must be set. Buffer bindings and the current program of the context are not restored.
+     */
     void *egl_display, *egl_context;
     /* Path of a program that calls gl_compiler_main(); copied. NULL selects `dopplergl` in the
      * folder of the running program, then on PATH. "" starts no compiler process. */
@@ -77,20 +80,22 @@ const struct dgl_limits_profile *gl_limits_at(size_t i);
 
 /* An open device with its context. Thread-safety: one thread at a time. */
 struct gl_device;
-/* On failure *out is NULL. The caller's context is always current again on return.
- * DGL_ERR_NO_DEVICE: one line says why each row was passed over. DGL_ERR_INVALID_ARG: `select` has
- * no valid form, or no limits profile is named `limits`. The device borrows `log`. Slow. */
+/* Opens a device. On failure *out is NULL. The caller's context is current again on return, also on
+ * failure. DGL_ERR_NO_DEVICE: the error line has the reason for each row. DGL_ERR_INVALID_ARG:
+ * `select` has no valid form, or no limits profile is named `limits`. The device borrows `log`.
+ * Slow. */
 enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device_params *params,
                                struct gl_device **out);
-/* Buffers and programs must be destroyed before. Accepts NULL in *dev and sets it to NULL. */
+/* Closes a device and sets *dev to NULL. Its buffers and programs must be destroyed first. *dev may
+ * be NULL. */
 void gl_device_close(struct gl_device **dev);
 
 struct gl_caps {
     struct dgl_limits limits; /* in force; max_ssbo_bindings is at most GL_MAX_STORAGE */
     char vendor[128], renderer[128], version[128];
-    char driver[64];        /* as EGL calls it: "iris", "swrast", "NVIDIA" */
+    char driver[64];        /* name from EGL: "iris", "swrast", "NVIDIA" */
     bool software;          /* computes on the host: slow, and without a watchdog */
-    bool llvmpipe;          /* its code generator runs the kernels, also under zink */
+    bool llvmpipe;          /* llvmpipe compiles the kernels, directly or under zink */
     uint32_t compute_units; /* work groups that keep the device busy; software: host threads */
     uint32_t wave_size;     /* invocations that run together, from the driver; 0 if unknown */
     char units_source[64];  /* where compute_units comes from */
@@ -106,7 +111,7 @@ const struct gl_caps *gl_device_caps(const struct gl_device *dev);
 
 /* Test result of a kind of device: a row of the table in gl_verdict.c (docs/devices.md). */
 struct gl_verdict {
-    const char *name;    /* of the devices, for display */
+    const char *name;    /* name of the kind of device, for display */
     const char *drivers; /* kernel and Mesa drivers, separated by blanks; NULL matches any */
     const char *words;   /* substrings separated by "|"; GL_RENDERER must contain one of them */
     enum dgl_device_verdict verdict;
@@ -117,53 +122,56 @@ struct gl_verdict {
 /* Returns the row that matches, or the row "Other devices". Never NULL. `driver` is the name that
  * the render node or EGL reports. */
 const struct gl_verdict *gl_verdict_find(const char *driver, const char *renderer);
-/* Like gl_verdict_find(), for a probed row of the device table. The verdict on a device of no row
- * whose driver is too old is "does not run". */
+/* Like gl_verdict_find(), for a probed row of the device table. If no verdict matches and the
+ * driver is too old, the verdict is "does not run". */
 const struct gl_verdict *gl_node_verdict(const struct gl_node *node);
 /* Returns row `index`, in the order of docs/devices.md, or NULL after the last one. */
 const struct gl_verdict *gl_verdict_at(size_t index);
-/* Returns true if the driver's compiler is known to finish every kernel. This is so for devices
- * that were tried on hardware, all NVIDIA GPUs, software renderers, and virgl. */
+/* Returns true if the driver's compiler is known to finish every kernel. True for devices that were
+ * tried on hardware, all NVIDIA GPUs, software renderers, and virgl. */
 bool gl_verdict_is_known_good(const struct gl_caps *caps);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
 const struct dgl_log *gl_device_log(const struct gl_device *dev);
-/* Every call then fails with DGL_ERR_DEVICE_LOST until gl_device_reopen(); destroying works. */
+/* Returns true if the device is lost. Every call then fails with DGL_ERR_DEVICE_LOST until
+ * gl_device_reopen() succeeds. Buffers and programs can still be destroyed. */
 bool gl_device_is_lost(const struct gl_device *dev);
-/* A new context on the same row of the device table in place of a lost one. Buffers and programs of
- * the old one may then only be destroyed; tickets of it are void. On failure the device stays lost,
- * and another try may succeed: DGL_ERR_NO_DEVICE: the row does not open; DGL_ERR_UNSUPPORTED: the
- * context is the caller's, or the row has become another device or driver. Slow. */
+/* Replaces a lost context by a new one on the same row of the device table. Buffers and programs of
+ * the old context may then only be destroyed; its tickets are invalid. On failure the device stays
+ * lost; the caller may try again. DGL_ERR_NO_DEVICE: the row does not open. DGL_ERR_UNSUPPORTED:
+ * the context is the caller's, or the row has another device or driver now. Slow. */
 enum dgl_status gl_device_reopen(struct gl_device *dev);
-/* How many contexts the device had before the one in use. */
+/* Returns the number of contexts that the device had before the current one. */
 uint32_t gl_device_context(const struct gl_device *dev);
 
-/* From now on (NULL: never again), as soon as *stop is true, gl_submit(), gl_finish() and readbacks
- * return DGL_ERR_CANCELLED, not logged, between two dispatches or in the middle of a wait. What was
- * queued until then still runs, before all that is queued later. `stop` is borrowed. */
+/* Sets a flag that cancels work. While *stop is true, gl_submit(), gl_finish() and readbacks return
+ * DGL_ERR_CANCELLED before the next dispatch or within a wait; nothing is logged. Work that was
+ * queued before still runs, before all later work. `stop` is borrowed; NULL removes the flag. */
 void gl_device_set_stop(struct gl_device *dev, const atomic_bool *stop);
 
 /* Work since the device was opened.
  *
- * submits          entries into the driver that start queued work or wait for it: a flush, a wait
- *                  on a fence (one, however often it polls), a map of a result. A readback through
- *                  a persistent mapping is two (flush, wait), without EXT_buffer_storage three
- *                  (map). Queueing dispatches, copies and writes is none; a driver that starts work
- *                  by itself goes unseen. Counted in gl_sync.c alone.
+ * submits          calls into the driver that start queued work or wait for it: a flush, a wait
+ *                  for a fence (counted once, however often it polls), a map of a result. A
+ *                  readback has two submits with a persistent mapping (flush, wait) and three
+ *                  without EXT_buffer_storage (flush, wait, map). Queueing dispatches, copies and
+ *                  writes does not count. Work that a driver starts by itself is not seen. Only
+ *                  gl_sync.c counts submits.
  * readbacks        results copied to the host, of any size
- * barriers         all glMemoryBarrier() calls, those before copies and readbacks too */
+ * barriers         all glMemoryBarrier() calls, including those before copies and readbacks */
 struct gl_counters {
     uint64_t submits, readbacks, dispatches, barriers, buffers_created, programs_linked,
         readback_bytes, upload_bytes;
 };
 struct gl_counters gl_device_counters(const struct gl_device *dev);
 
-/* Bytes of all buffers on the device: now, and the most at any time since the device was opened.
- * Staging memory of the host does not count. */
+/* Bytes of all buffers on the device: the current sum, and its maximum since the device was opened.
+ * Staging buffers do not count. */
 struct gl_memory {
     uint64_t bytes, peak_bytes;
 };
 struct gl_memory gl_device_memory(const struct gl_device *dev);
-/* Forgets a peak since `before`, which was of buffers that are no model's. */
+/* Restores the peak of `before`, or the current sum if it is larger. For temporary buffers that
+ * belong to no model. */
 void gl_device_memory_forget(struct gl_device *dev, struct gl_memory before);
 
 /* Current memory of the device for buffers of all processes. gl_memory.c */
@@ -181,35 +189,37 @@ struct gl_memory_now {
  * entered. Costs some tenths of a millisecond. */
 void gl_device_memory_now(struct gl_device *dev, uint64_t held_bytes, struct gl_memory_now *out);
 
-/* A stretch of the host's time, told when it ends. */
+/* A period of the host's time. It is reported when it ends. */
 enum gl_event_kind {
-    GL_EVENT_FLUSH, /* these three are the submits */
+    GL_EVENT_FLUSH, /* FLUSH, WAIT and MAP are the submits */
     GL_EVENT_WAIT,
     GL_EVENT_MAP,
-    GL_EVENT_READBACK, /* waiting for a result and copying it: around a wait */
-    GL_EVENT_PROGRAM,  /* compiling a program, or finding it in the cache */
+    GL_EVENT_READBACK, /* waiting for a result and copying it; contains a WAIT */
+    GL_EVENT_PROGRAM,  /* compiling a program, or loading it from the cache */
 };
 struct gl_event {
     enum gl_event_kind kind;
-    const char *label;         /* of a program; else "" */
-    uint64_t start_ns, end_ns; /* by dgl_now_ns() */
-    uint64_t bytes;            /* of a readback */
+    const char *label;         /* PROGRAM: label of the program; else "" */
+    uint64_t start_ns, end_ns; /* from dgl_now_ns() */
+    uint64_t bytes;            /* READBACK: size; else 0 */
 };
-/* Calls `cb` (NULL: no longer) for every event from now on. */
+/* Calls `cb` for every event from now on. NULL stops it. */
 void gl_device_set_observer(struct gl_device *dev,
                             void (*cb)(void *priv, const struct gl_event *event), void *priv);
 
-/* The caller's context, put back by gl_leave() on every path. Nests. */
+/* The caller's context, which gl_leave() restores. Pairs of gl_enter() and gl_leave() may be
+ * nested. */
 struct gl_saved {
     void *display, *context, *draw, *read;
     unsigned api;
     bool active;
 };
-/* Also succeeds on a lost device, so that its objects can be destroyed. On failure nothing has
- * changed and gl_leave() does nothing. */
+/* Makes the device's context current. Also succeeds on a lost device, so that its objects can be
+ * destroyed. On failure nothing has changed, and gl_leave() does nothing. */
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved);
-/* As gl_enter(), for destroying; false in a process that was forked from that of the device, where
- * nothing of the driver's may be touched. Objects can be destroyed after either. */
+/* Like gl_enter(), before objects are destroyed. Returns false in a process that was forked from
+ * the device's process, where the driver must not be called. Objects can be destroyed after true
+ * and after false. */
 bool gl_enter_to_destroy(struct gl_device *dev, struct gl_saved *saved);
 void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
 
@@ -217,54 +227,57 @@ void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
 
 struct gl_buffer;
 struct gl_buffer_params {
-    uint64_t size;     /* > 0, at most limits.max_buffer_bytes; rounded up to 4 */
-    bool zero;         /* contents defined as zero; otherwise undefined */
+    uint64_t size;     /* > 0, at most limits.max_buffer_bytes; rounded up to a multiple of 4 */
+    bool zero;         /* fill with zeros; otherwise the contents are undefined */
     const char *label; /* object label for debuggers and messages; copied */
-    /* Storage from here where it can be had; NULL = the driver's. Borrowed for the call. */
+    /* Allocates the storage, if it can. NULL, or a failure, selects storage of the GL driver.
+     * Borrowed for the call. */
     struct gl_vulkan_memory *vulkan;
 };
-/* Immutable storage where EXT_buffer_storage is offered (never mapped: NVIDIA moves mapped buffers
- * to the host). */
+/* Creates a buffer. Its storage is immutable if the driver has EXT_buffer_storage. It is never
+ * mapped, because NVIDIA's driver moves mapped buffers to the host. */
 enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_params *params,
                                  struct gl_buffer **out);
 void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
 uint64_t gl_buffer_size(const struct gl_buffer *buffer);
-/* Whether it went with an earlier context of the device: good for destroying alone. */
+/* Returns true if the buffer belongs to an earlier context of the device. It can only be destroyed.
+ */
 bool gl_buffer_is_stale(const struct gl_device *dev, const struct gl_buffer *buffer);
-/* Offsets and sizes are multiples of 4. Ordered with dispatches before and after. */
+/* Offsets and sizes must be multiples of 4. Writes and copies are ordered with earlier and later
+ * dispatches. */
 enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                 const void *bytes, uint64_t size);
 enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                uint64_t size);
 enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uint64_t src_offset,
                                struct gl_buffer *dst, uint64_t dst_offset, uint64_t size);
-/* Waits for the GPU and copies out: for tests, logits and profiles. */
+/* Waits for the GPU and copies bytes to the host. Slow: for tests, logits and profiles. */
 enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                void *bytes, uint64_t size);
 
-/* Storage of buffers by the device's Vulkan driver, in larger pages. *out is NULL where it
- * cannot be had, and `reason` says why. Buffers keep their storage when it is destroyed. Takes
- * tenths of a second. gl_vulkan_memory.c */
+/* Allocator of buffer storage in large pages, through the device's Vulkan driver. If it is not
+ * available, *out is NULL and `reason` has the cause. Buffers keep their storage after the
+ * allocator is destroyed. Creating it takes some tenths of a second. gl_vulkan_memory.c */
 struct gl_vulkan_memory;
 #define GL_VULKAN_REASON_BYTES 160
 enum dgl_status gl_vulkan_memory_create(struct gl_device *dev, struct gl_vulkan_memory **out,
                                         char reason[GL_VULKAN_REASON_BYTES]);
 void gl_vulkan_memory_destroy(struct gl_vulkan_memory **vm);
 
-/* Small results without stalling: the ring's slots are persistently mapped where possible.
- * gl_readback.c */
+/* Reads small results back without stalling the GPU, through a ring of slots. The slots are
+ * persistently mapped if the driver has EXT_buffer_storage. gl_readback.c */
 struct gl_ticket {
     uint32_t slot, serial;
 };
 #define GL_READBACK_SLOT_BYTES 4096
 enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                   uint32_t size, struct gl_ticket *ticket);
-/* Blocks until the bytes are there (spins briefly, then waits on the fence); a device on which
- * nothing completes for 10 s (software: 10 minutes) is lost. Each ticket is redeemed once. */
+/* Waits for the bytes: polls briefly, then waits for the fence. The device is lost if nothing
+ * completes for 10 s (software: 10 minutes). Each ticket can be redeemed once. */
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes);
-/* Whether gl_readback_end() would find the bytes there. Does not wait. */
+/* Returns true if gl_readback_end() would not wait. */
 bool gl_readback_is_done(struct gl_device *dev, struct gl_ticket ticket);
-/* Gives a ticket back whose result nobody wants. Does not wait. */
+/* Discards a ticket whose result is not needed. Does not wait. */
 void gl_readback_drop(struct gl_device *dev, struct gl_ticket ticket);
 
 /* ---- programs: gl_program.c, gl_progcache.c -------------------------------------------------- */
@@ -286,29 +299,32 @@ struct gl_program_params {
     size_t len;
     const char *label;  /* kernel name for messages, debuggers, profiles; copied */
     const char *origin; /* "builtin" or a path, for messages */
-    /* Logs why a source does not compile, or link, in place of gl's own line: `words` are the
-     * driver's, of several lines. Returns the status of the call. NULL = gl's own line. */
+    /* Logs why a source does not compile or link. `words` is the driver's log, of several lines.
+     * Returns the status of the call. If NULL, gl_program.c logs one line. */
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
-    bool quiet;         /* a refusal fails no call: gl's own line is told at DGL_LOG_INFO */
-    /* Set before `refused` is called: the result of the compiler process, or GL_COMPILE_REFUSED if
-     * this process compiled. May be NULL. */
+    bool quiet;         /* a source that does not compile is no error: the line is logged at
+                         * DGL_LOG_INFO */
+    /* If not NULL, set before `refused` is called: the result of the compiler process, or
+     * GL_COMPILE_REFUSED if this process compiled. */
     enum gl_compile_end *end;
-    /* gl_programs_create(): NULL, or the same source on its way. Consumed, also on failure, and set
-     * to NULL. */
+    /* gl_programs_create(): a pending program of the same source, or NULL. Consumed, also on
+     * failure, and set to NULL. */
     struct gl_pending **begun;
 };
 struct gl_compile {
-    /* Also have the driver make the machine code, which some (llvmpipe) leave to the first
-     * dispatch: each program is dispatched with no groups, and waited for. */
+    /* Also generates the machine code now. Some drivers, such as llvmpipe, generate it at the first
+     * dispatch. So each program is dispatched with no work groups, and the call waits for it. */
     bool machine_code;
-    dgl_progress_cb progress_cb; /* may be NULL; in "kernels", before the first and after each */
+    dgl_progress_cb progress_cb; /* may be NULL; called with "kernels" before the first program and
+                                  * after each */
     void *progress_priv;
 };
-/* Compiles all (in parallel where the driver can), or none: on failure every out[i] is NULL and the
- * error has the driver's words; the numbered source follows at DGL_LOG_INFO. DGL_ERR_CANCELLED, not
- * logged, when the callback returned false. Uses the on-disk cache; one line at DGL_LOG_INFO says
- * how often it helped. `how` NULL: programs are linked, no more. Slow when cold. */
+/* Compiles and links all programs, in parallel if the driver can. On failure every out[i] is NULL
+ * and the error has the driver's log; the numbered source follows at DGL_LOG_INFO. Returns
+ * DGL_ERR_CANCELLED, without a log line, if the callback returned false. Uses the cache on disk,
+ * and logs at DGL_LOG_INFO how many programs it had. `how` may be NULL. Slow if the programs are
+ * not in the cache. */
 enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out);
@@ -318,40 +334,43 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
 bool gl_compiles_aside(const struct gl_device *dev);
 /* Returns true if the driver compiles on its own threads (KHR_parallel_shader_compile). */
 bool gl_has_compiler_threads(const struct gl_device *dev);
-/* One program on its way while other work goes on. */
-/* Starts the compiler; waits for it only where the driver has no threads of its own for that
- * (KHR_parallel_shader_compile). `refused_priv` is borrowed until the program is taken. */
+/* Starts to compile a program, while other work continues. Waits for the compiler only if this
+ * process compiles and the driver has no compiler threads (KHR_parallel_shader_compile).
+ * `refused_priv` is borrowed until the program is taken. */
 enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
                                   struct gl_pending **out);
-/* Several of them, all or none: every compiler is started before any linker. */
+/* Starts several programs, or none on failure. All compilers are started before the first linker.
+ */
 enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, struct gl_pending **out);
-/* Whether it went with a context that was lost: nothing can be done with it but destroy it. */
+/* Returns true if the program belongs to a lost context. It can only be destroyed. */
 bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *pending);
-/* Whether gl_pending_take() would not wait; a stale one waits for nothing. */
+/* Returns true if gl_pending_take() would not wait, or if the program is stale. */
 bool gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending);
-/* Waits, and consumes *pending, which is not stale, also on failure, which is told as by
- * gl_programs_create(). */
+/* Waits for the program. *pending must not be stale; it is consumed, also on failure. Failures are
+ * logged as by gl_programs_create(). */
 enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
                                 struct gl_program **out);
-/* For a program that nobody wants any more. Does not wait for its compiler, as glDeleteProgram()
- * does on NVIDIA: until that is done the device keeps it. Accepts NULL in *pending. */
+/* Discards a program that is not needed any more. Does not wait for its compiler: glDeleteProgram()
+ * would on NVIDIA, so the device keeps the program until it is compiled. *pending may be NULL. */
 void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
-/* Whether the driver still compiles programs that nobody wants: closing the device waits for them
- * there, and so does exit(). Those that are done go into the cache. */
+/* Returns true if the driver still compiles discarded programs. On some drivers closing the device
+ * waits for them, and so does exit(). Stores those that are done in the cache. */
 bool gl_is_compiling(struct gl_device *dev);
-/* Name of a text on this device with this driver, 64 hexadecimal digits: the same in every process,
- * another after an update of the driver. False without a cache. */
+/* Sets `key` to the cache key of a source: 64 hexadecimal digits. The key is equal in every
+ * process, and different for another device or driver version. Returns false if there is no cache.
+ */
 bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);
-/* Device and driver as the files of the cache name them: "RENDERER, VERSION", at most 255 bytes; ""
- * without a cache. */
+/* Returns the device and driver as written into cache files: "RENDERER, VERSION", at most 255
+ * bytes. "" if there is no cache. */
 const char *gl_program_cache_device(const struct gl_device *dev);
-/* The driver gives binaries of programs, so that a cache keeps them; other files are kept there
- * without. */
+/* Returns true if the driver returns program binaries, so that the cache stores programs. Other
+ * files are stored in its folder anyway. */
 bool gl_program_is_kept(const struct gl_device *dev);
-/* Folder of the on-disk cache; NULL without one that can be written, which is said once. */
+/* Returns the folder of the cache, or NULL if there is none that can be written; the reason is
+ * logged once. */
 const char *gl_program_cache_dir(struct gl_device *dev);
-/* One owner more, each of which destroys it. */
+/* Adds an owner. Each owner must call gl_program_destroy(). */
 struct gl_program *gl_program_ref(struct gl_program *program);
 void gl_program_destroy(struct gl_device *dev, struct gl_program **program);
 const char *gl_program_label(const struct gl_program *program);
@@ -364,7 +383,8 @@ struct gl_compile_report {
     uint64_t rss_bytes;       /* peak resident memory of the compiling process */
     uint64_t binary_bytes;    /* size of the program binary; 0 if the driver returns none */
     int signal;               /* GL_COMPILE_CRASHED: the signal */
-    const char *words;        /* the driver's log, or why there is no verdict; may be "" */
+    const char *words;        /* the driver's log, or the reason why there is no verdict; may be ""
+                               */
     const char *stats;        /* the driver's statistics, one per line; may be "" */
 };
 struct gl_try {
@@ -375,82 +395,86 @@ struct gl_try {
     bool (*go_on)(void *priv); /* called several times a second; false cancels; may be NULL */
 };
 /* Compiles and links each source in a separate process, several at a time. A source that does not
- * compile is reported to `cb` and is no error of the call. Verdicts and binaries are stored in the
+ * compile is reported to `cb`; the call does not fail. Verdicts and binaries are stored in the
  * cache. DGL_ERR_UNSUPPORTED: no program was found for the compiler process, or it cannot open the
  * device. Slow. */
 enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_params *params,
                                 size_t count, const struct gl_try *how);
 /* Runs the compiler process: serves the socket on standard input until it is closed. Returns an
- * exit code. Must be called before any other function of the library or of EGL. */
+ * exit code. Call it before any other function of the library or of EGL. */
 int gl_compiler_main(void);
-/* The only argument of the program if it is started as the compiler process. */
+/* Command line argument that starts a program as the compiler process. */
 #define GL_COMPILER_WORD "--dopplergl-compiler"
 
 /* ---- dispatch: gl_dispatch.c, gl_hazard.c ---------------------------------------------------- */
 
 #define GL_MAX_STORAGE 16
 #define GL_MAX_UNIFORM 3
-/* Queued work has a fence after every so many dispatches, and at a flush: their progress tells a
- * slow device from a dead one. So many of them may be unfinished. */
+/* A fence is placed after every GL_FENCE_DISPATCHES dispatches and at each flush. The progress of
+ * the fences distinguishes a slow device from a dead one. At most GL_MAX_IN_FLIGHT fences may be
+ * unfinished. */
 #define GL_FENCE_DISPATCHES 512
 #define GL_MAX_IN_FLIGHT    256
 
 struct gl_range {
-    struct gl_buffer *buffer; /* NULL = not used */
-    uint64_t offset, size;    /* offset aligned to limits.ssbo_align / ubo_align */
+    struct gl_buffer *buffer; /* NULL if unused */
+    uint64_t offset, size;    /* `offset` is a multiple of limits.ssbo_align or ubo_align */
 };
 
-/* One prepared dispatch. storage[i] is SSBO binding i, uniform[i] UBO binding i. */
+/* A prepared dispatch. storage[i] is bound to SSBO binding i, uniform[i] to UBO binding i. */
 struct gl_dispatch {
     struct gl_program *program;
     struct gl_range storage[GL_MAX_STORAGE];
     struct gl_range uniform[GL_MAX_UNIFORM];
-    uint16_t reads, writes; /* bit i: storage[i] is read, is written; uniforms are read */
+    uint16_t reads, writes; /* bit i: storage[i] is read, or written; uniforms are always read */
     uint8_t num_storage, num_uniform;
     uint32_t groups[3];
-    struct gl_range indirect; /* three uint32 group counts on the device instead of groups[] */
-    uint32_t barrier; /* gl_hazards_derive(): 0, or the bits to issue before this dispatch */
+    struct gl_range indirect; /* if used, three uint32 group counts that replace groups[] */
+    uint32_t barrier; /* from gl_hazards_derive(): glMemoryBarrier() bits to issue before this
+                       * dispatch, or 0 */
 };
 
-/* Fills in `barrier` for each record so that conflicting accesses (RAW, WAR, WAW on overlapping
- * ranges, by storage, uniform or indirect use) are ordered and independent records share one
- * barrier. `repeats`: the list will be replayed after itself, so its head also waits for its tail.
- * Pure host arithmetic; no device. */
+/* Sets `barrier` of each dispatch. Conflicting accesses (RAW, WAR or WAW on overlapping ranges, by
+ * storage, uniform or indirect use) are ordered, and independent dispatches share a barrier.
+ * `repeats`: the list will be submitted several times in a row, so its head is also ordered after
+ * its tail. Needs no device. */
 void gl_hazards_derive(struct gl_dispatch *list, size_t count, bool repeats);
 
-/* Queues the records in order, after everything queued before; no allocation, no look-up. Waits
- * only when GL_MAX_IN_FLIGHT fences are unfinished. Errors of the driver surface at the next flush,
- * wait or readback, once for all that was queued. `gpu_ns`, when not NULL, has room for `count`
- * times and gets each record's GPU time (waits; UINT64_MAX where the driver has no timer or was
- * disjoint). */
+/* Queues the dispatches in order, after all earlier work. Does not allocate. Waits only if
+ * GL_MAX_IN_FLIGHT fences are unfinished. The next flush, wait or readback reports errors of the
+ * driver, once for all queued work. If `gpu_ns` is not NULL, the call waits and stores the GPU time
+ * of each of the `count` dispatches, or UINT64_MAX if the driver has no timer or its clock was
+ * disjoint. */
 enum dgl_status gl_submit(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                           uint64_t *gpu_ns);
-/* The time of a list that is submitted `rounds` times, each after the one before: by the GPU's
- * clock, or by the host's where the driver has no timer; UINT64_MAX where its clock was disjoint.
- * Waits before and after. */
+/* Measures the time of submitting a list `rounds` times in a row: with the GPU's clock, or with the
+ * host's if the driver has no timer. *ns is UINT64_MAX if the GPU's clock was disjoint. Waits
+ * before and after. */
 enum dgl_status gl_submit_span(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                                uint32_t rounds, uint64_t *ns);
-/* Whether gl_submit_span() goes by the GPU's clock. */
+/* Returns true if gl_submit_span() uses the GPU's clock. */
 bool gl_has_timer(const struct gl_device *dev);
-/* What the timers around the records of a list add to the time of each, by running the list, at
- * most GL_TIMER_COST_MAX records, with all timers and with two; 0 without timers. Waits. */
+/* Measures the time that timers add to each dispatch: runs a list of at most GL_TIMER_COST_MAX
+ * dispatches with a timer around each, and with one around all. *ns is 0 if there are no timers.
+ * Waits. */
 #define GL_TIMER_COST_MAX 64
 enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *list, size_t count,
                               uint64_t *ns);
 /* Starts queued work without waiting for it. */
 enum dgl_status gl_flush(struct gl_device *dev);
-/* Waits until everything is done; also where asynchronous errors surface. */
+/* Waits until all work is done, and reports asynchronous errors. */
 enum dgl_status gl_finish(struct gl_device *dev);
-/* A point behind what was queued so far; {0}: none. */
+/* A point after all work that was queued so far. {0} is the empty mark. */
 struct gl_mark {
     void *fence;
-    uint32_t context; /* that it is of */
+    uint32_t context; /* context of the fence, see gl_device_context() */
 };
-/* Sets a mark that is none, and starts what is queued before it. */
+/* Sets an empty mark, and starts the work that was queued before it. */
 enum dgl_status gl_mark_set(struct gl_device *dev, struct gl_mark *mark);
-/* Polls; when the device got there, or the context was lost, the mark is none, which is reached. */
+/* Returns true if the mark is reached or empty, or its context was lost, and then empties it. Does
+ * not wait. */
 bool gl_mark_is_reached(struct gl_device *dev, struct gl_mark *mark);
-/* Waits for it; it is none then, also on failure. */
+/* Waits for the mark, and empties it, also on failure. */
 enum dgl_status gl_mark_wait(struct gl_device *dev, struct gl_mark *mark);
 void gl_mark_drop(struct gl_device *dev, struct gl_mark *mark);
 

@@ -1,9 +1,9 @@
 /*
  * gl.h: OpenGL ES 3.1 compute without a window: devices, buffers, programs, dispatches, timers.
  * Works with bytes and programs, not with tensors. Only gl/ includes the headers of EGL, GLES and
- * DRM; none of their types are in its interface. One thread at a time may use a device. Every
- * function requires that the device's context is current: core calls gl_enter() first and
- * gl_leave() last in each of its public functions.
+ * DRM; none of their types are in its interface. One thread at a time may use a device. Except for
+ * opening, reopening and closing, functions require that the device's context is current: core
+ * calls gl_enter() first and gl_leave() last in each of its public functions.
  */
 #ifndef DGL_GL_H
 #define DGL_GL_H

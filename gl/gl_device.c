@@ -1,4 +1,4 @@
-/* Devices: opening the first row of a selection that works, closing, and entering their context. */
+/* Devices: opens the first row of a selection that works; closes, reopens and enters devices. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "core/base/mem.h"
 #include "gl/gl_internal.h"
 
-/* Hardware answers or is dead; software rendering may just be slow (softpipe: minutes for a long
- * prefill). */
+/* Time without progress after which a device counts as lost. Software renderers may just be slow:
+ * softpipe needs minutes for a long prefill. */
 #define HARDWARE_WAIT_NS (10ull * 1000 * 1000 * 1000)
 #define SOFTWARE_WAIT_NS (600ull * 1000 * 1000 * 1000)
 
@@ -57,8 +57,8 @@ uint32_t gl_device_context(const struct gl_device *dev)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* The first process here, 0 = none yet, that opened a device. Drivers keep threads and locks of the
- * process for as long as it lives, also after the last device was closed. */
+/* Process that opened the first device, or 0. After fork() the child inherits the number. Drivers
+ * keep threads and locks until their process ends, even after the last device was closed. */
 static atomic_long opened_by;
 
 enum dgl_status gl_fork_check(const struct dgl_log *log)
@@ -74,8 +74,7 @@ enum dgl_status gl_fork_check(const struct dgl_log *log)
 
 /* ---- enter and leave ------------------------------------------------------------------------- */
 
-/* The owner of a wrapped context may have bound anything since, and left errors that are not
- * ours. */
+/* Forgets the bindings and GL errors of a wrapped context: its owner may have changed them. */
 static void forget_owner(struct gl_device *dev)
 {
     dev->bound = (struct gl_bound){0};
@@ -117,7 +116,7 @@ void gl_leave(struct gl_device *dev, const struct gl_saved *saved)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* The context is current: learns what it can do and starts the parts that go with it. */
+/* Queries the current context and starts the parts that depend on it. */
 static enum dgl_status start_context(struct gl_device *dev)
 {
     enum dgl_status status = gl_caps_query(dev);
@@ -215,7 +214,7 @@ static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_devic
     return DGL_OK;
 }
 
-/* Tries the allowed rows in order; the first that opens stays current. */
+/* Tries the allowed rows in order. The context of the first one that opens stays current. */
 static enum dgl_status open_row(struct gl_device *dev, const struct gl_device_params *params)
 {
     struct gl_node *nodes = dgl_new_array(struct gl_node, GL_MAX_NODES);
@@ -281,7 +280,7 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
 
 /* ---- close and open again -------------------------------------------------------------------- */
 
-/* Drops what goes with the context: deletes it where the context is current. */
+/* Drops all state of the context. Its GL objects are deleted only if the context is current. */
 static void stop_context(struct gl_device *dev)
 {
     if (gl_is_current(dev)) {
@@ -341,7 +340,7 @@ enum dgl_status gl_device_reopen(struct gl_device *dev)
     if (status == DGL_OK)
         dev->lost = false;
     else
-        dev->caps = before; /* which the next try is compared with */
+        dev->caps = before; /* the next attempt is compared with it */
     if (status == DGL_OK)
         dgl_notice(dev->log, "%s was lost and is open again", dev->caps.renderer);
     return status;
@@ -354,7 +353,8 @@ void gl_device_close(struct gl_device **pdev)
 
     if (!dev)
         return;
-    if (dev->pid != getpid()) { /* the driver's part belongs to the process that opened it */
+    if (dev->pid != getpid()) { /* forked: only the process that opened the device may call the
+                                 * driver */
         gl_progcache_finish(&dev->cache);
         gl_memory_close(dev);
         gl_compiler_finish(dev);

@@ -1,4 +1,5 @@
-/* Replay of prepared dispatches: changed bindings, barriers, dispatch calls. */
+/* Submits prepared dispatches: sets changed bindings, issues barriers, calls glDispatchCompute().
+ */
 #include <assert.h>
 
 #include "core/base/clock.h"
@@ -19,7 +20,8 @@ static void bind_range(GLenum target, GLuint index, struct gl_binding *bound,
     *bound = (struct gl_binding){id, range->offset, range->size};
 }
 
-/* Derived barriers order the records of one list; the pending ones order it after earlier lists. */
+/* Issues one dispatch. Derived barriers (`rec->barrier`) order the dispatches of one list. Pending
+ * barriers order the list after earlier lists. */
 static void issue(struct gl_device *dev, const struct gl_dispatch *rec)
 {
     struct gl_bound *bound = &dev->bound;
@@ -126,7 +128,8 @@ static enum dgl_status issue_list(struct gl_device *dev, const struct gl_dispatc
     enum dgl_status status = DGL_OK;
 
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        if (gl_is_stopped(dev)) /* llvmpipe computes a dispatch before it returns */
+        if (gl_is_stopped(dev)) /* checked each time: llvmpipe computes a dispatch before the call
+                                 * returns */
             return DGL_ERR_CANCELLED;
         if (dev->debug)
             status = issue_debug(dev, &list[i]);
@@ -158,7 +161,7 @@ static enum dgl_status issue_timed(struct gl_device *dev, const struct gl_dispat
     return status;
 }
 
-/* The least of some rounds: what disturbs one makes it longer. */
+/* Rounds of a measurement. The shortest counts, because disturbances only add time. */
 #define COST_ROUNDS 6
 
 enum dgl_status gl_timer_cost(struct gl_device *dev, const struct gl_dispatch *list, size_t count,

@@ -1,5 +1,5 @@
-/* EGL displays and contexts: from a row of the device table to a current ES 3.1 context, and back
- * to the context of the caller. */
+/* EGL displays and contexts: opens a row of the device table as a current ES 3.1 context, and
+ * restores the context of the caller. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved)
     if (!saved->active)
         return;
     if (saved->context == eglGetCurrentContext())
-        ; /* nothing to put back but the API */
+        ; /* only the API is restored */
     else if (saved->context != EGL_NO_CONTEXT)
         eglMakeCurrent(saved->display, saved->draw, saved->read, saved->context);
     else if (ours != EGL_NO_DISPLAY)
@@ -67,7 +67,7 @@ static void drop_context(struct gl_egl *egl)
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-/* Always false. */
+/* Sets `cause`. Always returns false. */
 static bool explain(char cause[GL_CAUSE_BYTES], const char *fmt, ...) DGL_PRINTF(2, 3);
 
 static bool explain(char cause[GL_CAUSE_BYTES], const char *fmt, ...)
@@ -176,7 +176,7 @@ struct context_wish {
 };
 
 /* Creates a context and makes it current, with a pbuffer of 1 x 1 if the display requires a
- * surface. Returns false on failure and then leaves neither. */
+ * surface. On failure returns false and destroys both. */
 static bool make_context(struct gl_egl *egl, const struct context_rules *rules,
                          const struct context_wish *wish)
 {
@@ -286,9 +286,9 @@ static bool start_display(struct gl_egl *egl, const struct gl_node *node, bool d
 void gl_egl_close(struct gl_egl *egl)
 {
     drop_context(egl);
-    /* EGL hands every caller in the process the same display of a device, without counting:
-     * terminating it would take the contexts of others with it. Only a GBM display is ours
-     * alone. */
+    /* EGL returns the same display of a device to every caller in the process, without counting.
+     * Terminating it would destroy the contexts of other callers. Only a GBM display is ours alone.
+     */
     if (egl->gbm) {
         eglTerminate(egl->display);
         egl->gbm_destroy(egl->gbm);
@@ -303,7 +303,7 @@ bool gl_egl_open(struct gl_egl *egl, const struct gl_node *node, bool debug,
     const bool applies[GL_WAY_COUNT] = {
         [GL_WAY_DEVICE] = node->egl_device != NULL,
         [GL_WAY_GBM] = node->path[0] != '\0',
-        /* opens the first node that it can, software where it can open none */
+        /* EGL opens the first node that works, or software if none does */
         [GL_WAY_SURFACELESS] =
             node->kind == GL_NODE_SURFACELESS || (node->software && node->kind != GL_NODE_DEFAULT),
         [GL_WAY_DEFAULT] = node->kind == GL_NODE_DEFAULT,

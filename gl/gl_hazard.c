@@ -1,18 +1,18 @@
 /*
  * Barriers from declared reads and writes. Host arithmetic only.
  *
- * Two accesses conflict when their ranges overlap and one of them writes; the later one then needs
- * a barrier between them that has the bit of its own kind of use: storage, uniform or indirect
- * (OpenGL ES 3.1, 7.11.2: the bit says how memory is used after the barrier). The search for a
- * conflict goes back from each record and ends at the nearest barrier with that bit, so it stays
- * short. A missing bit joins a barrier that exists between the two records already, so that
- * one barrier serves as many records as possible.
+ * Two accesses conflict if their ranges overlap and one of them writes. There must be a barrier
+ * between them with the bit for the later use: storage, uniform or indirect (OpenGL ES 3.1, 7.11.2:
+ * the bit says how memory is used after the barrier). The search for a conflict goes back from each
+ * dispatch and ends at the nearest barrier with that bit, so it stays short. If the bit is missing,
+ * it is added to a barrier that already exists between the two dispatches, so that one barrier
+ * serves many dispatches.
  */
 #include "gl/gl_internal.h"
 
 struct access {
     const struct gl_range *range;
-    uint32_t bit; /* how it is used */
+    uint32_t bit; /* GL barrier bit of this use */
     bool write;
 };
 #define MAX_ACCESSES (GL_MAX_STORAGE + GL_MAX_UNIFORM + 1)
@@ -47,10 +47,10 @@ static bool conflicts(const struct access *later, const struct gl_dispatch *earl
     return false;
 }
 
-/* Orders the access of record `at` after the nearest record before it that conflicts. */
+/* Orders the access of dispatch `at` after the nearest earlier dispatch that conflicts with it. */
 static void order_within(struct gl_dispatch *list, size_t at, const struct access *access)
 {
-    size_t join = at; /* the nearest barrier that could take the bit */
+    size_t join = at; /* dispatch before which the bit will be added */
 
     for (size_t i = at;; i--) {
         if (list[i].barrier & access->bit)
@@ -66,9 +66,9 @@ static void order_within(struct gl_dispatch *list, size_t at, const struct acces
     }
 }
 
-/* Orders the access after the records of the round before: their tail, back to the last barrier
- * with the bit. A missing bit goes before the first record, which has to wait for earlier
- * lists anyway. */
+/* Orders the access after conflicting dispatches of the previous round. Searches that round
+ * backwards from its end to the last barrier with the bit. A missing bit is added before the first
+ * dispatch, which must wait for earlier lists anyway. */
 static void order_after_tail(struct gl_dispatch *list, size_t count, size_t at,
                              const struct access *access)
 {

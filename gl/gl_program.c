@@ -1,5 +1,5 @@
-/* Programs: from GLSL or from the cache, all of a batch or none, in parallel where the driver
- * can. */
+/* Programs: compiled from GLSL or loaded from the cache, in batches, in parallel if the driver can.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core/base/str.h"
 #include "gl/gl_internal.h"
 
-/* One program on its way. */
+/* A program that is being compiled or loaded. */
 struct job {
     const struct gl_program_params *params;
     GLuint id, shader;        /* shader is 0 unless this process compiles it */
@@ -28,11 +28,11 @@ static const char *label_of(const struct gl_program_params *params)
 }
 
 struct gl_pending {
-    struct gl_program_params params; /* `source` and `label` of its own */
+    struct gl_program_params params; /* owns copies of `source` and `label` */
     struct job job;
-    uint32_t context; /* as of a program */
+    uint32_t context; /* as in gl_program */
     uint64_t start_ns;
-    struct gl_pending *next; /* of those that nobody wants */
+    struct gl_pending *next; /* in gl_device.unwanted */
 };
 
 bool gl_has_compiler_threads(const struct gl_device *dev)
@@ -83,11 +83,12 @@ static bool take_binary(struct gl_device *dev, const struct job *job, uint32_t f
     if (linked)
         return true;
     while (glGetError() != GL_NO_ERROR && gl_reset_check(dev) == DGL_OK)
-        ; /* a driver may refuse a binary for any reason: compile instead */
+        ; /* a driver may refuse a binary for any reason: the caller compiles the source instead */
     return false;
 }
 
-/* Cache contents for a source: nothing, a program, or the verdict that it compiles or does not. */
+/* Cache contents for a source: nothing, a program, or a verdict (GOOD: it compiles, BAD: it does
+ * not). */
 enum found { FOUND_NOTHING, FOUND_PROGRAM, FOUND_GOOD, FOUND_BAD };
 
 /* Looks a source up in the cache. A bad verdict is used only if its limits were at least the
@@ -154,14 +155,14 @@ static enum dgl_status start_job(struct gl_device *dev, struct job *job)
         job->remote = gl_remote_settled(dev, &verdict);
     else if (found == FOUND_NOTHING && is_guarded(dev))
         job->remote = gl_remote_create(dev, params, &(struct gl_compile_limits){0}, false);
-    if (!job->remote && found != FOUND_BAD) /* also if the compiler process has just ended */
+    if (!job->remote && found != FOUND_BAD) /* also if the compiler process is gone */
         start_compiler(job);
     return job->remote || job->shader ? DGL_OK
                                       : dgl_fail_memory(dev->log, "a text to compile", params->len);
 }
 
-/* Every compiler before any linker, so that a driver with compiler threads has work for all of
- * them. */
+/* Starts all compilers before the first linker, so that a driver with compiler threads has work for
+ * all of them. */
 static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_t count)
 {
     enum dgl_status status = DGL_OK;
@@ -171,7 +172,7 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
             return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                             "kernel %s: a source of %zu bytes is too long", label_of(params),
                             params->len);
-        if (jobs[i].id) /* it was begun earlier */
+        if (jobs[i].id) /* gl_pending_create() started it */
             continue;
         const uint64_t start_ns = dgl_now_ns();
         gl_watch_begin(dev, label_of(params));
@@ -192,7 +193,8 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
 
 /* ---- collect --------------------------------------------------------------------------------- */
 
-/* The driver's words; NULL when out of memory. */
+/* Returns the driver's log of a shader or program, or NULL when out of memory. The caller frees it.
+ */
 static char *info_text(GLuint id, bool of_shader)
 {
     GLint len = 0;
@@ -209,7 +211,8 @@ static char *info_text(GLuint id, bool of_shader)
     return text;
 }
 
-/* As one line, cut where they get long; NULL when out of memory. */
+/* Joins the lines of a driver's log to one line, shortened to about 800 bytes. Returns NULL when
+ * out of memory. The caller frees it. */
 static char *one_line(const char *text)
 {
     struct dgl_buf line = {0};
@@ -224,8 +227,8 @@ static char *one_line(const char *text)
     return dgl_buf_take(&line);
 }
 
-/* Logs that a source did not compile. `words` is the driver's log or the exceeded limit, or NULL
- * when out of memory. */
+/* Logs that a source did not compile, and returns the status of the call. `words` is the driver's
+ * log or the exceeded limit, or NULL when out of memory. */
 static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool linking,
                               const char *words)
 {
@@ -291,7 +294,8 @@ static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
     return status;
 }
 
-/* Waits for the compiler. */
+/* Waits for the driver's compiler and linker, and reports their errors. Does nothing for a program
+ * that was loaded. */
 static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
 {
     GLint compiled = GL_FALSE, linked = GL_FALSE;
@@ -350,8 +354,9 @@ static void bind_zeros(struct gl_device *dev)
     }
 }
 
-/* A dispatch of no groups: llvmpipe makes a program's machine code when it is first dispatched, the
- * drivers of zink when a pipeline is made. Waits, as either may do it on another thread. */
+/* Makes the driver generate machine code, by a dispatch with no work groups. llvmpipe generates it
+ * at the first dispatch of a program, and the drivers under zink when a pipeline is created. Either
+ * may use another thread, so the function waits. */
 static enum dgl_status make_machine_code(struct gl_device *dev, const struct job *job)
 {
     GLsync fence = NULL;
@@ -392,8 +397,8 @@ static bool go_on(void *priv)
     return tell(b->how, b->done, b->total);
 }
 
-/* Logs one line about a batch. A single program of the cache has none: its own line is at
- * DGL_LOG_DEBUG, as that of every program. */
+/* Logs one line about a batch at DGL_LOG_INFO, unless it is a single program from the cache. Each
+ * program also has a line at DGL_LOG_DEBUG. */
 static void note_batch(const struct gl_device *dev, const struct job *jobs, size_t count,
                        uint64_t start_ns)
 {
@@ -421,7 +426,7 @@ static void note_batch(const struct gl_device *dev, const struct job *jobs, size
         dgl_info(dev->log, "compiled programs are not kept: %s", dev->cache.reason);
 }
 
-/* Waits for the compiler; the job's id becomes the program's. */
+/* Waits for the compiler and creates the program, which takes over the GL name of the job. */
 static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct batch *batch,
                                 struct gl_program **out)
 {
@@ -430,7 +435,8 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     enum dgl_status status = job->remote ? collect_remote(dev, job, go_on, batch) : DGL_OK;
     if (status != DGL_OK)
         return status;
-    const uint64_t here_ns = dgl_now_ns(); /* the wait for another process is not compiling */
+    const uint64_t here_ns = dgl_now_ns(); /* the processor time of the compiler process was added;
+                                            * the wait for it does not count */
     gl_watch_begin(dev, label_of(job->params));
     status = collect_job(dev, job);
     if (status == DGL_OK)
@@ -462,12 +468,12 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
     return DGL_OK;
 }
 
-/* Deletes what a job still has; its program only when it was not taken. */
+/* Deletes what a job still owns. take_job() sets `id` to 0, so a finished program is kept. */
 static void drop_job(struct gl_device *dev, struct job *job)
 {
     gl_remote_destroy(dev, &job->remote);
     if (job->shader)
-        glDeleteShader(job->shader); /* goes with its program, or now when there is none */
+        glDeleteShader(job->shader); /* deleted with its program, or now if there is none */
     if (!job->id)
         return;
     glDeleteProgram(job->id);
@@ -479,7 +485,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
                                    size_t count, const struct gl_compile *how,
                                    struct gl_program **out)
 {
-    /* How many are on their way: more than one where compiling does not block the caller. */
+    /* Number of programs that are started ahead: all, if compiling does not block the caller. */
     size_t ahead = gl_has_compiler_threads(dev) || may_be_guarded(dev) ? count : 1;
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
@@ -529,9 +535,9 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
     return status;
 }
 
-/* ---- a program while other work goes on ------------------------------------------------------ */
+/* ---- pending programs ------------------------------------------------------------------------ */
 
-/* A copy of the parameters; NULL when out of memory. */
+/* Returns a pending program with a copy of the parameters, or NULL when out of memory. */
 static struct gl_pending *pending_new(const struct gl_device *dev,
                                       const struct gl_program_params *params)
 {
@@ -635,7 +641,8 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **ppending)
     *ppending = NULL;
     if (!pending)
         return;
-    /* A request to the compiler process can be cancelled; the driver's threads cannot. */
+    /* A request to the compiler process can be cancelled, but the driver's threads cannot be
+     * stopped. */
     if (!gl_owns_names(dev, pending->context) || pending->job.remote ||
         gl_pending_is_ready(dev, pending)) {
         pending_free(dev, pending);

@@ -1,14 +1,14 @@
-/* Synchronisation: barriers on demand, flushes, fences, waits with a limit, maps of results, and
- * the sticky lost flag. The driver is entered here, and only here, to start work or to wait. */
+/* Synchronisation: barriers on demand, flushes, fences, waits with a time limit, maps of results,
+ * and the flag of a lost device. Only this file calls the driver to start work or to wait. */
 #include <assert.h>
 
 #include "core/base/clock.h"
 #include "gl/gl_internal.h"
 
-/* A readback that is nearly done is cheaper to poll than to sleep for (NVIDIA: 18 us with
- * polling). */
+/* Time of polling before a wait sleeps. A short wait is faster with polling (a readback on NVIDIA:
+ * 18 us). */
 #define SPIN_NS 50000ull
-/* How long a wait that may be told to stop goes without looking. */
+/* Longest wait between two checks of the stop flag. */
 #define STOP_NS 50000000ull
 
 enum dgl_status gl_lost_check(const struct gl_device *dev)
@@ -59,7 +59,7 @@ bool gl_fence_is_reached(GLsync fence)
     return glClientWaitSync(fence, 0, 0) != GL_TIMEOUT_EXPIRED;
 }
 
-/* Forgets the fences that are reached, oldest first. */
+/* Deletes the reached fences, oldest first, up to the first one that is not reached. */
 static void drop_done(struct gl_in_flight *lists)
 {
     while (lists->count > 0) {
@@ -78,7 +78,7 @@ enum dgl_status gl_in_flight_add(struct gl_device *dev)
     struct gl_in_flight *lists = &dev->in_flight;
 
     drop_done(lists);
-    if (lists->count == GL_MAX_IN_FLIGHT) { /* far enough ahead: wait for the oldest */
+    if (lists->count == GL_MAX_IN_FLIGHT) { /* too much work is queued: wait for the oldest fence */
         enum dgl_status status = gl_fence_wait_or_stop(dev, &lists->fences[lists->head]);
         if (status != DGL_OK)
             return status;
@@ -137,7 +137,7 @@ void gl_event_end(const struct gl_device *dev, enum gl_event_kind kind, uint64_t
                                                              .bytes = bytes});
 }
 
-/* gl.h defines a submit. */
+/* Counts a submit (struct gl_counters in gl.h) and returns its start time. */
 static uint64_t submit_start(struct gl_device *dev)
 {
     dev->counters.submits++;
@@ -191,7 +191,8 @@ static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stopp
     while (result == GL_TIMEOUT_EXPIRED && dgl_now_ns() - start < SPIN_NS)
         result = glClientWaitSync(*fence, 0, 0);
     if (result == GL_TIMEOUT_EXPIRED) {
-        /* Much may be queued before the fence: as long as lists complete, the device is alive. */
+        /* Much work may be queued before the fence. As long as more of the fences in flight are
+         * reached, the device is alive and the time limit starts again. */
         uint32_t before, after = count_signalled(&dev->in_flight);
         uint64_t step = stoppable && dev->stop ? STOP_NS : dev->wait_limit_ns;
         do {

@@ -1,4 +1,4 @@
-/* Reading /proc/meminfo and the limits of memory cgroups. */
+/* Reads /proc/meminfo and the limits of memory cgroups. */
 #include "core/base/host_memory.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "core/base/str.h"
 
-enum { PATH_BYTES = 4608 }; /* PATH_MAX, and the name of a file */
+enum { PATH_BYTES = 4608 }; /* PATH_MAX and the name of a file */
 
 /* Parses "KEY NUMBER" or "KEY NUMBER UNIT". Returns false if the line has another key. */
 static bool line_number(const char *line, const char *key, uint64_t *out)
@@ -108,13 +108,14 @@ static void apply_cgroup(struct dgl_host_memory *memory, const char *folder,
 }
 
 /* Applies the limits of this process's cgroup and of its parents, up to the root of the mount. In a
- * container the path may be the host's and not exist. The root of the mount then is the container's
- * own cgroup. */
+ * container the path may be one of the host that does not exist here. The root of the mount is then
+ * the container's own cgroup. */
 static void apply_cgroups(struct dgl_host_memory *memory, const char *mount, struct dgl_str path,
                           const struct cgroup_files *files)
 {
     char folder[PATH_BYTES];
-    if (memmem(path.p, path.len, "/..", 3)) /* outside of the cgroup namespace */
+    if (memmem(path.p, path.len, "/..", 3)) /* the path is outside of the cgroup namespace: use the
+                                             * root of the mount */
         path.len = 0;
     while (true) {
         while (path.len > 0 && path.p[path.len - 1] == '/')
@@ -145,7 +146,8 @@ struct dgl_host_memory dgl_host_memory_under(const char *root)
     char path[PATH_BYTES], line[4200];
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file)) { /* "4:memory:/a/b", version 2: "0::/a/b" */
+    while (file && fgets(line, sizeof(line), file)) { /* version 1: "4:memory:/a/b", version 2:
+                                                       * "0::/a/b" */
         struct dgl_str rest = dgl_str_trim(dgl_str_of(line)), number, controllers;
         if (!dgl_str_split(&rest, ':', &number) || !dgl_str_split(&rest, ':', &controllers))
             continue;

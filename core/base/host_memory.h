@@ -1,4 +1,4 @@
-/* Memory of the host, which software renderers and integrated GPUs use too. */
+/* Memory of the host. Software renderers and integrated GPUs use it too. */
 #ifndef DGL_BASE_HOST_MEMORY_H
 #define DGL_BASE_HOST_MEMORY_H
 
@@ -8,7 +8,7 @@
 /* Memory that this process can still allocate without swapping: the minimum of /proc/meminfo and
  * the limits of its memory cgroup (version 1 or 2) and of all parent cgroups. */
 struct dgl_host_memory {
-    uint64_t total_bytes;     /* of the machine, or the lowest cgroup limit; 0 if unknown */
+    uint64_t total_bytes;     /* memory of the machine, or the lowest cgroup limit; 0 if unknown */
     uint64_t available_bytes; /* 0 if unknown; 1 if a cgroup is full */
     bool limited;             /* a cgroup limit is lower than the machine's available memory */
 };
@@ -16,7 +16,7 @@ struct dgl_host_memory {
 struct dgl_host_memory dgl_host_memory(void);
 /* Reads the files below `root`: "", or the path of a folder with proc/ and sys/. For tests. */
 struct dgl_host_memory dgl_host_memory_under(const char *root);
-/* Returns the names of the files that the numbers come from, as a short static text. */
+/* Returns a short static text that names the source of the numbers. */
 const char *dgl_host_memory_source(const struct dgl_host_memory *memory);
 
 /* Returns the part of available memory that models may use: 75%. The rest is left to the system and

@@ -1,13 +1,13 @@
-/* A pass of r tokens takes at most r times as long as one of a single token, and r / t times as
- * long as one of t: so the first token alone bounds the passes after it, and every pass that is
- * shorter than wanted is timed and gives a better bound. */
+/* Limits the tokens of a pass by measured times. A pass of r tokens takes at most r / t times as
+ * long as a pass of t tokens. So the time of a first pass with one token limits the passes after
+ * it. Each pass that is shorter than wanted is timed, and gives a better limit. */
 #include "core/exec/pace.h"
 
 #include <assert.h>
 
-/* What is run without having timed anything: bytes of weights times tokens of a layer. Block
- * formats have about two weights per byte, so that these are 2 * 10^9 operations, 100 ms at
- * 20 GFLOP/s: less than any GPU with OpenGL ES 3.1 compute that is known to run this. */
+/* Largest pass before any pass was timed: bytes of a layer's weights times tokens. Block formats
+ * have about two weights per byte, so this is 2 * 10^9 operations, or 100 ms at 20 GFLOP/s. Every
+ * GPU that is known to run this library is faster. */
 #define UNTIMED (512ull << 20)
 
 static uint64_t layers_of(const struct plan *plan)
@@ -20,7 +20,8 @@ static uint64_t budget_of(const struct pace *p)
     return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
 }
 
-/* Returns the bytes of weights that `ops` read in all. *largest is the most of one operation. */
+/* Returns the bytes of weights that all `ops` read. Sets *largest to the maximum of one operation.
+ */
 static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
 {
     uint64_t sum = 0;
@@ -76,7 +77,8 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
     assert(most > 0);
     if (plan->device->on_host)
         return most;
-    /* In proportion to a layer: the head, with scores one dispatch for all tokens. */
+    /* Largest work relative to a layer. With scores, the head is one dispatch for all tokens and
+     * may be larger. */
     uint64_t layer = segment_bytes(plan, SEG_DECODE, &largest) / layers_of(plan);
     segment_bytes(plan, SEG_HEAD, &head);
     double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;
@@ -86,7 +88,8 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
         const uint64_t safe = slow > 0 && slow < UNTIMED ? slow : UNTIMED;
         return p->losses == 0 && work <= (double)safe ? most : 1;
     }
-    if (held > p->held) /* attention grows with what is held, and nothing grows faster */
+    if (held > p->held) /* attention is proportional to the tokens held, and no operation grows
+                         * faster */
         weight *= (double)held / p->held;
     double fit = (double)budget_ns * p->tokens / ((double)(p->layer_ns + 1) * weight);
     if (fit >= most)
@@ -101,7 +104,8 @@ void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t 
 {
     uint64_t largest;
     const uint64_t layer_ns = ns / layers_of(plan);
-    /* The rest of a prompt fills its pass badly: such a one is no news unless it took too long. */
+    /* A shorter pass, such as the last one of a prompt, often takes longer per token. It is ignored
+     * if so, unless the sequence has more than doubled or the pass exceeded the budget. */
     const bool worse = layer_ns * (uint64_t)p->tokens > p->layer_ns * (uint64_t)tokens;
     if (tokens >= p->tokens || !worse || held > 2 * p->held || layer_ns > budget_of(p)) {
         p->tokens = tokens;

@@ -1,40 +1,42 @@
-/* Tokens of a prefill pass by the time that passes take on this device, so that no dispatch keeps
- * it for much longer than 100 ms: graphics watchdogs reset a device after 640 ms (i915) to 10 s
- * (amdgpu), and a display on it stands still as long. Tokens are the same however a prompt is cut,
- * logits within rounding. Host arithmetic only. */
+/* Chooses the tokens of a prefill pass from the times of earlier passes on this device, so that no
+ * dispatch takes much longer than 100 ms. Graphics watchdogs reset a device after 640 ms (i915) to
+ * 10 s (amdgpu), and a display on the device is frozen during a dispatch. The division of a prompt
+ * into passes changes no token, and logits only within rounding. Host arithmetic only. */
 #ifndef DGL_CORE_PACE_H
 #define DGL_CORE_PACE_H
 
 #include "core/plan/plan.h"
 
-/* The longest that a dispatch may take. */
+/* Time limit of a dispatch. */
 #define PACE_BUDGET_NS 100000000ull
 
-/* The last pass that was timed. */
+/* State: the last pass that was timed. */
 struct pace {
-    int32_t tokens;    /* 0 = none was yet */
-    int32_t held;      /* tokens of the sequence after it, at least PACE_HELD */
-    uint64_t layer_ns; /* one layer of it, which has several dispatches */
-    uint64_t head_ns;  /* the head's largest dispatch for one token, estimated; 0 = unknown */
-    uint32_t losses;   /* of the device: each halves the budget */
+    int32_t tokens;    /* 0 if no pass was timed yet */
+    int32_t held;      /* tokens of the sequence after that pass, at least PACE_HELD */
+    uint64_t layer_ns; /* time of one layer, which has several dispatches */
+    uint64_t head_ns;  /* estimated time of the head's largest dispatch for one token; 0 if unknown
+                        */
+    uint32_t losses;   /* losses of the device; each halves the budget */
 };
-/* Up to so many tokens attention is a small part of a layer. */
+/* Up to this many tokens, attention is a small part of a layer. */
 #define PACE_HELD 1024
 
-/* Tokens of the next pass, 1 to `most`, of a sequence that holds `held`; `scores`: with logits of
- * each. Fewer than `most` asks for pace_note() after it. Software renderers have no watchdog. */
+/* Returns the tokens of the next pass, 1 to `most`, of a sequence with `held` tokens. `scores`: the
+ * pass computes the logits of each token. If the result is less than `most`, the caller times the
+ * pass and calls pace_note(). On software renderers the result is `most`: they have no watchdog. */
 int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most, int32_t held,
                     bool scores);
 /* Returns how many sequences may decode in one pass: 1 to `most`, and `most` unless the device is
  * slow. */
 int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t most, int32_t held);
 /* Estimates the longest dispatch among `ops` for one token: from timed passes or, before the first
- * one, from the rate that plan_device.c assumes for slow devices. Returns 0 if unknown, that is for
- * a fast device that was not timed yet. */
+ * one, from the rate that plan_device.c assumes for slow devices. Returns 0 for a fast device that
+ * was not timed yet. */
 uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops);
-/* Estimates the time of a token, body and head, from the same numbers. */
+/* Estimates the time of one token, layers and head, from the same numbers. Returns 0 if unknown. */
 uint64_t pace_token_ns(const struct pace *p, const struct plan *plan);
-/* A pass of `tokens` took `ns`, after which the sequence held `held`. */
+/* Notes that a pass of `tokens` took `ns`, and that the sequence has `held` tokens after it. */
 void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns);
 
 #endif

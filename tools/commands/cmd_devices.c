@@ -1,5 +1,5 @@
-/* devices: the rows of the device table, each with the reason why it is or is not used; with -v and
- * --json also verdicts, limits and measured speed. */
+/* devices: lists the rows of the device table, with the reason if a row is unusable or not the
+ * default. With -v and --json also verdicts, limits and measured speed. */
 #include <stdio.h>
 
 #include "core/base/json.h"
@@ -15,11 +15,11 @@ struct listing {
     int rows;
 };
 
-/* A limit of dgl_limits by the name of its field. */
+/* A field of dgl_limits and its name. */
 struct limit {
     const char *name;
     uint64_t value;
-    bool flag; /* present or not */
+    bool flag; /* a bool: printed in the lines "has" and "without" */
 };
 #define NUM_LIMITS 20
 
@@ -174,7 +174,7 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
     if (details && info->usable) {
         char select[16];
         snprintf(select, sizeof(select), "%d", info->index);
-        /* What fails here is told by the log; the row stays. */
+        /* A failure is logged, and the row is listed without details. */
         if (dgl_device_create(&l->console.log,
                               dgl_device_params(.select = select, .limits = l->opt->limits),
                               &dev) == DGL_OK)
@@ -204,7 +204,7 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
                        info->renderer[0] ? info->renderer : "-");
         if (info->reason[0])
             dgl_buf_printf(&l->out, "     %s\n", info->reason);
-        if (details && info->renderer[0]) /* a verdict is about a device, not about a way to one */
+        if (details && info->renderer[0]) /* without a renderer the kind of device is unknown */
             dgl_buf_printf(&l->out, "     verdict: %s (%s)\n",
                            dgl_device_verdict_name(info->verdict), info->verdict_note);
         if (dev)

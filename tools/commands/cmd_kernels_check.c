@@ -1,4 +1,5 @@
-/* kernels check | bench: known-answer tests of kernels on a device, and their time. */
+/* kernels check | bench: runs known-answer tests of kernels on a device, and measures their time.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,9 +11,9 @@
 struct judged {
     bool json;
     struct dgl_buf out;
-    struct dgl_buf log; /* lines of a kernel, until its verdict is told */
+    struct dgl_buf log; /* log lines of a kernel, kept until its verdict is printed */
     struct dgl_json_writer w;
-    uint32_t verdicts[3]; /* so many of each */
+    uint32_t verdicts[3]; /* count of each verdict */
 };
 
 static const char *const verdict_names[] = {[DGL_VERDICT_PASSED] = "passed",
@@ -31,8 +32,8 @@ static void report_verdict(struct dgl_json_writer *w, const struct dgl_kernel_ve
     report_text(w, "reason", v->reason[0] ? v->reason : NULL);
 }
 
-/* What the log had to say, after the verdict that it is about: excerpts of a file, further errors.
- * Where the verdict went elsewhere its reason begins them. */
+/* Prints the log lines of a kernel after its verdict: excerpts of a file, further errors. If the
+ * verdict is in JSON or went to another stream, they begin with its `reason`. */
 static void tell_log(struct judged *j, const char *reason)
 {
     struct dgl_str rest = {j->log.p, j->log.len}, line;
@@ -48,8 +49,8 @@ static void tell_log(struct judged *j, const char *reason)
     dgl_buf_finish(&j->log);
 }
 
-/* The kernels and the device of the options; faults of files are kept for their verdicts. `path` is
- * one more file or folder of kernels, or NULL. */
+/* Opens the kernels and the device of the options. An invalid kernel file does not fail here: its
+ * verdict reports the fault. `path` is one more file or folder of kernels, or NULL. */
 static enum dgl_status open_device(struct engine *e, const struct options *opt, const char *path)
 {
     struct options own = *opt;
@@ -66,7 +67,7 @@ static enum dgl_status open_device(struct engine *e, const struct options *opt, 
     return status == DGL_OK ? engine_open_device(e, opt) : status;
 }
 
-/* Once the device is open: begins the JSON object with its list, and keeps what is logged. */
+/* Begins the JSON object with its list `list`, and captures the log. The device must be open. */
 static void begin(struct judged *j, struct engine *e, const struct options *opt, const char *list)
 {
     *j = (struct judged){.json = opt->json};
@@ -79,7 +80,7 @@ static void begin(struct judged *j, struct engine *e, const struct options *opt,
     e->console.capture = &j->log;
 }
 
-/* After the call: EXIT_OK, or the exit code where it failed. */
+/* Ends the capture of the log. Returns EXIT_OK, or the exit code of a failed `status`. */
 static int end(struct judged *j, struct engine *e, enum dgl_status status)
 {
     e->console.capture = NULL;

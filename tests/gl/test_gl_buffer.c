@@ -26,15 +26,15 @@ static int set_up(void **state)
     return open_with(false);
 }
 
-/* Also what a driver without EXT_buffer_storage gets. */
+/* Runs the cases without optional extensions, like a driver that lacks EXT_buffer_storage. */
 static int set_up_min(void **state)
 {
     (void)state;
     return open_with(true);
 }
 
-/* What hardware gets: storage that the host cannot reach, so that writes go through staging
- * memory. */
+/* Runs the cases as on hardware: the host cannot write the storage, so writes use staging memory.
+ */
 static int set_up_staged(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void test_write_inside(void **state)
     gl_buffer_destroy(dev, &buffer);
 }
 
-/* More than all staging segments and several parts of the readback. */
+/* Larger than all staging segments together, and than several parts of a readback. */
 static void test_large(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void test_size_is_rounded(void **state)
     struct gl_buffer *buffer = make(5, true);
     assert_int_equal(gl_buffer_size(buffer), 8);
     gl_buffer_destroy(dev, &buffer);
-    gl_buffer_destroy(dev, &buffer); /* NULL by now */
+    gl_buffer_destroy(dev, &buffer); /* `buffer` is NULL now */
 }
 
 static void test_nothing_to_move(void **state)
@@ -294,7 +294,7 @@ static void test_dropped_tickets(void **state)
         gl_readback_drop(dev, tickets[i]);
     assert_int_equal(gl_readback_begin(dev, buffer, 4, 4, &last), DGL_OK);
     assert_int_equal(last.slot, tickets[0].slot);
-    gl_readback_drop(dev, tickets[0]); /* no longer the slot's */
+    gl_readback_drop(dev, tickets[0]); /* stale: the slot has a newer ticket */
     assert_int_equal(gl_readback_end(dev, last, &out), DGL_OK);
     assert_int_equal(out, 8);
     assert_int_equal(gl_device_counters(dev).readbacks - before, 1);
@@ -365,7 +365,8 @@ static void test_counters(void **state)
     assert_int_equal(after.upload_bytes - before.upload_bytes, 16);
     assert_int_equal(after.readback_bytes - before.readback_bytes, 12);
     assert_int_equal(after.readbacks - before.readbacks, 2);
-    /* The read waits, the ticket flushes and waits; without persistent mappings both map. */
+    /* Submits: the read waits; the ticket flushes and waits. Without persistent mappings both also
+     * map. */
     assert_int_equal(after.submits - before.submits, dev->ext.buffer_storage ? 3 : 5);
     gl_buffer_destroy(dev, &buffer);
 }
@@ -378,7 +379,7 @@ static void no_uuid(GLenum target, GLuint index, GLubyte *data)
     memset(data, 0xa5, GL_UUID_SIZE_EXT);
 }
 
-/* A reason where it cannot be had. */
+/* If Vulkan storage is not available, `reason` has the cause. */
 static void test_vulkan_absent(void **state)
 {
     (void)state;
@@ -397,7 +398,8 @@ static void test_vulkan_absent(void **state)
     dev->ext = ext;
 }
 
-/* It outlives what allocated it, and goes with its buffer: all in turn are more than there is. */
+/* Storage stays valid after its allocator is destroyed, and is freed with its buffer: the buffers
+ * of the loop together are larger than the device's memory. */
 static void test_vulkan_storage(void **state)
 {
     (void)state;
@@ -416,8 +418,8 @@ static void test_vulkan_storage(void **state)
     for (uint64_t done = 0; done <= all; done += size) {
         gl_buffer_destroy(dev, &buffer);
         assert_int_equal(gl_buffer_create(dev, &params, &buffer), DGL_OK);
-        /* Mesa's llvmpipe offers the extension and refuses what lavapipe exports: then it is the
-         * driver's own. */
+        /* Mesa's llvmpipe has the extension but refuses memory that lavapipe exports. The buffer
+         * then uses storage of the GL driver. */
         if (!dev->caps.llvmpipe)
             assert_int_not_equal(buffer->memory, 0);
     }

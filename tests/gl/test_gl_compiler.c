@@ -181,8 +181,8 @@ static struct gl_program_params program_of(const char *source)
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-/* Opening the device counts, and takes seconds in an emulated machine. So the limit is short only
- * where it ends the compiler. */
+/* The limit includes opening the device, which takes seconds in an emulated machine. So only rows
+ * that exceed the limit have a short one. */
 struct verdict_row {
     const char *name, *source;
     uint64_t seconds; /* limit */
@@ -216,7 +216,7 @@ static bool check_verdict(void *priv, size_t index, const struct gl_compile_repo
 static void test_verdict(void **state)
 {
     struct verdict_row *row = *state;
-    close_device(); /* a failed row leaves it open */
+    close_device(); /* a failed row leaves the device open */
     const struct gl_program_params params = program_of(row->source);
     open_device(&(struct gl_device_params){0});
     const struct gl_try how = {
@@ -399,10 +399,11 @@ static void test_long_compile_is_told(void **state)
     const struct told_row *row = *state;
     struct gl_program *program = NULL;
     const struct gl_program_params params = program_of(TEXT("slow"));
-    close_device(); /* a failed row leaves it open */
+    close_device(); /* a failed row leaves the device open */
     open_device(&(struct gl_device_params){0});
     known_good = row->known_good;
-    assert_true(row->known_good || gl_compiler_start(dev)); /* its hello has a time limit */
+    assert_true(row->known_good || gl_compiler_start(dev)); /* start it before the clock is scaled,
+                                                             * because its hello has a time limit */
     atomic_store(&clock_scale, 20);
     enum dgl_status status =
         row->try ? gl_programs_try(dev, &params, 1, &(struct gl_try){.cb = check_is_ok})
@@ -415,7 +416,8 @@ static void test_long_compile_is_told(void **state)
     close_device();
 }
 
-/* At -v one line has the number of kernels and the slowest; a kernel of the cache has none. */
+/* At DGL_LOG_INFO a batch has one line, with the number of kernels and the slowest one. A single
+ * kernel from the cache has none. */
 static void test_one_line_for_a_batch(void **state)
 {
     (void)state;

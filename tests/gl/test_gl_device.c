@@ -1,5 +1,5 @@
-/* Opening, limits, wrapping, losing, and leaving the caller's EGL context alone. Runs on whatever
- * device is here. */
+/* Devices: opening, limits, wrapped contexts, loss, and restoring the caller's EGL context. Runs on
+ * any device. */
 #include "tests/support/test.h"
 
 #include "gl/gl_internal.h"
@@ -261,7 +261,7 @@ static void test_registers(void **state)
     assert_int_equal(gl_registers_guess(row->renderer, true), 0);
 }
 
-/* A size that every program has, or 0: Intel and Adreno fill subgroups only partly. */
+/* The size is 0 on Intel and Adreno, which fill subgroups only partly. */
 static void test_subgroup_size(void **state)
 {
     (void)state;
@@ -381,7 +381,7 @@ static void test_close_while_entered(void **state)
     assert_int_equal(gl_enter(dev, &saved), DGL_OK);
     gl_device_close(&dev);
     assert_ptr_equal(eglGetCurrentContext(), EGL_NO_CONTEXT);
-    gl_device_close(&dev); /* NULL by now */
+    gl_device_close(&dev); /* `dev` is NULL now */
 }
 
 static void test_two_devices(void **state)
@@ -405,7 +405,7 @@ static void test_two_devices(void **state)
         assert_int_equal(word, i);
         gl_buffer_destroy(devs[i], &bufs[i]);
         gl_leave(devs[i], &saved[i]);
-        gl_device_close(&devs[i]); /* must not take the other one along */
+        gl_device_close(&devs[i]); /* must not destroy the context of the other device */
     }
 }
 
@@ -576,7 +576,7 @@ static void test_release_device_checks_no_call(void **state)
     assert_int_equal(gl_enter(dev, &saved), DGL_OK);
     glBindBuffer(0xdead, 1);
     assert_int_equal(gl_errors_check_debug(dev, "binding nonsense"), DGL_OK);
-    assert_int_equal(gl_finish(dev), DGL_ERR_GPU); /* here it surfaces */
+    assert_int_equal(gl_finish(dev), DGL_ERR_GPU); /* reports the error */
     assert_int_equal(gl_finish(dev), DGL_OK);
     gl_leave(dev, &saved);
     gl_device_close(&dev);

@@ -1,4 +1,4 @@
-/* Dispatches that really run: results, order, indirect counts, timers, counters; with and without
+/* Dispatches on a device: results, order, indirect group counts, timers, counters; with and without
  * extensions. */
 #include "tests/support/test.h"
 
@@ -8,8 +8,8 @@ static struct gl_device *dev;
 static struct gl_saved saved;
 static struct test_log t;
 
-/* add: B[i] += A[i] + params.x for every i; fill: A[i] = i; the group counts come from the host or
- * from a buffer. */
+/* add: b[i] += a[i] + params.x. copy: b[i] = a[i]. Group counts come from the host or from a
+ * buffer. */
 static const char add_source[] = "#version 310 es\n"
                                  "layout(local_size_x = 64) in;\n"
                                  "layout(std430, binding = 0) readonly buffer A { uint a[]; };\n"
@@ -27,7 +27,7 @@ static const char copy_source[] = "#version 310 es\n"
                                   "    uint i = gl_GlobalInvocationID.x;\n"
                                   "    b[i] = a[i];\n"
                                   "}\n";
-/* What a sampler does at a stop: writes the group counts of later dispatches. */
+/* Writes the group counts of later dispatches, as the sampler does at the end of a sequence. */
 static const char args_source[] = "#version 310 es\n"
                                   "layout(local_size_x = 1) in;\n"
                                   "layout(std430, binding = 0) readonly buffer A { uint a[]; };\n"
@@ -92,8 +92,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Every case starts from a = 0, 1, 2, ...; b = c = 0; params = 0, 100, 200, ... at each aligned
- * slot. */
+/* Before each case: a = 0, 1, 2, ...; b = c = 0; params = 0, 100, 200, ... in the aligned slots. */
 static int fresh(void **state)
 {
     (void)state;
@@ -115,7 +114,7 @@ static struct gl_range whole(struct gl_buffer *buffer)
     return (struct gl_range){buffer, 0, BYTES};
 }
 
-/* `slot` picks one of the four parameter blocks. */
+/* `slot` selects one of the four parameter blocks. */
 static struct gl_dispatch add_record(struct gl_buffer *src, struct gl_buffer *dst, unsigned slot)
 {
     return (struct gl_dispatch){.program = programs[ADD],
@@ -175,7 +174,7 @@ static void test_submits_are_ordered(void **state)
     (void)state;
     for (int i = 0; i < 10; i++) {
         struct gl_dispatch rec = add_record(a, b, 3);
-        gl_hazards_derive(&rec, 1, false); /* says nothing about earlier submits */
+        gl_hazards_derive(&rec, 1, false); /* does not order the dispatch after earlier submits */
         assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
     }
     expect(b, 10, 3000);
@@ -192,7 +191,8 @@ static void test_replay(void **state)
     expect(c, 6, 0); /* 1 + 2 + 3 */
 }
 
-/* Told to stop, nothing more is started or waited for; later, what was queued comes first. */
+/* While the stop flag is true, no dispatch is issued. Work that was queued before runs first
+ * afterwards. */
 static void test_stop(void **state)
 {
     (void)state;
@@ -256,7 +256,8 @@ static void test_readback_after_dispatch(void **state)
     gl_hazards_derive(&rec, 1, false);
     assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK);
     assert_int_equal(gl_readback_begin(dev, b, 40, 4, &ticket), DGL_OK);
-    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK); /* must not reach the ticket */
+    assert_int_equal(gl_submit(dev, &rec, 1, NULL), DGL_OK); /* must not change the ticket's bytes
+                                                              */
     assert_int_equal(gl_flush(dev), DGL_OK);
     assert_int_equal(gl_readback_end(dev, ticket, &word), DGL_OK);
     assert_int_equal(word, 110);
@@ -344,7 +345,7 @@ static void test_counters(void **state)
     assert_int_equal(after.submits - before.submits, 0); /* queued, not started */
     assert_int_equal(after.readbacks - before.readbacks, 0);
     assert_int_equal(after.dispatches - before.dispatches, 20);
-    /* Per round: before the first record, before the third and before the fourth (b was read). */
+    /* Each round has three: before the first, third and fourth dispatch. */
     assert_int_equal(after.barriers - before.barriers, 15);
     assert_int_equal(after.buffers_created - before.buffers_created, 0);
     assert_int_equal(after.programs_linked - before.programs_linked, 0);
@@ -386,7 +387,7 @@ static void test_timers(void **state)
     expect(b, COUNT, 0);
 }
 
-/* A timer costs less than a record with it takes; nothing is known without timers. */
+/* The cost of a timer is less than the time of the timed dispatches. Without timers it is 0. */
 static void test_timer_cost(void **state)
 {
     (void)state;
@@ -419,7 +420,7 @@ static void test_more_fences_than_in_flight(void **state)
     expect(b, GL_MAX_IN_FLIGHT + 3, 0);
 }
 
-/* A batch of any length has fences by which its progress can be told. */
+/* Many dispatches without a flush get fences, so that their progress is visible. */
 static void test_fences_of_a_batch(void **state)
 {
     (void)state;
@@ -436,7 +437,7 @@ static void test_fences_of_a_batch(void **state)
     assert_int_equal(dev->in_flight.unfenced, 0);
 }
 
-/* Errors of the driver surface once per batch, at its end. */
+/* An error of the driver is reported once, at the next flush. */
 static void test_errors_surface_at_the_flush(void **state)
 {
     (void)state;
@@ -454,14 +455,14 @@ static void test_errors_surface_at_the_flush(void **state)
 static void test_empty_submit(void **state)
 {
     (void)state;
-    assert_int_equal(gl_finish(dev), DGL_OK); /* nothing in flight that it could wait for */
+    assert_int_equal(gl_finish(dev), DGL_OK); /* so that no work is in flight */
     struct gl_counters before = gl_device_counters(dev);
     assert_int_equal(gl_submit(dev, NULL, 0, NULL), DGL_OK);
     assert_int_equal(gl_device_counters(dev).submits - before.submits, 0);
     assert_int_equal(gl_device_counters(dev).dispatches - before.dispatches, 0);
 }
 
-/* A submit is an entry into the driver that starts work or waits, not a list of dispatches. */
+/* Submits count calls into the driver that start work or wait, not lists of dispatches. */
 static void test_submits(void **state)
 {
     (void)state;
@@ -481,7 +482,7 @@ static void test_submits(void **state)
     expect(b, 2, 0);
 }
 
-/* ---- a debug device looks at each record ----------------------------------------------------- */
+/* ---- a debug device checks each dispatch ----------------------------------------------------- */
 
 static void refuse(const struct gl_dispatch *rec, const char *part)
 {
@@ -525,12 +526,13 @@ static void test_debug_is_quiet_when_all_is_well(void **state)
 
 #define CASE(test) cmocka_unit_test_setup(test, fresh)
 
-/* A point behind what is queued: reached in time, none from then on; none in another context. */
+/* A mark is reached once the earlier work is done, and empty from then on. In another context it
+ * counts as reached. */
 static void test_marks(void **state)
 {
     (void)state;
     struct gl_mark mark = {0};
-    assert_true(gl_mark_is_reached(dev, &mark)); /* none is */
+    assert_true(gl_mark_is_reached(dev, &mark)); /* the empty mark is reached */
     assert_int_equal(gl_mark_wait(dev, &mark), DGL_OK);
     gl_mark_drop(dev, &mark);
     for (int i = 0; i < 2; i++) {

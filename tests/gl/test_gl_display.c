@@ -170,7 +170,8 @@ static void check_works(struct gl_device *dev)
     assert_ptr_equal(eglGetCurrentSurface(EGL_DRAW), EGL_NO_SURFACE);
 }
 
-/* Returns true if EGL's own default display is a GPU here: the cases want Mesa's software. */
+/* Returns true if EGL's own default display is a GPU here: the cases require Mesa's software
+ * renderer. */
 static bool default_display_is_gpu(void)
 {
     struct gl_device *dev = NULL;

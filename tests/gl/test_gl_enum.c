@@ -1,6 +1,5 @@
-/* The device table and the words of a refusal, over reports that no single machine can give.
- * gl_sys.c is replaced by the function below: the linker takes this one and leaves the library's
- * out. */
+/* The device table and its error messages, for made-up reports of many machines. The linker
+ * replaces gl_sys_report_get() of gl_sys.c by the function below. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -16,7 +15,7 @@ void gl_sys_report_get(struct gl_sys_report *out)
     *out = *fake;
 }
 
-static int devices[4]; /* their addresses stand for EGL devices; none of them can be opened */
+static int devices[4]; /* their addresses serve as EGL devices that cannot be opened */
 
 #define NODE(name, kernel_driver, err)                                                             \
     {                                                                                              \
@@ -40,7 +39,8 @@ static const struct gl_sys_report denied = {
     .num_devices = 2,
     .num_vendor_files = 1,
     .surfaceless = true};
-/* A node that no udev rule has touched, and two that were half opened by hand. */
+/* Nodes that this user may not open: without a udev rule, with wrong modes, and with a group that
+ * has no name. */
 #define DENIED(name, owner, number, bits)                                                          \
     static const struct gl_sys_report name = {.nodes = {{.path = "/dev/dri/renderD128",            \
                                                          .driver = "virtio_gpu",                   \
@@ -58,7 +58,7 @@ static const struct gl_sys_report withheld = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", EPERM)}, .num_nodes = 1, .num_vendor_files = 1};
 static const struct gl_sys_report gone = {
     .nodes = {NODE("/dev/dri/renderD128", "amdgpu", ENXIO)}, .num_nodes = 1, .num_vendor_files = 1};
-/* main() gives it a path that does not exist. */
+/* Part of an error line: "PATH (vgem)". main() sets it. */
 static char broken_words[160];
 static const struct gl_sys_report nameless = {.nodes = {{.path = "/dev/dri/renderD128",
                                                          .group = "render",
@@ -114,7 +114,7 @@ static const struct gl_sys_report only_default = {.default_display = true};
 /* A vendor's driver whose node EGL does not list, such as a Mali on a board. */
 static const struct gl_sys_report default_beside_node = {
     .nodes = {NODE("/dev/dri/renderD128", "rockchip", 0)}, .num_nodes = 1, .default_display = true};
-/* EGL_PLATFORM is set where EGL lists a GPU. */
+/* EGL_PLATFORM is set, and EGL lists a GPU. */
 static const struct gl_sys_report default_and_card = {
     .nodes = {NODE("/dev/dri/renderD128", "i915", 0)},
     .num_nodes = 1,
@@ -220,7 +220,7 @@ static void test_table(void **state)
         assert_ptr_equal(nodes[i].egl_device, row->rows[i].egl_device);
         assert_int_equal(nodes[i].software, row->rows[i].software);
         assert_int_equal(nodes[i].usable, row->rows[i].usable);
-        /* Whatever is not picked by default says why. */
+        /* Each row that is not used by default has a reason. */
         assert_int_equal(nodes[i].reason[0] != '\0', !nodes[i].usable || nodes[i].software);
     }
 }
@@ -247,7 +247,7 @@ struct select_case {
     const char *select;
     enum dgl_status status;
     int num, order[3];
-    const char *error; /* part of its one line; NULL: none */
+    const char *error; /* part of the error line; NULL if there is no error */
 };
 
 static const struct select_case selects[] = {
@@ -316,7 +316,7 @@ struct refusal_case {
     const char *name;
     const struct gl_sys_report *report;
     const char *select;
-    const char *parts[4]; /* all in the one error line */
+    const char *parts[4]; /* all must be in the error line */
 };
 
 static const struct refusal_case refusals[] = {
@@ -394,7 +394,7 @@ static void test_refusal(void **state)
     assert_ptr_equal(eglGetCurrentContext(), EGL_NO_CONTEXT);
 }
 
-/* Says it in place of, and not after, an advice that cannot help. */
+/* If joining a group cannot help, the reason does not advise it. */
 static void test_no_rule_is_no_advice_to_join(void **state)
 {
     (void)state;
@@ -409,7 +409,7 @@ static void test_no_rule_is_no_advice_to_join(void **state)
     }
 }
 
-/* Mesa's surfaceless platform really opens below, whatever the fake report says. */
+/* With this fake report the test opens Mesa's real surfaceless platform. */
 static void test_any_falls_back_to_software(void **state)
 {
     (void)state;
@@ -488,7 +488,7 @@ struct join_case {
 struct version_case {
     const char *name;
     const char *version;
-    const char *words; /* NULL: new enough */
+    const char *words; /* NULL if the version is accepted */
 };
 
 static const struct version_case versions[] = {

@@ -29,7 +29,7 @@ static void test_word(void **state)
     assert_int_equal(gl_ext_has(row->list, row->word), row->found);
 }
 
-static const char *missing; /* a function that the driver fails to deliver */
+static const char *missing; /* function that the driver does not return */
 
 static void some_function(void) {}
 
@@ -81,7 +81,7 @@ static void test_missing_function(void **state)
     missing = row->function;
     gl_ext_load(&ext, row->list, get_proc);
     assert_false(*(const bool *)((const char *)&ext + row->flag));
-    assert_memory_equal(&ext, &none, sizeof(ext)); /* no function of it either */
+    assert_memory_equal(&ext, &none, sizeof(ext)); /* its other functions are not set either */
     missing = NULL;
     gl_ext_load(&ext, row->list, get_proc);
     assert_true(*(const bool *)((const char *)&ext + row->flag));

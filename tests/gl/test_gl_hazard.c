@@ -1,4 +1,4 @@
-/* Derived barriers, as tables of declared uses. Needs no device: buffers are only compared by
+/* Derived barriers, for tables of declared accesses. Needs no device: buffers are only compared by
  * address. */
 #include "tests/support/test.h"
 
@@ -120,7 +120,7 @@ static void test_case(void **state)
 
     while (count < MAX_RECORDS && row->records[count]) {
         list[count] = parse_record(row->records[count]);
-        list[count].barrier = 0xffff; /* whatever was there is replaced */
+        list[count].barrier = 0xffff; /* must be overwritten */
         count++;
     }
     gl_hazards_derive(list, count, row->repeats);
@@ -130,7 +130,7 @@ static void test_case(void **state)
                      list[i].barrier, row->barriers[i]);
 }
 
-/* ---- against a slow and simple reading of the rule ------------------------------------------- */
+/* ---- comparison with a slow and simple implementation ---------------------------------------- */
 
 struct use {
     const struct gl_range *range;
@@ -150,8 +150,8 @@ static int list_uses(const struct gl_dispatch *rec, struct use *out)
     return n;
 }
 
-/* True when every conflicting pair (i before k) of the list, written `rounds` times in a row, has
- * the later use's bit in a barrier after i and up to k. */
+/* Repeats the list `rounds` times. Returns true if for each conflicting pair i < k there is a
+ * barrier after i, at k at the latest, with the bit of k's use. */
 static bool is_ordered(const struct gl_dispatch *list, size_t count, size_t rounds)
 {
     struct use a[16], b[16];
@@ -206,7 +206,8 @@ static void test_random_lists(void **state)
         gl_hazards_derive(list, count, repeats);
         if (!is_ordered(list, count, repeats ? 3 : 1))
             fail_msg("round %d: %zu records are not ordered", round, count);
-        /* No barrier is idle: without it some pair is open. A replay's head barrier may be. */
+        /* Each barrier is needed: without it some pair is not ordered. The first one of a repeated
+         * list may be unneeded. */
         for (size_t i = repeats; i < count; i++) {
             uint32_t barrier = list[i].barrier;
             list[i].barrier = 0;

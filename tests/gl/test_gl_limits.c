@@ -1,11 +1,11 @@
-/* Limits profiles: the table, clamping a made-up device and the open device, refusals. */
+/* Limits profiles: the table, clamping of a made-up device and of an open one, errors. */
 #include "tests/support/test.h"
 
 #include "gl/gl_internal.h"
 
 #define MIB (1ull << 20)
 
-/* Facts that the choice of kernels uses, as the chip's driver reports them (Mesa 25.0.7 with
+/* Facts that decide which kernels are chosen, as reported by the chip's driver (Mesa 25.0.7 with
  * drm-shim, 2026-11-28). */
 struct chip {
     const char *name;

@@ -26,7 +26,7 @@
 /* Handles one request. Returns 0 or an errno. */
 typedef int answer(unsigned long request, void *arg);
 
-static answer *answers; /* of the fake driver; NULL refuses every driver-specific request */
+static answer *answers; /* handler of the fake driver; NULL refuses every driver-specific request */
 static int refusal;     /* errno of unsupported requests */
 
 int __real_ioctl(int fd, unsigned long request, ...);
@@ -131,7 +131,7 @@ static int xe(unsigned long request, void *arg)
 
 /* ---- parameters */
 
-static uint64_t parameter; /* of Mali and V3D */
+static uint64_t parameter; /* result for Mali and V3D */
 static uint64_t msm_gpu, msm_chip;
 
 static int get_param(unsigned long request, void *arg)
@@ -190,7 +190,7 @@ static int nonsense(unsigned long request, void *arg)
             ->length = INT32_MAX;
     else if (request == GL_IOCTL_XE_DEVICE_QUERY)
         ((struct gl_xe_device_query *)arg)->size = UINT32_MAX;
-    return 0; /* succeeds, and says nothing or too much */
+    return 0; /* succeeds with an empty or much too large result */
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static int nonsense(unsigned long request, void *arg)
 struct row {
     const char *name, *driver;
     answer *answers;
-    int refusal; /* errno; 0 stands for EINVAL */
+    int refusal; /* errno of unsupported requests; 0 selects EINVAL */
     struct fake_file files[8];
     struct drm_amdgpu_memory_info amd_memory;
     struct drm_amdgpu_info_device amd_device;

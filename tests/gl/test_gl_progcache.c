@@ -1,5 +1,5 @@
-/* The program cache's files, without a device: what is served, what is not, and what is thrown
- * out. */
+/* Files of the program cache, without a device: valid and invalid entries, and deletion of old
+ * ones. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -191,12 +191,13 @@ static void test_foreign_entry(void **state)
     char *bytes = slurp(p, &len);
     assert_true(gl_progcache_key(&p->cache, "other", 5, other));
     snprintf(p->key, sizeof(p->key), "%s", other);
-    test_write_file(p->dir, entry_name(p), bytes, len); /* a good entry under another's name */
+    test_write_file(p->dir, entry_name(p), bytes, len); /* a valid entry under the name of another
+                                                         * one */
     assert_false(serves(&p->cache, other));
     free(bytes);
 }
 
-/* Would hang for ever if opening it waited for a writer; stored again, it is replaced. */
+/* A FIFO counts as absent. Opening it must not wait for a writer. Storing replaces it. */
 static void test_entry_is_a_fifo(void **state)
 {
     struct place *p = *state;
@@ -210,8 +211,8 @@ static void test_entry_is_a_fifo(void **state)
     assert_true(serves(&p->cache, p->key));
 }
 
-/* A good entry at the end of a link is none, and its file keeps its content when the program is
- * stored again. */
+/* A link to a valid entry counts as absent. Storing replaces the link, and its target is not
+ * changed. */
 static void test_entry_is_a_link(void **state)
 {
     struct place *p = *state;
@@ -234,8 +235,8 @@ static void test_entry_is_a_link(void **state)
     free(target);
 }
 
-/* Of a folder where others may write nothing is loaded, and the reason is known before the first
- * program is. */
+/* Nothing is loaded from a folder that others may write. The reason is known before the first load.
+ */
 static void test_folder_is_not_private(void **state)
 {
     struct place *p = *state;
@@ -257,7 +258,7 @@ static void test_entry_is_a_directory(void **state)
     char *path = dgl_path_join(p->dir, entry_name(p));
     assert_int_equal(mkdir(path, 0777), 0);
     assert_false(serves(&p->cache, p->key));
-    store(p); /* cannot be replaced, and that is fine */
+    store(p); /* cannot replace the entry; no error */
     assert_false(serves(&p->cache, p->key));
     free(path);
 }
@@ -315,7 +316,7 @@ static void expect_dir(const char *param, const char *xdg, const char *home, con
         assert_string_equal(cache.dir, wanted);
     else
         assert_null(cache.dir);
-    if (!wanted && !param) /* nowhere to keep it, which nobody asked for */
+    if (!wanted && !param) /* no folder is known, and none was requested */
         assert_contains(cache.reason, "HOME");
     gl_progcache_finish(&cache);
 }
@@ -357,8 +358,8 @@ static void test_directory_is_made(void **state)
     free(deep);
 }
 
-/* In a process of its own, because root may write everywhere and has to become somebody else
- * first, whose folder it is. */
+/* Runs in a child process. Root can write everywhere, so the child changes to another user, who
+ * owns the folder. */
 static void test_read_only_directory(void **state)
 {
     struct place *p = *state;
@@ -376,7 +377,7 @@ static void test_read_only_directory(void **state)
             _exit(2);
         gl_progcache_store(&p->cache, p->key, 9, "newer", 5);
         bool prepared = gl_progcache_prepare(&p->cache);
-        bool served = serves(&p->cache, p->key); /* which is no reason to forget the reason */
+        bool served = serves(&p->cache, p->key); /* a successful load must not clear the reason */
         const char *reason = p->cache.reason ? p->cache.reason : "none";
         if (prepared || !served || !strstr(reason, "Permission denied"))
             printf("# prepared %d, served %d, reason: %s, wanted: 0, 1, Permission denied\n",
@@ -459,7 +460,7 @@ static void test_use_keeps_young(void **state)
     assert_true(gl_progcache_key(&p->cache, "second", 6, p->key));
     store(p);
     set_age(p, entry_name(p), 500);
-    assert_true(serves(&p->cache, first)); /* now the younger one */
+    assert_true(serves(&p->cache, first)); /* loading it makes it the younger one */
     p->cache.max_bytes = 408 + sizeof(binary);
     gl_progcache_trim(&p->cache);
     assert_true(serves(&p->cache, first));
@@ -521,7 +522,8 @@ static void test_processes(void **state)
             _exit(0);
         }
     }
-    for (int i = 0; i < ROUNDS * 4; i++) { /* always whole or absent: serves() compares the bytes */
+    for (int i = 0; i < ROUNDS * 4; i++) { /* an entry is complete or absent: serves() compares the
+                                            * bytes */
         uint32_t format = 0;
         void *bytes = NULL;
         size_t len = 0;

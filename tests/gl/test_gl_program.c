@@ -1,5 +1,5 @@
-/* Programs: what the driver says about broken ones, all or nothing, and the cache on disk through a
- * real driver. */
+/* Programs: errors of the driver, batches that succeed or fail as a whole, and the cache on disk
+ * with a real driver. */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@ static const char broken[] = "#version 310 es\n"
                              "layout(local_size_x = 64) in;\n"
                              "layout(std430, binding = 0) buffer A { uint a[]; };\n"
                              "void main() { a[0] = undeclared_name; }\n";
-/* Compiles and cannot link: too much shared memory for any device here. */
+/* Compiles but does not link: it uses more shared memory than any device has. */
 static const char unlinkable[] = "#version 310 es\n"
                                  "layout(local_size_x = 64) in;\n"
                                  "layout(std430, binding = 0) buffer A { uint a[]; };\n"
@@ -59,7 +59,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* `good` with VALUE replaced; static buffer. */
+/* Returns `good` with VALUE replaced, in a static buffer. */
 static const char *good_source(unsigned value)
 {
     static char text[512];
@@ -222,7 +222,7 @@ static void test_device_works_after_failure(void **state)
     gl_program_destroy(dev, &program);
 }
 
-/* ---- a program while other work goes on ------------------------------------------------------ */
+/* ---- pending programs ------------------------------------------------------------------------ */
 
 static void test_pending_program_runs(void **state)
 {
@@ -232,7 +232,7 @@ static void test_pending_program_runs(void **state)
     const struct gl_program_params first = program_of(good_source(41), "pending");
     const uint64_t linked = gl_device_counters(dev).programs_linked;
     assert_int_equal(gl_pending_create(dev, &first, &pending), DGL_OK);
-    /* Its text and name are its own: good_source() overwrites the text. */
+    /* A pending program owns copies of source and label: good_source() overwrites its buffer. */
     const struct gl_program_params second = program_of(good_source(42), "other");
     assert_int_equal(gl_programs_create(dev, &second, 1, NULL, &other), DGL_OK);
     assert_int_equal(run(other), 42);
@@ -265,7 +265,7 @@ static void test_pending_program_broken(void **state)
     assert_null(program);
 }
 
-/* Where another way is at hand, what a driver does not take is no error. */
+/* With `quiet`, a source that does not compile logs no error. */
 static void test_quiet_refusal(void **state)
 {
     (void)state;
@@ -305,7 +305,7 @@ static int count_entries(const char *dir)
     return (int)count;
 }
 
-/* The driver says of no program that it is done. */
+/* While true, the driver reports that no program is compiled yet. */
 static bool compiler_is_busy;
 void __real_glGetProgramiv(GLuint program, GLenum name, GLint *out);
 void __wrap_glGetProgramiv(GLuint program, GLenum name, GLint *out);
@@ -317,7 +317,7 @@ void __wrap_glGetProgramiv(GLuint program, GLenum name, GLint *out)
         __real_glGetProgramiv(program, name, out);
 }
 
-/* Where the driver compiles in threads of its own, too. */
+/* A pending program with a driver that has compiler threads. */
 static void test_pending_program_aside(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void test_pending_program_aside(void **state)
     close_device();
 }
 
-/* What was on its way when the context was lost: its names mean nothing in the next one. */
+/* A pending program of a lost context is stale: its GL names are not valid in the next context. */
 static void test_pending_program_stale(void **state)
 {
     (void)state;
@@ -366,13 +366,15 @@ static void test_pending_program_stale(void **state)
     close_device();
 }
 
-/* A compiler that nobody waits for any more is not waited for, and what it makes is kept. */
+/* Discarding a pending program does not wait for the compiler, and its result is stored in the
+ * cache. */
 static void test_pending_program_left(void **state)
 {
     (void)state;
     struct gl_pending *pending = NULL;
     char *dir = test_tmpdir();
-    for (int closes = 0; closes < 2; closes++) { /* the device, while the compiler is busy */
+    for (int closes = 0; closes < 2; closes++) { /* 1: the device is closed while the compiler is
+                                                  * busy */
         const struct gl_program_params params = program_of(good_source(44), "pending");
         open_device(dir, false);
         const bool kept = gl_device_caps(dev)->limits.program_binary;
@@ -381,7 +383,7 @@ static void test_pending_program_left(void **state)
         compiler_is_busy = true;
         assert_false(gl_is_compiling(dev));
         assert_int_equal(gl_pending_create(dev, &params, &pending), DGL_OK);
-        assert_false(gl_is_compiling(dev)); /* somebody wants it */
+        assert_false(gl_is_compiling(dev)); /* it was not discarded yet */
         gl_pending_destroy(dev, &pending);
         assert_null(pending);
         assert_true(gl_is_compiling(dev) == (closes == 0 || !kept));
@@ -389,7 +391,7 @@ static void test_pending_program_left(void **state)
             compiler_is_busy = false;
             for (int i = 0; i < 6000 && gl_is_compiling(dev); i++)
                 nanosleep(&(struct timespec){.tv_nsec = 10000000},
-                          NULL); /* the driver's threads, where it has some */
+                          NULL); /* the driver may have compiler threads */
             assert_false(gl_is_compiling(dev));
             assert_int_equal(count_entries(dir), kept);
         }
@@ -402,7 +404,7 @@ static void test_pending_program_left(void **state)
 
 /* ---- the cache, with this driver's binaries -------------------------------------------------- */
 
-/* A device of its own compiles good_source(value) with this cache and runs it. */
+/* Opens a device with this cache, compiles good_source(value) and runs it. */
 static void compile_and_run(const char *cache_dir, unsigned value)
 {
     struct gl_program *program = NULL;
@@ -439,8 +441,8 @@ static void test_cache_fills_and_serves(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Every byte position class of the one entry in turn: the program must come out right all the
- * same. */
+/* Damages the entry in each of its fields, and shortens it. The program must still give the right
+ * result. */
 static void test_cache_damage_is_harmless(void **state)
 {
     (void)state;
@@ -459,7 +461,7 @@ static void test_cache_damage_is_harmless(void **state)
         test_write_file(dir, names[0], bytes, len);
         bytes[places[i]] ^= 0x10;
         compile_and_run(dir, 3);
-        assert_int_equal(count_entries(dir), 1); /* and replaced */
+        assert_int_equal(count_entries(dir), 1); /* the entry was replaced */
     }
     for (size_t cut = 0; cut < len; cut += len / 7 + 1) {
         test_write_file(dir, names[0], bytes, cut);
@@ -471,7 +473,7 @@ static void test_cache_damage_is_harmless(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A sound entry whose binary the driver refuses. */
+/* A valid entry with a binary that the driver refuses. */
 static void test_cache_refused_binary(void **state)
 {
     (void)state;
@@ -496,12 +498,12 @@ static void test_cache_cannot_be_made(void **state)
     char *dir = test_tmpdir(), path[600];
     test_write_file(dir, "file", "x", 1);
     snprintf(path, sizeof(path), "%s/file/cache",
-             dir); /* below a file: nobody can, not even root */
+             dir); /* below a file: not even root can create it */
     compile_and_run(path, 5);
     test_tmpdir_remove(dir);
 }
 
-/* A folder that others may write in keeps nothing, and is not named as if it did. */
+/* A folder that others may write is not used as the cache. */
 static void test_cache_of_others(void **state)
 {
     (void)state;
@@ -525,7 +527,7 @@ static void test_cache_off(void **state)
     setenv("XDG_CACHE_HOME", dir, 1);
     compile_and_run("", 6);
     unsetenv("XDG_CACHE_HOME");
-    char *path = dgl_path_join(dir, "dopplergl"); /* Mesa's own cache may be beside it */
+    char *path = dgl_path_join(dir, "dopplergl"); /* the folder may also contain Mesa's own cache */
     assert_non_null(path);
     assert_false(dgl_path_exists(path));
     free(path);

@@ -90,8 +90,8 @@ static void test_software_is_known_good(void **state)
 #define PAGE "docs/devices.md"
 enum { CELLS = 8 };
 
-/* Copies the cells of a table row to `cells`. Returns their number, or 0 if the line is not a row
- * or is a rule. */
+/* Copies the cells of a table row to `cells`. Returns their number, or 0 if the line is no row, or
+ * is the line of dashes. */
 static size_t split_row(struct dgl_str line, char cells[CELLS][1024])
 {
     size_t count = 0;
@@ -124,7 +124,7 @@ static void test_page_has_the_verdicts(void **state)
     size_t len, next = 0;
     assert_int_equal(dgl_file_slurp(NULL, PAGE, 1 << 20, &page, &len), DGL_OK);
     struct dgl_str rest = part_after(page, "| device | verdict |"), line;
-    dgl_str_split(&rest, '\n', &line); /* the head */
+    dgl_str_split(&rest, '\n', &line); /* skip the heading */
     while (dgl_str_split(&rest, '\n', &line) && line.len) {
         if (split_row(line, cells) != 3)
             continue;

@@ -351,7 +351,7 @@ bool gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending
  * logged as by gl_programs_create(). */
 enum dgl_status gl_pending_take(struct gl_device *dev, struct gl_pending **pending,
                                 struct gl_program **out);
-/* Discards a program that is not needed any more. Does not wait for its compiler: glDeleteProgram()
+/* Discards a program that is no longer needed. Does not wait for its compiler: glDeleteProgram()
  * would on NVIDIA, so the device keeps the program until it is compiled. *pending may be NULL. */
 void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
 /* Returns true if the driver still compiles discarded programs. On some drivers closing the device

@@ -34,14 +34,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 PAGE = os.path.join(TREE, "docs/devices.md")
 COMPILED = os.path.join(HERE, "compiled.tsv")
-# Lines around each table. %s is "" or " MESA=SUITE".
+# Lines before and after each table of PAGE. %s is "" or " MESA=SUITE".
 BEGIN, END = "<!-- make check-devices%s: begin -->", "<!-- make check-devices%s: end -->"
 # Drivers that Debian builds for ARM only: its packages of a newer Mesa lack them.
 ARM_ONLY = ("v3d", "panfrost")
-SUITES = ("sid", "trixie")  # MESA: suites of Debian with a newer Mesa
+SUITES = ("sid", "trixie")  # values of MESA: Debian suites with a newer Mesa
 # Slow compilers first, so that the run does not end with one of them alone.
 SLOW = ("v3d42", "v3d71", "navi31", "navi21", "t860")
 
+# A row of chips.tsv.
 Chip = collections.namedtuple("Chip", "chip shim variable checked name")
 
 
@@ -359,8 +360,8 @@ def put_compiled(program, summaries):
         for name in names - failed:
             rows[name].append(summary["chip"])
     with open(COMPILED, "w", encoding="utf-8") as f:
-        f.write("# Written by `make check-devices UPDATE=1`: kernels, the hash of their text and libs, and the chips on which every\n"
-                "# chosen text of them compiled. (generator): kernels/gen and the headers of kernels/.\n")
+        f.write("# Written by `make check-devices UPDATE=1`. Columns: kernel; hash of its text and libs; chips on which all chosen sources\n"
+                "# of the kernel compiled. (generator): kernels/gen and the headers of kernels/.\n")
         for name in sorted(rows):
             f.write(f"{name}\t{hashes.get(name, '-')}\t{' '.join(rows[name])}\n")
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Adds to the shims the Mesa and the C library of another Debian suite, and a copy of a program that uses them.
-# usage: newer_mesa.sh SHIMS SUITE PROGRAM    SUITE: sid, trixie. Then: MESA=SUITE over.sh CHIP PROGRAM (chips of Intel, AMD and,
-# in sid, Adreno: Debian builds V3D and Panfrost for ARM only). DOPPLERGL_TEST_DATA: the test data; its script unpacks Mesa.
+# Adds the Mesa and the C library of another Debian suite to the shims, and a copy of a program that uses them.
+# usage: newer_mesa.sh SHIMS SUITE PROGRAM    SUITE: sid, trixie. Then run MESA=SUITE over.sh CHIP PROGRAM, for chips of Intel,
+# AMD and, in sid, Adreno: Debian builds V3D and Panfrost for ARM only. A script of the test data (DOPPLERGL_TEST_DATA) unpacks Mesa.
 set -eu
 if [ $# -ne 3 ]; then
     sed -n '2,4p' "$0" >&2

@@ -438,7 +438,8 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
     struct gl_remote **remotes = dgl_new_array(struct gl_remote *, count);
     enum dgl_status status = gl_lost_check(dev);
     if (status == DGL_OK && !remotes)
-        status = dgl_fail_memory(dev->log, "texts to compile", count * sizeof(*remotes));
+        status =
+            dgl_fail_memory(dev->log, "requests to the compiler process", count * sizeof(*remotes));
     if (status == DGL_OK && !gl_compiler_start(dev)) {
         struct dgl_buf why = {0};
         gl_compiler_explain(dev, &why);
@@ -451,7 +452,7 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
             status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
                               "the compiler process ended before it had all sources: try again");
         else if (!remotes[i])
-            status = dgl_fail_memory(dev->log, "a text to compile", params[i].len);
+            status = dgl_fail_memory(dev->log, "a kernel source", params[i].len);
     }
     for (size_t i = 0; i < count && status == DGL_OK; i++) {
         struct gl_remote *r = remotes[i];

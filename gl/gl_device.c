@@ -193,7 +193,7 @@ static enum dgl_status wrap_context(struct gl_device *dev, const struct gl_devic
 {
     if (!params->egl_display || !params->egl_context)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                        "egl_display and egl_context: give both or neither");
+                        "egl_display and egl_context: set both or neither");
     dev->wrapped = true;
     dev->egl =
         (struct gl_egl){.display = params->egl_display, .context = params->egl_context, .fd = -1};
@@ -312,7 +312,7 @@ enum dgl_status gl_device_reopen(struct gl_device *dev)
         return gl_fork_check(dev->log);
     if (dev->wrapped)
         return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                        "%s: the lost EGL context is the caller's: make another one and open the "
+                        "%s: the lost EGL context is the caller's: create another one and open the "
                         "device with it",
                         before.renderer);
     gl_current_save(&saved);
@@ -333,9 +333,10 @@ enum dgl_status gl_device_reopen(struct gl_device *dev)
         status = gl_errors_check(dev, "opening the device again");
     if (status == DGL_OK && (strcmp(before.renderer, dev->caps.renderer) != 0 ||
                              strcmp(before.version, dev->caps.version) != 0))
-        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                          "%s, %s was lost, and in its place is %s, %s: open the device anew",
-                          before.renderer, before.version, dev->caps.renderer, dev->caps.version);
+        status = dgl_fail(
+            dev->log, DGL_ERR_UNSUPPORTED,
+            "%s, %s was lost, and its row is now %s, %s: close the device and open it again",
+            before.renderer, before.version, dev->caps.renderer, dev->caps.version);
     gl_current_restore(dev->egl.display, &saved);
     if (status == DGL_OK)
         dev->lost = false;

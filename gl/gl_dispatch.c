@@ -77,7 +77,7 @@ static enum dgl_status check_range(const struct gl_device *dev, const struct gl_
     return dgl_fail(
         dev->log, DGL_ERR_INVALID_ARG,
         "dispatch of %s: %s %d is %llu bytes at %llu of buffer %s of %llu bytes; the device "
-        "wants offsets in steps of %llu and at most %llu bytes",
+        "requires offsets that are multiples of %llu, and at most %llu bytes",
         rec->program->label, rule->kind, index, (unsigned long long)range->size,
         (unsigned long long)range->offset, range->buffer->label,
         (unsigned long long)range->buffer->size, (unsigned long long)rule->align,

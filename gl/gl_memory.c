@@ -76,7 +76,7 @@ static void find_units(struct gl_device *dev, const struct gl_drm_node *node)
     } else {
         caps->compute_units = gl_units_guess(caps->renderer, caps->software);
         gl_text_copy(caps->units_source, sizeof(caps->units_source),
-                     caps->software ? "threads of the host" : "guessed by the renderer's name");
+                     caps->software ? "threads of the host" : "guessed from the renderer's name");
     }
 }
 
@@ -110,8 +110,8 @@ void gl_memory_open(struct gl_device *dev)
     find_units(dev, m->fd >= 0 ? &node : NULL);
     gl_device_memory_now(dev, 0, &m->last);
     dgl_debug(dev->log,
-              "memory: %llu MiB, free %llu MiB, for models %llu MiB%s, by %s; units: %u, "
-              "by %s",
+              "memory: %llu MiB, free %llu MiB, for models %llu MiB%s (%s); compute units: %u "
+              "(%s)",
               (unsigned long long)(m->last.total_bytes >> 20),
               (unsigned long long)(m->last.free_bytes >> 20),
               (unsigned long long)(m->last.budget_bytes >> 20), m->last.unified ? ", unified" : "",

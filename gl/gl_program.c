@@ -144,7 +144,7 @@ static enum dgl_status start_job(struct gl_device *dev, struct job *job)
 
     job->id = glCreateProgram();
     if (!job->id)
-        return gl_errors_check(dev, "making a program");
+        return gl_errors_check(dev, "creating a program");
     if (!gl_progcache_key(&dev->cache, params->source, params->len, job->key))
         job->key[0] = '\0';
     const enum found found = look_up(dev, job, &verdict);
@@ -158,7 +158,7 @@ static enum dgl_status start_job(struct gl_device *dev, struct job *job)
     if (!job->remote && found != FOUND_BAD) /* also if the compiler process is gone */
         start_compiler(job);
     return job->remote || job->shader ? DGL_OK
-                                      : dgl_fail_memory(dev->log, "a text to compile", params->len);
+                                      : dgl_fail_memory(dev->log, "a kernel source", params->len);
 }
 
 /* Starts all compilers before the first linker, so that a driver with compiler threads has work for

@@ -48,10 +48,10 @@ enum dgl_status gl_fence_create(struct gl_device *dev, GLsync *out)
     *out = glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
     if (*out)
         return DGL_OK;
-    enum dgl_status status = gl_errors_check(dev, "making a fence");
+    enum dgl_status status = gl_errors_check(dev, "creating a fence");
     if (status != DGL_OK)
         return status;
-    return dgl_fail(dev->log, DGL_ERR_GPU, "making a fence: the driver gave none");
+    return dgl_fail(dev->log, DGL_ERR_GPU, "creating a fence: the driver returned none");
 }
 
 bool gl_fence_is_reached(GLsync fence)
@@ -215,11 +215,12 @@ static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stopp
     if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED && stopped)
         return DGL_ERR_CANCELLED;
     if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED)
-        return gl_lost_set(dev, "it did not finish anything within the time limit");
+        return gl_lost_set(dev, "nothing completed within the time limit");
     if (status == DGL_OK)
         status = gl_errors_check(dev, "waiting for the device");
     if (status == DGL_OK)
-        status = dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: the driver refused");
+        status =
+            dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: glClientWaitSync() failed");
     return status;
 }
 

@@ -98,7 +98,7 @@ struct gl_caps {
     bool llvmpipe;          /* llvmpipe compiles the kernels, directly or under zink */
     uint32_t compute_units; /* work groups that keep the device busy; software: host threads */
     uint32_t wave_size;     /* invocations that run together, from the driver; 0 if unknown */
-    char units_source[64];  /* where compute_units comes from */
+    char units_source[64];  /* source of compute_units */
     uint32_t registers;     /* 32-bit registers of an invocation before the driver spills; 0 if no
                              * limit is known */
     /* gl_device_params.limits names a chip's profile: kernels are chosen for that chip, even if the
@@ -218,8 +218,8 @@ struct gl_saved {
  * destroyed. On failure nothing has changed, and gl_leave() does nothing. */
 enum dgl_status gl_enter(struct gl_device *dev, struct gl_saved *saved);
 /* Like gl_enter(), before objects are destroyed. Returns false in a process that was forked from
- * the device's process, where the driver must not be called. Objects can be destroyed after true
- * and after false. */
+ * the device's process, where the driver must not be called. gl_buffer_destroy() and similar may be
+ * called in both cases. */
 bool gl_enter_to_destroy(struct gl_device *dev, struct gl_saved *saved);
 void gl_leave(struct gl_device *dev, const struct gl_saved *saved);
 

@@ -236,7 +236,7 @@ static bool count_ends(void *priv, size_t index, const struct gl_compile_report 
     return true;
 }
 
-/* Bad sources among good ones fail alone, and the results come in order. */
+/* In a batch only the bad sources fail, and the results are reported in order. */
 static void test_several(void **state)
 {
     (void)state;

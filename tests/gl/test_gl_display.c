@@ -8,7 +8,7 @@
 #include "gl/gl_internal.h"
 #include "gl/gl_sys.h"
 
-/* Features that EGL is made to lack. */
+/* Features that the fake EGL hides. */
 static struct {
     const char *extension; /* removed from the display's list, or NULL */
     bool egl_1_4;          /* EGL 1.4: contexts accept no minor version */
@@ -226,7 +226,8 @@ static void test_way(void **state)
     gl_device_close(&dev);
 }
 
-/* A caller's context that is too old is refused with the same words as a driver that is too old. */
+/* A caller's context that is too old is refused with the same message as a driver that is too old.
+ */
 static void test_wrapped_is_too_old(void **state)
 {
     (void)state;

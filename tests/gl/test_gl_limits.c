@@ -61,7 +61,7 @@ static void test_chip(void **state)
     }
     assert_int_equal(lim->program_binary, c->binary);
     assert_int_equal(lim->reset_notification, c->reset);
-    /* The timer depends on its extension alone. */
+    /* The timer depends only on its extension. */
     assert_int_equal(gl_limits_keep(c->name, "GL_EXT_disjoint_timer_query"), c->timer);
     assert_int_equal(gl_limits_keep(c->name, "GL_EXT_gpu_shader5"), c->gpu_shader5);
     assert_int_equal(gl_limits_keep(c->name, "GL_KHR_parallel_shader_compile"), c->parallel);

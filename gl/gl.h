@@ -303,8 +303,7 @@ struct gl_program_params {
      * Returns the status of the call. If NULL, gl_program.c logs one line. */
     enum dgl_status (*refused)(void *priv, bool linking, const char *words);
     void *refused_priv; /* first argument of `refused` */
-    bool quiet;         /* a source that does not compile is no error: the line is logged at
-                         * DGL_LOG_INFO */
+    bool quiet;         /* log the line at DGL_LOG_INFO, not as an error; the status is the same */
     /* If not NULL, set before `refused` is called: the result of the compiler process, or
      * GL_COMPILE_REFUSED if this process compiled. */
     enum gl_compile_end *end;
@@ -345,7 +344,8 @@ enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_progra
                                    size_t count, struct gl_pending **out);
 /* Returns true if the program belongs to a lost context. It can only be destroyed. */
 bool gl_pending_is_stale(const struct gl_device *dev, const struct gl_pending *pending);
-/* Returns true if gl_pending_take() would not wait, or if the program is stale. */
+/* Returns true if gl_pending_take() would not wait. Also true for a stale program, unless the
+ * compiler process still compiles it. */
 bool gl_pending_is_ready(struct gl_device *dev, const struct gl_pending *pending);
 /* Waits for the program. *pending must not be stale; it is consumed, also on failure. Failures are
  * logged as by gl_programs_create(). */

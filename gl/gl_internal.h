@@ -40,7 +40,7 @@ enum dgl_status gl_nodes_select(const struct dgl_log *log, const struct gl_node 
 enum dgl_status gl_nodes_refuse(const struct dgl_log *log, const struct gl_node *nodes, int count,
                                 const char *select);
 
-/* ---- gl_egl.c: display and context of a row -------------------------------------------- */
+/* ---- gl_egl.c: display and context of a row -------------------------------------------------- */
 
 struct gbm_device;
 
@@ -276,11 +276,11 @@ struct gl_in_flight {
     uint32_t unfenced; /* dispatches after the last fence */
 };
 
-/* Current bindings. A dispatch sets only those that change. */
 struct gl_binding {
     GLuint id;
     uint64_t offset, size;
 };
+/* Current bindings. A dispatch sets only those that change. */
 struct gl_bound {
     GLuint program, indirect;
     struct gl_binding storage[GL_MAX_STORAGE], uniform[GL_MAX_UNIFORM];
@@ -358,11 +358,11 @@ uint32_t gl_registers_guess(const char *renderer, bool software);
  * called again. */
 void gl_memory_open(struct gl_device *dev);
 void gl_memory_close(struct gl_device *dev);
-/* Computes the memory from a kernel driver's numbers, the host's memory, and the memory that this
- * process uses on the device (`used`, or NULL if unknown). `held` is the size of our buffers. */
 struct gl_drm_memory;
 struct gl_drm_used;
 struct dgl_host_memory;
+/* Computes the memory from a kernel driver's numbers, the host's memory, and the memory that this
+ * process uses on the device (`used`, or NULL if unknown). `held` is the size of our buffers. */
 void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_memory *host,
                        const struct gl_drm_used *used, uint64_t held, struct gl_memory_now *out);
 

@@ -61,8 +61,7 @@ struct gl_device_params {
     const char *cache_dir; /* folder of program binaries; NULL selects the XDG folder, "" disables
                             * the cache */
     /* EGLDisplay and EGLContext of the caller, used instead of opening a device. Borrowed; both or
-     * neither must be set. Buffer bindings and the current program of the context are not restored.
-     */
+     * neither must be set. Its buffer bindings and current program are not restored. */
     void *egl_display, *egl_context;
     /* Path of a program that calls gl_compiler_main(); copied. NULL selects `dopplergl` in the
      * folder of the running program, then on PATH. "" starts no compiler process. */
@@ -240,8 +239,7 @@ enum dgl_status gl_buffer_create(struct gl_device *dev, const struct gl_buffer_p
                                  struct gl_buffer **out);
 void gl_buffer_destroy(struct gl_device *dev, struct gl_buffer **buffer);
 uint64_t gl_buffer_size(const struct gl_buffer *buffer);
-/* Returns true if the buffer belongs to an earlier context of the device. It can only be destroyed.
- */
+/* Returns true if the buffer is of an earlier context of the device. It can only be destroyed. */
 bool gl_buffer_is_stale(const struct gl_device *dev, const struct gl_buffer *buffer);
 /* Offsets and sizes must be multiples of 4. Writes and copies are ordered with earlier and later
  * dispatches. */
@@ -338,8 +336,7 @@ bool gl_has_compiler_threads(const struct gl_device *dev);
  * `refused_priv` is borrowed until the program is taken. */
 enum dgl_status gl_pending_create(struct gl_device *dev, const struct gl_program_params *params,
                                   struct gl_pending **out);
-/* Starts several programs, or none on failure. All compilers are started before the first linker.
- */
+/* Starts several programs, or none on failure. All compilers start before the first linker. */
 enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_program_params *params,
                                    size_t count, struct gl_pending **out);
 /* Returns true if the program belongs to a lost context. It can only be destroyed. */
@@ -358,8 +355,7 @@ void gl_pending_destroy(struct gl_device *dev, struct gl_pending **pending);
  * waits for them, and so does exit(). Stores those that are done in the cache. */
 bool gl_is_compiling(struct gl_device *dev);
 /* Sets `key` to the cache key of a source: 64 hexadecimal digits. The key is equal in every
- * process, and different for another device or driver version. Returns false if there is no cache.
- */
+ * process, but differs by device and driver version. Returns false if there is no cache. */
 bool gl_program_key(const struct gl_device *dev, const char *source, size_t len, char key[65]);
 /* Returns the device and driver as written into cache files: "RENDERER, VERSION", at most 255
  * bytes. "" if there is no cache. */
@@ -383,8 +379,7 @@ struct gl_compile_report {
     uint64_t rss_bytes;       /* peak resident memory of the compiling process */
     uint64_t binary_bytes;    /* size of the program binary; 0 if the driver returns none */
     int signal;               /* GL_COMPILE_CRASHED: the signal */
-    const char *words;        /* the driver's log, or the reason why there is no verdict; may be ""
-                               */
+    const char *words;        /* the driver's log, or why there is no verdict; may be "" */
     const char *stats;        /* the driver's statistics, one per line; may be "" */
 };
 struct gl_try {

@@ -20,8 +20,7 @@
 #include "gl/gl_compiler.h"
 #include "gl/gl_internal.h"
 
-/* A started program must send its hello within this time. Otherwise it is not a compiler process.
- */
+/* A program that sends no hello within this time does not count as a compiler process. */
 #define HELLO_MS 5000
 /* Time that a compiler process has to end after its socket was closed. Then it is killed. */
 #define END_MS 200

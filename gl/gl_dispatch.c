@@ -1,5 +1,4 @@
-/* Submits prepared dispatches: sets changed bindings, issues barriers, calls glDispatchCompute().
- */
+/* Submits prepared dispatches: sets changed bindings, and issues barriers and dispatch calls. */
 #include <assert.h>
 
 #include "core/base/clock.h"

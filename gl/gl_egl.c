@@ -287,8 +287,7 @@ void gl_egl_close(struct gl_egl *egl)
 {
     drop_context(egl);
     /* EGL returns the same display of a device to every caller in the process, without counting.
-     * Terminating it would destroy the contexts of other callers. Only a GBM display is ours alone.
-     */
+     * Terminating it would destroy the contexts of other callers. Only a GBM display is ours. */
     if (egl->gbm) {
         eglTerminate(egl->display);
         egl->gbm_destroy(egl->gbm);

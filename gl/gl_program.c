@@ -1,5 +1,4 @@
-/* Programs: compiled from GLSL or loaded from the cache, in batches, in parallel if the driver can.
- */
+/* Programs: compiled from GLSL or loaded from the cache, in parallel if the driver can. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,8 +192,7 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
 
 /* ---- collect --------------------------------------------------------------------------------- */
 
-/* Returns the driver's log of a shader or program, or NULL when out of memory. The caller frees it.
- */
+/* Returns the driver's log of a shader or program, or NULL when out of memory. To be freed. */
 static char *info_text(GLuint id, bool of_shader)
 {
     GLint len = 0;

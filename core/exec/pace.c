@@ -1,6 +1,6 @@
-/* Limits the tokens of a pass by measured times. A pass of r tokens takes at most r / t times as
- * long as a pass of t tokens. So the time of a first pass with one token limits the passes after
- * it. Each pass that is shorter than wanted is timed, and gives a better limit. */
+/* Limits the tokens of a pass by measured times. If t <= r, a pass of r tokens takes at most r / t
+ * times as long as one of t tokens. So the time of a first pass with one token limits the passes
+ * after it. Each pass that is shorter than wanted is timed, and gives a better limit. */
 #include "core/exec/pace.h"
 
 #include <assert.h>
@@ -20,8 +20,7 @@ static uint64_t budget_of(const struct pace *p)
     return PACE_BUDGET_NS >> (p->losses < 8 ? p->losses : 8);
 }
 
-/* Returns the bytes of weights that all `ops` read. Sets *largest to the maximum of one operation.
- */
+/* Returns the bytes of weights that all `ops` read. *largest is the maximum of one operation. */
 static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
 {
     uint64_t sum = 0;

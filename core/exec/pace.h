@@ -15,8 +15,7 @@ struct pace {
     int32_t tokens;    /* 0 if no pass was timed yet */
     int32_t held;      /* tokens of the sequence after that pass, at least PACE_HELD */
     uint64_t layer_ns; /* time of one layer, which has several dispatches */
-    uint64_t head_ns;  /* estimated time of the head's largest dispatch for one token; 0 if unknown
-                        */
+    uint64_t head_ns;  /* estimate for the head's largest dispatch with one token; 0 if unknown */
     uint32_t losses;   /* losses of the device; each halves the budget */
 };
 /* Up to this many tokens, attention is a small part of a layer. */

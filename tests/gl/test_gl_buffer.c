@@ -33,8 +33,7 @@ static int set_up_min(void **state)
     return open_with(true);
 }
 
-/* Runs the cases as on hardware: the host cannot write the storage, so writes use staging memory.
- */
+/* As on hardware: the host cannot write the storage, so writes use staging memory. */
 static int set_up_staged(void **state)
 {
     (void)state;

@@ -226,8 +226,7 @@ static void test_way(void **state)
     gl_device_close(&dev);
 }
 
-/* A caller's context that is too old is refused with the same message as a driver that is too old.
- */
+/* If the caller's context is too old, the error is the same as for a driver that is too old. */
 static void test_wrapped_is_too_old(void **state)
 {
     (void)state;

@@ -235,8 +235,7 @@ static void test_entry_is_a_link(void **state)
     free(target);
 }
 
-/* Nothing is loaded from a folder that others may write. The reason is known before the first load.
- */
+/* Nothing is loaded from a folder that others may write. The reason is known before that. */
 static void test_folder_is_not_private(void **state)
 {
     struct place *p = *state;

@@ -1,5 +1,4 @@
-/* kernels check | bench: runs known-answer tests of kernels on a device, and measures their time.
- */
+/* kernels check | bench: runs known-answer tests of kernels on a device, and times them. */
 #include <stdio.h>
 #include <string.h>
 

@@ -43,15 +43,17 @@ void affine_decode(const uint8_t *src, float *dst);
 
 /* ---- quant_k.c: 256 values in sub-blocks whose small scales share an f16 scale ---- */
 
-#define K_VALUES 256
-#define K_SUBS   8 /* sub-blocks of 32 values in q4_k and q5_k: w = d * sc * q - dmin * m */
-#define K_SUB    32
+#define K_VALUES   256
+#define K_SUBS     8 /* sub-blocks of 32 values in q4_k and q5_k: w = d * sc * q - dmin * m */
+#define K_SUB      32
+#define K_MAX_SUBS 16 /* sub-blocks of 16 values in q3_k and q6_k: w = d * sc * q */
 
-/* A block of q4_k or q5_k before packing. `d` and `dmin` are f16 bits of values >= 0. */
+/* A block before packing. */
 struct k_codes {
-    uint16_t d, dmin;
-    uint8_t sc[K_SUBS], m[K_SUBS]; /* 0..63 */
-    uint8_t q[K_VALUES];           /* 0..15, 0..31 in q5_k */
+    uint16_t d, dmin;      /* f16 bits; not negative in q4_k and q5_k */
+    int8_t sc[K_MAX_SUBS]; /* 0..63; any in q6_k */
+    int8_t m[K_MAX_SUBS];  /* 0..63; 0 in q3_k and q6_k */
+    int8_t q[K_VALUES];    /* 0..15 in q4_k, 0..31 in q5_k, -32..31 in q6_k */
 };
 void q4_k_pack(const struct k_codes *codes, uint8_t *dst);
 void q4_k_unpack(const uint8_t *src, struct k_codes *codes);
@@ -67,22 +69,14 @@ void q5_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t
 void q6_k_decode(const uint8_t *src, float *dst);
 void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
-/* quant_k_search.c. Finds codes up to max_q (15 or 31) with a small squared error for the first
- * `count` of 256 finite values; those beyond are 0. */
-void quant_k_search(const float x[K_VALUES], size_t count, int max_q, enum quant_effort effort,
-                    struct k_codes *codes);
-
-/* A block of q6_k before packing, or one of q3_k: w = d * sc * q. */
-struct q6_k_codes {
-    uint16_t d; /* f16 bits */
-    int8_t sc[K_VALUES / 16];
-    int8_t q[K_VALUES]; /* -32..31 */
-};
-void q6_k_pack(const struct q6_k_codes *codes, uint8_t *dst);
+void q6_k_pack(const struct k_codes *codes, uint8_t *dst);
 void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst);
-/* quant_q6_k_search.c, as quant_k_search(). */
-void q6_k_search(const float x[K_VALUES], size_t count, enum quant_effort effort,
-                 struct q6_k_codes *codes);
+
+/* quant_k_search.c. Finds codes with a small squared error for the first `count` of 256 finite
+ * values; those beyond are 0. */
+enum k_type { K_Q4, K_Q5, K_Q6 };
+void quant_k_search(enum k_type type, const float x[K_VALUES], size_t count,
+                    enum quant_effort effort, struct k_codes *codes);
 
 /* ---- quant_codebook.c: 4-bit codes that name the entries of a fixed table ---- */
 

@@ -15,7 +15,7 @@ static void head_pack(const struct k_codes *codes, uint8_t *dst)
     store_u16(dst, codes->d);
     store_u16(dst + 2, codes->dmin);
     for (int j = 0; j < 4; j++) {
-        const uint8_t *sc = codes->sc, *m = codes->m;
+        const int8_t *sc = codes->sc, *m = codes->m;
         packed[j] = (uint8_t)(sc[j] | (sc[j + 4] >> 4) << 6);
         packed[j + 4] = (uint8_t)(m[j] | (m[j + 4] >> 4) << 6);
         packed[j + 8] = (uint8_t)((sc[j + 4] & 15) | (m[j + 4] & 15) << 4);
@@ -30,24 +30,24 @@ static void head_unpack(const uint8_t *src, struct k_codes *codes)
     for (int j = 0; j < 4; j++) {
         codes->sc[j] = packed[j] & 63;
         codes->m[j] = packed[j + 4] & 63;
-        codes->sc[j + 4] = (uint8_t)((packed[j + 8] & 15) | (packed[j] >> 6) << 4);
-        codes->m[j + 4] = (uint8_t)(packed[j + 8] >> 4 | (packed[j + 4] >> 6) << 4);
+        codes->sc[j + 4] = (int8_t)((packed[j + 8] & 15) | (packed[j] >> 6) << 4);
+        codes->m[j + 4] = (int8_t)(packed[j + 8] >> 4 | (packed[j + 4] >> 6) << 4);
     }
 }
 
 /* Bytes 32 c .. 32 c + 31 hold the low four bits of sub-blocks 2 c and 2 c + 1. */
-static void nibbles_pack(const uint8_t *q, uint8_t *dst)
+static void nibbles_pack(const int8_t *q, uint8_t *dst)
 {
     for (int i = 0; i < K_VALUES / 2; i++) {
-        const uint8_t *pair = q + i / K_SUB * 2 * K_SUB + i % K_SUB;
+        const int8_t *pair = q + i / K_SUB * 2 * K_SUB + i % K_SUB;
         dst[i] = (uint8_t)((pair[0] & 15) | (pair[K_SUB] & 15) << 4);
     }
 }
 
-static void nibbles_unpack(const uint8_t *src, uint8_t *q)
+static void nibbles_unpack(const uint8_t *src, int8_t *q)
 {
     for (int i = 0; i < K_VALUES / 2; i++) {
-        uint8_t *pair = q + i / K_SUB * 2 * K_SUB + i % K_SUB;
+        int8_t *pair = q + i / K_SUB * 2 * K_SUB + i % K_SUB;
         pair[0] = src[i] & 15;
         pair[K_SUB] = src[i] >> 4;
     }
@@ -83,7 +83,7 @@ void q5_k_unpack(const uint8_t *src, struct k_codes *codes)
     head_unpack(src, codes);
     nibbles_unpack(src + 16 + K_SUB, codes->q);
     for (int i = 0; i < K_VALUES; i++)
-        codes->q[i] |= (uint8_t)((src[16 + i % K_SUB] >> i / K_SUB & 1) << 4);
+        codes->q[i] |= (int8_t)((src[16 + i % K_SUB] >> i / K_SUB & 1) << 4);
 }
 
 static void codes_decode(const struct k_codes *codes, float *dst)
@@ -105,7 +105,7 @@ void q4_k_decode(const uint8_t *src, float *dst)
 void q4_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
 {
     struct k_codes codes;
-    quant_k_search(x, count, 15, effort, &codes);
+    quant_k_search(K_Q4, x, count, effort, &codes);
     q4_k_pack(&codes, dst);
 }
 
@@ -119,7 +119,7 @@ void q5_k_decode(const uint8_t *src, float *dst)
 void q5_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
 {
     struct k_codes codes;
-    quant_k_search(x, count, 31, effort, &codes);
+    quant_k_search(K_Q5, x, count, effort, &codes);
     q5_k_pack(&codes, dst);
 }
 
@@ -160,7 +160,7 @@ void q2_k_to_affine(const uint8_t *src, uint8_t *dst)
 
 /* 32 bytes of third bits (clear: 4 less), 64 bytes of codes, 12 bytes of 6-bit scales less 32, f16
  * d. */
-static void q3_k_unpack(const uint8_t *src, struct q6_k_codes *codes)
+static void q3_k_unpack(const uint8_t *src, struct k_codes *codes)
 {
     const uint8_t *scales = src + 96;
     codes->d = load_u16(src + 108);
@@ -177,7 +177,7 @@ static void q3_k_unpack(const uint8_t *src, struct q6_k_codes *codes)
 
 void q3_k_decode(const uint8_t *src, float *dst)
 {
-    struct q6_k_codes codes;
+    struct k_codes codes;
     q3_k_unpack(src, &codes);
     float d = dgl_f16_to_f32(codes.d);
     for (unsigned i = 0; i < K_VALUES; i++) {
@@ -197,7 +197,7 @@ void q6_k_decode(const uint8_t *src, float *dst)
     }
 }
 
-void q6_k_pack(const struct q6_k_codes *codes, uint8_t *dst)
+void q6_k_pack(const struct k_codes *codes, uint8_t *dst)
 {
     memset(dst, 0, 192);
     for (unsigned i = 0; i < K_VALUES; i++) {
@@ -211,14 +211,14 @@ void q6_k_pack(const struct q6_k_codes *codes, uint8_t *dst)
 
 void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst)
 {
-    struct q6_k_codes codes;
+    struct k_codes codes;
     q3_k_unpack(src, &codes);
     q6_k_pack(&codes, dst);
 }
 
 void q6_k_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
 {
-    struct q6_k_codes codes;
-    q6_k_search(x, count, effort, &codes);
+    struct k_codes codes;
+    quant_k_search(K_Q6, x, count, effort, &codes);
     q6_k_pack(&codes, dst);
 }

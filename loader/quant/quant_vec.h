@@ -35,16 +35,8 @@ static inline f32x4 round_level(f32x4 t)
     return (t + magic) - magic;
 }
 
-/* The nearest whole number in 0..max; NaN gives 0. */
-static inline f32x4 level_of(f32x4 t, float max)
-{
-    const f32x4 top = splat(max);
-    t = (f32x4)((i32x4)t & (t > 0.0f));
-    return round_level(pick(t < top, t, top));
-}
-
 /* The nearest whole number in low..high; NaN gives low. */
-static inline f32x4 signed_level_of(f32x4 t, float low, float high)
+static inline f32x4 level_of(f32x4 t, float low, float high)
 {
     t = pick(t > splat(low), t, splat(low));
     return round_level(pick(t < splat(high), t, splat(high)));

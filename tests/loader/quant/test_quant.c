@@ -203,14 +203,14 @@ static void q4_k_codes_survive_packing(void **state)
     uint64_t seed = 4;
     for (int round = 0; round < 200; round++) {
         struct k_codes in = {.d = (uint16_t)test_rand(&seed), .dmin = (uint16_t)test_rand(&seed)},
-                       out;
+                       out = {0};
         uint8_t block[Q4_K_BYTES];
         for (int i = 0; i < K_SUBS; i++) {
-            in.sc[i] = (uint8_t)(test_rand(&seed) % 64);
-            in.m[i] = (uint8_t)(test_rand(&seed) % 64);
+            in.sc[i] = (int8_t)(test_rand(&seed) % 64);
+            in.m[i] = (int8_t)(test_rand(&seed) % 64);
         }
         for (int i = 0; i < K_VALUES; i++)
-            in.q[i] = (uint8_t)(test_rand(&seed) % 16);
+            in.q[i] = (int8_t)(test_rand(&seed) % 16);
         q4_k_pack(&in, block);
         q4_k_unpack(block, &out);
         assert_memory_equal(&in, &out, sizeof(in));
@@ -223,14 +223,14 @@ static void q5_k_codes_survive_packing(void **state)
     uint64_t seed = 40;
     for (int round = 0; round < 200; round++) {
         struct k_codes in = {.d = (uint16_t)test_rand(&seed), .dmin = (uint16_t)test_rand(&seed)};
-        struct k_codes out;
+        struct k_codes out = {0};
         uint8_t block[MAX_ROW];
         for (int i = 0; i < K_SUBS; i++) {
-            in.sc[i] = (uint8_t)(test_rand(&seed) % 64);
-            in.m[i] = (uint8_t)(test_rand(&seed) % 64);
+            in.sc[i] = (int8_t)(test_rand(&seed) % 64);
+            in.m[i] = (int8_t)(test_rand(&seed) % 64);
         }
         for (int i = 0; i < K_VALUES; i++)
-            in.q[i] = (uint8_t)(test_rand(&seed) % 32);
+            in.q[i] = (int8_t)(test_rand(&seed) % 32);
         q5_k_pack(&in, block);
         q5_k_unpack(block, &out);
         assert_memory_equal(&in, &out, sizeof(in));
@@ -242,7 +242,7 @@ static void q6_k_codes_survive_packing(void **state)
     (void)state;
     uint64_t seed = 41;
     for (int round = 0; round < 200; round++) {
-        struct q6_k_codes in = {.d = 0x3c00}; /* 1 */
+        struct k_codes in = {.d = 0x3c00}; /* 1 */
         uint8_t block[MAX_ROW];
         float values[K_VALUES];
         for (int i = 0; i < K_VALUES / 16; i++)

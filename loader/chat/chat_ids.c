@@ -45,12 +45,12 @@ static enum dgl_status reading_init(const struct chat_encoder *e, const struct d
     struct token_ids twice = {0};
     enum dgl_status status = DGL_OK;
     *out = (struct reading){0};
-    for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = add_ids(e->log, answer, &twice);
-    if (status == DGL_OK)
-        status = tokenizer_decode(e->log, e->tok, twice.ids, answer->num_ids, false, &out->start);
-    if (status == DGL_OK)
-        status = tokenizer_decode(e->log, e->tok, twice.ids, twice.count, false, &out->twice);
+
+    for (int i = 0; i < 2; i++)
+        TRY(add_ids(e->log, answer, &twice));
+    TRY(tokenizer_decode(e->log, e->tok, twice.ids, answer->num_ids, false, &out->start));
+    TRY(tokenizer_decode(e->log, e->tok, twice.ids, twice.count, false, &out->twice));
+done:
     free(twice.ids);
     return status;
 }

@@ -285,9 +285,8 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no messages were given");
     const char *name = params->messages_name ? params->messages_name : "messages";
     size_t len = params->messages_len ? params->messages_len : strlen(params->messages);
-    enum dgl_status status = dgl_json_parse(log, name, params->messages, len, &doc);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_parse(log, name, params->messages, len, &doc));
     struct dgl_json_reader reader = {log, doc};
     struct render r = {.log = log,
                        .tmpl = tmpl,
@@ -295,11 +294,10 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
                        .root = dgl_json_root(doc),
                        .text = text,
                        .taint = taint};
-    status = find_messages(reader, r.root, &r.messages);
-    if (status == DGL_OK)
-        status = check_messages(reader, r.messages, params);
-    if (status == DGL_OK)
-        status = render_messages(&r);
+    TRY(find_messages(reader, r.root, &r.messages));
+    TRY(check_messages(reader, r.messages, params));
+    TRY(render_messages(&r));
+done:
     dgl_json_destroy(&doc);
     return status;
 }

@@ -117,42 +117,37 @@ static enum dgl_status read_yarn(const struct config *c, const struct model_desc
     rope->beta_fast = 32;
     rope->beta_slow = 1;
     rope->truncate = true;
-    enum dgl_status status = read_stretch(c, d, rope);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "rope_beta_fast", MIN_FACTOR, MAX_FACTOR, &rope->beta_fast);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "rope_beta_slow", MIN_FACTOR, MAX_FACTOR, &rope->beta_slow);
-    if (status == DGL_OK)
-        status = config_opt_bool(c, "rope_truncate", &rope->truncate);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "rope_mscale", 0, MAX_FACTOR, &mscale);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "rope_mscale_all_dim", 0, MAX_FACTOR, &mscale_all);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(read_stretch(c, d, rope));
+    TRY(config_opt_f64(c, "rope_beta_fast", MIN_FACTOR, MAX_FACTOR, &rope->beta_fast));
+    TRY(config_opt_f64(c, "rope_beta_slow", MIN_FACTOR, MAX_FACTOR, &rope->beta_slow));
+    TRY(config_opt_bool(c, "rope_truncate", &rope->truncate));
+    TRY(config_opt_f64(c, "rope_mscale", 0, MAX_FACTOR, &mscale));
+    TRY(config_opt_f64(c, "rope_mscale_all_dim", 0, MAX_FACTOR, &mscale_all));
     if (rope->theta <= 1)
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %g, but yarn needs more than 1",
                         c->fields->name, config_printable(c, "rope_theta").text, rope->theta);
     rope->scale = mscale != 0 && mscale_all != 0
                       ? yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all)
                       : yarn_mscale(rope->factor, 1);
-    return config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);
+    status = config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);
+done:
+    return status;
 }
 
 static enum dgl_status read_llama3(const struct config *c, const struct model_desc *d,
                                    struct rope_desc *rope)
 {
-    enum dgl_status status = need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
-    if (status == DGL_OK)
-        status = need_f64(c, "rope_low_freq", MIN_FACTOR, MAX_FACTOR, &rope->low_freq);
-    if (status == DGL_OK)
-        status = need_f64(c, "rope_high_freq", MIN_FACTOR, MAX_FACTOR, &rope->high_freq);
-    if (status == DGL_OK)
-        status = read_original(c, d, rope);
-    if (status == DGL_OK && rope->high_freq <= rope->low_freq)
+    enum dgl_status status;
+    TRY(need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor));
+    TRY(need_f64(c, "rope_low_freq", MIN_FACTOR, MAX_FACTOR, &rope->low_freq));
+    TRY(need_f64(c, "rope_high_freq", MIN_FACTOR, MAX_FACTOR, &rope->high_freq));
+    TRY(read_original(c, d, rope));
+    if (rope->high_freq <= rope->low_freq)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: high_freq_factor is %g, not above low_freq_factor %g", c->fields->name,
                         rope->high_freq, rope->low_freq);
+done:
     return status;
 }
 
@@ -188,20 +183,19 @@ static enum dgl_status read_factors(const struct config *c, const char *field, i
 static enum dgl_status read_longrope(const struct config *c, const struct model_desc *d,
                                      struct rope_desc *rope)
 {
-    enum dgl_status status = read_stretch(c, d, rope);
-    if (status == DGL_OK)
-        status = read_factors(c, "rope_short_factor", rope->dims / 2, &rope->short_factor);
-    if (status == DGL_OK)
-        status = read_factors(c, "rope_long_factor", rope->dims / 2, &rope->long_factor);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(read_stretch(c, d, rope));
+    TRY(read_factors(c, "rope_short_factor", rope->dims / 2, &rope->short_factor));
+    TRY(read_factors(c, "rope_long_factor", rope->dims / 2, &rope->long_factor));
     if (rope->factor > 1 && rope->original_context < 2)
         return dgl_fail(
             c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId32 ", wanted 2 or more", c->fields->name,
             config_printable(c, "original_max_position_embeddings").text, rope->original_context);
     if (rope->factor > 1)
         rope->scale = sqrt(1 + log(rope->factor) / log((double)rope->original_context));
-    return config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);
+    status = config_opt_f64(c, "rope_attention_factor", 0, MAX_FACTOR, &rope->scale);
+done:
+    return status;
 }
 
 static enum dgl_status read_local(const struct config *c, const struct config_family *family,
@@ -243,15 +237,11 @@ enum dgl_status config_rope_read(const struct config *c, const struct config_fam
 {
     struct rope_desc *rope = &out->rope[ROPE_GLOBAL];
     *rope = (struct rope_desc){.theta = family->theta, .scale = 1.0, .factor = 1.0};
-    enum dgl_status status = check_nesting(c, family);
-    if (status == DGL_OK)
-        status = read_kind(c, family, &rope->kind);
-    if (status == DGL_OK)
-        status = read_dims(c, out, &rope->dims);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "rope_theta", 1e-3, 1e15, &rope->theta);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_nesting(c, family));
+    TRY(read_kind(c, family, &rope->kind));
+    TRY(read_dims(c, out, &rope->dims));
+    TRY(config_opt_f64(c, "rope_theta", 1e-3, 1e15, &rope->theta));
 
     /* GPT-OSS stretches even when its file says nothing. */
     bool bare =
@@ -264,24 +254,25 @@ enum dgl_status config_rope_read(const struct config *c, const struct config_fam
         rope->beta_slow = 1;
         rope->scale = yarn_mscale(rope->factor, 1);
     } else if (rope->kind == ROPE_LINEAR) {
-        status = need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
+        TRY(need_f64(c, "rope_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor));
     } else if (rope->kind == ROPE_DYNAMIC) {
         rope->original_context = out->context_max;
-        status = need_f64(c, "rope_factor", 1, MAX_FACTOR, &rope->factor);
+        TRY(need_f64(c, "rope_factor", 1, MAX_FACTOR, &rope->factor));
     } else if (rope->kind == ROPE_YARN) {
-        status = read_yarn(c, out, rope);
+        TRY(read_yarn(c, out, rope));
     } else if (rope->kind == ROPE_LLAMA3) {
-        status = read_llama3(c, out, rope);
+        TRY(read_llama3(c, out, rope));
     } else if (rope->kind == ROPE_LONGROPE) {
-        status = read_longrope(c, out, rope);
+        TRY(read_longrope(c, out, rope));
     }
-    if (status == DGL_OK && family->local_theta > 0)
-        status = read_local(c, family, out);
+    if (family->local_theta > 0)
+        TRY(read_local(c, family, out));
 
     /* Dynamic NTK goes on beyond the trained length, and yarn's length follows from its factor; the
      * others say theirs in max_position_embeddings. */
     double context = floor(rope->original_context * rope->factor);
     if ((rope->kind == ROPE_DYNAMIC || rope->kind == ROPE_YARN) && context > out->context_max)
         out->context_max = context < MAX_CONTEXT ? (int32_t)context : MAX_CONTEXT;
+done:
     return status;
 }

@@ -122,23 +122,22 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
     const struct tensor_info *t = tensor_source_at(b->src, index);
     bool matrix = bind_rule_rank(m->rule) > 1 && !is_bias(m->rule->name);
     long *place = NULL;
-    enum dgl_status status = check_dtype(b, t, matrix);
-    if (status == DGL_OK)
-        status = check_shape(b, t, m->rule);
-    if (status == DGL_OK)
-        status = place_find(b, m, &place);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_dtype(b, t, matrix));
+    TRY(check_shape(b, t, m->rule));
+    TRY(place_find(b, m, &place));
     if (*place != TENSOR_NONE)
         return fail_twice(b, *place, t->name);
     *place = (long)index;
+
     /* Every dimension is bounded by the config's ranges, and so is the number of tensors. */
     uint64_t values = 1;
     for (uint32_t i = 0; i < t->rank; i++)
         values *= t->shape[i];
     b->desc->parameters += values;
     b->desc->weight_bytes += t->bytes;
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Compares two tensors' bytes, a piece at a time. */
@@ -377,15 +376,13 @@ enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source
     skipped->of_tensor = dgl_new_array(bool, count);
     if (!skipped->of_tensor)
         return dgl_fail_memory(log, "list of skipped tensors", count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++)
-        status = place_tensor(&b, i);
-    if (status == DGL_OK)
-        status = check_complete(&b);
-    if (status == DGL_OK)
-        status = skip_spare_head(&b);
-    if (status == DGL_OK)
-        status = skip_groups(&b);
-    if (status == DGL_OK && out->tied_head)
+    for (size_t i = 0; i < count; i++)
+        TRY(place_tensor(&b, i));
+    TRY(check_complete(&b));
+    TRY(skip_spare_head(&b));
+    TRY(skip_groups(&b));
+    if (out->tied_head)
         out->head = out->embed;
+done:
     return status;
 }

@@ -62,39 +62,34 @@ static enum dgl_status read_sizes(const struct config *c, const struct config_fa
         {"num_attention_heads", 1, MAX_HEADS, family->heads, &d->heads},
     };
     struct config_hit hit;
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         int64_t value = sizes[i].fallback;
-        status = value > 0 ? config_opt_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value)
-                           : config_need_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value);
-        if (status != DGL_OK)
-            return status;
+        TRY(value > 0 ? config_opt_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value)
+                      : config_need_i64(c, sizes[i].field, sizes[i].min, sizes[i].max, &value));
         *sizes[i].out = (int32_t)value;
     }
 
     /* As many as heads when the file says null, or says nothing in most families. */
-    status = config_find(c, "num_key_value_heads", &hit);
+    TRY(config_find(c, "num_key_value_heads", &hit));
     bool as_heads = hit.value.kind == FIELD_NULL || family->kv_heads == KV_AS_HEADS;
     int64_t kv_heads = as_heads ? d->heads : family->kv_heads;
-    if (status == DGL_OK)
-        status = config_opt_i64(c, "num_key_value_heads", 1, MAX_HEADS, &kv_heads);
-    if (status == DGL_OK)
-        status = config_find(c, "head_dim", &hit);
-    if (status != DGL_OK)
-        return status;
+    TRY(config_opt_i64(c, "num_key_value_heads", 1, MAX_HEADS, &kv_heads));
+    TRY(config_find(c, "head_dim", &hit));
     bool split =
         hit.value.kind == FIELD_NULL || (hit.value.kind == FIELD_ABSENT && family->head_dim == 0);
     int64_t head_dim = split ? d->hidden / d->heads : family->head_dim;
-    status = config_opt_i64(c, "head_dim", 2, MAX_HEAD_DIM, &head_dim);
+    TRY(config_opt_i64(c, "head_dim", 2, MAX_HEAD_DIM, &head_dim));
     d->kv_heads = (int32_t)kv_heads;
     d->head_dim = (int32_t)head_dim;
-    if (status == DGL_OK && split && d->hidden % d->heads != 0)
+    if (split && d->hidden % d->heads != 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRId32 ", not a multiple of %s %" PRId32
                         ", and there is no %s",
                         c->fields->name, config_printable(c, "hidden_size").text, d->hidden,
                         config_printable(c, "num_attention_heads").text, d->heads,
                         config_printable(c, "head_dim").text);
+done:
     return status;
 }
 
@@ -210,14 +205,12 @@ static enum dgl_status read_granite_scales(const struct config *c, struct model_
 {
     double divisor = 1.0;
     d->attn_scale = 1.0;
-    enum dgl_status status =
-        config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale);
-    if (status == DGL_OK)
-        status = config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor);
+    enum dgl_status status;
+    TRY(config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale));
+    TRY(config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale));
+    TRY(config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale));
+    TRY(config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor));
+done:
     d->logit_scale = 1.0 / divisor;
     return status;
 }
@@ -256,15 +249,13 @@ static enum dgl_status read_experts(const struct config *c, const struct config_
     bool norm = false;
     if (family->experts == 0)
         return DGL_OK;
-    enum dgl_status status = config_opt_i64(c, "num_experts", 1, MAX_EXPERTS, &experts);
-    if (status == DGL_OK)
-        status = config_opt_i64(c, "num_experts_per_tok", 1, MAX_EXPERTS, &top_k);
-    if (status == DGL_OK && width > 0)
-        status = config_opt_i64(c, "moe_intermediate_size", 4, MAX_WIDTH, &width);
-    if (status == DGL_OK && family->scoring == MOE_SOFTMAX_TOPK)
-        status = config_opt_bool(c, "norm_topk_prob", &norm);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(config_opt_i64(c, "num_experts", 1, MAX_EXPERTS, &experts));
+    TRY(config_opt_i64(c, "num_experts_per_tok", 1, MAX_EXPERTS, &top_k));
+    if (width > 0)
+        TRY(config_opt_i64(c, "moe_intermediate_size", 4, MAX_WIDTH, &width));
+    if (family->scoring == MOE_SOFTMAX_TOPK)
+        TRY(config_opt_bool(c, "norm_topk_prob", &norm));
     if (top_k > experts)
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %" PRId64 ", but %s is %" PRId64,
                         c->fields->name, config_printable(c, "num_experts_per_tok").text, top_k,
@@ -277,7 +268,8 @@ static enum dgl_status read_experts(const struct config *c, const struct config_
                                  .top_k = (int32_t)top_k,
                                  .intermediate = width > 0 ? (int32_t)width : out->intermediate,
                                  .scoring = norm ? MOE_SOFTMAX_TOPK_NORM : family->scoring};
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* ---- what differs from layer to layer -------------------------------------------------------- */
@@ -328,17 +320,16 @@ static enum dgl_status read_window_fields(const struct config *c,
         return DGL_OK;
     }
     if (family->window_switch)
-        status = config_opt_bool(c, "use_sliding_window", &on);
-    if (status == DGL_OK)
-        status = config_find(c, "sliding_window", &hit);
-    if (status == DGL_OK && hit.value.kind == FIELD_NULL)
+        TRY(config_opt_bool(c, "use_sliding_window", &on));
+    TRY(config_find(c, "sliding_window", &hit));
+    if (hit.value.kind == FIELD_NULL)
         out->window = 0;
-    if (status == DGL_OK)
-        status = config_opt_i64(c, "sliding_window", 1, INT32_MAX, &out->window);
-    if (status == DGL_OK && family->window_rule == WINDOW_FROM)
-        status = config_opt_i64(c, "max_window_layers", 0, INT32_MAX, &out->from);
-    if (status == DGL_OK && (family->bit & FAMILY_GEMMA3))
-        status = config_opt_i64(c, "sliding_window_pattern", 1, INT32_MAX, &out->pattern);
+    TRY(config_opt_i64(c, "sliding_window", 1, INT32_MAX, &out->window));
+    if (family->window_rule == WINDOW_FROM)
+        TRY(config_opt_i64(c, "max_window_layers", 0, INT32_MAX, &out->from));
+    if (family->bit & FAMILY_GEMMA3)
+        TRY(config_opt_i64(c, "sliding_window_pattern", 1, INT32_MAX, &out->pattern));
+done:
     if (!on)
         out->window = 0;
     return status;
@@ -465,28 +456,25 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
                                   config_rope_read, read_experts, read_layers};
     const struct config_family *family = NULL;
     struct config inner;
-    enum dgl_status status = config_family_read(c, &inner, &family);
-    bool nested = status == DGL_OK && inner.prefix;
-    if (status == DGL_OK)
-        status = check_quantization(c, family);
-    if (status == DGL_OK && nested)
-        status = check_quantization(&inner, family);
-    if (status == DGL_OK)
-        status = check_dtype(c);
-    if (status == DGL_OK && nested)
-        status = check_dtype(&inner);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(config_family_read(c, &inner, &family));
+    bool nested = inner.prefix;
+    TRY(check_quantization(c, family));
+    if (nested)
+        TRY(check_quantization(&inner, family));
+    TRY(check_dtype(c));
+    if (nested)
+        TRY(check_dtype(&inner));
     snprintf(out->family, sizeof(out->family), "%s", family->model_type);
     out->parts = family->parts | (nested ? PART_OTHER_MODES : 0);
-    status = read_sizes(&inner, family, out);
-    if (status == DGL_OK)
-        status = check_sizes(&inner, out);
-    if (status == DGL_OK)
-        status = model_layers_create(c->log, out);
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == DGL_OK; i++)
-        status = steps[i](&inner, family, out);
-    if (status == DGL_OK && nested)
-        status = config_check_fields(c, FAMILY_OUTER);
-    return status == DGL_OK ? config_check_fields(&inner, family->bit) : status;
+    TRY(read_sizes(&inner, family, out));
+    TRY(check_sizes(&inner, out));
+    TRY(model_layers_create(c->log, out));
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        TRY(steps[i](&inner, family, out));
+    if (nested)
+        TRY(config_check_fields(c, FAMILY_OUTER));
+    status = config_check_fields(&inner, family->bit);
+done:
+    return status;
 }

@@ -47,15 +47,11 @@ static enum dgl_status list_get(const struct reader *r, const char *key,
 static enum dgl_status kind_read(struct reader *r)
 {
     const struct dgl_json *type, *model, *merges, *scores;
-    enum dgl_status status = dgl_json_need(r->json, r->root, "type", DGL_JSON_STRING, &type);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r->json, r->root, "model", DGL_JSON_STRING, &model);
-    if (status == DGL_OK)
-        status = list_get(r, "merges", &merges);
-    if (status == DGL_OK)
-        status = list_get(r, "scores", &scores);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need(r->json, r->root, "type", DGL_JSON_STRING, &type));
+    TRY(dgl_json_opt(r->json, r->root, "model", DGL_JSON_STRING, &model));
+    TRY(list_get(r, "merges", &merges));
+    TRY(list_get(r, "scores", &scores));
     bool unigram = dgl_str_eq(dgl_json_str(type), "unigram");
     if (!unigram && !dgl_str_eq(dgl_json_str(type), "bpe"))
         return unsupported(r, "type", dgl_json_str(type), "bpe, unigram");
@@ -75,8 +71,10 @@ static enum dgl_status kind_read(struct reader *r)
     bool by_merges = r->v.kind == VOCAB_BPE;
     if (by_merges ? merges != NULL : scores != NULL)
         return DGL_OK;
-    return dgl_fail(r->json.log, DGL_ERR_FORMAT, "%s: %s is missing or empty", r->v.name,
-                    by_merges ? "merges" : "scores");
+    status = dgl_fail(r->json.log, DGL_ERR_FORMAT, "%s: %s is missing or empty", r->v.name,
+                      by_merges ? "merges" : "scores");
+done:
+    return status;
 }
 
 /* ---- lists ---- */
@@ -255,14 +253,13 @@ static enum dgl_status specials_apply(struct reader *r)
         {"pad", -1, TOKEN_CONTROL},  {"sep", -1, TOKEN_CONTROL}, {"cls", -1, TOKEN_CONTROL},
         {"mask", -1, TOKEN_CONTROL},
     };
-    enum dgl_status status = specials_read(r, specials);
+    enum dgl_status status;
+    TRY(specials_read(r, specials));
     r->v.add_bos = r->v.add_prefix = true;
-    if (status == DGL_OK)
-        status = flag_read(r, "addBosToken", &specials[SPECIAL_BOS], &r->v.add_bos);
-    if (status == DGL_OK)
-        status = flag_read(r, "addEosToken", &specials[SPECIAL_EOS], &r->v.add_eos);
-    if (status == DGL_OK)
-        status = flag_read(r, "addSpacePrefix", NULL, &r->v.add_prefix);
+    TRY(flag_read(r, "addBosToken", &specials[SPECIAL_BOS], &r->v.add_bos));
+    TRY(flag_read(r, "addEosToken", &specials[SPECIAL_EOS], &r->v.add_eos));
+    TRY(flag_read(r, "addSpacePrefix", NULL, &r->v.add_prefix));
+done:
     r->v.bos = specials[SPECIAL_BOS].id;
     r->v.eos = specials[SPECIAL_EOS].id;
     r->v.unk = specials[SPECIAL_UNK].id;

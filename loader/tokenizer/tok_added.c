@@ -61,14 +61,13 @@ static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_jso
 {
     struct tok_added_token token = {0};
     const struct dgl_json *content;
-    enum dgl_status status = dgl_json_need(r, json, "content", DGL_JSON_STRING, &content);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id);
-    if (status == DGL_OK)
-        status = load_flags(r, json, &token);
-    if (status != DGL_OK)
-        return status;
-    return add_token(r, token, dgl_json_str(content), contents, out);
+    enum dgl_status status;
+    TRY(dgl_json_need(r, json, "content", DGL_JSON_STRING, &content));
+    TRY(dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id));
+    TRY(load_flags(r, json, &token));
+    status = add_token(r, token, dgl_json_str(content), contents, out);
+done:
+    return status;
 }
 
 static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
@@ -200,15 +199,15 @@ enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader
 {
     struct tok_scratch scratch = {0};
     *out = (struct tok_added){0};
-    enum dgl_status status = load_tokens(r, json, lists, out);
-    if (status == DGL_OK)
-        status = check_json_ids(r, out);
-    if (status == DGL_OK)
-        status = assign_ids(r, vocab, out);
-    if (status == DGL_OK)
-        status = index_by_id(r, out);
-    for (size_t i = 0; i < out->count && status == DGL_OK; i++)
-        status = index_token(budget, normalizer, &scratch, out, (int32_t)i);
+
+    enum dgl_status status;
+    TRY(load_tokens(r, json, lists, out));
+    TRY(check_json_ids(r, out));
+    TRY(assign_ids(r, vocab, out));
+    TRY(index_by_id(r, out));
+    for (size_t i = 0; i < out->count; i++)
+        TRY(index_token(budget, normalizer, &scratch, out, (int32_t)i));
+done:
     tok_scratch_finish(&scratch);
     return status;
 }

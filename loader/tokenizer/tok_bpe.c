@@ -383,21 +383,17 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     model->bpe = dgl_new(struct tok_bpe);
     if (!model->bpe)
         return dgl_fail_memory(r.log, "BPE model", sizeof(struct tok_bpe));
-    enum dgl_status status = check_unsupported(r, json);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "ignore_merges", &model->bpe->ignore_merges);
-    if (status == DGL_OK)
-        status = lists ? list_vocab(r, lists, &model->vocab) : load_vocab(r, json, &model->vocab);
-    if (status == DGL_OK)
-        status = load_unknown(r, json, model);
-    if (status == DGL_OK)
-        status = lists ? list_merges(r, lists, model) : load_merges(r, json, model);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_unsupported(r, json));
+    TRY(dgl_json_opt_bool(r, json, "ignore_merges", &model->bpe->ignore_merges));
+    TRY(lists ? list_vocab(r, lists, &model->vocab) : load_vocab(r, json, &model->vocab));
+    TRY(load_unknown(r, json, model));
+    TRY(lists ? list_merges(r, lists, model) : load_merges(r, json, model));
     tok_model_find_bytes(model);
     if (!index_characters(model->bpe, &model->vocab) || !build_bridges(model))
         return dgl_fail_memory(r.log, "BPE model", model->vocab.count);
-    return DGL_OK;
+done:
+    return status;
 }
 
 void tok_bpe_destroy(struct tok_bpe **bpe)

@@ -24,15 +24,11 @@ static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_js
                                    struct token_ids *out)
 {
     const struct dgl_json *id, *table, *entry, *ids;
-    enum dgl_status status = dgl_json_need(r, item, "id", DGL_JSON_STRING, &id);
-    if (status == DGL_OK)
-        status = dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table);
-    if (status == DGL_OK)
-        status = dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry);
-    if (status == DGL_OK)
-        status = dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need(r, item, "id", DGL_JSON_STRING, &id));
+    TRY(dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table));
+    TRY(dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry));
+    TRY(dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids));
     for (const struct dgl_json *v = dgl_json_first(ids); v && status == DGL_OK;
          v = dgl_json_next(v)) {
         int64_t value;
@@ -42,6 +38,7 @@ static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_js
             return dgl_json_fail(r, v, "more than %d ids around a text", MAX_IDS);
         status = token_ids_add(r.log, out, (int32_t)value);
     }
+done:
     return status;
 }
 

@@ -18,21 +18,18 @@ struct walk {
 static enum dgl_status load_any(struct walk *w, const struct dgl_json *json, int depth)
 {
     const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(w->r, json, "type", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need(w->r, json, "type", DGL_JSON_STRING, &value));
     if (!dgl_str_eq(dgl_json_str(value), "Sequence") && w->count++ == TOK_MAX_STEPS)
         return dgl_json_fail(w->r, json, "%s: more than %d steps", w->list, TOK_MAX_STEPS);
     if (!dgl_str_eq(dgl_json_str(value), "Sequence"))
         return w->add(w->r, json, dgl_json_str(value), w->ctx);
     if (depth == MAX_DEPTH)
         return dgl_json_fail(w->r, json, "sequences nested more than %d deep", MAX_DEPTH);
-    status = dgl_json_need(w->r, json, w->list, DGL_JSON_ARRAY, &value);
-    if (status != DGL_OK)
-        return status;
-    for (const struct dgl_json *v = dgl_json_first(value); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_any(w, v, depth + 1);
+    TRY(dgl_json_need(w->r, json, w->list, DGL_JSON_ARRAY, &value));
+    for (const struct dgl_json *v = dgl_json_first(value); v; v = dgl_json_next(v))
+        TRY(load_any(w, v, depth + 1));
+done:
     return status;
 }
 

@@ -103,17 +103,15 @@ enum dgl_status tok_unigram_load(struct dgl_json_reader r, const struct dgl_json
     model->unigram = dgl_new(struct tok_unigram);
     if (!model->unigram)
         return dgl_fail_memory(r.log, "Unigram model", sizeof(struct tok_unigram));
-    enum dgl_status status = load_vocab(r, json, model);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback);
+    enum dgl_status status;
+    TRY(load_vocab(r, json, model));
+    TRY(dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback));
     int64_t unk = -1;
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, json, "unk_id", 0, (int64_t)model->vocab.count - 1, &unk);
-    if (status != DGL_OK)
-        return status;
+    TRY(dgl_json_opt_i64(r, json, "unk_id", 0, (int64_t)model->vocab.count - 1, &unk));
     model->unk_id = (int32_t)unk;
     tok_model_find_bytes(model);
-    return DGL_OK;
+done:
+    return status;
 }
 
 void tok_unigram_destroy(struct tok_unigram **unigram)

@@ -85,28 +85,21 @@ static enum dgl_status load_parts(struct dgl_budget *budget, struct dgl_json_rea
                                   struct dgl_tokenizer *tok)
 {
     const struct dgl_json *model, *added;
-    enum dgl_status status = check_root(r, root);
-    if (status == DGL_OK)
-        status = dgl_json_need(r, root, "model", DGL_JSON_OBJECT, &model);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, root, "added_tokens", DGL_JSON_ARRAY, &added);
-    if (status == DGL_OK)
-        status = tok_normalizer_load(r, dgl_json_get(root, "normalizer"), &tok->normalizer);
-    if (status == DGL_OK)
-        status = tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer);
-    if (status == DGL_OK)
-        status = tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder);
-    if (status == DGL_OK)
-        status = tok_model_load(r, model, lists, &tok->model);
-    if (status == DGL_OK)
-        status = tok_added_load(budget, r, added, lists, &tok->model.vocab, &tok->normalizer,
-                                &tok->added);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_root(r, root));
+    TRY(dgl_json_need(r, root, "model", DGL_JSON_OBJECT, &model));
+    TRY(dgl_json_opt(r, root, "added_tokens", DGL_JSON_ARRAY, &added));
+    TRY(tok_normalizer_load(r, dgl_json_get(root, "normalizer"), &tok->normalizer));
+    TRY(tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer));
+    TRY(tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder));
+    TRY(tok_model_load(r, model, lists, &tok->model));
+    TRY(tok_added_load(budget, r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added));
     find_max_id(tok);
     if (tok->max_id < 0)
         return dgl_json_fail(r, model, "the vocabulary is empty");
-    return tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
+    status = tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
+done:
+    return status;
 }
 
 /* Takes the document, which was made of `len` bytes. */

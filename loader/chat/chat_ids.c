@@ -27,34 +27,6 @@ static enum dgl_status add_ids(const struct dgl_log *log, const struct dgl_answe
     return status;
 }
 
-/* What an answer reads as: at the start of a text, where a decoder may drop a blank, and behind
- * other text. For the second the ids are decoded twice in a row. */
-struct reading {
-    struct dgl_buf start, twice;
-};
-
-static void reading_finish(struct reading *reading)
-{
-    dgl_buf_finish(&reading->start);
-    dgl_buf_finish(&reading->twice);
-}
-
-static enum dgl_status reading_init(const struct chat_encoder *e, const struct dgl_answer *answer,
-                                    struct reading *out)
-{
-    struct token_ids twice = {0};
-    enum dgl_status status = DGL_OK;
-    *out = (struct reading){0};
-
-    for (int i = 0; i < 2; i++)
-        TRY(add_ids(e->log, answer, &twice));
-    TRY(tokenizer_decode(e->log, e->tok, twice.ids, answer->num_ids, false, &out->start));
-    TRY(tokenizer_decode(e->log, e->tok, twice.ids, twice.count, false, &out->twice));
-done:
-    free(twice.ids);
-    return status;
-}
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -90,18 +62,6 @@ static bool match_text(const struct chat_encoder *e, struct dgl_str said, size_t
     return true;
 }
 
-/* A blank that begins an answer is the template's if the template writes one there. */
-static bool match_answer(const struct chat_encoder *e, const struct reading *reading, size_t *start,
-                         size_t *end)
-{
-    size_t once = reading->start.len;
-    struct dgl_str behind = {0};
-    if (reading->twice.len > once)
-        behind = (struct dgl_str){reading->twice.p + once, reading->twice.len - once};
-    return match_text(e, behind, start, end) ||
-           match_text(e, (struct dgl_str){reading->start.p, once}, start, end);
-}
-
 static enum dgl_status encode_until(struct chat_encoder *e, size_t end)
 {
     if (end == e->done)
@@ -112,32 +72,40 @@ static enum dgl_status encode_until(struct chat_encoder *e, size_t end)
     return tokenizer_encode(e->log, e->tok, part.text, flags, e->out);
 }
 
-/* The answer whose content has the taint, -1 when none does: templates keep the order. */
-static ptrdiff_t find_answer(const struct chat_encoder *e, uint8_t taint)
-{
-    for (size_t i = e->next; taint >= JINJA_TAINT_ANSWER && i < e->num_answers; i++)
-        if (jinja_taint_of_answer(i) == taint)
-            return (ptrdiff_t)i;
-    return -1;
-}
-
 /* Looks at the bytes [start, end), which have one taint. */
 static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end)
 {
-    ptrdiff_t index = find_answer(e, e->rendered.taint[start]);
-    if (index < 0)
+    size_t index = e->next; /* templates keep the order of answers */
+    while (index < e->num_answers && jinja_taint_of_answer(index) != e->rendered.taint[start])
+        index++;
+    if (index == e->num_answers)
         return DGL_OK;
+
+    /* What the answer reads as: at the start of a text, where a decoder may drop a blank, and behind
+     * other text. For the second the ids are decoded twice in a row. */
     const struct dgl_answer *answer = &e->answers[index];
-    struct reading reading;
-    enum dgl_status status = reading_init(e, answer, &reading);
-    if (status == DGL_OK && match_answer(e, &reading, &start, &end)) {
-        status = encode_until(e, start);
-        if (status == DGL_OK)
-            status = add_ids(e->log, answer, e->out);
+    struct dgl_buf once = {0}, twice = {0};
+    struct token_ids ids = {0};
+    enum dgl_status status;
+    for (int i = 0; i < 2; i++)
+        TRY(add_ids(e->log, answer, &ids));
+    TRY(tokenizer_decode(e->log, e->tok, ids.ids, answer->num_ids, false, &once));
+    TRY(tokenizer_decode(e->log, e->tok, ids.ids, ids.count, false, &twice));
+
+    /* A blank that begins an answer is the template's if the template writes one there. */
+    struct dgl_str first = {once.p, once.len}, behind = {0};
+    if (twice.len > once.len)
+        behind = (struct dgl_str){twice.p + once.len, twice.len - once.len};
+    if (match_text(e, behind, &start, &end) || match_text(e, first, &start, &end)) {
+        TRY(encode_until(e, start));
+        TRY(add_ids(e->log, answer, e->out));
         e->done = end;
-        e->next = (size_t)index + 1;
+        e->next = index + 1;
     }
-    reading_finish(&reading);
+done:
+    dgl_buf_finish(&once);
+    dgl_buf_finish(&twice);
+    free(ids.ids);
     return status;
 }
 

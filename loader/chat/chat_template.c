@@ -20,20 +20,6 @@ static void look_for_replies(struct dgl_template *tmpl, struct dgl_str text)
     tmpl->thinks |= reply_format_thinks(text);
 }
 
-static enum dgl_status parse_file(const struct dgl_log *log, const char *path,
-                                  struct dgl_template *out)
-{
-    char *text = NULL;
-    size_t len = 0;
-    enum dgl_status status = dgl_stream_slurp(log, path, max_template_bytes, &text, &len);
-    if (status == DGL_OK)
-        status = jinja_parse(log, path, text, len, &out->plain);
-    if (status == DGL_OK)
-        look_for_replies(out, (struct dgl_str){text, len});
-    free(text);
-    return status;
-}
-
 /* "PATH/chat_template.jinja", with the name of the template when the file has several. */
 static enum dgl_status parse_source(const struct dgl_log *log, const char *path,
                                     const struct chat_source_template *from,
@@ -66,15 +52,8 @@ static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat
     return status;
 }
 
-/* Of one place: all files that hold one template each are one. */
-static bool stand_together(const struct chat_source_template *a,
-                           const struct chat_source_template *b)
-{
-    return (a->file && b->file) || strcmp(a->origin.p, b->origin.p) == 0;
-}
-
 /* As transformers does: the template for tools stands in when tools are given, if both come from
- * the same place. */
+ * the same place, where all files that hold one template each are one. */
 static enum dgl_status choose(const struct dgl_log *log, const struct chat_source *source,
                               const struct dgl_template_params *params, struct dgl_template *out)
 {
@@ -86,7 +65,8 @@ static enum dgl_status choose(const struct dgl_log *log, const struct chat_sourc
         return fail_missing(log, source, params->path, params->name);
     enum dgl_status status = parse_source(log, params->path, plain, &out->plain);
     look_for_replies(out, (struct dgl_str){plain->text.p, plain->text.len});
-    if (status == DGL_OK && tools && stand_together(tools, plain)) {
+    if (status == DGL_OK && tools &&
+        ((tools->file && plain->file) || strcmp(tools->origin.p, plain->origin.p) == 0)) {
         status = parse_source(log, params->path, tools, &out->with_tools);
         look_for_replies(out, (struct dgl_str){tools->text.p, tools->text.len});
     }
@@ -122,17 +102,24 @@ enum dgl_status chat_template_create(const struct dgl_log *log, const struct cha
                                      struct dgl_template **out)
 {
     struct dgl_template *tmpl = dgl_new(struct dgl_template);
+    enum dgl_status status;
+    char *text = NULL;
+    size_t len = 0;
     *out = NULL;
     if (!tmpl)
         return dgl_fail_memory(log, "chat template", sizeof(*tmpl));
-    enum dgl_status status = write_constants(log, source, tmpl);
-    if (status == DGL_OK && params->file)
-        status = parse_file(log, params->file, tmpl);
-    else if (status == DGL_OK)
-        status = choose(log, source, params, tmpl);
-    if (status == DGL_OK)
-        *out = tmpl;
-    else
+    TRY(write_constants(log, source, tmpl));
+    if (params->file) {
+        TRY(dgl_stream_slurp(log, params->file, max_template_bytes, &text, &len));
+        TRY(jinja_parse(log, params->file, text, len, &tmpl->plain));
+        look_for_replies(tmpl, (struct dgl_str){text, len});
+    } else {
+        TRY(choose(log, source, params, tmpl));
+    }
+    *out = tmpl;
+done:
+    free(text);
+    if (status != DGL_OK)
         chat_template_destroy(&tmpl);
     return status;
 }
@@ -186,19 +173,6 @@ static enum dgl_status check_messages(struct dgl_json_reader r, const struct dgl
     return DGL_OK;
 }
 
-/* An array of messages, or an object that has one. */
-static enum dgl_status find_messages(struct dgl_json_reader r, const struct dgl_json *root,
-                                     const struct dgl_json **out)
-{
-    *out = root;
-    if (dgl_json_is(root, DGL_JSON_ARRAY))
-        return DGL_OK;
-    if (dgl_json_is(root, DGL_JSON_OBJECT))
-        return dgl_json_need(r, root, "messages", DGL_JSON_ARRAY, out);
-    return dgl_json_fail(r, root, "%s, wanted an array of messages, or an object with messages",
-                         dgl_json_type_name(dgl_json_type(root)));
-}
-
 /* What transformers hands to a template: tools and documents are there in any case. */
 static bool list_variables(const struct dgl_template *tmpl, const struct dgl_json *root,
                            const struct dgl_json *messages, bool generation_prompt,
@@ -224,80 +198,54 @@ static bool list_variables(const struct dgl_template *tmpl, const struct dgl_jso
     return true;
 }
 
-/* Moments as the clock on the wall shows them, as transformers does. */
-static void local_time(struct tm *out)
-{
-    time_t now = time(NULL);
-    localtime_r(&now, out);
-}
-
-/* One render: what chat_template_render() was given, and its messages. */
-struct render {
-    const struct dgl_log *log;
-    const struct dgl_template *tmpl;
-    const struct dgl_render_params *params;
-    const struct dgl_json *root, *messages;
-    struct dgl_buf *text, *taint;
-};
-
-static enum dgl_status render_with(const struct render *r, const struct variables *variables,
-                                   const size_t *answers)
-{
-    struct tm now;
-    if (r->params->now)
-        now = *r->params->now;
-    else
-        local_time(&now);
-    const struct jinja_params params = {.variables = variables->items,
-                                        .num_variables = variables->count,
-                                        .now = &now,
-                                        .answers = answers,
-                                        .num_answers = r->params->num_answers};
-    bool tools = dgl_json_type(dgl_json_get(r->root, "tools")) != DGL_JSON_NULL;
-    const struct dgl_template *tmpl = r->tmpl;
-    return jinja_render(r->log, tools && tmpl->with_tools ? tmpl->with_tools : tmpl->plain, &params,
-                        r->text, r->taint);
-}
-
-static enum dgl_status render_messages(const struct render *r)
-{
-    struct variables variables = {0};
-    size_t *answers = dgl_new_array(size_t, r->params->num_answers);
-    enum dgl_status status;
-    for (size_t i = 0; answers && i < r->params->num_answers; i++)
-        answers[i] = r->params->answers[i].message;
-    if (answers &&
-        list_variables(r->tmpl, r->root, r->messages, r->params->add_generation_prompt, &variables))
-        status = render_with(r, &variables, answers);
-    else
-        status = dgl_fail_memory(r->log, "variables of a template", sizeof(*variables.items));
-    free(variables.items);
-    free(answers);
-    return status;
-}
-
 enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                                      const struct dgl_render_params *params, struct dgl_buf *text,
                                      struct dgl_buf *taint)
 {
     struct dgl_json_doc *doc = NULL;
+    struct variables variables = {0};
+    size_t *answers = NULL;
+    enum dgl_status status;
     if (!params || !params->messages)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no messages were given");
     const char *name = params->messages_name ? params->messages_name : "messages";
     size_t len = params->messages_len ? params->messages_len : strlen(params->messages);
-    enum dgl_status status;
     TRY(dgl_json_parse(log, name, params->messages, len, &doc));
+
+    /* An array of messages, or an object that has one. */
+    const struct dgl_json *root = dgl_json_root(doc), *messages = root;
     struct dgl_json_reader reader = {log, doc};
-    struct render r = {.log = log,
-                       .tmpl = tmpl,
-                       .params = params,
-                       .root = dgl_json_root(doc),
-                       .text = text,
-                       .taint = taint};
-    TRY(find_messages(reader, r.root, &r.messages));
-    TRY(check_messages(reader, r.messages, params));
-    TRY(render_messages(&r));
+    if (dgl_json_is(root, DGL_JSON_OBJECT))
+        TRY(dgl_json_need(reader, root, "messages", DGL_JSON_ARRAY, &messages));
+    else if (!dgl_json_is(root, DGL_JSON_ARRAY))
+        TRY(dgl_json_fail(reader, root,
+                          "%s, wanted an array of messages, or an object with messages",
+                          dgl_json_type_name(dgl_json_type(root))));
+    TRY(check_messages(reader, messages, params));
+
+    /* Moments as the clock on the wall shows them, as transformers does. */
+    struct tm now;
+    time_t clock = time(NULL);
+    localtime_r(&clock, &now);
+    if (params->now)
+        now = *params->now;
+    answers = dgl_new_array(size_t, params->num_answers);
+    if (!answers ||
+        !list_variables(tmpl, root, messages, params->add_generation_prompt, &variables))
+        TRY(dgl_fail_memory(log, "variables of a template", sizeof(*variables.items)));
+    for (size_t i = 0; i < params->num_answers; i++)
+        answers[i] = params->answers[i].message;
+    const struct jinja_params render = {.variables = variables.items,
+                                        .num_variables = variables.count,
+                                        .now = &now,
+                                        .answers = answers,
+                                        .num_answers = params->num_answers};
+    bool tools = dgl_json_type(dgl_json_get(root, "tools")) != DGL_JSON_NULL;
+    status = jinja_render(log, tools && tmpl->with_tools ? tmpl->with_tools : tmpl->plain, &render,
+                          text, taint);
 done:
+    free(variables.items);
+    free(answers);
     dgl_json_destroy(&doc);
     return status;
 }

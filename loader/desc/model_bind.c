@@ -41,16 +41,6 @@ static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *w
     return model_skipped_add(b->log, b->skipped, &line);
 }
 
-static enum dgl_status check_dtype(struct binder *b, const struct tensor_info *t, bool matrix)
-{
-    if (dgl_row_decodable(t->dtype) && (matrix || dgl_dtype_get(t->dtype)->block == 1))
-        return DGL_OK;
-    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
-                    tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
-                    dgl_dtype_get(t->dtype)->name,
-                    matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
-}
-
 /* The shape that a rule's tensor has in this model. */
 static uint32_t wanted_shape(const struct binder *b, const struct bind_rule *rule,
                              uint64_t want[BIND_MAX_RANK])
@@ -69,40 +59,6 @@ static const char *wanted_text(const struct binder *b, const struct bind_rule *r
     return tensor_shape_str(rank, want, text);
 }
 
-static enum dgl_status check_shape(struct binder *b, const struct tensor_info *t,
-                                   const struct bind_rule *rule)
-{
-    uint64_t want[BIND_MAX_RANK];
-    uint32_t rank = wanted_shape(b, rule, want);
-    if (t->rank == rank && memcmp(t->shape, want, rank * sizeof(*want)) == 0)
-        return DGL_OK;
-    char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
-    return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
-                    tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
-                    tensor_shape_str(t->rank, t->shape, found_text), b->config_name,
-                    wanted_text(b, rule, want_text));
-}
-
-/* The index that a rule fills: for experts of their own, in a list that is made here. */
-static enum dgl_status place_find(struct binder *b, const struct bind_match *m, long **out)
-{
-    void *slot = slot_at(m->base, m->rule->slot);
-    struct expert_tensors *experts = slot;
-    *out = m->rule->kind == TENSOR ? slot : &experts->stacked;
-    if (m->rule->kind != EACH)
-        return DGL_OK;
-    size_t count = (size_t)b->desc->moe.experts;
-    if (!experts->each) {
-        experts->each = dgl_new_array(long, count);
-        if (!experts->each)
-            return dgl_fail_memory(b->log, "list of experts", count * sizeof(long));
-        for (size_t i = 0; i < count; i++)
-            experts->each[i] = TENSOR_NONE;
-    }
-    *out = &experts->each[m->number];
-    return DGL_OK;
-}
-
 static enum dgl_status fail_twice(struct binder *b, long first, const char *second)
 {
     return dgl_fail(b->log, DGL_ERR_FORMAT,
@@ -111,21 +67,38 @@ static enum dgl_status fail_twice(struct binder *b, long first, const char *seco
                     tensor_source_printable(b->src, second).text);
 }
 
-static bool is_bias(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 4 && strcmp(name + n - 4, "bias") == 0;
-}
-
 static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct bind_match *m)
 {
     const struct tensor_info *t = tensor_source_at(b->src, index);
-    bool matrix = bind_rule_rank(m->rule) > 1 && !is_bias(m->rule->name);
-    long *place = NULL;
-    enum dgl_status status;
-    TRY(check_dtype(b, t, matrix));
-    TRY(check_shape(b, t, m->rule));
-    TRY(place_find(b, m, &place));
+    bool matrix = bind_rule_rank(m->rule) > 1 && !dgl_str_ends(dgl_str_of(m->rule->name), "bias");
+    if (!dgl_row_decodable(t->dtype) || (!matrix && dgl_dtype_get(t->dtype)->block != 1))
+        return dgl_fail(b->log, DGL_ERR_UNSUPPORTED, "%s: tensor %s is %s; supported: %s",
+                        tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
+                        dgl_dtype_get(t->dtype)->name,
+                        matrix ? "f32, f16, bf16 and block formats" : "f32, f16, bf16");
+    uint64_t want[BIND_MAX_RANK];
+    uint32_t rank = wanted_shape(b, m->rule, want);
+    if (t->rank != rank || memcmp(t->shape, want, rank * sizeof(*want)) != 0) {
+        char found_text[TENSOR_SHAPE_TEXT], want_text[TENSOR_SHAPE_TEXT];
+        return dgl_fail(b->log, DGL_ERR_FORMAT, "%s: tensor %s has shape %s, but %s makes it %s",
+                        tensor_source_label(b->src), tensor_source_printable(b->src, t->name).text,
+                        tensor_shape_str(t->rank, t->shape, found_text), b->config_name,
+                        wanted_text(b, m->rule, want_text));
+    }
+
+    /* The index that the rule fills: for experts of their own, in a list that is made here. */
+    void *slot = slot_at(m->base, m->rule->slot);
+    struct expert_tensors *experts = slot;
+    long *place = m->rule->kind == TENSOR ? slot : &experts->stacked;
+    if (m->rule->kind == EACH) {
+        size_t count = (size_t)b->desc->moe.experts;
+        bool fresh = !experts->each;
+        if (fresh && !(experts->each = dgl_new_array(long, count)))
+            return dgl_fail_memory(b->log, "list of experts", count * sizeof(long));
+        for (size_t i = 0; fresh && i < count; i++)
+            experts->each[i] = TENSOR_NONE;
+        place = &experts->each[m->number];
+    }
     if (*place != TENSOR_NONE)
         return fail_twice(b, *place, t->name);
     *place = (long)index;
@@ -136,114 +109,72 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
         values *= t->shape[i];
     b->desc->parameters += values;
     b->desc->weight_bytes += t->bytes;
-done:
-    return status;
+    return DGL_OK;
 }
 
-/* Compares two tensors' bytes, a piece at a time. */
-static enum dgl_status bytes_equal(struct binder *b, size_t x, size_t y, bool *equal)
+/* Some checkpoints store the head although it is the embedding table: harmless as long as that
+ * is true. Compares the bytes of both, a piece at a time. */
+static enum dgl_status skip_spare_head(struct binder *b)
 {
     enum { PIECE = 1 << 20 };
+    if (b->spare_head == TENSOR_NONE)
+        return DGL_OK;
+    const size_t x = (size_t)b->spare_head, y = (size_t)b->desc->embed;
     const struct tensor_info *tx = tensor_source_at(b->src, x);
     const struct tensor_info *ty = tensor_source_at(b->src, y);
-    *equal = tx->dtype == ty->dtype && tx->bytes == ty->bytes;
+    bool equal = tx->dtype == ty->dtype && tx->bytes == ty->bytes;
+    enum dgl_status status = DGL_OK;
     unsigned char *piece = dgl_calloc(2, PIECE);
     if (!piece)
         return dgl_fail_memory(b->log, "comparison of tensors", 2 * PIECE);
-    enum dgl_status status = DGL_OK;
-    for (uint64_t at = 0; *equal && status == DGL_OK && at < tx->bytes; at += PIECE) {
+    for (uint64_t at = 0; equal && at < tx->bytes; at += PIECE) {
         size_t n = tx->bytes - at < PIECE ? (size_t)(tx->bytes - at) : PIECE;
-        status = tensor_source_read(b->log, b->src, x, at, piece, n);
-        if (status == DGL_OK)
-            status = tensor_source_read(b->log, b->src, y, at, piece + PIECE, n);
-        if (status == DGL_OK)
-            *equal = memcmp(piece, piece + PIECE, n) == 0;
+        TRY(tensor_source_read(b->log, b->src, x, at, piece, n));
+        TRY(tensor_source_read(b->log, b->src, y, at, piece + PIECE, n));
+        equal = memcmp(piece, piece + PIECE, n) == 0;
     }
+    status = equal ? skip_tensor(b, x, "equal to the tied embeddings")
+                   : dgl_fail(b->log, DGL_ERR_FORMAT,
+                              "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; "
+                              "set it to false if the head is its own",
+                              tensor_source_label(b->src), shown_at(b, x).text, shown_at(b, y).text,
+                              b->config_name);
+done:
     free(piece);
     return status;
 }
 
-/* Some checkpoints store the head although it is the embedding table: harmless as long as that
- * is true. */
-static enum dgl_status skip_spare_head(struct binder *b)
-{
-    size_t index = (size_t)b->spare_head;
-    bool equal = false;
-    if (b->spare_head == TENSOR_NONE)
-        return DGL_OK;
-    enum dgl_status status = bytes_equal(b, index, (size_t)b->desc->embed, &equal);
-    if (status != DGL_OK)
-        return status;
-    if (!equal)
-        return dgl_fail(b->log, DGL_ERR_FORMAT,
-                        "%s: tensor %s differs from %s, but %s has tie_word_embeddings true; set "
-                        "it to false if the head is its own",
-                        tensor_source_label(b->src), shown_at(b, index).text,
-                        shown_at(b, (size_t)b->desc->embed).text, b->config_name);
-    return skip_tensor(b, index, "equal to the tied embeddings");
-}
-
-/* The text model's own name for a tensor; *left_out when it belongs to another part. Free with
- * free(); NULL = out of memory. */
-static char *text_name(struct binder *b, const char *name, bool *left_out)
-{
-    struct dgl_buf text = {0};
-    const struct bind_prefix *p = b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(name) : NULL;
-    *left_out = p && !p->replacement;
-    if (!p)
-        return strdup(name);
-    b->left_out[p - bind_prefixes] += *left_out;
-    dgl_buf_printf(&text, "%s%s", p->replacement ? p->replacement : "", name + strlen(p->prefix));
-    return dgl_buf_take(&text);
-}
-
-static enum dgl_status place_named(struct binder *b, size_t index, const char *name)
-{
-    struct bind_match m = {0};
-    if (bind_match_find(b->desc, name, &m)) {
-        if (m.base == b->desc && m.rule->slot == offsetof(struct model_desc, head) &&
-            b->desc->tied_head) {
-            b->spare_head = (long)index;
-            return DGL_OK;
-        }
-        return bind_tensor(b, index, &m);
-    }
-    if (bind_is_derived(name))
-        return skip_tensor(b, index, "derived buffer");
-    return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensor %s is not part of a %s model with %" PRId32
-                    " layers (%s); refusing to leave it out",
-                    tensor_source_label(b->src), shown_at(b, index).text, b->desc->family,
-                    b->desc->layers, b->config_name);
-}
-
 static enum dgl_status place_tensor(struct binder *b, size_t index)
 {
-    bool left_out;
     const char *stored = tensor_source_at(b->src, index)->name;
-    char *name = text_name(b, stored, &left_out);
-    if (!name)
-        return dgl_fail_memory(b->log, stored, strlen(stored));
-    enum dgl_status status = DGL_OK;
-    if (left_out)
+    const struct bind_prefix *p =
+        b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(stored) : NULL;
+    if (p && !p->replacement) { /* belongs to another part than the text model */
+        b->left_out[p - bind_prefixes]++;
         b->skipped->of_tensor[index] = true;
-    else
-        status = place_named(b, index, name);
-    free(name);
-    return status;
-}
-
-static enum dgl_status skip_groups(struct binder *b)
-{
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < BIND_NUM_PREFIXES && status == DGL_OK; i++) {
-        struct dgl_buf line = {0};
-        if (b->left_out[i] == 0)
-            continue;
-        dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
-                       bind_prefixes[i].prefix, b->left_out[i]);
-        status = model_skipped_add(b->log, b->skipped, &line);
+        return DGL_OK;
     }
+    struct dgl_buf name = {0}; /* the text model's own name for the tensor */
+    struct bind_match m = {0};
+    enum dgl_status status = DGL_OK;
+    dgl_buf_printf(&name, "%s%s", p ? p->replacement : "", stored + (p ? strlen(p->prefix) : 0));
+    if (name.failed)
+        status = dgl_fail_memory(b->log, stored, strlen(stored));
+    else if (bind_match_find(b->desc, name.p, &m)) {
+        if (m.base == b->desc && m.rule->slot == offsetof(struct model_desc, head) &&
+            b->desc->tied_head)
+            b->spare_head = (long)index;
+        else
+            status = bind_tensor(b, index, &m);
+    } else if (bind_is_derived(name.p))
+        status = skip_tensor(b, index, "derived buffer");
+    else
+        status = dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
+                          "%s: tensor %s is not part of a %s model with %" PRId32
+                          " layers (%s); refusing to leave it out",
+                          tensor_source_label(b->src), shown_at(b, index).text, b->desc->family,
+                          b->desc->layers, b->config_name);
+    dgl_buf_finish(&name);
     return status;
 }
 
@@ -269,23 +200,15 @@ static struct dgl_printable rule_shown(const struct binder *b, int32_t layer,
     return shown;
 }
 
-/* The rule whose tensor makes this one superfluous; NULL = none. */
-static const struct bind_rule *alternative(const struct binder *b, int32_t layer,
-                                           const struct bind_rule *rule)
-{
-    for (size_t i = 0; rule->instead != 0 && i < bind_num_layer_rules; i++) {
-        const struct bind_rule *other = &bind_layer_rules[i];
-        if (other->slot == rule->instead && other->kind == rule->kind &&
-            bind_rule_holds(other, b->desc, layer))
-            return other;
-    }
-    return NULL;
-}
-
 static enum dgl_status missing(const struct binder *b, int32_t layer, const struct bind_rule *rule,
                                int32_t number)
 {
-    const struct bind_rule *other = alternative(b, layer, rule);
+    const struct bind_rule *other = NULL; /* whose tensor makes this one superfluous */
+    for (size_t i = 0; rule->instead != 0 && !other && i < bind_num_layer_rules; i++) {
+        const struct bind_rule *r = &bind_layer_rules[i];
+        if (r->slot == rule->instead && r->kind == rule->kind && bind_rule_holds(r, b->desc, layer))
+            other = r;
+    }
     char shape[TENSOR_SHAPE_TEXT];
     struct dgl_buf instead = {0};
     bool never, other_never = true;
@@ -328,20 +251,6 @@ static long slot_tensor(const struct binder *b, void *base, size_t slot, enum ru
     return experts->each[0];
 }
 
-static enum dgl_status check_rule(struct binder *b, int32_t layer, const struct bind_rule *rule)
-{
-    int32_t number, other_number;
-    void *base = &b->desc->layer[layer];
-    long have = slot_tensor(b, base, rule->slot, rule->kind, &number), other = TENSOR_NONE;
-    if (rule->instead != 0)
-        other = slot_tensor(b, base, rule->instead, rule->kind, &other_number);
-    if (have != TENSOR_NONE && other != TENSOR_NONE)
-        return fail_twice(b, other, tensor_source_at(b->src, (size_t)have)->name);
-    if (have == TENSOR_NONE && other == TENSOR_NONE && !rule->optional)
-        return missing(b, layer, rule, number);
-    return DGL_OK;
-}
-
 static enum dgl_status check_complete(struct binder *b)
 {
     for (size_t i = 0; i < bind_num_model_rules; i++) {
@@ -350,14 +259,21 @@ static enum dgl_status check_complete(struct binder *b)
         if (!spare && *(const long *)slot_at(b->desc, rule->slot) == TENSOR_NONE)
             return missing(b, -1, rule, 0);
     }
-    enum dgl_status status = DGL_OK;
-    for (int32_t layer = 0; layer < b->desc->layers; layer++) {
-        for (size_t i = 0; i < bind_num_layer_rules && status == DGL_OK; i++) {
-            if (bind_rule_holds(&bind_layer_rules[i], b->desc, layer))
-                status = check_rule(b, layer, &bind_layer_rules[i]);
-        }
+    for (size_t i = 0; i < (size_t)b->desc->layers * bind_num_layer_rules; i++) {
+        int32_t layer = (int32_t)(i / bind_num_layer_rules), number, other_number;
+        const struct bind_rule *rule = &bind_layer_rules[i % bind_num_layer_rules];
+        void *base = &b->desc->layer[layer];
+        if (!bind_rule_holds(rule, b->desc, layer))
+            continue;
+        long have = slot_tensor(b, base, rule->slot, rule->kind, &number), other = TENSOR_NONE;
+        if (rule->instead != 0)
+            other = slot_tensor(b, base, rule->instead, rule->kind, &other_number);
+        if (have != TENSOR_NONE && other != TENSOR_NONE)
+            return fail_twice(b, other, tensor_source_at(b->src, (size_t)have)->name);
+        if (have == TENSOR_NONE && other == TENSOR_NONE && !rule->optional)
+            return missing(b, layer, rule, number);
     }
-    return status;
+    return DGL_OK;
 }
 
 enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source *src,
@@ -380,7 +296,14 @@ enum dgl_status model_bind(const struct dgl_log *log, const struct tensor_source
         TRY(place_tensor(&b, i));
     TRY(check_complete(&b));
     TRY(skip_spare_head(&b));
-    TRY(skip_groups(&b));
+    for (size_t i = 0; i < BIND_NUM_PREFIXES; i++) {
+        struct dgl_buf line = {0};
+        if (b.left_out[i] == 0)
+            continue;
+        dgl_buf_printf(&line, "%s*: not part of the text model (tensors: %zu)",
+                       bind_prefixes[i].prefix, b.left_out[i]);
+        TRY(model_skipped_add(log, skipped, &line));
+    }
     if (out->tied_head)
         out->head = out->embed;
 done:

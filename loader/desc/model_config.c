@@ -180,51 +180,39 @@ static enum dgl_status read_cap(const struct config *c, const char *field, doubl
     return status == DGL_OK ? config_opt_f64(c, field, MIN_SCALE, MAX_SCALE, out) : status;
 }
 
-static enum dgl_status read_gemma_scales(const struct config *c, const struct config_family *family,
-                                         struct model_desc *d)
-{
-    double scalar = family->query_scalar;
-    enum dgl_status status =
-        config_opt_f64(c, "query_pre_attn_scalar", MIN_SCALE, MAX_SCALE, &scalar);
-    if (status == DGL_OK && family->attn_softcap > 0)
-        status = read_cap(c, "attn_logit_softcapping", family->attn_softcap, &d->attn_softcap);
-    if (status == DGL_OK)
-        status = read_cap(c, "final_logit_softcapping", family->logit_softcap, &d->logit_softcap);
-    d->attn_scale = 1.0 / sqrt(scalar);
-    /* Hugging Face's class for such checkpoints does not apply it. */
-    if (status == DGL_OK && (d->parts & PART_OTHER_MODES) && d->logit_softcap != 0) {
-        struct field cap = config_get(c, "final_logit_softcapping");
-        return config_refuse(c, "final_logit_softcapping", &cap, "null");
-    }
-    return status;
-}
-
-/* Granite multiplies everywhere, but divides its logits; unlike in other families, the default of
- * attention's multiplier is 1. */
-static enum dgl_status read_granite_scales(const struct config *c, struct model_desc *d)
-{
-    double divisor = 1.0;
-    d->attn_scale = 1.0;
-    enum dgl_status status;
-    TRY(config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale));
-    TRY(config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale));
-    TRY(config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale));
-    TRY(config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor));
-done:
-    d->logit_scale = 1.0 / divisor;
-    return status;
-}
-
 static enum dgl_status read_scales(const struct config *c, const struct config_family *family,
                                    struct model_desc *d)
 {
+    enum dgl_status status = DGL_OK;
     d->attn_scale = 1.0 / sqrt((double)d->head_dim);
     d->embed_scale = d->residual_scale = d->logit_scale = 1.0;
     if (family->embed_sqrt) /* Hugging Face keeps it in a float */
         d->embed_scale = (double)sqrtf((float)d->hidden);
-    if (family->query_scalar > 0)
-        return read_gemma_scales(c, family, d);
-    return family->bit & FAMILY_GRANITE ? read_granite_scales(c, d) : DGL_OK;
+    if (family->query_scalar > 0) {
+        double scalar = family->query_scalar;
+        TRY(config_opt_f64(c, "query_pre_attn_scalar", MIN_SCALE, MAX_SCALE, &scalar));
+        if (family->attn_softcap > 0)
+            TRY(read_cap(c, "attn_logit_softcapping", family->attn_softcap, &d->attn_softcap));
+        TRY(read_cap(c, "final_logit_softcapping", family->logit_softcap, &d->logit_softcap));
+        d->attn_scale = 1.0 / sqrt(scalar);
+        /* Hugging Face's class for such checkpoints does not apply it. */
+        if ((d->parts & PART_OTHER_MODES) && d->logit_softcap != 0) {
+            struct field cap = config_get(c, "final_logit_softcapping");
+            return config_refuse(c, "final_logit_softcapping", &cap, "null");
+        }
+    } else if (family->bit & FAMILY_GRANITE) {
+        /* Granite multiplies everywhere, but divides its logits; unlike in other families, the
+         * default of attention's multiplier is 1. */
+        double divisor = 1.0;
+        d->attn_scale = 1.0;
+        TRY(config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale));
+        TRY(config_opt_f64(c, "embedding_multiplier", MIN_SCALE, MAX_SCALE, &d->embed_scale));
+        TRY(config_opt_f64(c, "residual_multiplier", MIN_SCALE, MAX_SCALE, &d->residual_scale));
+        TRY(config_opt_f64(c, "logits_scaling", MIN_SCALE, MAX_SCALE, &divisor));
+        d->logit_scale = 1.0 / divisor;
+    }
+done:
+    return status;
 }
 
 static enum dgl_status read_biases(const struct config *c, const struct config_family *family,
@@ -275,10 +263,13 @@ done:
 /* ---- what differs from layer to layer -------------------------------------------------------- */
 
 /* no_rope_layers: 1 = the layer rotates, 0 = it does not. */
-static enum dgl_status read_no_rope(const struct config *c, struct model_desc *d)
+static enum dgl_status read_no_rope(const struct config *c, const struct config_family *family,
+                                    struct model_desc *d)
 {
     struct field list;
     int64_t interval = 4;
+    if (!(family->bit & FAMILY_SMOLLM3))
+        return DGL_OK;
     enum dgl_status status = config_opt_i64(c, "no_rope_layer_interval", 1, INT32_MAX, &interval);
     if (status == DGL_OK)
         status = config_opt_list(c, "no_rope_layers", &list);
@@ -300,79 +291,42 @@ static enum dgl_status read_no_rope(const struct config *c, struct model_desc *d
     return DGL_OK;
 }
 
-/* The fields that the rules of windows refer to. */
-struct window_fields {
-    int64_t window; /* 0 = none */
-    int64_t from, pattern;
-};
-
-static enum dgl_status read_window_fields(const struct config *c,
-                                          const struct config_family *family,
-                                          struct window_fields *out)
-{
-    bool on = !family->window_switch;
-    struct config_hit hit;
-    enum dgl_status status = DGL_OK;
-    *out = (struct window_fields){
-        .window = family->window, .from = 28, .pattern = family->window_pattern};
-    if (family->window_rule == WINDOW_NEVER) {
-        out->window = 0;
-        return DGL_OK;
-    }
-    if (family->window_switch)
-        TRY(config_opt_bool(c, "use_sliding_window", &on));
-    TRY(config_find(c, "sliding_window", &hit));
-    if (hit.value.kind == FIELD_NULL)
-        out->window = 0;
-    TRY(config_opt_i64(c, "sliding_window", 1, INT32_MAX, &out->window));
-    if (family->window_rule == WINDOW_FROM)
-        TRY(config_opt_i64(c, "max_window_layers", 0, INT32_MAX, &out->from));
-    if (family->bit & FAMILY_GEMMA3)
-        TRY(config_opt_i64(c, "sliding_window_pattern", 1, INT32_MAX, &out->pattern));
-done:
-    if (!on)
-        out->window = 0;
-    return status;
-}
-
-static bool has_window(const struct config_family *family, const struct window_fields *w,
-                       const struct layer_desc *l, int32_t layer)
-{
-    switch (family->window_rule) {
-    case WINDOW_NEVER:
-        break;
-    case WINDOW_EVERY:
-        return w->window > 0;
-    case WINDOW_FROM:
-        return w->window > 0 && layer >= w->from;
-    case WINDOW_PATTERN:
-        return (layer + 1) % w->pattern != 0;
-    case WINDOW_NO_ROPE:
-        return w->window > 0 && l->rope == ROPE_NONE;
-    }
-    return false;
-}
-
 /* layer_types goes before any rule. */
 static enum dgl_status read_windows(const struct config *c, const struct config_family *family,
                                     struct model_desc *d)
 {
+    bool on = !family->window_switch, allowed = family->window_rule != WINDOW_NEVER;
+    int64_t size = allowed ? family->window : 0; /* 0 = none */
+    int64_t from = 28, pattern = family->window_pattern;
+    struct config_hit hit;
     struct field types;
-    struct window_fields w;
-    enum dgl_status status = read_window_fields(c, family, &w);
-    if (status == DGL_OK)
-        status = config_opt_list(c, "layer_types", &types);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    if (allowed) {
+        if (family->window_switch)
+            TRY(config_opt_bool(c, "use_sliding_window", &on));
+        TRY(config_find(c, "sliding_window", &hit));
+        if (hit.value.kind == FIELD_NULL)
+            size = 0;
+        TRY(config_opt_i64(c, "sliding_window", 1, INT32_MAX, &size));
+        if (family->window_rule == WINDOW_FROM)
+            TRY(config_opt_i64(c, "max_window_layers", 0, INT32_MAX, &from));
+        if (family->bit & FAMILY_GEMMA3)
+            TRY(config_opt_i64(c, "sliding_window_pattern", 1, INT32_MAX, &pattern));
+        if (!on)
+            size = 0;
+    }
+    TRY(config_opt_list(c, "layer_types", &types));
     if (FIELD_IS_SET(types) && types.count != (size_t)d->layers)
         return config_fail(c, "layer_types", "%zu entries, but %s is %" PRId32, types.count,
                            config_printable(c, "num_hidden_layers").text, d->layers);
     struct field type = field_first(&types);
     for (int32_t i = 0; i < d->layers; i++, type = field_next(&type)) {
         struct layer_desc *l = &d->layer[i];
-        bool window = has_window(family, &w, l, i);
+        bool window = family->window_rule == WINDOW_PATTERN
+                          ? (i + 1) % pattern != 0
+                          : size > 0 && (family->window_rule != WINDOW_FROM || i >= from) &&
+                                (family->window_rule != WINDOW_NO_ROPE || l->rope == ROPE_NONE);
         if (FIELD_IS_SET(types)) {
-            bool allowed = family->window_rule != WINDOW_NEVER;
             char path[48];
             window = dgl_str_eq(type.s, "sliding_attention");
             snprintf(path, sizeof(path), "layer_types[%" PRId32 "]", i);
@@ -381,19 +335,20 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
                                      allowed ? "\"full_attention\", \"sliding_attention\""
                                              : "\"full_attention\"");
         }
-        if (window && w.window == 0)
+        if (window && size == 0)
             return dgl_fail(c->log, DGL_ERR_FORMAT,
                             "%s: layer %" PRId32
                             " is a sliding_attention layer, but %s is null or switched off",
                             c->fields->name, i, config_printable(c, "sliding_window").text);
         /* A window as long as the longest text is none: Phi-3.5 writes twice the context. */
-        if (window && w.window < d->context_max)
-            l->window = (int32_t)w.window;
+        if (window && size < d->context_max)
+            l->window = (int32_t)size;
         /* The layers with a window are those that turn by the local theta. */
         if (window && family->local_theta > 0)
             l->rope = ROPE_LOCAL;
     }
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Which layers have experts. mlp_only_layers are dense whatever decoder_sparse_step says. */
@@ -405,10 +360,10 @@ static enum dgl_status read_sparse(const struct config *c, const struct config_f
     enum dgl_status status = DGL_OK;
     if (family->experts == 0)
         return DGL_OK;
-    if (family->bit & FAMILY_QWEN3_MOE)
-        status = config_opt_i64(c, "decoder_sparse_step", 1, INT32_MAX, &step);
-    if (status == DGL_OK && (family->bit & FAMILY_QWEN3_MOE))
-        status = config_opt_list(c, "mlp_only_layers", &dense);
+    if (family->bit & FAMILY_QWEN3_MOE) {
+        TRY(config_opt_i64(c, "decoder_sparse_step", 1, INT32_MAX, &step));
+        TRY(config_opt_list(c, "mlp_only_layers", &dense));
+    }
     for (int32_t i = 0; i < out->layers; i++)
         out->layer[i].sparse = (i + 1) % step == 0;
     size_t i = 0;
@@ -421,50 +376,32 @@ static enum dgl_status read_sparse(const struct config *c, const struct config_f
         }
         out->layer[v.i].sparse = false;
     }
+done:
     return status;
 }
 
-static enum dgl_status read_layers(const struct config *c, const struct config_family *family,
-                                   struct model_desc *out)
-{
-    enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < out->layers; i++)
-        out->layer[i].rope = ROPE_GLOBAL;
-    if (family->bit & FAMILY_SMOLLM3)
-        status = read_no_rope(c, out);
-    if (status == DGL_OK)
-        status = read_windows(c, family, out);
-    return status == DGL_OK ? read_sparse(c, family, out) : status;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
-
-/* Tensors say their types themselves, but two names that disagree are a config put together from
- * two. */
-static enum dgl_status check_dtype(const struct config *c)
-{
-    struct config_hit hit;
-    return config_find(c, "dtype", &hit);
-}
 
 enum dgl_status model_config_read(const struct config *c, struct model_desc *out)
 {
     typedef enum dgl_status step(const struct config *, const struct config_family *,
                                  struct model_desc *);
     /* After the sizes, which all of them need; the layers need the experts too. */
-    static step *const steps[] = {read_norms,       read_act,     read_scales, read_biases,
-                                  config_rope_read, read_experts, read_layers};
+    static step *const steps[] = {read_norms,   read_act,         read_scales,
+                                  read_biases,  config_rope_read, read_experts,
+                                  read_no_rope, read_windows,     read_sparse};
     const struct config_family *family = NULL;
     struct config inner;
+    struct config_hit dtype;
     enum dgl_status status;
     TRY(config_family_read(c, &inner, &family));
     bool nested = inner.prefix;
     TRY(check_quantization(c, family));
-    if (nested)
-        TRY(check_quantization(&inner, family));
-    TRY(check_dtype(c));
-    if (nested)
-        TRY(check_dtype(&inner));
+    TRY(check_quantization(&inner, family));
+    /* Tensors say their types themselves, but two names that disagree are a config put together
+     * from two. */
+    TRY(config_find(c, "dtype", &dtype));
+    TRY(config_find(&inner, "dtype", &dtype));
     snprintf(out->family, sizeof(out->family), "%s", family->model_type);
     out->parts = family->parts | (nested ? PART_OTHER_MODES : 0);
     TRY(read_sizes(&inner, family, out));

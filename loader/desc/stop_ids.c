@@ -61,15 +61,15 @@ enum dgl_status stop_ids_read(const struct config *c, const struct fields *gener
     /* Checkpoints that also see write their ids outside, or inside, or both. */
     const struct config places[] = {*c, {c->log, c->fields, "text_config."}};
     const struct config generation = {.log = c->log, .fields = generation_config};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     int64_t bos = -1;
-    for (int i = 0; i < 2 && status == DGL_OK; i++) {
-        status = config_opt_i64(&places[i], "bos_token_id", 0, out->vocab - 1, &bos);
-        if (status == DGL_OK)
-            status = stops_read(&places[i], FILE_CONFIG, out);
+    for (int i = 0; i < 2; i++) {
+        TRY(config_opt_i64(&places[i], "bos_token_id", 0, out->vocab - 1, &bos));
+        TRY(stops_read(&places[i], FILE_CONFIG, out));
     }
     out->bos_id = (int32_t)bos;
-    return status == DGL_OK && generation_config
-               ? stops_read(&generation, FILE_GENERATION_CONFIG, out)
-               : status;
+    if (generation_config)
+        TRY(stops_read(&generation, FILE_GENERATION_CONFIG, out));
+done:
+    return status;
 }

@@ -1,4 +1,5 @@
 /* The parser: tokens to a syntax tree, by recursive descent. */
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct parser {
     struct jinja_symbol *symbols[256]; /* hash table of names */
     uint64_t seed;                     /* seed of the hash */
     const struct jinja_token *token;   /* current token; the last one is JINJA_TOK_END */
-    enum dgl_status status;            /* status of the first error */
+    enum dgl_status status;            /* status of the error, if any */
+    jmp_buf failed;                    /* set by parse_template() */
     uint32_t depth;
     struct jinja_macro_node *macro; /* innermost enclosing macro, or NULL */
     uint32_t loops;                 /* enclosing loops in this macro */
@@ -23,11 +25,12 @@ struct parser {
 
 /* ---- helpers ---- */
 
-/* Reports an error at the current token. Functions of the parser return NULL or false after an
- * error was reported; callers only pass it on. */
-static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
-    DGL_PRINTF(3, 4);
-static bool parse_fail(struct parser *parser, enum dgl_status status, const char *fmt, ...)
+/* Reports an error at the current token and ends the parse: jumps to parse_template(). The parser
+ * owns no memory outside of the arena, so there is nothing to clean up on the way. */
+static _Noreturn void parse_fail(struct parser *parser, enum dgl_status status, const char *fmt,
+                                 ...) DGL_PRINTF(3, 4);
+static _Noreturn void parse_fail(struct parser *parser, enum dgl_status status, const char *fmt,
+                                 ...)
 {
     struct dgl_buf text = {0};
     va_list args;
@@ -37,34 +40,33 @@ static bool parse_fail(struct parser *parser, enum dgl_status status, const char
     parser->status = dgl_fail(parser->log, status, "%s:%u: %s", parser->tmpl->name,
                               parser->token->line, text.p ? text.p : "out of memory");
     dgl_buf_finish(&text);
-    return false;
+    longjmp(parser->failed, 1);
 }
 
-static bool parse_unexpected(struct parser *parser, const char *wanted)
+static _Noreturn void parse_unexpected(struct parser *parser, const char *wanted)
 {
     enum { shown_bytes = 60 };
     struct dgl_str found = jinja_token_describe(parser->token);
     int len = (int)(found.len < shown_bytes ? found.len : shown_bytes);
     if (!wanted)
-        return parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
-    return parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len, found.p);
+        parse_fail(parser, DGL_ERR_FORMAT, "unexpected '%.*s'", len, found.p);
+    parse_fail(parser, DGL_ERR_FORMAT, "expected %s, got '%.*s'", wanted, len, found.p);
 }
 
 static void *parse_alloc(struct parser *parser, size_t size)
 {
     void *part = dgl_arena_alloc(&parser->tmpl->arena, size);
-    if (!part)
-        parser->status = dgl_fail_memory(parser->log, parser->tmpl->name, size);
-    return part;
+    if (part)
+        return part;
+    parser->status = dgl_fail_memory(parser->log, parser->tmpl->name, size);
+    longjmp(parser->failed, 1);
 }
 
 static struct jinja_node *node_new(struct parser *parser, enum jinja_node_type type)
 {
     struct jinja_node *node = parse_alloc(parser, sizeof(*node));
-    if (node) {
-        node->type = type;
-        node->line = parser->token->line;
-    }
+    node->type = type;
+    node->line = parser->token->line;
     return node;
 }
 
@@ -78,13 +80,12 @@ static void nodes_push(struct jinja_nodes *nodes, struct jinja_node *node)
     nodes->count++;
 }
 
-/* Limits the nesting depth. Decrement parser->depth after each success. */
-static bool parse_enter(struct parser *parser)
+/* Limits the nesting depth. Decrement parser->depth after each call. */
+static void parse_enter(struct parser *parser)
 {
     if (parser->depth == max_depth)
-        return parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep", max_depth);
+        parse_fail(parser, DGL_ERR_FORMAT, "nested more than %d levels deep", max_depth);
     parser->depth++;
-    return true;
 }
 
 /* Returns the symbol of a name. Creates it if necessary. */
@@ -97,8 +98,6 @@ static const struct jinja_symbol *intern(struct parser *parser, struct dgl_str n
             return s;
     }
     struct jinja_symbol *symbol = parse_alloc(parser, sizeof(*symbol));
-    if (!symbol)
-        return NULL;
     *symbol = (struct jinja_symbol){name, parser->tmpl->symbols, *bucket};
     parser->tmpl->symbols = *bucket = symbol;
     return symbol;
@@ -123,31 +122,29 @@ static bool skip_name(struct parser *parser, const char *name)
     return there;
 }
 
-static bool expect(struct parser *parser, enum jinja_token_type type, const char *wanted)
+static void expect(struct parser *parser, enum jinja_token_type type, const char *wanted)
 {
-    return skip(parser, type) || parse_unexpected(parser, wanted);
+    if (!skip(parser, type))
+        parse_unexpected(parser, wanted);
 }
 
 /* Reads a name. */
 static const struct jinja_symbol *expect_symbol(struct parser *parser)
 {
-    if (parser->token->type == JINJA_TOK_NAME)
-        return intern(parser, parser->token++->text);
-    parse_unexpected(parser, "a name");
-    return NULL;
+    if (parser->token->type != JINJA_TOK_NAME)
+        parse_unexpected(parser, "a name");
+    return intern(parser, parser->token++->text);
 }
 
 /* ---- operands ---- */
 
 static struct jinja_node *parse_expression(struct parser *parser);
 static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition);
-static struct jinja_node *parse_unary(struct parser *parser, bool with_filters);
 
 static struct jinja_node *new_constant(struct parser *parser, struct jinja_value value)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_CONSTANT);
-    if (node)
-        node->constant = value;
+    node->constant = value;
     return node;
 }
 
@@ -173,8 +170,7 @@ static struct jinja_node *parse_name(struct parser *parser)
         return node;
     }
     struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
-    if (!node || !(node->symbol = expect_symbol(parser)))
-        return NULL;
+    node->symbol = expect_symbol(parser);
     struct jinja_macro_node *macro = parser->macro;
     if (macro) {
         macro->uses_varargs |= node->symbol == parser->tmpl->varargs;
@@ -189,15 +185,12 @@ static struct jinja_node *parse_string(struct parser *parser)
 {
     struct jinja_node *node = new_constant(parser, jinja_text_of(parser->token->text, false));
     parser->token++;
-    while (node && parser->token->type == JINJA_TOK_STRING) {
+    for (; parser->token->type == JINJA_TOK_STRING; parser->token++) {
         struct dgl_str first = jinja_str(&node->constant), second = parser->token->text;
         char *joined = parse_alloc(parser, first.len + second.len + 1);
-        if (!joined)
-            return NULL;
         for (size_t i = 0; i < first.len + second.len; i++)
             joined[i] = i < first.len ? first.p[i] : second.p[i - first.len];
         node->constant = jinja_text_of((struct dgl_str){joined, first.len + second.len}, false);
-        parser->token++;
     }
     return node;
 }
@@ -206,21 +199,18 @@ static struct jinja_node *parse_string(struct parser *parser)
 static struct jinja_node *parse_bracketed(struct parser *parser, enum jinja_node_type type,
                                           enum jinja_token_type end)
 {
-    struct jinja_node *node = node_new(parser, type), *item;
+    struct jinja_node *node = node_new(parser, type);
     parser->token++;
-    while (node && !skip(parser, end)) {
-        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
-            return NULL;
+    while (!skip(parser, end)) {
+        if (node->list.count)
+            expect(parser, JINJA_TOK_COMMA, ",");
         if (skip(parser, end))
             break;
-        if (!(item = parse_expression(parser)))
-            return NULL;
-        nodes_push(&node->list, item);
+        nodes_push(&node->list, parse_expression(parser));
         if (type == JINJA_NODE_LIST)
             continue;
-        if (!expect(parser, JINJA_TOK_COLON, ":") || !(item = parse_expression(parser)))
-            return NULL;
-        nodes_push(&node->list, item);
+        expect(parser, JINJA_TOK_COLON, ":");
+        nodes_push(&node->list, parse_expression(parser));
     }
     return node;
 }
@@ -245,105 +235,90 @@ static struct jinja_node *parse_primary(struct parser *parser)
         if (skip(parser, JINJA_TOK_RPAREN))
             return node_new(parser, JINJA_NODE_TUPLE);
         node = parse_tuple(parser, true);
-        return node && expect(parser, JINJA_TOK_RPAREN, ")") ? node : NULL;
+        expect(parser, JINJA_TOK_RPAREN, ")");
+        return node;
     case JINJA_TOK_LBRACKET:
         return parse_bracketed(parser, JINJA_NODE_LIST, JINJA_TOK_RBRACKET);
     case JINJA_TOK_LBRACE:
         return parse_bracketed(parser, JINJA_NODE_DICT, JINJA_TOK_RBRACE);
     default:
         parse_unexpected(parser, NULL);
-        return NULL;
     }
 }
 
 /* ---- postfixes ---- */
 
-/* Parses one argument. No positional argument may follow a keyword, as in Python. */
-static bool parse_argument(struct parser *parser, struct jinja_args *args)
+/* No positional argument may follow a keyword, as in Python. */
+static void parse_args(struct parser *parser, struct jinja_args *args)
 {
-    if (skip(parser, JINJA_TOK_MUL))
-        return !args->star && !args->star_star && (args->star = parse_expression(parser)) != NULL;
-    if (skip(parser, JINJA_TOK_POW))
-        return !args->star_star && (args->star_star = parse_expression(parser)) != NULL;
-    if (parser->token->type == JINJA_TOK_NAME && parser->token[1].type == JINJA_TOK_ASSIGN) {
-        struct jinja_node *keyword = node_new(parser, JINJA_NODE_KEYWORD);
-        if (args->star_star || !keyword || !(keyword->symbol = expect_symbol(parser)))
-            return false;
-        parser->token++;
-        if (!(keyword->a = parse_expression(parser)))
-            return false;
-        nodes_push(&args->keywords, keyword);
-        return true;
-    }
-    if (args->star || args->star_star || args->keywords.count)
-        return false;
-    struct jinja_node *node = parse_expression(parser);
-    if (node)
-        nodes_push(&args->positional, node);
-    return node != NULL;
-}
-
-static bool parse_args(struct parser *parser, struct jinja_args *args)
-{
-    if (!expect(parser, JINJA_TOK_LPAREN, "("))
-        return false;
+    expect(parser, JINJA_TOK_LPAREN, "(");
     for (bool first = true; parser->token->type != JINJA_TOK_RPAREN; first = false) {
-        if (!first && !expect(parser, JINJA_TOK_COMMA, ","))
-            return false;
+        if (!first)
+            expect(parser, JINJA_TOK_COMMA, ",");
         if (parser->token->type == JINJA_TOK_RPAREN)
             break;
-        if (!parse_argument(parser, args)) {
-            if (parser->status == DGL_OK)
-                parse_fail(parser, DGL_ERR_FORMAT, "invalid syntax for function call expression");
-            return false;
+        bool star = skip(parser, JINJA_TOK_MUL), star_star = !star && skip(parser, JINJA_TOK_POW);
+        bool keyword = parser->token->type == JINJA_TOK_NAME &&
+                       parser->token[1].type == JINJA_TOK_ASSIGN && !star && !star_star;
+        bool positional = !star && !star_star && !keyword;
+        if (args->star_star || (args->star && (star || positional)) ||
+            (positional && args->keywords.count))
+            parse_fail(parser, DGL_ERR_FORMAT, "invalid syntax for function call expression");
+        if (star) {
+            args->star = parse_expression(parser);
+        } else if (star_star) {
+            args->star_star = parse_expression(parser);
+        } else if (keyword) {
+            struct jinja_node *node = node_new(parser, JINJA_NODE_KEYWORD);
+            node->symbol = expect_symbol(parser);
+            parser->token++;
+            node->a = parse_expression(parser);
+            nodes_push(&args->keywords, node);
+        } else {
+            nodes_push(&args->positional, parse_expression(parser));
         }
     }
     parser->token++;
-    return true;
 }
 
 static struct jinja_node *parse_call(struct parser *parser, struct jinja_node *callee)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_CALL);
-    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
-        !parse_args(parser, node->args))
-        return NULL;
+    node->args = parse_alloc(parser, sizeof(*node->args));
+    parse_args(parser, node->args);
     node->a = callee;
     return node;
 }
 
-/* Parses a bound of a slice, which may be omitted. Returns false on error. */
-static bool parse_bound(struct parser *parser, struct jinja_node **out)
+/* Parses a bound of a slice. Returns NULL if it is omitted. */
+static struct jinja_node *parse_bound(struct parser *parser)
 {
     enum jinja_token_type type = parser->token->type;
-    if (type == JINJA_TOK_COLON || type == JINJA_TOK_RBRACKET || type == JINJA_TOK_COMMA)
-        return true;
-    return (*out = parse_expression(parser)) != NULL;
+    bool omitted = type == JINJA_TOK_COLON || type == JINJA_TOK_RBRACKET || type == JINJA_TOK_COMMA;
+    return omitted ? NULL : parse_expression(parser);
 }
 
 /* Parses "[key]" or "[from:to:step]". */
 static struct jinja_node *parse_item(struct parser *parser, struct jinja_node *owner)
 {
-    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM), *slice;
+    struct jinja_node *node = node_new(parser, JINJA_NODE_ITEM);
     parser->token++;
-    if (parser->token->type == JINJA_TOK_RBRACKET) {
+    if (parser->token->type == JINJA_TOK_RBRACKET)
         parse_unexpected(parser, "an expression");
-        return NULL;
-    }
-    if (!node || !parse_bound(parser, &node->b))
-        return NULL;
+    node->b = parse_bound(parser);
     node->a = owner;
     if (parser->token->type == JINJA_TOK_COLON) {
-        slice = node_new(parser, JINJA_NODE_SLICE);
+        struct jinja_node *slice = node_new(parser, JINJA_NODE_SLICE);
         parser->token++;
-        if (!slice || !parse_bound(parser, &slice->b) ||
-            (skip(parser, JINJA_TOK_COLON) && !parse_bound(parser, &slice->c)))
-            return NULL;
         slice->a = node->b;
+        slice->b = parse_bound(parser);
+        if (skip(parser, JINJA_TOK_COLON))
+            slice->c = parse_bound(parser);
         node->b = slice;
     }
-    if (!node->b || !expect(parser, JINJA_TOK_RBRACKET, "]"))
-        return NULL;
+    if (!node->b)
+        parse_unexpected(parser, NULL);
+    expect(parser, JINJA_TOK_RBRACKET, "]");
     return node;
 }
 
@@ -353,24 +328,22 @@ static struct jinja_node *parse_attribute(struct parser *parser, struct jinja_no
     parser->token++;
     const struct jinja_token *token = parser->token;
     bool named = token->type == JINJA_TOK_NAME;
-    if (!named && token->type != JINJA_TOK_INTEGER) {
+    if (!named && token->type != JINJA_TOK_INTEGER)
         parse_unexpected(parser, "a name or number");
-        return NULL;
-    }
     struct jinja_node *node = node_new(parser, named ? JINJA_NODE_ATTRIBUTE : JINJA_NODE_ITEM);
-    if (!node)
-        return NULL;
     node->a = owner;
-    if (named)
-        return (node->attribute = expect_symbol(parser)) ? node : NULL;
+    if (named) {
+        node->attribute = expect_symbol(parser);
+        return node;
+    }
     node->b = new_constant(parser, jinja_int(token->integer));
     parser->token++;
-    return node->b ? node : NULL;
+    return node;
 }
 
 static struct jinja_node *parse_postfix(struct parser *parser, struct jinja_node *node)
 {
-    while (node) {
+    for (;;) {
         if (parser->token->type == JINJA_TOK_DOT)
             node = parse_attribute(parser, node);
         else if (parser->token->type == JINJA_TOK_LBRACKET)
@@ -378,9 +351,8 @@ static struct jinja_node *parse_postfix(struct parser *parser, struct jinja_node
         else if (parser->token->type == JINJA_TOK_LPAREN)
             node = parse_call(parser, node);
         else
-            break;
+            return node;
     }
-    return node;
 }
 
 /* ---- filters and tests ---- */
@@ -389,9 +361,8 @@ static struct jinja_node *new_application(struct parser *parser, enum jinja_node
                                           struct jinja_node *input)
 {
     struct jinja_node *node = node_new(parser, type);
-    if (!node || !(node->args = parse_alloc(parser, sizeof(*node->args))) ||
-        !(node->name = expect_symbol(parser)))
-        return NULL;
+    node->args = parse_alloc(parser, sizeof(*node->args));
+    node->name = expect_symbol(parser);
     node->a = input;
     node->builtin = type == JINJA_NODE_FILTER ? jinja_find_filter(node->name->name)
                                               : jinja_find_test(node->name->name);
@@ -407,10 +378,8 @@ static struct jinja_node *parse_filters(struct parser *parser, struct jinja_node
             parser->token++;
         named = false;
         input = new_application(parser, JINJA_NODE_FILTER, input);
-        if (!input)
-            return NULL;
-        if (parser->token->type == JINJA_TOK_LPAREN && !parse_args(parser, input->args))
-            return NULL;
+        if (parser->token->type == JINJA_TOK_LPAREN)
+            parse_args(parser, input->args);
     }
     return input;
 }
@@ -436,31 +405,37 @@ static struct jinja_node *parse_test(struct parser *parser, struct jinja_node *v
     parser->token++;
     bool negated = skip_name(parser, "not");
     struct jinja_node *node = new_application(parser, JINJA_NODE_TEST, value);
-    if (!node)
-        return NULL;
-    if (parser->token->type == JINJA_TOK_LPAREN) {
-        if (!parse_args(parser, node->args))
-            return NULL;
-    } else if (at_name(parser->token, "is")) {
+    if (parser->token->type == JINJA_TOK_LPAREN)
+        parse_args(parser, node->args);
+    else if (at_name(parser->token, "is"))
         parse_fail(parser, DGL_ERR_FORMAT, "You cannot chain multiple tests with is");
-        return NULL;
-    } else if (begins_test_argument(parser->token)) {
-        struct jinja_node *argument = parse_postfix(parser, parse_primary(parser));
-        if (!argument)
-            return NULL;
-        nodes_push(&node->args->positional, argument);
-    }
+    else if (begins_test_argument(parser->token))
+        nodes_push(&node->args->positional, parse_postfix(parser, parse_primary(parser)));
     if (!negated)
         return node;
     struct jinja_node *inverse = node_new(parser, JINJA_NODE_NOT);
-    if (inverse)
-        inverse->a = node;
+    inverse->a = node;
     return inverse;
 }
 
-static struct jinja_node *parse_applications(struct parser *parser, struct jinja_node *node)
+/* ---- signs ---- */
+
+/* Parses an operand with its signs, attributes, elements and calls; with filters and tests if
+ * `with_filters`. */
+static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
 {
-    while (node) {
+    parse_enter(parser);
+    enum jinja_token_type type = parser->token->type;
+    struct jinja_node *node;
+    if (type == JINJA_TOK_SUB || type == JINJA_TOK_ADD) {
+        node = node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
+        parser->token++;
+        node->a = parse_unary(parser, false);
+    } else {
+        node = parse_primary(parser);
+    }
+    node = parse_postfix(parser, node);
+    while (with_filters) {
         if (parser->token->type == JINJA_TOK_PIPE)
             node = parse_filters(parser, node, false);
         else if (at_name(parser->token, "is"))
@@ -470,30 +445,6 @@ static struct jinja_node *parse_applications(struct parser *parser, struct jinja
         else
             break;
     }
-    return node;
-}
-
-/* ---- signs ---- */
-
-/* Parses an operand with its signs, attributes, elements and calls; with filters and tests if
- * `with_filters`. */
-static struct jinja_node *parse_unary(struct parser *parser, bool with_filters)
-{
-    if (!parse_enter(parser))
-        return NULL;
-    enum jinja_token_type type = parser->token->type;
-    struct jinja_node *node;
-    if (type == JINJA_TOK_SUB || type == JINJA_TOK_ADD) {
-        node = node_new(parser, type == JINJA_TOK_SUB ? JINJA_NODE_MINUS : JINJA_NODE_PLUS);
-        parser->token++;
-        if (node && !(node->a = parse_unary(parser, false)))
-            node = NULL;
-    } else {
-        node = parse_primary(parser);
-    }
-    node = parse_postfix(parser, node);
-    if (with_filters)
-        node = parse_applications(parser, node);
     parser->depth--;
     return node;
 }
@@ -548,19 +499,13 @@ static const struct binary *skip_binary(struct parser *parser, enum level level)
 static struct jinja_node *parse_concat(struct parser *parser)
 {
     struct jinja_node *first = parse_level(parser, LEVEL_PRODUCT);
-    if (!first || parser->token->type != JINJA_TOK_TILDE)
+    if (parser->token->type != JINJA_TOK_TILDE)
         return first;
     struct jinja_node *node = node_new(parser, JINJA_NODE_CONCAT);
-    if (!node)
-        return NULL;
     node->line = first->line;
     nodes_push(&node->list, first);
-    while (skip(parser, JINJA_TOK_TILDE)) {
-        struct jinja_node *part = parse_level(parser, LEVEL_PRODUCT);
-        if (!part)
-            return NULL;
-        nodes_push(&node->list, part);
-    }
+    while (skip(parser, JINJA_TOK_TILDE))
+        nodes_push(&node->list, parse_level(parser, LEVEL_PRODUCT));
     return node;
 }
 
@@ -591,14 +536,15 @@ static struct jinja_node *parse_comparison(struct parser *parser)
 {
     enum jinja_cmp cmp;
     struct jinja_node *first = parse_level(parser, LEVEL_SUM), *node = NULL;
-    while (first && skip_comparison(parser, &cmp)) {
+    while (skip_comparison(parser, &cmp)) {
         struct jinja_node *operand = node_new(parser, JINJA_NODE_OPERAND);
-        if (!node && (node = node_new(parser, JINJA_NODE_COMPARE)) != NULL)
+        if (!node) {
+            node = node_new(parser, JINJA_NODE_COMPARE);
             node->line = first->line;
-        if (!node || !operand || !(operand->a = parse_level(parser, LEVEL_SUM)))
-            return NULL;
+            node->a = first;
+        }
+        operand->a = parse_level(parser, LEVEL_SUM);
         operand->cmp = cmp;
-        node->a = first;
         nodes_push(&node->list, operand);
     }
     return node ? node : first;
@@ -610,11 +556,10 @@ static struct jinja_node *parse_not(struct parser *parser)
         return parse_comparison(parser);
     struct jinja_node *node = node_new(parser, JINJA_NODE_NOT);
     parser->token++;
-    if (!node || !parse_enter(parser))
-        return NULL;
+    parse_enter(parser);
     node->a = parse_not(parser);
     parser->depth--;
-    return node->a ? node : NULL;
+    return node;
 }
 
 static struct jinja_node *parse_level(struct parser *parser, enum level level)
@@ -631,16 +576,14 @@ static struct jinja_node *parse_level(struct parser *parser, enum level level)
     }
     const struct binary *binary;
     struct jinja_node *left = parse_level(parser, level + 1);
-    while (left && (binary = skip_binary(parser, level)) != NULL) {
+    while ((binary = skip_binary(parser, level)) != NULL) {
         struct jinja_node *right = parse_level(parser, level + 1);
-        struct jinja_node *node = right ? node_new(parser, binary->node) : NULL;
-        if (node) {
-            node->line = left->line;
-            node->a = left;
-            node->b = right;
-            if (binary->node == JINJA_NODE_ARITHMETIC)
-                node->op = binary->op;
-        }
+        struct jinja_node *node = node_new(parser, binary->node);
+        node->line = left->line;
+        node->a = left;
+        node->b = right;
+        if (binary->node == JINJA_NODE_ARITHMETIC)
+            node->op = binary->op;
         left = node;
     }
     return left;
@@ -648,19 +591,16 @@ static struct jinja_node *parse_level(struct parser *parser, enum level level)
 
 static struct jinja_node *parse_expression(struct parser *parser)
 {
-    if (!parse_enter(parser))
-        return NULL;
+    parse_enter(parser);
     struct jinja_node *value = parse_level(parser, LEVEL_OR);
-    while (value && at_name(parser->token, "if")) {
+    while (at_name(parser->token, "if")) {
         struct jinja_node *node = node_new(parser, JINJA_NODE_CONDITION);
         parser->token++;
-        if (!node || !(node->b = parse_level(parser, LEVEL_OR)))
-            value = NULL;
-        else if (skip_name(parser, "else") && !(node->c = parse_expression(parser)))
-            value = NULL;
-        else
-            node->a = value;
-        value = value ? node : NULL;
+        node->b = parse_level(parser, LEVEL_OR);
+        if (skip_name(parser, "else"))
+            node->c = parse_expression(parser);
+        node->a = value;
+        value = node;
     }
     parser->depth--;
     return value;
@@ -674,12 +614,10 @@ static struct jinja_node *parse_tuple(struct parser *parser, bool with_condition
     for (;;) {
         struct jinja_node *item =
             with_condition ? parse_expression(parser) : parse_level(parser, LEVEL_OR);
-        if (!item)
-            return NULL;
         if (!tuple && parser->token->type != JINJA_TOK_COMMA)
             return item;
-        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
-            return NULL;
+        if (!tuple)
+            tuple = node_new(parser, JINJA_NODE_TUPLE);
         nodes_push(&tuple->list, item);
         if (!skip(parser, JINJA_TOK_COMMA))
             return tuple;
@@ -697,24 +635,20 @@ static struct jinja_node *parse_target(struct parser *parser, bool fields);
 static struct jinja_node *parse_single_target(struct parser *parser, bool fields)
 {
     if (skip(parser, JINJA_TOK_LPAREN)) {
-        if (!parse_enter(parser))
-            return NULL;
+        parse_enter(parser);
         struct jinja_node *inner = parse_target(parser, fields);
         parser->depth--;
-        return inner && expect(parser, JINJA_TOK_RPAREN, ")") ? inner : NULL;
+        expect(parser, JINJA_TOK_RPAREN, ")");
+        return inner;
     }
     struct jinja_value constant;
-    if (constant_of_name(parser->token, &constant)) {
+    if (constant_of_name(parser->token, &constant))
         parse_unexpected(parser, "a name to assign to");
-        return NULL;
-    }
     struct jinja_node *node = node_new(parser, JINJA_NODE_NAME);
-    if (!node || !(node->symbol = expect_symbol(parser)))
-        return NULL;
+    node->symbol = expect_symbol(parser);
     if (fields && skip(parser, JINJA_TOK_DOT)) {
         node->type = JINJA_NODE_FIELD;
         node->attribute = expect_symbol(parser);
-        return node->attribute ? node : NULL;
     }
     return node;
 }
@@ -726,12 +660,10 @@ static struct jinja_node *parse_target(struct parser *parser, bool fields)
     struct jinja_node *tuple = NULL;
     for (;;) {
         struct jinja_node *target = parse_single_target(parser, fields);
-        if (!target)
-            return NULL;
         if (!tuple && parser->token->type != JINJA_TOK_COMMA)
             return target;
-        if (!tuple && !(tuple = node_new(parser, JINJA_NODE_TUPLE)))
-            return NULL;
+        if (!tuple)
+            tuple = node_new(parser, JINJA_NODE_TUPLE);
         nodes_push(&tuple->list, target);
         if (!skip(parser, JINJA_TOK_COMMA) || at_name(parser->token, "in") ||
             parser->token->type == JINJA_TOK_ASSIGN || parser->token->type == JINJA_TOK_RPAREN)
@@ -743,48 +675,37 @@ static struct jinja_node *parse_target(struct parser *parser, bool fields)
 
 static struct jinja_node *parse_statement(struct parser *parser);
 
-static bool at_end_tag(const struct jinja_token *token, const char *const *ends)
-{
-    for (; *ends; ends++) {
-        if (at_name(token, *ends))
-            return true;
-    }
-    return false;
-}
-
 /* Parses nodes up to a tag whose name is in `ends`; the closing tag is the last one. That name
  * becomes the current token. If `ends` is NULL, parses to the end of the template. */
-static bool parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
+static void parse_nodes(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     for (;;) {
         struct jinja_node *node;
         switch (parser->token->type) {
         case JINJA_TOK_END:
             if (!ends)
-                return true;
+                return;
             while (ends[1])
                 ends++;
-            return parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
-                              ends[0]);
+            parse_fail(parser, DGL_ERR_FORMAT, "unexpected end of template, expected '%s'",
+                       ends[0]);
         case JINJA_TOK_DATA:
-            if (!(node = node_new(parser, JINJA_NODE_TEXT)))
-                return false;
+            node = node_new(parser, JINJA_NODE_TEXT);
             node->constant = jinja_text_of(parser->token->text, false);
             parser->token++;
             break;
         case JINJA_TOK_VARIABLE_BEGIN:
             node = node_new(parser, JINJA_NODE_OUTPUT);
             parser->token++;
-            if (!node || !(node->a = parse_tuple(parser, true)) ||
-                !expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement"))
-                return false;
+            node->a = parse_tuple(parser, true);
+            expect(parser, JINJA_TOK_VARIABLE_END, "end of print statement");
             break;
         default: /* all other tokens between tags begin a block */
             parser->token++;
-            if (ends && at_end_tag(parser->token, ends))
-                return true;
-            if (!(node = parse_statement(parser)))
-                return false;
+            for (const char *const *end = ends; end && *end; end++)
+                if (at_name(parser->token, *end))
+                    return;
+            node = parse_statement(parser);
         }
         nodes_push(out, node);
     }
@@ -792,68 +713,56 @@ static bool parse_nodes(struct parser *parser, const char *const *ends, struct j
 
 /* Parses the end of a tag, then nodes up to a tag whose name is in `ends`. That name becomes the
  * current token. */
-static bool parse_body(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
+static void parse_body(struct parser *parser, const char *const *ends, struct jinja_nodes *out)
 {
     skip(parser, JINJA_TOK_COLON);
-    if (!expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") || !parse_enter(parser))
-        return false;
-    bool ok = parse_nodes(parser, ends, out);
+    expect(parser, JINJA_TOK_BLOCK_END, "end of statement block");
+    parse_enter(parser);
+    parse_nodes(parser, ends, out);
     parser->depth--;
-    return ok;
 }
 
 /* Parses a body up to the tag `end` and skips its name. */
-static bool parse_only_body(struct parser *parser, const char *end, struct jinja_nodes *out)
+static void parse_only_body(struct parser *parser, const char *end, struct jinja_nodes *out)
 {
     const char *const ends[] = {end, NULL};
-    if (!parse_body(parser, ends, out))
-        return false;
+    parse_body(parser, ends, out);
     parser->token++;
-    return true;
 }
 
 static struct jinja_node *parse_if(struct parser *parser)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     struct jinja_node *node = node_new(parser, JINJA_NODE_IF);
-    bool otherwise = false;
-    while (node) {
+    for (bool otherwise = false;; parser->token++) {
         struct jinja_node *branch = node_new(parser, JINJA_NODE_BRANCH);
-        if (!branch || (!otherwise && !(branch->a = parse_tuple(parser, false))) ||
-            !parse_body(parser, otherwise ? ends + 2 : ends, &branch->body))
-            return NULL;
+        if (!otherwise)
+            branch->a = parse_tuple(parser, false);
+        parse_body(parser, otherwise ? ends + 2 : ends, &branch->body);
         nodes_push(&node->list, branch);
         if (skip_name(parser, "endif"))
-            break;
+            return node;
         otherwise = at_name(parser->token, "else");
-        parser->token++;
     }
-    return node;
 }
 
 static struct jinja_node *parse_for(struct parser *parser)
 {
     static const char *const ends[] = {"else", "endfor", NULL};
     struct jinja_node *node = node_new(parser, JINJA_NODE_FOR);
-    struct jinja_for_node *loop = node ? parse_alloc(parser, sizeof(*loop)) : NULL;
-    if (!loop || !(loop->target = parse_target(parser, false)))
-        return NULL;
-    node->loop = loop;
-    if (!skip_name(parser, "in")) {
+    struct jinja_for_node *loop = node->loop = parse_alloc(parser, sizeof(*loop));
+    loop->target = parse_target(parser, false);
+    if (!skip_name(parser, "in"))
         parse_unexpected(parser, "'in'");
-        return NULL;
-    }
-    if (!(loop->over = parse_tuple(parser, false)) ||
-        (skip_name(parser, "if") && !(loop->filter = parse_expression(parser))))
-        return NULL;
+    loop->over = parse_tuple(parser, false);
+    if (skip_name(parser, "if"))
+        loop->filter = parse_expression(parser);
     loop->recursive = skip_name(parser, "recursive");
     parser->loops++;
-    bool ok = parse_body(parser, ends, &loop->body);
+    parse_body(parser, ends, &loop->body);
     parser->loops--;
-    if (!ok)
-        return NULL;
-    if (skip_name(parser, "else") && !parse_body(parser, ends + 1, &loop->otherwise))
-        return NULL;
+    if (skip_name(parser, "else"))
+        parse_body(parser, ends + 1, &loop->otherwise);
     parser->token++; /* endfor */
     return node;
 }
@@ -861,164 +770,161 @@ static struct jinja_node *parse_for(struct parser *parser)
 static struct jinja_node *parse_set(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_SET);
-    if (!node || !(node->a = parse_target(parser, true)))
-        return NULL;
-    if (skip(parser, JINJA_TOK_ASSIGN))
-        return (node->b = parse_tuple(parser, true)) ? node : NULL;
+    node->a = parse_target(parser, true);
+    if (skip(parser, JINJA_TOK_ASSIGN)) {
+        node->b = parse_tuple(parser, true);
+        return node;
+    }
     node->type = JINJA_NODE_SET_BLOCK;
-    if (parser->token->type == JINJA_TOK_PIPE && !(node->b = parse_filters(parser, NULL, false)))
-        return NULL;
-    return parse_only_body(parser, "endset", &node->body) ? node : NULL;
+    node->b = parse_filters(parser, NULL, false);
+    parse_only_body(parser, "endset", &node->body);
+    return node;
 }
 
 /* Parses the parameters "(a, b=1)" of a macro. */
-static bool parse_signature(struct parser *parser, struct jinja_macro_node *macro)
+static void parse_signature(struct parser *parser, struct jinja_macro_node *macro)
 {
-    if (!expect(parser, JINJA_TOK_LPAREN, "("))
-        return false;
+    expect(parser, JINJA_TOK_LPAREN, "(");
     while (!skip(parser, JINJA_TOK_RPAREN)) {
-        if (macro->params.count && !expect(parser, JINJA_TOK_COMMA, ","))
-            return false;
-        struct jinja_node *param = node_new(parser, JINJA_NODE_NAME), *value;
-        if (!param || !(param->symbol = expect_symbol(parser)))
-            return false;
+        if (macro->params.count)
+            expect(parser, JINJA_TOK_COMMA, ",");
+        struct jinja_node *param = node_new(parser, JINJA_NODE_NAME);
+        param->symbol = expect_symbol(parser);
         nodes_push(&macro->params, param);
-        if (skip(parser, JINJA_TOK_ASSIGN)) {
-            if (!(value = parse_expression(parser)))
-                return false;
-            nodes_push(&macro->defaults, value);
-        } else if (macro->defaults.count) {
-            return parse_fail(parser, DGL_ERR_FORMAT,
-                              "non-default argument follows default argument");
-        }
+        if (skip(parser, JINJA_TOK_ASSIGN))
+            nodes_push(&macro->defaults, parse_expression(parser));
+        else if (macro->defaults.count)
+            parse_fail(parser, DGL_ERR_FORMAT, "non-default argument follows default argument");
     }
-    return true;
 }
 
 /* Parses the body of a macro or call block, which is a function. */
-static bool parse_macro_body(struct parser *parser, const char *end, struct jinja_macro_node *macro)
+static void parse_macro_body(struct parser *parser, const char *end, struct jinja_macro_node *macro)
 {
     struct jinja_macro_node *outer = parser->macro;
     uint32_t loops = parser->loops;
     parser->macro = macro;
     parser->loops = 0;
-    bool ok = parse_only_body(parser, end, &macro->body);
+    parse_only_body(parser, end, &macro->body);
     parser->macro = outer;
     parser->loops = loops;
-    if (ok && outer) { /* names that the inner function does not define may be of the outer one */
+    if (outer) { /* names that the inner function does not define may be of the outer one */
         outer->uses_caller |= macro->uses_caller;
         outer->uses_varargs |= macro->uses_varargs;
         outer->uses_kwargs |= macro->uses_kwargs;
     }
-    return ok;
 }
 
 static struct jinja_node *parse_macro(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_MACRO);
-    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))) ||
-        !(node->macro->name = expect_symbol(parser)) || !parse_signature(parser, node->macro) ||
-        !parse_macro_body(parser, "endmacro", node->macro))
-        return NULL;
+    node->macro = parse_alloc(parser, sizeof(*node->macro));
+    node->macro->name = expect_symbol(parser);
+    parse_signature(parser, node->macro);
+    parse_macro_body(parser, "endmacro", node->macro);
     return node;
 }
 
 static struct jinja_node *parse_call_block(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_CALL_BLOCK);
-    if (!node || !(node->macro = parse_alloc(parser, sizeof(*node->macro))))
-        return NULL;
-    if (parser->token->type == JINJA_TOK_LPAREN && !parse_signature(parser, node->macro))
-        return NULL;
-    if (!(node->a = parse_expression(parser)))
-        return NULL;
-    if (node->a->type != JINJA_NODE_CALL) {
+    node->macro = parse_alloc(parser, sizeof(*node->macro));
+    if (parser->token->type == JINJA_TOK_LPAREN)
+        parse_signature(parser, node->macro);
+    node->a = parse_expression(parser);
+    if (node->a->type != JINJA_NODE_CALL)
         parse_fail(parser, DGL_ERR_FORMAT, "expected call");
-        return NULL;
-    }
-    return parse_macro_body(parser, "endcall", node->macro) ? node : NULL;
+    parse_macro_body(parser, "endcall", node->macro);
+    return node;
 }
 
 static struct jinja_node *parse_filter_block(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_FILTER_BLOCK);
-    if (!node || !(node->b = parse_filters(parser, NULL, true)) ||
-        !parse_only_body(parser, "endfilter", &node->body))
-        return NULL;
+    node->b = parse_filters(parser, NULL, true);
+    parse_only_body(parser, "endfilter", &node->body);
     return node;
 }
 
 static struct jinja_node *parse_with(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_WITH);
-    while (node && parser->token->type != JINJA_TOK_BLOCK_END) {
-        if (node->list.count && !expect(parser, JINJA_TOK_COMMA, ","))
-            return NULL;
+    while (parser->token->type != JINJA_TOK_BLOCK_END) {
+        if (node->list.count)
+            expect(parser, JINJA_TOK_COMMA, ",");
         struct jinja_node *set = node_new(parser, JINJA_NODE_SET);
-        if (!set || !(set->a = parse_single_target(parser, false)) ||
-            !expect(parser, JINJA_TOK_ASSIGN, "=") || !(set->b = parse_expression(parser)))
-            return NULL;
+        set->a = parse_single_target(parser, false);
+        expect(parser, JINJA_TOK_ASSIGN, "=");
+        set->b = parse_expression(parser);
         nodes_push(&node->list, set);
     }
-    return node && parse_only_body(parser, "endwith", &node->body) ? node : NULL;
+    parse_only_body(parser, "endwith", &node->body);
+    return node;
 }
 
 static struct jinja_node *parse_generation(struct parser *parser)
 {
     struct jinja_node *node = node_new(parser, JINJA_NODE_SCOPE);
-    return node && parse_only_body(parser, "endgeneration", &node->body) ? node : NULL;
+    parse_only_body(parser, "endgeneration", &node->body);
+    return node;
 }
 
 /* Parses "break" and "continue". */
 static struct jinja_node *parse_jump(struct parser *parser)
 {
     bool is_break = at_name(parser->token - 1, "break");
-    if (parser->loops)
-        return node_new(parser, is_break ? JINJA_NODE_BREAK : JINJA_NODE_CONTINUE);
-    parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop", is_break ? "break" : "continue");
-    return NULL;
+    if (!parser->loops)
+        parse_fail(parser, DGL_ERR_FORMAT, "'%s' outside of a loop",
+                   is_break ? "break" : "continue");
+    return node_new(parser, is_break ? JINJA_NODE_BREAK : JINJA_NODE_CONTINUE);
 }
-
-static const struct {
-    const char *name;
-    struct jinja_node *(*parse)(struct parser *parser); /* from after the name to before "%}" */
-} statements[] = {
-    {"if", parse_if},           {"for", parse_for},
-    {"set", parse_set},         {"macro", parse_macro},
-    {"call", parse_call_block}, {"filter", parse_filter_block},
-    {"with", parse_with},       {"generation", parse_generation},
-    {"break", parse_jump},      {"continue", parse_jump},
-};
 
 /* Reports an unknown statement. Some statements of jinja are not supported: they need other
  * templates or an extension. */
-static bool fail_statement(struct parser *parser)
-{
-    static const char *const known[] = {"include", "import", "from",  "extends", "block",
-                                        "do",      "print",  "trans", "debug",   "autoescape"};
-    struct dgl_str name = jinja_token_describe(parser->token);
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (at_name(parser->token, known[i]))
-            return parse_fail(parser, DGL_ERR_UNSUPPORTED,
-                              "the statement '%s' is not supported in chat templates", known[i]);
-    }
-    return parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
-                      (int)(name.len < 60 ? name.len : 60), name.p);
-}
-
 static struct jinja_node *parse_statement(struct parser *parser)
 {
+    static const struct {
+        const char *name;
+        struct jinja_node *(*parse)(struct parser *parser); /* from after the name to before "%}" */
+    } statements[] = {
+        {"if", parse_if},           {"for", parse_for},
+        {"set", parse_set},         {"macro", parse_macro},
+        {"call", parse_call_block}, {"filter", parse_filter_block},
+        {"with", parse_with},       {"generation", parse_generation},
+        {"break", parse_jump},      {"continue", parse_jump},
+    };
+    static const char *const known[] = {"include", "import", "from",  "extends", "block",
+                                        "do",      "print",  "trans", "debug",   "autoescape"};
     for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
         if (!skip_name(parser, statements[i].name))
             continue;
         struct jinja_node *node = statements[i].parse(parser);
-        return node && expect(parser, JINJA_TOK_BLOCK_END, "end of statement block") ? node : NULL;
+        expect(parser, JINJA_TOK_BLOCK_END, "end of statement block");
+        return node;
     }
-    fail_statement(parser);
-    return NULL;
+    struct dgl_str name = jinja_token_describe(parser->token);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (at_name(parser->token, known[i]))
+            parse_fail(parser, DGL_ERR_UNSUPPORTED,
+                       "the statement '%s' is not supported in chat templates", known[i]);
+    parse_fail(parser, DGL_ERR_FORMAT, "Encountered unknown tag '%.*s'",
+               (int)(name.len < 60 ? name.len : 60), name.p);
 }
 
 /* ---- templates ---- */
+
+/* Parses the tokens to tmpl->body. Sets parser->status. */
+static void parse_template(struct parser *parser)
+{
+    struct jinja_template *tmpl = parser->tmpl;
+    if (setjmp(parser->failed))
+        return;
+    tmpl->loop = intern(parser, DGL_STR("loop"));
+    tmpl->caller = intern(parser, DGL_STR("caller"));
+    tmpl->varargs = intern(parser, DGL_STR("varargs"));
+    tmpl->kwargs = intern(parser, DGL_STR("kwargs"));
+    parse_nodes(parser, NULL, &tmpl->body);
+}
 
 enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const char *text,
                             size_t len, struct jinja_template **out)
@@ -1031,19 +937,11 @@ enum dgl_status jinja_parse(const struct dgl_log *log, const char *name, const c
         return dgl_fail_memory(log, name, sizeof(*tmpl));
     struct parser parser = {.log = log, .tmpl = tmpl, .seed = tok_hash_new_seed()};
     tmpl->name = dgl_arena_strndup(&tmpl->arena, name, strlen(name));
-    if (!tmpl->name) {
-        status = dgl_fail_memory(log, name, strlen(name));
-        goto done;
-    }
-    status = jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens);
-    if (status != DGL_OK)
-        goto done;
+    if (!tmpl->name)
+        TRY(dgl_fail_memory(log, name, strlen(name)));
+    TRY(jinja_lex(log, name, (struct dgl_str){text, len}, &tmpl->arena, &tokens));
     parser.token = tokens.items;
-    if ((tmpl->loop = intern(&parser, DGL_STR("loop"))) &&
-        (tmpl->caller = intern(&parser, DGL_STR("caller"))) &&
-        (tmpl->varargs = intern(&parser, DGL_STR("varargs"))) &&
-        (tmpl->kwargs = intern(&parser, DGL_STR("kwargs"))))
-        parse_nodes(&parser, NULL, &tmpl->body);
+    parse_template(&parser);
     status = parser.status;
 done:
     free(tokens.items);

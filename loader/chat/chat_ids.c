@@ -18,15 +18,6 @@ struct chat_encoder {
     size_t done, next; /* bytes encoded, answers passed */
 };
 
-static enum dgl_status add_ids(const struct dgl_log *log, const struct dgl_answer *answer,
-                               struct token_ids *out)
-{
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < answer->num_ids && status == DGL_OK; i++)
-        status = token_ids_add(log, out, answer->ids[i]);
-    return status;
-}
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -81,24 +72,24 @@ static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end
     if (index == e->num_answers)
         return DGL_OK;
 
-    /* What the answer reads as: at the start of a text, where a decoder may drop a blank, and behind
-     * other text. For the second the ids are decoded twice in a row. */
+    /* The decoder may drop a blank at the start of a text. So the ids are decoded once, and twice
+     * in a row: the second half of that is the text of the answer after other text. */
     const struct dgl_answer *answer = &e->answers[index];
     struct dgl_buf once = {0}, twice = {0};
     struct token_ids ids = {0};
     enum dgl_status status;
     for (int i = 0; i < 2; i++)
-        TRY(add_ids(e->log, answer, &ids));
+        TRY(token_ids_append(e->log, &ids, answer->ids, answer->num_ids));
     TRY(tokenizer_decode(e->log, e->tok, ids.ids, answer->num_ids, false, &once));
     TRY(tokenizer_decode(e->log, e->tok, ids.ids, ids.count, false, &twice));
 
     /* A blank that begins an answer is the template's if the template writes one there. */
-    struct dgl_str first = {once.p, once.len}, behind = {0};
+    struct dgl_str first = {once.p, once.len}, later = {0};
     if (twice.len > once.len)
-        behind = (struct dgl_str){twice.p + once.len, twice.len - once.len};
-    if (match_text(e, behind, &start, &end) || match_text(e, first, &start, &end)) {
+        later = (struct dgl_str){twice.p + once.len, twice.len - once.len};
+    if (match_text(e, later, &start, &end) || match_text(e, first, &start, &end)) {
         TRY(encode_until(e, start));
-        TRY(add_ids(e->log, answer, e->out));
+        TRY(token_ids_append(e->log, e->out, answer->ids, answer->num_ids));
         e->done = end;
         e->next = index + 1;
     }

@@ -80,4 +80,13 @@ size_t tok_lowercase(uint32_t cp, uint32_t out[2]);
  * later versions do not. */
 bool tok_is_inert(uint32_t cp);
 
+/* Start of the character that ends at `at`, which is not 0. */
+static inline size_t tok_char_before(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
 #endif

@@ -11,39 +11,14 @@
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static enum dgl_status load_flags(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_added_token *token)
-{
-    struct {
-        const char *name;
-        bool *value;
-    } flags[] = {{"special", &token->special},
-                 {"normalized", &token->normalized},
-                 {"single_word", &token->single_word},
-                 {"lstrip", &token->lstrip},
-                 {"rstrip", &token->rstrip}};
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && status == DGL_OK; i++)
-        status = dgl_json_opt_bool(r, json, flags[i].name, flags[i].value);
-    return status;
-}
-
-/* The token of the same content, NULL when there is none. */
-static struct tok_added_token *find_content(const struct tok_added *added,
-                                            const struct tok_vocab *contents, struct dgl_str text)
-{
-    int32_t index = tok_vocab_find(contents, text.p, text.len);
-    return index < 0 ? NULL : &added->tokens[index];
-}
-
 static enum dgl_status add_token(struct dgl_json_reader r, struct tok_added_token token,
                                  struct dgl_str text, struct tok_vocab *contents,
                                  struct tok_added *out)
 {
-    struct tok_added_token *known = find_content(out, contents, text);
-    if (known)
-        known->special |= token.special; /* the first one of a content counts otherwise */
-    if (known || text.len == 0)
+    int32_t known = tok_vocab_find(contents, text.p, text.len);
+    if (known >= 0) /* the first one of a content counts otherwise */
+        out->tokens[known].special |= token.special;
+    if (known >= 0 || text.len == 0)
         return DGL_OK;
     dgl_buf_append(&token.content, text.p, text.len);
     if (token.content.failed || out->count >= TOK_MAX_ID ||
@@ -60,11 +35,20 @@ static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_jso
                                   struct tok_vocab *contents, struct tok_added *out)
 {
     struct tok_added_token token = {0};
+    const struct {
+        const char *name;
+        bool *value;
+    } flags[] = {{"special", &token.special},
+                 {"normalized", &token.normalized},
+                 {"single_word", &token.single_word},
+                 {"lstrip", &token.lstrip},
+                 {"rstrip", &token.rstrip}};
     const struct dgl_json *content;
     enum dgl_status status;
     TRY(dgl_json_need(r, json, "content", DGL_JSON_STRING, &content));
     TRY(dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id));
-    TRY(load_flags(r, json, &token));
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        TRY(dgl_json_opt_bool(r, json, flags[i].name, flags[i].value));
     status = add_token(r, token, dgl_json_str(content), contents, out);
 done:
     return status;
@@ -147,21 +131,6 @@ static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok
     return status;
 }
 
-static enum dgl_status index_by_id(struct dgl_json_reader r, struct tok_added *out)
-{
-    for (size_t i = 0; i < out->count; i++)
-        if ((size_t)out->tokens[i].id >= out->num_ids)
-            out->num_ids = (size_t)out->tokens[i].id + 1;
-    out->by_id = dgl_new_array(int32_t, out->num_ids);
-    if (!out->by_id)
-        return dgl_fail_memory(r.log, "added tokens", out->num_ids * sizeof(int32_t));
-    for (size_t i = 0; i < out->num_ids; i++)
-        out->by_id[i] = -1;
-    for (size_t i = 0; i < out->count; i++)
-        out->by_id[out->tokens[i].id] = (int32_t)i;
-    return DGL_OK;
-}
-
 /* Puts a token into the trie it belongs to, under its own normal form when it is looked for in
  * normalized text. Of tokens with one normal form the first counts
  * (in the reference any of them, from run to run). */
@@ -204,7 +173,16 @@ enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader
     TRY(load_tokens(r, json, lists, out));
     TRY(check_json_ids(r, out));
     TRY(assign_ids(r, vocab, out));
-    TRY(index_by_id(r, out));
+    for (size_t i = 0; i < out->count; i++)
+        if ((size_t)out->tokens[i].id >= out->num_ids)
+            out->num_ids = (size_t)out->tokens[i].id + 1;
+    out->by_id = dgl_new_array(int32_t, out->num_ids);
+    if (!out->by_id)
+        return dgl_fail_memory(r.log, "added tokens", out->num_ids * sizeof(int32_t));
+    for (size_t i = 0; i < out->num_ids; i++)
+        out->by_id[i] = -1;
+    for (size_t i = 0; i < out->count; i++)
+        out->by_id[out->tokens[i].id] = (int32_t)i;
     for (size_t i = 0; i < out->count; i++)
         TRY(index_token(budget, normalizer, &scratch, out, (int32_t)i));
 done:
@@ -257,20 +235,11 @@ static int32_t longest_at(const struct tok_added *added, const struct tok_trie *
     return found;
 }
 
-/* Start of the character before `at`, which is not 0. */
-static size_t before(struct dgl_str text, size_t at)
-{
-    do
-        at--;
-    while (at > 0 && ((unsigned char)text.p[at] & 0xC0) == 0x80);
-    return at;
-}
-
 static bool is_whole_word(struct dgl_str text, size_t start, size_t end)
 {
     uint32_t cp;
     if (start > 0) {
-        size_t at = before(text, start);
+        size_t at = tok_char_before(text.p, start);
         dgl_utf8_decode(text.p + at, start - at, &cp);
         if (tok_is_word(cp))
             return false;
@@ -286,7 +255,7 @@ static size_t skip_blanks_left(struct dgl_str text, size_t floor, size_t at)
 {
     while (at > floor) {
         uint32_t cp;
-        size_t start = before(text, at);
+        size_t start = tok_char_before(text.p, at);
         dgl_utf8_decode(text.p + start, at - start, &cp);
         if (!tok_is_space(cp))
             break;

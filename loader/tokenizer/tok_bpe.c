@@ -31,26 +31,20 @@ static int32_t char_id(const struct tok_bpe *bpe, uint32_t cp)
     return page ? page[cp & (PAGE_SIZE - 1)] - 1 : -1;
 }
 
-static bool set_char_id(struct tok_bpe *bpe, uint32_t cp, int32_t id)
-{
-    int32_t **page = &bpe->char_pages[cp >> PAGE_BITS];
-    if (!*page)
-        *page = dgl_new_array(int32_t, PAGE_SIZE);
-    if (!*page)
-        return false;
-    (*page)[cp & (PAGE_SIZE - 1)] = id + 1;
-    return true;
-}
-
 static bool index_characters(struct tok_bpe *bpe, const struct tok_vocab *vocab)
 {
     struct dgl_str token;
     for (size_t id = 0; id < vocab->num_entries; id++) {
         uint32_t cp;
-        if (tok_vocab_token(vocab, (int32_t)id, &token) && token.len > 0 && token.len <= 4 &&
-            dgl_utf8_decode(token.p, token.len, &cp) == token.len &&
-            !set_char_id(bpe, cp, (int32_t)id))
+        if (!tok_vocab_token(vocab, (int32_t)id, &token) || token.len == 0 || token.len > 4 ||
+            dgl_utf8_decode(token.p, token.len, &cp) != token.len)
+            continue;
+        int32_t **page = &bpe->char_pages[cp >> PAGE_BITS];
+        if (!*page)
+            *page = dgl_new_array(int32_t, PAGE_SIZE);
+        if (!*page)
             return false;
+        (*page)[cp & (PAGE_SIZE - 1)] = (int32_t)id + 1;
     }
     return true;
 }
@@ -102,18 +96,9 @@ static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_l
 
 /* ---- loading: merges ------------------------------------------------------------------------- */
 
-static bool split_text(struct dgl_str text, struct dgl_str *left, struct dgl_str *right)
-{
-    const char *blank = text.len ? memchr(text.p, ' ', text.len) : NULL;
-    if (!blank)
-        return false;
-    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
-    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
-    return !memchr(right->p, ' ', right->len);
-}
-
 /* The two sides of a merge: ["a", "b"], or "a b" with exactly one blank. */
-static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
+static bool split_merge(const struct dgl_json *merge, struct dgl_str text, struct dgl_str *left,
+                        struct dgl_str *right)
 {
     if (dgl_json_is(merge, DGL_JSON_ARRAY)) {
         const struct dgl_json *a = dgl_json_at(merge, 0), *b = dgl_json_at(merge, 1);
@@ -122,16 +107,12 @@ static bool split_merge(const struct dgl_json *merge, struct dgl_str *left, stru
         return dgl_json_count(merge) == 2 && dgl_json_is(a, DGL_JSON_STRING) &&
                dgl_json_is(b, DGL_JSON_STRING);
     }
-    return split_text(dgl_json_str(merge), left, right);
-}
-
-/* "merges[3]: SAYS" of a document, or of lists. */
-static enum dgl_status fail_merge(struct dgl_json_reader r, const struct dgl_json *json,
-                                  uint32_t rank, const char *says)
-{
-    return json ? dgl_json_fail(r, json, "%s", says)
-                : dgl_fail(r.log, DGL_ERR_FORMAT, "%s: merges[%u]: %s", dgl_json_name(r.doc), rank,
-                           says);
+    const char *blank = text.len ? memchr(text.p, ' ', text.len) : NULL;
+    if (!blank)
+        return false;
+    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
+    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
+    return !memchr(right->p, ' ', right->len);
 }
 
 /* `json` is the merge in a document; NULL: it is one of a list. */
@@ -139,42 +120,28 @@ static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_
                                      struct dgl_str text, const struct tok_vocab *vocab,
                                      struct dgl_buf *joined, struct tok_merge *merge)
 {
+    char says[160] = "a merge is [\"a\", \"b\"] or \"a b\"";
     struct dgl_str sides[2];
-    if (json ? !split_merge(json, &sides[0], &sides[1]) : !split_text(text, &sides[0], &sides[1]))
-        return fail_merge(r, json, merge->rank, "a merge is [\"a\", \"b\"] or \"a b\"");
+    bool ok = split_merge(json, json ? dgl_json_str(json) : text, &sides[0], &sides[1]);
     joined->len = 0;
-    dgl_buf_append(joined, sides[0].p, sides[0].len);
-    dgl_buf_append(joined, sides[1].p, sides[1].len);
+    for (int i = 0; i < 2 && ok; i++)
+        dgl_buf_append(joined, sides[i].p, sides[i].len);
     if (joined->failed)
         return dgl_fail_memory(r.log, "merge", sides[0].len + sides[1].len);
-    const struct {
-        const char *verb;
-        struct dgl_str token;
-        int32_t *id;
-    } tokens[] = {{"merges", sides[0], &merge->left},
-                  {"merges", sides[1], &merge->right},
-                  {"makes", {joined->p, joined->len}, &merge->id}};
-    for (int i = 0; i < 3; i++) {
-        *tokens[i].id = tok_vocab_find(vocab, tokens[i].token.p, tokens[i].token.len);
-        if (*tokens[i].id >= 0)
-            continue;
-        char says[160];
-        snprintf(says, sizeof(says), "%s \"%s\", which is not in the vocabulary", tokens[i].verb,
-                 DGL_PRINTABLE_STR(tokens[i].token));
-        return fail_merge(r, json, merge->rank, says);
+    int32_t *const ids[] = {&merge->left, &merge->right, &merge->id};
+    for (int i = 0; i < 3 && ok; i++) {
+        struct dgl_str token = i < 2 ? sides[i] : (struct dgl_str){joined->p, joined->len};
+        *ids[i] = tok_vocab_find(vocab, token.p, token.len);
+        ok = *ids[i] >= 0;
+        if (!ok)
+            snprintf(says, sizeof(says), "%s \"%s\", which is not in the vocabulary",
+                     i < 2 ? "merges" : "makes", DGL_PRINTABLE_STR(token));
     }
-    return DGL_OK;
-}
-
-/* A pair that comes twice has the rank of the later one. */
-static void put_merge(struct tok_merges *merges, struct tok_merge merge)
-{
-    uint64_t key = (uint64_t)(uint32_t)merge.left << 32 | (uint32_t)merge.right;
-    size_t mask = merges->num_slots - 1, at = tok_hash_u64(key ^ merges->seed) & mask;
-    while (merges->slots[at].left >= 0 &&
-           (merges->slots[at].left != merge.left || merges->slots[at].right != merge.right))
-        at = (at + 1) & mask;
-    merges->slots[at] = merge;
+    if (ok)
+        return DGL_OK;
+    return json ? dgl_json_fail(r, json, "%s", says)
+                : dgl_fail(r.log, DGL_ERR_FORMAT, "%s: merges[%u]: %s", dgl_json_name(r.doc),
+                           merge->rank, says);
 }
 
 static bool reserve_merges(struct tok_merges *merges, size_t count)
@@ -193,24 +160,22 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
                                    struct tok_model *model)
 {
     const struct dgl_json *array;
-    enum dgl_status status = dgl_json_need(r, json, "merges", DGL_JSON_ARRAY, &array);
-    if (status != DGL_OK)
-        return status;
     struct tok_merges *merges = &model->bpe->merges;
-    if (!reserve_merges(merges, dgl_json_count(array)))
-        return dgl_fail_memory(r.log, "merges", dgl_json_count(array));
     struct dgl_buf joined = {0};
     uint32_t rank = 0;
-    for (const struct dgl_json *v = dgl_json_first(array); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    enum dgl_status status;
+    TRY(dgl_json_need(r, json, "merges", DGL_JSON_ARRAY, &array));
+    if (!reserve_merges(merges, dgl_json_count(array)))
+        return dgl_fail_memory(r.log, "merges", dgl_json_count(array));
+    for (const struct dgl_json *v = dgl_json_first(array); v; v = dgl_json_next(v)) {
         struct tok_merge merge = {.rank = rank};
         if (dgl_str_starts(dgl_json_str(v), "#version"))
             continue; /* the first line of merges.txt, copied along */
-        status = resolve_merge(r, v, (struct dgl_str){0}, &model->vocab, &joined, &merge);
-        if (status == DGL_OK)
-            put_merge(merges, merge);
+        TRY(resolve_merge(r, v, (struct dgl_str){0}, &model->vocab, &joined, &merge));
+        merges->slots[tok_merges_slot(merges, merge.left, merge.right)] = merge;
         rank++;
     }
+done:
     dgl_buf_finish(&joined);
     return status;
 }
@@ -225,10 +190,10 @@ static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_
     size_t count = (size_t)lists->num_merges;
     enum dgl_status status = DGL_OK;
     if (lists->kind == VOCAB_SPM)
-        status = vocab_merges_derive(r.log, lists, &derived, &count);
-    if (status == DGL_OK && !reserve_merges(merges, count))
-        status = dgl_fail_memory(r.log, "merges", count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+        TRY(vocab_merges_derive(r.log, lists, &derived, &count));
+    if (!reserve_merges(merges, count))
+        TRY(dgl_fail_memory(r.log, "merges", count));
+    for (size_t i = 0; i < count; i++) {
         struct tok_merge merge = {.rank = (uint32_t)i};
         if (derived)
             merge =
@@ -236,10 +201,10 @@ static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_
         else if (dgl_str_starts(lists->merges[i], "#version"))
             continue;
         else
-            status = resolve_merge(r, NULL, lists->merges[i], &model->vocab, &joined, &merge);
-        if (status == DGL_OK)
-            put_merge(merges, merge);
+            TRY(resolve_merge(r, NULL, lists->merges[i], &model->vocab, &joined, &merge));
+        merges->slots[tok_merges_slot(merges, merge.left, merge.right)] = merge;
     }
+done:
     dgl_buf_finish(&joined);
     free(derived);
     return status;
@@ -247,43 +212,28 @@ static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_
 
 /* ---- loading: bridges ------------------------------------------------------------------------ */
 
-static bool grow_bridges(struct tok_bridges *bridges)
-{
-    if (bridges->num_slots > 2 * bridges->count)
-        return true;
-    struct tok_bridges old = *bridges;
-    bridges->num_slots = old.num_slots ? 2 * old.num_slots : 1024;
-    bridges->seed = tok_hash_new_seed();
-    bridges->slots = dgl_new_array(uint64_t, bridges->num_slots);
-    if (!bridges->slots) {
-        *bridges = old;
-        return false;
-    }
-    size_t mask = bridges->num_slots - 1;
-    for (size_t i = 0; i < old.num_slots; i++) {
-        if (!old.slots[i])
-            continue;
-        size_t at = tok_hash_u64(old.slots[i] ^ bridges->seed) & mask;
-        while (bridges->slots[at])
-            at = (at + 1) & mask;
-        bridges->slots[at] = old.slots[i];
-    }
-    free(old.slots);
-    return true;
-}
-
 static bool add_bridge(struct tok_bridges *bridges, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0)
         return true;
-    if (!grow_bridges(bridges))
-        return false;
-    uint64_t key = (uint64_t)(uint32_t)(left + 1) << 32 | (uint32_t)right;
-    size_t mask = bridges->num_slots - 1, at = tok_hash_u64(key ^ bridges->seed) & mask;
-    while (bridges->slots[at] && bridges->slots[at] != key)
-        at = (at + 1) & mask;
-    bridges->count += !bridges->slots[at];
-    bridges->slots[at] = key;
+    if (bridges->num_slots <= 2 * bridges->count) {
+        struct tok_bridges old = *bridges;
+        bridges->num_slots = old.num_slots ? 2 * old.num_slots : 1024;
+        bridges->seed = tok_hash_new_seed();
+        bridges->slots = dgl_new_array(uint64_t, bridges->num_slots);
+        if (!bridges->slots) {
+            *bridges = old;
+            return false;
+        }
+        for (size_t i = 0; i < old.num_slots; i++)
+            if (old.slots[i])
+                bridges->slots[tok_bridges_slot(bridges, old.slots[i])] = old.slots[i];
+        free(old.slots);
+    }
+    uint64_t key = tok_bridge_key(left, right);
+    uint64_t *slot = &bridges->slots[tok_bridges_slot(bridges, key)];
+    bridges->count += !*slot;
+    *slot = key;
     return true;
 }
 
@@ -300,9 +250,7 @@ static struct ends ends_of(const struct tok_model *model, const bool *stand_ins,
     struct ends ends = {{-1, stand_ins[id] ? id : -1}};
     if (!tok_vocab_token(&model->vocab, id, &token) || token.len == 0)
         return ends;
-    size_t at = last ? token.len - 1 : 0;
-    while (at > 0 && ((unsigned char)token.p[at] & 0xC0) == 0x80)
-        at--;
+    size_t at = last ? tok_char_before(token.p, token.len) : 0;
     uint32_t cp;
     dgl_utf8_decode(token.p + at, token.len - at, &cp);
     ends.symbols[0] = char_id(model->bpe, cp);
@@ -336,58 +284,44 @@ static bool build_bridges(struct tok_model *model)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Fields that change the result in ways that are not implemented must be absent or neutral. */
-static enum dgl_status check_unsupported(struct dgl_json_reader r, const struct dgl_json *json)
+enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
+                             const struct vocab_lists *lists, struct tok_model *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const struct dgl_json *value;
+    double dropout = 0;
+    enum dgl_status status;
+    model->bpe = dgl_new(struct tok_bpe);
+    if (!model->bpe)
+        return dgl_fail_memory(r.log, "BPE model", sizeof(struct tok_bpe));
+
+    /* Fields that change the result in ways that are not implemented must be absent or neutral. */
     for (size_t i = 0; i < sizeof(affixes) / sizeof(affixes[0]); i++) {
-        enum dgl_status status = dgl_json_opt(r, json, affixes[i], DGL_JSON_STRING, &value);
-        if (status != DGL_OK)
-            return status;
+        TRY(dgl_json_opt(r, json, affixes[i], DGL_JSON_STRING, &value));
         if (dgl_json_str(value).len > 0)
             return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: model.%s is \"%s\": not implemented",
                             dgl_json_name(r.doc), affixes[i],
                             DGL_PRINTABLE_STR(dgl_json_str(value)));
     }
-    double dropout = 0;
-    enum dgl_status status = dgl_json_opt_f64(r, json, "dropout", 0, 1, &dropout);
-    if (status == DGL_OK && dropout > 0)
+    TRY(dgl_json_opt_f64(r, json, "dropout", 0, 1, &dropout));
+    if (dropout > 0)
         return dgl_fail(
             r.log, DGL_ERR_UNSUPPORTED,
             "%s: model.dropout is %g: random tokens are not implemented, set it to null",
             dgl_json_name(r.doc), dropout);
-    return status;
-}
 
-static enum dgl_status load_unknown(struct dgl_json_reader r, const struct dgl_json *json,
-                                    struct tok_model *model)
-{
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_opt(r, json, "unk_token", DGL_JSON_STRING, &value);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "fuse_unk", &model->fuse_unk);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback);
-    if (status != DGL_OK || !value)
-        return status;
-    struct dgl_str token = dgl_json_str(value);
-    model->unk_token = strndup(token.p, token.len);
-    model->unk_id = tok_vocab_find(&model->vocab, token.p, token.len);
-    return model->unk_token ? DGL_OK : dgl_fail_memory(r.log, "unk_token", token.len);
-}
-
-enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
-                             const struct vocab_lists *lists, struct tok_model *model)
-{
-    model->bpe = dgl_new(struct tok_bpe);
-    if (!model->bpe)
-        return dgl_fail_memory(r.log, "BPE model", sizeof(struct tok_bpe));
-    enum dgl_status status;
-    TRY(check_unsupported(r, json));
     TRY(dgl_json_opt_bool(r, json, "ignore_merges", &model->bpe->ignore_merges));
     TRY(lists ? list_vocab(r, lists, &model->vocab) : load_vocab(r, json, &model->vocab));
-    TRY(load_unknown(r, json, model));
+    TRY(dgl_json_opt(r, json, "unk_token", DGL_JSON_STRING, &value));
+    TRY(dgl_json_opt_bool(r, json, "fuse_unk", &model->fuse_unk));
+    TRY(dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback));
+    if (value) {
+        struct dgl_str token = dgl_json_str(value);
+        model->unk_token = strndup(token.p, token.len);
+        model->unk_id = tok_vocab_find(&model->vocab, token.p, token.len);
+        if (!model->unk_token)
+            return dgl_fail_memory(r.log, "unk_token", token.len);
+    }
     TRY(lists ? list_merges(r, lists, model) : load_merges(r, json, model));
     tok_model_find_bytes(model);
     if (!index_characters(model->bpe, &model->vocab) || !build_bridges(model))

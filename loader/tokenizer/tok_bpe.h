@@ -32,10 +32,14 @@ struct tok_bridges {
     size_t num_slots, count;
     uint64_t seed; /* of the hash */
 };
-/* NULL: these two do not merge. */
-const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t left,
-                                        int32_t right);
-bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t right);
+/* Return the slot of a pair, or the free slot where it belongs. A table has at least one free
+ * slot. */
+size_t tok_merges_slot(const struct tok_merges *merges, int32_t left, int32_t right);
+size_t tok_bridges_slot(const struct tok_bridges *bridges, uint64_t key);
+static inline uint64_t tok_bridge_key(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)(left + 1) << 32 | (uint32_t)right;
+}
 
 /* Merges `count` symbols, the first symbols of a piece, and appends what is left. */
 enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges *merges,

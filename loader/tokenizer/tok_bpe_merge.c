@@ -17,36 +17,23 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static uint64_t pair_key(int32_t left, int32_t right)
+/* The slot of a pair, or the free one where it belongs. */
+size_t tok_merges_slot(const struct tok_merges *merges, int32_t left, int32_t right)
 {
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t mask = merges->num_slots - 1, at = tok_hash_u64(key ^ merges->seed) & mask;
+    while (merges->slots[at].left >= 0 &&
+           (merges->slots[at].left != left || merges->slots[at].right != right))
+        at = (at + 1) & mask;
+    return at;
 }
 
-const struct tok_merge *tok_merges_find(const struct tok_merges *merges, int32_t left,
-                                        int32_t right)
+size_t tok_bridges_slot(const struct tok_bridges *bridges, uint64_t key)
 {
-    if (merges->num_slots == 0)
-        return NULL;
-    size_t mask = merges->num_slots - 1;
-    for (size_t at = tok_hash_u64(pair_key(left, right) ^ merges->seed) & mask;
-         merges->slots[at].left >= 0; at = (at + 1) & mask) {
-        const struct tok_merge *m = &merges->slots[at];
-        if (m->left == left && m->right == right)
-            return m;
-    }
-    return NULL;
-}
-
-bool tok_bridges_have(const struct tok_bridges *bridges, int32_t left, int32_t right)
-{
-    if (bridges->num_slots == 0)
-        return false;
-    uint64_t key = pair_key(left + 1, right);
-    size_t mask = bridges->num_slots - 1;
-    size_t at = tok_hash_u64(key ^ bridges->seed) & mask;
+    size_t mask = bridges->num_slots - 1, at = tok_hash_u64(key ^ bridges->seed) & mask;
     while (bridges->slots[at] && bridges->slots[at] != key)
         at = (at + 1) & mask;
-    return bridges->slots[at] == key;
+    return at;
 }
 
 /* ---- a few symbols: scan --------------------------------------------------------------------- */
@@ -58,8 +45,8 @@ struct pair {
 
 static struct pair pair_of(const struct tok_merges *merges, int32_t left, int32_t right)
 {
-    const struct tok_merge *m = tok_merges_find(merges, left, right);
-    return m ? (struct pair){m->rank, m->id} : (struct pair){NONE, -1};
+    const struct tok_merge *m = &merges->slots[tok_merges_slot(merges, left, right)];
+    return m->left >= 0 ? (struct pair){m->rank, m->id} : (struct pair){NONE, -1};
 }
 
 /* Merges in place; returns how many symbols are left. `count` is at most SMALL. */
@@ -153,12 +140,10 @@ static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint
     node->merged = -1;
     if (node->next == NONE)
         return false;
-    const struct tok_merge *m = tok_merges_find(merges, node->symbol, nodes[node->next].symbol);
-    if (!m)
-        return false;
-    node->merged = m->id;
-    *out = (struct candidate){m->rank, at, m->id};
-    return true;
+    struct pair pair = pair_of(merges, node->symbol, nodes[node->next].symbol);
+    node->merged = pair.id;
+    *out = (struct candidate){pair.rank, at, pair.id};
+    return pair.id >= 0;
 }
 
 /* A pop and two pushes: some twenty looks at memory in a long piece. */
@@ -220,32 +205,23 @@ static enum dgl_status merge_large(struct dgl_budget *budget, const struct tok_m
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-static enum dgl_status add_ids(struct dgl_budget *budget, const int32_t *ids, size_t count,
-                               struct token_ids *out)
-{
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; status == DGL_OK && i < count; i++)
-        status = token_ids_add(budget->log, out, ids[i]);
-    return status;
-}
-
 static enum dgl_status merge_part(struct dgl_budget *budget, const struct tok_merges *merges,
                                   struct tok_model_scratch *scratch, int32_t *symbols, size_t count,
                                   struct token_ids *out)
 {
     if (count > SMALL) {
         enum dgl_status status = merge_large(budget, merges, scratch, symbols, &count);
-        return status == DGL_OK ? add_ids(budget, symbols, count, out) : status;
+        return status == DGL_OK ? token_ids_append(budget->log, out, symbols, count) : status;
     }
     struct tok_cache_entry *known = tok_cache_place(&scratch->cache, symbols, count);
     if (known && tok_cache_has(known, symbols, count))
-        return add_ids(budget, known->ids, known->num_ids, out);
+        return token_ids_append(budget->log, out, known->ids, known->num_ids);
     if (known)
         tok_cache_begin(known, symbols, count);
     count = merge_small(merges, symbols, count);
     if (known)
         tok_cache_set_ids(known, symbols, count);
-    return add_ids(budget, symbols, count, out);
+    return token_ids_append(budget->log, out, symbols, count);
 }
 
 enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges *merges,
@@ -257,7 +233,9 @@ enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges
     enum dgl_status status = DGL_OK;
     for (size_t start = 0, end; status == DGL_OK && start < count; start = end) {
         end = start + 1;
-        while (end < count && tok_bridges_have(bridges, symbols[end - 1], symbols[end]))
+        while (end < count && bridges->num_slots > 0 &&
+               bridges->slots[tok_bridges_slot(bridges,
+                                               tok_bridge_key(symbols[end - 1], symbols[end]))])
             end++;
         status = merge_part(budget, merges, scratch, symbols + start, end - start, out);
     }

@@ -35,22 +35,8 @@ struct tok_decode_step {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static enum dgl_status load_strip(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_decode_step *step)
-{
-    uint32_t cp;
-    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
-    if (status == DGL_OK &&
-        (step->content_len == 0 ||
-         dgl_utf8_decode(step->content, step->content_len, &cp) != step->content_len))
-        status = dgl_json_fail(r, dgl_json_get(json, "content"), "wanted one character");
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, json, "start", 0, INT32_MAX, &step->start);
-    return status == DGL_OK ? dgl_json_opt_i64(r, json, "stop", 0, INT32_MAX, &step->stop) : status;
-}
-
 static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
-                                 struct dgl_str type, struct tok_decode_step *step)
+                                 struct dgl_str type, void *ctx)
 {
     static const struct {
         const char *name;
@@ -58,7 +44,11 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
     } kinds[] = {{"Replace", STEP_REPLACE},     {"ByteFallback", STEP_BYTE_FALLBACK},
                  {"Fuse", STEP_FUSE},           {"Strip", STEP_STRIP},
                  {"Metaspace", STEP_METASPACE}, {"ByteLevel", STEP_BYTE_LEVEL}};
+    struct tok_decoder *out = ctx;
+    struct tok_decode_step *step = &out->steps[out->count++];
+    enum dgl_status status = DGL_OK;
     size_t i = 0, count = sizeof(kinds) / sizeof(kinds[0]);
+    uint32_t cp;
     while (i < count && !dgl_str_eq(type, kinds[i].name))
         i++;
     if (i == count)
@@ -67,19 +57,19 @@ static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json
     step->kind = kinds[i].kind;
     if (step->kind == STEP_METASPACE)
         return tok_metaspace_load(r, json, &step->metaspace);
-    if (step->kind == STEP_STRIP)
-        return load_strip(r, json, step);
-    if (step->kind != STEP_REPLACE)
-        return DGL_OK;
-    enum dgl_status status = tok_step_text(r, json, "content", &step->content, &step->content_len);
-    return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
-}
-
-static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
-                                struct dgl_str type, void *ctx)
-{
-    struct tok_decoder *out = ctx;
-    return load_step(r, json, type, &out->steps[out->count++]);
+    if (step->kind == STEP_STRIP || step->kind == STEP_REPLACE)
+        TRY(tok_step_text(r, json, "content", &step->content, &step->content_len));
+    if (step->kind == STEP_REPLACE)
+        return tok_pattern_load(r, json, "pattern", &step->pattern);
+    if (step->kind == STEP_STRIP) {
+        if (step->content_len == 0 ||
+            dgl_utf8_decode(step->content, step->content_len, &cp) != step->content_len)
+            return dgl_json_fail(r, dgl_json_get(json, "content"), "wanted one character");
+        TRY(dgl_json_opt_i64(r, json, "start", 0, INT32_MAX, &step->start));
+        TRY(dgl_json_opt_i64(r, json, "stop", 0, INT32_MAX, &step->stop));
+    }
+done:
+    return status;
 }
 
 enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json *json,
@@ -89,7 +79,7 @@ enum dgl_status tok_decoder_load(struct dgl_json_reader r, const struct dgl_json
     if (!out->steps)
         return dgl_fail_memory(r.log, "decoder", sizeof(*out->steps));
     if (dgl_json_type(json) != DGL_JSON_NULL)
-        return tok_steps_load(r, json, "decoders", add_step, out);
+        return tok_steps_load(r, json, "decoders", load_step, out);
     out->steps[out->count++].kind = STEP_JOIN;
     return DGL_OK;
 }
@@ -138,15 +128,6 @@ static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str
         emit(s, at, (struct dgl_str){text->p, text->len}, true);
 }
 
-/* The byte that "<0x41>" stands for, -1 for other tokens. */
-static int byte_of(struct dgl_str token)
-{
-    if (token.len != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>')
-        return -1;
-    int high = dgl_hex_value(token.p[3]), low = dgl_hex_value(token.p[4]);
-    return high < 0 || low < 0 ? -1 : high << 4 | low;
-}
-
 /* A run of bytes is text as a whole or not at all: one that is not UTF-8 is U+FFFD for every
  * byte. */
 static void emit_bytes(struct tok_decode_stream *s, size_t at)
@@ -163,11 +144,16 @@ static void emit_bytes(struct tok_decode_stream *s, size_t at)
     run->len = 0;
 }
 
+/* "<0x41>" stands for a byte. */
 static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
 {
-    int byte = byte_of(token);
-    if (byte >= 0) {
-        char c = (char)byte;
+    int high = -1, low = -1;
+    if (token.len == 6 && memcmp(token.p, "<0x", 3) == 0 && token.p[5] == '>') {
+        high = dgl_hex_value(token.p[3]);
+        low = dgl_hex_value(token.p[4]);
+    }
+    if (high >= 0 && low >= 0) {
+        char c = (char)(high << 4 | low);
         dgl_budget_append(s->budget, &s->states[at].held, &c, 1);
         return;
     }
@@ -196,18 +182,14 @@ static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_
     held->len = tail;
 }
 
-static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
-{
-    return text.len >= len && memcmp(text.p, prefix, len) == 0;
-}
-
 static void strip_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
     const struct tok_decode_step *step = &s->decoder->steps[at];
     struct tok_decode_state *state = &s->states[at];
     size_t len = step->content_len;
     while (!state->past_start && part.len > 0) {
-        if (state->cut < (size_t)step->start && starts_with(part, step->content, len)) {
+        if (state->cut < (size_t)step->start && part.len >= len &&
+            memcmp(part.p, step->content, len) == 0) {
             part = (struct dgl_str){part.p + len, part.len - len};
             state->cut++;
         } else {
@@ -255,25 +237,6 @@ static void join_part(struct tok_decode_stream *s, size_t at, struct dgl_str par
     state->tokens += end;
 }
 
-/* Steps that look at whole tokens. */
-static void feed_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
-{
-    switch (s->decoder->steps[at].kind) {
-    case STEP_REPLACE:
-        replace_token(s, at, token);
-        break;
-    case STEP_BYTE_FALLBACK:
-        byte_fallback_token(s, at, token);
-        break;
-    case STEP_BYTE_LEVEL:
-        byte_level_token(s, at, token);
-        break;
-    default: /* STEP_STRIP at the end of tokens */
-        strip_part(s, at, token, true);
-        break;
-    }
-}
-
 static bool wants_whole_tokens(const struct tok_decode_step *step)
 {
     return step->kind == STEP_REPLACE || step->kind == STEP_BYTE_FALLBACK ||
@@ -284,45 +247,37 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
 {
     const struct tok_decode_step *step = &s->decoder->steps[at];
     struct tok_decode_state *state = &s->states[at];
-    if (wants_whole_tokens(step)) {
-        if (end && state->token.len == 0) {
-            feed_token(s, at, part);
+    const bool collected = wants_whole_tokens(step) && !(end && state->token.len == 0);
+    if (collected) {
+        if (!dgl_budget_append(s->budget, &state->token, part.p, part.len) || !end)
             return;
-        }
-        if (!dgl_budget_append(s->budget, &state->token, part.p, part.len))
-            return;
-        if (end) {
-            feed_token(s, at, (struct dgl_str){state->token.p, state->token.len});
-            state->token.len = 0;
-        }
-    } else if (step->kind == STEP_FUSE) {
-        emit(s, at, part, false);
-    } else if (step->kind == STEP_METASPACE) {
-        metaspace_part(s, at, part, end);
-    } else if (step->kind == STEP_STRIP) {
-        strip_part(s, at, part, end);
-    } else {
-        join_part(s, at, part, end);
+        part = (struct dgl_str){state->token.p, state->token.len};
     }
-}
-
-/* There are no more tokens: what waits goes on. */
-static void end_step(struct tok_decode_stream *s, size_t at)
-{
-    struct dgl_buf *held = &s->states[at].held;
-    switch (s->decoder->steps[at].kind) {
+    switch (step->kind) {
+    case STEP_REPLACE:
+        replace_token(s, at, part);
+        break;
     case STEP_BYTE_FALLBACK:
-        emit_bytes(s, at);
+        byte_fallback_token(s, at, part);
         break;
     case STEP_BYTE_LEVEL:
-        emit(s, at, held->len ? DGL_STR(REPLACEMENT) : (struct dgl_str){0}, true);
+        byte_level_token(s, at, part);
+        break;
+    case STEP_STRIP:
+        strip_part(s, at, part, end);
         break;
     case STEP_FUSE:
-        emit(s, at, (struct dgl_str){0}, true);
+        emit(s, at, part, false);
         break;
-    default:
+    case STEP_METASPACE:
+        metaspace_part(s, at, part, end);
+        break;
+    case STEP_JOIN:
+        join_part(s, at, part, end);
         break;
     }
+    if (collected)
+        state->token.len = 0;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -397,8 +352,14 @@ enum dgl_status tok_decode_push(struct tok_decode_stream *stream, struct dgl_str
 enum dgl_status tok_decode_flush(struct tok_decode_stream *stream, struct dgl_buf *out)
 {
     stream->out = out;
-    for (size_t i = 0; stream->budget->status == DGL_OK && i < stream->decoder->count; i++)
-        end_step(stream, i);
+    for (size_t i = 0; stream->budget->status == DGL_OK && i < stream->decoder->count; i++) {
+        enum step_kind kind = stream->decoder->steps[i].kind;
+        bool tail = kind == STEP_BYTE_LEVEL && stream->states[i].held.len > 0;
+        if (kind == STEP_BYTE_FALLBACK)
+            emit_bytes(stream, i);
+        else if (kind == STEP_BYTE_LEVEL || kind == STEP_FUSE)
+            emit(stream, i, tail ? DGL_STR(REPLACEMENT) : (struct dgl_str){0}, true);
+    }
     enum dgl_status status = check(stream);
     reset(stream);
     return status;

@@ -26,13 +26,21 @@ enum dgl_status tok_model_fail_unknown(const struct dgl_log *log, const struct t
                     DGL_PRINTABLE(model->unk_token));
 }
 
+enum dgl_status token_ids_append(const struct dgl_log *log, struct token_ids *ids,
+                                 const int32_t *more, size_t count)
+{
+    if (count > ids->cap - ids->count &&
+        !dgl_grow((void **)&ids->ids, &ids->cap, ids->count + count, sizeof(*ids->ids)))
+        return dgl_fail_memory(log, "token ids", (ids->count + count) * sizeof(*ids->ids));
+    if (count > 0)
+        memcpy(ids->ids + ids->count, more, count * sizeof(*more));
+    ids->count += count;
+    return DGL_OK;
+}
+
 enum dgl_status token_ids_add(const struct dgl_log *log, struct token_ids *ids, int32_t id)
 {
-    if (ids->count == ids->cap &&
-        !dgl_grow((void **)&ids->ids, &ids->cap, ids->count + 1, sizeof(*ids->ids)))
-        return dgl_fail_memory(log, "token ids", (ids->count + 1) * sizeof(*ids->ids));
-    ids->ids[ids->count++] = id;
-    return DGL_OK;
+    return token_ids_append(log, ids, &id, 1);
 }
 
 enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *json,

@@ -47,6 +47,8 @@ enum dgl_status tok_model_encode(struct dgl_budget *budget, const struct tok_mod
 
 /* Appends one id. */
 enum dgl_status token_ids_add(const struct dgl_log *log, struct token_ids *ids, int32_t id);
+enum dgl_status token_ids_append(const struct dgl_log *log, struct token_ids *ids,
+                                 const int32_t *more, size_t count);
 /* Looks up "<0x00>" to "<0xFF>" once the vocabulary is loaded. */
 void tok_model_find_bytes(struct tok_model *model);
 /* A character has no token, and nothing can stand for it. */

@@ -26,57 +26,50 @@ struct tok_normalize_step {
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
-                                 struct dgl_str type, struct tok_normalize_step *step)
+                                 struct dgl_str type, void *ctx)
 {
     static const struct {
         const char *name;
+        enum step_kind kind;
         enum tok_normal_form form;
-    } forms[] = {{"NFC", TOK_NFC}, {"NFD", TOK_NFD}, {"NFKC", TOK_NFKC}, {"NFKD", TOK_NFKD}};
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (dgl_str_eq(type, forms[i].name)) {
-            step->kind = STEP_NORMAL_FORM;
-            step->form = forms[i].form;
-            return DGL_OK;
-        }
-    }
-    if (dgl_str_eq(type, "Prepend")) {
-        step->kind = STEP_PREPEND;
-        return tok_step_text(r, json, "prepend", &step->content, &step->content_len);
-    }
-    if (dgl_str_eq(type, "Replace")) {
-        step->kind = STEP_REPLACE;
-        enum dgl_status status =
-            tok_step_text(r, json, "content", &step->content, &step->content_len);
-        return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
-    }
-    if (dgl_str_eq(type, "Strip")) {
-        step->kind = STEP_STRIP;
-        enum dgl_status status = dgl_json_opt_bool(r, json, "strip_left", &step->left);
-        return status == DGL_OK ? dgl_json_opt_bool(r, json, "strip_right", &step->right) : status;
-    }
-    if (dgl_str_eq(type, "Lowercase")) {
-        step->kind = STEP_LOWERCASE;
-        return DGL_OK;
-    }
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%s\" is not implemented",
-                    dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
-}
-
-static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json *json,
-                                struct dgl_str type, void *ctx)
-{
+    } kinds[] = {{"NFC", STEP_NORMAL_FORM, TOK_NFC},
+                 {"NFD", STEP_NORMAL_FORM, TOK_NFD},
+                 {"NFKC", STEP_NORMAL_FORM, TOK_NFKC},
+                 {"NFKD", STEP_NORMAL_FORM, TOK_NFKD},
+                 {"Prepend", STEP_PREPEND, 0},
+                 {"Replace", STEP_REPLACE, 0},
+                 {"Strip", STEP_STRIP, 0},
+                 {"Lowercase", STEP_LOWERCASE, 0}};
     struct tok_normalizer *out = ctx;
+    enum dgl_status status = DGL_OK;
+    size_t i = 0, count = sizeof(kinds) / sizeof(kinds[0]);
+    while (i < count && !dgl_str_eq(type, kinds[i].name))
+        i++;
+    if (i == count)
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: normalizer type \"%s\" is not implemented",
+                        dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
     if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps)))
         return dgl_fail_memory(r.log, "normalizer", sizeof(*out->steps));
-    out->steps[out->count] = (struct tok_normalize_step){0};
-    return load_step(r, json, type, &out->steps[out->count++]);
+    struct tok_normalize_step *step = &out->steps[out->count++];
+    *step = (struct tok_normalize_step){.kind = kinds[i].kind, .form = kinds[i].form};
+    if (step->kind == STEP_PREPEND)
+        return tok_step_text(r, json, "prepend", &step->content, &step->content_len);
+    if (step->kind == STEP_REPLACE) {
+        TRY(tok_step_text(r, json, "content", &step->content, &step->content_len));
+        TRY(tok_pattern_load(r, json, "pattern", &step->pattern));
+    } else if (step->kind == STEP_STRIP) {
+        TRY(dgl_json_opt_bool(r, json, "strip_left", &step->left));
+        TRY(dgl_json_opt_bool(r, json, "strip_right", &step->right));
+    }
+done:
+    return status;
 }
 
 enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
                                     struct tok_normalizer *out)
 {
     *out = (struct tok_normalizer){0};
-    return tok_steps_load(r, json, "normalizers", add_step, out);
+    return tok_steps_load(r, json, "normalizers", load_step, out);
 }
 
 void tok_normalizer_finish(struct tok_normalizer *normalizer)
@@ -102,9 +95,7 @@ static void strip(const struct tok_normalize_step *step, struct dgl_str text, si
         *start += len;
     }
     while (step->right && *end > *start) {
-        size_t at = *end - 1;
-        while (at > *start && ((unsigned char)text.p[at] & 0xC0) == 0x80)
-            at--;
+        size_t at = tok_char_before(text.p, *end);
         dgl_utf8_decode(text.p + at, *end - at, &cp);
         if (!tok_is_space(cp))
             break;
@@ -163,14 +154,6 @@ static enum dgl_status replace(struct dgl_budget *budget, const struct tok_norma
     return status;
 }
 
-static size_t count_characters(struct dgl_str text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += ((unsigned char)text.p[i] & 0xC0) != 0x80;
-    return count;
-}
-
 /* A decomposition makes several characters of the first one: as many are of the same origin
  * afterwards. False: out of memory. */
 static bool normal_form(const struct tok_normalize_step *step, struct tok_scratch *scratch,
@@ -182,7 +165,8 @@ static bool normal_form(const struct tok_normalize_step *step, struct tok_scratc
     if (*origin_len > 0) {
         struct tainted_text origin = {.text = {text.text.p, *origin_len}};
         ok = tok_normal_form(step->form, origin, &scratch->cps, &scratch->cap_cps, out, NULL);
-        parts = count_characters((struct dgl_str){out->p, out->len});
+        for (size_t i = 0; i < out->len; i++)
+            parts += ((unsigned char)out->p[i] & 0xC0) != 0x80;
         out->len = 0;
     }
     ok = ok && tok_normal_form(step->form, text, &scratch->cps, &scratch->cap_cps, out,
@@ -197,20 +181,6 @@ static bool normal_form(const struct tok_normalize_step *step, struct tok_scratc
     return true;
 }
 
-/* What was not there before has no mark of data. */
-static enum dgl_status prepend(struct dgl_budget *budget, const struct tok_normalize_step *step,
-                               struct tok_scratch *scratch, struct tainted_text text,
-                               size_t *origin_len)
-{
-    size_t added = scratch->continues ? 0 : step->content_len;
-    if (!dgl_budget_append(budget, &scratch->rewrite, step->content, added))
-        return budget->status;
-    tainted_merge(text, 0, 0, added, &scratch->rewrite_taint);
-    tainted_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_taint);
-    *origin_len += *origin_len ? added : 0;
-    return DGL_OK;
-}
-
 /* From `text` into scratch->rewrite and its taint, which are empty. */
 static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normalize_step *step,
                              struct tok_scratch *scratch, struct tainted_text text,
@@ -219,8 +189,14 @@ static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normali
     size_t start = 0, end = text.text.len, origin = *origin_len;
     size_t room = scratch->rewrite.cap, room_cps = scratch->cap_cps;
     switch (step->kind) {
-    case STEP_PREPEND:
-        return prepend(budget, step, scratch, text, origin_len);
+    case STEP_PREPEND: /* the new bytes have no taint */
+        end = scratch->continues ? 0 : step->content_len;
+        if (!dgl_budget_append(budget, &scratch->rewrite, step->content, end))
+            return budget->status;
+        tainted_merge(text, 0, 0, end, &scratch->rewrite_taint);
+        tainted_copy(text, 0, text.text.len, &scratch->rewrite, &scratch->rewrite_taint);
+        *origin_len += origin ? end : 0;
+        return DGL_OK;
     case STEP_REPLACE:
         return replace(budget, step, scratch, text, origin_len);
     case STEP_NORMAL_FORM:

@@ -66,35 +66,6 @@ static enum dgl_status walk_template(struct dgl_json_reader r, const struct dgl_
     return status;
 }
 
-/* Puts what a further processor adds around what the earlier ones made. */
-static enum dgl_status wrap(const struct dgl_log *log, const struct tok_post *outer,
-                            struct tok_post *inout)
-{
-    enum dgl_status status = DGL_OK;
-    size_t count = inout->before.count;
-    for (size_t i = 0; i < outer->before.count && status == DGL_OK; i++)
-        status = token_ids_add(log, &inout->before, outer->before.ids[i]);
-    for (size_t i = 0; i < outer->behind.count && status == DGL_OK; i++)
-        status = token_ids_add(log, &inout->behind, outer->behind.ids[i]);
-    if (status != DGL_OK || outer->before.count == 0)
-        return status;
-    int32_t *ids = inout->before.ids;
-    memmove(ids + outer->before.count, ids, count * sizeof(*ids));
-    memcpy(ids, outer->before.ids, outer->before.count * sizeof(*ids));
-    return DGL_OK;
-}
-
-static enum dgl_status load_template(struct dgl_json_reader r, const struct dgl_json *json,
-                                     int64_t max_id, struct tok_post *out)
-{
-    struct tok_post template = {0};
-    enum dgl_status status = walk_template(r, json, max_id, &template);
-    if (status == DGL_OK)
-        status = wrap(r.log, &template, out);
-    tok_post_finish(&template);
-    return status;
-}
-
 struct post_load {
     struct tok_post *out;
     int64_t max_id;
@@ -104,11 +75,22 @@ static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json 
                                 struct dgl_str type, void *ctx)
 {
     const struct post_load *load = ctx;
+    struct tok_post inner = *load->out, outer = {0};
+    enum dgl_status status;
     if (dgl_str_eq(type, "ByteLevel"))
         return DGL_OK;
-    if (dgl_str_eq(type, "TemplateProcessing"))
-        return load_template(r, json, load->max_id, load->out);
-    return fail_unsupported(r, "type", type);
+    if (!dgl_str_eq(type, "TemplateProcessing"))
+        return fail_unsupported(r, "type", type);
+
+    /* The ids of a later processor go around those of the earlier ones. */
+    TRY(walk_template(r, json, load->max_id, &outer));
+    TRY(token_ids_append(r.log, &outer.before, inner.before.ids, inner.before.count));
+    TRY(token_ids_append(r.log, &load->out->behind, outer.behind.ids, outer.behind.count));
+    load->out->before = outer.before;
+    outer.before = inner.before;
+done:
+    tok_post_finish(&outer);
+    return status;
 }
 
 enum dgl_status tok_post_load(struct dgl_json_reader r, const struct dgl_json *json, int64_t max_id,

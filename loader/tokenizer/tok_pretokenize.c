@@ -34,42 +34,14 @@ struct tok_split_step {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* NULL: out of memory, reported. */
-static struct tok_split_step *add_step(struct dgl_json_reader r, struct tok_pretokenizer *out,
-                                       enum step_kind kind)
+static enum dgl_status add_step(struct dgl_json_reader r, struct tok_pretokenizer *list,
+                                enum step_kind kind, struct tok_split_step **out)
 {
-    if (!dgl_grow((void **)&out->steps, &out->cap, out->count + 1, sizeof(*out->steps))) {
-        dgl_fail_memory(r.log, "pre-tokenizer", sizeof(*out->steps));
-        return NULL;
-    }
-    struct tok_split_step *step = &out->steps[out->count++];
-    *step = (struct tok_split_step){.kind = kind};
-    return step;
-}
-
-static enum dgl_status load_byte_level(struct dgl_json_reader r, const struct dgl_json *json,
-                                       struct tok_pretokenizer *out)
-{
-    static const char regex[] =
-        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    bool prefix = true, use_regex = true;
-    enum dgl_status status = dgl_json_opt_bool(r, json, "add_prefix_space", &prefix);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "use_regex", &use_regex);
-    if (status != DGL_OK)
-        return status;
-    if (prefix && !add_step(r, out, STEP_PREFIX_SPACE))
-        return DGL_ERR_NO_MEMORY;
-    if (use_regex) {
-        struct tok_split_step *step = add_step(r, out, STEP_SPLIT);
-        if (!step)
-            return DGL_ERR_NO_MEMORY;
-        step->behavior = TOK_ISOLATED;
-        status = tok_pattern_init(r.log, dgl_json_name(r.doc), regex, &step->pattern);
-        if (status != DGL_OK)
-            return status;
-    }
-    return add_step(r, out, STEP_MAP_BYTES) ? DGL_OK : DGL_ERR_NO_MEMORY;
+    if (!dgl_grow((void **)&list->steps, &list->cap, list->count + 1, sizeof(*list->steps)))
+        return dgl_fail_memory(r.log, "pre-tokenizer", sizeof(*list->steps));
+    *out = &list->steps[list->count++];
+    **out = (struct tok_split_step){.kind = kind};
+    return DGL_OK;
 }
 
 /* Absent keeps *inout. */
@@ -85,80 +57,66 @@ static enum dgl_status load_behavior(struct dgl_json_reader r, const struct dgl_
                     DGL_PRINTABLE_STR(dgl_json_str(value)));
 }
 
-static enum dgl_status load_split(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_pretokenizer *out)
-{
-    struct tok_split_step *step = add_step(r, out, STEP_SPLIT);
-    if (!step)
-        return DGL_ERR_NO_MEMORY;
-    const struct dgl_json *behavior;
-    enum dgl_status status = dgl_json_need(r, json, "behavior", DGL_JSON_STRING, &behavior);
-    if (status == DGL_OK)
-        status = load_behavior(r, json, &step->behavior);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, json, "invert", &step->invert);
-    return status == DGL_OK ? tok_pattern_load(r, json, "pattern", &step->pattern) : status;
-}
-
-static enum dgl_status load_metaspace(struct dgl_json_reader r, const struct dgl_json *json,
-                                      struct tok_pretokenizer *out)
-{
-    struct tok_metaspace metaspace;
-    enum dgl_status status = tok_metaspace_load(r, json, &metaspace);
-    if (status != DGL_OK)
-        return status;
-    struct tok_split_step *step = add_step(r, out, STEP_METASPACE);
-    if (!step)
-        return DGL_ERR_NO_MEMORY;
-    step->metaspace = metaspace;
-    if (!metaspace.split)
-        return DGL_OK;
-    step = add_step(r, out, STEP_SPLIT);
-    if (!step)
-        return DGL_ERR_NO_MEMORY;
-    step->behavior = TOK_MERGED_WITH_NEXT;
-    return tok_pattern_init_literal(r.log, (struct dgl_str){metaspace.mark, metaspace.mark_len},
-                                    &step->pattern);
-}
-
-/* Pre-tokenizers that cut at characters of a class. */
-static enum dgl_status load_class(struct dgl_json_reader r, const struct dgl_json *json,
-                                  bool (*is)(uint32_t), enum tok_behavior behavior,
-                                  struct tok_pretokenizer *out)
-{
-    struct tok_split_step *step = add_step(r, out, STEP_SPLIT_CLASS);
-    if (!step)
-        return DGL_ERR_NO_MEMORY;
-    step->is = is;
-    step->behavior = behavior;
-    return is == tok_is_punctuation ? load_behavior(r, json, &step->behavior) : DGL_OK;
-}
-
 static enum dgl_status load_step(struct dgl_json_reader r, const struct dgl_json *json,
                                  struct dgl_str type, void *ctx)
 {
+    static const char byte_level[] =
+        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     struct tok_pretokenizer *out = ctx;
-    if (dgl_str_eq(type, "ByteLevel"))
-        return load_byte_level(r, json, out);
-    if (dgl_str_eq(type, "Split"))
-        return load_split(r, json, out);
-    if (dgl_str_eq(type, "Metaspace"))
-        return load_metaspace(r, json, out);
-    if (dgl_str_eq(type, "Digits")) {
-        bool individual = false;
-        enum dgl_status status = dgl_json_opt_bool(r, json, "individual_digits", &individual);
-        if (status != DGL_OK)
-            return status;
-        return load_class(r, json, tok_is_numeric, individual ? TOK_ISOLATED : TOK_CONTIGUOUS, out);
+    struct tok_split_step *step = NULL;
+    enum dgl_status status = DGL_OK;
+    bool prefix = true, use_regex = true, individual = false;
+    if (dgl_str_eq(type, "ByteLevel")) {
+        TRY(dgl_json_opt_bool(r, json, "add_prefix_space", &prefix));
+        TRY(dgl_json_opt_bool(r, json, "use_regex", &use_regex));
+        if (prefix)
+            TRY(add_step(r, out, STEP_PREFIX_SPACE, &step));
+        if (use_regex) {
+            TRY(add_step(r, out, STEP_SPLIT, &step));
+            step->behavior = TOK_ISOLATED;
+            TRY(tok_pattern_init(r.log, dgl_json_name(r.doc), byte_level, &step->pattern));
+        }
+        TRY(add_step(r, out, STEP_MAP_BYTES, &step));
+    } else if (dgl_str_eq(type, "Split")) {
+        const struct dgl_json *behavior;
+        TRY(add_step(r, out, STEP_SPLIT, &step));
+        TRY(dgl_json_need(r, json, "behavior", DGL_JSON_STRING, &behavior));
+        TRY(load_behavior(r, json, &step->behavior));
+        TRY(dgl_json_opt_bool(r, json, "invert", &step->invert));
+        TRY(tok_pattern_load(r, json, "pattern", &step->pattern));
+    } else if (dgl_str_eq(type, "Metaspace")) {
+        struct tok_metaspace m;
+        TRY(tok_metaspace_load(r, json, &m));
+        TRY(add_step(r, out, STEP_METASPACE, &step));
+        step->metaspace = m;
+        if (m.split) {
+            TRY(add_step(r, out, STEP_SPLIT, &step));
+            step->behavior = TOK_MERGED_WITH_NEXT;
+            TRY(tok_pattern_init_literal(r.log, (struct dgl_str){m.mark, m.mark_len},
+                                         &step->pattern));
+        }
+    } else if (dgl_str_eq(type, "Digits")) {
+        TRY(dgl_json_opt_bool(r, json, "individual_digits", &individual));
+        TRY(add_step(r, out, STEP_SPLIT_CLASS, &step));
+        step->is = tok_is_numeric;
+        step->behavior = individual ? TOK_ISOLATED : TOK_CONTIGUOUS;
+    } else if (dgl_str_eq(type, "Punctuation")) {
+        TRY(add_step(r, out, STEP_SPLIT_CLASS, &step));
+        step->is = tok_is_punctuation;
+        step->behavior = TOK_ISOLATED;
+        TRY(load_behavior(r, json, &step->behavior));
+    } else if (dgl_str_eq(type, "WhitespaceSplit")) {
+        TRY(add_step(r, out, STEP_SPLIT_CLASS, &step));
+        step->is = tok_is_space;
+        step->behavior = TOK_REMOVED;
+    } else if (dgl_str_eq(type, "Whitespace")) {
+        TRY(add_step(r, out, STEP_SPLIT_WORDS, &step));
+    } else {
+        TRY(dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: pre_tokenizer type \"%s\" is not implemented",
+                     dgl_json_name(r.doc), DGL_PRINTABLE_STR(type)));
     }
-    if (dgl_str_eq(type, "Punctuation"))
-        return load_class(r, json, tok_is_punctuation, TOK_ISOLATED, out);
-    if (dgl_str_eq(type, "WhitespaceSplit"))
-        return load_class(r, json, tok_is_space, TOK_REMOVED, out);
-    if (dgl_str_eq(type, "Whitespace"))
-        return add_step(r, out, STEP_SPLIT_WORDS) ? DGL_OK : DGL_ERR_NO_MEMORY;
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: pre_tokenizer type \"%s\" is not implemented",
-                    dgl_json_name(r.doc), DGL_PRINTABLE_STR(type));
+done:
+    return status;
 }
 
 enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl_json *json,
@@ -178,57 +136,42 @@ void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer)
 
 /* ---- steps that only cut --------------------------------------------------------------------- */
 
-static enum dgl_status cut_piece(struct dgl_budget *budget, const struct tok_split_step *step,
-                                 struct tok_scratch *s, struct tok_piece piece)
-{
-    struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
-    if (!dgl_budget_steps(budget, 1 + piece.len / 4))
-        return budget->status;
-    enum tok_behavior behavior = step->behavior;
-    bool invert = step->invert;
-    enum dgl_status status;
-    if (step->kind == STEP_SPLIT) {
-        status = tok_pattern_find(budget, &step->pattern, &s->regex, text, &s->spans);
-    } else if (step->kind == STEP_SPLIT_CLASS) {
-        status = tok_find_class(budget, step->is, text, &s->spans);
-    } else {
-        behavior = TOK_REMOVED;
-        invert = true;
-        status = tok_find_words(budget, text, &s->spans);
-    }
-    return status == DGL_OK ? tok_split(budget, behavior, invert, &s->spans, piece, &s->next)
-                            : status;
-}
-
 static enum dgl_status cut(struct dgl_budget *budget, const struct tok_split_step *step,
                            struct tok_scratch *s)
 {
+    bool words = step->kind == STEP_SPLIT_WORDS;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < s->text.count && status == DGL_OK; i++)
-        status = cut_piece(budget, step, s, s->text.pieces[i]);
+    for (size_t i = 0; i < s->text.count && status == DGL_OK; i++) {
+        struct tok_piece piece = s->text.pieces[i];
+        struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
+        if (!dgl_budget_steps(budget, 1 + piece.len / 4))
+            TRY(budget->status);
+        TRY(step->kind == STEP_SPLIT
+                ? tok_pattern_find(budget, &step->pattern, &s->regex, text, &s->spans)
+            : words ? tok_find_words(budget, text, &s->spans)
+                    : tok_find_class(budget, step->is, text, &s->spans));
+        status = tok_split(budget, words ? TOK_REMOVED : step->behavior, words || step->invert,
+                           &s->spans, piece, &s->next);
+    }
+done:
     tok_swap(&s->text.bytes, &s->next.bytes); /* the bytes stay */
     return status;
 }
 
 /* ---- steps that rewrite ---------------------------------------------------------------------- */
 
-static bool starts_with(struct dgl_str text, const char *prefix, size_t len)
-{
-    return text.len >= len && memcmp(text.p, prefix, len) == 0;
-}
-
-/* What goes in front of a piece. */
+/* The text that goes in front of a piece. */
 static struct dgl_str prefix_of(const struct tok_split_step *step, struct dgl_str text,
                                 bool at_origin)
 {
     const struct tok_metaspace *m = &step->metaspace;
-    if (step->kind == STEP_MAP_BYTES || starts_with(text, " ", 1))
+    if (step->kind == STEP_MAP_BYTES || dgl_str_starts(text, " "))
         return (struct dgl_str){0};
     if (step->kind == STEP_PREFIX_SPACE)
         return DGL_STR(" ");
     bool wanted = m->scheme == TOK_PREPEND_ALWAYS || (m->scheme == TOK_PREPEND_FIRST && at_origin);
-    bool missing = !starts_with(text, m->mark, m->mark_len);
-    return wanted && missing ? (struct dgl_str){m->mark, m->mark_len} : (struct dgl_str){0};
+    bool there = text.len >= m->mark_len && memcmp(text.p, m->mark, m->mark_len) == 0;
+    return wanted && !there ? (struct dgl_str){m->mark, m->mark_len} : (struct dgl_str){0};
 }
 
 static void mark_blanks(const struct tok_metaspace *m, struct dgl_str text, struct dgl_buf *out)

@@ -72,14 +72,6 @@ static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-static void find_max_id(struct dgl_tokenizer *tok)
-{
-    size_t count = tok->model.vocab.num_entries;
-    if (tok->added.num_ids > count)
-        count = tok->added.num_ids;
-    tok->max_id = (int32_t)count - 1;
-}
-
 static enum dgl_status load_parts(struct dgl_budget *budget, struct dgl_json_reader r,
                                   const struct dgl_json *root, const struct vocab_lists *lists,
                                   struct dgl_tokenizer *tok)
@@ -94,7 +86,8 @@ static enum dgl_status load_parts(struct dgl_budget *budget, struct dgl_json_rea
     TRY(tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder));
     TRY(tok_model_load(r, model, lists, &tok->model));
     TRY(tok_added_load(budget, r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added));
-    find_max_id(tok);
+    size_t ids = tok->model.vocab.num_entries;
+    tok->max_id = (int32_t)(tok->added.num_ids > ids ? tok->added.num_ids : ids) - 1;
     if (tok->max_id < 0)
         return dgl_json_fail(r, model, "the vocabulary is empty");
     status = tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
@@ -223,15 +216,6 @@ static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, s
     return status;
 }
 
-static enum dgl_status add_all(const struct dgl_log *log, const struct token_ids *ids,
-                               struct token_ids *out)
-{
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < ids->count && status == DGL_OK; i++)
-        status = token_ids_add(log, out, ids->ids[i]);
-    return status;
-}
-
 static enum dgl_status encode_text(struct encoder *e, struct tainted_text text)
 {
     struct tok_scratch *s = &e->scratch;
@@ -268,11 +252,11 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     size_t before = out->count;
     enum dgl_status status = DGL_OK;
     if (flags.add_special)
-        status = add_all(log, &tok->post.before, out);
-    if (status == DGL_OK)
-        status = encode_text(&e, (struct tainted_text){text, flags.taint});
-    if (status == DGL_OK && flags.add_special)
-        status = add_all(log, &tok->post.behind, out);
+        TRY(token_ids_append(log, out, tok->post.before.ids, tok->post.before.count));
+    TRY(encode_text(&e, (struct tainted_text){text, flags.taint}));
+    if (flags.add_special)
+        TRY(token_ids_append(log, out, tok->post.behind.ids, tok->post.behind.count));
+done:
     tok_scratch_finish(&e.scratch);
     if (status != DGL_OK)
         out->count = before;

@@ -149,15 +149,16 @@ loader/text     core core/base
 loader/quant    core core/base
 loader/regex    core core/base loader/text
 loader/jinja    core core/base loader/text
+loader/source   core core/base
 loader/tensor   core core/base loader/quant
 loader/hf       core core/base loader/quant loader/tensor
 loader/desc     core core/base loader/quant loader/tensor
 loader/tokenizer core core/base loader/text loader/regex
 loader/gguf     core core/base loader/quant loader/tensor loader/desc loader/tokenizer
-loader/rdrr     core core/base loader/quant loader/tensor
-loader/model    core core/base loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
+loader/rdrr     core core/base loader/source loader/quant loader/tensor
+loader/model    core core/base loader/source loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
 loader/chat     core core/base loader/text loader/jinja loader/tokenizer loader/model
-loader/convert  core core/base loader/quant loader/tensor loader/desc loader/tokenizer loader/gguf loader/rdrr loader/model
+loader/convert  core core/base loader/source loader/quant loader/tensor loader/desc loader/tokenizer loader/gguf loader/rdrr loader/model
 core/plan       core core/base kernels loader/desc loader/quant loader/tensor
 core/memory     core core/base kernels loader/* gl core/plan
 core/exec       core core/base kernels loader/* gl core/plan core/memory

@@ -186,8 +186,8 @@ static enum dgl_status copy_texts(struct job *job)
         free(from);
     }
     if (status == DGL_OK)
-        status = chat_files_each(job->log, job->model->path, job->model->format == MODEL_RDRR,
-                                 copy_template, job);
+        status = chat_files_each(job->log, &blob_files, job->model->path,
+                                 job->model->format == MODEL_RDRR, copy_template, job);
     return status;
 }
 

@@ -258,7 +258,8 @@ static enum dgl_status load_jinja_files(const struct model_texts *texts, struct 
     struct jinja_files files = {texts, out};
     enum dgl_status status = DGL_OK;
     if (!texts->gguf)
-        status = chat_files_each(texts->log, texts->dir, texts->pack != NULL, load_jinja, &files);
+        status = chat_files_each(texts->log, &blob_files, texts->dir, texts->pack != NULL,
+                                 load_jinja, &files);
     return status == DGL_OK ? load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
 }
 
@@ -297,7 +298,7 @@ enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
                           "folder or a GGUF file",
                           resolved);
     if (status == DGL_OK && format == MODEL_RDRR)
-        status = rdrr_pack_open(log, resolved, &pack);
+        status = rdrr_pack_open(log, &blob_files, resolved, &pack);
     const struct model_texts texts = {
         .log = log, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
     if (status == DGL_OK)

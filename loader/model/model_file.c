@@ -174,25 +174,6 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     return status;
 }
 
-/* A pack that we wrote lists every text it carries; a tokenizer beside it was put there by
- * somebody else. */
-static enum dgl_status check_unlisted(const struct dgl_log *log, const struct rdrr_pack *pack)
-{
-    if (!pack->manifest.ours || rdrr_copied_find(&pack->manifest, FILE_TOKENIZER))
-        return DGL_OK;
-    char *path = dgl_path_join(pack->dir, FILE_TOKENIZER);
-    enum dgl_status status = DGL_OK;
-    if (!path)
-        status = dgl_fail_memory(log, "path", strlen(pack->dir));
-    else if (dgl_path_exists(path))
-        status =
-            dgl_fail(log, DGL_ERR_FORMAT,
-                     "%s: is there, but %s does not list it under files; convert the model again",
-                     path, pack->manifest_path);
-    free(path);
-    return status;
-}
-
 static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_open_params *params,
                                  struct dgl_model_file *f)
 {
@@ -200,7 +181,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     struct dgl_buf config_name = {0};
     struct fields config = {0};
     struct dgl_verify_result result;
-    enum dgl_status status = rdrr_pack_open(log, f->path, &pack);
+    enum dgl_status status = rdrr_pack_open(log, &blob_files, f->path, &pack);
     if (status != DGL_OK)
         return status;
     const struct rdrr_manifest *m = &pack->manifest;
@@ -220,8 +201,6 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     if (!f->name || (m->hint_defaults && !f->hint_defaults) ||
         (m->hint_pinned && !f->hint_pinned) || config_name.failed)
         status = dgl_fail_memory(log, "model description", strlen(m->model_id));
-    if (status == DGL_OK)
-        status = check_unlisted(log, pack);
     if (status == DGL_OK)
         status = texts_load(&texts, f);
     if (status == DGL_OK)

@@ -18,34 +18,26 @@ static struct dgl_str name_in(const char *file, const char *prefix)
     return (struct dgl_str){file + before, len - before - after};
 }
 
-static enum dgl_status scan(const struct dgl_log *log, const char *dir, bool pack,
-                            chat_file_fn each, void *priv)
+enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_source *source,
+                                const char *dir, bool pack, chat_file_fn each, void *priv)
 {
-    char **files = NULL;
+    char **files = NULL, *file = NULL, *folder = pack ? strdup(dir) : dgl_path_join(dir, FOLDER);
     size_t count = 0;
-    enum dgl_status status = dgl_dir_list(log, dir, &files, &count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    enum dgl_status status = DGL_OK;
+    if (!folder)
+        return dgl_fail_memory(log, dir, strlen(dir));
+    TRY(source->list(source, log, folder, &files, &count));
+    for (size_t i = 0; i < count; i++) {
         struct dgl_str name = name_in(files[i], pack ? CHAT_FILE_PREFIX : "");
         if (name.len == 0)
             continue;
-        char *file = pack ? strdup(files[i]) : dgl_path_join(FOLDER, files[i]);
-        status = file ? each(priv, file, name) : dgl_fail_memory(log, files[i], strlen(files[i]));
         free(file);
+        file = pack ? strdup(files[i]) : dgl_path_join(FOLDER, files[i]);
+        TRY(file ? each(priv, file, name) : dgl_fail_memory(log, files[i], strlen(files[i])));
     }
+done:
     dgl_names_free(files, count);
-    return status;
-}
-
-enum dgl_status chat_files_each(const struct dgl_log *log, const char *dir, bool pack,
-                                chat_file_fn each, void *priv)
-{
-    if (pack)
-        return scan(log, dir, true, each, priv);
-    char *folder = dgl_path_join(dir, FOLDER);
-    if (!folder)
-        return dgl_fail_memory(log, dir, strlen(dir));
-    enum dgl_status status =
-        dgl_path_is_dir(folder) ? scan(log, folder, false, each, priv) : DGL_OK;
+    free(file);
     free(folder);
     return status;
 }

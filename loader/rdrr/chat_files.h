@@ -8,6 +8,7 @@
 
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "loader/source/blob_source.h"
 
 #define CHAT_FILE_PREFIX "chat_template." /* in packs, before the name */
 #define CHAT_FILE_SUFFIX ".jinja"
@@ -16,7 +17,7 @@
 typedef enum dgl_status (*chat_file_fn)(void *priv, const char *file, struct dgl_str name);
 
 /* Calls `each` in the order of names until it fails. None is no fault. */
-enum dgl_status chat_files_each(const struct dgl_log *log, const char *dir, bool pack,
-                                chat_file_fn each, void *priv);
+enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_source *source,
+                                const char *dir, bool pack, chat_file_fn each, void *priv);
 
 #endif

@@ -10,37 +10,42 @@
 
 /* Opens a file of the pack and checks its size against what the manifest says. */
 static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                   const char *name, uint64_t size, struct dgl_file **out)
+                                   const char *name, uint64_t size, const char *hash,
+                                   struct blob *out)
 {
+    bool found = false;
+    enum dgl_status status = DGL_OK;
     char *path = dgl_path_join(pack->dir, name);
+    *out = (struct blob){0};
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
-    enum dgl_status status = DGL_OK;
-    if (!dgl_path_exists(path))
+    TRY(pack->source->find(pack->source, log, path, &found));
+    if (!found)
         status =
             dgl_fail(log, DGL_ERR_IO,
                      "%s: missing, but %s lists it with %" PRIu64 " bytes; fetch the pack again",
                      path, pack->manifest_path, size);
     else
-        status = dgl_file_open(log, path, out);
-    if (status == DGL_OK && dgl_file_size(*out) != size) {
+        status = blob_open(log, pack->source, path, hash, out);
+    if (status == DGL_OK && out->size != size) {
         status =
             dgl_fail(log, DGL_ERR_FORMAT,
                      "%s: has %" PRIu64 " bytes, but %s says %" PRIu64 "; fetch the file again",
-                     path, dgl_file_size(*out), pack->manifest_path, size);
-        dgl_file_close(out);
+                     path, out->size, pack->manifest_path, size);
+        blob_close(out);
     }
+done:
     free(path);
     return status;
 }
 
-static enum dgl_status member_check(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                    const char *name, uint64_t size)
+static enum dgl_status shard_open(const struct dgl_log *log, const struct rdrr_pack *pack,
+                                  const struct rdrr_shard *shard, struct blob *out)
 {
-    struct dgl_file *file = NULL;
-    enum dgl_status status = member_open(log, pack, name, size, &file);
-    dgl_file_close(&file);
-    return status;
+    /* Some writers of the first generation hashed with BLAKE3 and said sha256. */
+    const struct rdrr_manifest *m = &pack->manifest;
+    bool known = m->hash == DGL_HASH_SHA256 && !m->first_generation;
+    return member_open(log, pack, shard->name, shard->size, known ? shard->hash : NULL, out);
 }
 
 /* A pack of ours lists every text file that it holds: one without an entry would be neither hashed
@@ -53,14 +58,16 @@ struct listed {
 static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str name)
 {
     const struct listed *l = priv;
+    const struct blob_source *source = l->pack->source;
+    bool found = false;
     (void)name;
     if (rdrr_copied_find(&l->pack->manifest, file))
         return DGL_OK;
     char *path = dgl_path_join(l->pack->dir, file);
     if (!path)
         return dgl_fail_memory(l->log, "path", strlen(file));
-    enum dgl_status status = DGL_OK;
-    if (dgl_path_exists(path))
+    enum dgl_status status = source->find(source, l->log, path, &found);
+    if (status == DGL_OK && found)
         status = dgl_fail(l->log, DGL_ERR_FORMAT,
                           "%s: is there, but %s does not list it in files: convert the model again",
                           path, l->pack->manifest_path);
@@ -68,69 +75,67 @@ static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str
     return status;
 }
 
-static enum dgl_status unlisted_check(const struct dgl_log *log, const struct rdrr_pack *pack)
-{
-    struct listed l = {log, pack};
-    enum dgl_status status = DGL_OK;
-    if (!pack->manifest.ours)
-        return DGL_OK;
-    for (size_t i = 0; rdrr_copied_files[i] && status == DGL_OK; i++)
-        status = listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0});
-    return status == DGL_OK ? chat_files_each(log, pack->dir, true, listed_check, &l) : status;
-}
-
 static enum dgl_status members_check(const struct dgl_log *log, const struct rdrr_pack *pack)
 {
     const struct rdrr_manifest *m = &pack->manifest;
+    struct listed l = {log, pack};
+    struct blob blob;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < m->num_shards && status == DGL_OK; i++)
-        status = member_check(log, pack, m->shards[i].name, m->shards[i].size);
-    for (size_t i = 0; i < m->num_copied && status == DGL_OK; i++)
-        status = member_check(log, pack, m->copied[i].name, m->copied[i].size);
-    return status == DGL_OK ? unlisted_check(log, pack) : status;
-}
-
-/* The tensors of a pack that keeps them in a file beside the manifest. */
-static enum dgl_status tensors_load(const struct dgl_log *log, struct rdrr_pack *pack)
-{
-    struct dgl_json_doc *doc = NULL;
-    char *path = dgl_path_join(pack->dir, pack->manifest.tensors_file);
-    enum dgl_status status = path ? dgl_json_load(log, path, RDRR_MAX_MANIFEST, &doc)
-                                  : dgl_fail_memory(log, "path", strlen(pack->dir));
-    if (status == DGL_OK)
-        status = rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc},
-                                    dgl_json_root(doc), &pack->manifest);
-    dgl_json_destroy(&doc);
-    free(path);
+    for (size_t i = 0; i < m->num_shards; i++) {
+        TRY(shard_open(log, pack, &m->shards[i], &blob));
+        blob_close(&blob);
+    }
+    for (size_t i = 0; i < m->num_copied; i++) {
+        const struct rdrr_copied *copied = &m->copied[i];
+        TRY(member_open(log, pack, copied->name, copied->size, copied->sha256, &blob));
+        blob_close(&blob);
+    }
+    if (!m->ours)
+        return DGL_OK;
+    for (size_t i = 0; rdrr_copied_files[i]; i++)
+        TRY(listed_check(&l, rdrr_copied_files[i], (struct dgl_str){0}));
+    TRY(chat_files_each(log, pack->source, pack->dir, true, listed_check, &l));
+done:
     return status;
 }
 
 static enum dgl_status manifest_load(const struct dgl_log *log, struct rdrr_pack *pack)
 {
-    char *text = NULL;
+    struct dgl_json_doc *doc = NULL;
+    char *text = NULL, *path = NULL;
     size_t len = 0;
-    enum dgl_status status =
-        dgl_file_slurp(log, pack->manifest_path, RDRR_MAX_MANIFEST, &text, &len);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(blob_load(log, pack->source, pack->manifest_path, RDRR_MAX_MANIFEST, &text, &len));
     if (!dgl_hash_bytes(DGL_HASH_SHA256, text, len, pack->manifest_sha256))
-        status = dgl_fail_memory(log, "SHA-256", 0);
-    if (status == DGL_OK)
-        status = dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc);
-    if (status == DGL_OK)
-        status = rdrr_manifest_parse(log, pack->doc, &pack->manifest);
-    if (status == DGL_OK && pack->manifest.tensors_file)
-        status = tensors_load(log, pack);
+        TRY(dgl_fail_memory(log, "SHA-256", 0));
+    TRY(dgl_json_parse(log, pack->manifest_path, text, len, &pack->doc));
+    TRY(rdrr_manifest_parse(log, pack->doc, &pack->manifest));
+    if (!pack->manifest.tensors_file)
+        goto done;
+    free(text);
+    text = NULL;
+    path = dgl_path_join(pack->dir, pack->manifest.tensors_file);
+    if (!path)
+        TRY(dgl_fail_memory(log, "path", strlen(pack->dir)));
+    TRY(blob_load(log, pack->source, path, RDRR_MAX_MANIFEST, &text, &len));
+    TRY(dgl_json_parse(log, path, text, len, &doc));
+    TRY(rdrr_tensors_parse((struct dgl_json_reader){.log = log, .doc = doc}, dgl_json_root(doc),
+                           &pack->manifest));
+done:
+    dgl_json_destroy(&doc);
+    free(path);
     free(text);
     return status;
 }
 
-enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struct rdrr_pack **out)
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_source *source,
+                               const char *dir, struct rdrr_pack **out)
 {
     *out = NULL;
     struct rdrr_pack *pack = dgl_new(struct rdrr_pack);
     if (!pack)
         return dgl_fail_memory(log, "pack", sizeof(*pack));
+    pack->source = source;
     pack->dir = strdup(dir);
     pack->manifest_path = dgl_path_join(dir, RDRR_MANIFEST);
     enum dgl_status status = pack->dir && pack->manifest_path
@@ -161,12 +166,11 @@ static enum dgl_status span_read(const struct dgl_log *log, const struct rdrr_pa
                                  const struct rdrr_span *span, uint64_t skip, void *dst,
                                  size_t size)
 {
-    const struct rdrr_shard *shard = &pack->manifest.shards[span->shard];
-    struct dgl_file *file = NULL;
-    enum dgl_status status = member_open(log, pack, shard->name, shard->size, &file);
+    struct blob blob;
+    enum dgl_status status = shard_open(log, pack, &pack->manifest.shards[span->shard], &blob);
     if (status == DGL_OK)
-        status = dgl_file_read(log, file, span->offset + skip, dst, size);
-    dgl_file_close(&file);
+        status = blob_read(log, &blob, span->offset + skip, dst, size);
+    blob_close(&blob);
     return status;
 }
 
@@ -242,7 +246,7 @@ enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pa
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
     char hash[65] = "";
-    enum dgl_status status = dgl_file_slurp(log, path, RDRR_MAX_COPIED_BYTES, text, len);
+    enum dgl_status status = blob_load(log, pack->source, path, RDRR_MAX_COPIED_BYTES, text, len);
     if (status == DGL_OK && !dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
         status = dgl_fail_memory(log, "SHA-256", 0);
     if (status == DGL_OK && strcmp(hash, copied->sha256) != 0)

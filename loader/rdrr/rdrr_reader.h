@@ -1,10 +1,12 @@
-/* An RDRR pack on disk: its manifest, its shards as a tensor_source, its hashes. */
+/* An open RDRR pack: its manifest, its shards as a tensor_source, its hashes. */
 #ifndef DGL_LOADER_RDRR_READER_H
 #define DGL_LOADER_RDRR_READER_H
 
 #include "loader/rdrr/rdrr_manifest.h"
+#include "loader/source/blob_source.h"
 
 struct rdrr_pack {
+    const struct blob_source *source;
     char *dir;
     char *manifest_path;
     char manifest_sha256[65];
@@ -14,7 +16,8 @@ struct rdrr_pack {
 
 /* Reads manifest.json and checks that every file it names is there with its size; hashes are
  * rdrr_verify()'s. */
-enum dgl_status rdrr_pack_open(const struct dgl_log *log, const char *dir, struct rdrr_pack **out);
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_source *source,
+                               const char *dir, struct rdrr_pack **out);
 void rdrr_pack_close(struct rdrr_pack **pack);
 
 /* Takes the pack (in any case), which lives as long as the source. */

@@ -166,7 +166,7 @@ static size_t damage(const struct wrong_weights *row, const char *dir)
     struct rdrr_pack *pack = NULL;
     size_t len, count = 0;
     char *bytes = tiny_file_read(dir, "shard_00000.bin", &len);
-    assert_int_equal(rdrr_pack_open(NULL, dir, &pack), DGL_OK);
+    assert_int_equal(rdrr_pack_open(NULL, &blob_files, dir, &pack), DGL_OK);
     assert_int_equal(pack->manifest.num_shards, 1);
     for (size_t i = 0; i < pack->manifest.num_tensors; i++) {
         const struct rdrr_tensor *t = &pack->manifest.tensors[i];

@@ -193,7 +193,7 @@ static void forge(const char *dir, const char *cache)
 {
     struct rdrr_pack *pack = NULL;
     char old[65], forged[65];
-    assert_int_equal(rdrr_pack_open(NULL, dir, &pack), DGL_OK);
+    assert_int_equal(rdrr_pack_open(NULL, &blob_files, dir, &pack), DGL_OK);
     memcpy(old, pack->manifest.shards[1].hash, sizeof(old));
     memcpy(forged, old, sizeof(old));
     memset(forged, 'e', 16);
@@ -250,7 +250,7 @@ static void the_first_of_several_is_told(void **state)
     rewrite(dir, "shard_00003.bin", true);
     rewrite(dir, "shard_00005.bin", true);
     rewrite(dir, "shard_00006.bin", true);
-    assert_int_equal(rdrr_pack_open(NULL, dir, &opened), DGL_OK);
+    assert_int_equal(rdrr_pack_open(NULL, &blob_files, dir, &opened), DGL_OK);
     assert_true(opened->manifest.num_shards > 7);
     for (int32_t threads = 1; threads <= 8; threads++) {
         struct dgl_verify_result result;

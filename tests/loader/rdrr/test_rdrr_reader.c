@@ -366,7 +366,7 @@ static void verify_counts_files_and_bytes(void **state)
     size_t len;
     free(tiny_file_read(dir, "generation_config.json", &len));
     struct rdrr_pack *opened = NULL;
-    assert_int_equal(rdrr_pack_open(NULL, dir, &opened), DGL_OK);
+    assert_int_equal(rdrr_pack_open(NULL, &blob_files, dir, &opened), DGL_OK);
     assert_int_equal(result.files, opened->manifest.num_shards + 1);
     assert_int_equal(result.bytes, opened->manifest.total_size + len);
     rdrr_pack_close(&opened);

@@ -154,7 +154,7 @@ loader/tensor   core core/base loader/quant
 loader/hf       core core/base loader/quant loader/tensor
 loader/desc     core core/base loader/quant loader/tensor
 loader/tokenizer core core/base loader/text loader/regex
-loader/gguf     core core/base loader/quant loader/tensor loader/desc loader/tokenizer
+loader/gguf     core core/base loader/source loader/quant loader/tensor loader/desc loader/tokenizer
 loader/rdrr     core core/base loader/source loader/quant loader/tensor
 loader/model    core core/base loader/source loader/quant loader/tensor loader/hf loader/desc loader/tokenizer loader/gguf loader/rdrr
 loader/chat     core core/base loader/text loader/jinja loader/tokenizer loader/model

@@ -55,7 +55,7 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
     enum dgl_status status = model_format_at(log, path, &format);
     if (status != DGL_OK || format == MODEL_GGUF || format == MODEL_NOT_FILE)
         return status != DGL_OK       ? status
-               : format == MODEL_GGUF ? gguf_tokenizer_load(log, path, out)
+               : format == MODEL_GGUF ? gguf_tokenizer_load(log, &blob_files, path, out)
                                       : load_file(log, path, out);
     /* The tokenizer.json of a folder that is no pack needs no look at the weights. */
     char *json = dgl_path_join(path, FILE_TOKENIZER);

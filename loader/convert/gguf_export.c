@@ -26,7 +26,7 @@ struct export_job {
  * new file takes its name; of a split model the other files would be left without this one. */
 static enum dgl_status check_replaceable(const struct dgl_log *log, const char *path)
 {
-    if (!gguf_has_magic(path))
+    if (!gguf_has_magic(&blob_files, path))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
                         "): not replaced, remove it first",

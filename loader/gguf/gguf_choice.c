@@ -88,7 +88,8 @@ void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES])
     find_quant((struct dgl_str){slash, (size_t)(base - 1 - slash)}, quant);
 }
 
-void gguf_file_quant(const char *path, char quant[GGUF_QUANT_BYTES])
+void gguf_file_quant(const struct blob_source *source, const char *path,
+                     char quant[GGUF_QUANT_BYTES])
 {
     /* llama.cpp's enum llama_ftype. */
     static const char *const names[] = {
@@ -101,13 +102,13 @@ void gguf_file_quant(const char *path, char quant[GGUF_QUANT_BYTES])
         [36] = "tq1_0",   [37] = "tq2_0",   [38] = "mxfp4",
     };
     const int64_t most = (int64_t)(sizeof(names) / sizeof(names[0])) - 1;
-    struct dgl_file *file = NULL;
+    struct blob blob;
     struct gguf_file header = {0};
     int64_t type = -1;
     quant[0] = '\0';
-    if (dgl_file_open(NULL, path, &file) != DGL_OK)
+    if (blob_open(NULL, source, path, NULL, &blob) != DGL_OK)
         return;
-    struct gguf_input in = {.name = path, .file = file, .size = dgl_file_size(file)};
+    struct gguf_input in = {.name = path, .blob = &blob, .size = blob.size};
     if (gguf_file_parse(NULL, &in, &header) == DGL_OK) {
         struct gguf_reader r = {NULL, &header};
         if (gguf_opt_i64(r, "general.file_type", 0, most, &type) == DGL_OK && type >= 0 &&
@@ -115,7 +116,7 @@ void gguf_file_quant(const char *path, char quant[GGUF_QUANT_BYTES])
             snprintf(quant, GGUF_QUANT_BYTES, "%s", names[type]);
         gguf_file_finish(&header);
     }
-    dgl_file_close(&file);
+    blob_close(&blob);
 }
 
 /* ---- models of a folder ---------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "loader/source/blob_source.h"
 
 #define GGUF_QUANT_BYTES 32
 
@@ -29,6 +30,7 @@ void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
 void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
 /* By general.file_type of the file, in lower case; "" where it has none that is known, or the file
  * cannot be read. */
-void gguf_file_quant(const char *path, char quant[GGUF_QUANT_BYTES]);
+void gguf_file_quant(const struct blob_source *source, const char *path,
+                     char quant[GGUF_QUANT_BYTES]);
 
 #endif

@@ -43,7 +43,7 @@ enum dgl_status gguf_cursor_need(struct gguf_cursor *c, const char *what, uint64
 
 static enum dgl_status window_fill(struct gguf_cursor *c)
 {
-    uint64_t end = !c->in->file && c->in->stored ? c->in->stored : c->in->size;
+    uint64_t end = !c->in->blob && c->in->stored ? c->in->stored : c->in->size;
     if (c->at >= end)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: the header goes on at byte %" PRIu64 ", where it has ended",
@@ -51,11 +51,11 @@ static enum dgl_status window_fill(struct gguf_cursor *c)
     uint64_t left = end - c->at;
     c->window_at = c->at;
     c->window_len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
-    if (!c->in->file) {
+    if (!c->in->blob) {
         memcpy(c->window, c->in->bytes + c->at, c->window_len);
         return DGL_OK;
     }
-    return dgl_file_read(c->log, c->in->file, c->at, c->window, c->window_len);
+    return blob_read(c->log, c->in->blob, c->at, c->window, c->window_len);
 }
 
 enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void *dst, size_t size)

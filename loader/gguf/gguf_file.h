@@ -7,8 +7,8 @@
 #ifndef DGL_LOADER_GGUF_FILE_H
 #define DGL_LOADER_GGUF_FILE_H
 
-#include "core/base/file.h"
 #include "core/base/mem.h"
+#include "loader/source/blob_source.h"
 #include "loader/tensor/tensor_source.h"
 
 #define GGUF_MAX_TENSORS   100000
@@ -73,7 +73,7 @@ struct gguf_file {
 /* Where the bytes come from: an open file, or memory. */
 struct gguf_input {
     const char *name;
-    const struct dgl_file *file; /* NULL = `bytes` */
+    const struct blob *blob; /* NULL = `bytes` */
     const uint8_t *bytes;
     uint64_t size;
     uint64_t stored; /* with `bytes`: how many there are, the header at least; 0 = all of `size` */

@@ -39,12 +39,13 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     return status;
 }
 
-enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path, struct gguf_parts *out)
+enum dgl_status gguf_model_open(const struct dgl_log *log, const struct blob_source *source,
+                                const char *path, struct gguf_parts *out)
 {
     struct gguf_set set;
     struct tensor_source *raw = NULL;
     *out = (struct gguf_parts){0};
-    enum dgl_status status = gguf_set_open(log, path, &set);
+    enum dgl_status status = gguf_set_open(log, source, path, &set);
     if (status != DGL_OK)
         return status;
     const struct gguf_file *file = &set.parts[0].header; /* lives on in the source */
@@ -60,30 +61,29 @@ void gguf_parts_finish(struct gguf_parts *parts)
     tensor_source_destroy(&parts->tensors);
 }
 
-bool gguf_is_model(const char *path)
+bool gguf_is_model(const struct blob_source *source, const char *path)
 {
-    return dgl_str_ends(dgl_str_of(path), ".gguf") || gguf_has_magic(path);
+    return dgl_str_ends(dgl_str_of(path), ".gguf") || gguf_has_magic(source, path);
 }
 
-bool gguf_has_magic(const char *path)
+bool gguf_has_magic(const struct blob_source *source, const char *path)
 {
-    struct dgl_file *file = NULL;
+    struct blob blob;
     char magic[4] = "";
-    bool is = !dgl_path_is_dir(path) && dgl_file_open(NULL, path, &file) == DGL_OK &&
-              dgl_file_size(file) >= sizeof(magic) &&
-              dgl_file_read(NULL, file, 0, magic, sizeof(magic)) == DGL_OK &&
+    bool is = blob_open(NULL, source, path, NULL, &blob) == DGL_OK && blob.size >= sizeof(magic) &&
+              blob_read(NULL, &blob, 0, magic, sizeof(magic)) == DGL_OK &&
               memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0;
-    dgl_file_close(&file);
+    blob_close(&blob);
     return is;
 }
 
-enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const char *path,
-                                    struct dgl_tokenizer **out)
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
+                                    const char *path, struct dgl_tokenizer **out)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
     *out = NULL;
-    enum dgl_status status = gguf_set_open(log, path, &set);
+    enum dgl_status status = gguf_set_open(log, source, path, &set);
     if (status != DGL_OK)
         return status;
     status = gguf_vocab_read(log, &set.parts[0].header, &vocab);
@@ -97,8 +97,8 @@ enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const char *path,
     return status;
 }
 
-enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, const char *name,
-                               char **text, size_t *len)
+enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_source *source,
+                               const char *path, const char *name, char **text, size_t *len)
 {
     struct gguf_set set;
     struct vocab_lists vocab;
@@ -106,7 +106,7 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, cons
     bool tokenizer = strcmp(name, FILE_TOKENIZER) == 0;
     if (!tokenizer && strcmp(name, FILE_TOKENIZER_CONFIG) != 0)
         return DGL_OK;
-    enum dgl_status status = gguf_set_open(log, path, &set);
+    enum dgl_status status = gguf_set_open(log, source, path, &set);
     if (status != DGL_OK)
         return status;
     status = gguf_vocab_read(log, &set.parts[0].header, &vocab);

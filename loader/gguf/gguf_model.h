@@ -14,8 +14,8 @@ struct gguf_parts {
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
     struct tensor_source *tensors;   /* under Hugging Face's names */
 };
-enum dgl_status gguf_model_open(const struct dgl_log *log, const char *path,
-                                struct gguf_parts *out);
+enum dgl_status gguf_model_open(const struct dgl_log *log, const struct blob_source *source,
+                                const char *path, struct gguf_parts *out);
 /* As gguf_model_open(), for a parsed file: `raw` has its tensors by their names. Consumes `raw`,
  * also on failure; `file` must outlive it. */
 enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_file *file,
@@ -23,16 +23,16 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
 void gguf_parts_finish(struct gguf_parts *parts);
 
 /* The name ends in .gguf, or the file begins with its magic. */
-bool gguf_is_model(const char *path);
+bool gguf_is_model(const struct blob_source *source, const char *path);
 /* A regular file that begins with the magic. */
-bool gguf_has_magic(const char *path);
+bool gguf_has_magic(const struct blob_source *source, const char *path);
 /* The tokenizer alone; a file without one is DGL_ERR_INVALID_ARG. */
 struct dgl_tokenizer;
-enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const char *path,
-                                    struct dgl_tokenizer **out);
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
+                                    const char *path, struct dgl_tokenizer **out);
 /* tokenizer.json or tokenizer_config.json alone; *text stays as it is for other names and where the
  * file has none. Free it with free(). */
-enum dgl_status gguf_text_load(const struct dgl_log *log, const char *path, const char *name,
-                               char **text, size_t *len);
+enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_source *source,
+                               const char *path, const char *name, char **text, size_t *len);
 
 #endif

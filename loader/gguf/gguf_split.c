@@ -13,13 +13,13 @@
 #define KEY_SPLIT_TENSORS "split.tensors.count"
 #define SPLIT_SUFFIX      "-%05d-of-%05d.gguf"
 
-static enum dgl_status part_open(const struct dgl_log *log, struct gguf_part *part)
+static enum dgl_status part_open(const struct dgl_log *log, const struct blob_source *source,
+                                 struct gguf_part *part)
 {
-    enum dgl_status status = dgl_file_open(log, part->path, &part->file);
+    enum dgl_status status = blob_open(log, source, part->path, NULL, &part->blob);
     if (status != DGL_OK)
         return status;
-    struct gguf_input in = {
-        .name = part->path, .file = part->file, .size = dgl_file_size(part->file)};
+    struct gguf_input in = {.name = part->path, .blob = &part->blob, .size = part->blob.size};
     return gguf_file_parse(log, &in, &part->header);
 }
 
@@ -130,7 +130,8 @@ static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_
     return status;
 }
 
-static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *set, int64_t count)
+static enum dgl_status others_open(const struct dgl_log *log, const struct blob_source *source,
+                                   struct gguf_set *set, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
         struct gguf_part *part = &set->parts[i];
@@ -144,7 +145,7 @@ static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *s
                             ".gguf, so the other files cannot be found",
                             first, count, count);
         set->count++;
-        enum dgl_status status = part_open(log, part);
+        enum dgl_status status = part_open(log, source, part);
         if (status == DGL_OK)
             status = split_read(log, part, i, &says);
         if (status == DGL_OK && says != count)
@@ -159,7 +160,8 @@ static enum dgl_status others_open(const struct dgl_log *log, struct gguf_set *s
     return DGL_OK;
 }
 
-enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out)
+enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_source *source,
+                              const char *path, struct gguf_set *out)
 {
     int64_t count = 1;
     *out = (struct gguf_set){.parts = dgl_new_array(struct gguf_part, GGUF_MAX_FILES)};
@@ -167,14 +169,14 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struc
         return dgl_fail_memory(log, "file list", GGUF_MAX_FILES * sizeof(*out->parts));
     out->count = 1;
     out->parts[0].path = strdup(path);
-    enum dgl_status status = out->parts[0].path ? part_open(log, &out->parts[0])
+    enum dgl_status status = out->parts[0].path ? part_open(log, source, &out->parts[0])
                                                 : dgl_fail_memory(log, "path", strlen(path));
     if (status == DGL_OK)
         status = check_is_model(log, &out->parts[0].header);
     if (status == DGL_OK)
         status = split_read(log, &out->parts[0], 0, &count);
     if (status == DGL_OK)
-        status = others_open(log, out, count);
+        status = others_open(log, source, out, count);
     if (status == DGL_OK)
         status = check_total(log, out, true);
     if (status != DGL_OK)
@@ -185,7 +187,7 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struc
 void gguf_set_close(struct gguf_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        dgl_file_close(&set->parts[i].file);
+        blob_close(&set->parts[i].blob);
         gguf_file_finish(&set->parts[i].header);
         free(set->parts[i].path);
     }
@@ -197,7 +199,7 @@ void gguf_set_close(struct gguf_set *set)
 
 /* Where a tensor's bytes begin. */
 struct place {
-    const struct dgl_file *file;
+    const struct blob *blob;
     uint64_t offset;
 };
 
@@ -210,7 +212,7 @@ static enum dgl_status tensors_read(void *impl, const struct dgl_log *log, size_
                                     uint64_t offset, void *dst, size_t size)
 {
     const struct place *place = &((const struct gguf_tensors *)impl)->places[index];
-    return dgl_file_read(log, place->file, place->offset + offset, dst, size);
+    return blob_read(log, place->blob, place->offset + offset, dst, size);
 }
 
 static void tensors_destroy(void *impl)
@@ -245,8 +247,8 @@ enum dgl_status gguf_set_source(const struct dgl_log *log, struct gguf_set *set,
         const struct gguf_part *part = &t->set.parts[p];
         for (size_t i = 0; i < part->header.num_tensors; i++, at++) {
             infos[at] = part->header.tensors[i].info;
-            places[at] =
-                (struct place){part->file, part->header.data_start + part->header.tensors[i].begin};
+            places[at] = (struct place){&part->blob,
+                                        part->header.data_start + part->header.tensors[i].begin};
         }
     }
     enum dgl_status status =

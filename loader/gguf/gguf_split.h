@@ -6,7 +6,7 @@
 
 struct gguf_part {
     char *path;
-    struct dgl_file *file;
+    struct blob blob;
     struct gguf_file header;
 };
 
@@ -15,7 +15,8 @@ struct gguf_set {
     size_t count;
 };
 /* `path` is the only file or the first one. */
-enum dgl_status gguf_set_open(const struct dgl_log *log, const char *path, struct gguf_set *out);
+enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_source *source,
+                              const char *path, struct gguf_set *out);
 void gguf_set_close(struct gguf_set *set);
 /* Length of "-00002-of-00003.gguf". */
 #define GGUF_SPLIT_SUFFIX_LEN 20

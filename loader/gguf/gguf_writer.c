@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "core/base/file.h"
 
 static void raw_u32(struct dgl_buf *out, uint32_t value)
 {

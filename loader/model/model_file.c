@@ -263,7 +263,7 @@ enum dgl_status model_format_at(const struct dgl_log *log, const char *path, enu
     static const char *const names[] = {HF_INDEX, HF_SINGLE, RDRR_MANIFEST, FILE_CONFIG};
     bool has[4] = {false};
     *out = MODEL_NOT_FILE;
-    if (gguf_is_model(path))
+    if (gguf_is_model(&blob_files, path))
         *out = MODEL_GGUF;
     if (*out == MODEL_GGUF || !dgl_path_is_dir(path))
         return DGL_OK;
@@ -326,7 +326,7 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
     if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    status = gguf_model_open(log, f->path, &parts);
+    status = gguf_model_open(log, &blob_files, f->path, &parts);
     if (status != DGL_OK)
         return status;
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))

@@ -102,7 +102,7 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
     if (choice->quant[0])
         put_lower(quant, dgl_str_of(choice->quant));
     else
-        gguf_file_quant(path, quant);
+        gguf_file_quant(&blob_files, path, quant);
     return tell(w, &(struct dgl_model_entry){name, path, "gguf", quant, choice->bytes});
 }
 
@@ -164,7 +164,7 @@ static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
     struct stat info;
     if (w->stopped)
         return DGL_OK;
-    if (gguf_is_model(path) && stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+    if (gguf_is_model(&blob_files, path) && stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
         struct gguf_choice file = {.bytes = (uint64_t)info.st_size};
         gguf_name_quant(path, file.quant);
         return tell_gguf(w, path, path, &file);

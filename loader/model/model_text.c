@@ -12,7 +12,7 @@ enum dgl_status model_text_load(const struct model_texts *texts, const char *nam
                                 size_t *len)
 {
     if (texts->gguf)
-        return gguf_text_load(texts->log, texts->dir, name, text, len);
+        return gguf_text_load(texts->log, &blob_files, texts->dir, name, text, len);
     /* Other converters' packs carry the files without listing them: nothing to check them
      * against. */
     if (texts->pack && (texts->pack->manifest.ours || texts->pack->manifest.num_copied > 0))

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/file.h"
 #include "loader/gguf/gguf_split.h"
 #include "tests/support/gguf_build.h"
 
@@ -78,7 +79,7 @@ static void opens_split_files(void **state)
             write_part(dir, row, i);
     }
     char *path = dgl_path_join(dir, row->files[0]);
-    assert_int_equal(gguf_set_open(&log.log, path, &set), row->status);
+    assert_int_equal(gguf_set_open(&log.log, &blob_files, path, &set), row->status);
     if (row->part)
         assert_contains(log.text, row->part);
     if (row->status == DGL_OK) {
@@ -115,7 +116,7 @@ static void tensors_of_one_name_in_two_parts_are_refused(void **state)
     gb_finish(&b, &bytes);
     test_write_file(dir, SECOND, bytes.p, bytes.len);
     char *path = dgl_path_join(dir, FIRST);
-    assert_int_equal(gguf_set_open(&log.log, path, &set), DGL_OK);
+    assert_int_equal(gguf_set_open(&log.log, &blob_files, path, &set), DGL_OK);
     assert_int_equal(gguf_set_source(&log.log, &set, &src), DGL_ERR_FORMAT);
     assert_contains(log.text, "a.weight occurs twice");
     free(path);
@@ -148,7 +149,7 @@ static void tensors_are_counted_part_by_part(void **state)
     }
     char *path = dgl_path_join(dir, names[0]);
     const char *const parts[] = {"100002 tensors, at most 100000 are accepted"};
-    assert_refusal(&log, gguf_set_open(&log.log, path, &set), DGL_ERR_FORMAT, parts);
+    assert_refusal(&log, gguf_set_open(&log.log, &blob_files, path, &set), DGL_ERR_FORMAT, parts);
     free(path);
     test_tmpdir_remove(dir);
 }

@@ -151,7 +151,7 @@ loader/regex    core core/base loader/text
 loader/jinja    core core/base loader/text
 loader/source   core core/base
 loader/tensor   core core/base loader/quant
-loader/hf       core core/base loader/quant loader/tensor
+loader/hf       core core/base loader/source loader/quant loader/tensor
 loader/desc     core core/base loader/quant loader/tensor
 loader/tokenizer core core/base loader/text loader/regex
 loader/gguf     core core/base loader/source loader/quant loader/tensor loader/desc loader/tokenizer

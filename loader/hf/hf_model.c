@@ -6,23 +6,25 @@
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "core/base/file.h"
 #include "core/base/json.h"
 #include "loader/hf/safetensors.h"
 #include "loader/tensor/model_files.h"
 
 struct hf_file {
     const char *name; /* inside the folder; arena */
-    struct dgl_file *file;
+    struct blob blob;
     struct safetensors_header header;
 };
 
 /* Where a tensor's bytes begin. */
 struct hf_place {
-    const struct dgl_file *file;
+    const struct blob *blob;
     uint64_t offset;
 };
 
 struct hf_weights {
+    const struct blob_source *source;
     const char *dir;       /* the caller's; valid while the folder is being opened */
     struct hf_file *files; /* ascending by name */
     size_t num_files;
@@ -34,7 +36,7 @@ static void weights_destroy(void *impl)
 {
     struct hf_weights *w = impl;
     for (size_t i = 0; i < w->num_files; i++) {
-        dgl_file_close(&w->files[i].file);
+        blob_close(&w->files[i].blob);
         safetensors_header_finish(&w->files[i].header);
     }
     free(w->files);
@@ -47,7 +49,7 @@ static enum dgl_status weights_read(void *impl, const struct dgl_log *log, size_
                                     uint64_t offset, void *dst, size_t size)
 {
     const struct hf_place *place = &((const struct hf_weights *)impl)->places[index];
-    return dgl_file_read(log, place->file, place->offset + offset, dst, size);
+    return blob_read(log, place->blob, place->offset + offset, dst, size);
 }
 
 /* Index of the file called `name`, or num_files. */
@@ -101,16 +103,21 @@ static enum dgl_status weight_map_files(struct dgl_json_reader r, struct hf_weig
     return DGL_OK;
 }
 
-static enum dgl_status file_open(const struct dgl_log *log, struct hf_weights *w,
-                                 struct hf_file *file)
+static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *w)
 {
-    char *path = dgl_path_join(w->dir, file->name);
-    if (!path)
-        return dgl_fail_memory(log, "path", strlen(w->dir));
-    enum dgl_status status = dgl_file_open(log, path, &file->file);
+    char *path = NULL;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < w->num_files; i++) {
+        struct hf_file *file = &w->files[i];
+        free(path);
+        path = dgl_path_join(w->dir, file->name);
+        if (!path)
+            TRY(dgl_fail_memory(log, "path", strlen(w->dir)));
+        TRY(blob_open(log, w->source, path, NULL, &file->blob));
+        TRY(safetensors_read(log, &file->blob, &file->header));
+    }
+done:
     free(path);
-    if (status == DGL_OK)
-        status = safetensors_read(log, file->file, &file->header);
     return status;
 }
 
@@ -151,16 +158,6 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
                          dgl_json_count(map) == 1 ? "" : "s", tensor_source_count(src));
 }
 
-static enum dgl_status files_open(const struct dgl_log *log, struct hf_weights *w)
-{
-    for (size_t i = 0; i < w->num_files; i++) {
-        enum dgl_status status = file_open(log, w, &w->files[i]);
-        if (status != DGL_OK)
-            return status;
-    }
-    return DGL_OK;
-}
-
 /* Flattens the files' headers into one list; takes `w` in any case. */
 static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights *w,
                                    struct tensor_source **out)
@@ -188,67 +185,13 @@ static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights 
         const struct hf_file *file = &w->files[f];
         for (size_t i = 0; i < file->header.count; i++, at++) {
             tensors[at] = file->header.entries[i].info;
-            w->places[at] = (struct hf_place){file->file, file->header.data_start +
-                                                              file->header.entries[i].begin};
+            w->places[at] = (struct hf_place){&file->blob, file->header.data_start +
+                                                               file->header.entries[i].begin};
         }
     }
     enum dgl_status status = tensor_source_create(log, w->dir, &ops, w, tensors, count, out);
     free(tensors);
     return status;
-}
-
-/* Both take `w` in any case. */
-static enum dgl_status open_indexed(const struct dgl_log *log, struct hf_weights *w,
-                                    const char *index_path, struct tensor_source **out)
-{
-    struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_load(log, index_path, HF_MAX_INDEX, &doc);
-    struct dgl_json_reader r = {.log = log, .doc = doc};
-    const struct dgl_json *map;
-    if (status == DGL_OK)
-        status = dgl_json_need(r, dgl_json_root(doc), "weight_map", DGL_JSON_OBJECT, &map);
-    if (status == DGL_OK)
-        status = weight_map_files(r, w, map);
-    if (status == DGL_OK)
-        status = files_open(log, w);
-    if (status == DGL_OK)
-        status = weight_map_check(r, w, map);
-    if (status == DGL_OK)
-        status = source_make(log, w, out);
-    else
-        weights_destroy(w);
-    if (status == DGL_OK)
-        status = weight_map_check_missing(r, map, *out);
-    if (status != DGL_OK)
-        tensor_source_destroy(out);
-    dgl_json_destroy(&doc);
-    return status;
-}
-
-static enum dgl_status open_single(const struct dgl_log *log, struct hf_weights *w,
-                                   struct tensor_source **out)
-{
-    enum dgl_status status = file_add(log, w, DGL_STR(HF_SINGLE));
-    if (status == DGL_OK)
-        status = files_open(log, w);
-    if (status == DGL_OK)
-        return source_make(log, w, out);
-    weights_destroy(w);
-    return status;
-}
-
-static struct hf_weights *weights_create(const char *dir)
-{
-    struct hf_weights *w = dgl_new(struct hf_weights);
-    if (!w)
-        return NULL;
-    w->dir = dir;
-    w->files = dgl_new_array(struct hf_file, HF_MAX_FILES);
-    if (!w->files) {
-        free(w);
-        return NULL;
-    }
-    return w;
 }
 
 struct weight_kind {
@@ -268,23 +211,20 @@ static const struct weight_kind other_weights[] = {
     {".msgpack", "Flax weights", "use the checkpoint's safetensors files"},
 };
 
-static enum dgl_status refuse_other_weights(const struct dgl_log *log, const char *dir)
+static enum dgl_status refuse_other_weights(const struct dgl_log *log,
+                                            const struct blob_source *source, const char *dir)
 {
     char **names;
     size_t count;
-    enum dgl_status status = dgl_dir_list(log, dir, &names, &count);
+    enum dgl_status status = source->list(source, log, dir, &names, &count);
     if (status != DGL_OK)
         return status;
     for (size_t k = 0; k < sizeof(other_weights) / sizeof(other_weights[0]); k++) {
         const struct weight_kind *kind = &other_weights[k];
-        size_t i = 0;
-        while (i < count && !dgl_str_ends(dgl_str_of(names[i]), kind->suffix))
-            i++;
-        if (i == count)
-            continue;
-        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir, HF_SINGLE,
-                          kind->what, DGL_PRINTABLE(names[i]), kind->remedy);
-        goto done;
+        for (size_t i = 0; i < count; i++)
+            if (dgl_str_ends(dgl_str_of(names[i]), kind->suffix))
+                TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: no %s, only %s (%s); %s", dir,
+                             HF_SINGLE, kind->what, DGL_PRINTABLE(names[i]), kind->remedy));
     }
     status = dgl_fail(log, DGL_ERR_IO, "%s: no weights: neither %s nor %s is there", dir, HF_SINGLE,
                       HF_INDEX);
@@ -293,51 +233,83 @@ done:
     return status;
 }
 
-enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
-                                struct tensor_source **out)
+static enum dgl_status file_find_in(const struct dgl_log *log, const struct blob_source *source,
+                                    const char *dir, const char *name, bool *found)
 {
-    *out = NULL;
-    enum dgl_status status;
-    char *index = dgl_path_join(dir, HF_INDEX);
-    char *single = dgl_path_join(dir, HF_SINGLE);
-    struct hf_weights *w = weights_create(dir);
-    if (!index || !single || !w) {
-        status = dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file));
-        if (w)
-            weights_destroy(w);
-    } else if (dgl_path_present(index)) {
-        status = open_indexed(log, w, index, out);
-    } else if (dgl_path_present(single)) {
-        status = open_single(log, w, out);
-    } else {
-        status = refuse_other_weights(log, dir);
-        weights_destroy(w);
-    }
-    free(index);
-    free(single);
+    char *path = dgl_path_join(dir, name);
+    *found = false;
+    enum dgl_status status =
+        path ? source->find(source, log, path, found) : dgl_fail_memory(log, "path", strlen(dir));
+    free(path);
     return status;
 }
 
-static bool has_file(const char *dir, const char *name)
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_source *source,
+                                const char *dir, struct tensor_source **out)
 {
-    char *path = dgl_path_join(dir, name);
-    bool found = path && dgl_path_exists(path);
-    free(path);
-    return found;
+    struct dgl_json_doc *doc = NULL;
+    struct dgl_json_reader r = {.log = log};
+    const struct dgl_json *map = NULL;
+    char *index = NULL, *text = NULL;
+    size_t len;
+    bool indexed, single = false;
+    enum dgl_status status;
+    *out = NULL;
+    struct hf_weights *w = dgl_new(struct hf_weights);
+    if (w)
+        *w = (struct hf_weights){
+            .source = source, .dir = dir, .files = dgl_new_array(struct hf_file, HF_MAX_FILES)};
+    if (!w || !w->files)
+        TRY(dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file)));
+    TRY(file_find_in(log, source, dir, HF_INDEX, &indexed));
+    if (!indexed)
+        TRY(file_find_in(log, source, dir, HF_SINGLE, &single));
+    if (indexed) {
+        index = dgl_path_join(dir, HF_INDEX);
+        if (!index)
+            TRY(dgl_fail_memory(log, "path", strlen(dir)));
+        TRY(blob_load(log, source, index, HF_MAX_INDEX, &text, &len));
+        TRY(dgl_json_parse(log, index, text, len, &doc));
+        r.doc = doc;
+        TRY(dgl_json_need(r, dgl_json_root(doc), "weight_map", DGL_JSON_OBJECT, &map));
+        TRY(weight_map_files(r, w, map));
+    } else {
+        TRY(single ? file_add(log, w, DGL_STR(HF_SINGLE)) : refuse_other_weights(log, source, dir));
+    }
+    TRY(files_open(log, w));
+    if (map)
+        TRY(weight_map_check(r, w, map));
+    status = source_make(log, w, out);
+    w = NULL;
+    if (status == DGL_OK && map)
+        status = weight_map_check_missing(r, map, *out);
+done:
+    if (status != DGL_OK)
+        tensor_source_destroy(out);
+    if (w)
+        weights_destroy(w);
+    dgl_json_destroy(&doc);
+    free(index);
+    free(text);
+    return status;
 }
 
-enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const char *dir)
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct blob_source *source,
+                                   const char *dir)
 {
     static const char *const foreign[] = {"tokenizer.model", "tekken.json"};
-    if (has_file(dir, FILE_TOKENIZER))
-        return DGL_OK;
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-        if (has_file(dir, foreign[i]))
-            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                            "%s: the tokenizer is only there as %s, which is not read; add a "
-                            "tokenizer.json (transformers: "
-                            "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))",
-                            dir, foreign[i]);
+    bool found;
+    enum dgl_status status;
+    TRY(file_find_in(log, source, dir, FILE_TOKENIZER, &found));
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !found; i++) {
+        TRY(file_find_in(log, source, dir, foreign[i], &found));
+        if (found)
+            TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                         "%s: the tokenizer is only there as %s, which is not read; add a "
+                         "tokenizer.json (transformers: "
+                         "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))",
+                         dir, foreign[i]));
     }
-    return DGL_OK;
+done:
+    return status;
 }

@@ -3,6 +3,7 @@
 #ifndef DGL_LOADER_HF_MODEL_H
 #define DGL_LOADER_HF_MODEL_H
 
+#include "loader/source/blob_source.h"
 #include "loader/tensor/tensor_source.h"
 
 #define HF_INDEX     "model.safetensors.index.json"
@@ -12,11 +13,12 @@
 
 /* The index must agree exactly with what the files hold. Folders that only have weights in other
  * formats are DGL_ERR_UNSUPPORTED with the remedy. */
-enum dgl_status hf_tensors_open(const struct dgl_log *log, const char *dir,
-                                struct tensor_source **out);
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_source *source,
+                                const char *dir, struct tensor_source **out);
 
 /* Refuses a folder whose tokenizer exists only in a format that is not read (sentencepiece,
  * tekken). */
-enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const char *dir);
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct blob_source *source,
+                                   const char *dir);
 
 #endif

@@ -201,54 +201,42 @@ enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, c
     return status;
 }
 
-static enum dgl_status check_header_len(const struct dgl_log *log, const struct dgl_file *file,
-                                        const unsigned char *first, uint64_t len)
+enum dgl_status safetensors_read(const struct dgl_log *log, const struct blob *blob,
+                                 struct safetensors_header *out)
 {
-    const char *path = dgl_file_path(file);
+    unsigned char first[8];
+    char *text = NULL;
+    *out = (struct safetensors_header){0};
+    if (blob->size < sizeof(first))
+        return dgl_fail(log, DGL_ERR_FORMAT,
+                        "%s: the file has %" PRIu64
+                        " bytes, a safetensors file has at least 10 (truncated; fetch it again)",
+                        blob->name, blob->size);
+    enum dgl_status status = blob_read(log, blob, 0, first, sizeof(first));
+    if (status != DGL_OK)
+        return status;
+    uint64_t len = dgl_get_le(first, 8);
     if (memcmp(first, "version ", 8) == 0)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: a Git LFS pointer, not the weights; run `git lfs pull` in its folder",
-                        path);
+                        blob->name);
     if (len > SAFETENSORS_MAX_HEADER)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: header length is %" PRIu64
                         ", at most %u is accepted; is this a safetensors file?",
-                        path, len, SAFETENSORS_MAX_HEADER);
-    if (!dgl_range_fits(8, len, dgl_file_size(file)))
+                        blob->name, len, SAFETENSORS_MAX_HEADER);
+    if (!dgl_range_fits(8, len, blob->size))
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: header length is %" PRIu64 ", but the file has %" PRIu64
                         " bytes (truncated; fetch it again)",
-                        path, len, dgl_file_size(file));
-    return DGL_OK;
-}
-
-enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_file *file,
-                                 struct safetensors_header *out)
-{
-    *out = (struct safetensors_header){0};
-    const char *path = dgl_file_path(file);
-    unsigned char first[8];
-    if (dgl_file_size(file) < sizeof(first))
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: the file has %" PRIu64
-                        " bytes, a safetensors file has at least 10 (truncated; fetch it again)",
-                        path, dgl_file_size(file));
-    enum dgl_status status = dgl_file_read(log, file, 0, first, sizeof(first));
-    if (status != DGL_OK)
-        return status;
-    uint64_t len = dgl_get_le(first, 8);
-    status = check_header_len(log, file, first, len);
-    if (status != DGL_OK)
-        return status;
-    char *text = dgl_calloc(1, (size_t)len + 1);
+                        blob->name, len, blob->size);
+    text = dgl_calloc(1, (size_t)len + 1);
     if (!text)
         return dgl_fail_memory(log, "safetensors header", len);
-    status = dgl_file_read(log, file, 8, text, (size_t)len);
-    if (status == DGL_OK)
-        status =
-            safetensors_parse(log, path, text, (size_t)len, dgl_file_size(file) - 8 - len, out);
-    if (status == DGL_OK)
-        out->data_start = 8 + len;
+    TRY(blob_read(log, blob, 8, text, (size_t)len));
+    TRY(safetensors_parse(log, blob->name, text, (size_t)len, blob->size - 8 - len, out));
+    out->data_start = 8 + len;
+done:
     free(text);
     return status;
 }

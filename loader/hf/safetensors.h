@@ -6,8 +6,8 @@
 #ifndef DGL_LOADER_SAFETENSORS_H
 #define DGL_LOADER_SAFETENSORS_H
 
-#include "core/base/file.h"
 #include "core/base/mem.h"
+#include "loader/source/blob_source.h"
 #include "loader/tensor/tensor_source.h"
 
 #define SAFETENSORS_MAX_HEADER  (100u << 20)
@@ -29,7 +29,7 @@ struct safetensors_header {
 enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, const char *text,
                                   size_t len, uint64_t data_bytes, struct safetensors_header *out);
 /* Reads and parses the header of an open file. */
-enum dgl_status safetensors_read(const struct dgl_log *log, const struct dgl_file *file,
+enum dgl_status safetensors_read(const struct dgl_log *log, const struct blob *blob,
                                  struct safetensors_header *out);
 void safetensors_header_finish(struct safetensors_header *header);
 

@@ -135,9 +135,9 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
         status = desc_read(log, &config, f);
     }
     if (status == DGL_OK)
-        status = hf_tokenizer_check(log, f->path);
+        status = hf_tokenizer_check(log, &blob_files, f->path);
     if (status == DGL_OK)
-        status = hf_tensors_open(log, f->path, &f->tensors);
+        status = hf_tensors_open(log, &blob_files, f->path, &f->tensors);
     if (status == DGL_OK)
         status = tensors_bind(log, config_path, f);
     if (status == DGL_OK)

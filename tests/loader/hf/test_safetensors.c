@@ -208,7 +208,8 @@ static void file_is_refused(void **state)
     char *dir = test_tmpdir();
     test_log_init(&log, DGL_LOG_ERROR);
     test_write_file(dir, "model.safetensors", row->bytes, row->len);
-    assert_refusal(&log, hf_tensors_open(&log.log, dir, &src), DGL_ERR_FORMAT, row->parts);
+    assert_refusal(&log, hf_tensors_open(&log.log, &blob_files, dir, &src), DGL_ERR_FORMAT,
+                   row->parts);
     assert_null(src);
     test_tmpdir_remove(dir);
 }
@@ -220,7 +221,7 @@ static void assert_same_weights(const char *dir, const struct tiny_llama *m)
     struct tensor_source *src = NULL;
     struct tiny_tensor tensors[TINY_MAX_TENSORS];
     size_t count = tiny_llama_tensors(m, tensors);
-    assert_int_equal(hf_tensors_open(NULL, dir, &src), DGL_OK);
+    assert_int_equal(hf_tensors_open(NULL, &blob_files, dir, &src), DGL_OK);
     assert_int_equal(tensor_source_count(src), count);
     for (size_t i = 0; i < count; i++) {
         size_t len;
@@ -302,7 +303,7 @@ static void read_beyond_a_tensor_is_refused(void **state)
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     tiny_llama_write(dir, &m);
-    assert_int_equal(hf_tensors_open(NULL, dir, &src), DGL_OK);
+    assert_int_equal(hf_tensors_open(NULL, &blob_files, dir, &src), DGL_OK);
     size_t bytes = (size_t)tensor_source_at(src, 0)->bytes;
     assert_int_equal(tensor_source_read(&log.log, src, 0, bytes, &byte, 1), DGL_ERR_INVALID_ARG);
     assert_contains(log.text, "embed_tokens");
@@ -320,7 +321,7 @@ static void file_that_shrinks_later_is_an_error(void **state)
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     tiny_llama_write(dir, &m);
-    assert_int_equal(hf_tensors_open(NULL, dir, &src), DGL_OK);
+    assert_int_equal(hf_tensors_open(NULL, &blob_files, dir, &src), DGL_OK);
     char *path = dgl_path_join(dir, "model.safetensors");
     assert_int_equal(truncate(path, 100), 0);
     long last = tensor_source_find(src, "model.norm.weight");
@@ -405,7 +406,8 @@ static void index_is_refused(void **state)
     tiny_llama_write(dir, &m);
     /* 20 tensors: an odd number would put the last one into the first file. */
     tiny_file_replace(dir, "model.safetensors.index.json", row->find, row->replace);
-    assert_refusal(&log, hf_tensors_open(&log.log, dir, &src), row->status, row->parts);
+    assert_refusal(&log, hf_tensors_open(&log.log, &blob_files, dir, &src), row->status,
+                   row->parts);
     assert_null(src);
     test_tmpdir_remove(dir);
 }
@@ -440,7 +442,8 @@ static void other_weights_are_refused(void **state)
     struct test_log log;
     test_log_init(&log, DGL_LOG_ERROR);
     test_write_file(dir, row->file, "x", 1);
-    assert_refusal(&log, hf_tensors_open(&log.log, dir, &src), row->status, row->parts);
+    assert_refusal(&log, hf_tensors_open(&log.log, &blob_files, dir, &src), row->status,
+                   row->parts);
     test_tmpdir_remove(dir);
 }
 
@@ -513,7 +516,7 @@ static void story_llama_opens(void **state)
     if (!dir)
         SKIP("story-llama needs the shared test data");
     struct tensor_source *src = NULL;
-    assert_int_equal(hf_tensors_open(NULL, dir, &src), DGL_OK);
+    assert_int_equal(hf_tensors_open(NULL, &blob_files, dir, &src), DGL_OK);
     assert_int_equal(tensor_source_count(src), 74);
     long embed = tensor_source_find(src, "model.embed_tokens.weight");
     assert_int_equal(tensor_source_at(src, (size_t)embed)->shape[0], 4096);

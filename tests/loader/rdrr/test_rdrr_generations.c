@@ -543,7 +543,7 @@ static void folder_pack(const char *from, const char *to)
     char hash[65];
     size_t len;
     char *config = tiny_file_read(from, "config.json", &len);
-    assert_int_equal(hf_tensors_open(NULL, from, &src), DGL_OK);
+    assert_int_equal(hf_tensors_open(NULL, &blob_files, from, &src), DGL_OK);
     dgl_jw_object(&w);
     tensors_pack(src, &bytes, &w);
     assert_true(dgl_hash_bytes(DGL_HASH_SHA256, bytes.p, bytes.len, hash));

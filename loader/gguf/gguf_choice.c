@@ -169,24 +169,27 @@ static int compare_choices(const void *a, const void *b)
 static enum dgl_status list_folder(const struct dgl_log *log, const char *dir, const char *sub,
                                    bool subfolders, struct gguf_choices *out)
 {
-    char **names = NULL;
+    char **names = NULL, *name = NULL, *path = NULL, *folder = dgl_path_join(dir, sub);
     size_t count = 0;
-    char *folder = dgl_path_join(dir, sub);
-    enum dgl_status status =
-        folder ? dgl_dir_list(log, folder, &names, &count) : dgl_fail_memory(log, dir, strlen(dir));
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        char *name = sub[0] ? dgl_path_join(sub, names[i]) : strdup(names[i]);
-        char *path = dgl_path_join(folder, names[i]);
-        if (!name || !path)
-            status = dgl_fail_memory(log, dir, strlen(dir));
-        else if (dgl_str_ends(dgl_str_of(name), SUFFIX) && !dgl_path_is_dir(path))
-            status = is_companion(name) ? DGL_OK : add_file(log, dir, name, out);
-        else if (subfolders && dgl_path_is_dir(path) &&
-                 list_folder(NULL, dir, name, false, out) == DGL_ERR_NO_MEMORY)
-            status = dgl_fail_memory(log, dir, strlen(dir));
+    enum dgl_status status;
+    TRY(folder ? dgl_dir_list(log, folder, &names, &count)
+               : dgl_fail_memory(log, dir, strlen(dir)));
+    for (size_t i = 0; i < count; i++) {
         free(name);
         free(path);
+        name = sub[0] ? dgl_path_join(sub, names[i]) : strdup(names[i]);
+        path = dgl_path_join(folder, names[i]);
+        if (!name || !path)
+            TRY(dgl_fail_memory(log, dir, strlen(dir)));
+        if (dgl_str_ends(dgl_str_of(name), SUFFIX) && !dgl_path_is_dir(path))
+            TRY(is_companion(name) ? DGL_OK : add_file(log, dir, name, out));
+        else if (subfolders && dgl_path_is_dir(path) &&
+                 list_folder(NULL, dir, name, false, out) == DGL_ERR_NO_MEMORY)
+            TRY(dgl_fail_memory(log, dir, strlen(dir)));
     }
+done:
+    free(name);
+    free(path);
     dgl_names_free(names, count);
     free(folder);
     return status;

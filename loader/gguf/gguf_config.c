@@ -108,20 +108,19 @@ static enum dgl_status put_sizes(struct composer *c)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         fields_set(c->out, sizes[i].path, field_i64(sizes[i].value), key_of(c, sizes[i].suffix));
     set_unsaid(c, "tie_word_embeddings", field_bool(!has_tensor(m, "output.weight")));
-    enum dgl_status status = copy_size(c, "hidden_size", "embedding_length");
-    if (status == DGL_OK)
-        status = put_vocab(c);
-    if (status == DGL_OK)
-        status = copy_size(c, "intermediate_size",
-                           experts_only ? "expert_feed_forward_length" : "feed_forward_length");
-    if (status == DGL_OK)
-        status = copy_size(c, "max_position_embeddings", "context_length");
-    if (status == DGL_OK && !gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
+    enum dgl_status status;
+    TRY(copy_size(c, "hidden_size", "embedding_length"));
+    TRY(put_vocab(c));
+    TRY(copy_size(c, "intermediate_size",
+                  experts_only ? "expert_feed_forward_length" : "feed_forward_length"));
+    TRY(copy_size(c, "max_position_embeddings", "context_length"));
+    if (!gguf_arch_find_key(m, "attention.layer_norm_rms_epsilon"))
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s.attention.layer_norm_rms_epsilon is missing", m->file->name,
                         m->arch->name);
-    return status == DGL_OK ? copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon")
-                            : status;
+    TRY(copy_f64(c, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));
+done:
+    return status;
 }
 
 /* layer_types of the families that alternate: the file lists the layers, or names a period: every
@@ -135,10 +134,10 @@ static enum dgl_status put_layer_types(struct composer *c)
     enum dgl_status status = DGL_OK;
     bool listed = kv && kv->is_array;
     if (!listed)
-        status = gguf_arch_i64(c->log, m, suffix, MAX_SIZE, &period);
+        TRY(gguf_arch_i64(c->log, m, suffix, MAX_SIZE, &period));
     struct field *types =
         fields_set_list(c->out, "layer_types", (size_t)m->layers, key_of(c, suffix));
-    for (int32_t i = 0; i < m->layers && types && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < m->layers && types; i++) {
         int64_t windowed = period == 0 || i % period < period - 1;
         if (listed && !gguf_int_at(kv, (uint64_t)i, &windowed))
             return dgl_fail(c->log, DGL_ERR_FORMAT,
@@ -147,6 +146,7 @@ static enum dgl_status put_layer_types(struct composer *c)
                             m->layers);
         types[i] = field_str(windowed ? "sliding_attention" : "full_attention");
     }
+done:
     return status;
 }
 
@@ -186,16 +186,17 @@ static enum dgl_status put_gemma(struct composer *c)
 {
     bool second = c->m->arch->family == GGUF_GEMMA2;
     set_unsaid(c, "hidden_activation", field_str("gelu_pytorch_tanh"));
-    enum dgl_status status = put_query_scalar(c, second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS);
-    if (status == DGL_OK && second)
-        status = copy_f64(c, "attn_logit_softcapping", "attn_logit_softcapping");
-    if (status == DGL_OK && gguf_arch_find_key(c->m, "final_logit_softcapping"))
-        status = copy_f64(c, "final_logit_softcapping", "final_logit_softcapping");
+    enum dgl_status status;
+    TRY(put_query_scalar(c, second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS));
+    if (second)
+        TRY(copy_f64(c, "attn_logit_softcapping", "attn_logit_softcapping"));
+    if (gguf_arch_find_key(c->m, "final_logit_softcapping"))
+        TRY(copy_f64(c, "final_logit_softcapping", "final_logit_softcapping"));
     else if (!second)
         fields_set(c->out, "final_logit_softcapping", (struct field){.kind = FIELD_NULL},
                    key_of(c, "final_logit_softcapping"));
-    if (status == DGL_OK)
-        status = put_window(c);
+    TRY(put_window(c));
+done:
     return status;
 }
 
@@ -222,13 +223,12 @@ static enum dgl_status put_qwen3_moe(struct composer *c)
 
 static enum dgl_status put_granite(struct composer *c)
 {
-    enum dgl_status status = copy_f64(c, "embedding_multiplier", "embedding_scale");
-    if (status == DGL_OK)
-        status = copy_f64(c, "attention_multiplier", "attention.scale");
-    if (status == DGL_OK)
-        status = copy_f64(c, "residual_multiplier", "residual_scale");
-    if (status == DGL_OK)
-        status = copy_f64(c, "logits_scaling", "logit_scale");
+    enum dgl_status status;
+    TRY(copy_f64(c, "embedding_multiplier", "embedding_scale"));
+    TRY(copy_f64(c, "attention_multiplier", "attention.scale"));
+    TRY(copy_f64(c, "residual_multiplier", "residual_scale"));
+    TRY(copy_f64(c, "logits_scaling", "logit_scale"));
+done:
     return status;
 }
 
@@ -312,13 +312,10 @@ enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_mo
                                  const struct gguf_config_ids *ids, struct fields *out)
 {
     struct composer c = {.log = log, .m = model, .out = out};
-    enum dgl_status status = put_sizes(&c);
-    if (status == DGL_OK)
-        status = gguf_rope_read(log, model, out);
-    if (status == DGL_OK)
-        status = put_family(&c);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(put_sizes(&c));
+    TRY(gguf_rope_read(log, model, out));
+    TRY(put_family(&c));
     put_biases(&c);
     if (ids->bos_id >= 0)
         fields_set(out, "bos_token_id", field_i64(ids->bos_id), "tokenizer.ggml.bos_token_id");
@@ -328,5 +325,8 @@ enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_mo
         eos[i] = field_i64(ids->stop_ids[i].id);
         eos[i].origin = ids->stop_ids[i].origin;
     }
-    return out->failed ? dgl_fail_memory(log, "model description", out->count) : DGL_OK;
+    if (out->failed)
+        status = dgl_fail_memory(log, "model description", out->count);
+done:
+    return status;
 }

@@ -60,12 +60,13 @@ static enum dgl_status window_fill(struct gguf_cursor *c)
 
 enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void *dst, size_t size)
 {
-    enum dgl_status status = gguf_cursor_need(c, what, size, 1);
+    enum dgl_status status;
     uint8_t *to = dst;
-    while (status == DGL_OK && size > 0) {
+    TRY(gguf_cursor_need(c, what, size, 1));
+    while (size > 0) {
         size_t skip = (size_t)(c->at - c->window_at);
         if (skip >= c->window_len) {
-            status = window_fill(c);
+            TRY(window_fill(c));
             continue;
         }
         size_t n = c->window_len - skip < size ? c->window_len - skip : size;
@@ -74,6 +75,7 @@ enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void 
         size -= n;
         c->at += n;
     }
+done:
     return status;
 }
 

@@ -92,13 +92,14 @@ static enum dgl_status count_read(struct gguf_cursor *c, const char *what, uint6
                                   uint64_t min_bytes, size_t *out)
 {
     uint64_t count;
-    enum dgl_status status = gguf_cursor_u64(c, what, &count);
-    if (status == DGL_OK && count > max)
+    enum dgl_status status;
+    TRY(gguf_cursor_u64(c, what, &count));
+    if (count > max)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s is %" PRIu64 ", at most %" PRIu64 " are accepted", c->in->name,
                         what, count, max);
-    if (status == DGL_OK)
-        status = gguf_cursor_need(c, what, count, min_bytes);
+    TRY(gguf_cursor_need(c, what, count, min_bytes));
+done:
     *out = status == DGL_OK ? (size_t)count : 0;
     return status;
 }
@@ -142,20 +143,22 @@ static enum dgl_status alignment_read(const struct dgl_log *log, struct gguf_fil
 
 static enum dgl_status dims_read(struct gguf_cursor *c, struct tensor_info *info)
 {
-    enum dgl_status status = gguf_cursor_u32(c, info->name, &info->rank);
-    if (status == DGL_OK && (info->rank < 1 || info->rank > 4))
+    enum dgl_status status;
+    TRY(gguf_cursor_u32(c, info->name, &info->rank));
+    if (info->rank < 1 || info->rank > 4)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
                         DGL_PRINTABLE(info->name), info->rank);
-    for (uint32_t i = 0; i < info->rank && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < info->rank; i++) {
         uint64_t *dim = &info->shape[info->rank - 1 - i];
-        status = gguf_cursor_u64(c, info->name, dim);
-        if (status == DGL_OK && (*dim < 1 || *dim > INT64_MAX))
+        TRY(gguf_cursor_u64(c, info->name, dim));
+        if (*dim < 1 || *dim > INT64_MAX)
             return dgl_fail(c->log, DGL_ERR_FORMAT,
                             "%s: dimension %" PRIu32 " of tensor %s is %" PRIu64
                             ", wanted 1 or more",
                             c->in->name, i, DGL_PRINTABLE(info->name), *dim);
     }
+done:
     return status;
 }
 
@@ -214,18 +217,16 @@ static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
                         c->in->name, c->at);
     out->info.name = name.p;
     out->info.role = tensor_role_from_name(name.p);
-    status = dims_read(c, &out->info);
-    if (status == DGL_OK)
-        status = dtype_read(c, &out->info);
-    if (status == DGL_OK)
-        status = size_compute(c, &out->info);
-    if (status == DGL_OK)
-        status = gguf_cursor_u64(c, name.p, &out->begin);
-    if (status == DGL_OK && out->begin % alignment != 0)
+    TRY(dims_read(c, &out->info));
+    TRY(dtype_read(c, &out->info));
+    TRY(size_compute(c, &out->info));
+    TRY(gguf_cursor_u64(c, name.p, &out->begin));
+    if (out->begin % alignment != 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: offset of tensor %s is %" PRIu64
                         ", not a multiple of the alignment %" PRIu64,
                         c->in->name, DGL_PRINTABLE(name.p), out->begin, alignment);
+done:
     return status;
 }
 
@@ -289,43 +290,30 @@ static enum dgl_status check_layout(const struct dgl_log *log, struct gguf_file 
     return DGL_OK;
 }
 
-static enum dgl_status header_read(struct gguf_cursor *c, struct gguf_file *f)
-{
-    size_t num_tensors = 0, num_keys = 0;
-    enum dgl_status status = check_magic(c);
-    if (status == DGL_OK)
-        status = check_version(c, f);
-    if (status == DGL_OK)
-        status =
-            count_read(c, "number of tensors", GGUF_MAX_TENSORS, MIN_TENSOR_BYTES, &num_tensors);
-    if (status == DGL_OK)
-        status = count_read(c, "number of keys", GGUF_MAX_KEYS, MIN_KEY_BYTES, &num_keys);
-    if (status == DGL_OK)
-        status = keys_read(c, num_keys, f);
-    if (status == DGL_OK)
-        status = alignment_read(c->log, f);
-    if (status == DGL_OK)
-        status = tensors_read(c, num_tensors, f);
-    return status;
-}
-
 enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_input *in,
                                 struct gguf_file *out)
 {
+    size_t num_tensors, num_keys;
     struct gguf_cursor c;
     *out = (struct gguf_file){.name = in->name};
     if (in->size < PREAMBLE_BYTES)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: the file has %" PRIu64 " bytes, a GGUF file has at least %d", in->name,
                         in->size, PREAMBLE_BYTES);
-    enum dgl_status status = gguf_cursor_init(log, in, &out->arena, &c);
-    if (status == DGL_OK)
-        status = header_read(&c, out);
-    if (status == DGL_OK && !dgl_align_u64(c.at, out->alignment, &out->data_start))
-        status = dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name);
-    if (status == DGL_OK) /* a file without tensors may end with its header, unpadded */
-        status =
-            check_layout(log, out, in->size > out->data_start ? in->size - out->data_start : 0);
+    enum dgl_status status;
+    TRY(gguf_cursor_init(log, in, &out->arena, &c));
+    TRY(check_magic(&c));
+    TRY(check_version(&c, out));
+    TRY(count_read(&c, "number of tensors", GGUF_MAX_TENSORS, MIN_TENSOR_BYTES, &num_tensors));
+    TRY(count_read(&c, "number of keys", GGUF_MAX_KEYS, MIN_KEY_BYTES, &num_keys));
+    TRY(keys_read(&c, num_keys, out));
+    TRY(alignment_read(log, out));
+    TRY(tensors_read(&c, num_tensors, out));
+    if (!dgl_align_u64(c.at, out->alignment, &out->data_start))
+        TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name));
+    /* a file without tensors may end with its header, unpadded */
+    TRY(check_layout(log, out, in->size > out->data_start ? in->size - out->data_start : 0));
+done:
     gguf_cursor_finish(&c);
     if (status != DGL_OK)
         gguf_file_finish(out);

@@ -106,11 +106,10 @@ static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf
 {
     int64_t window = 0, context = 0;
     char key[GGUF_ARCH_KEY_TEXT], text[64];
-    enum dgl_status status =
-        gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window);
-    if (status == DGL_OK)
-        status = gguf_arch_i64(log, m, "context_length", MAX_CONTEXT, &context);
-    for (size_t i = 0; i < gguf_num_key_rules && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window));
+    TRY(gguf_arch_i64(log, m, "context_length", MAX_CONTEXT, &context));
+    for (size_t i = 0; i < gguf_num_key_rules; i++) {
         const struct gguf_key_rule *rule = &gguf_key_rules[i];
         const struct gguf_kv *kv = gguf_arch_find_key(m, rule->suffix);
         double value = 0;
@@ -119,12 +118,13 @@ static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf
             continue;
         if (!number_of(kv, &value, text, sizeof(text)) ||
             (value != rule->neutral && value != rule->also))
-            status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                              "%s: %s is %s, which is not implemented for this architecture; "
-                              "supported: %g",
-                              m->file->name, gguf_arch_key(m->arch, rule->suffix, key), text,
-                              rule->neutral);
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "%s: %s is %s, which is not implemented for this architecture; "
+                            "supported: %g",
+                            m->file->name, gguf_arch_key(m->arch, rule->suffix, key), text,
+                            rule->neutral);
     }
+done:
     return status;
 }
 
@@ -137,11 +137,10 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
         {"attention.value_length_swa", "attention.key_length"},
     };
     char a[GGUF_ARCH_KEY_TEXT], b[GGUF_ARCH_KEY_TEXT];
+    enum dgl_status status;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         int64_t value = m->head_dim;
-        enum dgl_status status = gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value);
-        if (status != DGL_OK)
-            return status;
+        TRY(gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value));
         if (value != m->head_dim)
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is %" PRId64 " and %s is %" PRId32 "; supported: both the same",
@@ -150,15 +149,10 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     }
     int64_t gating = 1; /* softmax */
     double log_mul = 0, ext = 1, expert_scale = 1;
-    enum dgl_status status = gguf_arch_i64(log, m, "expert_gating_func", 255, &gating);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, m, "rope.scaling.yarn_log_multiplier", &log_mul);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, m, "rope.scaling.yarn_ext_factor", &ext);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, m, "expert_weights_scale", &expert_scale);
-    if (status != DGL_OK)
-        return status;
+    TRY(gguf_arch_i64(log, m, "expert_gating_func", 255, &gating));
+    TRY(gguf_arch_f64(log, m, "rope.scaling.yarn_log_multiplier", &log_mul));
+    TRY(gguf_arch_f64(log, m, "rope.scaling.yarn_ext_factor", &ext));
+    TRY(gguf_arch_f64(log, m, "expert_weights_scale", &expert_scale));
     const struct {
         const char *suffix;
         double value, want, also;
@@ -172,7 +166,8 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
                             gguf_arch_key(m->arch, fixed[i].suffix, a), fixed[i].value,
                             fixed[i].want);
     }
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Switches that would change what is computed. */
@@ -205,31 +200,33 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
     struct dgl_str name = {0};
     int64_t experts = 0;
     char key[GGUF_ARCH_KEY_TEXT];
-    enum dgl_status status = gguf_opt_str(r, "general.architecture", &name);
-    if (status == DGL_OK && name.len == 0)
+    enum dgl_status status;
+    TRY(gguf_opt_str(r, "general.architecture", &name));
+    if (name.len == 0)
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: general.architecture is missing", m->file->name);
-    if (status == DGL_OK && name.len < sizeof(key) - sizeof(".expert_count")) {
+    if (name.len < sizeof(key) - sizeof(".expert_count")) {
         snprintf(key, sizeof(key), "%s.expert_count", name.p);
-        status = gguf_opt_i64(r, key, 0, MAX_COUNT, &experts);
+        TRY(gguf_opt_i64(r, key, 0, MAX_COUNT, &experts));
         m->arch = gguf_arch_find(name.p, name.len, experts > 0);
     }
-    if (status == DGL_OK && !m->arch && experts == 0 && gguf_arch_find(name.p, name.len, true))
+    if (!m->arch && experts == 0 && gguf_arch_find(name.p, name.len, true))
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %s is %s, wanted the number of experts that every model of this "
                         "architecture has",
                         m->file->name, DGL_PRINTABLE(key),
                         gguf_find(m->file, key) ? "0" : "missing");
-    if (status == DGL_OK && !m->arch)
+    if (!m->arch)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
                         m->file->name, DGL_PRINTABLE_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
     /* The architecture without a window of its own: with one, it is what others call Mistral. */
     int64_t window = 0;
-    if (status == DGL_OK && m->arch->family == GGUF_LLAMA)
-        status = gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window);
+    if (m->arch->family == GGUF_LLAMA)
+        TRY(gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window));
     if (window > 0)
         m->arch = gguf_arch_of_model_type("mistral");
+done:
     return status;
 }
 
@@ -238,24 +235,17 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
 {
     int64_t layers = 0, heads = 0, hidden = 0;
     *out = (struct gguf_model){.file = file, .raw = raw};
-    enum dgl_status status = find_arch(log, out);
-    if (status == DGL_OK)
-        status = check_keys(log, out);
-    if (status == DGL_OK)
-        status = check_unused(log, out);
-    if (status == DGL_OK)
-        status = gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers);
-    if (status == DGL_OK)
-        status = gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads);
-    if (status == DGL_OK)
-        status = gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(find_arch(log, out));
+    TRY(check_keys(log, out));
+    TRY(check_unused(log, out));
+    TRY(gguf_arch_need_i64(log, out, "block_count", MAX_COUNT, &layers));
+    TRY(gguf_arch_need_i64(log, out, "attention.head_count", MAX_COUNT, &heads));
+    TRY(gguf_arch_need_i64(log, out, "embedding_length", MAX_COUNT, &hidden));
     int64_t kv_heads = heads, head_dim = hidden / heads;
-    status = gguf_arch_i64(log, out, "attention.head_count_kv", MAX_COUNT, &kv_heads);
-    if (status == DGL_OK)
-        status = gguf_arch_i64(log, out, "attention.key_length", MAX_COUNT, &head_dim);
-    if (status == DGL_OK && (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0))
+    TRY(gguf_arch_i64(log, out, "attention.head_count_kv", MAX_COUNT, &kv_heads));
+    TRY(gguf_arch_i64(log, out, "attention.key_length", MAX_COUNT, &head_dim));
+    if (kv_heads < 1 || head_dim < 2 || head_dim % 2 != 0)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: %" PRId64 " key-value heads of %" PRId64
                         " values; wanted 1 or more heads of an even number of values",
@@ -264,7 +254,8 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
     out->heads = (int32_t)heads;
     out->kv_heads = (int32_t)kv_heads;
     out->head_dim = (int32_t)head_dim;
-    if (status == DGL_OK)
-        status = check_switches(log, out);
-    return status == DGL_OK ? check_fixed(log, out) : status;
+    TRY(check_switches(log, out));
+    TRY(check_fixed(log, out));
+done:
+    return status;
 }

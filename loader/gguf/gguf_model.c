@@ -19,21 +19,17 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
     struct dgl_stop_id stop_ids[MODEL_MAX_STOP_IDS];
     struct gguf_config_ids ids = {.stop_ids = stop_ids};
     *out = (struct gguf_parts){0};
-    enum dgl_status status = gguf_model_init(log, file, raw, &model);
-    if (status == DGL_OK)
-        status = gguf_vocab_read(log, file, &out->vocab);
-    if (status == DGL_OK)
-        status =
-            gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids);
-    if (status == DGL_OK)
-        status = gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config);
+    enum dgl_status status;
+    TRY(gguf_model_init(log, file, raw, &model));
+    TRY(gguf_vocab_read(log, file, &out->vocab));
+    TRY(gguf_vocab_stops(log, &out->vocab, stop_ids, MODEL_MAX_STOP_IDS, &ids.num_stop_ids));
+    TRY(gguf_tokenizer_config_write(log, file, &out->vocab, &out->tokenizer_config));
     ids.bos_id = (int32_t)out->vocab.bos;
-    if (status == DGL_OK)
-        status = gguf_config_read(log, &model, &ids, &out->config);
-    if (status == DGL_OK)
-        status = gguf_view_create(log, &model, raw, &out->tensors);
-    else
-        tensor_source_destroy(&raw);
+    TRY(gguf_config_read(log, &model, &ids, &out->config));
+    status = gguf_view_create(log, &model, raw, &out->tensors);
+    raw = NULL;
+done:
+    tensor_source_destroy(&raw);
     if (status != DGL_OK)
         gguf_parts_finish(out);
     return status;
@@ -109,15 +105,16 @@ enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_sour
     enum dgl_status status = gguf_set_open(log, source, path, &set);
     if (status != DGL_OK)
         return status;
-    status = gguf_vocab_read(log, &set.parts[0].header, &vocab);
-    if (status == DGL_OK && !tokenizer)
-        status = gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out);
-    else if (status == DGL_OK && vocab.kind != VOCAB_NONE)
-        status = tokenizer_json_write(log, &vocab, true, &out);
-    if (status == DGL_OK && out.p) {
+    TRY(gguf_vocab_read(log, &set.parts[0].header, &vocab));
+    if (!tokenizer)
+        TRY(gguf_tokenizer_config_write(log, &set.parts[0].header, &vocab, &out));
+    else if (vocab.kind != VOCAB_NONE)
+        TRY(tokenizer_json_write(log, &vocab, true, &out));
+    if (out.p) {
         *len = out.len;
         *text = dgl_buf_take(&out);
     }
+done:
     dgl_buf_finish(&out);
     vocab_lists_finish(&vocab);
     gguf_set_close(&set);

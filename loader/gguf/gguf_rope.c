@@ -51,19 +51,18 @@ static enum dgl_status factors_read(struct rope_reader *r, const char *name, flo
     float *factors = dgl_new_array(float, t->shape[0]);
     if (!factors)
         return dgl_fail_memory(r->log, name, t->bytes);
-    enum dgl_status status =
-        tensor_source_read(r->log, r->m->raw, (size_t)index, 0, factors, (size_t)t->bytes);
-    for (uint64_t i = 0; i < t->shape[0] && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(tensor_source_read(r->log, r->m->raw, (size_t)index, 0, factors, (size_t)t->bytes));
+    for (uint64_t i = 0; i < t->shape[0]; i++) {
         if (!isfinite(factors[i]) || factors[i] <= 0)
-            status = dgl_fail(r->log, DGL_ERR_FORMAT,
-                              "%s: value %" PRIu64 " of tensor %s is %g, wanted a positive factor",
-                              r->m->file->name, i, name, (double)factors[i]);
-    }
-    if (status != DGL_OK) {
-        free(factors);
-        factors = NULL;
+            TRY(dgl_fail(r->log, DGL_ERR_FORMAT,
+                         "%s: value %" PRIu64 " of tensor %s is %g, wanted a positive factor",
+                         r->m->file->name, i, name, (double)factors[i]));
     }
     *out = factors;
+    factors = NULL;
+done:
+    free(factors);
     return status;
 }
 
@@ -106,31 +105,27 @@ static enum dgl_status read_freqs(struct rope_reader *r, const float *freqs)
 
 static enum dgl_status read_longrope(struct rope_reader *r)
 {
+    static const char context_key[] = "rope.scaling.original_context_length";
     float *short_f = NULL, *long_f = NULL;
     int64_t original = r->context;
     double attn = 1;
-    enum dgl_status status = factors_read(r, ROPE_FACTORS_SHORT, &short_f);
-    if (status == DGL_OK)
-        status = factors_read(r, ROPE_FACTORS_LONG, &long_f);
-    if (status == DGL_OK && (!short_f || !long_f))
-        status = dgl_fail(
+    enum dgl_status status;
+    TRY(factors_read(r, ROPE_FACTORS_SHORT, &short_f));
+    TRY(factors_read(r, ROPE_FACTORS_LONG, &long_f));
+    if (!short_f || !long_f)
+        TRY(dgl_fail(
             r->log, DGL_ERR_FORMAT,
             "%s: tensor %s is missing, wanted f32 [%" PRId64 "], half of the rotated values",
-            r->m->file->name, short_f ? ROPE_FACTORS_LONG : ROPE_FACTORS_SHORT, r->dims / 2);
-    if (status == DGL_OK)
-        status = gguf_arch_i64(r->log, r->m, "rope.scaling.original_context_length", MAX_CONTEXT,
-                               &original);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(r->log, r->m, "rope.scaling.attn_factor", &attn);
-    if (status == DGL_OK) {
-        static const char context_key[] = "rope.scaling.original_context_length";
-        put(r, "original_max_position_embeddings", field_i64(original), context_key);
-        put(r, "rope_scaling.rope_type", field_str("longrope"), "rope.scaling.type");
-        factors_put(r, "rope_scaling.short_factor", short_f, ROPE_FACTORS_SHORT);
-        factors_put(r, "rope_scaling.long_factor", long_f, ROPE_FACTORS_LONG);
-        put(r, "rope_scaling.attention_factor", field_f64(attn), "rope.scaling.attn_factor");
-        put(r, "rope_scaling.original_max_position_embeddings", field_i64(original), context_key);
-    }
+            r->m->file->name, short_f ? ROPE_FACTORS_LONG : ROPE_FACTORS_SHORT, r->dims / 2));
+    TRY(gguf_arch_i64(r->log, r->m, context_key, MAX_CONTEXT, &original));
+    TRY(gguf_arch_f64(r->log, r->m, "rope.scaling.attn_factor", &attn));
+    put(r, "original_max_position_embeddings", field_i64(original), context_key);
+    put(r, "rope_scaling.rope_type", field_str("longrope"), "rope.scaling.type");
+    factors_put(r, "rope_scaling.short_factor", short_f, ROPE_FACTORS_SHORT);
+    factors_put(r, "rope_scaling.long_factor", long_f, ROPE_FACTORS_LONG);
+    put(r, "rope_scaling.attention_factor", field_f64(attn), "rope.scaling.attn_factor");
+    put(r, "rope_scaling.original_max_position_embeddings", field_i64(original), context_key);
+done:
     free(short_f);
     free(long_f);
     return status;
@@ -140,20 +135,17 @@ static enum dgl_status read_yarn(struct rope_reader *r)
 {
     int64_t original = r->context;
     double fast = 32, slow = 1, attn = 0, extra = 1;
-    enum dgl_status status =
-        gguf_arch_i64(r->log, r->m, "rope.scaling.original_context_length", MAX_CONTEXT, &original);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_beta_fast", &fast);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_beta_slow", &slow);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_attn_factor", &attn);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(r->log, r->m, "rope.scaling.attn_factor", &extra);
-    if (status == DGL_OK && extra != 1)
-        status = dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
-                          "%s: %s.rope.scaling.attn_factor is %g with yarn; supported: 1",
-                          r->m->file->name, r->m->arch->name, extra);
+    enum dgl_status status;
+    TRY(gguf_arch_i64(r->log, r->m, "rope.scaling.original_context_length", MAX_CONTEXT,
+                      &original));
+    TRY(gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_beta_fast", &fast));
+    TRY(gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_beta_slow", &slow));
+    TRY(gguf_arch_f64(r->log, r->m, "rope.scaling.yarn_attn_factor", &attn));
+    TRY(gguf_arch_f64(r->log, r->m, "rope.scaling.attn_factor", &extra));
+    if (extra != 1)
+        TRY(dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
+                     "%s: %s.rope.scaling.attn_factor is %g with yarn; supported: 1",
+                     r->m->file->name, r->m->arch->name, extra));
     put(r, "rope_scaling.rope_type", field_str("yarn"), "rope.scaling.type");
     put(r, "rope_scaling.factor", field_f64(r->factor), "rope.scaling.factor");
     put(r, "rope_scaling.beta_fast", field_f64(fast), "rope.scaling.yarn_beta_fast");
@@ -164,6 +156,7 @@ static enum dgl_status read_yarn(struct rope_reader *r)
         put(r, "rope_scaling.truncate", field_bool(false), NULL);
     put(r, "rope_scaling.original_max_position_embeddings", field_i64(original),
         "rope.scaling.original_context_length");
+done:
     return status;
 }
 
@@ -223,43 +216,38 @@ enum dgl_status gguf_rope_read(const struct dgl_log *log, const struct gguf_mode
     struct rope_reader r = {.log = log, .m = model, .out = out, .dims = model->head_dim};
     char key[GGUF_ARCH_KEY_TEXT];
     r.theta = 10000;
-    enum dgl_status status = gguf_arch_f64(log, model, "rope.freq_base", &r.theta);
-    if (status == DGL_OK)
-        status = gguf_arch_i64(log, model, "rope.dimension_count", model->head_dim, &r.dims);
-    if (status == DGL_OK && (r.dims < 2 || r.dims % 2 != 0))
+    enum dgl_status status;
+    TRY(gguf_arch_f64(log, model, "rope.freq_base", &r.theta));
+    TRY(gguf_arch_i64(log, model, "rope.dimension_count", model->head_dim, &r.dims));
+    if (r.dims < 2 || r.dims % 2 != 0)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: %s is %" PRId64 "; supported: even numbers from 2 to %" PRId32,
                         model->file->name, gguf_arch_key(model->arch, "rope.dimension_count", key),
                         r.dims, model->head_dim);
-    if (status == DGL_OK && r.dims != model->head_dim && model->arch->family != GGUF_PHI3)
+    if (r.dims != model->head_dim && model->arch->family != GGUF_PHI3)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is %" PRId64 "; supported: %" PRId32,
                         model->file->name, gguf_arch_key(model->arch, "rope.dimension_count", key),
                         r.dims, model->head_dim);
-    if (status == DGL_OK)
-        status = gguf_arch_i64(log, model, "context_length", MAX_CONTEXT, &r.context);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, model, "rope.scale_linear", &r.factor);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, model, "rope.scaling.factor", &r.factor);
+    TRY(gguf_arch_i64(log, model, "context_length", MAX_CONTEXT, &r.context));
+    TRY(gguf_arch_f64(log, model, "rope.scale_linear", &r.factor));
+    TRY(gguf_arch_f64(log, model, "rope.scaling.factor", &r.factor));
     double local = model->arch->family == GGUF_GEMMA3 ? 10000 : r.theta;
-    if (status == DGL_OK)
-        status = gguf_arch_f64(log, model, "rope.freq_base_swa", &local);
-    if (status == DGL_OK && model->arch->family != GGUF_GEMMA3 && local != r.theta)
+    TRY(gguf_arch_f64(log, model, "rope.freq_base_swa", &local));
+    if (model->arch->family != GGUF_GEMMA3 && local != r.theta)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: %s is %g and rope.freq_base is %g; supported for this architecture: "
                         "both the same",
                         model->file->name, gguf_arch_key(model->arch, "rope.freq_base_swa", key),
                         local, r.theta);
-    if (status == DGL_OK)
-        status = gguf_opt_str((struct gguf_reader){log, model->file},
-                              gguf_arch_key(model->arch, "rope.scaling.type", key), &r.type);
-    if (status != DGL_OK)
-        return status;
+    TRY(gguf_opt_str((struct gguf_reader){log, model->file},
+                     gguf_arch_key(model->arch, "rope.scaling.type", key), &r.type));
     put(&r, "rope_theta", field_f64(r.theta), "rope.freq_base");
     if (model->arch->family == GGUF_GEMMA3)
         put(&r, "rope_local_base_freq", field_f64(local), "rope.freq_base_swa");
     if (r.dims != model->head_dim)
         put(&r, "partial_rotary_factor", field_f64((double)r.dims / model->head_dim),
             "rope.dimension_count");
-    return read_scaling(&r);
+    status = read_scaling(&r);
+done:
+    return status;
 }

@@ -130,55 +130,40 @@ static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_
     return status;
 }
 
-static enum dgl_status others_open(const struct dgl_log *log, const struct blob_source *source,
-                                   struct gguf_set *set, int64_t count)
-{
-    for (int64_t i = 1; i < count; i++) {
-        struct gguf_part *part = &set->parts[i];
-        const char *first = set->parts[0].path;
-        int64_t says;
-        part->path = part_path(first, (int)count, (int)i);
-        if (!part->path)
-            return dgl_fail(log, DGL_ERR_FORMAT,
-                            "%s: " KEY_SPLIT_COUNT " is %" PRId64
-                            ", but the name does not end in -00001-of-%05" PRId64
-                            ".gguf, so the other files cannot be found",
-                            first, count, count);
-        set->count++;
-        enum dgl_status status = part_open(log, source, part);
-        if (status == DGL_OK)
-            status = split_read(log, part, i, &says);
-        if (status == DGL_OK && says != count)
-            status = dgl_fail(log, DGL_ERR_FORMAT,
-                              "%s: " KEY_SPLIT_COUNT " is %" PRId64 ", but %s says %" PRId64,
-                              part->path, says, first, count);
-        if (status == DGL_OK)
-            status = check_total(log, set, false);
-        if (status != DGL_OK)
-            return status;
-    }
-    return DGL_OK;
-}
-
 enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_source *source,
                               const char *path, struct gguf_set *out)
 {
-    int64_t count = 1;
+    int64_t count = 1, says;
+    enum dgl_status status;
     *out = (struct gguf_set){.parts = dgl_new_array(struct gguf_part, GGUF_MAX_FILES)};
     if (!out->parts)
         return dgl_fail_memory(log, "file list", GGUF_MAX_FILES * sizeof(*out->parts));
     out->count = 1;
     out->parts[0].path = strdup(path);
-    enum dgl_status status = out->parts[0].path ? part_open(log, source, &out->parts[0])
-                                                : dgl_fail_memory(log, "path", strlen(path));
-    if (status == DGL_OK)
-        status = check_is_model(log, &out->parts[0].header);
-    if (status == DGL_OK)
-        status = split_read(log, &out->parts[0], 0, &count);
-    if (status == DGL_OK)
-        status = others_open(log, source, out, count);
-    if (status == DGL_OK)
-        status = check_total(log, out, true);
+    TRY(out->parts[0].path ? part_open(log, source, &out->parts[0])
+                           : dgl_fail_memory(log, "path", strlen(path)));
+    TRY(check_is_model(log, &out->parts[0].header));
+    TRY(split_read(log, &out->parts[0], 0, &count));
+    for (int64_t i = 1; i < count; i++) {
+        struct gguf_part *part = &out->parts[i];
+        part->path = part_path(path, (int)count, (int)i);
+        if (!part->path)
+            TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                         "%s: " KEY_SPLIT_COUNT " is %" PRId64
+                         ", but the name does not end in -00001-of-%05" PRId64
+                         ".gguf, so the other files cannot be found",
+                         path, count, count));
+        out->count++;
+        TRY(part_open(log, source, part));
+        TRY(split_read(log, part, i, &says));
+        if (says != count)
+            TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                         "%s: " KEY_SPLIT_COUNT " is %" PRId64 ", but %s says %" PRId64, part->path,
+                         says, path, count));
+        TRY(check_total(log, out, false));
+    }
+    TRY(check_total(log, out, true));
+done:
     if (status != DGL_OK)
         gguf_set_close(out);
     return status;

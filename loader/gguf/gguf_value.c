@@ -46,16 +46,16 @@ static enum dgl_status type_read(struct gguf_cursor *c, const char *key, enum gg
 static enum dgl_status strings_read(struct gguf_cursor *c, struct gguf_kv *kv)
 {
     /* Each string has at least its length: this bounds the allocation by the file's size. */
-    enum dgl_status status = gguf_cursor_need(c, kv->key, kv->count, sizeof(uint64_t));
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(gguf_cursor_need(c, kv->key, kv->count, sizeof(uint64_t)));
     struct dgl_str *strings =
         dgl_arena_alloc(c->arena, (size_t)kv->count * sizeof(*strings)); /* count <= 2^26 */
     if (!strings)
         return dgl_fail_memory(c->log, kv->key, kv->count * sizeof(*strings));
     kv->strings = strings;
-    for (uint64_t i = 0; i < kv->count && status == DGL_OK; i++)
-        status = gguf_cursor_string(c, kv->key, GGUF_MAX_STRING, &strings[i]);
+    for (uint64_t i = 0; i < kv->count; i++)
+        TRY(gguf_cursor_string(c, kv->key, GGUF_MAX_STRING, &strings[i]));
+done:
     return status;
 }
 
@@ -97,26 +97,23 @@ enum dgl_status gguf_kv_read(struct gguf_cursor *c, struct gguf_kv *out)
 {
     struct dgl_str key;
     *out = (struct gguf_kv){.count = 1};
-    enum dgl_status status = gguf_cursor_string(c, "metadata key", GGUF_MAX_KEY_LEN, &key);
-    if (status == DGL_OK)
-        status = check_key(c, key);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(gguf_cursor_string(c, "metadata key", GGUF_MAX_KEY_LEN, &key));
+    TRY(check_key(c, key));
     out->key = key.p;
-    status = type_read(c, key.p, &out->type);
-    if (status == DGL_OK && out->type == GGUF_ARRAY) {
+    TRY(type_read(c, key.p, &out->type));
+    if (out->type == GGUF_ARRAY) {
         out->is_array = true;
-        status = type_read(c, key.p, &out->type);
-        if (status == DGL_OK && out->type == GGUF_ARRAY)
+        TRY(type_read(c, key.p, &out->type));
+        if (out->type == GGUF_ARRAY)
             return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is an array of arrays; supported: arrays of numbers, bools and "
                             "strings",
                             c->in->name, DGL_PRINTABLE(key.p));
-        if (status == DGL_OK)
-            status = gguf_cursor_u64(c, key.p, &out->count);
+        TRY(gguf_cursor_u64(c, key.p, &out->count));
     }
-    if (status == DGL_OK)
-        status = out->type == GGUF_STRING ? strings_read(c, out) : numbers_read(c, out);
+    TRY(out->type == GGUF_STRING ? strings_read(c, out) : numbers_read(c, out));
+done:
     return status;
 }
 

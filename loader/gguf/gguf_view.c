@@ -60,13 +60,15 @@ static enum dgl_status add_norm(struct builder *b, size_t index, const char *nam
         return wrong_shape(b, &info, "a vector of plain numbers");
     uint8_t *stored = dgl_calloc(1, (size_t)info.bytes);
     float *values = dgl_new_array(float, (size_t)info.shape[0]);
-    enum dgl_status status = stored && values ? tensor_source_read(b->log, b->m->raw, index, 0,
-                                                                   stored, (size_t)info.bytes)
-                                              : dgl_fail_memory(b->log, info.name, info.bytes);
-    if (status == DGL_OK && !dgl_row_decode(info.dtype, stored, info.shape[0], values))
-        status = wrong_shape(b, &info, "floats");
-    for (uint64_t i = 0; i < info.shape[0] && status == DGL_OK; i++)
+    enum dgl_status status;
+    TRY(stored && values
+            ? tensor_source_read(b->log, b->m->raw, index, 0, stored, (size_t)info.bytes)
+            : dgl_fail_memory(b->log, info.name, info.bytes));
+    if (!dgl_row_decode(info.dtype, stored, info.shape[0], values))
+        TRY(wrong_shape(b, &info, "floats"));
+    for (uint64_t i = 0; i < info.shape[0]; i++)
         values[i] -= 1.0f;
+done:
     info.dtype = DGL_F32;
     info.bytes = info.shape[0] * sizeof(float); /* fits: it was allocated */
     struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = values};
@@ -94,13 +96,14 @@ static enum dgl_status add_experts(struct builder *b, size_t index, const char *
     one.shape[1] = info.shape[2];
     one.bytes = bytes;
     enum dgl_status status = DGL_OK;
-    for (int32_t e = 0; e < b->m->experts && status == DGL_OK; e++) {
+    for (int32_t e = 0; e < b->m->experts; e++) {
         struct gguf_unit_tensor t = {
             .order = GGUF_ORDER_SAME, .source = {index}, .begin = (uint64_t)e * bytes};
         char *name = dgl_arena_printf(&b->units.names, "%s%.*s%" PRId32 "%s", prefix,
                                       (int)(mark - hf), hf, e, mark + 2);
-        status = add(b, &one, name, &t);
+        TRY(add(b, &one, name, &t));
     }
+done:
     return status;
 }
 
@@ -221,10 +224,10 @@ enum dgl_status gguf_view_create(const struct dgl_log *log, const struct gguf_mo
                         .units = {.log = log, .raw = raw, .owns_raw = true, .arch = model->arch}};
     enum dgl_status status = DGL_OK;
     *out = NULL;
-    for (size_t i = 0; i < tensor_source_count(raw) && status == DGL_OK; i++)
-        status = add_tensor(&b, i);
-    if (status == DGL_OK)
-        return gguf_units_source(&b.units, out);
+    for (size_t i = 0; i < tensor_source_count(raw); i++)
+        TRY(add_tensor(&b, i));
+    return gguf_units_source(&b.units, out);
+done:
     gguf_units_finish(&b.units);
     return status;
 }

@@ -146,25 +146,24 @@ static enum dgl_status merges_read(struct gguf_reader r, struct vocab_lists *v)
 static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
 {
     const struct gguf_kv *tokens;
-    enum dgl_status status = gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens);
-    if (status == DGL_OK && (!tokens || tokens->count == 0))
+    enum dgl_status status;
+    TRY(gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens));
+    if (!tokens || tokens->count == 0)
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: " KEY("tokens") " is missing or empty",
                         r.file->name);
-    if (status != DGL_OK)
-        return status;
     v->tokens = tokens->strings;
     v->count = tokens->count;
-    status = check_tokens(r.log, v);
-    if (status == DGL_OK)
-        status = types_read(r, v);
-    if (status == DGL_OK && v->kind == VOCAB_SPM)
-        status = vocab_mark_runs(r.log, v);
-    if (status == DGL_OK && v->kind == VOCAB_SPM)
-        status = scores_read(r, v);
-    if (status == DGL_OK && v->kind == VOCAB_SPM && !v->scores)
-        status = dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
-    if (status == DGL_OK && v->kind == VOCAB_BPE)
-        status = merges_read(r, v);
+    TRY(check_tokens(r.log, v));
+    TRY(types_read(r, v));
+    if (v->kind == VOCAB_BPE)
+        TRY(merges_read(r, v));
+    if (v->kind == VOCAB_SPM) {
+        TRY(vocab_mark_runs(r.log, v));
+        TRY(scores_read(r, v));
+        if (!v->scores)
+            TRY(dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores")));
+    }
+done:
     return status;
 }
 
@@ -188,10 +187,11 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
     struct gguf_reader r = {log, file};
     *out = (struct vocab_lists){
         .name = file->name, .bos = -1, .eos = -1, .eot = -1, .eom = -1, .unk = -1};
-    enum dgl_status status = kind_read(r, out);
-    if (status != DGL_OK || out->kind == VOCAB_NONE)
-        return status;
-    status = lists_read(r, out);
+    enum dgl_status status;
+    TRY(kind_read(r, out));
+    if (out->kind == VOCAB_NONE)
+        return DGL_OK;
+    TRY(lists_read(r, out));
     const struct {
         const char *key;
         int64_t *id;
@@ -200,20 +200,18 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
                {KEY("eot_token_id"), &out->eot},
                {KEY("eom_token_id"), &out->eom},
                {KEY("unknown_token_id"), &out->unk}};
-    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]) && status == DGL_OK; i++)
-        status = id_read(r, ids[i].key, out->count, ids[i].id);
-    if (status == DGL_OK)
-        status = gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos);
-    if (status == DGL_OK)
-        status = gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos);
-    if (status == DGL_OK && out->kind == VOCAB_SPM)
-        status = gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix);
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        TRY(id_read(r, ids[i].key, out->count, ids[i].id));
+    TRY(gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos));
+    TRY(gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos));
+    if (out->kind == VOCAB_SPM)
+        TRY(gguf_opt_bool(r, KEY("add_space_prefix"), &out->add_prefix));
     /* The usual ids of a SentencePiece file are only a guess. */
     int64_t *guessed[] = {&out->bos, &out->eos, &out->unk};
     for (size_t i = 0; i < 3; i++)
         *guessed[i] = *guessed[i] >= (int64_t)out->count ? -1 : *guessed[i];
-    if (status == DGL_OK)
-        status = check_wrapping(log, out);
+    TRY(check_wrapping(log, out));
+done:
     if (status != DGL_OK)
         vocab_lists_finish(out);
     return status;
@@ -264,18 +262,18 @@ enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_l
                                  struct dgl_stop_id *out, size_t max, size_t *count)
 {
     struct stops s = {.log = log, .v = v, .ids = out, .max = max};
-    enum dgl_status status = stop_add(&s, v->eos, KEY("eos_token_id"));
-    if (status == DGL_OK)
-        status = stop_add(&s, v->eot, KEY("eot_token_id"));
-    if (status == DGL_OK)
-        status = stop_add(&s, v->eom, KEY("eom_token_id"));
+    enum dgl_status status;
+    TRY(stop_add(&s, v->eos, KEY("eos_token_id")));
+    TRY(stop_add(&s, v->eot, KEY("eot_token_id")));
+    TRY(stop_add(&s, v->eom, KEY("eom_token_id")));
     /* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
     bool harmony = v->kind != VOCAB_NONE && control_find(v, "<|return|>") >= 0 &&
                    control_find(v, "<|call|>") >= 0;
-    for (size_t i = 0; i < NUM_TURN_ENDS && status == DGL_OK && v->kind != VOCAB_NONE; i++) {
+    for (size_t i = 0; i < NUM_TURN_ENDS && v->kind != VOCAB_NONE; i++) {
         if (!harmony || strcmp(turn_ends[i], "<|end|>") != 0)
-            status = stop_add(&s, control_find(v, turn_ends[i]), "control token");
+            TRY(stop_add(&s, control_find(v, turn_ends[i]), "control token"));
     }
+done:
     *count = s.count;
     return status;
 }

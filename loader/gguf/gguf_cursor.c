@@ -102,19 +102,19 @@ enum dgl_status gguf_cursor_string(struct gguf_cursor *c, const char *what, uint
 {
     uint64_t len, start = c->at;
     *out = (struct dgl_str){0};
-    enum dgl_status status = gguf_cursor_u64(c, what, &len);
-    if (status == DGL_OK && len > max)
+    enum dgl_status status;
+    TRY(gguf_cursor_u64(c, what, &len));
+    if (len > max)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: %s at byte %" PRIu64 " has %" PRIu64 " bytes, at most %" PRIu64
                         " are accepted",
                         c->in->name, DGL_PRINTABLE(what), start, len, max);
-    if (status == DGL_OK)
-        status = gguf_cursor_need(c, what, len, 1);
-    if (status != DGL_OK)
-        return status;
+    TRY(gguf_cursor_need(c, what, len, 1));
     char *text = dgl_arena_alloc(c->arena, (size_t)len + 1);
     if (!text)
         return dgl_fail_memory(c->log, what, len);
     *out = (struct dgl_str){text, (size_t)len};
-    return gguf_cursor_bytes(c, what, text, (size_t)len);
+    status = gguf_cursor_bytes(c, what, text, (size_t)len);
+done:
+    return status;
 }

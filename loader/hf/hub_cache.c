@@ -114,25 +114,29 @@ static enum dgl_status commit_read(const struct dgl_log *log, const char *repo,
 static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, const char *above,
                                  struct dgl_buf *out)
 {
-    char **names = NULL;
+    char **names = NULL, *path = NULL, *name = NULL;
     size_t count = 0;
+    enum dgl_status status;
     if (!dgl_path_is_dir(dir))
         return DGL_OK;
-    enum dgl_status status = dgl_dir_list(log, dir, &names, &count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        char *path = dgl_path_join(dir, names[i]);
-        char *name = above[0] ? dgl_path_join(above, names[i]) : strdup(names[i]);
+    TRY(dgl_dir_list(log, dir, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        free(path);
+        free(name);
+        path = dgl_path_join(dir, names[i]);
+        name = above[0] ? dgl_path_join(above, names[i]) : strdup(names[i]);
         /* Deeper than any branch: somebody's link in a circle. */
         bool deep = name && strlen(name) > MAX_COMMIT;
         if (!path || !name)
-            status = dgl_fail_memory(log, "revisions", count);
-        else if (dgl_path_is_dir(path) && !deep)
-            status = refs_list(log, path, name, out);
+            TRY(dgl_fail_memory(log, "revisions", count));
+        if (dgl_path_is_dir(path) && !deep)
+            TRY(refs_list(log, path, name, out));
         else
             dgl_buf_printf(out, "%s\n", name);
-        free(path);
-        free(name);
     }
+done:
+    free(path);
+    free(name);
     dgl_names_free(names, count);
     return status;
 }
@@ -148,9 +152,10 @@ static enum dgl_status commit_find(const struct dgl_log *log, const char *text, 
     char **names = NULL;
     size_t count = 0, found = 0, at = 0;
     struct dgl_buf known = {0}, list = {0};
-    enum dgl_status status = dir && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(repo));
-    if (status == DGL_OK && dgl_path_is_dir(dir))
-        status = dgl_dir_list(log, dir, &names, &count);
+    enum dgl_status status;
+    TRY(dir && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(repo)));
+    if (dgl_path_is_dir(dir))
+        TRY(dgl_dir_list(log, dir, &names, &count));
     for (size_t i = 0; i < count && revision.len > 0; i++) {
         size_t len = strlen(names[i]);
         bool begins = len >= revision.len && strncmp(names[i], revision.p, revision.len) == 0;
@@ -164,15 +169,12 @@ static enum dgl_status commit_find(const struct dgl_log *log, const char *text, 
             at = i;
         }
     }
-    if (status == DGL_OK && found == 1) {
+    if (found == 1) {
         if (!(*commit = strdup(names[at])))
             status = dgl_fail_memory(log, "commit", strlen(names[at]));
         goto done;
     }
-    if (status == DGL_OK)
-        status = refs_list(log, refs, "", &known);
-    if (status != DGL_OK)
-        goto done;
+    TRY(refs_list(log, refs, "", &known));
     struct dgl_str rest = {known.p, known.len}, one;
     while (known.len && dgl_str_split(&rest, '\n', &one))
         if (one.len)
@@ -214,37 +216,34 @@ enum dgl_status hub_find(const struct dgl_log *log, const char *text, const stru
     const int org_len = (int)name->org.len, repo_len = (int)name->repo.len;
     struct dgl_buf repo = {0}, snapshot = {0};
     char *cache = hub_cache_dir(), *commit = NULL;
-    enum dgl_status status = cache ? DGL_OK : dgl_fail_memory(log, "path", strlen(text));
+    enum dgl_status status;
     *path = NULL;
-    if (status != DGL_OK)
-        return status;
+    if (!cache)
+        return dgl_fail_memory(log, "path", strlen(text));
     dgl_buf_printf(&repo, "%s/" REPO_START "%.*s--%.*s", cache, org_len, name->org.p, repo_len,
                    name->repo.p);
     if (repo.failed)
-        status = dgl_fail_memory(log, "path", strlen(text));
-    else if (!dgl_path_is_dir(repo.p))
-        status = dgl_fail(log, DGL_ERR_IO,
-                          "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
-                          "`hf download %.*s/%.*s` or give a path",
-                          text, repo.p, org_len, name->org.p, repo_len, name->repo.p);
-    if (status == DGL_OK)
-        status = commit_read(log, repo.p, name->revision.len ? name->revision : DGL_STR("main"),
-                             &commit);
+        TRY(dgl_fail_memory(log, "path", strlen(text)));
+    if (!dgl_path_is_dir(repo.p))
+        TRY(dgl_fail(log, DGL_ERR_IO,
+                     "%s: no such file or folder, and the Hub cache has no %s; fetch it with "
+                     "`hf download %.*s/%.*s` or give a path",
+                     text, repo.p, org_len, name->org.p, repo_len, name->repo.p));
+    TRY(commit_read(log, repo.p, name->revision.len ? name->revision : DGL_STR("main"), &commit));
     bool by_ref = commit != NULL;
-    if (status == DGL_OK && !commit)
-        status = commit_find(log, text, repo.p, name, &commit);
-    if (status == DGL_OK) {
-        dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, commit);
-        *path = dgl_buf_take(&snapshot);
-        if (!*path)
-            status = dgl_fail_memory(log, "path", repo.len);
-        else if (!dgl_path_is_dir(*path))
-            status = dgl_fail(log, DGL_ERR_IO,
-                              "%s: %s of the Hub cache names %s, which is not there; fetch it "
-                              "again with `hf download %.*s/%.*s`",
-                              text, by_ref ? "a file in refs/" : "a link", *path, org_len,
-                              name->org.p, repo_len, name->repo.p);
-    }
+    if (!commit)
+        TRY(commit_find(log, text, repo.p, name, &commit));
+    dgl_buf_printf(&snapshot, "%s/snapshots/%s", repo.p, commit);
+    *path = dgl_buf_take(&snapshot);
+    if (!*path)
+        TRY(dgl_fail_memory(log, "path", repo.len));
+    if (!dgl_path_is_dir(*path))
+        TRY(dgl_fail(log, DGL_ERR_IO,
+                     "%s: %s of the Hub cache names %s, which is not there; fetch it "
+                     "again with `hf download %.*s/%.*s`",
+                     text, by_ref ? "a file in refs/" : "a link", *path, org_len, name->org.p,
+                     repo_len, name->repo.p));
+done:
     if (status != DGL_OK) {
         free(*path);
         *path = NULL;
@@ -263,43 +262,46 @@ static enum dgl_status
 repo_iterate(const struct dgl_log *log, const char *dir, const char *id,
              enum dgl_status (*cb)(void *priv, const struct hub_snapshot *snapshot), void *priv)
 {
-    char **names = NULL, *snapshots = dgl_path_join(dir, "snapshots");
-    char *refs = dgl_path_join(dir, "refs");
+    char **names = NULL, *snapshots = dgl_path_join(dir, "snapshots"), *path = NULL;
+    char *refs = dgl_path_join(dir, "refs"), *commit = NULL;
     size_t count = 0;
-    struct dgl_buf known = {0};
-    enum dgl_status status = snapshots && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(dir));
-    if (status == DGL_OK && dgl_path_is_dir(snapshots))
-        status = dgl_dir_list(log, snapshots, &names, &count);
-    if (status == DGL_OK)
-        status = refs_list(log, refs, "", &known);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    struct dgl_buf known = {0}, revision = {0};
+    enum dgl_status status;
+    TRY(snapshots && refs ? DGL_OK : dgl_fail_memory(log, "path", strlen(dir)));
+    if (dgl_path_is_dir(snapshots))
+        TRY(dgl_dir_list(log, snapshots, &names, &count));
+    TRY(refs_list(log, refs, "", &known));
+    for (size_t i = 0; i < count; i++) {
         struct dgl_str rest = {known.p, known.len}, ref;
-        struct dgl_buf revision = {0};
+        dgl_buf_finish(&revision);
         bool is_main = false;
         /* main is told by no name at all; of other branches and tags any one will do. */
-        while (known.len && !is_main && status == DGL_OK && dgl_str_split(&rest, '\n', &ref)) {
-            char *commit = NULL;
+        while (known.len && !is_main && dgl_str_split(&rest, '\n', &ref)) {
+            free(commit);
+            commit = NULL;
             if (ref.len && commit_read(NULL, dir, ref, &commit) == DGL_ERR_NO_MEMORY)
-                status = dgl_fail_memory(log, "commit", ref.len);
+                TRY(dgl_fail_memory(log, "commit", ref.len));
             if (commit && strcmp(commit, names[i]) == 0) {
                 is_main = dgl_str_eq(ref, "main");
                 if (revision.len == 0)
                     dgl_buf_append(&revision, ref.p, ref.len);
             }
-            free(commit);
         }
         if (revision.len == 0)
             dgl_buf_puts(&revision, names[i]);
-        char *path = dgl_path_join(snapshots, names[i]);
-        if (status == DGL_OK && (!path || revision.failed || known.failed))
-            status = dgl_fail_memory(log, "path", strlen(dir));
-        if (status == DGL_OK && dgl_path_is_dir(path))
-            status = cb(priv, &(struct hub_snapshot){id, is_main ? "" : revision.p, path});
-        dgl_buf_finish(&revision);
         free(path);
+        path = dgl_path_join(snapshots, names[i]);
+        if (!path || revision.failed || known.failed)
+            TRY(dgl_fail_memory(log, "path", strlen(dir)));
+        if (dgl_path_is_dir(path))
+            TRY(cb(priv, &(struct hub_snapshot){id, is_main ? "" : revision.p, path}));
     }
+done:
     dgl_names_free(names, count);
     dgl_buf_finish(&known);
+    dgl_buf_finish(&revision);
+    free(path);
+    free(commit);
     free(snapshots);
     free(refs);
     return status;
@@ -309,29 +311,32 @@ enum dgl_status hub_iterate(const struct dgl_log *log,
                             enum dgl_status (*cb)(void *priv, const struct hub_snapshot *snapshot),
                             void *priv)
 {
-    char **names = NULL, *cache = hub_cache_dir();
+    char **names = NULL, *cache = hub_cache_dir(), *dir = NULL;
+    struct dgl_buf id = {0};
     size_t count = 0;
-    enum dgl_status status = cache ? DGL_OK : dgl_fail_memory(log, "path", MAX_COMMIT);
-    if (status == DGL_OK && dgl_path_is_dir(cache))
-        status = dgl_dir_list(log, cache, &names, &count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(cache ? DGL_OK : dgl_fail_memory(log, "path", MAX_COMMIT));
+    if (dgl_path_is_dir(cache))
+        TRY(dgl_dir_list(log, cache, &names, &count));
+    for (size_t i = 0; i < count; i++) {
         if (!dgl_str_starts(dgl_str_of(names[i]), REPO_START))
             continue;
         /* An organisation's name holds no "--". */
         const char *rest = names[i] + strlen(REPO_START), *cut = strstr(rest, "--");
-        struct dgl_buf id = {0};
+        dgl_buf_finish(&id);
+        free(dir);
         if (cut)
             dgl_buf_printf(&id, "%.*s/%s", (int)(cut - rest), rest, cut + 2);
         else
             dgl_buf_puts(&id, rest);
-        char *dir = dgl_path_join(cache, names[i]);
+        dir = dgl_path_join(cache, names[i]);
         if (id.failed || !dir)
-            status = dgl_fail_memory(log, "path", strlen(cache));
-        else
-            status = repo_iterate(log, dir, id.p ? id.p : "", cb, priv);
-        dgl_buf_finish(&id);
-        free(dir);
+            TRY(dgl_fail_memory(log, "path", strlen(cache)));
+        TRY(repo_iterate(log, dir, id.p ? id.p : "", cb, priv));
     }
+done:
+    dgl_buf_finish(&id);
+    free(dir);
     dgl_names_free(names, count);
     free(cache);
     return status;

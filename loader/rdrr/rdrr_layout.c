@@ -97,17 +97,15 @@ static enum dgl_status flat_piece(const struct dgl_log *log, const struct view *
     uint8_t *blocks = dgl_calloc(1, bytes);
     float *wide = dgl_new_array(float, values);
     uint16_t *made = dgl_new_array(uint16_t, values);
-    enum dgl_status status = blocks && wide && made ? DGL_OK : dgl_fail_memory(log, t->name, bytes);
-    if (status == DGL_OK)
-        status =
-            tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes);
-    if (status == DGL_OK && !dgl_row_decode(t->dtype, blocks, values, wide))
-        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
-                          DGL_PRINTABLE(t->name), type->name);
-    if (status == DGL_OK)
-        status = halves_make(log, t, wide, values, 1, made);
-    if (status == DGL_OK)
-        tensor_window_copy(w, made, first * type->block * sizeof(*made), values * sizeof(*made));
+    enum dgl_status status;
+    TRY(blocks && wide && made ? DGL_OK : dgl_fail_memory(log, t->name, bytes));
+    TRY(tensor_source_read(log, view->below, index, first * type->block_bytes, blocks, bytes));
+    if (!dgl_row_decode(t->dtype, blocks, values, wide))
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
+                     DGL_PRINTABLE(t->name), type->name));
+    TRY(halves_make(log, t, wide, values, 1, made));
+    tensor_window_copy(w, made, first * type->block * sizeof(*made), values * sizeof(*made));
+done:
     free(blocks);
     free(wide);
     free(made);
@@ -121,8 +119,9 @@ static enum dgl_status flat_read(const struct dgl_log *log, const struct view *v
     uint64_t block = dgl_dtype_get(t->dtype)->block * sizeof(uint16_t); /* bytes as shown */
     uint64_t most = PIECE_BYTES / block, end = dgl_div_up_u64(w->offset + w->size, block);
     enum dgl_status status = DGL_OK;
-    for (uint64_t at = w->offset / block; at < end && status == DGL_OK; at += most)
-        status = flat_piece(log, view, index, at, most < end - at ? most : end - at, w);
+    for (uint64_t at = w->offset / block; at < end; at += most)
+        TRY(flat_piece(log, view, index, at, most < end - at ? most : end - at, w));
+done:
     return status;
 }
 
@@ -145,15 +144,15 @@ static enum dgl_status stripe_fill(const struct dgl_log *log, const struct view 
     size_t bytes = (size_t)(s->count * type->block_bytes);
     size_t values = (size_t)(s->count * type->block);
     enum dgl_status status = DGL_OK;
-    for (uint64_t c = 0; c < cols && status == DGL_OK; c++) {
+    for (uint64_t c = 0; c < cols; c++) {
         uint64_t at = (c * per_column + s->first) * type->block_bytes;
-        status = tensor_source_read(log, view->below, index, at, s->blocks, bytes);
-        if (status == DGL_OK && !dgl_row_decode(t->dtype, s->blocks, values, s->wide))
-            status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
-                              DGL_PRINTABLE(t->name), type->name);
-        if (status == DGL_OK)
-            status = halves_make(log, t, s->wide, values, (size_t)cols, s->made + c);
+        TRY(tensor_source_read(log, view->below, index, at, s->blocks, bytes));
+        if (!dgl_row_decode(t->dtype, s->blocks, values, s->wide))
+            TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "tensor %s: %s has no decoder",
+                         DGL_PRINTABLE(t->name), type->name));
+        TRY(halves_make(log, t, s->wide, values, (size_t)cols, s->made + c));
     }
+done:
     return status;
 }
 
@@ -170,14 +169,14 @@ static enum dgl_status blocks_transpose(const struct dgl_log *log, const struct 
     s.blocks = dgl_calloc((size_t)most, type->block_bytes);
     s.wide = dgl_new_array(float, most * type->block);
     s.made = dgl_calloc((size_t)most, (size_t)stripe_bytes);
-    enum dgl_status status =
-        s.blocks && s.wide && s.made ? DGL_OK : dgl_fail_memory(log, t->name, most * stripe_bytes);
-    for (; s.first < end && status == DGL_OK; s.first += most) {
+    enum dgl_status status;
+    TRY(s.blocks && s.wide && s.made ? DGL_OK : dgl_fail_memory(log, t->name, most * stripe_bytes));
+    for (; s.first < end; s.first += most) {
         s.count = most < end - s.first ? most : end - s.first;
-        status = stripe_fill(log, view, index, &s);
-        if (status == DGL_OK)
-            tensor_window_copy(w, s.made, s.first * stripe_bytes, s.count * stripe_bytes);
+        TRY(stripe_fill(log, view, index, &s));
+        tensor_window_copy(w, s.made, s.first * stripe_bytes, s.count * stripe_bytes);
     }
+done:
     free(s.blocks);
     free(s.wide);
     free(s.made);

@@ -125,9 +125,8 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
                                     struct rdrr_manifest *out)
 {
     const struct dgl_json *files;
-    enum dgl_status status = dgl_json_opt(r, root, "files", DGL_JSON_OBJECT, &files);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, root, "files", DGL_JSON_OBJECT, &files));
     if (dgl_json_count(files) > RDRR_MAX_COPIED)
         return dgl_json_fail(r, files, "%zu entries, at most %d are accepted",
                              dgl_json_count(files), RDRR_MAX_COPIED);
@@ -139,17 +138,15 @@ static enum dgl_status parse_copied(struct dgl_json_reader r, const struct dgl_j
             return dgl_json_fail(r, f, "not a plain file name (no '/', no \"..\")");
         if (!dgl_json_is(f, DGL_JSON_OBJECT))
             return dgl_json_fail(r, f, "wanted an object");
-        status = dgl_json_need_i64(r, f, "size", 0, RDRR_MAX_COPIED_BYTES, &size);
-        if (status == DGL_OK)
-            status = rdrr_need_hash(r, f, "sha256", copied->sha256);
-        if (status != DGL_OK)
-            return status;
+        TRY(dgl_json_need_i64(r, f, "size", 0, RDRR_MAX_COPIED_BYTES, &size));
+        TRY(rdrr_need_hash(r, f, "sha256", copied->sha256));
         copied->size = (uint64_t)size;
         copied->name = dgl_arena_strndup(&out->arena, name.p, name.len);
         if (!copied->name)
             return dgl_fail_memory(r.log, "file names", name.len);
     }
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Which hints there are is the engine's business; what kind of value they have is the format's. */
@@ -242,16 +239,17 @@ static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_js
     };
     enum dgl_status status = DGL_OK;
     int64_t vocab = 0;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && status == DGL_OK; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct dgl_json *object = root, *value;
         if (rows[i].object)
-            status = dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object);
-        if (status == DGL_OK && object)
-            status = dgl_json_opt(r, object, rows[i].key, rows[i].type, &value);
+            TRY(dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object));
+        if (object)
+            TRY(dgl_json_opt(r, object, rows[i].key, rows[i].type, &value));
     }
     const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
-    if (status == DGL_OK && tokenizer)
-        status = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab);
+    if (tokenizer)
+        TRY(dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab));
+done:
     return status;
 }
 
@@ -320,31 +318,25 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
 {
     const struct dgl_json *conversion;
     const char *quantization = NULL;
-    enum dgl_status status = check_types(r, root);
-    if (status == DGL_OK)
-        status = rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id);
-    if (status == DGL_OK)
-        status = rdrr_need_text(r, root, "quantization", &out->arena, &quantization);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_types(r, root));
+    TRY(rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id));
+    TRY(rdrr_need_text(r, root, "quantization", &out->arena, &quantization));
+    TRY(dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion));
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
-    if (out->ours)
-        status = check_model_type(r, root);
-    if (status == DGL_OK && out->ours)
-        status = check_vocab(r, root);
-    if (status == DGL_OK && out->ours)
-        status = parse_skipped(r, conversion, out);
-    if (status != DGL_OK)
-        return status;
+    if (out->ours) {
+        TRY(check_model_type(r, root));
+        TRY(check_vocab(r, root));
+        TRY(parse_skipped(r, conversion, out));
+    }
     char *lower = dgl_arena_strndup(&out->arena, quantization, strlen(quantization));
     if (!lower)
         return dgl_fail_memory(r.log, "quantization", strlen(quantization));
     for (char *c = lower; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     out->quantization = lower;
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Where packs say how block formats are laid out; in the entries it goes before these. */
@@ -384,16 +376,14 @@ static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_
 {
     const struct dgl_json *file, *map;
     int64_t count = -1;
-    enum dgl_status status = dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file);
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file));
+    TRY(dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count));
     out->says_count = count >= 0;
     out->tensor_count = count >= 0 ? (uint64_t)count : 0;
     if (!file) {
-        status = dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map);
-        return status == DGL_OK ? rdrr_tensors_parse(r, map, out) : status;
+        TRY(dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map));
+        return rdrr_tensors_parse(r, map, out);
     }
     struct dgl_str name = dgl_json_str(file);
     if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
@@ -403,7 +393,9 @@ static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_
         return dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
                              DGL_PRINTABLE(name.p));
     out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
-    return out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
+    status = out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
+done:
+    return status;
 }
 
 enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_json_doc *doc,
@@ -415,21 +407,16 @@ enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_
     if (!dgl_json_is(root, DGL_JSON_OBJECT))
         return dgl_json_fail(r, root, "wanted an object, found %s",
                              dgl_json_type_name(dgl_json_type(root)));
-    enum dgl_status status = check_version(r, root, out);
-    if (status == DGL_OK)
-        status = parse_head(r, root, out);
-    if (status == DGL_OK)
-        status = parse_copied(r, root, out);
-    if (status == DGL_OK)
-        status = check_complete(r, root, out);
-    if (status == DGL_OK)
-        status = parse_hints(r, root, out);
-    if (status == DGL_OK)
-        status = rdrr_shards_parse(r, root, out);
-    if (status == DGL_OK)
-        status = parse_layouts(r, root, out);
-    if (status == DGL_OK)
-        status = parse_tensors(r, root, out);
+    enum dgl_status status;
+    TRY(check_version(r, root, out));
+    TRY(parse_head(r, root, out));
+    TRY(parse_copied(r, root, out));
+    TRY(check_complete(r, root, out));
+    TRY(parse_hints(r, root, out));
+    TRY(rdrr_shards_parse(r, root, out));
+    TRY(parse_layouts(r, root, out));
+    TRY(parse_tensors(r, root, out));
+done:
     if (status != DGL_OK)
         rdrr_manifest_finish(out);
     return status;

@@ -162,18 +162,6 @@ void rdrr_pack_close(struct rdrr_pack **pack)
     *pack = NULL;
 }
 
-static enum dgl_status span_read(const struct dgl_log *log, const struct rdrr_pack *pack,
-                                 const struct rdrr_span *span, uint64_t skip, void *dst,
-                                 size_t size)
-{
-    struct blob blob;
-    enum dgl_status status = shard_open(log, pack, &pack->manifest.shards[span->shard], &blob);
-    if (status == DGL_OK)
-        status = blob_read(log, &blob, span->offset + skip, dst, size);
-    blob_close(&blob);
-    return status;
-}
-
 /* Shards are opened for each read: large packs have more of them than a process may hold open,
  * and reads are large. */
 static enum dgl_status pack_read(void *impl, const struct dgl_log *log, size_t index,
@@ -189,7 +177,11 @@ static enum dgl_status pack_read(void *impl, const struct dgl_log *log, size_t i
             continue;
         }
         size_t part = span->size - offset < size ? (size_t)(span->size - offset) : size;
-        enum dgl_status status = span_read(log, pack, span, offset, to, part);
+        struct blob blob;
+        enum dgl_status status = shard_open(log, pack, &pack->manifest.shards[span->shard], &blob);
+        if (status == DGL_OK)
+            status = blob_read(log, &blob, span->offset + offset, to, part);
+        blob_close(&blob);
         if (status != DGL_OK)
             return status;
         offset = 0;
@@ -246,13 +238,15 @@ enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pa
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
     char hash[65] = "";
-    enum dgl_status status = blob_load(log, pack->source, path, RDRR_MAX_COPIED_BYTES, text, len);
-    if (status == DGL_OK && !dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
-        status = dgl_fail_memory(log, "SHA-256", 0);
-    if (status == DGL_OK && strcmp(hash, copied->sha256) != 0)
-        status = dgl_fail(log, DGL_ERR_INTEGRITY,
-                          "%s: sha256 is %s, but %s says %s (files.%s); fetch the file again", path,
-                          hash, pack->manifest_path, copied->sha256, name);
+    enum dgl_status status;
+    TRY(blob_load(log, pack->source, path, RDRR_MAX_COPIED_BYTES, text, len));
+    if (!dgl_hash_bytes(DGL_HASH_SHA256, *text, *len, hash))
+        TRY(dgl_fail_memory(log, "SHA-256", 0));
+    if (strcmp(hash, copied->sha256) != 0)
+        TRY(dgl_fail(log, DGL_ERR_INTEGRITY,
+                     "%s: sha256 is %s, but %s says %s (files.%s); fetch the file again", path,
+                     hash, pack->manifest_path, copied->sha256, name));
+done:
     if (status != DGL_OK) {
         free(*text);
         *text = NULL;

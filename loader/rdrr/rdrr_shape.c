@@ -61,16 +61,13 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
 {
     const struct dgl_json *shape, *original;
     struct shape stored = {0}, logical;
-    enum dgl_status status = dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, object, "originalShape", DGL_JSON_ARRAY, &original);
-    if (status == DGL_OK)
-        status = shape_read(r, shape, &stored);
+    enum dgl_status status;
+    TRY(dgl_json_need(r, object, "shape", DGL_JSON_ARRAY, &shape));
+    TRY(dgl_json_opt(r, object, "originalShape", DGL_JSON_ARRAY, &original));
+    TRY(shape_read(r, shape, &stored));
     logical = stored; /* unless the entry says more */
-    if (status == DGL_OK && original)
-        status = shape_read(r, original, &logical);
-    if (status != DGL_OK)
-        return status;
+    if (original)
+        TRY(shape_read(r, original, &logical));
     bool transposed = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
                       logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
     bool padded = t->layout != RDRR_COLUMN &&
@@ -79,7 +76,8 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
         return fail_original(r, t, &stored, &logical);
     t->info.rank = logical.rank;
     memcpy(t->info.shape, logical.dim, sizeof(logical.dim));
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* What the entry itself says of its layout. */
@@ -165,13 +163,10 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
     struct tensor_info *info = &t->info;
     int64_t size = 0;
     bool own;
-    enum dgl_status status = own_layout(r, object, t, &own);
-    if (status == DGL_OK)
-        status = logical_shape(r, object, t);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(own_layout(r, object, t, &own));
+    TRY(logical_shape(r, object, t));
+    TRY(dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size));
     info->bytes = (uint64_t)size;
     if (!own) {
         enum rdrr_layout pack = RDRR_ROW;
@@ -184,5 +179,6 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
         return fail_size(r, object, info, t->layout, info->bytes);
     }
     t->layout = layout_simplify(info, t->layout);
-    return DGL_OK;
+done:
+    return status;
 }

@@ -31,17 +31,12 @@ static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_js
     snprintf(name, sizeof(name), RDRR_SHARD_NAME, (unsigned)index);
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
-    enum dgl_status status = dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset);
-    if (status == DGL_OK)
-        status = rdrr_need_hash(r, object, hash_key(object, out->hash), shard->hash);
-    if (status == DGL_OK)
-        status = rdrr_need_text(r, object, name_key(object), &out->arena, &shard->name);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at));
+    TRY(dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size));
+    TRY(dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset));
+    TRY(rdrr_need_hash(r, object, hash_key(object, out->hash), shard->hash));
+    TRY(rdrr_need_text(r, object, name_key(object), &out->arena, &shard->name));
     if (at != (int64_t)index)
         return dgl_json_fail(r, object, "index is %" PRId64 " at position %zu", at, index);
     if (offset != (int64_t)out->total_size)
@@ -55,7 +50,8 @@ static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_js
     if (!dgl_add_u64(out->total_size, shard->size, &out->total_size) || out->total_size > INT64_MAX)
         return dgl_json_fail(r, object, "size %" PRId64 " makes the pack larger than 2^63 bytes",
                              size);
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status check_total(struct dgl_json_reader r, const struct dgl_json *root,
@@ -103,11 +99,9 @@ enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_jso
                                   struct rdrr_manifest *out)
 {
     const struct dgl_json *shards;
-    enum dgl_status status = dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards);
-    if (status == DGL_OK)
-        status = parse_hash_kind(r, root, shards, out);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards));
+    TRY(parse_hash_kind(r, root, shards, out));
     size_t count = dgl_json_count(shards);
     if (count == 0 || count > RDRR_MAX_SHARDS)
         return dgl_json_fail(r, shards, "%zu shards, wanted 1 to %d", count, RDRR_MAX_SHARDS);
@@ -115,10 +109,10 @@ enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_jso
     if (!out->shards)
         return dgl_fail_memory(r.log, "shard list", count * sizeof(*out->shards));
     for (const struct dgl_json *s = dgl_json_first(shards); s; s = dgl_json_next(s)) {
-        status = parse_shard(r, s, out->num_shards, out);
-        if (status != DGL_OK)
-            return status;
+        TRY(parse_shard(r, s, out->num_shards, out));
         out->num_shards++;
     }
-    return check_total(r, root, out);
+    status = check_total(r, root, out);
+done:
+    return status;
 }

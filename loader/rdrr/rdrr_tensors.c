@@ -112,14 +112,11 @@ static enum dgl_status parse_span(struct dgl_json_reader r, const struct dgl_jso
     const char *key = dgl_json_get(object, "shardIndex") ? "shardIndex" : "shard";
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
-    enum dgl_status status =
-        dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset);
-    if (status == DGL_OK && !whole)
-        status = dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need_i64(r, object, key, 0, (int64_t)m->num_shards - 1, &shard));
+    TRY(dgl_json_need_i64(r, object, "offset", 0, INT64_MAX, &offset));
+    if (!whole)
+        TRY(dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size));
     struct rdrr_span span = {(uint32_t)shard, (uint64_t)offset, whole ? *whole : (uint64_t)size};
     uint64_t shard_size = m->shards[shard].size;
     if (!dgl_range_fits(span.offset, span.size, shard_size))
@@ -130,7 +127,8 @@ static enum dgl_status parse_span(struct dgl_json_reader r, const struct dgl_jso
     if (!dgl_grow((void **)&m->spans, &m->cap_spans, m->num_spans + 1, sizeof(*m->spans)))
         return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*m->spans));
     m->spans[m->num_spans++] = span;
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_json *object,
@@ -138,24 +136,23 @@ static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_js
 {
     const struct dgl_json *spans;
     t->first_span = m->num_spans;
-    enum dgl_status status = dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans);
-    if (status == DGL_OK && !spans)
-        status = parse_span(r, object, &t->info.bytes, m);
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans));
+    if (!spans)
+        TRY(parse_span(r, object, &t->info.bytes, m));
     uint64_t sum = spans ? 0 : t->info.bytes;
-    for (const struct dgl_json *s = dgl_json_first(spans); s && status == DGL_OK;
-         s = dgl_json_next(s)) {
-        status = parse_span(r, s, NULL, m);
-        if (status == DGL_OK && !dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
-            status = dgl_json_fail(r, s, "sizes overflow 64 bits");
+    for (const struct dgl_json *s = dgl_json_first(spans); s; s = dgl_json_next(s)) {
+        TRY(parse_span(r, s, NULL, m));
+        if (!dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
+            TRY(dgl_json_fail(r, s, "sizes overflow 64 bits"));
     }
-    if (status != DGL_OK)
-        return status;
     t->num_spans = m->num_spans - t->first_span;
     if (sum != t->info.bytes)
         return dgl_json_fail(r, spans,
                              "sizes sum to %" PRIu64 ", but the tensor's size is %" PRIu64, sum,
                              t->info.bytes);
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
@@ -181,18 +178,15 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
     if (!t->info.name)
         return dgl_fail_memory(r.log, "tensor names", key.len);
-    enum dgl_status status = check_name(r, &t->info);
-    if (status == DGL_OK)
-        status = parse_dtype(r, object, &t->info);
-    if (status == DGL_OK)
-        status = parse_role(r, object, m->ours, &t->info);
-    if (status == DGL_OK)
-        status = check_storage(r, object, &t->info);
-    if (status == DGL_OK)
-        status = rdrr_shape_parse(r, object, m, t);
+    enum dgl_status status;
+    TRY(check_name(r, &t->info));
+    TRY(parse_dtype(r, object, &t->info));
+    TRY(parse_role(r, object, m->ours, &t->info));
+    TRY(check_storage(r, object, &t->info));
+    TRY(rdrr_shape_parse(r, object, m, t));
     t->info.role = tensor_role_from_name(t->info.name); /* what was said only chose the layout */
-    if (status == DGL_OK)
-        status = parse_place(r, object, t, m);
+    TRY(parse_place(r, object, t, m));
+done:
     return status;
 }
 
@@ -294,12 +288,13 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
     out->tensors = dgl_new_array(struct rdrr_tensor, count);
     if (!out->tensors)
         return dgl_fail_memory(r.log, "tensor list", count * sizeof(*out->tensors));
-    for (const struct dgl_json *t = dgl_json_first(map); t && status == DGL_OK;
-         t = dgl_json_next(t)) {
-        status = parse_tensor(r, t, &out->tensors[out->num_tensors], out);
+    for (const struct dgl_json *t = dgl_json_first(map); t; t = dgl_json_next(t)) {
+        TRY(parse_tensor(r, t, &out->tensors[out->num_tensors], out));
         out->num_tensors++;
     }
-    if (status == DGL_OK)
-        status = check_layout(r, out);
-    return status == DGL_OK && out->ours ? check_headline(r, out) : status;
+    TRY(check_layout(r, out));
+    if (out->ours)
+        TRY(check_headline(r, out));
+done:
+    return status;
 }

@@ -72,21 +72,21 @@ enum dgl_status rdrr_writer_write(struct rdrr_writer *w, const void *bytes, size
     const char *p = bytes;
     enum dgl_status status = DGL_OK;
     while (len > 0) {
-        if (!w->file && (status = shard_open(w)) != DGL_OK)
-            return status;
+        if (!w->file)
+            TRY(shard_open(w));
         uint64_t room = w->params.shard_bytes - w->filled;
         size_t part = len < room ? len : (size_t)room;
-        if ((status = dgl_atomic_write(w->file, p, part)) != DGL_OK)
-            return status;
+        TRY(dgl_atomic_write(w->file, p, part));
         dgl_hash_update(w->hash, p, part);
         w->filled += part;
         w->size += part;
         p += part;
         len -= part;
-        if (w->filled == w->params.shard_bytes && (status = shard_close(w)) != DGL_OK)
-            return status;
+        if (w->filled == w->params.shard_bytes)
+            TRY(shard_close(w));
     }
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status rdrr_writer_begin(struct rdrr_writer *w, uint64_t *offset)

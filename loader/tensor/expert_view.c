@@ -60,19 +60,18 @@ static enum dgl_status pair_read(const struct dgl_log *log, const struct view *v
     enum dgl_status status = DGL_OK;
     uint64_t block = w->offset / BLOCK_BYTES;
     uint64_t end = (w->offset + w->size + BLOCK_BYTES - 1) / BLOCK_BYTES;
-    while (block < end && status == DGL_OK) {
+    while (block < end) {
         size_t count = end - block < PIECE_BLOCKS ? (size_t)(end - block) : PIECE_BLOCKS;
-        status = tensor_source_read(log, view->below, t->index, block * BLOCK_NIBBLES,
-                                    piece->nibbles, count * BLOCK_NIBBLES);
-        if (status == DGL_OK)
-            status = tensor_source_read(log, view->below, t->scales, block, piece->scales, count);
-        for (size_t i = 0; i < count && status == DGL_OK; i++)
+        TRY(tensor_source_read(log, view->below, t->index, block * BLOCK_NIBBLES, piece->nibbles,
+                               count * BLOCK_NIBBLES));
+        TRY(tensor_source_read(log, view->below, t->scales, block, piece->scales, count));
+        for (size_t i = 0; i < count; i++)
             block_join(piece->scales[i], piece->nibbles + i * BLOCK_NIBBLES,
                        piece->joined + i * BLOCK_BYTES);
-        if (status == DGL_OK)
-            tensor_window_copy(w, piece->joined, block * BLOCK_BYTES, count * BLOCK_BYTES);
+        tensor_window_copy(w, piece->joined, block * BLOCK_BYTES, count * BLOCK_BYTES);
         block += count;
     }
+done:
     free(piece);
     return status;
 }
@@ -230,33 +229,28 @@ static enum dgl_status add_tensor(struct maker *m, size_t index)
     return DGL_OK;
 }
 
-/* Gives the view its source and makes it one; the view is gone afterwards in any case. */
-static enum dgl_status source_replace(struct maker *m, struct tensor_source **src)
+enum dgl_status expert_view_wrap(const struct dgl_log *log, struct tensor_source **src)
 {
     static const struct tensor_source_ops ops = {
         .read = view_read, .destroy = view_destroy, .file_name = view_file_name};
-    struct tensor_source *below = *src;
-    struct view *view = m->view;
-    m->view = NULL;
-    view->below = below;
-    return tensor_source_create(m->log, tensor_source_label(below), &ops, view, m->infos, m->count,
-                                src);
-}
-
-enum dgl_status expert_view_wrap(const struct dgl_log *log, struct tensor_source **src)
-{
     size_t count = tensor_source_count(*src);
     struct maker m = {.log = log, .below = *src, .view = dgl_new(struct view)};
     m.infos = dgl_new_array(struct tensor_info, count);
     if (m.view)
         m.view->tensors = dgl_new_array(struct view_tensor, count);
-    enum dgl_status status = m.infos && m.view && m.view->tensors
-                                 ? DGL_OK
-                                 : dgl_fail_memory(log, "tensor list", count * sizeof(*m.infos));
-    for (size_t i = 0; i < count && status == DGL_OK; i++)
-        status = add_tensor(&m, i);
-    if (status == DGL_OK && m.changes)
-        status = source_replace(&m, src);
+    enum dgl_status status = DGL_OK;
+    if (!m.infos || !m.view || !m.view->tensors)
+        TRY(dgl_fail_memory(log, "tensor list", count * sizeof(*m.infos)));
+    for (size_t i = 0; i < count; i++)
+        TRY(add_tensor(&m, i));
+    if (m.changes) {
+        struct view *view = m.view;
+        m.view = NULL;
+        view->below = *src;
+        status = tensor_source_create(log, tensor_source_label(view->below), &ops, view, m.infos,
+                                      m.count, src);
+    }
+done:
     if (m.view)
         view_destroy(m.view); /* which has no source yet */
     free(m.infos);

@@ -49,19 +49,19 @@ enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct te
     uint64_t row = w->offset / row_bytes, end = (w->offset + w->size + row_bytes - 1) / row_bytes;
     uint8_t *made = dgl_calloc((size_t)most, (size_t)row_bytes);
     uint8_t *strip = dgl_calloc((size_t)most, t->value);
-    enum dgl_status status =
-        made && strip ? DGL_OK : dgl_fail_memory(log, "turned tensor", most * row_bytes);
-    while (row < end && status == DGL_OK) {
+    enum dgl_status status;
+    TRY(made && strip ? DGL_OK : dgl_fail_memory(log, "turned tensor", most * row_bytes));
+    while (row < end) {
         struct band band = {.matrix = row / t->rows, .first = row % t->rows, .rows = most};
         if (band.rows > t->rows - band.first)
             band.rows = t->rows - band.first;
         if (band.rows > end - row)
             band.rows = end - row;
-        status = band_read(log, src, t, &band, strip, made);
-        if (status == DGL_OK)
-            tensor_window_copy(w, made, row * row_bytes, band.rows * row_bytes);
+        TRY(band_read(log, src, t, &band, strip, made));
+        tensor_window_copy(w, made, row * row_bytes, band.rows * row_bytes);
         row += band.rows;
     }
+done:
     free(made);
     free(strip);
     return status;

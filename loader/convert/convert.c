@@ -98,17 +98,18 @@ static enum dgl_status open_input(struct job *job)
                                      .verify = true,
                                      .progress_cb = p->progress_cb,
                                      .progress_priv = p->progress_priv};
-    enum dgl_status status = model_file_open(job->log, &open, &job->model);
-    if (status == DGL_OK)
-        status = model_file_write_tokenizer(job->log, job->model);
-    if (status == DGL_OK && job->model->hint_pinned)
+    enum dgl_status status;
+    TRY(model_file_open(job->log, &open, &job->model));
+    TRY(model_file_write_tokenizer(job->log, job->model));
+    if (job->model->hint_pinned)
         dgl_warn(job->log,
                  "%s: its pinned kernel hints were made for other weights and are left out",
                  job->model->path);
-    if (status == DGL_OK && p->text_only && !(job->model->desc.parts & PART_OTHER_MODES))
-        status = dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                          "convert: text-only was given, but %s is a text model already",
-                          job->model->path);
+    if (p->text_only && !(job->model->desc.parts & PART_OTHER_MODES))
+        TRY(dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                     "convert: text-only was given, but %s is a text model already",
+                     job->model->path));
+done:
     return status;
 }
 
@@ -119,11 +120,11 @@ static enum dgl_status write_file(const struct dgl_log *log, const char *dir, co
     char *path = dgl_path_join(dir, name);
     if (!path)
         return dgl_fail_memory(log, name, strlen(dir));
-    enum dgl_status status = dgl_atomic_create(log, path, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, text, len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
+    enum dgl_status status;
+    TRY(dgl_atomic_create(log, path, &file));
+    TRY(dgl_atomic_write(file, text, len));
+    TRY(dgl_atomic_commit(&file));
+done:
     dgl_atomic_abort(&file);
     free(path);
     return status;
@@ -176,18 +177,20 @@ static enum dgl_status copy_template(void *priv, const char *file, struct dgl_st
 
 static enum dgl_status copy_texts(struct job *job)
 {
+    char *from = NULL;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; rdrr_copied_files[i] && status == DGL_OK; i++) {
-        char *from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
-        if (!from)
-            return dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path));
-        if (dgl_path_exists(from))
-            status = copy_text(job, from, rdrr_copied_files[i]);
+    for (size_t i = 0; rdrr_copied_files[i]; i++) {
         free(from);
+        from = dgl_path_join(job->model->path, rdrr_copied_files[i]);
+        if (!from)
+            TRY(dgl_fail_memory(job->log, rdrr_copied_files[i], strlen(job->model->path)));
+        if (dgl_path_exists(from))
+            TRY(copy_text(job, from, rdrr_copied_files[i]));
     }
-    if (status == DGL_OK)
-        status = chat_files_each(job->log, &blob_files, job->model->path,
-                                 job->model->format == MODEL_RDRR, copy_template, job);
+    TRY(chat_files_each(job->log, &blob_files, job->model->path, job->model->format == MODEL_RDRR,
+                        copy_template, job));
+done:
+    free(from);
     return status;
 }
 
@@ -221,27 +224,18 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
     struct dgl_buf text = {0};
 
     /* Everything that can be refused is, before anything large is written. */
-    enum dgl_status status = convert_folder_begin(log, params->out, params->force, &job->folder);
-    if (status == DGL_OK)
-        status = open_input(job);
-    if (status == DGL_OK)
-        status = convert_plan_init(log, job->model, &job->recipe, &job->plan);
-    if (status == DGL_OK)
-        status = convert_plan_check(log, &job->plan, params);
-    if (status == DGL_OK)
-        status = convert_plan_arrange(log, job->model, params, &job->plan);
-    if (status == DGL_OK)
-        status = convert_plan_check_fast(log, &job->plan, params);
-    if (status == DGL_OK)
-        status = job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(convert_folder_begin(log, params->out, params->force, &job->folder));
+    TRY(open_input(job));
+    TRY(convert_plan_init(log, job->model, &job->recipe, &job->plan));
+    TRY(convert_plan_check(log, &job->plan, params));
+    TRY(convert_plan_arrange(log, job->model, params, &job->plan));
+    TRY(convert_plan_check_fast(log, &job->plan, params));
+    TRY(job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job));
 
     struct rdrr_writer_params writer = {
         .dir = job->folder.temp, .shard_bytes = job->shard_bytes, .hash = job->hash};
-    status = rdrr_writer_create(log, &writer, &job->writer);
-    if (status != DGL_OK)
-        goto done;
+    TRY(rdrr_writer_create(log, &writer, &job->writer));
     struct convert_work work = {.log = log,
                                 .model = job->model,
                                 .threads = params->threads,
@@ -249,12 +243,9 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
                                 .sink = {pack_begin, pack_write, job->writer}};
     struct convert_progress progress = {
         .cb = params->progress_cb, .priv = params->progress_priv, .total = job->plan.bytes_in};
-    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
-        status = convert_tensor(&work, &job->plan.items[i], &progress);
-    if (status == DGL_OK)
-        status = rdrr_writer_end(job->writer);
-    if (status != DGL_OK)
-        goto done;
+    for (size_t i = 0; i < job->plan.count; i++)
+        TRY(convert_tensor(&work, &job->plan.items[i], &progress));
+    TRY(rdrr_writer_end(job->writer));
 
     struct convert_manifest manifest = {.model = job->model,
                                         .plan = &job->plan,
@@ -263,15 +254,12 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
                                         .num_copies = job->num_copies,
                                         .shard_bytes = job->shard_bytes,
                                         .hash = job->hash};
-    status = convert_manifest_write(log, &manifest, &text);
-    if (status == DGL_OK)
-        status = write_file(log, job->folder.temp, RDRR_MANIFEST, text.p, text.len);
-    if (status == DGL_OK)
-        status = convert_folder_publish(log, &job->folder);
-    if (status == DGL_OK)
-        *out = (struct dgl_convert_result){.tensors = job->plan.count,
-                                           .bytes_in = job->plan.bytes_in,
-                                           .bytes_out = rdrr_writer_size(job->writer)};
+    TRY(convert_manifest_write(log, &manifest, &text));
+    TRY(write_file(log, job->folder.temp, RDRR_MANIFEST, text.p, text.len));
+    TRY(convert_folder_publish(log, &job->folder));
+    *out = (struct dgl_convert_result){.tensors = job->plan.count,
+                                       .bytes_in = job->plan.bytes_in,
+                                       .bytes_out = rdrr_writer_size(job->writer)};
 done:
     dgl_buf_finish(&text);
     return status;

@@ -176,12 +176,11 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
                         "convert: q4k-layout is \"%s\", wanted row, column or flat",
                         params->q4k_layout);
     if (params->fuse_gate_up)
-        status = fuse_all(log, model, plan);
-    if (status == DGL_OK)
-        status = lay_out(log, params, plan);
-    if (status == DGL_OK && plan->text_only)
-        status = rename_all(log, plan);
-    if (status == DGL_OK)
-        warn_relaid(log, plan);
+        TRY(fuse_all(log, model, plan));
+    TRY(lay_out(log, params, plan));
+    if (plan->text_only)
+        TRY(rename_all(log, plan));
+    warn_relaid(log, plan);
+done:
     return status;
 }

@@ -79,17 +79,6 @@ static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folde
     return DGL_ERR_IO;
 }
 
-/* From here on a link that the user named is what it names. */
-static enum dgl_status follow_link(const struct dgl_log *log, struct convert_folder *folder)
-{
-    char *target = dgl_path_target(folder->path);
-    if (!target)
-        return dgl_fail_memory(log, folder->path, strlen(folder->path));
-    free(folder->path);
-    folder->path = target;
-    return DGL_OK;
-}
-
 enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
                                      struct convert_folder *out)
 {
@@ -99,19 +88,21 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
     *out = (struct convert_folder){.path = strndup(path, len), .force = force};
     enum dgl_status status = DGL_OK;
     if (!out->path)
-        status = dgl_fail_memory(log, path, len);
-    else if (dgl_path_present(out->path) && !force)
-        status =
-            dgl_fail(log, DGL_ERR_INVALID_ARG,
-                     "%s exists already; choose another name, or --force to replace it", out->path);
-    else if (dgl_path_present(out->path))
-        status = check_replaceable(log, out->path);
-    if (status == DGL_OK)
-        status = follow_link(log, out);
-    if (status == DGL_OK) {
-        dgl_temp_sweep(log, out->path);
-        status = make_temp(log, out);
-    }
+        TRY(dgl_fail_memory(log, path, len));
+    if (dgl_path_present(out->path))
+        TRY(force ? check_replaceable(log, out->path)
+                  : dgl_fail(log, DGL_ERR_INVALID_ARG,
+                             "%s exists already; choose another name, or --force to replace it",
+                             out->path));
+    /* From here on a link that the user named is what it names. */
+    char *target = dgl_path_target(out->path);
+    if (!target)
+        TRY(dgl_fail_memory(log, out->path, strlen(out->path)));
+    free(out->path);
+    out->path = target;
+    dgl_temp_sweep(log, out->path);
+    TRY(make_temp(log, out));
+done:
     if (status != DGL_OK)
         convert_folder_finish(out);
     return status;

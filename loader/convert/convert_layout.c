@@ -52,17 +52,18 @@ static enum dgl_status band_gather(const struct band *b)
     step = step < end - row ? step : end - row;
     uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
     float *values = dgl_new_array(float, item->cols);
-    enum dgl_status status =
-        src && values ? DGL_OK
-                      : dgl_fail_memory(b->work->log, item->from->name, step * item->from_row);
-    for (; row < end && status == DGL_OK; row += step) {
+    enum dgl_status status;
+    TRY(src && values ? DGL_OK
+                      : dgl_fail_memory(b->work->log, item->from->name, step * item->from_row));
+    for (; row < end; row += step) {
         uint64_t rows = end - row < step ? end - row : step;
-        status = convert_rows_read(b->work, item, row, rows, src);
-        for (uint64_t r = 0; r < rows && status == DGL_OK; r++) {
+        TRY(convert_rows_read(b->work, item, row, rows, src));
+        for (uint64_t r = 0; r < rows; r++) {
             dgl_row_decode(item->from->dtype, src + r * item->from_row, item->cols, values);
             row_scatter(b, row + r, values);
         }
     }
+done:
     free(src);
     free(values);
     return status;
@@ -114,18 +115,17 @@ enum dgl_status convert_relaid(const struct convert_work *work, const struct con
     step = step < units ? step : units;
     struct band b = {.work = work, .item = item};
     b.out = dgl_calloc((size_t)step, (size_t)values * sizeof(float));
-    enum dgl_status status =
-        b.out ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * values);
-    for (; b.first < units && status == DGL_OK; b.first += step) {
+    enum dgl_status status;
+    TRY(b.out ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * values));
+    for (; b.first < units; b.first += step) {
         b.count = units - b.first < step ? units - b.first : step;
-        status = band_gather(&b);
-        if (status == DGL_OK)
-            status = band_put(&b);
+        TRY(band_gather(&b));
+        TRY(band_put(&b));
         uint64_t done = (uint64_t)((double)bytes * (double)(b.first + b.count) / (double)units);
-        if (status == DGL_OK)
-            status = convert_advance(progress, done - told);
+        TRY(convert_advance(progress, done - told));
         told = done;
     }
+done:
     free(b.out);
     return status;
 }

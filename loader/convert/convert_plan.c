@@ -90,15 +90,15 @@ enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out)
 {
-    enum dgl_status status = find_recipe(log, params->quantize, out);
-    if (status == DGL_OK)
-        status = override_role(log, "embed", params->embed, &out->embed);
-    if (status == DGL_OK)
-        status = override_role(log, "head", params->head, &out->head);
-    if (status == DGL_OK)
-        status = override_role(log, "experts", params->experts, &out->experts);
+    enum dgl_status status;
+    TRY(find_recipe(log, params->quantize, out));
+    TRY(override_role(log, "embed", params->embed, &out->embed));
+    TRY(override_role(log, "head", params->head, &out->head));
+    TRY(override_role(log, "experts", params->experts, &out->experts));
     out->fast = params->fast;
-    return status == DGL_OK ? check_recipe_fast(log, params, out) : status;
+    status = check_recipe_fast(log, params, out);
+done:
+    return status;
 }
 
 static bool role_is(const struct tensor_info *t, const char *role)
@@ -203,7 +203,7 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
     out->items = dgl_new_array(struct convert_item, count);
     if (!out->items)
         return dgl_fail_memory(log, "conversion plan", count * sizeof(*out->items));
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct tensor_info *t = tensor_source_at(model->tensors, i);
         if (model->skipped.of_tensor[i])
             continue;
@@ -211,10 +211,11 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
         item->index = i;
         item->from = t;
         item->type = convert_target(recipe, t, is_precise(&model->desc, i));
-        status = convert_item_size(log, item);
-        if (status == DGL_OK && !dgl_add_u64(out->bytes_in, t->bytes, &out->bytes_in))
-            status = dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of tensors overflow", model->path);
+        TRY(convert_item_size(log, item));
+        if (!dgl_add_u64(out->bytes_in, t->bytes, &out->bytes_in))
+            TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of tensors overflow", model->path));
     }
+done:
     if (status == DGL_OK)
         warn_requantised(log, model, out);
     else

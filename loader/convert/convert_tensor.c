@@ -45,17 +45,17 @@ static enum dgl_status convert_group(void *ctx, size_t index)
     float *row = dgl_new_array(float, item->cols);
     if (!row)
         return DGL_ERR_NO_MEMORY;
-    for (uint64_t r = first; r < last && status == DGL_OK; r++) {
+    for (uint64_t r = first; r < last; r++) {
         dgl_row_decode(item->from->dtype, c->src + r * item->from_row, item->cols, row);
         uint64_t at = first_misfit(c, row);
         if (at < item->cols) {
             c->bad[index] = 1 + r * item->cols + at;
             c->bad_value[index] = row[at];
             status = DGL_ERR_INVALID_ARG;
-        } else {
-            (c->fast ? dgl_row_encode_fast : dgl_row_encode)(item->type, row, item->cols,
-                                                             c->dst + r * item->row_bytes);
+            break;
         }
+        (c->fast ? dgl_row_encode_fast : dgl_row_encode)(item->type, row, item->cols,
+                                                         c->dst + r * item->row_bytes);
     }
     free(row);
     return status;
@@ -81,25 +81,6 @@ static enum dgl_status report_group(const struct convert_work *work, const struc
     return dgl_fail_memory(work->log, c->item->from->name, c->item->cols * sizeof(float));
 }
 
-static enum dgl_status convert_chunk(const struct convert_work *work, struct chunk *c,
-                                     uint64_t first_row)
-{
-    size_t groups = (size_t)((c->rows + c->group - 1) / c->group);
-    enum dgl_status status = DGL_OK;
-    c->bad = dgl_new_array(uint64_t, groups);
-    c->bad_value = dgl_new_array(float, groups);
-    if (!c->bad || !c->bad_value) {
-        status = dgl_fail_memory(work->log, "conversion", groups * sizeof(*c->bad));
-    } else {
-        status = dgl_parallel_for(work->threads, groups, convert_group, c);
-        if (status != DGL_OK)
-            status = report_group(work, c, first_row, groups, status);
-    }
-    free(c->bad);
-    free(c->bad_value);
-    return status;
-}
-
 enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes)
 {
     progress->done += bytes;
@@ -123,7 +104,19 @@ enum dgl_status convert_rows(const struct convert_work *work, const struct conve
                           .group = cols < GROUP_VALUES ? GROUP_VALUES / cols : 1,
                           .fast = work->fast,
                           .limit = dgl_row_limit(rows->item->type)};
-    return convert_chunk(work, &chunk, rows->first_row);
+    size_t groups = (size_t)((chunk.rows + chunk.group - 1) / chunk.group);
+    enum dgl_status status;
+    chunk.bad = dgl_new_array(uint64_t, groups);
+    chunk.bad_value = dgl_new_array(float, groups);
+    if (!chunk.bad || !chunk.bad_value)
+        TRY(dgl_fail_memory(work->log, "conversion", groups * sizeof(*chunk.bad)));
+    status = dgl_parallel_for(work->threads, groups, convert_group, &chunk);
+    if (status != DGL_OK)
+        status = report_group(work, &chunk, rows->first_row, groups, status);
+done:
+    free(chunk.bad);
+    free(chunk.bad_value);
+    return status;
 }
 
 enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,
@@ -154,18 +147,17 @@ static enum dgl_status convert_whole_rows(const struct convert_work *work,
     step = step < item->rows ? step : item->rows;
     uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
     uint8_t *dst = same ? src : dgl_calloc((size_t)step, (size_t)item->row_bytes);
-    enum dgl_status status =
-        src && dst ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * wide);
-    for (uint64_t row = 0; row < item->rows && status == DGL_OK; row += step) {
+    enum dgl_status status;
+    TRY(src && dst ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * wide));
+    for (uint64_t row = 0; row < item->rows; row += step) {
         uint64_t rows = item->rows - row < step ? item->rows - row : step;
-        status = convert_rows_read(work, item, row, rows, src);
-        if (status == DGL_OK && !same)
-            status = convert_rows(work, &(struct convert_rows){item, src, dst, row, rows});
-        if (status == DGL_OK)
-            status = convert_put(work, dst, (size_t)(rows * item->row_bytes));
-        if (status == DGL_OK)
-            status = convert_advance(progress, rows * item->from_row);
+        TRY(convert_rows_read(work, item, row, rows, src));
+        if (!same)
+            TRY(convert_rows(work, &(struct convert_rows){item, src, dst, row, rows}));
+        TRY(convert_put(work, dst, (size_t)(rows * item->row_bytes)));
+        TRY(convert_advance(progress, rows * item->from_row));
     }
+done:
     if (!same)
         free(dst);
     free(src);

@@ -102,7 +102,7 @@ static enum dgl_dtype target(const struct convert_item *item)
 static enum dgl_status fit_types(struct export_job *job)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < job->plan.count; i++) {
         struct convert_item *item = &job->plan.items[i];
         enum dgl_dtype type = target(item);
         if (dgl_dtype_get(item->type)->block > 1 && type != item->type)
@@ -112,8 +112,9 @@ static enum dgl_status fit_types(struct export_job *job)
                      DGL_PRINTABLE(item->from->name), item->cols, dgl_dtype_get(item->type)->name,
                      dgl_dtype_get(type)->name);
         item->type = type;
-        status = convert_item_size(job->log, item);
+        TRY(convert_item_size(job->log, item));
     }
+done:
     return status;
 }
 
@@ -136,17 +137,18 @@ static uint32_t file_type(enum dgl_dtype headline)
 
 static enum dgl_status describe(struct export_job *job, const struct dgl_model_file *model)
 {
-    enum dgl_status status = gguf_export_keys(job->log, model, job->arch, &job->w);
+    enum dgl_status status;
+    TRY(gguf_export_keys(job->log, model, job->arch, &job->w));
     gguf_put_u32(&job->w, "general.file_type", file_type(convert_plan_headline(&job->plan)));
-    if (status == DGL_OK)
-        status = gguf_export_vocab(job->log, model, &job->w);
-    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++) {
+    TRY(gguf_export_vocab(job->log, model, &job->w));
+    for (size_t i = 0; i < job->plan.count; i++) {
         const struct convert_item *item = &job->plan.items[i];
         struct tensor_info info = *item->from;
         info.dtype = item->type;
         info.bytes = item->size;
-        status = gguf_put_tensor(job->log, &job->w, &info);
+        TRY(gguf_put_tensor(job->log, &job->w, &info));
     }
+done:
     return status;
 }
 
@@ -173,23 +175,14 @@ static enum dgl_status write_data(struct export_job *job)
     struct convert_progress progress = {.cb = job->params->progress_cb,
                                         .priv = job->params->progress_priv,
                                         .total = job->plan.bytes_in};
-    enum dgl_status status = gguf_writer_begin(job->log, &job->w, job->params->out);
-    for (size_t i = 0; i < job->plan.count && status == DGL_OK; i++)
-        status = convert_tensor(&work, &job->plan.items[i], &progress);
-    if (status == DGL_OK)
-        status = gguf_writer_align(&job->w);
-    return status == DGL_OK ? gguf_writer_commit(&job->w) : status;
-}
-
-static enum dgl_status find_arch(struct export_job *job, const struct dgl_model_file *model)
-{
-    job->arch = gguf_arch_of_model_type(model->desc.family);
-    if (job->arch)
-        return DGL_OK;
-    return dgl_fail(
-        job->log, DGL_ERR_UNSUPPORTED,
-        "%s: models of family %s cannot be written as GGUF; supported: " GGUF_ARCH_NAMES,
-        model->path, model->desc.family);
+    enum dgl_status status;
+    TRY(gguf_writer_begin(job->log, &job->w, job->params->out));
+    for (size_t i = 0; i < job->plan.count; i++)
+        TRY(convert_tensor(&work, &job->plan.items[i], &progress));
+    TRY(gguf_writer_align(&job->w));
+    status = gguf_writer_commit(&job->w);
+done:
+    return status;
 }
 
 enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_params *params,
@@ -197,28 +190,25 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
                             struct dgl_convert_result *out)
 {
     struct export_job job = {.log = log, .params = params, .recipe = recipe};
-    enum dgl_status status = check_out(&job);
-    if (status == DGL_OK)
-        status = find_arch(&job, model);
-    if (status == DGL_OK)
-        status = view_init(&job, model);
-    if (status == DGL_OK)
-        status = convert_plan_init(log, &job.view, recipe, &job.plan);
-    if (status == DGL_OK)
-        status = convert_plan_check(log, &job.plan, params);
-    if (status == DGL_OK)
-        status = fit_types(&job);
-    if (status == DGL_OK)
-        status = convert_plan_check_fast(log, &job.plan, params);
-    if (status == DGL_OK)
-        status = describe(&job, model);
-    if (status == DGL_OK)
-        status = gguf_export_check(log, params->out, model, job.arch, &job.w);
-    if (status == DGL_OK)
-        status = write_data(&job);
-    if (status == DGL_OK)
-        *out = (struct dgl_convert_result){
-            .tensors = job.plan.count, .bytes_in = job.plan.bytes_in, .bytes_out = job.w.written};
+    enum dgl_status status;
+    TRY(check_out(&job));
+    job.arch = gguf_arch_of_model_type(model->desc.family);
+    if (!job.arch)
+        TRY(dgl_fail(
+            log, DGL_ERR_UNSUPPORTED,
+            "%s: models of family %s cannot be written as GGUF; supported: " GGUF_ARCH_NAMES,
+            model->path, model->desc.family));
+    TRY(view_init(&job, model));
+    TRY(convert_plan_init(log, &job.view, recipe, &job.plan));
+    TRY(convert_plan_check(log, &job.plan, params));
+    TRY(fit_types(&job));
+    TRY(convert_plan_check_fast(log, &job.plan, params));
+    TRY(describe(&job, model));
+    TRY(gguf_export_check(log, params->out, model, job.arch, &job.w));
+    TRY(write_data(&job));
+    *out = (struct dgl_convert_result){
+        .tensors = job.plan.count, .bytes_in = job.plan.bytes_in, .bytes_out = job.w.written};
+done:
     gguf_writer_finish(&job.w);
     convert_plan_finish(&job.plan);
     tensor_source_destroy(&job.view.tensors);

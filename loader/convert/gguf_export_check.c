@@ -53,15 +53,15 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
     struct dgl_buf head = {0};
     struct gguf_file file = {0};
     struct dgl_model_file *again = NULL;
-    enum dgl_status status = gguf_writer_header(&heard.log, w, path, &head);
+    enum dgl_status status;
+    TRY(gguf_writer_header(&heard.log, w, path, &head));
     struct gguf_input in = {.name = path,
                             .bytes = (const uint8_t *)head.p,
                             .size = head.len + w->data_bytes,
                             .stored = head.len};
-    if (status == DGL_OK)
-        status = gguf_file_parse(&heard.log, &in, &file);
-    if (status == DGL_OK)
-        status = read_back(&heard.log, &file, model, arch, &again);
+    TRY(gguf_file_parse(&heard.log, &in, &file));
+    TRY(read_back(&heard.log, &file, model, arch, &again));
+done:
     if (status == DGL_OK)
         status = compare(log, model, again, arch);
     else if (status == DGL_ERR_FORMAT || status == DGL_ERR_UNSUPPORTED)

@@ -176,7 +176,7 @@ static enum dgl_status check_rotated(struct keys *k)
 {
     struct dgl_buf here = {0}, there = {0};
     enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < k->desc->layers && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < k->desc->layers; i++) {
         if (rotates_there(k, i) == rotates_here(k, i))
             continue;
         list_layers(k, rotates_here, false, &here);
@@ -186,6 +186,7 @@ static enum dgl_status check_rotated(struct keys *k)
                      "%s: no_rope_layers: the layers without rotation are %s, but in a GGUF file "
                      "of architecture %s, which has no key for them, they are %s; " GGUF_AS_PACK,
                      k->model->path, here.p ? here.p : "?", k->arch->name, there.p ? there.p : "?");
+        break;
     }
     dgl_buf_finish(&here);
     dgl_buf_finish(&there);
@@ -236,18 +237,17 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
     struct keys k = {.log = log, .model = model, .desc = &model->desc, .arch = arch, .w = w};
     put_general(&k);
     put_sizes(&k);
-    enum dgl_status status = put_windows(&k);
-    if (status == DGL_OK)
-        status = check_rotated(&k);
-    if (status == DGL_OK)
-        status = gguf_export_rope(log, model, arch, w);
-    if (status == DGL_OK && model->desc.moe.experts > 0)
-        status = put_experts(&k);
+    enum dgl_status status;
+    TRY(put_windows(&k));
+    TRY(check_rotated(&k));
+    TRY(gguf_export_rope(log, model, arch, w));
+    if (model->desc.moe.experts > 0)
+        TRY(put_experts(&k));
     if (arch->family & (GGUF_GEMMA2 | GGUF_GEMMA3))
         put_gemma(&k);
     if (arch->family == GGUF_GRANITE)
         put_granite(&k);
-    if (status == DGL_OK)
-        check_biases(&k);
+    check_biases(&k);
+done:
     return status;
 }

@@ -67,13 +67,15 @@ static enum dgl_status add_norm(struct exporter *x, size_t index, const char *na
         return misfit(x, &info, "a vector of plain numbers");
     uint8_t *stored = dgl_calloc(1, (size_t)info.bytes);
     float *values = dgl_new_array(float, (size_t)info.shape[0]);
-    enum dgl_status status = stored && values ? tensor_source_read(x->log, x->model->tensors, index,
-                                                                   0, stored, (size_t)info.bytes)
-                                              : dgl_fail_memory(x->log, info.name, info.bytes);
-    if (status == DGL_OK && !dgl_row_decode(info.dtype, stored, info.shape[0], values))
-        status = misfit(x, &info, "floats");
-    for (uint64_t i = 0; i < info.shape[0] && status == DGL_OK; i++)
+    enum dgl_status status;
+    TRY(stored && values
+            ? tensor_source_read(x->log, x->model->tensors, index, 0, stored, (size_t)info.bytes)
+            : dgl_fail_memory(x->log, info.name, info.bytes));
+    if (!dgl_row_decode(info.dtype, stored, info.shape[0], values))
+        TRY(misfit(x, &info, "floats"));
+    for (uint64_t i = 0; i < info.shape[0]; i++)
         values[i] += 1.0f;
+done:
     free(stored);
     info.dtype = DGL_F32;
     info.bytes = info.shape[0] * sizeof(float); /* fits: it was allocated */
@@ -107,29 +109,23 @@ static enum dgl_status add_stack(struct exporter *x, const char *prefix, const c
     size_t *sources = dgl_new_array(size_t, experts);
     if (!sources)
         return dgl_fail_memory(x->log, name, experts * sizeof(*sources));
-    for (size_t e = 0; e < experts && status == DGL_OK; e++) {
+    for (size_t e = 0; e < experts; e++) {
         char *one = dgl_arena_printf(&x->units.names, "%s%.*s%zu%s", prefix, (int)(mark - hf), hf,
                                      e, mark + 2);
         long index = one ? find(x, one) : -1;
-        if (index < 0) {
-            status = dgl_fail(x->log, DGL_ERR_FORMAT, "%s: tensor %s is missing",
-                              tensor_source_label(x->model->tensors), one ? one : hf);
-            break;
-        }
+        if (index < 0)
+            TRY(dgl_fail(x->log, DGL_ERR_FORMAT, "%s: tensor %s is missing",
+                         tensor_source_label(x->model->tensors), one ? one : hf));
         const struct tensor_info *t = tensor_source_at(x->model->tensors, (size_t)index);
         if (e == 0)
             info = *t;
         else if (t->dtype != info.dtype || t->rank != info.rank || t->bytes != info.bytes)
-            status = misfit(x, t, "experts of one type and shape");
+            TRY(misfit(x, t, "experts of one type and shape"));
         sources[e] = (size_t)index;
         x->used[index] = true;
     }
-    if (status == DGL_OK && info.rank != 2)
-        status = misfit(x, &info, "a matrix");
-    if (status != DGL_OK) {
-        free(sources);
-        return status;
-    }
+    if (info.rank != 2)
+        TRY(misfit(x, &info, "a matrix"));
     struct gguf_unit_tensor t = {.order = GGUF_ORDER_STACK,
                                  .sources = sources,
                                  .num_sources = experts,
@@ -140,6 +136,9 @@ static enum dgl_status add_stack(struct exporter *x, const char *prefix, const c
     info.shape[0] = experts;
     info.bytes *= experts; /* all of them lie in files */
     return gguf_units_add(&x->units, &info, name, &t);
+done:
+    free(sources);
+    return status;
 }
 
 /* [experts, 2 n, ...] becomes the even and the odd units. */
@@ -222,8 +221,9 @@ static enum dgl_status add_layer(struct exporter *x, int32_t layer)
     if (!prefix || !gguf_prefix)
         return dgl_fail_memory(x->log, "tensor names", 32);
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < gguf_num_layer_names && status == DGL_OK; i++)
-        status = add_rule(x, &gguf_layer_names[i], prefix, gguf_prefix);
+    for (size_t i = 0; i < gguf_num_layer_names; i++)
+        TRY(add_rule(x, &gguf_layer_names[i], prefix, gguf_prefix));
+done:
     return status;
 }
 
@@ -272,13 +272,14 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
     *out = NULL;
     if (!x.used)
         return dgl_fail_memory(log, "tensor list", tensor_source_count(model->tensors));
-    enum dgl_status status = add_factors(&x);
-    for (size_t i = 0; i < gguf_num_model_names && status == DGL_OK; i++)
-        status = add_rule(&x, &gguf_model_names[i], "", "");
-    for (int32_t layer = 0; layer < model->desc.layers && status == DGL_OK; layer++)
-        status = add_layer(&x, layer);
-    if (status == DGL_OK)
-        status = check_used(&x);
+    enum dgl_status status;
+    TRY(add_factors(&x));
+    for (size_t i = 0; i < gguf_num_model_names; i++)
+        TRY(add_rule(&x, &gguf_model_names[i], "", ""));
+    for (int32_t layer = 0; layer < model->desc.layers; layer++)
+        TRY(add_layer(&x, layer));
+    TRY(check_used(&x));
+done:
     if (status == DGL_OK)
         status = gguf_units_source(&x.units, out);
     else

@@ -72,17 +72,15 @@ static enum dgl_status read_vocab(struct exporter *x)
     bool spm = x->pre == NULL;
     enum dgl_status status = DGL_OK;
     const struct dgl_json *list = dgl_json_get(x->vocab, "vocab");
-    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         int64_t id = -1;
         struct dgl_str text = dgl_json_key(v);
         dgl_json_i64(v, &id);
-        status = token_set(x, v, id, text, spm && is_byte(text) ? TOKEN_BYTE : TOKEN_NORMAL);
+        TRY(token_set(x, v, id, text, spm && is_byte(text) ? TOKEN_BYTE : TOKEN_NORMAL));
     }
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
     list = dgl_json_get(x->root, "added_tokens");
-    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         int64_t id = -1;
         struct dgl_str text = dgl_json_str(dgl_json_get(v, "content"));
         bool special = dgl_json_bool(dgl_json_get(v, "special"));
@@ -90,8 +88,9 @@ static enum dgl_status read_vocab(struct exporter *x)
         enum token_type type = special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
         if (spm && unk.p && dgl_str_eq(text, unk.p))
             type = TOKEN_UNKNOWN;
-        status = token_set(x, v, id, text, type);
+        TRY(token_set(x, v, id, text, type));
     }
+done:
     return status;
 }
 
@@ -305,21 +304,6 @@ static void write_chat(struct exporter *x)
     }
 }
 
-static enum dgl_status write_all(struct exporter *x)
-{
-    enum dgl_status status = write_kind(x);
-    if (status == DGL_OK)
-        status = read_vocab(x);
-    if (status == DGL_OK)
-        status = write_merges(x);
-    if (status != DGL_OK)
-        return status;
-    write_tokens(x);
-    write_ids(x);
-    write_chat(x);
-    return DGL_OK;
-}
-
 enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
                                   struct gguf_writer *w)
 {
@@ -329,18 +313,22 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
         return DGL_OK;
     }
     chat_source_init(&x.chat);
-    enum dgl_status status = doppler_tokenizer_parse(log, FILE_TOKENIZER, model->tokenizer_json,
-                                                     model->tokenizer_json_len, &x.doc);
-    if (status == DGL_OK)
-        status = chat_source_load(log, model->path, &x.chat);
+    enum dgl_status status;
+    TRY(doppler_tokenizer_parse(log, FILE_TOKENIZER, model->tokenizer_json,
+                                model->tokenizer_json_len, &x.doc));
+    TRY(chat_source_load(log, model->path, &x.chat));
     x.tokens = dgl_new_array(struct token, (size_t)x.count);
-    if (status == DGL_OK && !x.tokens)
-        status = dgl_fail_memory(log, "vocabulary", (uint64_t)x.count * sizeof(*x.tokens));
-    if (status == DGL_OK) {
-        x.root = dgl_json_root(x.doc);
-        x.vocab = dgl_json_get(x.root, "model");
-        status = write_all(&x);
-    }
+    if (!x.tokens)
+        TRY(dgl_fail_memory(log, "vocabulary", (uint64_t)x.count * sizeof(*x.tokens)));
+    x.root = dgl_json_root(x.doc);
+    x.vocab = dgl_json_get(x.root, "model");
+    TRY(write_kind(&x));
+    TRY(read_vocab(&x));
+    TRY(write_merges(&x));
+    write_tokens(&x);
+    write_ids(&x);
+    write_chat(&x);
+done:
     chat_source_finish(&x.chat);
     tok_vocab_finish(&x.ids);
     free(x.tokens);

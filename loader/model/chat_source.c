@@ -101,16 +101,13 @@ static enum dgl_status load_named(const struct json_file *file, const struct dgl
 {
     struct dgl_json_reader r = file->r;
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
         const struct dgl_json *name, *text;
-        status = dgl_json_need(r, v, "name", DGL_JSON_STRING, &name);
-        if (status == DGL_OK)
-            status = dgl_json_need(r, v, "template", DGL_JSON_STRING, &text);
-        if (status == DGL_OK)
-            status =
-                chat_source_add(r.log, out, file->name, dgl_json_str(name), dgl_json_str(text));
+        TRY(dgl_json_need(r, v, "name", DGL_JSON_STRING, &name));
+        TRY(dgl_json_need(r, v, "template", DGL_JSON_STRING, &text));
+        TRY(chat_source_add(r.log, out, file->name, dgl_json_str(name), dgl_json_str(text)));
     }
+done:
     return status;
 }
 
@@ -136,14 +133,15 @@ static enum dgl_status load_templates(const struct json_file *file, struct chat_
 static enum dgl_status load_tokens(const struct json_file *file, struct chat_source *out)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < CHAT_SOURCE_TOKENS && status == DGL_OK; i++) {
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
         const char *name = out->tokens[i].name;
         const struct dgl_json *token = dgl_json_get(file->root, name);
         if (dgl_json_is(token, DGL_JSON_OBJECT))
-            status = dgl_json_need(file->r, token, "content", DGL_JSON_STRING, &token);
-        if (status == DGL_OK && dgl_json_is(token, DGL_JSON_STRING))
-            status = chat_source_add_token(file->r.log, out, name, dgl_json_str(token));
+            TRY(dgl_json_need(file->r, token, "content", DGL_JSON_STRING, &token));
+        if (dgl_json_is(token, DGL_JSON_STRING))
+            TRY(chat_source_add_token(file->r.log, out, name, dgl_json_str(token)));
     }
+done:
     return status;
 }
 
@@ -158,13 +156,14 @@ static enum dgl_status load_added_tokens(const struct json_file *file, struct ch
 {
     static const char *const usual[][2] = {{"<s>", "bos_token"}, {"</s>", "eos_token"}};
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(dgl_json_get(file->root, "added_tokens"));
-         v && status == DGL_OK; v = dgl_json_next(v)) {
+    for (const struct dgl_json *v = dgl_json_first(dgl_json_get(file->root, "added_tokens")); v;
+         v = dgl_json_next(v)) {
         struct dgl_str content = dgl_json_str(dgl_json_get(v, "content"));
         for (size_t i = 0; i < 2 && dgl_json_bool(dgl_json_get(v, "special")); i++)
             if (dgl_str_eq(content, usual[i][0]))
-                status = chat_source_add_token(file->r.log, out, usual[i][1], content);
+                TRY(chat_source_add_token(file->r.log, out, usual[i][1], content));
     }
+done:
     return status;
 }
 
@@ -172,14 +171,15 @@ static enum dgl_status load_added_tokens(const struct json_file *file, struct ch
 static enum dgl_status load_roles(const struct json_file *file, struct chat_source *out)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < CHAT_SOURCE_TOKENS && status == DGL_OK; i++) {
+    for (size_t i = 0; i < CHAT_SOURCE_TOKENS; i++) {
         const char *name = out->tokens[i].name, *end = strrchr(name, '_');
         char role[16] = "";
         struct dgl_str text;
         memcpy(role, name, (size_t)(end - name));
         if (doppler_tokenizer_special(file->r.doc, role, &text))
-            status = chat_source_add_token(file->r.log, out, name, text);
+            TRY(chat_source_add_token(file->r.log, out, name, text));
     }
+done:
     return status;
 }
 
@@ -252,29 +252,22 @@ static enum dgl_status load_jinja(void *priv, const char *file, struct dgl_str n
     return status;
 }
 
-/* As transformers does, where a default among the additional ones replaces chat_template.jinja. */
-static enum dgl_status load_jinja_files(const struct model_texts *texts, struct chat_source *out)
-{
-    struct jinja_files files = {texts, out};
-    enum dgl_status status = DGL_OK;
-    if (!texts->gguf)
-        status = chat_files_each(texts->log, &blob_files, texts->dir, texts->pack != NULL,
-                                 load_jinja, &files);
-    return status == DGL_OK ? load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)) : status;
-}
-
 static enum dgl_status load_texts(const struct model_texts *texts, struct chat_source *out)
 {
-    enum dgl_status status = load_jinja_files(texts, out);
-    if (status == DGL_OK)
-        status = load_json(texts, FILE_CHAT_JSON, load_templates, out);
-    if (status == DGL_OK)
-        status = load_json(texts, FILE_TOKENIZER_CONFIG, load_config, out);
-    if (status == DGL_OK)
-        status = load_json(texts, FILE_SPECIAL_TOKENS, load_tokens, out);
+    struct jinja_files files = {texts, out};
+    enum dgl_status status;
+    /* As in transformers, a default among the additional ones replaces chat_template.jinja. */
+    if (!texts->gguf)
+        TRY(chat_files_each(texts->log, &blob_files, texts->dir, texts->pack != NULL, load_jinja,
+                            &files));
+    TRY(load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)));
+    TRY(load_json(texts, FILE_CHAT_JSON, load_templates, out));
+    TRY(load_json(texts, FILE_TOKENIZER_CONFIG, load_config, out));
+    TRY(load_json(texts, FILE_SPECIAL_TOKENS, load_tokens, out));
     /* Large: looked at only when it is needed. */
-    if (status == DGL_OK && !has_both(out))
-        status = load_json(texts, FILE_TOKENIZER, load_tokenizer, out);
+    if (!has_both(out))
+        TRY(load_json(texts, FILE_TOKENIZER, load_tokenizer, out));
+done:
     return status;
 }
 
@@ -289,20 +282,20 @@ enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
     enum model_format format = MODEL_HF;
     if (synthetic_is_path(path))
         return DGL_OK;
-    enum dgl_status status = model_path_resolve(log, path, &resolved, &name);
-    if (status == DGL_OK)
-        status = model_format_at(log, resolved, &format);
-    if (status == DGL_OK && format == MODEL_NOT_FILE)
-        status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                          "%s: is a file; chat templates are read from a pack, a Hugging Face "
-                          "folder or a GGUF file",
-                          resolved);
-    if (status == DGL_OK && format == MODEL_RDRR)
-        status = rdrr_pack_open(log, &blob_files, resolved, &pack);
+    enum dgl_status status;
+    TRY(model_path_resolve(log, path, &resolved, &name));
+    TRY(model_format_at(log, resolved, &format));
+    if (format == MODEL_NOT_FILE)
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                     "%s: is a file; chat templates are read from a pack, a Hugging Face "
+                     "folder or a GGUF file",
+                     resolved));
+    if (format == MODEL_RDRR)
+        TRY(rdrr_pack_open(log, &blob_files, resolved, &pack));
     const struct model_texts texts = {
         .log = log, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
-    if (status == DGL_OK)
-        status = load_texts(&texts, out);
+    TRY(load_texts(&texts, out));
+done:
     rdrr_pack_close(&pack);
     free(resolved);
     free(name);

@@ -58,7 +58,7 @@ enum dgl_status model_identity(const struct dgl_log *log, const struct dgl_model
     enum dgl_status status = DGL_OK;
     put_desc(&text, &file->desc);
     dgl_buf_printf(&text, "\nmanifest %s", file->manifest_sha256);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct tensor_info *t = tensor_source_at(tensors, i);
         const size_t size = t->bytes < sizeof(sample) ? (size_t)t->bytes : sizeof(sample);
         dgl_buf_printf(&text, "\ntensor %s %s", t->name, dgl_dtype_get(t->dtype)->name);
@@ -66,14 +66,13 @@ enum dgl_status model_identity(const struct dgl_log *log, const struct dgl_model
             dgl_buf_printf(&text, " %" PRIu64, t->shape[k]);
         if (file->format == MODEL_SYNTHETIC)
             continue;
-        status = tensor_source_read(log, tensors, i, (t->bytes - size) / 2, sample, size);
+        TRY(tensor_source_read(log, tensors, i, (t->bytes - size) / 2, sample, size));
         dgl_buf_putc(&text, '\n');
-        if (status == DGL_OK)
-            dgl_buf_append(&text, sample, size);
+        dgl_buf_append(&text, sample, size);
     }
-    if (status == DGL_OK &&
-        (text.failed || !dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, out)))
+    if (text.failed || !dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, out))
         status = dgl_fail_memory(log, "the model's identity", text.len);
+done:
     dgl_buf_finish(&text);
     return status;
 }

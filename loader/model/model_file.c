@@ -35,8 +35,9 @@ static enum dgl_status texts_load(const struct model_texts *from, struct dgl_mod
         {FILE_GENERATION_CONFIG, &f->generation_config_json, &f->generation_config_len},
     };
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 3 && status == DGL_OK; i++)
-        status = model_text_load(from, texts[i].name, texts[i].text, texts[i].len);
+    for (size_t i = 0; i < 3; i++)
+        TRY(model_text_load(from, texts[i].name, texts[i].text, texts[i].len));
+done:
     return status;
 }
 
@@ -46,16 +47,15 @@ static enum dgl_status desc_read(const struct dgl_log *log, const struct fields 
 {
     struct dgl_json_doc *doc = NULL;
     char *name = dgl_path_join(f->path, FILE_GENERATION_CONFIG);
-    enum dgl_status status = name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path));
-    if (status == DGL_OK && f->generation_config_json)
-        status =
-            dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc);
-    if (status == DGL_OK) {
-        const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
-        struct model_desc_input in = {
-            .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
-        status = model_desc_init(log, &in, &f->desc, &f->skipped);
-    }
+    enum dgl_status status;
+    TRY(name ? DGL_OK : dgl_fail_memory(log, "path", strlen(f->path)));
+    if (f->generation_config_json)
+        TRY(dgl_json_parse(log, name, f->generation_config_json, f->generation_config_len, &doc));
+    const struct fields generation = {.name = name, .base = doc ? dgl_json_root(doc) : NULL};
+    struct model_desc_input in = {
+        .config = config, .generation_config = doc ? &generation : NULL, .config_only = true};
+    TRY(model_desc_init(log, &in, &f->desc, &f->skipped));
+done:
     dgl_json_destroy(&doc);
     free(name);
     return status;
@@ -96,11 +96,10 @@ static enum dgl_status tensors_bind(const struct dgl_log *log, const char *confi
 {
     enum dgl_status status = DGL_OK;
     if (f->desc.parts & PART_EXPERTS_GPT_OSS)
-        status = expert_view_wrap(log, &f->tensors);
-    if (status == DGL_OK)
-        status = model_bind(log, f->tensors, config_name, &f->desc, &f->skipped);
-    if (status == DGL_OK)
-        report_skipped(log, f);
+        TRY(expert_view_wrap(log, &f->tensors));
+    TRY(model_bind(log, f->tensors, config_name, &f->desc, &f->skipped));
+    report_skipped(log, f);
+done:
     return status;
 }
 
@@ -123,25 +122,18 @@ static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file 
     struct model_texts texts = {.log = log, .dir = f->path};
     struct dgl_json_doc *doc = NULL;
     char *config_path = dgl_path_join(f->path, FILE_CONFIG);
-    enum dgl_status status =
-        config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
-                    : dgl_fail_memory(log, "path", strlen(f->path));
-    if (status == DGL_OK)
-        status = texts_load(&texts, f);
-    if (status == DGL_OK)
-        status = dgl_json_parse(log, config_path, f->config, f->config_len, &doc);
-    if (status == DGL_OK) {
-        const struct fields config = {.name = config_path, .base = dgl_json_root(doc)};
-        status = desc_read(log, &config, f);
-    }
-    if (status == DGL_OK)
-        status = hf_tokenizer_check(log, &blob_files, f->path);
-    if (status == DGL_OK)
-        status = hf_tensors_open(log, &blob_files, f->path, &f->tensors);
-    if (status == DGL_OK)
-        status = tensors_bind(log, config_path, f);
-    if (status == DGL_OK)
-        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    enum dgl_status status;
+    TRY(config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
+                    : dgl_fail_memory(log, "path", strlen(f->path)));
+    TRY(texts_load(&texts, f));
+    TRY(dgl_json_parse(log, config_path, f->config, f->config_len, &doc));
+    const struct fields config = {.name = config_path, .base = dgl_json_root(doc)};
+    TRY(desc_read(log, &config, f));
+    TRY(hf_tokenizer_check(log, &blob_files, f->path));
+    TRY(hf_tensors_open(log, &blob_files, f->path, &f->tensors));
+    TRY(tensors_bind(log, config_path, f));
+    snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+done:
     dgl_json_destroy(&doc);
     free(config_path);
     return status;
@@ -161,14 +153,13 @@ static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *p
     f->tensors = parts->tensors;
     parts->tensors = NULL;
     parts->config.name = config_name.p;
-    enum dgl_status status = config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
-                                                : config_write(log, &parts->config, f);
-    if (status == DGL_OK)
-        status = desc_read(log, &parts->config, f);
-    if (status == DGL_OK)
-        status = tensors_bind(log, config_name.p, f);
-    if (status == DGL_OK)
-        snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+    enum dgl_status status;
+    TRY(config_name.failed ? dgl_fail_memory(log, "path", strlen(f->path))
+                           : config_write(log, &parts->config, f));
+    TRY(desc_read(log, &parts->config, f));
+    TRY(tensors_bind(log, config_name.p, f));
+    snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
+done:
     dgl_buf_finish(&config_name);
     gguf_parts_finish(parts);
     return status;
@@ -200,35 +191,30 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     memcpy(f->manifest_sha256, pack->manifest_sha256, sizeof(f->manifest_sha256));
     if (!f->name || (m->hint_defaults && !f->hint_defaults) ||
         (m->hint_pinned && !f->hint_pinned) || config_name.failed)
-        status = dgl_fail_memory(log, "model description", strlen(m->model_id));
-    if (status == DGL_OK)
-        status = texts_load(&texts, f);
-    if (status == DGL_OK)
-        status = rdrr_config_read(r, root, m->ours, &config);
-    if (status == DGL_OK)
-        status = config_write(log, &config, f);
-    if (status == DGL_OK)
-        status = desc_read(log, &config, f);
-    if (status == DGL_OK)
-        status = rdrr_inference_check(r, root, &f->desc, m->ours);
-    if (status == DGL_OK && params->verify) {
+        TRY(dgl_fail_memory(log, "model description", strlen(m->model_id)));
+    TRY(texts_load(&texts, f));
+    TRY(rdrr_config_read(r, root, m->ours, &config));
+    TRY(config_write(log, &config, f));
+    TRY(desc_read(log, &config, f));
+    TRY(rdrr_inference_check(r, root, &f->desc, m->ours));
+    if (params->verify) {
         const struct rdrr_verify_params verify = {.cache_dir = params->hash_cache,
                                                   .trust = params->trust_cache,
                                                   .progress_cb = params->progress_cb,
                                                   .progress_priv = params->progress_priv};
-        status = rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result);
+        TRY(rdrr_verify(log, pack, &verify, params->verified ? params->verified : &result));
     }
-    for (size_t i = 0; i < m->num_skipped && status == DGL_OK; i++) {
+    for (size_t i = 0; i < m->num_skipped; i++) {
         struct dgl_buf line = {0};
         dgl_buf_puts(&line, m->skipped[i]);
-        status = model_skipped_add(log, &f->skipped, &line);
+        TRY(model_skipped_add(log, &f->skipped, &line));
     }
-    if (status == DGL_OK)
-        status = rdrr_tensors_open(log, pack, &f->tensors);
-    else
-        rdrr_pack_close(&pack);
+    status = rdrr_tensors_open(log, pack, &f->tensors);
+    pack = NULL;
     if (status == DGL_OK)
         status = tensors_bind(log, config_name.p, f);
+done:
+    rdrr_pack_close(&pack);
     fields_finish(&config);
     dgl_buf_finish(&config_name);
     return status;
@@ -318,20 +304,18 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     if (synthetic_is_path(params->path))
         return synthetic_model_init(log, params->path, f);
-    enum dgl_status status = model_path_resolve(log, params->path, &f->path, &f->name);
-    if (status == DGL_OK)
-        status = model_format_find(log, f->path, &f->format);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(model_path_resolve(log, params->path, &f->path, &f->name));
+    TRY(model_format_find(log, f->path, &f->format));
     if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    status = gguf_model_open(log, &blob_files, f->path, &parts);
-    if (status != DGL_OK)
-        return status;
+    TRY(gguf_model_open(log, &blob_files, f->path, &parts));
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
         f->name[strlen(f->name) - strlen(".gguf")] = 0;
-    return gguf_take(log, &parts, f);
+    status = gguf_take(log, &parts, f);
+done:
+    return status;
 }
 
 enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,

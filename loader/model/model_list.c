@@ -113,28 +113,30 @@ static enum dgl_status look_at_folder(struct walk *w, const char *dir,
     enum model_format format;
     char quant[GGUF_QUANT_BYTES];
     struct gguf_choices ggufs = {0};
-    struct dgl_buf id = {0};
+    struct dgl_buf id = {0}, name = {0};
+    char *path = NULL;
     bool named = snapshot && strchr(snapshot->id, '/');
     const char *at = named && snapshot->revision[0] ? "@" : "";
     const char *revision = named ? snapshot->revision : "";
     uint64_t weights = folder_bytes(dir, ".safetensors");
-    enum dgl_status status = model_format_at(w->log, dir, &format);
+    enum dgl_status status;
+    TRY(model_format_at(w->log, dir, &format));
     if (named)
         dgl_buf_printf(&id, "%s%s%s", snapshot->id, at, revision);
-    if (status == DGL_OK && (format == MODEL_RDRR || (format == MODEL_HF && weights))) {
+    if (format == MODEL_RDRR || (format == MODEL_HF && weights)) {
         folder_quant(dir, format, quant);
         bool pack = format == MODEL_RDRR;
-        status = tell(w, &(struct dgl_model_entry){named && id.p ? id.p : dir, dir,
-                                                   pack ? "pack" : "checkpoint", quant,
-                                                   pack ? folder_bytes(dir, "") : weights});
+        TRY(tell(w, &(struct dgl_model_entry){named && id.p ? id.p : dir, dir,
+                                              pack ? "pack" : "checkpoint", quant,
+                                              pack ? folder_bytes(dir, "") : weights}));
     }
-    if (status == DGL_OK)
-        status = gguf_choices_list(w->log, dir, snapshot != NULL, &ggufs);
-    for (size_t i = 0; i < ggufs.count && status == DGL_OK && !w->stopped; i++) {
+    TRY(gguf_choices_list(w->log, dir, snapshot != NULL, &ggufs));
+    for (size_t i = 0; i < ggufs.count && !w->stopped; i++) {
         const struct gguf_choice *c = &ggufs.list[i];
-        struct dgl_buf name = {0};
-        char *path = dgl_path_join(dir, c->name);
         size_t alike = 0;
+        dgl_buf_finish(&name);
+        free(path);
+        path = dgl_path_join(dir, c->name);
         for (size_t j = 0; j < ggufs.count; j++)
             alike += strcmp(ggufs.list[j].quant, c->quant) == 0;
         if (named && ggufs.count == 1 && !weights)
@@ -145,12 +147,12 @@ static enum dgl_status look_at_folder(struct walk *w, const char *dir,
         else
             dgl_buf_puts(&name, path ? path : "");
         if (!path || name.failed || id.failed)
-            status = dgl_fail_memory(w->log, "path", strlen(dir));
-        else
-            status = tell_gguf(w, name.p ? name.p : path, path, c);
-        dgl_buf_finish(&name);
-        free(path);
+            TRY(dgl_fail_memory(w->log, "path", strlen(dir)));
+        TRY(tell_gguf(w, name.p ? name.p : path, path, c));
     }
+done:
+    dgl_buf_finish(&name);
+    free(path);
     gguf_choices_finish(&ggufs);
     dgl_buf_finish(&id);
     return status;
@@ -159,7 +161,7 @@ static enum dgl_status look_at_folder(struct walk *w, const char *dir,
 /* A path that a user named, and `depth` levels of folders in it. */
 static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
 {
-    char **names = NULL;
+    char **names = NULL, *sub = NULL;
     size_t count = 0;
     struct stat info;
     if (w->stopped)
@@ -169,19 +171,22 @@ static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
         gguf_name_quant(path, file.quant);
         return tell_gguf(w, path, path, &file);
     }
-    enum dgl_status status = look_at_folder(w, path, NULL);
-    if (status == DGL_OK && depth > 0)
-        status = dgl_dir_list(w->log, path, &names, &count);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        char *sub = dgl_path_join(path, names[i]);
+    enum dgl_status status;
+    TRY(look_at_folder(w, path, NULL));
+    if (depth > 0)
+        TRY(dgl_dir_list(w->log, path, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        free(sub);
+        sub = dgl_path_join(path, names[i]);
         if (!sub)
-            status = dgl_fail_memory(w->log, "path", strlen(path));
-        else if (dgl_path_is_dir(sub) && access(sub, R_OK | X_OK) != 0)
+            TRY(dgl_fail_memory(w->log, "path", strlen(path)));
+        if (dgl_path_is_dir(sub) && access(sub, R_OK | X_OK) != 0)
             dgl_warn(w->log, "%s: may not be read, its models are not listed", sub);
         else if (dgl_path_is_dir(sub))
-            status = look_at_path(w, sub, depth - 1);
-        free(sub);
+            TRY(look_at_path(w, sub, depth - 1));
     }
+done:
+    free(sub);
     dgl_names_free(names, count);
     return status;
 }
@@ -218,17 +223,17 @@ enum dgl_status model_list(const struct dgl_log *log, const struct dgl_models_pa
     struct walk w = {.log = log, .cb = cb, .priv = priv};
     enum dgl_status status = DGL_OK;
     if (params && params->dirs) {
-        for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
-            status = look_at_path(&w, params->dirs[i], 2);
-        return status;
+        for (size_t i = 0; i < params->num_dirs; i++)
+            TRY(look_at_path(&w, params->dirs[i], 2));
+        return DGL_OK;
     }
     const char *llama = getenv("LLAMA_CACHE");
-    status = hub_iterate(log, look_at_snapshot, &w);
-    if (status == DGL_OK)
-        status = look_at_place(&w, "XDG_DATA_HOME", ".local/share", "/dopplergl/models");
-    if (status == DGL_OK && llama && llama[0])
-        status = look_at_place(&w, "LLAMA_CACHE", "", "");
-    else if (status == DGL_OK)
-        status = look_at_place(&w, "XDG_CACHE_HOME", ".cache", "/llama.cpp");
+    TRY(hub_iterate(log, look_at_snapshot, &w));
+    TRY(look_at_place(&w, "XDG_DATA_HOME", ".local/share", "/dopplergl/models"));
+    if (llama && llama[0])
+        TRY(look_at_place(&w, "LLAMA_CACHE", "", ""));
+    else
+        TRY(look_at_place(&w, "XDG_CACHE_HOME", ".cache", "/llama.cpp"));
+done:
     return status;
 }

@@ -241,11 +241,12 @@ static enum dgl_status put_layers(const struct sections *s, int64_t layers)
     }
     struct field *items =
         fields_set_list(s->out, "layer_types", (size_t)layers, "inference.layerPattern");
-    for (int64_t i = 0; i < layers && items && status == DGL_OK; i++) {
+    for (int64_t i = 0; i < layers && items; i++) {
         bool global = false;
-        status = layer_is_global(s, i, &global);
+        TRY(layer_is_global(s, i, &global));
         items[i] = field_str(global ? "full_attention" : "sliding_attention");
     }
+done:
     return status;
 }
 
@@ -291,12 +292,9 @@ static enum dgl_status config_compose(const struct sections *s)
     const char *family = NULL;
     int64_t layers = 0;
     const struct dgl_json *eos = dgl_json_get(s->root, "eos_token_id");
-    enum dgl_status status =
-        dgl_json_need_i64(s->r, s->architecture, "numLayers", 1, 4096, &layers);
-    if (status == DGL_OK)
-        status = family_find(s, &family);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need_i64(s->r, s->architecture, "numLayers", 1, 4096, &layers));
+    TRY(family_find(s, &family));
     bool gemma = strncmp(family, "gemma", 5) == 0;
     fields_set(s->out, "model_type", field_str(family), NULL);
     for (size_t i = 0; i < sizeof(copied_fields) / sizeof(copied_fields[0]); i++)
@@ -314,10 +312,12 @@ static enum dgl_status config_compose(const struct sections *s)
     }
     if (strcmp(family, "gemma3_text") == 0)
         copy_field(s, "rope_local_base_freq", "rope", "ropeLocalTheta");
-    status = put_activation(s, gemma);
-    if (status == DGL_OK)
-        status = put_rope_scaling(s);
-    return status == DGL_OK && gemma ? put_layers(s, layers) : status;
+    TRY(put_activation(s, gemma));
+    TRY(put_rope_scaling(s));
+    if (gemma)
+        TRY(put_layers(s, layers));
+done:
+    return status;
 }
 
 /* ---- a config that is there ------------------------------------------------------------------ */
@@ -357,17 +357,14 @@ static enum dgl_status check_keys(struct dgl_json_reader r, const struct dgl_jso
 static enum dgl_status check_moe(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *moe, *format;
-    enum dgl_status status = dgl_json_opt(r, root, "moeConfig", DGL_JSON_OBJECT, &moe);
-    if (status != DGL_OK || !moe)
-        return status;
     int64_t experts = 0, chosen = 0;
-    status = dgl_json_need_i64(r, moe, "numExperts", 1, INT32_MAX, &experts);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, moe, "numExpertsPerToken", 1, experts, &chosen);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, moe, "expertFormat", DGL_JSON_STRING, &format);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, root, "moeConfig", DGL_JSON_OBJECT, &moe));
+    if (!moe)
+        return DGL_OK;
+    TRY(dgl_json_need_i64(r, moe, "numExperts", 1, INT32_MAX, &experts));
+    TRY(dgl_json_need_i64(r, moe, "numExpertsPerToken", 1, experts, &chosen));
+    TRY(dgl_json_opt(r, moe, "expertFormat", DGL_JSON_STRING, &format));
     if (format && !dgl_str_eq(dgl_json_str(format), "mixtral") &&
         !dgl_str_eq(dgl_json_str(format), "gpt-oss"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
@@ -377,7 +374,8 @@ static enum dgl_status check_moe(struct dgl_json_reader r, const struct dgl_json
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: moeConfig.sharedExperts is not empty; supported: []",
                         dgl_json_name(r.doc));
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status rdrr_config_read(struct dgl_json_reader r, const struct dgl_json *root, bool ours,
@@ -391,20 +389,21 @@ enum dgl_status rdrr_config_read(struct dgl_json_reader r, const struct dgl_json
                          .out = out};
     bool described =
         dgl_json_is(s.architecture, DGL_JSON_OBJECT) && dgl_json_is(s.inference, DGL_JSON_OBJECT);
-    enum dgl_status status = check_moe(r, root);
-    if (status == DGL_OK)
-        status = ours || !described ? dgl_json_need(r, root, "config", DGL_JSON_OBJECT, &config)
-                                    : dgl_json_opt(r, root, "config", DGL_JSON_OBJECT, &config);
-    if (status == DGL_OK && described && !ours)
-        status = check_off(&s);
-    if (status == DGL_OK && config)
-        status = check_keys(r, config);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_moe(r, root));
+    TRY(ours || !described ? dgl_json_need(r, root, "config", DGL_JSON_OBJECT, &config)
+                           : dgl_json_opt(r, root, "config", DGL_JSON_OBJECT, &config));
+    if (described && !ours)
+        TRY(check_off(&s));
+    if (config)
+        TRY(check_keys(r, config));
     out->base = config;
     if (!config)
-        status = config_compose(&s);
+        TRY(config_compose(&s));
     else if (!ours && is_set(eos))
         add_stops(out, eos);
-    return status == DGL_OK && out->failed ? dgl_fail_memory(r.log, "config", 0) : status;
+    if (out->failed)
+        status = dgl_fail_memory(r.log, "config", 0);
+done:
+    return status;
 }

@@ -445,10 +445,11 @@ enum dgl_status rdrr_inference_check(struct dgl_json_reader r, const struct dgl_
     struct rows architecture = {.count = 0}, inference = {.count = 0};
     rows_architecture(&architecture, desc);
     rows_inference(&inference, desc);
-    enum dgl_status status = rows_check(r, manifest, &architecture, complete);
-    if (status == DGL_OK)
-        status = rows_check(r, manifest, &inference, complete);
-    if (status == DGL_OK)
-        status = moe_check(r, manifest, desc);
-    return status == DGL_OK ? stops_check(r, manifest, desc, complete) : status;
+    enum dgl_status status;
+    TRY(rows_check(r, manifest, &architecture, complete));
+    TRY(rows_check(r, manifest, &inference, complete));
+    TRY(moe_check(r, manifest, desc));
+    status = stops_check(r, manifest, desc, complete);
+done:
+    return status;
 }

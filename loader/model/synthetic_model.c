@@ -209,22 +209,23 @@ static enum dgl_status add_tensors(const struct dgl_log *log, struct tensors *t,
                                    const struct model_desc *desc, const struct quant *q)
 {
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < bind_num_model_rules && status == DGL_OK; i++) {
+    for (size_t i = 0; i < bind_num_model_rules; i++) {
         const struct bind_rule *rule = &bind_model_rules[i];
         if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)
-            status = add_tensor(log, t, desc, q, -1, rule);
+            TRY(add_tensor(log, t, desc, q, -1, rule));
     }
     for (int32_t layer = 0; layer < desc->layers; layer++) {
         bool filled[sizeof(struct layer_desc)] = {false}; /* by slot */
-        for (size_t i = 0; i < bind_num_layer_rules && status == DGL_OK; i++) {
+        for (size_t i = 0; i < bind_num_layer_rules; i++) {
             const struct bind_rule *rule = &bind_layer_rules[i];
             if (rule->optional || rule->kind == EACH || !bind_rule_holds(rule, desc, layer) ||
                 filled[rule->slot] || (rule->instead && filled[rule->instead]))
                 continue;
             filled[rule->slot] = true;
-            status = add_tensor(log, t, desc, q, layer, rule);
+            TRY(add_tensor(log, t, desc, q, layer, rule));
         }
     }
+done:
     return status;
 }
 
@@ -317,29 +318,25 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
     f->name = shape ? strdup(shape->name) : file_name(name);
     file = strndup(name.p, name.len);
     snprintf(f->quantization, sizeof(f->quantization), "%s", quant->name);
-    if (!f->path || !f->name || !file) {
-        status = dgl_fail_memory(log, "model description", 1024);
-    } else if (shape) {
+    if (!f->path || !f->name || !file)
+        TRY(dgl_fail_memory(log, "model description", 1024));
+    if (shape) {
         struct dgl_buf text = {0};
         dgl_buf_printf(&text, "{%s}", shape->config);
         f->config_len = text.len;
         f->config = dgl_buf_take(&text);
         if (!f->config)
-            status = dgl_fail_memory(log, "model description", 1024);
+            TRY(dgl_fail_memory(log, "model description", 1024));
     } else {
-        status = dgl_file_slurp(log, file, MAX_CONFIG, &f->config, &f->config_len);
+        TRY(dgl_file_slurp(log, file, MAX_CONFIG, &f->config, &f->config_len));
     }
-    if (status == DGL_OK)
-        status = dgl_json_parse(log, file, f->config, f->config_len, &doc);
-    if (status == DGL_OK) {
-        const struct fields fields = {.name = file, .base = dgl_json_root(doc)};
-        struct model_desc_input in = {.config = &fields, .config_only = true};
-        status = model_desc_init(log, &in, &f->desc, &f->skipped);
-    }
-    if (status == DGL_OK)
-        status = make_tensors(log, path, &f->desc, quant, &f->tensors);
-    if (status == DGL_OK)
-        status = model_bind(log, f->tensors, file, &f->desc, &f->skipped);
+    TRY(dgl_json_parse(log, file, f->config, f->config_len, &doc));
+    const struct fields fields = {.name = file, .base = dgl_json_root(doc)};
+    struct model_desc_input in = {.config = &fields, .config_only = true};
+    TRY(model_desc_init(log, &in, &f->desc, &f->skipped));
+    TRY(make_tensors(log, path, &f->desc, quant, &f->tensors));
+    TRY(model_bind(log, f->tensors, file, &f->desc, &f->skipped));
+done:
     dgl_json_destroy(&doc);
     free(file);
     return status;

@@ -59,19 +59,15 @@ static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
     struct dgl_hash *hash = NULL;
     unsigned char *piece = NULL;
     char *path = dgl_path_join(v->pack->dir, file->name);
-    enum dgl_status status =
-        path ? dgl_file_open(log, path, &open) : dgl_fail_memory(log, "path", strlen(file->name));
+    enum dgl_status status;
     file->found[0] = '\0';
-    if (status != DGL_OK)
-        goto done;
+    TRY(path ? dgl_file_open(log, path, &open) : dgl_fail_memory(log, "path", strlen(file->name)));
     uint64_t size = dgl_file_size(open);
-    if (size != file->size) {
-        status = dgl_fail(log, DGL_ERR_INTEGRITY,
-                          "%s has %" PRIu64 " bytes, but %s says %" PRIu64
-                          "; the file is damaged, fetch it again",
-                          path, size, v->pack->manifest_path, file->size);
-        goto done;
-    }
+    if (size != file->size)
+        TRY(dgl_fail(log, DGL_ERR_INTEGRITY,
+                     "%s has %" PRIu64 " bytes, but %s says %" PRIu64
+                     "; the file is damaged, fetch it again",
+                     path, size, v->pack->manifest_path, file->size));
     bool stamped = dgl_file_stamp(open, &file->stamp);
     if (v->params->trust && stamped && hash_cache_knows(v->cache, &file->stamp, kind, file->hash)) {
         memcpy(file->found, file->hash, sizeof(file->found));
@@ -82,23 +78,21 @@ static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
     hash = dgl_hash_create(kind);
     piece = dgl_calloc(1, PIECE);
     if (!hash || !piece)
-        status = dgl_fail_memory(log, "hash", PIECE);
-    for (uint64_t at = 0; status == DGL_OK && at < size;) {
+        TRY(dgl_fail_memory(log, "hash", PIECE));
+    for (uint64_t at = 0; at < size;) {
         size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        status = v->stop ? DGL_ERR_CANCELLED : dgl_file_read(log, open, at, piece, n);
-        if (status != DGL_OK)
-            break;
+        TRY(v->stop ? DGL_ERR_CANCELLED : dgl_file_read(log, open, at, piece, n));
         dgl_hash_update(hash, piece, n);
         at += n;
         atomic_fetch_add(&v->bytes, n);
         tell_progress(v);
     }
-    if (status == DGL_OK && !dgl_hash_hex(hash, file->found)) {
+    if (!dgl_hash_hex(hash, file->found)) {
         file->found[0] = '\0';
-        status = dgl_fail_memory(log, dgl_hash_name(kind), 65);
+        TRY(dgl_fail_memory(log, dgl_hash_name(kind), 65));
     }
-    file->settled = status == DGL_OK && stamped && dgl_file_stamp(open, &after) &&
-                    memcmp(&file->stamp, &after, sizeof(after)) == 0;
+    file->settled =
+        stamped && dgl_file_stamp(open, &after) && memcmp(&file->stamp, &after, sizeof(after)) == 0;
 done:
     dgl_file_close(&open);
     dgl_hash_destroy(&hash);
@@ -189,11 +183,12 @@ enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *p
     enum dgl_status status = DGL_OK;
     if (!v.stop)
         dgl_parallel_for(params->threads, v.count, hash_item, &v);
-    for (size_t i = 0; i < v.count && status == DGL_OK && !v.stop; i++) {
-        status = judge_file(&v, &v.files[i]);
-        out->files += status == DGL_OK;
-        out->bytes += status == DGL_OK ? v.files[i].stamp.size : 0;
+    for (size_t i = 0; i < v.count && !v.stop; i++) {
+        TRY(judge_file(&v, &v.files[i]));
+        out->files++;
+        out->bytes += v.files[i].stamp.size;
     }
+done:
     if (status == DGL_OK)
         tell_progress(&v);
     if (v.stop)

@@ -23,7 +23,7 @@
 #define KERNEL_MAX_LETS       24 /* of a kernel and its libs together; SHARED likewise */
 #define KERNEL_MAX_SHARED     16
 #define KERNEL_REGISTERS_MANY 65536 /* value of the property REGISTERS if there is no limit */
-#define KERNEL_MAX_FALLBACKS  4     /* reported hints of one choice that were passed over */
+#define KERNEL_MAX_SKIPPED    4     /* reported soft hints of one choice that were skipped */
 #define KERNEL_MAX_VARS       212   /* all of the above variables, and LOCAL_X to LOCAL_Z */
 
 /* A named integer: model constants (K, N, HEAD_DIM), device properties (SUBGROUP_SIZE,
@@ -191,14 +191,36 @@ enum kernel_layer {
     KERNEL_LAYER_FLAG,
 };
 
-/* The hints that apply. Layers that describe a machine or a general preference are soft: their
- * hints are skipped with a note if they cannot be met. Hints of all other layers are errors
- * then. */
-enum kernel_hints_heard {
-    KERNEL_HEARS_ALL,
-    KERNEL_HEARS_ASKED, /* of layers that do not yield */
-    KERNEL_HEARS_NONE,
+/* The decision that a hint makes. */
+enum kernel_rule_kind {
+    KERNEL_RULE_NONE,      /* no choice: a setting, a remark, or `auto` */
+    KERNEL_RULE_KERNEL,    /* the kernel of its requests */
+    KERNEL_RULE_VARIANT,   /* likewise, but only of requests that such a kernel serves */
+    KERNEL_RULE_PRECISION, /* a kernel of PRECISION f16, if one serves the request */
+    KERNEL_RULE_UNPACKED,  /* the loader unpacks q4_k weights: no kernel for packed weights */
+    KERNEL_RULE_TUNE,      /* a tunable of a kernel */
+    KERNEL_RULE_LOCAL,     /* the local size of a kernel's work groups */
+    KERNEL_RULE_COLUMNS,   /* rows of weights per work group */
 };
+/* One hint in force. A set keeps its rules sorted by layer, then by specificity, both from high to
+ * low, with one rule per key. The first rule that matches a request decides. */
+struct kernel_rule {
+    enum kernel_rule_kind kind;
+    enum kernel_layer layer;
+    int specificity;
+    bool soft;               /* skipped with a note, not refused, if it cannot be met */
+    bool automatic;          /* of TUNE, LOCAL, COLUMNS: the preset, whatever lower layers want */
+    const char *key, *value; /* "variants.matmul/decode", "tunes.NAME.TUNABLE" ... */
+    const char *origin;      /* "--kernel-hints", a config file's path ... */
+    const char *said;        /* "KEY=VALUE (ORIGIN)" */
+    const char *requests;    /* patterns, blank-separated */
+    const char *kernel;      /* NAME, VARIANT or alias; NULL matches any kernel */
+    const char *tune;        /* name of the tunable */
+    int64_t number[3];       /* value of TUNE and COLUMNS, sizes of LOCAL */
+};
+/* The rules that apply to the tunables of a choice. Soft rules come from layers that describe a
+ * machine or a general preference. */
+enum kernel_apply { KERNEL_APPLY_ALL, KERNEL_APPLY_HARD, KERNEL_APPLY_NONE };
 
 /* Names of dgl_kernels_params.hints, and of a converter's default hints, in messages. */
 #define KERNEL_HINTS_ORIGIN    "--kernel-hints"
@@ -248,7 +270,7 @@ const char *kernel_set_hint(const struct kernel_set *set, const char *key, const
  * pinned manifest override it. Its entries are keyed by kernel_request_key():
  * {"tunes": {KEY: {"NAME.TUNABLE": 8}}, "variants": {KEY: "NAME"}}
  * Entries for a kernel, tunable or value that the set lacks are omitted. Entries that cannot run
- * are passed over, and kernel_choice.fallbacks lists them. */
+ * are passed over, and kernel_choice.skipped lists them. */
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out);
@@ -319,13 +341,6 @@ struct kernel_line {
     uint32_t source; /* as of a kernel */
 };
 
-/* The hint that decided a choice. Borrowed from the set. */
-struct kernel_hint_used {
-    const char *key, *value, *origin; /* key is NULL if no hint decided */
-    enum kernel_layer layer;
-    bool decides; /* a default of a manifest: without it another kernel would be chosen */
-};
-
 /* Names in `vars` are borrowed from the kernel and from the device properties; the set and the
  * properties must outlive it. */
 struct kernel_choice {
@@ -333,15 +348,10 @@ struct kernel_choice {
     struct kernel_var vars[KERNEL_MAX_VARS]; /* all variables but T and BAND */
     uint32_t num_vars;
     uint32_t num_consts, num_tunes, num_lets; /* vars = consts, tunes, lets, then the rest */
-    /* origin of each tunable's value: "default" (its preset), or the origin of its hint:
-     * "manifest", "tuner", "manifest (pinned)", a config file's path, "--kernel-hints", "flag", or
-     * the caller's name for its hints */
-    const char *tune_origin[KERNEL_MAX_TUNES];
-    /* the hint, of any kind, that set each tunable; key is NULL if it has no hint */
-    struct kernel_tune_hint {
-        const char *key, *value;
-    } tune_hint[KERNEL_MAX_TUNES];
-    enum kernel_hints_heard heard; /* for its tunables */
+    /* The rule, of any kind, that set each tunable; NULL if its preset did. Borrowed from the set,
+     * as `rule` is. */
+    const struct kernel_rule *tune_rule[KERNEL_MAX_TUNES];
+    enum kernel_apply applies; /* to its tunables */
     int64_t local[3];
     const struct kernel_lib *libs[KERNEL_MAX_LIBS]; /* kernel->num_libs, for the request's words */
     struct kernel_shared_size shared[KERNEL_MAX_SHARED]; /* those that have elements */
@@ -352,14 +362,17 @@ struct kernel_choice {
     int64_t spills;       /* number of registers above the device's limit, or 0 */
     /* a hint (except a tuner's) or a user's file decides, even if it cannot be met */
     bool asked;
-    char reason[768]; /* "preferred: 30 over matmul_decode (10)" */
-    struct kernel_hint_used hint;
-    /* "hint K=V (ORIGIN) does not apply here: WHY" for each hint that was passed over: first those
-     * of one soft layer, then tunables */
-    struct kernel_fallback {
+    char reason[768];               /* "preferred: 30 over matmul_decode (10)" */
+    const struct kernel_rule *rule; /* the hint that decided the kernel, or NULL */
+    bool decides; /* a default of a manifest: another kernel would be chosen without that rule */
+    /* "hint K=V (ORIGIN) does not apply here: WHY" for each soft hint that could not be met: first
+     * those of one layer, then tunables */
+    struct kernel_skip {
+        const struct kernel_rule *rule; /* NULL for tunables */
+        uint32_t why;                   /* offset of WHY */
         char text[320];
-    } fallbacks[KERNEL_MAX_FALLBACKS];
-    uint32_t num_fallbacks;
+    } skipped[KERNEL_MAX_SKIPPED];
+    uint32_t num_skipped;
     /* If a kernel cannot run because of an error in the arithmetic of a directive, on every device:
      * that directive. Empty if the reason is the device, or a rule that the text states. */
     struct kernel_line fault;
@@ -432,15 +445,18 @@ void kernel_choice_origin(const struct kernel_choice *choice, struct dgl_buf *ou
  * with all line ends as LF. Returns false if memory runs out. */
 bool kernel_choice_sha256(const struct kernel_choice *choice, char out[65]);
 
-/* Reports hints for requests or kernels that apply to no step of a model. `requests` and `choices`
- * belong to its steps, `count` of each. If the hint `strict` is set, returns DGL_ERR_UNSUPPORTED
- * and names the first unused hint of any kind. Does so also without `strict` if a user's
- * computePrecision=f16 applies to no step. `q4_k_expanded` is true if a hint expanded q4_k weights
- * to another type. */
-enum dgl_status kernel_set_check_heard(const struct dgl_log *log, const struct kernel_set *set,
-                                       const struct kernel_request *const *requests,
-                                       const struct kernel_choice *const *choices, size_t count,
-                                       bool q4_k_expanded);
+/* A step of a model with its kernel. */
+struct kernel_step {
+    const struct kernel_request *request;
+    const struct kernel_choice *choice;
+};
+/* Logs a notice for each hint that affects no step of a model although it names an operation that
+ * the model has. If the hint `strict` is set, returns DGL_ERR_UNSUPPORTED and names the first
+ * unused hint of any kind. Does so also without `strict` if a user's computePrecision=f16 applies
+ * to no step. `q4_k_expanded` is true if a hint expanded q4_k weights to another type. */
+enum dgl_status kernel_set_check_unused(const struct dgl_log *log, const struct kernel_set *set,
+                                        const struct kernel_step *steps, size_t count,
+                                        bool q4_k_expanded);
 
 /* Computes the group counts of one dispatch for `tokens` tokens and a band of `rows` rows of
  * weights. If the count in x exceeds `max_x` (the device's limit, at least 65,535), it is folded

@@ -184,8 +184,9 @@ void dgl_plan_tunables(const struct dgl_plan_use *use,
     const struct kernel_choice *choice = &((const struct kernel_use *)use)->choice;
     for (uint32_t i = 0; i < choice->num_tunes; i++) {
         const struct kernel_var *var = &choice->vars[choice->num_consts + i];
+        const struct kernel_rule *rule = choice->tune_rule[i];
         const struct dgl_plan_tunable tunable = {
-            .name = var->name, .value = var->value, .origin = choice->tune_origin[i]};
+            .name = var->name, .value = var->value, .origin = rule ? rule->origin : "default"};
         if (!cb(priv, &tunable))
             return;
     }

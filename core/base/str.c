@@ -186,6 +186,15 @@ void dgl_buf_puts(struct dgl_buf *buf, const char *text)
     dgl_buf_append(buf, text, strlen(text));
 }
 
+void dgl_buf_add_word(struct dgl_buf *buf, size_t start, struct dgl_str word)
+{
+    struct dgl_str rest = {buf->p ? buf->p + start : "", buf->len - start}, item;
+    while (rest.len && dgl_str_split(&rest, ' ', &item))
+        if (dgl_str_equal(item, word))
+            return;
+    dgl_buf_printf(buf, "%s%.*s", buf->len > start ? " " : "", (int)word.len, word.p);
+}
+
 void dgl_buf_putc(struct dgl_buf *buf, char c)
 {
     dgl_buf_append(buf, &c, 1);

@@ -45,6 +45,8 @@ void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args);
 /* Short text (15 to 17 digits) that reads back as the same double; 6 to 9 digits for a float. */
 void dgl_buf_f64(struct dgl_buf *buf, double value);
 void dgl_buf_f32(struct dgl_buf *buf, float value);
+/* Appends a word to the blank-separated list that starts at `start`, unless the list has it. */
+void dgl_buf_add_word(struct dgl_buf *buf, size_t start, struct dgl_str word);
 /* Transfers the text (free) and empties `buf`; NULL when failed. */
 char *dgl_buf_take(struct dgl_buf *buf);
 void dgl_buf_finish(struct dgl_buf *buf);

@@ -61,7 +61,7 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
             kernel_choose(t->log, set, request, device->properties, device->num_properties, out);
     if (status == DGL_OK) {
         struct dgl_str rest = dgl_str_of(tunes), part;
-        *fits = strcmp(out->kernel->name, kernel) == 0 && out->num_fallbacks == 0 &&
+        *fits = strcmp(out->kernel->name, kernel) == 0 && out->num_skipped == 0 &&
                 plan_check_served(NULL, op, out->kernel) == DGL_OK;
         while (*fits && dgl_str_split(&rest, ' ', &part))
             for (uint32_t i = 0; i < out->num_tunes; i++) {
@@ -73,9 +73,10 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
                                   INT64_MAX, &value);
                 *fits = *fits && value == var->value;
             }
-        memset(out->tune_origin, 0, sizeof(out->tune_origin)); /* they were the set's */
-        memset(out->tune_hint, 0, sizeof(out->tune_hint));
-        memset(&out->hint, 0, sizeof(out->hint));
+        memset(out->tune_rule, 0, sizeof(out->tune_rule)); /* they were the set's */
+        memset(out->skipped, 0, sizeof(out->skipped));
+        out->num_skipped = 0;
+        out->rule = NULL;
     }
     kernel_set_destroy(&set);
     dgl_buf_finish(&json);

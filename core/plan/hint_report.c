@@ -8,40 +8,31 @@
 #include "core/base/mem.h"
 #include "core/plan/plan.h"
 
-/* Returns true if one of the first `count` kernels has passed over the same hint (the text up to
- * WHY). */
-static bool is_told(const struct plan *plan, size_t count, const char *text)
-{
-    const size_t head = strcspn(text, ":");
-    for (size_t i = 0; i < count; i++) {
-        const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
-        for (uint32_t f = 0; f < choice->num_fallbacks; f++)
-            if (strcspn(choice->fallbacks[f].text, ":") == head &&
-                memcmp(choice->fallbacks[f].text, text, head) == 0)
-                return true;
-    }
-    return false;
-}
-
-/* Notes each hint that was passed over, one line each, with its first request. */
-static void note_fallbacks(const struct plan *plan, const struct dgl_log *notes)
+/* Notes each hint that was skipped, one line each, with its first request. */
+static void note_skipped(const struct plan *plan, const struct dgl_log *notes)
 {
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_use *use = plan->kernels.uses[i];
-        for (uint32_t f = 0; f < use->choice.num_fallbacks; f++)
-            if (!is_told(plan, i, use->choice.fallbacks[f].text))
-                dgl_notice(notes, "%s: %s", use->request.op, use->choice.fallbacks[f].text);
+        for (uint32_t s = 0; s < use->choice.num_skipped; s++) {
+            const struct kernel_skip *skip = &use->choice.skipped[s];
+            bool told = false;
+            for (size_t j = 0; j < i && !told; j++) {
+                const struct kernel_choice *other = &plan->kernels.uses[j]->choice;
+                for (uint32_t o = 0; o < other->num_skipped && !told; o++)
+                    told = other->skipped[o].why == skip->why &&
+                           memcmp(other->skipped[o].text, skip->text, skip->why) == 0;
+            }
+            if (!told)
+                dgl_notice(notes, "%s: %s", use->request.op, skip->text);
+        }
     }
 }
 
-/* Adds "KEY=VALUE" to a list unless it is there. */
-static void add_once(struct dgl_buf *list, const char *text)
+static void add_rule(struct dgl_buf *list, const struct kernel_rule *rule)
 {
-    struct dgl_str rest = {list->p, list->len}, item;
-    while (list->p && dgl_str_split(&rest, ' ', &item))
-        if (dgl_str_eq(item, text))
-            return;
-    dgl_buf_printf(list, "%s%s", list->len ? " " : "", text);
+    char text[320];
+    snprintf(text, sizeof(text), "%s=%s", rule->key, rule->value);
+    dgl_buf_add_word(list, 0, dgl_str_of(text));
 }
 
 /* Notes all deciding defaults of a manifest in one line: they may cause most of a slowdown. */
@@ -51,25 +42,17 @@ static void note_defaults(const struct plan *plan, const struct dgl_log *notes, 
     struct dgl_buf list = {0};
     const char *origin = NULL;
     const char *q4k = kernel_set_hint(plan->kernels.set, "q4kMatmul", &origin);
-    char text[320];
-    if (q4_k_expanded && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0) {
-        snprintf(text, sizeof(text), "q4kMatmul=%s", q4k);
-        add_once(&list, text);
-    }
+    if (q4_k_expanded && origin && strcmp(origin, KERNEL_MANIFEST_ORIGIN) == 0)
+        add_rule(&list, &(const struct kernel_rule){.key = "q4kMatmul", .value = q4k});
     for (size_t i = 0; i < plan->kernels.count; i++) {
         const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
-        const bool fuses = choice->hint.key && choice->hint.layer == KERNEL_LAYER_MANIFEST &&
+        const bool fuses = choice->rule && choice->rule->layer == KERNEL_LAYER_MANIFEST &&
                            fusion_was_decided(&plan->fusion, &plan->kernels.uses[i]->request);
-        if (choice->hint.decides || fuses) {
-            snprintf(text, sizeof(text), "%s=%s", choice->hint.key, choice->hint.value);
-            add_once(&list, text);
-        }
+        if (choice->decides || fuses)
+            add_rule(&list, choice->rule);
         for (uint32_t t = 0; t < choice->num_tunes; t++)
-            if (strcmp(choice->tune_origin[t], KERNEL_MANIFEST_ORIGIN) == 0) {
-                snprintf(text, sizeof(text), "%s=%s", choice->tune_hint[t].key,
-                         choice->tune_hint[t].value);
-                add_once(&list, text);
-            }
+            if (choice->tune_rule[t] && choice->tune_rule[t]->layer == KERNEL_LAYER_MANIFEST)
+                add_rule(&list, choice->tune_rule[t]);
     }
     if (list.len)
         dgl_notice(notes,
@@ -85,13 +68,12 @@ static void note_slow_f16(const struct plan *plan, const struct dgl_log *notes)
 {
     for (size_t i = 0; plan->device->on_host && i < plan->kernels.count; i++) {
         const struct kernel_choice *choice = &plan->kernels.uses[i]->choice;
-        if (!choice->kernel || !choice->kernel->f16 || !choice->hint.key)
+        if (!choice->kernel || !choice->kernel->f16 || !choice->rule)
             continue;
         dgl_notice(notes,
-                   "%s: hint %s=%s (%s) has products computed in f16, several times slower than in "
-                   "f32 on a software renderer; --compute-precision f32 undoes it",
-                   plan->kernels.uses[i]->request.op, choice->hint.key, choice->hint.value,
-                   choice->hint.origin);
+                   "%s: hint %s has products computed in f16, several times slower than in f32 on "
+                   "a software renderer; --compute-precision f32 undoes it",
+                   plan->kernels.uses[i]->request.op, choice->rule->said);
         return;
     }
 }
@@ -109,30 +91,21 @@ enum dgl_status plan_check_hints(struct plan *plan, const char *model, bool q4_k
 {
     const struct dgl_log notes = {.write = take_note, .priv = plan, .level = DGL_LOG_NOTICE};
     const struct kernel_table *kernels = &plan->kernels;
-    const struct kernel_request **requests =
-        dgl_new_array(const struct kernel_request *, kernels->count);
-    const struct kernel_choice **choices =
-        dgl_new_array(const struct kernel_choice *, kernels->count);
+    struct kernel_step *steps = dgl_new_array(struct kernel_step, kernels->count);
     enum dgl_status status = DGL_OK;
-    if (!requests || !choices)
-        status = dgl_fail_memory(plan->device->log, "the requests of a plan", kernels->count);
-    for (size_t i = 0; i < kernels->count && status == DGL_OK; i++) {
-        requests[i] = &kernels->uses[i]->request;
-        choices[i] = &kernels->uses[i]->choice;
-    }
-    if (status == DGL_OK)
-        status = kernel_set_check_heard(&notes, kernels->set, requests, choices, kernels->count,
-                                        q4_k_expanded);
-    free(requests);
-    free(choices);
-    if (status != DGL_OK)
-        return status;
-    note_fallbacks(plan, &notes);
+    if (!steps)
+        TRY(dgl_fail_memory(plan->device->log, "the steps of a plan", kernels->count));
+    for (size_t i = 0; i < kernels->count; i++)
+        steps[i] = (struct kernel_step){&kernels->uses[i]->request, &kernels->uses[i]->choice};
+    TRY(kernel_set_check_unused(&notes, kernels->set, steps, kernels->count, q4_k_expanded));
+    note_skipped(plan, &notes);
     note_defaults(plan, &notes, model, q4_k_expanded);
     note_slow_f16(plan, &notes);
-    return plan->hint_notes.failed
-               ? dgl_fail_memory(plan->device->log, "notes on hints", plan->hint_notes.len)
-               : DGL_OK;
+    if (plan->hint_notes.failed)
+        status = dgl_fail_memory(plan->device->log, "notes on hints", plan->hint_notes.len);
+done:
+    free(steps);
+    return status;
 }
 
 void plan_tell_hints(const struct plan *plan, const struct plan *before)

@@ -85,10 +85,10 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
         const struct kernel_choice *choice = &segment->use[i]->choice;
         const char *reason = choice->reason;
         char shape[160], unfused[sizeof(choice->reason) + 256];
-        char fallback[sizeof(choice->fallbacks) + 16] = "";
-        for (uint32_t f = 0, len = 0; f < choice->num_fallbacks; f++)
+        char fallback[sizeof(choice->skipped) + 16] = "";
+        for (uint32_t f = 0, len = 0; f < choice->num_skipped; f++)
             len += (uint32_t)snprintf(fallback + len, sizeof(fallback) - len, "%s%s", f ? "; " : "",
-                                      choice->fallbacks[f].text);
+                                      choice->skipped[f].text);
         describe_shape(op, shape, sizeof(shape));
         if (op->unfused) {
             snprintf(unfused, sizeof(unfused), "%s; not fused: %s", reason, op->unfused);

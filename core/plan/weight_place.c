@@ -158,8 +158,8 @@ static enum dgl_status choose_layout(struct placer *b, const struct weight *weig
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: LAYOUT %s: %s weights cannot be packed so; known: %s", kernel->path,
                         kernel_layout(kernel, word), word, usual->name);
-    if (band->layout != usual && use->choice.hint.key &&
-        use->choice.hint.layer == KERNEL_LAYER_TUNER &&
+    if (band->layout != usual && use->choice.rule &&
+        use->choice.rule->layer == KERNEL_LAYER_TUNER &&
         !others_read(b, weight, &request, band->layout))
         band->layout = usual;
     if (!weight_layout_stride(band->layout, weight->cols, &words) || words > UINT32_MAX)

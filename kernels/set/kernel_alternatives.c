@@ -14,9 +14,7 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
 {
     const struct kernel_fit fit = {
         .set = set, .request = request, .device = device, .num_device = num_device};
-    const struct kernel_hint *precision =
-        kernel_hints_find(kernel_set_hints(set), "computePrecision");
-    const bool allow_f16 = precision && strcmp(precision->value, "f16") == 0;
+    const bool allow_f16 = kernel_set_allows_f16(set);
     for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
         struct kernel_choice choice;
@@ -30,10 +28,7 @@ void kernel_alternatives(const struct kernel_set *set, const struct kernel_reque
         } else if (a.runs && chosen->asked) {
             snprintf(a.why, sizeof(a.why), "another was asked for");
         } else if (a.runs && choice.spills > 0 && chosen->spills == 0) {
-            snprintf(a.why, sizeof(a.why),
-                     "it would spill: it needs %lld registers, REGISTERS is "
-                     "%lld",
-                     (long long)choice.registers, (long long)(choice.registers - choice.spills));
+            kernel_spill_text(&choice, a.why);
         } else if (a.runs && a.rank == chosen->rank) {
             snprintf(a.why, sizeof(a.why), "PREFER %lld too, and later in the list",
                      (long long)a.rank);

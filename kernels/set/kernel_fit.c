@@ -294,7 +294,7 @@ static bool is_disabled(const char *features, const char *property)
 static void fill_properties(struct attempt *a)
 {
     const struct kernel_fit *fit = a->fit;
-    const struct kernel_hint *disabled =
+    const struct kernel_rule *disabled =
         kernel_hints_find(kernel_set_hints(fit->set), "disableFeatures");
     for (const struct kernel_var *property = kernel_property_minimum; property->name; property++)
         if (!kernel_find_var(fit->device, fit->num_device, property->name))
@@ -354,19 +354,17 @@ static bool is_choice(const struct kernel_tune *tune, int64_t value)
 static bool fill_tunes(struct attempt *a, uint32_t first)
 {
     const struct kernel_fit *fit = a->fit;
+    const struct kernel_rule *rules[KERNEL_MAX_TUNES + 2];
+    kernel_fit_rules(fit, a->kernel, rules);
     for (uint32_t i = 0; i < a->kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &a->kernel->tunes[i];
-        const struct kernel_hint *hint = kernel_hints_find_tune(
-            kernel_set_hints(fit->set), fit->request, a->kernel->name, tune->name, fit->hears);
         const struct kernel_var *forced = kernel_find_var(fit->forced, fit->num_forced, tune->name);
         int64_t value;
-        a->choice->tune_origin[i] = hint ? hint->origin : "default";
-        if (hint)
-            a->choice->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
+        a->choice->tune_rule[i] = rules[i];
         if (forced)
             value = forced->value;
-        else if (hint)
-            value = hint->number;
+        else if (rules[i])
+            value = rules[i]->number[0];
         else if (!eval(a, tune->name, line_in(a, NULL, tune->line), tune->preset, &value))
             return false;
         if (!is_choice(tune, value)) {
@@ -570,13 +568,19 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
     struct attempt a = {fit, kernel, out, why};
-    *out = (struct kernel_choice){.kernel = kernel, .heard = fit->hears};
+    *out = (struct kernel_choice){.kernel = kernel, .applies = fit->apply};
     *rank = 0;
     return check_when(&a) && check_right(&a) && fill_names(&a) && check_extensions(&a) &&
            fill_tunes(&a, out->num_consts) && check_local(&a) && check_shared(&a) &&
            check_limits(&a) && check_requires(&a) && count_registers(&a) &&
            (!kernel->prefer ||
             eval(&a, "PREFER", line_in(&a, NULL, kernel->prefer_line), kernel->prefer, rank));
+}
+
+void kernel_spill_text(const struct kernel_choice *choice, char why[WHY_SIZE])
+{
+    snprintf(why, WHY_SIZE, "it would spill: it needs %lld registers, REGISTERS is %lld",
+             (long long)choice->registers, (long long)(choice->registers - choice->spills));
 }
 
 bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
@@ -609,7 +613,7 @@ bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kerne
                         struct kernel_choice *scratch, char why[WHY_SIZE])
 {
     const struct kernel_fit least = {
-        .set = fit->set, .request = fit->request, .hears = KERNEL_HEARS_NONE};
+        .set = fit->set, .request = fit->request, .apply = KERNEL_APPLY_NONE};
     struct kernel_fit here = least;
     here.device = fit->device;
     here.num_device = fit->num_device;

@@ -27,7 +27,7 @@ struct kernel_fit {
     const struct kernel_request *request;
     const struct kernel_var *device;
     size_t num_device;
-    enum kernel_hints_heard hears; /* hints for tunables that count */
+    enum kernel_apply apply; /* rules for tunables that apply */
     /* Tunables with these values, whatever hints and presets say. */
     struct kernel_var forced[KERNEL_MAX_TUNES];
     uint32_t num_forced;
@@ -36,6 +36,9 @@ struct kernel_fit {
  * says which rule, and out->fault whether, and where, its text is at fault. */
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[192]);
+
+/* Writes how many registers a choice that spills lacks. */
+void kernel_spill_text(const struct kernel_choice *choice, char why[192]);
 
 /* Whether the device has what the kernel wants of it for any request: extensions and storage
  * bindings, and that it computes rightly. Else *why says which. */
@@ -52,11 +55,9 @@ bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kerne
  * most two tunables take other values than without them. */
 bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *out, int64_t *rank, char why[192]);
-/* The hints that kernel_fit_hinted() would meet; NULL: none. */
-struct kernel_shape_hints {
-    const struct kernel_hint *local, *cols;
-};
-struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
-                                           const struct kernel *kernel);
+/* Finds the rules that apply to a kernel: out[i] decides tunable i, out[num_tunes] the local size
+ * of work groups, and the next one their columns. NULL if there is none. Returns their number. */
+uint32_t kernel_fit_rules(const struct kernel_fit *fit, const struct kernel *kernel,
+                          const struct kernel_rule *out[KERNEL_MAX_TUNES + 2]);
 
 #endif

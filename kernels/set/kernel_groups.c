@@ -12,18 +12,31 @@
 
 /* ---- hints on work groups -------------------------------------------------------------------- */
 
-struct kernel_shape_hints kernel_fit_shape(const struct kernel_fit *fit,
-                                           const struct kernel *kernel)
+uint32_t kernel_fit_rules(const struct kernel_fit *fit, const struct kernel *kernel,
+                          const struct kernel_rule *out[KERNEL_MAX_TUNES + 2])
 {
     const struct kernel_hints *hints = kernel_set_hints(fit->set);
-    struct kernel_shape_hints shape = {NULL, NULL};
-    char key[96];
-    snprintf(key, sizeof(key), "workgroupOverrides.%s", kernel->name);
-    shape.local = kernel_hints_find_heard(hints, key, fit->hears);
-    if (strcmp(fit->request->op, "matmul") == 0 &&
-        strcmp(kernel_request_word(fit->request, "phase"), "decode") == 0)
-        shape.cols = kernel_hints_find_heard(hints, "colsPerWorkgroup", fit->hears);
-    return shape;
+    const size_t end = fit->apply == KERNEL_APPLY_NONE ? 0 : hints->count;
+    uint32_t count = 0;
+    memset(out, 0, (KERNEL_MAX_TUNES + 2) * sizeof(*out));
+    for (size_t i = 0; i < end; i++) {
+        const struct kernel_rule *rule = &hints->items[i];
+        uint32_t at = 0;
+        if (rule->kind < KERNEL_RULE_TUNE || (rule->kernel && strcmp(rule->kernel, kernel->name)) ||
+            (rule->soft && fit->apply == KERNEL_APPLY_HARD))
+            continue;
+        while (at < kernel->num_tunes &&
+               (!rule->tune || strcmp(rule->tune, kernel->tunes[at].name) != 0))
+            at++;
+        at += rule->kind == KERNEL_RULE_COLUMNS;
+        if (!out[at] && kernel_rule_matches(fit->set, rule, fit->request))
+            out[at] = rule;
+    }
+    for (uint32_t at = 0; at < kernel->num_tunes + 2; at++) {
+        out[at] = out[at] && out[at]->automatic ? NULL : out[at];
+        count += out[at] != NULL;
+    }
+    return count;
 }
 
 /* One group serves `cols` rows of weights, and two are needed for one row more. */
@@ -35,30 +48,31 @@ static bool has_cols(const struct kernel_choice *choice, int64_t cols)
            one[0] * one[1] * one[2] == 1 && two[0] * two[1] * two[2] == 2;
 }
 
-static bool has_shape(const struct kernel_shape_hints *shape, const struct kernel_choice *choice)
+static bool has_shape(const struct kernel_rule *local, const struct kernel_rule *columns,
+                      const struct kernel_choice *choice)
 {
-    return (!shape->local ||
-            memcmp(choice->local, shape->local->local, sizeof(choice->local)) == 0) &&
-           (!shape->cols || has_cols(choice, shape->cols->number));
+    return (!local || memcmp(choice->local, local->number, sizeof(choice->local)) == 0) &&
+           (!columns || has_cols(choice, columns->number[0]));
 }
 
 /* Sets tunables from `first` on, `more` at most, to other values until the choice has the shape.
- * Tunables that hints decide stay. */
+ * Tunables that rules decide stay. */
 static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
-                      const struct kernel_shape_hints *shape, uint32_t first, uint32_t more,
+                      const struct kernel_rule *const *rules, uint32_t first, uint32_t more,
                       struct kernel_choice *out, int64_t *rank)
 {
+    const struct kernel_rule *const *shape = &rules[kernel->num_tunes];
     char why[WHY_SIZE];
     for (uint32_t i = first; i < kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &kernel->tunes[i];
-        if (kernel_hints_find_tune(kernel_set_hints(fit->set), fit->request, kernel->name,
-                                   tune->name, fit->hears))
+        if (rules[i])
             continue;
         const uint32_t at = fit->num_forced++;
         for (uint32_t j = 0; j < tune->num_choices; j++) {
             fit->forced[at] = (struct kernel_var){tune->name, tune->choices[j]};
-            if (more > 1 ? try_tunes(fit, kernel, shape, i + 1, more - 1, out, rank)
-                         : kernel_fit_try(fit, kernel, out, rank, why) && has_shape(shape, out))
+            if (more > 1 ? try_tunes(fit, kernel, rules, i + 1, more - 1, out, rank)
+                         : kernel_fit_try(fit, kernel, out, rank, why) &&
+                               has_shape(shape[0], shape[1], out))
                 return true;
         }
         fit->num_forced--;
@@ -69,32 +83,27 @@ static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
 bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
-    const struct kernel_shape_hints shape = kernel_fit_shape(fit, kernel);
+    const struct kernel_rule *rules[KERNEL_MAX_TUNES + 2];
+    kernel_fit_rules(fit, kernel, rules);
+    const struct kernel_rule *local = rules[kernel->num_tunes];
+    const struct kernel_rule *columns = rules[kernel->num_tunes + 1];
+    const struct kernel_rule *shape = local ? local : columns;
     struct kernel_fit other = *fit;
-    bool fits = kernel_fit_try(fit, kernel, out, rank, why);
-    if (!shape.local && !shape.cols)
+    const bool fits = kernel_fit_try(fit, kernel, out, rank, why);
+    if (!shape || (fits && has_shape(local, columns, out)))
         return fits;
-    if (fits && has_shape(&shape, out))
-        return true;
     if (!kernel_serves(kernel, fit->request))
         return false;
     if (fits)
         snprintf(why, WHY_SIZE, "no two of its tunables give it the work groups of %s=%s",
-                 shape.local ? shape.local->key : shape.cols->key,
-                 shape.local ? shape.local->value : shape.cols->value);
-    for (uint32_t count = 1; count <= 2; count++) {
-        if (!try_tunes(&other, kernel, &shape, 0, count, out, rank))
-            continue;
-        for (uint32_t i = 0; i < kernel->num_tunes; i++) {
-            const struct kernel_hint *hint = shape.local ? shape.local : shape.cols;
-            if (!kernel_find_var(other.forced, other.num_forced, kernel->tunes[i].name))
-                continue;
-            out->tune_origin[i] = hint->origin;
-            out->tune_hint[i] = (struct kernel_tune_hint){hint->key, hint->value};
-        }
-        return true;
-    }
-    return false;
+                 shape->key, shape->value);
+    if (!try_tunes(&other, kernel, rules, 0, 1, out, rank) &&
+        !try_tunes(&other, kernel, rules, 0, 2, out, rank))
+        return false;
+    for (uint32_t i = 0; i < kernel->num_tunes; i++)
+        if (kernel_find_var(other.forced, other.num_forced, kernel->tunes[i].name))
+            out->tune_rule[i] = shape;
+    return true;
 }
 
 static bool is_sized(const struct kernel_choice *choice, uint32_t local)
@@ -112,9 +121,14 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                              .request = request,
                              .device = device,
                              .num_device = num_device,
-                             .hears = choice->heard,
+                             .apply = choice->applies,
                              .num_forced = choice->num_tunes};
-    const struct kernel_shape_hints shape = kernel_fit_shape(&fit, kernel);
+    const struct kernel_rule *rules[KERNEL_MAX_TUNES + 2], *hard[KERNEL_MAX_TUNES + 2];
+    struct kernel_fit asked = fit;
+    asked.apply = KERNEL_APPLY_HARD;
+    kernel_fit_rules(&fit, kernel, rules);
+    kernel_fit_rules(&asked, kernel, hard);
+    const bool shaped = rules[kernel->num_tunes] || rules[kernel->num_tunes + 1];
     const char *size = NULL; /* the tunable that says it: no sum depends on that */
     char why[WHY_SIZE];
     int64_t rank;
@@ -130,9 +144,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
         const struct kernel_tune *tune = &kernel->tunes[i];
         const int64_t before = fit.forced[i].value;
         /* What was asked for stays. */
-        if (shape.local || shape.cols || (size && strcmp(tune->name, size) != 0) ||
-            kernel_hints_find_tune(kernel_set_hints(set), request, kernel->name, tune->name,
-                                   KERNEL_HEARS_ASKED))
+        if (shaped || hard[i] || (size && strcmp(tune->name, size) != 0))
             continue;
         for (uint32_t j = 0; j < tune->num_choices; j++) {
             fit.forced[i].value = tune->choices[j];

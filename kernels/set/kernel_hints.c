@@ -1,5 +1,5 @@
-/* Hints: the vocabulary, what each layer says, and which value is in force. A hint never makes a
- * wrong result possible: it only picks among kernels that can run (kernel_choose.c). */
+/* Hints: their vocabulary, and the rules that they become. A hint never makes a wrong result
+ * possible: it only picks among kernels that can run (kernel_choose.c). */
 #include "kernels/set/kernel_hints.h"
 
 #include <stdarg.h>
@@ -12,25 +12,34 @@
 #include "core/base/nearest.h"
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
-#include "kernels/set/kernel_request.h"
+#include "kernels/set/kernel_fit.h"
 
 #define WORDS_ATTENTION "auto tiled_large tiled_small streaming subgroup"
+#define COLUMNS         "matmul/phase=decode"
 
+/* Hints with fixed values. A key may have several rows. */
 static const struct hint_row {
-    const char *key, *values; /* blank-separated; NULL: a remark of the tuner, not a choice */
-} vocabulary[] = {
-    {"computePrecision", "auto f16 f32"},
-    {"q4kMatmul", "auto fused_q4k dequant_f16 dequant_f32 gemv_subgroup"},
-    {"f16Matmul", "auto gemv_subgroup"},
-    {"attentionPrefill", WORDS_ATTENTION},
-    {"attentionDecode", WORDS_ATTENTION},
-    {"strict", "auto true false"},
-    {"tunedDevice", NULL},
-    {"benchmarkTokPerSec", NULL},
+    const char *key, *values; /* blank-separated; NULL: a remark of the tuner, any value */
+    enum kernel_rule_kind kind;
+    const char *requests; /* patterns, blank-separated */
+} rows[] = {
+    {"computePrecision", "auto", KERNEL_RULE_NONE, ""},
+    {"computePrecision", "f16", KERNEL_RULE_PRECISION, "matmul"},
+    {"computePrecision", "f32", KERNEL_RULE_NONE, ""},
+    {"q4kMatmul", "auto fused_q4k", KERNEL_RULE_KERNEL, "matmul/weight=q4_k"},
+    {"q4kMatmul", "dequant_f16 dequant_f32", KERNEL_RULE_UNPACKED, "matmul/weight=q4_k"},
+    {"q4kMatmul", "gemv_subgroup", KERNEL_RULE_KERNEL, "matmul/weight=q4_k/phase=decode"},
+    {"f16Matmul", "auto gemv_subgroup", KERNEL_RULE_KERNEL, "matmul/weight=f16/phase=decode"},
+    {"attentionPrefill", WORDS_ATTENTION, KERNEL_RULE_KERNEL, "attn_prefill"},
+    {"attentionDecode", WORDS_ATTENTION, KERNEL_RULE_KERNEL, "attn_decode attn_token"},
+    {"strict", "auto true false", KERNEL_RULE_NONE, ""},
+    {"tunedDevice", NULL, KERNEL_RULE_NONE, ""},
+    {"benchmarkTokPerSec", NULL, KERNEL_RULE_NONE, ""},
 };
-#define NUM_HINTS (sizeof(vocabulary) / sizeof(*vocabulary))
+#define NUM_ROWS (sizeof(rows) / sizeof(*rows))
 
-/* Values in the order of the vocabulary. */
+static const char *const profile_keys[] = {"computePrecision", "q4kMatmul", "f16Matmul",
+                                           "attentionPrefill", "attentionDecode"};
 static const struct profile_row {
     const char *name, *values[5];
 } profiles[] = {
@@ -41,13 +50,8 @@ static const struct profile_row {
     {"apple", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"}},
 };
 
-/* What a manifest says wrongly is a fault of that file, all else one of the caller. */
-static enum dgl_status fault_of(const struct kernel_hint_source *source)
-{
-    return source->layer <= KERNEL_LAYER_PINNED ? DGL_ERR_FORMAT : DGL_ERR_INVALID_ARG;
-}
-
-bool kernel_layer_yields(const struct kernel_hints *hints, enum kernel_layer layer)
+/* Rules of the tuner are always soft, those of other layers only while hints are not strict. */
+static bool is_soft(const struct kernel_hints *hints, enum kernel_layer layer)
 {
     return layer == KERNEL_LAYER_TUNER ||
            (!hints->strict && (layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_PROFILE));
@@ -64,401 +68,336 @@ static enum dgl_status refuse(const struct kernel_hint_source *source, const cha
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (!kernel_layer_yields(source->hints, source->layer))
-        return dgl_fail(source->log, fault_of(source), "%s", text);
+    if (!is_soft(source->hints, source->layer))
+        return dgl_fail(source->log,
+                        source->layer <= KERNEL_LAYER_PINNED ? DGL_ERR_FORMAT : DGL_ERR_INVALID_ARG,
+                        "%s: %s", source->where, text);
     if (source->layer == KERNEL_LAYER_TUNER)
-        dgl_debug(source->log, "%s", text);
+        dgl_debug(source->log, "%s: %s", source->where, text);
     else
-        dgl_notice(source->log, "%s: passed over", text);
+        dgl_notice(source->log, "%s: %s: passed over", source->where, text);
     return DGL_OK;
 }
 
-static size_t find_index(const struct kernel_hints *hints, const char *key)
+const struct kernel_rule *kernel_hints_find(const struct kernel_hints *hints, const char *key)
 {
-    size_t i = 0;
-    while (i < hints->count && strcmp(hints->items[i].key, key) != 0)
-        i++;
-    return i;
+    for (size_t i = 0; i < hints->count; i++)
+        if (strcmp(hints->items[i].key, key) == 0)
+            return &hints->items[i];
+    return NULL;
 }
 
-const struct kernel_hint *kernel_hints_find(const struct kernel_hints *hints, const char *key)
+bool kernel_answers_to(const struct kernel *kernel, const char *word)
 {
-    size_t i = find_index(hints, key);
-    return i < hints->count ? &hints->items[i] : NULL;
+    return strcmp(kernel->name, word) == 0 || strcmp(kernel->variant, word) == 0 ||
+           kernel_word_in(kernel->aliases, word);
 }
 
-const struct kernel_hint *kernel_hints_find_heard(const struct kernel_hints *hints, const char *key,
-                                                  enum kernel_hints_heard heard)
+bool kernel_rule_matches(const struct kernel_set *set, const struct kernel_rule *rule,
+                         const struct kernel_request *request)
 {
-    const struct kernel_hint *hint = kernel_hints_find(hints, key);
-    if (!hint || heard == KERNEL_HEARS_NONE || hint->automatic ||
-        (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hints, hint->layer)))
-        return NULL;
-    return hint;
+    struct dgl_str rest = dgl_str_of(rule->requests), pattern;
+    bool matches = false, served = rule->kind != KERNEL_RULE_PRECISION;
+    while (!matches && kernel_word_next(&rest, &pattern))
+        matches = kernel_request_matches(request, pattern);
+    for (size_t i = 0; matches && !served && i < kernel_set_count(set); i++)
+        served = kernel_set_at(set, i)->f16 && kernel_serves(kernel_set_at(set, i), request);
+    return matches && served;
 }
 
-const struct kernel_hint *kernel_hints_find_tune(const struct kernel_hints *hints,
-                                                 const struct kernel_request *request,
-                                                 const char *kernel, const char *tune,
-                                                 enum kernel_hints_heard heard)
-{
-    const struct kernel_hint *best = NULL;
-    int best_parts = 0;
-    if (heard == KERNEL_HEARS_NONE)
-        return NULL;
-    for (size_t i = 0; i < hints->count; i++) {
-        const struct kernel_hint *hint = &hints->items[i];
-        if (!hint->tune || strcmp(hint->kernel, kernel) != 0 || strcmp(hint->tune, tune) != 0 ||
-            (heard == KERNEL_HEARS_ASKED && kernel_layer_yields(hints, hint->layer)))
-            continue;
-        int parts = hint->pattern[0] ? kernel_request_match(request, hint->pattern) : 0;
-        if (hint->pattern[0] && parts == 0)
-            continue;
-        if (!best || hint->layer > best->layer ||
-            (hint->layer == best->layer && parts >= best_parts)) {
-            best = hint;
-            best_parts = parts;
-        }
-    }
-    return best && !best->automatic ? best : NULL;
-}
-
-/* `text` copied; *failed when memory is short. NULL stays NULL. */
-static const char *kept(const struct kernel_hint_source *source, const char *text, bool *failed)
-{
-    const char *copy = text ? dgl_arena_strndup(source->arena, text, strlen(text)) : NULL;
-    *failed |= text && !copy;
-    return copy;
-}
-
-bool kernel_hint_chooses(const struct kernel_hint *hint)
-{
-    static const char *const others[] = {"strict", "disableFeatures", "tunedDevice",
-                                         "benchmarkTokPerSec"};
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        if (strcmp(hint->key, others[i]) == 0)
-            return false;
-    /* f32 is what there is anyway. */
-    return strcmp(hint->key, "computePrecision") != 0 || strcmp(hint->value, "f16") == 0;
-}
-
-/* A later or equal layer replaces what an earlier one said about the same key. Copies its texts. */
-static enum dgl_status store(const struct kernel_hint_source *source,
-                             const struct kernel_hint *hint)
+/* A later or equal layer replaces what an earlier one said about the same key. Of rules that are
+ * equally specific the first decides, of tunables the last. */
+static enum dgl_status store(const struct kernel_hint_source *source, struct kernel_rule rule)
 {
     struct kernel_hints *hints = source->hints;
-    size_t index = find_index(hints, hint->key);
-    struct kernel_hint copy = *hint;
-    bool failed = false;
-    if (index < hints->count && hints->items[index].layer > source->layer)
+    const struct kernel_rule *old = kernel_hints_find(hints, rule.key);
+    if (old && old->layer > source->layer)
         return DGL_OK;
-    copy.key = kept(source, hint->key, &failed);
-    copy.value = kept(source, hint->value, &failed);
-    copy.origin = kept(source, source->origin, &failed);
-    copy.kernel = kept(source, hint->kernel, &failed);
-    copy.tune = kept(source, hint->tune, &failed);
-    copy.pattern = kept(source, hint->pattern, &failed);
-    copy.layer = source->layer;
-    if (failed || !dgl_grow((void **)&hints->items, &hints->cap, index + 1, sizeof(copy)))
-        return dgl_fail_memory(source->log, "a kernel hint", sizeof(copy));
-    hints->items[index] = copy;
-    hints->count += index == hints->count;
-    if (strcmp(copy.key, "strict") == 0)
-        hints->strict = strcmp(copy.value, "true") == 0;
+    rule.layer = source->layer;
+    rule.origin = dgl_arena_strndup(source->arena, source->origin, strlen(source->origin));
+    rule.said = dgl_arena_printf(source->arena, "%s=%s (%s)", rule.key, rule.value, source->origin);
+    if (!rule.origin || !rule.said ||
+        !dgl_grow((void **)&hints->items, &hints->cap, hints->count + 1, sizeof(rule)))
+        return dgl_fail_memory(source->log, "a kernel hint", sizeof(rule));
+    size_t at = old ? (size_t)(kernel_hints_find(hints, rule.key) - hints->items) : hints->count;
+    const size_t last = old ? hints->count - 1 : hints->count++;
+    memmove(&hints->items[at], &hints->items[at + 1], (last - at) * sizeof(rule));
+    for (at = 0; at < last; at++) {
+        const struct kernel_rule *other = &hints->items[at];
+        const int more = rule.layer != other->layer ? (int)rule.layer - (int)other->layer
+                                                    : rule.specificity - other->specificity;
+        if (more > 0 || (more == 0 && rule.kind == KERNEL_RULE_TUNE))
+            break;
+    }
+    memmove(&hints->items[at + 1], &hints->items[at], (last - at) * sizeof(rule));
+    hints->items[at] = rule;
+    if (strcmp(rule.key, "strict") == 0)
+        hints->strict = strcmp(rule.value, "true") == 0;
+    for (size_t i = 0; i < hints->count; i++)
+        hints->items[i].soft = is_soft(hints, hints->items[i].layer);
     return DGL_OK;
 }
 
-static enum dgl_status store_value(const struct kernel_hint_source *source, const char *key,
-                                   const char *value)
-{
-    return store(source, &(const struct kernel_hint){.key = key, .value = value});
-}
+/* ---- the kinds of hints ---------------------------------------------------------------------- */
 
-/* ---- variants.OP[/WORD...] = NAME or VARIANT ------------------------------------------------- */
-
-static bool op_exists(const struct kernel_set *set, struct dgl_str op)
+/* Checks the pattern of a rule and sets its specificity. Returns false if the pattern is wrong, and
+ * sets *status to the outcome. */
+static bool check_pattern(const struct kernel_hint_source *source, struct kernel_rule *rule,
+                          enum dgl_status *status)
 {
-    for (size_t i = 0; i < kernel_set_count(set); i++)
-        if (dgl_str_eq(op, kernel_set_at(set, i)->op))
-            return true;
-    return false;
-}
-
-/* Checks a pattern of requests; *op is its first part. False: *status says what to return. */
-static bool check_pattern(const struct kernel_hint_source *source, const char *key,
-                          const char *pattern, struct dgl_str *op, enum dgl_status *status)
-{
-    struct dgl_str rest = dgl_str_of(pattern), bad;
-    char ops[512] = "";
-    size_t len = 0;
-    *op = (struct dgl_str){"", 0};
-    dgl_str_split(&rest, '/', op);
-    if (!op_exists(source->set, *op)) {
-        for (size_t i = 0; i < kernel_set_count(source->set) && len < sizeof(ops) - 40; i++) {
-            const char *one = kernel_set_at(source->set, i)->op;
-            if (!kernel_word_in(ops, one))
-                len += (size_t)snprintf(ops + len, sizeof(ops) - len, " %s", one);
+    struct dgl_str rest = dgl_str_of(rule->requests), op = {"", 0}, part;
+    struct dgl_buf known = {0};
+    bool exists = false, ok = true;
+    dgl_str_split(&rest, '/', &op);
+    for (size_t i = 0; i < kernel_set_count(source->set); i++) {
+        exists = exists || dgl_str_eq(op, kernel_set_at(source->set, i)->op);
+        dgl_buf_add_word(&known, 0, dgl_str_of(kernel_set_at(source->set, i)->op));
+    }
+    if (!exists)
+        *status = refuse(source, "%.*s: there is no operation '%.*s'; there are %s",
+                         (int)strcspn(rule->key, "."), rule->key, (int)op.len, op.p,
+                         known.p ? known.p : "");
+    for (rule->specificity = 2; exists && ok && dgl_str_split(&rest, '/', &part);
+         rule->specificity++) {
+        ok = kernel_part_is_valid(part);
+        if (!ok)
+            *status = refuse(source, "%s: '%.*s' is no word, key=word or CONST=integer", rule->key,
+                             (int)part.len, part.p);
+        /* A tuner's patterns are whole requests: what no kernel asks for may be in them. */
+        else if (source->layer != KERNEL_LAYER_TUNER &&
+                 !kernel_part_is_known(source->set, op, part)) {
+            known.len = 0;
+            kernel_op_words(source->set, op, part.p[0] >= 'A' && part.p[0] <= 'Z', &known);
+            *status =
+                refuse(source, "%s: no operation has '%.*s'; %.*s has: %s", rule->key,
+                       (int)part.len, part.p, (int)op.len, op.p, known.len ? known.p : "none");
+            ok = false;
         }
-        *status = refuse(source, "%s: %.*s: there is no operation '%.*s'; there are%s",
-                         source->where, (int)strcspn(key, "."), key, (int)op->len, op->p, ops);
-        return false;
     }
-    if (!kernel_pattern_check(pattern, &bad)) {
-        *status = refuse(source, "%s: %s: '%.*s' is no word, key=word or CONST=integer",
-                         source->where, key, (int)bad.len, bad.p);
-        return false;
-    }
-    /* A tuner's patterns are whole requests: what no kernel asks for may be in them. */
-    if (source->layer == KERNEL_LAYER_TUNER || kernel_pattern_known(source->set, pattern, &bad))
-        return true;
-    struct dgl_buf words = {0};
-    if (bad.len && bad.p[0] >= 'A' && bad.p[0] <= 'Z') /* a constant */
-        kernel_op_consts(source->set, *op, &words);
-    else
-        kernel_op_words(source->set, *op, &words);
-    *status = refuse(source, "%s: %s: no operation has '%.*s'; %.*s has: %s", source->where, key,
-                     (int)bad.len, bad.p, (int)op->len, op->p, words.len ? words.p : "none");
-    dgl_buf_finish(&words);
-    return false;
+    dgl_buf_finish(&known);
+    return exists && ok;
 }
 
-static enum dgl_status add_variant(const struct kernel_hint_source *source, const char *key,
-                                   const char *value)
+/* variants.OP[/WORD...] = NAME or VARIANT */
+static enum dgl_status add_variant(const struct kernel_hint_source *source,
+                                   struct kernel_rule *rule)
 {
-    struct dgl_str op;
     enum dgl_status status = DGL_OK;
     char all[768] = "";
     size_t len = 0;
-    if (!source->set || !check_pattern(source, key, key + strlen("variants."), &op, &status))
+    rule->requests = rule->key + strlen("variants.");
+    rule->kernel = rule->value;
+    if (!source->set || !check_pattern(source, rule, &status))
         return status;
-    for (size_t i = 0; i < kernel_set_count(source->set); i++) {
+    const struct dgl_str op = {rule->requests, strcspn(rule->requests, "/")};
+    bool known = strcmp(rule->value, "auto") == 0;
+    rule->kind = known ? KERNEL_RULE_NONE : KERNEL_RULE_VARIANT;
+    for (size_t i = 0; i < kernel_set_count(source->set) && !known; i++) {
         const struct kernel *k = kernel_set_at(source->set, i);
         if (!dgl_str_eq(op, k->op))
             continue;
-        if (strcmp(value, k->name) == 0 || strcmp(value, k->variant) == 0 ||
-            kernel_word_in(k->aliases, value))
-            return store_value(source, key, value);
+        known = kernel_answers_to(k, rule->value);
         if (len < sizeof(all) - 100)
             len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", k->name);
     }
-    if (strcmp(value, "auto") == 0)
-        return store_value(source, key, value);
-    return refuse(source, "%s: %s is '%s', wanted auto, a variant, or one of the kernels%s",
-                  source->where, key, value, all);
+    return known ? store(source, *rule)
+                 : refuse(source, "%s is '%s', wanted auto, a variant, or one of the kernels%s",
+                          rule->key, rule->value, all);
 }
 
-/* ---- tunes.[REQUEST.]NAME.TUNABLE = integer -------------------------------------------------- */
-
-/* The hint, but for its value: the part of its key after the last dot is the tunable, the one
- * before it the kernel, and the rest a pattern. False: *status says what to return. */
-static bool read_tune_key(const struct kernel_hint_source *source, struct kernel_hint *hint,
-                          char *text, const struct kernel_tune **tune, enum dgl_status *status)
+/* tunes.[REQUEST.]NAME.TUNABLE = integer: the part of the key after the last dot is the tunable,
+ * the one before it the kernel, and the rest a pattern. */
+static enum dgl_status add_tune(const struct kernel_hint_source *source, struct kernel_rule *rule)
 {
-    char *dot = strrchr(text, '.');
-    struct dgl_str op;
-    hint->tune = "";
-    if (dot) {
-        *dot = '\0';
-        hint->tune = dot + 1;
-    }
-    dot = strrchr(text, '.');
-    hint->pattern = dot ? text : "";
-    hint->kernel = dot ? dot + 1 : text;
-    if (dot)
-        *dot = '\0';
-    const struct kernel *kernel = kernel_set_find(source->set, hint->kernel);
-    if (!kernel) {
-        *status = refuse(source, "%s: %s: there is no kernel '%s' (dopplergl kernels list)",
-                         source->where, hint->key, hint->kernel);
-        return false;
-    }
-    if (hint->pattern[0] && !check_pattern(source, hint->key, hint->pattern, &op, status))
-        return false;
-    if (hint->pattern[0] && !dgl_str_eq(op, kernel->op)) {
-        *status = refuse(source, "%s: %s: kernel %s is for %s, not for %.*s", source->where,
-                         hint->key, kernel->name, kernel->op, (int)op.len, op.p);
-        return false;
-    }
-    for (uint32_t i = 0; i < kernel->num_tunes; i++)
-        if (strcmp(hint->tune, kernel->tunes[i].name) == 0) {
-            *tune = &kernel->tunes[i];
-            return true;
-        }
-    *status = refuse(source, "%s: %s: kernel %s has no tunable '%s'", source->where, hint->key,
-                     kernel->name, hint->tune);
-    return false;
-}
-
-static enum dgl_status add_tune(const struct kernel_hint_source *source, const char *key,
-                                const char *value)
-{
-    struct kernel_hint hint = {.key = key, .value = value};
+    char all[256] = "", *text = dgl_arena_strndup(source->arena, rule->key, strlen(rule->key));
+    char *parts[2] = {"", ""}; /* the kernel, the tunable */
     const struct kernel_tune *tune = NULL;
     enum dgl_status status = DGL_OK;
-    char all[256] = "";
     size_t len = 0;
     if (!source->set)
         return DGL_OK;
-    char *text = dgl_arena_strndup(source->arena, key, strlen(key));
     if (!text)
-        return dgl_fail_memory(source->log, "a kernel hint", strlen(key));
-    if (!read_tune_key(source, &hint, text + strlen("tunes."), &tune, &status))
+        return dgl_fail_memory(source->log, "a kernel hint", strlen(rule->key));
+    text += strlen("tunes.");
+    for (int i = 1; i >= 0 && text; i--) {
+        char *dot = strrchr(text, '.');
+        parts[i] = dot ? dot + 1 : text;
+        text = dot ? text : NULL;
+        if (dot)
+            *dot = '\0';
+    }
+    if (!*parts[0]) { /* no dot */
+        parts[0] = parts[1];
+        parts[1] = "";
+    }
+    const struct kernel *kernel = kernel_set_find(source->set, parts[0]);
+    if (!kernel)
+        return refuse(source, "%s: there is no kernel '%s' (dopplergl kernels list)", rule->key,
+                      parts[0]);
+    rule->requests = text && *text ? text : kernel->op;
+    if (text && *text && !check_pattern(source, rule, &status))
         return status;
-    hint.automatic = strcmp(value, "auto") == 0;
-    bool known = hint.automatic;
-    if (!known && dgl_parse_i64(dgl_str_of(value), INT32_MIN, INT32_MAX, &hint.number))
-        for (uint32_t i = 0; i < tune->num_choices && !known; i++)
-            known = tune->choices[i] == hint.number;
-    if (known)
-        return store(source, &hint);
-    for (uint32_t i = 0; i < tune->num_choices; i++)
+    const struct dgl_str op = {rule->requests, strcspn(rule->requests, "/")};
+    if (!dgl_str_eq(op, kernel->op))
+        return refuse(source, "%s: kernel %s is for %s, not for %.*s", rule->key, kernel->name,
+                      kernel->op, (int)op.len, op.p);
+    for (uint32_t i = 0; i < kernel->num_tunes && !tune; i++)
+        tune = strcmp(parts[1], kernel->tunes[i].name) == 0 ? &kernel->tunes[i] : NULL;
+    if (!tune)
+        return refuse(source, "%s: kernel %s has no tunable '%s'", rule->key, kernel->name,
+                      parts[1]);
+    rule->kind = KERNEL_RULE_TUNE;
+    rule->kernel = kernel->name;
+    rule->tune = tune->name;
+    rule->automatic = strcmp(rule->value, "auto") == 0;
+    bool known = rule->automatic;
+    if (!known && !dgl_parse_i64(dgl_str_of(rule->value), INT32_MIN, INT32_MAX, rule->number))
+        rule->number[0] = INT64_MIN;
+    for (uint32_t i = 0; i < tune->num_choices; i++) {
+        known = known || tune->choices[i] == rule->number[0];
         len += (size_t)snprintf(all + len, sizeof(all) - len, " %lld", (long long)tune->choices[i]);
-    return refuse(source, "%s: %s is '%s', wanted one of%s or auto", source->where, key, value,
-                  all);
-}
-
-/* ---- work groups, features ------------------------------------------------------------------- */
-
-/* workgroupOverrides.NAME = "x[,y[,z]]" */
-static enum dgl_status add_workgroup(const struct kernel_hint_source *source, const char *key,
-                                     const char *value)
-{
-    const char *name = key + strlen("workgroupOverrides.");
-    struct kernel_hint hint = {.key = key, .value = value, .local = {1, 1, 1}};
-    struct dgl_str rest = dgl_str_of(value), part;
-    int sides = 0;
-    if (source->set && !kernel_set_find(source->set, name))
-        return refuse(source, "%s: %s: there is no kernel '%s' (dopplergl kernels list)",
-                      source->where, key, name);
-    hint.automatic = strcmp(value, "auto") == 0;
-    while (!hint.automatic && dgl_str_split(&rest, ',', &part)) {
-        if (sides == 3 || !dgl_parse_i64(part, 1, INT32_MAX, &hint.local[sides]))
-            return refuse(source, "%s: %s is '%s', wanted auto or one to three sizes from 1 on",
-                          source->where, key, value);
-        sides++;
     }
-    if (!hint.automatic && sides == 0)
-        return refuse(source, "%s: %s is '', wanted auto or one to three sizes from 1 on",
-                      source->where, key);
-    return store(source, &hint);
+    return known
+               ? store(source, *rule)
+               : refuse(source, "%s is '%s', wanted one of%s or auto", rule->key, rule->value, all);
 }
 
-static enum dgl_status add_cols(const struct kernel_hint_source *source, const char *value)
+/* workgroupOverrides.NAME = x[,y[,z]] and colsPerWorkgroup = integer */
+static enum dgl_status add_shape(const struct kernel_hint_source *source, struct kernel_rule *rule)
 {
-    struct kernel_hint hint = {.key = "colsPerWorkgroup", .value = value};
-    hint.automatic = strcmp(value, "auto") == 0;
-    if (!hint.automatic && !dgl_parse_i64(dgl_str_of(value), 1, INT32_MAX - 1, &hint.number))
-        return refuse(source, "%s: colsPerWorkgroup is '%s', wanted auto or a number from 1 on",
-                      source->where, value);
-    return store(source, &hint);
+    const char *dot = strchr(rule->key, '.');
+    const struct kernel *kernel = dot && source->set ? kernel_set_find(source->set, dot + 1) : NULL;
+    struct dgl_str rest = dgl_str_of(rule->value), part;
+    const int most = dot ? 3 : 1;
+    int count = 0;
+    if (dot && source->set && !kernel)
+        return refuse(source, "%s: there is no kernel '%s' (dopplergl kernels list)", rule->key,
+                      dot + 1);
+    rule->kind = dot ? KERNEL_RULE_LOCAL : KERNEL_RULE_COLUMNS;
+    rule->kernel = dot ? dot + 1 : NULL;
+    rule->requests = kernel ? kernel->op : COLUMNS;
+    rule->automatic = strcmp(rule->value, "auto") == 0;
+    rule->number[1] = rule->number[2] = 1;
+    while (!rule->automatic && count <= most && dgl_str_split(&rest, ',', &part))
+        count = count < most && dgl_parse_i64(part, 1, INT32_MAX - 1, &rule->number[count])
+                    ? count + 1
+                    : most + 1;
+    if (rule->automatic || (count > 0 && count <= most))
+        return store(source, *rule);
+    return refuse(source, "%s is '%s', wanted auto or %s from 1 on", rule->key, rule->value,
+                  dot ? "one to three sizes" : "a number");
 }
 
-/* Extensions that devices are asked for, and those of kernels of the set. */
-static bool feature_is_known(const struct kernel_hint_source *source, struct dgl_str word)
+/* disableFeatures: blank-separated words; "" disables nothing. An unknown feature of a soft layer
+ * is reported, and the others count: no kernel can use an unknown one. */
+static enum dgl_status add_features(const struct kernel_hint_source *source,
+                                    struct kernel_rule *rule)
 {
-    bool known = dgl_str_eq(word, "subgroups") || dgl_str_eq(word, "shader-f16");
-    for (size_t i = 0; kernel_extensions[i] && !known; i++)
-        known = dgl_str_eq(word, kernel_extensions[i]);
-    for (size_t i = 0; source->set && i < kernel_set_count(source->set) && !known; i++) {
-        const struct kernel *kernel = kernel_set_at(source->set, i);
-        for (uint32_t e = 0; e < kernel->num_extensions && !known; e++)
-            known = dgl_str_eq(word, kernel->extensions[e]);
-    }
-    return known;
-}
-
-/* Blank-separated words; "" disables nothing. What is not known cannot be used either: a manifest's
- * defaults are told of it, and are heard otherwise. */
-static enum dgl_status add_features(const struct kernel_hint_source *source, const char *value)
-{
-    static const char wanted[] = "wanted subgroups, shader-f16 or an extension";
-    struct dgl_str rest = dgl_str_of(value), word;
+    struct dgl_str rest = dgl_str_of(rule->value), word;
     struct dgl_buf known = {0}, all = {0};
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; kernel_extensions[i]; i++)
         dgl_buf_printf(&all, "%s%s", i ? ", " : "", kernel_extensions[i]);
-    while (status == DGL_OK && kernel_word_next(&rest, &word))
-        if (feature_is_known(source, word))
+    while (status == DGL_OK && kernel_word_next(&rest, &word)) {
+        bool is_known = dgl_str_eq(word, "subgroups") || dgl_str_eq(word, "shader-f16");
+        for (size_t i = 0; kernel_extensions[i] && !is_known; i++)
+            is_known = dgl_str_eq(word, kernel_extensions[i]);
+        for (size_t i = 0; source->set && i < kernel_set_count(source->set) && !is_known; i++) {
+            const struct kernel *kernel = kernel_set_at(source->set, i);
+            for (uint32_t e = 0; e < kernel->num_extensions && !is_known; e++)
+                is_known = dgl_str_eq(word, kernel->extensions[e]);
+        }
+        if (is_known)
             dgl_buf_printf(&known, "%s%.*s", known.len ? " " : "", (int)word.len, word.p);
-        else if (kernel_layer_yields(source->hints, source->layer))
-            dgl_notice(source->log, "%s: disableFeatures has '%s', which no kernel uses; %s: %s",
-                       source->where, DGL_PRINTABLE_STR(word), wanted, all.p ? all.p : "");
         else
-            status = refuse(source, "%s: disableFeatures has '%s', %s: %s", source->where,
-                            DGL_PRINTABLE_STR(word), wanted, all.p ? all.p : "");
-    if (status == DGL_OK && (known.failed || all.failed))
-        status = dgl_fail_memory(source->log, "a kernel hint", strlen(value));
+            status = refuse(source,
+                            "disableFeatures has '%s', wanted subgroups, shader-f16 or an "
+                            "extension: %s",
+                            DGL_PRINTABLE_STR(word), all.p ? all.p : "");
+    }
+    rule->value = dgl_arena_strndup(source->arena, known.p ? known.p : "", known.len);
     if (status == DGL_OK)
-        status = store_value(source, "disableFeatures", known.p ? known.p : "");
+        status = known.failed || all.failed || !rule->value
+                     ? dgl_fail_memory(source->log, "a kernel hint", known.len)
+                     : store(source, *rule);
     dgl_buf_finish(&known);
     dgl_buf_finish(&all);
     return status;
 }
 
-/* ---- one hint, whatever its kind ------------------------------------------------------------- */
-
-static enum dgl_status fail_key(const struct kernel_hint_source *source, const char *key)
+static enum dgl_status add_unknown(const struct kernel_hint_source *source, const char *key)
 {
     static const char *const structured[] = {"disableFeatures", "colsPerWorkgroup",
                                              "workgroupOverrides", "variants", "tunes"};
-    char all[256] = "";
+    char all[320] = "";
     size_t len = 0;
     struct dgl_nearest nearest = {.word = dgl_str_of(key)};
-    for (size_t i = 0; i < NUM_HINTS; i++) {
-        len += (size_t)snprintf(all + len, sizeof(all) - len, "%s, ", vocabulary[i].key);
-        dgl_nearest_try(&nearest, vocabulary[i].key);
+    for (size_t i = 0; i < NUM_ROWS + 5; i++) {
+        const char *one = i < NUM_ROWS ? rows[i].key : structured[i - NUM_ROWS];
+        if (i > 0 && i < NUM_ROWS && strcmp(one, rows[i - 1].key) == 0)
+            continue;
+        len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", len ? ", " : "", one);
+        dgl_nearest_try(&nearest, one);
     }
-    for (size_t i = 0; i < sizeof(structured) / sizeof(*structured); i++)
-        dgl_nearest_try(&nearest, structured[i]);
-    return refuse(source,
-                  "%s: there is no kernel hint '%s'; there are %sdisableFeatures, "
-                  "colsPerWorkgroup, workgroupOverrides, variants, tunes%s%s%s",
-                  source->where, key, all, nearest.best ? "; did you mean " : "",
-                  nearest.best ? nearest.best : "", nearest.best ? "?" : "");
+    return refuse(source, "there is no kernel hint '%s'; there are %s%s%s%s", key, all,
+                  nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
+                  nearest.best ? "?" : "");
 }
 
+/* Both texts must live as long as the set. */
 static enum dgl_status add_hint(const struct kernel_hint_source *source, const char *key,
                                 const char *value)
 {
+    struct kernel_rule rule = {.key = key, .value = value, .requests = ""};
+    char all[128] = "";
+    size_t len = 0;
     if (strncmp(key, "variants.", 9) == 0)
-        return add_variant(source, key, value);
+        return add_variant(source, &rule);
     if (strncmp(key, "tunes.", 6) == 0)
-        return add_tune(source, key, value);
-    if (strncmp(key, "workgroupOverrides.", 19) == 0)
-        return add_workgroup(source, key, value);
-    if (strcmp(key, "colsPerWorkgroup") == 0)
-        return add_cols(source, value);
+        return add_tune(source, &rule);
+    if (strncmp(key, "workgroupOverrides.", 19) == 0 || strcmp(key, "colsPerWorkgroup") == 0)
+        return add_shape(source, &rule);
     if (strcmp(key, "disableFeatures") == 0)
-        return add_features(source, value);
-    for (size_t i = 0; i < NUM_HINTS; i++) {
-        if (strcmp(key, vocabulary[i].key) != 0)
+        return add_features(source, &rule);
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        const struct hint_row *row = &rows[i];
+        if (strcmp(key, row->key) != 0)
             continue;
-        if (!vocabulary[i].values || kernel_word_in(vocabulary[i].values, value))
-            return store_value(source, key, value);
-        return refuse(source, "%s: %s is '%s', wanted one of: %s", source->where, key, value,
-                      vocabulary[i].values);
+        if (row->values && !kernel_word_in(row->values, value)) {
+            len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", row->values);
+            continue;
+        }
+        rule.kind = strcmp(value, "auto") == 0 ? KERNEL_RULE_NONE : row->kind;
+        rule.requests = row->requests;
+        rule.specificity = rule.kind == KERNEL_RULE_PRECISION ? 0 : 1;
+        /* fused_q4k: every kernel that reads packed weights. */
+        if (rule.kind == KERNEL_RULE_KERNEL && strcmp(value, "fused_q4k") != 0)
+            rule.kernel = value;
+        return store(source, rule);
     }
-    return fail_key(source, key);
+    return len ? refuse(source, "%s is '%s', wanted one of:%s", key, value, all)
+               : add_unknown(source, key);
 }
 
 enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source,
                                          const char *profile)
 {
-    char all[128] = "";
-    size_t len = 0;
+    struct dgl_buf all = {0};
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(profiles) / sizeof(*profiles); i++) {
-        if (strcmp(profile, profiles[i].name) != 0) {
-            len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", profiles[i].name);
+        dgl_buf_add_word(&all, 0, dgl_str_of(profiles[i].name));
+        if (strcmp(profile, profiles[i].name) != 0)
             continue;
-        }
-        enum dgl_status status = DGL_OK;
-        for (int v = 0; v < 5 && status == DGL_OK; v++)
-            status = add_hint(source, vocabulary[v].key, profiles[i].values[v]);
-        return status;
+        for (int v = 0; v < 5; v++)
+            TRY(add_hint(source, profile_keys[v], profiles[i].values[v]));
+        goto done;
     }
-    return dgl_fail(source->log, DGL_ERR_INVALID_ARG,
-                    "%s: there is no kernel profile '%s'; there are%s", source->where, profile,
-                    all);
+    status = dgl_fail(source->log, DGL_ERR_INVALID_ARG,
+                      "%s: there is no kernel profile '%s'; there are %s", source->where, profile,
+                      all.p ? all.p : "");
+done:
+    dgl_buf_finish(&all);
+    return status;
 }
 
 enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag)
@@ -469,8 +408,9 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
                         "%s: '%s' is not of the form hint=value, as in attentionDecode=streaming",
                         source->where, flag);
     const char *key = dgl_arena_strndup(source->arena, flag, (size_t)(equals - flag));
-    return key ? add_hint(source, key, equals + 1)
-               : dgl_fail_memory(source->log, "a kernel hint", strlen(flag));
+    const char *value = dgl_arena_strndup(source->arena, equals + 1, strlen(equals + 1));
+    return key && value ? add_hint(source, key, value)
+                        : dgl_fail_memory(source->log, "a kernel hint", strlen(flag));
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -478,13 +418,11 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
 /* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec; true and false. */
 static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
 {
+    const struct dgl_str text = dgl_json_str(value);
     int64_t integer;
-    if (dgl_json_is(value, DGL_JSON_STRING)) {
-        struct dgl_str text = dgl_json_str(value);
+    if (dgl_json_is(value, DGL_JSON_STRING))
         dgl_buf_append(out, text.p, text.len);
-        return !memchr(text.p, '\0', text.len);
-    }
-    if (dgl_json_i64(value, &integer))
+    else if (dgl_json_i64(value, &integer))
         dgl_buf_printf(out, "%lld", (long long)integer);
     else if (dgl_json_is(value, DGL_JSON_BOOL))
         dgl_buf_puts(out, dgl_json_bool(value) ? "true" : "false");
@@ -492,62 +430,55 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
         dgl_buf_f64(out, dgl_json_f64(value));
     else
         return false;
-    return true;
+    return !text.len || !memchr(text.p, '\0', text.len);
 }
 
-/* The members of a list: names with blanks between them, which they have not in them, else integers
- * with commas. False: one is something else. */
-static bool list_text(const struct dgl_json *list, bool names, struct dgl_buf *out)
-{
-    for (const struct dgl_json *m = dgl_json_first(list); m; m = dgl_json_next(m)) {
-        const struct dgl_str text = dgl_json_str(m);
-        int64_t integer;
-        if (m != dgl_json_first(list))
-            dgl_buf_putc(out, names ? ' ' : ',');
-        if (names && (!dgl_json_is(m, DGL_JSON_STRING) || !text.len ||
-                      memchr(text.p, ' ', text.len) || memchr(text.p, '\t', text.len)))
-            return false;
-        if ((!names && !dgl_json_i64(m, &integer)) || !value_text(m, out))
-            return false;
-    }
-    return true;
-}
-
-static enum dgl_status add_member(const struct kernel_hint_source *source, const char *prefix,
+/* `key` must live as long as the set. Lists are names with blanks between them, or integers with
+ * commas. */
+static enum dgl_status add_member(const struct kernel_hint_source *source, const char *key,
                                   const struct dgl_json *member)
 {
-    struct dgl_str name = dgl_json_key(member);
-    struct dgl_buf key = {0}, value = {0};
-    enum dgl_status status;
-    dgl_buf_printf(&key, "%s%.*s", prefix, (int)name.len, name.p);
-    const bool features = strcmp(key.p ? key.p : "", "disableFeatures") == 0;
-    const bool sizes = strcmp(prefix, "workgroupOverrides.") == 0;
-    const bool is_list = dgl_json_is(member, DGL_JSON_ARRAY);
-    bool exists = features || *prefix || strcmp(key.p ? key.p : "", "colsPerWorkgroup") == 0;
-    for (size_t i = 0; i < NUM_HINTS; i++)
-        exists = exists || dgl_str_eq(name, vocabulary[i].key);
-    const bool is_plain = !features && (!sizes || dgl_str_eq(dgl_json_str(member), "auto"));
-    const bool is_text = (features || sizes) && is_list ? list_text(member, features, &value)
-                                                        : is_plain && value_text(member, &value);
-    const bool number = strncmp(prefix, "tunes.", 6) == 0 || dgl_str_eq(name, "colsPerWorkgroup");
+    const bool features = strcmp(key, "disableFeatures") == 0;
+    const bool sizes = dgl_str_starts(dgl_str_of(key), "workgroupOverrides.");
+    const bool is_list = (features || sizes) && dgl_json_is(member, DGL_JSON_ARRAY);
+    const bool number =
+        dgl_str_starts(dgl_str_of(key), "tunes.") || strcmp(key, "colsPerWorkgroup") == 0;
     const char *wanted = features ? "a list of names"
                          : sizes  ? "auto or a list of one to three numbers, as [64, 1, 1]"
                          : number ? "a number or auto"
                                   : "a string";
-    dgl_buf_puts(&value, "");
-    if (key.failed || value.failed)
-        status = dgl_fail_memory(source->log, "a kernel hint", name.len);
-    else if (!is_text && !exists)
-        status = fail_key(source, key.p);
-    else if (!is_text && (features || sizes) && is_list)
-        status = refuse(source, "%s: %s has a member that is no %s, wanted %s", source->where,
-                        key.p, features ? "name" : "integer", wanted);
-    else if (!is_text)
-        status = refuse(source, "%s: %s is %s, wanted %s", source->where, key.p,
-                        dgl_json_type_name(dgl_json_type(member)), wanted);
+    const struct dgl_json *m = is_list ? dgl_json_first(member) : NULL;
+    struct dgl_buf value = {0};
+    bool ok = is_list, exists = features || number || strchr(key, '.');
+    enum dgl_status status;
+    for (size_t i = 0; i < NUM_ROWS && !exists; i++)
+        exists = strcmp(key, rows[i].key) == 0;
+    for (; m && ok; m = dgl_json_next(m)) {
+        const struct dgl_str name = dgl_json_str(m);
+        int64_t integer;
+        ok = features ? dgl_json_is(m, DGL_JSON_STRING) && name.len &&
+                            !memchr(name.p, ' ', name.len) && !memchr(name.p, '\t', name.len)
+                      : dgl_json_i64(m, &integer);
+        if (value.len)
+            dgl_buf_putc(&value, features ? ' ' : ',');
+        ok = ok && value_text(m, &value);
+    }
+    if (!is_list)
+        ok = !features && (!sizes || dgl_str_eq(dgl_json_str(member), "auto")) &&
+             value_text(member, &value);
+    const char *text = dgl_arena_strndup(source->arena, value.p ? value.p : "", value.len);
+    if (value.failed || !text)
+        status = dgl_fail_memory(source->log, "a kernel hint", value.len);
+    else if (ok)
+        status = add_hint(source, key, text);
+    else if (!exists)
+        status = add_unknown(source, key);
+    else if (is_list)
+        status = refuse(source, "%s has a member that is no %s, wanted %s", key,
+                        features ? "name" : "integer", wanted);
     else
-        status = add_hint(source, key.p, value.p);
-    dgl_buf_finish(&key);
+        status = refuse(source, "%s is %s, wanted %s", key,
+                        dgl_json_type_name(dgl_json_type(member)), wanted);
     dgl_buf_finish(&value);
     return status;
 }
@@ -558,29 +489,26 @@ static enum dgl_status add_object(const struct kernel_hint_source *source, const
                                   const struct dgl_json *object)
 {
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *m = dgl_json_first(object); m && status == DGL_OK;
-         m = dgl_json_next(m)) {
-        const struct dgl_str key = dgl_json_key(m);
-        bool table = *prefix == '\0' && (dgl_str_eq(key, "variants") || dgl_str_eq(key, "tunes") ||
-                                         dgl_str_eq(key, "workgroupOverrides"));
-        bool request = strcmp(prefix, "tunes.") == 0 && dgl_json_is(m, DGL_JSON_OBJECT);
+    for (const struct dgl_json *m = dgl_json_first(object); m; m = dgl_json_next(m)) {
+        const struct dgl_str name = dgl_json_key(m);
+        const char *key = dgl_arena_printf(source->arena, "%s%.*s", prefix, (int)name.len, name.p);
+        const char *inner = key ? dgl_arena_printf(source->arena, "%s.", key) : NULL;
+        const bool table = inner && kernel_word_in("variants tunes workgroupOverrides", key);
         if (dgl_json_is(m, DGL_JSON_NULL))
             continue; /* says nothing, as in manifests */
-        if (memchr(key.p, '\0', key.len))
-            status = refuse(source, "%s: the name of a hint has a U+0000", source->where);
-        else if ((table || request) && dgl_json_is(m, DGL_JSON_OBJECT)) {
-            struct dgl_buf inner = {0};
-            dgl_buf_printf(&inner, "%s%.*s.", prefix, (int)key.len, key.p);
-            status = inner.failed ? dgl_fail_memory(source->log, "a kernel hint", key.len)
-                                  : add_object(source, inner.p, m);
-            dgl_buf_finish(&inner);
-        } else if (table) {
-            status = refuse(source, "%s: %.*s is %s, wanted an object", source->where, (int)key.len,
-                            key.p, dgl_json_type_name(dgl_json_type(m)));
-        } else {
-            status = add_member(source, prefix, m);
-        }
+        if (!inner)
+            TRY(dgl_fail_memory(source->log, "a kernel hint", name.len));
+        if (memchr(name.p, '\0', name.len))
+            TRY(refuse(source, "the name of a hint has a U+0000"));
+        else if ((table || strcmp(prefix, "tunes.") == 0) && dgl_json_is(m, DGL_JSON_OBJECT))
+            TRY(add_object(source, inner, m));
+        else if (table)
+            TRY(refuse(source, "%s is %s, wanted an object", key,
+                       dgl_json_type_name(dgl_json_type(m))));
+        else
+            TRY(add_member(source, key, m));
     }
+done:
     return status;
 }
 
@@ -588,18 +516,18 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
                                       size_t len)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_parse(source->log, source->where, json, len, &doc);
-    if (status != DGL_OK)
-        return status;
-    const struct dgl_json *root = dgl_json_root(doc);
-    const struct dgl_json *strict = dgl_json_get(root, "strict");
-    if (!dgl_json_is(root, DGL_JSON_OBJECT))
-        status = refuse(source, "%s: kernel hints are %s, wanted an object", source->where,
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_json_parse(source->log, source->where, json, len, &doc));
+    const struct dgl_json *root = dgl_json_root(doc), *strict = dgl_json_get(root, "strict");
+    if (!dgl_json_is(root, DGL_JSON_OBJECT)) {
+        status = refuse(source, "kernel hints are %s, wanted an object",
                         dgl_json_type_name(dgl_json_type(root)));
-    else if (strict && !dgl_json_is(strict, DGL_JSON_NULL)) /* first: it is about the others */
-        status = add_member(source, "", strict);
-    if (status == DGL_OK && dgl_json_is(root, DGL_JSON_OBJECT))
-        status = add_object(source, "", root);
+        goto done;
+    }
+    if (strict && !dgl_json_is(strict, DGL_JSON_NULL)) /* first: it is about the others */
+        TRY(add_member(source, "strict", strict));
+    TRY(add_object(source, "", root));
+done:
     dgl_json_destroy(&doc);
     return status;
 }

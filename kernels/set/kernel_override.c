@@ -138,7 +138,7 @@ static void tell_words(const struct dgl_log *log, const struct kernel_set *set, 
     enum { WIDTH = 88 };
     struct dgl_buf words = {0}, line = {0};
     struct dgl_str rest, word;
-    kernel_op_words(set, dgl_str_of(op), &words);
+    kernel_op_words(set, dgl_str_of(op), false, &words);
     rest = (struct dgl_str){words.p, words.len};
     dgl_buf_printf(&line, words.len ? "  %-14s" : "  %s", op);
     while (rest.len && kernel_word_next(&rest, &word)) {

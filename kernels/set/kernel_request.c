@@ -44,156 +44,34 @@ static bool is_const(struct dgl_str name)
 bool kernel_part_split(struct dgl_str part, struct dgl_str *key, struct dgl_str *value)
 {
     const char *equals = part.len ? memchr(part.p, '=', part.len) : NULL;
-    if (!equals)
-        return false;
-    *key = (struct dgl_str){part.p, (size_t)(equals - part.p)};
-    *value = (struct dgl_str){equals + 1, part.len - key->len - 1};
-    return true;
+    *key = (struct dgl_str){part.p, equals ? (size_t)(equals - part.p) : 0};
+    *value = equals ? (struct dgl_str){equals + 1, part.len - key->len - 1} : part;
+    return equals;
 }
 
 static bool part_holds(const struct kernel_request *request, struct dgl_str part)
 {
     struct dgl_str key, value;
+    const bool keyed = kernel_part_split(part, &key, &value);
     int64_t number;
-    if (!kernel_part_split(part, &key, &value)) {
-        for (uint32_t i = 0; i < request->num_attrs; i++)
-            if (dgl_str_eq(part, request->attrs[i].word))
-                return true;
-        return false;
-    }
-    if (is_const(key)) {
-        for (uint32_t i = 0; i < request->num_consts; i++)
-            if (dgl_str_eq(key, request->consts[i].name))
-                return dgl_parse_i64(value, INT64_MIN, INT64_MAX, &number) &&
-                       number == request->consts[i].value;
-        return false;
-    }
+    for (uint32_t i = 0; keyed && is_const(key) && i < request->num_consts; i++)
+        if (dgl_str_eq(key, request->consts[i].name))
+            return dgl_parse_i64(value, INT64_MIN, INT64_MAX, &number) &&
+                   number == request->consts[i].value;
     for (uint32_t i = 0; i < request->num_attrs; i++)
-        if (dgl_str_eq(key, request->attrs[i].key))
+        if (keyed ? dgl_str_eq(key, request->attrs[i].key)
+                  : dgl_str_eq(value, request->attrs[i].word))
             return dgl_str_eq(value, request->attrs[i].word);
-    return dgl_str_eq(value, "none");
+    return keyed && !is_const(key) && dgl_str_eq(value, "none");
 }
 
-int kernel_request_match(const struct kernel_request *request, const char *pattern)
+bool kernel_request_matches(const struct kernel_request *request, struct dgl_str pattern)
 {
-    struct dgl_str rest = dgl_str_of(pattern), part;
-    int parts = 1;
-    if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, request->op))
-        return 0;
-    for (; dgl_str_split(&rest, '/', &part); parts++)
-        if (!part_holds(request, part))
-            return 0;
-    return parts;
-}
-
-/* Whether some WHEN line has the word, under the key if that is not empty; without a word, whether
- * one has the key. */
-static bool is_attribute(const struct kernel_set *set, struct dgl_str key, const char *word)
-{
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
-        for (uint32_t w = 0; w < k->num_when; w++)
-            if ((key.len == 0 || dgl_str_eq(key, k->when[w].key)) &&
-                (!word || kernel_word_in(k->when[w].words, word)))
-                return true;
-    }
-    return false;
-}
-
-static bool is_known_const(const struct kernel_set *set, struct dgl_str name)
-{
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
-        for (uint32_t c = 0; c < k->num_consts; c++)
-            if (dgl_str_eq(name, k->consts[c].name))
-                return true;
-    }
-    return false;
-}
-
-/* "KEY WORD WORD": all words of the key in kernels of the operation, each once. */
-static void put_words(const struct kernel_set *set, struct dgl_str op, const char *key, bool more,
-                      struct dgl_buf *out)
-{
-    dgl_buf_printf(out, "%s%s", more ? "; " : "", key);
-    const size_t start = out->len;
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
-        for (uint32_t w = 0; w < k->num_when && dgl_str_eq(op, k->op); w++) {
-            struct dgl_str words = dgl_str_of(k->when[w].words), word;
-            while (strcmp(k->when[w].key, key) == 0 && kernel_word_next(&words, &word)) {
-                char one[64];
-                snprintf(one, sizeof(one), "%.*s", (int)word.len, word.p);
-                if (!out->failed && !kernel_word_in(out->p + start, one))
-                    dgl_buf_printf(out, " %s", one);
-            }
-        }
-    }
-}
-
-/* Kernels without WHEN lines serve requests of any words. */
-static bool has_words(const struct kernel_set *set, struct dgl_str op)
-{
-    for (size_t i = 0; i < kernel_set_count(set); i++)
-        if (dgl_str_eq(op, kernel_set_at(set, i)->op) && kernel_set_at(set, i)->num_when > 0)
-            return true;
-    return false;
-}
-
-bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, struct dgl_str *bad)
-{
-    struct dgl_str rest = dgl_str_of(pattern), key, value;
-    dgl_str_split(&rest, '/', bad); /* the operation */
-    if (!has_words(set, *bad))
-        return true;
-    while (dgl_str_split(&rest, '/', bad)) {
-        char word[64];
-        key = DGL_STR("");
-        value = *bad;
-        if (kernel_part_split(*bad, &key, &value) &&
-            (is_const(key) ? is_known_const(set, key) : dgl_str_eq(key, "layout")))
-            continue;
-        /* Plans have more numbers of columns than WHEN lines name. */
-        int64_t number;
-        if (dgl_str_eq(key, "columns") && is_attribute(set, key, NULL) &&
-            dgl_parse_i64(value, 1, INT32_MAX, &number))
-            continue;
-        snprintf(word, sizeof(word), "%.*s", (int)value.len, value.p);
-        if (is_const(key) ||
-            (!is_attribute(set, key, word) &&
-             !(key.len && strcmp(word, "none") == 0 && is_attribute(set, key, NULL))))
-            return false;
-    }
-    return true;
-}
-
-/* "phase decode prefill; weight f32 f16" of the kernels of the operation. */
-void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out)
-{
-    const size_t start = out->len;
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
-        for (uint32_t w = 0; w < k->num_when && dgl_str_eq(op, k->op); w++) {
-            bool told = false;
-            for (size_t j = 0; j < i && !told; j++) {
-                const struct kernel *other = kernel_set_at(set, j);
-                for (uint32_t v = 0; v < other->num_when && dgl_str_eq(op, other->op); v++)
-                    told |= strcmp(other->when[v].key, k->when[w].key) == 0;
-            }
-            if (!told)
-                put_words(set, op, k->when[w].key, out->len > start, out);
-        }
-    }
-}
-
-void kernel_op_consts(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out)
-{
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const struct kernel *k = kernel_set_at(set, i);
-        for (uint32_t c = 0; c < k->num_consts && dgl_str_eq(op, k->op); c++)
-            if (!out->p || !kernel_word_in(out->p, k->consts[c].name))
-                dgl_buf_printf(out, "%s%s", out->len ? " " : "", k->consts[c].name);
-    }
+    struct dgl_str part;
+    bool matches = dgl_str_split(&pattern, '/', &part) && dgl_str_eq(part, request->op);
+    while (matches && dgl_str_split(&pattern, '/', &part))
+        matches = part_holds(request, part);
+    return matches;
 }
 
 /* One or more of [A-Za-z0-9_]. */
@@ -206,24 +84,66 @@ static bool is_name(struct dgl_str text)
     return text.len > 0;
 }
 
-bool kernel_pattern_check(const char *pattern, struct dgl_str *bad)
+bool kernel_part_is_valid(struct dgl_str part)
 {
-    struct dgl_str rest = dgl_str_of(pattern), key, value;
+    struct dgl_str key, value;
     int64_t number;
-    *bad = (struct dgl_str){"", 0};
-    dgl_str_split(&rest, '/', bad);
-    if (!is_name(*bad))
-        return false;
-    while (dgl_str_split(&rest, '/', bad)) {
-        bool ok = is_name(*bad);
-        if (kernel_part_split(*bad, &key, &value))
-            ok =
-                is_name(key) && (is_const(key) ? dgl_parse_i64(value, INT64_MIN, INT64_MAX, &number)
-                                               : is_name(value));
-        if (!ok)
-            return false;
+    const bool keyed = kernel_part_split(part, &key, &value);
+    return keyed && is_const(key)
+               ? is_name(key) && dgl_parse_i64(value, INT64_MIN, INT64_MAX, &number)
+               : (!keyed || is_name(key)) && is_name(value);
+}
+
+bool kernel_part_is_known(const struct kernel_set *set, struct dgl_str op, struct dgl_str part)
+{
+    struct dgl_str key, value;
+    const bool keyed = kernel_part_split(part, &key, &value);
+    char word[64];
+    bool known = dgl_str_eq(key, "layout"), any_words = true;
+    int64_t number;
+    snprintf(word, sizeof(word), "%.*s", (int)value.len, value.p);
+    /* Plans have more numbers of columns than WHEN lines name. */
+    const bool any = strcmp(word, "none") == 0 ||
+                     (dgl_str_eq(key, "columns") && dgl_parse_i64(value, 1, INT32_MAX, &number));
+    for (size_t i = 0; i < kernel_set_count(set) && !known; i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        any_words = any_words && (!dgl_str_eq(op, k->op) || k->num_when == 0);
+        for (uint32_t c = 0; keyed && c < k->num_consts; c++)
+            known = known || dgl_str_eq(key, k->consts[c].name);
+        for (uint32_t w = 0; w < k->num_when; w++)
+            known = known || (keyed ? dgl_str_eq(key, k->when[w].key) &&
+                                          (any || kernel_word_in(k->when[w].words, word))
+                                    : kernel_word_in(k->when[w].words, word));
     }
-    return true;
+    return known || any_words;
+}
+
+void kernel_op_words(const struct kernel_set *set, struct dgl_str op, bool consts,
+                     struct dgl_buf *out)
+{
+    struct dgl_buf keys = {0};
+    struct dgl_str rest, key, word;
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
+        const struct kernel *k = kernel_set_at(set, i);
+        const uint32_t count = consts ? k->num_consts : k->num_when;
+        for (uint32_t w = 0; w < count && dgl_str_eq(op, k->op); w++)
+            dgl_buf_add_word(consts ? out : &keys, 0,
+                             dgl_str_of(consts ? k->consts[w].name : k->when[w].key));
+    }
+    rest = (struct dgl_str){keys.p, keys.len};
+    while (kernel_word_next(&rest, &key)) {
+        dgl_buf_printf(out, "%s%.*s ", key.p == keys.p ? "" : "; ", (int)key.len, key.p);
+        const size_t start = out->len;
+        for (size_t i = 0; i < kernel_set_count(set); i++) {
+            const struct kernel *k = kernel_set_at(set, i);
+            for (uint32_t w = 0; w < k->num_when && dgl_str_eq(op, k->op); w++) {
+                struct dgl_str words = dgl_str_of(k->when[w].words);
+                while (dgl_str_eq(key, k->when[w].key) && kernel_word_next(&words, &word))
+                    dgl_buf_add_word(out, start, word);
+            }
+        }
+    }
+    dgl_buf_finish(&keys);
 }
 
 /* ---- what an operation gives its kernels ----------------------------------------------------- */

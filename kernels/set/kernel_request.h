@@ -10,22 +10,19 @@ const char *kernel_request_word(const struct kernel_request *request, const char
 /* "matmul weight=q4_k phase=decode": what messages call a request. */
 void kernel_request_describe(const struct kernel_request *request, struct dgl_buf *out);
 
-/* A pattern is OP and parts after slashes, all of which must hold: `word` (some attribute has it),
- * `key=word` (that attribute has it), `CONST=integer`. Returns the number of its parts, OP counted,
- * 0 when it does not match. */
-int kernel_request_match(const struct kernel_request *request, const char *pattern);
-/* Splits a part `key=word`; false: it is a word alone. */
+/* Returns true if the request has every part of a pattern. A pattern is OP and parts after slashes:
+ * `word` (some attribute has it), `key=word` (that attribute has it), `CONST=integer`. */
+bool kernel_request_matches(const struct kernel_request *request, struct dgl_str pattern);
+/* Splits a part `key=word`. Returns false if it is a word alone, in *word. */
 bool kernel_part_split(struct dgl_str part, struct dgl_str *key, struct dgl_str *word);
-/* A pattern in which every part is `word`, `key=word` or `CONST=integer`; its OP is not looked up.
- * Else *bad is the part that is not. */
-bool kernel_pattern_check(const char *pattern, struct dgl_str *bad);
-/* Whether WHEN and CONST lines of some kernel have the words, keys and constants of such a pattern.
- * Else *bad is the part that none has. */
-bool kernel_pattern_known(const struct kernel_set *set, const char *pattern, struct dgl_str *bad);
-/* Appends the attributes of an operation with their words, as its kernels have them:
- * "phase decode prefill; weight f32 f16". */
-void kernel_op_words(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out);
-/* Appends the constants of the operation, as its kernels ask for them: "H X_STRIDE". */
-void kernel_op_consts(const struct kernel_set *set, struct dgl_str op, struct dgl_buf *out);
+/* Returns true if the part is a word, `key=word` or `CONST=integer`. */
+bool kernel_part_is_valid(struct dgl_str part);
+/* Returns true if a WHEN or CONST line of some kernel has the word, key and constant of a part.
+ * Kernels without WHEN lines serve requests of any words. */
+bool kernel_part_is_known(const struct kernel_set *set, struct dgl_str op, struct dgl_str part);
+/* Appends the attributes of an operation with their words, as its kernels have them: "phase decode
+ * prefill; weight f32 f16". `consts`: their constants instead: "H X_STRIDE". */
+void kernel_op_words(const struct kernel_set *set, struct dgl_str op, bool consts,
+                     struct dgl_buf *out);
 
 #endif

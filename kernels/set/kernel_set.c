@@ -72,10 +72,16 @@ const struct kernel_hints *kernel_set_hints(const struct kernel_set *set)
 
 const char *kernel_set_hint(const struct kernel_set *set, const char *key, const char **origin)
 {
-    const struct kernel_hint *hint = kernel_hints_find(&set->hints, key);
+    const struct kernel_rule *rule = kernel_hints_find(&set->hints, key);
     if (origin)
-        *origin = hint ? hint->origin : NULL;
-    return hint ? hint->value : NULL;
+        *origin = rule ? rule->origin : NULL;
+    return rule ? rule->value : NULL;
+}
+
+bool kernel_set_allows_f16(const struct kernel_set *set)
+{
+    const struct kernel_rule *rule = kernel_hints_find(&set->hints, "computePrecision");
+    return rule && rule->kind == KERNEL_RULE_PRECISION;
 }
 
 bool kernel_texts_hash(char out[65])

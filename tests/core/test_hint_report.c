@@ -74,7 +74,7 @@ static const struct report_row {
      "is for a kernel that no such step of the model takes, and hints are strict"},
     {"strict: an operation that the model lacks", MADE_LLVMPIPE, NULL,
      "{\"strict\":true,\"tunes\":{\"moe_decode.WG_SIZE\":32}}", NULL,
-     "is for a kernel that no such step of the model takes, and hints are strict"},
+     "is for no operation of the model, and hints are strict"},
     {"strict: a tunable that is taken", MADE_LLVMPIPE, NULL,
      "{\"strict\":true,\"tunes\":{\"norm_rms.WG_SIZE\":128}}", NULL, NULL},
 };

@@ -512,8 +512,7 @@ static void model_hears_of_f16(void **state)
         loaded_set(dgl_kernels_params(.hints = c->hints, .profile = c->profile));
     struct kernel_request requests[2];
     static struct kernel_choice choices[2];
-    const struct kernel_request *asked[2] = {&requests[0], &requests[1]};
-    const struct kernel_choice *got[2] = {&choices[0], &choices[1]};
+    const struct kernel_step steps[2] = {{&requests[0], &choices[0]}, {&requests[1], &choices[1]}};
     struct test_log log;
     test_log_init(&log, DGL_LOG_NOTICE);
     for (int i = 0; i < 2; i++) {
@@ -523,7 +522,7 @@ static void model_hears_of_f16(void **state)
                          DGL_OK);
         assert_string_equal(choices[i].kernel->name, c->wanted[i]);
     }
-    assert_int_equal(kernel_set_check_heard(&log.log, set, asked, got, 2, false),
+    assert_int_equal(kernel_set_check_unused(&log.log, set, steps, 2, false),
                      c->refused ? DGL_ERR_UNSUPPORTED : DGL_OK);
     if (c->refused)
         assert_contains(log.text, c->refused);
@@ -891,12 +890,12 @@ static void tunables_have_value_and_origin(void **state)
         for (uint32_t i = 0; i < choice.num_tunes; i++)
             len += snprintf(text + len, sizeof(text) - (size_t)len, " %lld %s",
                             (long long)choice.vars[choice.num_consts + i].value,
-                            choice.tune_origin[i]);
+                            choice.tune_rule[i] ? choice.tune_rule[i]->origin : "default");
         assert_string_equal(text, c->wanted);
         if (c->note)
-            assert_contains(choice.fallbacks[0].text, c->note);
+            assert_contains(choice.skipped[0].text, c->note);
         else
-            assert_int_equal(choice.num_fallbacks, 0);
+            assert_int_equal(choice.num_skipped, 0);
     }
     kernel_set_destroy(&set);
 }

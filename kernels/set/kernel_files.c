@@ -35,81 +35,64 @@ static enum dgl_status check_operation(const struct addition *a, const struct ke
 {
     const struct kernel_set *set = a->set;
     const struct kernel_const *wrong = NULL;
-    struct dgl_buf names = {0};
+    struct dgl_buf ops = {0}, names = {0};
     bool known = false;
     for (size_t i = 0; i < set->num_builtin; i++) {
         const struct kernel *other = set->builtin[i];
-        bool listed = false;
-        for (size_t j = 0; j < i && !listed; j++)
-            listed = strcmp(set->builtin[j]->op, other->op) == 0;
-        known = known || strcmp(other->op, kernel->op) == 0;
-        if (!listed)
-            dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->op);
+        const bool same = strcmp(other->op, kernel->op) == 0;
+        known = known || same;
+        dgl_buf_add_word(&ops, 0, dgl_str_of(other->op));
+        for (uint32_t c = 0; c < other->num_consts && same; c++)
+            dgl_buf_add_word(&names, 0, dgl_str_of(other->consts[c].name));
     }
-    enum dgl_status status = DGL_OK;
-    if (!known)
-        status = dgl_fail(
-            a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s", a->path,
-            kernel_directive_line(kernel, "OP", kernel->op), kernel->op, names.p ? names.p : "");
-    names.len = 0;
     for (uint32_t c = 0; c < kernel->num_consts && known && !wrong; c++) {
         bool supplied = kernel->consts[c].has_preset;
         for (size_t i = 0; i < set->num_builtin && !supplied; i++)
             supplied = kernel_has_const(set->builtin[i], kernel->consts[c].name);
         wrong = supplied ? NULL : &kernel->consts[c];
     }
-    for (size_t i = 0; i < set->num_builtin && wrong; i++) {
-        const struct kernel *other = set->builtin[i];
-        for (uint32_t c = 0; c < other->num_consts && strcmp(other->op, kernel->op) == 0; c++)
-            if (!names.p || !kernel_word_in(names.p, other->consts[c].name))
-                dgl_buf_printf(&names, "%s%s", names.len ? " " : "", other->consts[c].name);
-    }
-    if (wrong)
+    enum dgl_status status = DGL_OK;
+    if (!known)
+        status = dgl_fail(
+            a->log, DGL_ERR_KERNEL, "%s:%u: OP: no operation is called %s; there are: %s", a->path,
+            kernel_directive_line(kernel, "OP", kernel->op), kernel->op, ops.p ? ops.p : "");
+    else if (wrong)
         status = dgl_fail(a->log, DGL_ERR_KERNEL,
                           "%s:%u: CONST: no operation supplies %s; built-in kernels of %s use: %s",
                           a->path, kernel_directive_line(kernel, "CONST", wrong->name), wrong->name,
                           kernel->op, names.len ? names.p : "none");
+    dgl_buf_finish(&ops);
     dgl_buf_finish(&names);
     return status;
-}
-
-static enum dgl_status replace_kernel(const struct addition *a, size_t index, struct kernel *kernel)
-{
-    const struct kernel *old = a->set->kernels[index];
-    if (old->source == a->source)
-        return dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the NAME %s is also that of %s", a->path,
-                        kernel->name, old->path);
-    if (strcmp(old->op, kernel->op) != 0)
-        return dgl_fail(a->log, DGL_ERR_KERNEL,
-                        "%s: it would replace the kernel %s of OP %s (%s) by one of OP %s: choose "
-                        "another NAME",
-                        a->path, kernel->name, old->op, old->path, kernel->op);
-    kernel->added = old->added;
-    a->set->kernels[index] = kernel;
-    return DGL_OK;
 }
 
 static enum dgl_status add_kernel(const struct addition *a)
 {
     struct kernel_set *set = a->set;
     struct kernel *kernel = NULL;
-    enum dgl_status status = kernel_parse(a->log, &set->arena, a->path, a->text, a->len, &kernel);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status = DGL_OK;
+    TRY(kernel_parse(a->log, &set->arena, a->path, a->text, a->len, &kernel));
     kernel->origin = a->origin;
     kernel->source = a->source;
     if (a->source != 0)
-        status = check_operation(a, kernel);
-    if (status != DGL_OK)
-        return status;
-    size_t index = kernel_set_index(set, kernel->name);
-    if (index < set->count)
-        return replace_kernel(a, index, kernel);
-    if (!dgl_grow((void **)&set->kernels, &set->cap, set->count + 1, sizeof(*set->kernels)))
-        return dgl_fail_memory(a->log, "the list of kernels", set->count);
-    kernel->added = a->source != 0;
-    set->kernels[set->count++] = kernel;
-    return DGL_OK;
+        TRY(check_operation(a, kernel));
+    const size_t index = kernel_set_index(set, kernel->name);
+    const struct kernel *old = index < set->count ? set->kernels[index] : NULL;
+    if (old && old->source == a->source)
+        TRY(dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the NAME %s is also that of %s", a->path,
+                     kernel->name, old->path));
+    if (old && strcmp(old->op, kernel->op) != 0)
+        TRY(dgl_fail(a->log, DGL_ERR_KERNEL,
+                     "%s: it would replace the kernel %s of OP %s (%s) by one of OP %s: choose "
+                     "another NAME",
+                     a->path, kernel->name, old->op, old->path, kernel->op));
+    if (!dgl_grow((void **)&set->kernels, &set->cap, index + 1, sizeof(*set->kernels)))
+        TRY(dgl_fail_memory(a->log, "the list of kernels", set->count));
+    kernel->added = old ? old->added : a->source != 0;
+    set->kernels[index] = kernel;
+    set->count += !old;
+done:
+    return status;
 }
 
 static enum dgl_status add_lib(const struct addition *a, const char *file)
@@ -119,55 +102,50 @@ static enum dgl_status add_lib(const struct addition *a, const char *file)
     const struct kernel_lib head = {
         .name = dgl_arena_strndup(&set->arena, file, len), .path = a->path, .source = a->source};
     struct kernel_lib *lib = NULL;
-    if (!head.name)
-        return dgl_fail_memory(a->log, "a lib's name", len);
-    enum dgl_status status = kernel_lib_parse(a->log, &set->arena, &head, a->text, a->len, &lib);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status = DGL_OK;
     size_t i = 0;
+    if (!head.name)
+        TRY(dgl_fail_memory(a->log, "a lib's name", len));
+    TRY(kernel_lib_parse(a->log, &set->arena, &head, a->text, a->len, &lib));
     while (i < set->num_libs && strcmp(set->libs[i]->name, lib->name) != 0)
         i++;
     if (i < set->num_libs && set->libs[i]->source == a->source)
-        return dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the lib's name is also that of %s", a->path,
-                        set->libs[i]->path);
-    if (i == set->num_libs) {
-        if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
-            return dgl_fail_memory(a->log, "the list of libs", i);
-        set->num_libs++;
-    }
+        TRY(dgl_fail(a->log, DGL_ERR_KERNEL, "%s: the lib's name is also that of %s", a->path,
+                     set->libs[i]->path));
+    if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
+        TRY(dgl_fail_memory(a->log, "the list of libs", i));
+    set->num_libs += i == set->num_libs;
     set->libs[i] = lib;
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status kernel_set_add_builtins(const struct dgl_log *log, struct kernel_set *set)
 {
     enum dgl_status status = DGL_OK;
-    for (const struct kernel_embedded *e = kernel_embedded; e->path && status == DGL_OK; e++) {
+    for (const struct kernel_embedded *e = kernel_embedded; e->path; e++) {
         struct addition a = {.log = log, .set = set, .text = e->text, .len = e->len};
         a.origin = "builtin";
         a.path = dgl_arena_printf(&set->arena, "kernels/%s", e->path);
         if (!a.path)
-            status = dgl_fail_memory(log, "the list of kernels", set->count);
-        else if (dgl_str_ends(dgl_str_of(e->path), ".glsl"))
-            status = add_lib(&a, strrchr(a.path, '/') + 1);
-        else
-            status = add_kernel(&a);
+            TRY(dgl_fail_memory(log, "the list of kernels", set->count));
+        TRY(dgl_str_ends(dgl_str_of(e->path), ".glsl") ? add_lib(&a, strrchr(a.path, '/') + 1)
+                                                       : add_kernel(&a));
     }
-    if (status != DGL_OK)
-        return status;
     const size_t bytes = set->count * sizeof(*set->builtin);
     const size_t lib_bytes = set->num_libs * sizeof(*set->builtin_libs);
     set->builtin = dgl_arena_alloc(&set->arena, bytes + 1);
     set->builtin_libs = dgl_arena_alloc(&set->arena, lib_bytes + 1);
     if (!set->builtin || !set->builtin_libs)
-        return dgl_fail_memory(log, "the list of kernels", set->count);
+        TRY(dgl_fail_memory(log, "the list of kernels", set->count));
     if (bytes)
         memcpy(set->builtin, set->kernels, bytes);
     if (lib_bytes)
         memcpy(set->builtin_libs, set->libs, lib_bytes);
     set->num_builtin = set->count;
     set->num_builtin_libs = set->num_libs;
-    return DGL_OK;
+done:
+    return status;
 }
 
 void kernel_set_begin_file(struct fault_log *f, const struct dgl_log *log, struct kernel_set *set)
@@ -214,20 +192,20 @@ static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *se
 {
     char *text = NULL;
     size_t len = 0;
-    const char *path = file->path, *lib = file->lib;
-    const uint32_t source = file->source;
-    enum dgl_status status = file->given ? kernel_text_copy(log, file->given, &text, &len)
-                                         : dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
-    if (status != DGL_OK)
-        return status;
+    struct addition a = {.log = log, .set = set, .source = file->source};
+    enum dgl_status status = DGL_OK;
+    TRY(file->given ? kernel_text_copy(log, file->given, &text, &len)
+                    : dgl_file_slurp(log, file->path, KERNEL_FILE_MAX, &text, &len));
     *bytes += len;
-    struct addition a = {.log = log, .set = set, .len = len, .source = source};
+    a.len = len;
     a.text = dgl_arena_strndup(&set->arena, text, len);
-    a.path = a.origin = dgl_arena_strndup(&set->arena, path, strlen(path));
-    free(text);
+    a.path = a.origin = dgl_arena_strndup(&set->arena, file->path, strlen(file->path));
     if (!a.text || !a.path)
-        return dgl_fail_memory(log, "a kernel file", len);
-    return lib ? add_lib(&a, lib) : add_kernel(&a);
+        TRY(dgl_fail_memory(log, "a kernel file", len));
+    TRY(file->lib ? add_lib(&a, file->lib) : add_kernel(&a));
+done:
+    free(text);
+    return status;
 }
 
 /* A user's directory of kernel files, walked with its folders. */

@@ -114,54 +114,49 @@ static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *
                                   const struct dgl_kernels_params *params, const char *path)
 {
     const struct kernel_hint_source source = hint_source(log, set, KERNEL_LAYER_CONFIG, path);
-    const struct dgl_kernel_text *given = kernel_text_given(params, path);
+    const struct dgl_kernel_text *given = path ? kernel_text_given(params, path) : NULL;
     char *text = NULL;
     size_t len = 0;
-    if (given && !given->text)
-        return DGL_OK;
     enum dgl_status status = DGL_OK;
+    if (!path || (given && !given->text))
+        return DGL_OK;
     if (given)
-        status = kernel_text_copy(log, given, &text, &len);
+        TRY(kernel_text_copy(log, given, &text, &len));
     else if (path == params->user_config) /* of every call: none waits for a pipe */
-        status = dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
+        TRY(dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len));
     else
-        status = dgl_stream_slurp(log, path, KERNEL_FILE_MAX, &text, &len);
-    if (status == DGL_OK)
-        status = kernel_hints_add_json(&source, text, len);
+        TRY(dgl_stream_slurp(log, path, KERNEL_FILE_MAX, &text, &len));
+    TRY(kernel_hints_add_json(&source, text, len));
+done:
     free(text);
     return status;
-}
-
-static enum dgl_status add_profile(const struct dgl_log *log, struct kernel_set *set,
-                                   const char *profile, const char *where)
-{
-    const char *origin = where ? dgl_arena_strndup(&set->arena, where, strlen(where))
-                               : dgl_arena_printf(&set->arena, "--kernel-profile %s", profile);
-    const struct kernel_hint_source source = hint_source(log, set, KERNEL_LAYER_PROFILE, origin);
-    return origin ? kernel_hints_add_profile(&source, profile)
-                  : dgl_fail_memory(log, "a kernel profile", strlen(profile));
 }
 
 static enum dgl_status add_hints(const struct dgl_log *log, struct kernel_set *set,
                                  const struct dgl_kernels_params *params)
 {
+    const char *hints = params->hints ? params->hints : "{}", *origin = params->profile_origin;
     enum dgl_status status = DGL_OK;
     struct kernel_hint_source source;
-    if (params->user_config)
-        status = add_config(log, set, params, params->user_config);
-    if (status == DGL_OK && params->config_file)
-        status = add_config(log, set, params, params->config_file);
-    if (status == DGL_OK && params->profile)
-        status = add_profile(log, set, params->profile, params->profile_origin);
+    TRY(add_config(log, set, params, params->user_config));
+    TRY(add_config(log, set, params, params->config_file));
+    if (params->profile) {
+        if (!origin)
+            origin = dgl_arena_printf(&set->arena, "--kernel-profile %s", params->profile);
+        if (!origin)
+            TRY(dgl_fail_memory(log, "a kernel profile", strlen(params->profile)));
+        source = hint_source(log, set, KERNEL_LAYER_PROFILE, origin);
+        TRY(kernel_hints_add_profile(&source, params->profile));
+    }
     source = hint_source(log, set, KERNEL_LAYER_HINTS,
                          params->hints_origin ? params->hints_origin : KERNEL_HINTS_ORIGIN);
-    if (status == DGL_OK && params->hints)
-        status = kernel_hints_add_json(&source, params->hints, strlen(params->hints));
-    for (size_t i = 0; i < params->num_flags && status == DGL_OK; i++) {
-        const char *origin = params->flag_origins ? params->flag_origins[i] : NULL;
+    TRY(kernel_hints_add_json(&source, hints, strlen(hints)));
+    for (size_t i = 0; i < params->num_flags; i++) {
+        origin = params->flag_origins ? params->flag_origins[i] : NULL;
         source = hint_source(log, set, KERNEL_LAYER_FLAG, origin ? origin : "flag");
-        status = kernel_hints_add_flag(&source, params->flags[i]);
+        TRY(kernel_hints_add_flag(&source, params->flags[i]));
     }
+done:
     return status;
 }
 
@@ -179,26 +174,23 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
                                   const struct dgl_kernels_params *params, struct kernel_set **out)
 {
     static const struct dgl_kernels_params none = {0};
+    enum dgl_status status = DGL_OK;
     *out = NULL;
     params = params ? params : &none;
     struct kernel_set *set = new_set();
     if (!set)
         return dgl_fail_memory(log, "a set of kernels", sizeof(*set));
     set->keeps_faults = params->keep_faults;
-    enum dgl_status status = kernel_set_add_builtins(log, set);
-    if (status == DGL_OK)
-        status = kernel_set_add_files(log, set, params);
-    if (status == DGL_OK)
-        status = kernel_set_check_libs(log, set);
-    if (status == DGL_OK)
-        status = add_hints(log, set, params);
+    TRY(kernel_set_add_builtins(log, set));
+    TRY(kernel_set_add_files(log, set, params));
+    TRY(kernel_set_check_libs(log, set));
+    TRY(add_hints(log, set, params));
+    *out = kernel_set_ref(set);
+done:
     /* A hint may be for what is not there because of a fault. */
     for (size_t i = 0; i < set->faults.count && status != DGL_OK; i++)
         dgl_notice(log, "%s", set->faults.items[i].reason);
-    if (status == DGL_OK)
-        *out = set;
-    else
-        kernel_set_destroy(&set);
+    kernel_set_destroy(&set);
     return status;
 }
 
@@ -226,7 +218,8 @@ void kernel_set_destroy(struct kernel_set **set)
     free(old);
 }
 
-/* A set that shares the kernels and starts with the same hints. */
+/* Makes a set that shares the kernels and starts with the same hints. Returns NULL if memory runs
+ * out. */
 static struct kernel_set *derive(struct kernel_set *set)
 {
     struct kernel_set *child = new_set();
@@ -237,62 +230,53 @@ static struct kernel_set *derive(struct kernel_set *set)
     child->count = set->count;
     child->libs = set->libs;
     child->num_libs = set->num_libs;
-    if (!dgl_grow((void **)&child->hints.items, &child->hints.cap, set->hints.count + 1,
-                  sizeof(*set->hints.items))) {
-        kernel_set_destroy(&child);
-        return NULL;
-    }
-    if (set->hints.count)
-        memcpy(child->hints.items, set->hints.items, set->hints.count * sizeof(*set->hints.items));
-    child->hints.count = set->hints.count;
     child->hints.strict = set->hints.strict;
+    if (!dgl_grow((void **)&child->hints.items, &child->hints.cap, set->hints.count + 1,
+                  sizeof(*set->hints.items)))
+        kernel_set_destroy(&child);
+    else if (set->hints.count)
+        memcpy(child->hints.items, set->hints.items, set->hints.count * sizeof(*set->hints.items));
+    if (child)
+        child->hints.count = set->hints.count;
     return child;
-}
-
-/* `file` may be NULL: `origin` says enough. */
-static enum dgl_status with_hints(const struct dgl_log *log, struct kernel_set *set,
-                                  enum kernel_layer layer, const char *origin, const char *file,
-                                  const char *json, struct kernel_set **out)
-{
-    struct dgl_buf where = {0};
-    *out = NULL;
-    struct kernel_set *child = derive(set);
-    dgl_buf_printf(&where, "%s%s%s", file ? file : "", file ? ": " : "", origin);
-    if (!child || where.failed) {
-        kernel_set_destroy(&child);
-        dgl_buf_finish(&where);
-        return dgl_fail_memory(log, "a set of kernels", sizeof(*child));
-    }
-    struct kernel_hint_source source = hint_source(log, child, layer, origin);
-    source.where = where.p;
-    enum dgl_status status = kernel_hints_add_json(&source, json, strlen(json));
-    if (status == DGL_OK)
-        *out = child;
-    else
-        kernel_set_destroy(&child);
-    dgl_buf_finish(&where);
-    return status;
 }
 
 enum dgl_status kernel_set_with_hints(const struct dgl_log *log, struct kernel_set *set,
                                       enum kernel_layer layer, const char *origin, const char *json,
                                       struct kernel_set **out)
 {
-    return with_hints(log, set, layer, origin, NULL, json, out);
+    *out = derive(set);
+    if (!*out)
+        return dgl_fail_memory(log, "a set of kernels", sizeof(**out));
+    const struct kernel_hint_source source = hint_source(log, *out, layer, origin);
+    enum dgl_status status = kernel_hints_add_json(&source, json, strlen(json));
+    if (status != DGL_OK)
+        kernel_set_destroy(out);
+    return status;
 }
 
 enum dgl_status kernel_set_with_manifest(const struct dgl_log *log, struct kernel_set *set,
                                          const struct kernel_manifest_hints *hints,
                                          struct kernel_set **out)
 {
-    struct kernel_set *defaults = NULL;
-    *out = NULL;
-    enum dgl_status status =
-        with_hints(log, set, KERNEL_LAYER_MANIFEST, KERNEL_MANIFEST_ORIGIN, hints->file,
-                   hints->defaults ? hints->defaults : "{}", &defaults);
-    if (status == DGL_OK)
-        status = with_hints(log, defaults, KERNEL_LAYER_PINNED, "manifest (pinned)", hints->file,
-                            hints->pinned ? hints->pinned : "{}", out);
-    kernel_set_destroy(&defaults);
+    static const char *const origins[] = {KERNEL_MANIFEST_ORIGIN, "manifest (pinned)"};
+    const char *const texts[] = {hints->defaults, hints->pinned};
+    const enum kernel_layer layers[] = {KERNEL_LAYER_MANIFEST, KERNEL_LAYER_PINNED};
+    enum dgl_status status = DGL_OK;
+    *out = derive(set);
+    if (!*out)
+        return dgl_fail_memory(log, "a set of kernels", sizeof(**out));
+    for (int i = 0; i < 2; i++) {
+        struct kernel_hint_source source = hint_source(log, *out, layers[i], origins[i]);
+        if (hints->file)
+            source.where = dgl_arena_printf(&(*out)->arena, "%s: %s", hints->file, origins[i]);
+        if (!source.where)
+            TRY(dgl_fail_memory(log, "a set of kernels", sizeof(**out)));
+        if (texts[i])
+            TRY(kernel_hints_add_json(&source, texts[i], strlen(texts[i])));
+    }
+done:
+    if (status != DGL_OK)
+        kernel_set_destroy(out);
     return status;
 }

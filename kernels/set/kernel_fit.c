@@ -13,6 +13,7 @@ struct attempt {
     const struct kernel *kernel;
     struct kernel_choice *choice;
     char *why;
+    struct kernel_values values; /* of the expression that blame() was called for */
 };
 
 #define WHY_SIZE 192
@@ -132,13 +133,13 @@ static bool add_cause(const void *ctx, const char *name)
 static bool may_serve(struct attempt *a)
 {
     const struct kernel_decls *decls = &a->kernel->decls;
+    struct kernel_var *lets = &a->choice->vars[a->choice->num_consts + a->choice->num_tunes];
     const char *bad;
     int64_t value;
-    uint32_t at = a->choice->num_consts + a->choice->num_tunes;
     for (uint32_t i = 0; i < decls->num_lets; i++)
         if (kernel_expr_eval(decls->lets[i].value, a->choice->vars, a->choice->num_vars, &value,
                              &bad))
-            a->choice->vars[at + i] = (struct kernel_var){decls->lets[i].name, value};
+            lets[i] = (struct kernel_var){decls->lets[i].name, value};
     for (uint32_t i = 0; i < a->kernel->num_require; i++)
         if (kernel_expr_eval(a->kernel->require[i], a->choice->vars, a->choice->num_vars, &value,
                              &bad) &&
@@ -153,6 +154,7 @@ static void blame(struct attempt *a, const struct kernel_line *place,
                   const struct kernel_expr *expr)
 {
     struct causes causes = {.kernel = a->kernel, .choice = a->choice}, *filled = &causes;
+    a->values = kernel_values_of(expr, a->choice->vars, a->choice->num_vars);
     kernel_expr_unknown(expr, add_cause, &filled);
     if (!causes.limits && may_serve(a))
         a->choice->fault = *place;
@@ -172,28 +174,15 @@ static bool eval(struct attempt *a, const char *directive, struct kernel_line pl
     const char *bad = NULL;
     if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
         return true;
-    const struct kernel_values values =
-        kernel_values_of(expr, a->choice->vars, a->choice->num_vars);
     blame(a, &place, expr);
-    return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, values.text);
+    return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, a->values.text);
 }
 
-/* The usual packing of each weight format (docs/operations.md describes them). Blocks whose bytes
- * do not fill words are split into codes and scales; formats that are not listed stay native. */
-static const struct layout_row {
-    const char *weight, *layout;
-} usual_layouts[] = {
-    {"f32", "native"},  {"f16", "native"},    {"bf16", "native"}, {"q4_k", "split"},
-    {"q5_k", "native"}, {"affine", "native"}, {"q8_0", "split"},  {"q4_0", "split"},
-    {"q6_k", "split"},  {"mxfp4", "split"},
-};
-
+/* The usual packing of a weight format (docs/operations.md). Blocks whose bytes do not fill words are
+ * split into codes and scales; all other formats stay native. */
 const char *kernel_layout_default(const char *weight)
 {
-    for (size_t i = 0; i < sizeof(usual_layouts) / sizeof(*usual_layouts); i++)
-        if (strcmp(usual_layouts[i].weight, weight) == 0)
-            return usual_layouts[i].layout;
-    return "native";
+    return kernel_word_in("q4_k q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";
 }
 
 const char *kernel_layout(const struct kernel *kernel, const char *weight)
@@ -201,12 +190,32 @@ const char *kernel_layout(const struct kernel *kernel, const char *weight)
     return kernel->layout[0] ? kernel->layout : kernel_layout_default(weight);
 }
 
-/* A request that says how its weights are packed is served only by kernels that read them so. */
-static bool layout_fits(const struct kernel *kernel, const struct kernel_request *request)
+/* A request that says how its weights are packed is served only by kernels that read them so.
+ * Writes the reason to `why`, unless that is NULL. */
+static bool serves(const struct kernel *kernel, const struct kernel_request *request, char *why)
 {
     const char *wanted = kernel_request_word(request, "layout");
-    return strcmp(wanted, "none") == 0 ||
-           strcmp(kernel_layout(kernel, kernel_request_word(request, "weight")), wanted) == 0;
+    const char *layout = kernel_layout(kernel, kernel_request_word(request, "weight"));
+    if (strcmp(wanted, "none") != 0 && strcmp(layout, wanted) != 0) {
+        if (why)
+            snprintf(why, WHY_SIZE, "LAYOUT %s, not %s", layout, wanted);
+        return false;
+    }
+    for (uint32_t i = 0; i < kernel->num_when; i++) {
+        const struct kernel_when *when = &kernel->when[i];
+        const char *word = kernel_request_word(request, when->key);
+        if (kernel_word_in(when->words, word))
+            continue;
+        if (why)
+            snprintf(why, WHY_SIZE, "WHEN %s %s, not %s", when->key, when->words, word);
+        return false;
+    }
+    return true;
+}
+
+bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request)
+{
+    return strcmp(kernel->op, request->op) == 0 && serves(kernel, request, NULL);
 }
 
 bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request *request)
@@ -215,32 +224,6 @@ bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request
         if (kernel_serves(kernel_set_at(set, i), request))
             return true;
     return false;
-}
-
-bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request)
-{
-    if (strcmp(kernel->op, request->op) != 0 || !layout_fits(kernel, request))
-        return false;
-    for (uint32_t i = 0; i < kernel->num_when; i++)
-        if (!kernel_word_in(kernel->when[i].words,
-                            kernel_request_word(request, kernel->when[i].key)))
-            return false;
-    return true;
-}
-
-static bool check_when(struct attempt *a)
-{
-    if (!layout_fits(a->kernel, a->fit->request))
-        return refuse(a, "LAYOUT %s, not %s",
-                      kernel_layout(a->kernel, kernel_request_word(a->fit->request, "weight")),
-                      kernel_request_word(a->fit->request, "layout"));
-    for (uint32_t i = 0; i < a->kernel->num_when; i++) {
-        const struct kernel_when *when = &a->kernel->when[i];
-        const char *word = kernel_request_word(a->fit->request, when->key);
-        if (!kernel_word_in(when->words, word))
-            return refuse(a, "WHEN %s %s, not %s", when->key, when->words, word);
-    }
-    return true;
 }
 
 /* What known answers told of the device's driver; a user's text of that NAME is another text. */
@@ -255,21 +238,6 @@ static bool check_right(struct attempt *a)
                        ? refuse(a, "the driver's compiler exceeds its limits on it")
                        : refuse(a, "it computes wrongly on this device (self test)");
     }
-    return true;
-}
-
-static bool fill_consts(struct attempt *a)
-{
-    const struct kernel_request *request = a->fit->request;
-    for (uint32_t i = 0; i < a->kernel->num_consts; i++) {
-        const struct kernel_const *c = &a->kernel->consts[i];
-        const struct kernel_var *given =
-            kernel_find_var(request->consts, request->num_consts, c->name);
-        if (!given && !c->has_preset)
-            return refuse(a, "CONST %s is not given", c->name);
-        add_var(a->choice, c->name, given ? given->value : c->preset);
-    }
-    a->choice->num_consts = a->kernel->num_consts;
     return true;
 }
 
@@ -304,16 +272,6 @@ static void fill_properties(struct attempt *a)
                 disabled && is_disabled(disabled->value, fit->device[i].name)
                     ? 0
                     : fit->device[i].value);
-}
-
-static void fill_flags(struct attempt *a)
-{
-    for (uint32_t i = 0; i < a->kernel->num_flags; i++) {
-        const struct kernel_flag *flag = &a->kernel->flags[i];
-        const char *key = a->kernel->when[flag->when].key;
-        add_var(a->choice, flag->name,
-                strcmp(kernel_request_word(a->fit->request, key), flag->word) == 0);
-    }
 }
 
 /* Before anything that counts on them: a tunable of a subgroup's size has no value without. */
@@ -368,48 +326,51 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
         else if (!eval(a, tune->name, line_in(a, NULL, tune->line), tune->preset, &value))
             return false;
         if (!is_choice(tune, value)) {
-            const struct kernel_values values =
-                kernel_values_of(tune->preset, a->choice->vars, a->choice->num_vars);
             const struct kernel_line place = line_in(a, NULL, tune->line);
             blame(a, &place, tune->preset);
             return refuse(a, "TUNE %s: the preset is %lld%s, which is not one of its choices",
-                          tune->name, (long long)value, values.text);
+                          tune->name, (long long)value, a->values.text);
         }
         a->choice->vars[first + i] = (struct kernel_var){tune->name, value};
     }
     return true;
 }
 
-/* The libs of the request's words; the registry has checked that each exists. */
-static void fill_libs(struct attempt *a)
-{
-    for (uint32_t i = 0; i < a->kernel->num_libs; i++) {
-        char key[64], name[96];
-        struct dgl_str part = kernel_lib_key(&a->kernel->libs[i]);
-        snprintf(key, sizeof(key), "%.*s", (int)part.len, part.p);
-        kernel_lib_name(&a->kernel->libs[i], dgl_str_of(kernel_request_word(a->fit->request, key)),
-                        name);
-        a->choice->libs[i] = kernel_set_lib(a->fit->set, name);
-        assert(a->choice->libs[i]);
-    }
-}
-
 /* The variables' places: constants, tunables, LETs, then the rest; those of tunables and LETs are
- * empty. */
+ * empty. The registry has checked that the libs of the request's words exist. */
 static bool fill_names(struct attempt *a)
 {
     struct kernel_choice *choice = a->choice;
-    if (!fill_consts(a))
-        return false;
-    fill_libs(a);
-    choice->num_tunes = a->kernel->num_tunes;
-    choice->num_lets = a->kernel->decls.num_lets;
-    for (uint32_t i = 0; i < a->kernel->num_libs; i++)
+    const struct kernel *kernel = a->kernel;
+    const struct kernel_request *request = a->fit->request;
+    for (uint32_t i = 0; i < kernel->num_consts; i++) {
+        const struct kernel_const *c = &kernel->consts[i];
+        const struct kernel_var *given =
+            kernel_find_var(request->consts, request->num_consts, c->name);
+        if (!given && !c->has_preset)
+            return refuse(a, "CONST %s is not given", c->name);
+        add_var(choice, c->name, given ? given->value : c->preset);
+    }
+    choice->num_consts = kernel->num_consts;
+    choice->num_tunes = kernel->num_tunes;
+    choice->num_lets = kernel->decls.num_lets;
+    for (uint32_t i = 0; i < kernel->num_libs; i++) {
+        char key[64], name[96];
+        struct dgl_str part = kernel_lib_key(&kernel->libs[i]);
+        snprintf(key, sizeof(key), "%.*s", (int)part.len, part.p);
+        kernel_lib_name(&kernel->libs[i], dgl_str_of(kernel_request_word(request, key)), name);
+        choice->libs[i] = kernel_set_lib(a->fit->set, name);
+        assert(choice->libs[i]);
         choice->num_lets += choice->libs[i]->decls.num_lets;
+    }
     for (uint32_t i = 0; i < choice->num_tunes + choice->num_lets; i++)
         add_var(choice, "", 0);
     fill_properties(a);
-    fill_flags(a);
+    for (uint32_t i = 0; i < kernel->num_flags; i++) {
+        const struct kernel_flag *flag = &kernel->flags[i];
+        const char *word = kernel_request_word(request, kernel->when[flag->when].key);
+        add_var(choice, flag->name, strcmp(word, flag->word) == 0);
+    }
     return true;
 }
 
@@ -455,11 +416,9 @@ static bool check_local(struct attempt *a)
     for (int i = 0; i < 3; i++) {
         const int64_t limit = property(a, limits[i]);
         if (local[i] < 1) {
-            const struct kernel_values values =
-                kernel_values_of(a->kernel->local[i], a->choice->vars, a->choice->num_vars);
             blame(a, &place, a->kernel->local[i]);
             return refuse(a, "%s is %lld%s, wanted 1 or more", local_names[i], (long long)local[i],
-                          values.text);
+                          a->values.text);
         }
         if (local[i] > limit)
             return refuse(a, "%s is %lld, %s is %lld", local_names[i], (long long)local[i],
@@ -487,43 +446,34 @@ static int64_t element_bytes(const char *type)
     return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
 }
 
-/* Those of `lib`, NULL: of the kernel. */
-static bool add_shared(struct attempt *a, const struct kernel_lib *lib)
-{
-    struct kernel_choice *choice = a->choice;
-    const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
-    for (uint32_t i = 0; i < decls->num_shared; i++) {
-        const struct kernel_shared *decl = &decls->shared[i];
-        const struct kernel_line place = line_in(a, lib, decl->line);
-        const int64_t bytes = element_bytes(decl->type);
-        int64_t count = 1;
-        if (decl->count && !eval(a, decl->name, place, decl->count, &count))
-            return false;
-        if (count < 0 || count > INT32_MAX) {
-            const struct kernel_values values =
-                kernel_values_of(decl->count, choice->vars, choice->num_vars);
-            blame(a, &place, decl->count);
-            return refuse(a, "SHARED %s has %lld elements%s", decl->name, (long long)count,
-                          values.text);
-        }
-        if (count == 0)
-            continue;
-        choice->shared[choice->num_shared++] = (struct kernel_shared_size){decl, count};
-        choice->shared_bytes = (choice->shared_bytes + bytes - 1) / bytes * bytes + count * bytes;
-    }
-    return true;
-}
-
 static bool check_shared(struct attempt *a)
 {
+    struct kernel_choice *choice = a->choice;
     const int64_t max = property(a, "SHARED_BYTES");
-    if (!add_shared(a, NULL))
-        return false;
-    for (uint32_t i = 0; i < a->kernel->num_libs; i++)
-        if (!add_shared(a, a->choice->libs[i]))
-            return false;
-    if (a->choice->shared_bytes > max)
-        return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)a->choice->shared_bytes,
+    for (uint32_t l = 0; l <= a->kernel->num_libs; l++) {
+        const struct kernel_lib *lib = l ? choice->libs[l - 1] : NULL;
+        const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
+        for (uint32_t i = 0; i < decls->num_shared; i++) {
+            const struct kernel_shared *decl = &decls->shared[i];
+            const struct kernel_line place = line_in(a, lib, decl->line);
+            const int64_t bytes = element_bytes(decl->type);
+            int64_t count = 1;
+            if (decl->count && !eval(a, decl->name, place, decl->count, &count))
+                return false;
+            if (count < 0 || count > INT32_MAX) {
+                blame(a, &place, decl->count);
+                return refuse(a, "SHARED %s has %lld elements%s", decl->name, (long long)count,
+                              a->values.text);
+            }
+            if (count == 0)
+                continue;
+            choice->shared[choice->num_shared++] = (struct kernel_shared_size){decl, count};
+            choice->shared_bytes =
+                (choice->shared_bytes + bytes - 1) / bytes * bytes + count * bytes;
+        }
+    }
+    if (choice->shared_bytes > max)
+        return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)choice->shared_bytes,
                       (long long)max);
     return true;
 }
@@ -567,12 +517,12 @@ static bool count_registers(struct attempt *a)
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[WHY_SIZE])
 {
-    struct attempt a = {fit, kernel, out, why};
+    struct attempt a = {.fit = fit, .kernel = kernel, .choice = out, .why = why};
     *out = (struct kernel_choice){.kernel = kernel, .applies = fit->apply};
     *rank = 0;
-    return check_when(&a) && check_right(&a) && fill_names(&a) && check_extensions(&a) &&
-           fill_tunes(&a, out->num_consts) && check_local(&a) && check_shared(&a) &&
-           check_limits(&a) && check_requires(&a) && count_registers(&a) &&
+    return serves(kernel, fit->request, why) && check_right(&a) && fill_names(&a) &&
+           check_extensions(&a) && fill_tunes(&a, out->num_consts) && check_local(&a) &&
+           check_shared(&a) && check_limits(&a) && check_requires(&a) && count_registers(&a) &&
            (!kernel->prefer ||
             eval(&a, "PREFER", line_in(&a, NULL, kernel->prefer_line), kernel->prefer, rank));
 }
@@ -586,7 +536,7 @@ void kernel_spill_text(const struct kernel_choice *choice, char why[WHY_SIZE])
 bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *scratch, char why[WHY_SIZE])
 {
-    struct attempt a = {fit, kernel, scratch, why};
+    struct attempt a = {.fit = fit, .kernel = kernel, .choice = scratch, .why = why};
     *scratch = (struct kernel_choice){.kernel = kernel};
     fill_properties(&a);
     return check_right(&a) && check_extensions(&a) && check_limits(&a);
@@ -599,10 +549,11 @@ bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel
 static uint32_t bad_preset(const struct kernel_fit *fit, const struct kernel *kernel,
                            struct kernel_choice *scratch, char why[WHY_SIZE])
 {
-    struct attempt a = {fit, kernel, scratch, why};
+    struct attempt a = {.fit = fit, .kernel = kernel, .choice = scratch, .why = why};
     uint32_t i = 0;
     *scratch = (struct kernel_choice){.kernel = kernel};
-    if (!check_when(&a) || !fill_names(&a) || fill_tunes(&a, scratch->num_consts))
+    if (!serves(kernel, fit->request, why) || !fill_names(&a) ||
+        fill_tunes(&a, scratch->num_consts))
         return kernel->num_tunes;
     while (scratch->vars[scratch->num_consts + i].name[0])
         i++;

@@ -51,26 +51,20 @@ static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct
             kernel_lib_name(ref, word, name);
             const struct kernel_lib *lib = kernel_set_lib(set, name);
             *at = NULL;
-            if (!lib) {
-                status = dgl_fail(log, DGL_ERR_KERNEL,
-                                  "%s:%u: LIB: there is no lib %s (kernel %s); it would be the "
-                                  "file %s.glsl",
-                                  kernel->path, ref->line, name, kernel->name, name);
-                goto done;
-            }
+            if (!lib)
+                TRY(dgl_fail(log, DGL_ERR_KERNEL,
+                             "%s:%u: LIB: there is no lib %s (kernel %s); it would be the file "
+                             "%s.glsl",
+                             kernel->path, ref->line, name, kernel->name, name));
             *at = lib;
-            if ((status = kernel_lib_check(log, kernel, lib)) != DGL_OK)
-                goto done;
+            TRY(kernel_lib_check(log, kernel, lib));
             for (size_t i = 0; i < num_used; i++) {
                 *at = lib->source != 0 ? lib : used[i].lib;
-                if (used[i].ref != r &&
-                    (status = check_lib_pair(log, kernel, used[i].lib, lib)) != DGL_OK)
-                    goto done;
+                if (used[i].ref != r)
+                    TRY(check_lib_pair(log, kernel, used[i].lib, lib));
             }
-            if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used))) {
-                status = dgl_fail_memory(log, "the libs of a kernel", num_used);
-                goto done;
-            }
+            if (!dgl_grow((void **)&used, &cap, num_used + 1, sizeof(*used)))
+                TRY(dgl_fail_memory(log, "the libs of a kernel", num_used));
             used[num_used++] = (struct used_lib){lib, r};
             if (lib->decls.num_lets > most_lets)
                 most_lets = lib->decls.num_lets;

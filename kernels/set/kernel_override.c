@@ -39,31 +39,27 @@ static void put_lf(struct dgl_buf *out, struct dgl_str text)
     dgl_buf_append(out, start, (size_t)(end - start));
 }
 
-/* False: the caller's callback has had enough, or memory is out. */
-static bool tell(const struct kernel_override *override, const char *ending, kernel_override_cb cb,
-                 void *priv, bool *failed)
+/* Returns false if the caller's callback has had enough, or memory is out. */
+static bool report(struct kernel_override o, const char *ending, kernel_override_cb cb, void *priv,
+                   bool *failed)
 {
-    const struct kernel_embedded *builtin = find_builtin(override->name, ending);
-    struct kernel_override o = *override;
+    const struct kernel_embedded *builtin = find_builtin(o.name, ending);
+    const struct dgl_str old =
+        builtin ? (struct dgl_str){builtin->text, builtin->len} : (struct dgl_str){"", 0};
     struct dgl_buf old_name = {0}, new_name = {0}, text = {0}, diff = {0};
+    dgl_buf_puts(&text, ""); /* never NULL */
     dgl_buf_printf(&old_name, "%s%s", builtin ? "kernels/" : "/dev/null",
                    builtin ? builtin->path : "");
     dgl_buf_visible(&new_name, dgl_str_of(o.origin));
     put_lf(&text, o.text);
-    if (!old_name.failed && !new_name.failed && !text.failed)
-        dgl_diff_unified(&diff, old_name.p,
-                         builtin ? (struct dgl_str){builtin->text, builtin->len}
-                                 : (struct dgl_str){"", 0},
-                         new_name.p, (struct dgl_str){text.p ? text.p : "", text.len});
-    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
-    if (hash)
-        kernel_hash_text(hash, o.text.p, o.text.len);
-    *failed = old_name.failed || new_name.failed || text.failed || diff.failed || !hash ||
-              !dgl_hash_hex(hash, o.sha256);
-    dgl_hash_destroy(&hash);
+    *failed = old_name.failed || new_name.failed || text.failed ||
+              !dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, o.sha256);
+    if (!*failed)
+        dgl_diff_unified(&diff, old_name.p, old, new_name.p, (struct dgl_str){text.p, text.len});
+    *failed = *failed || diff.failed;
     o.builtin = builtin ? old_name.p : NULL;
     o.diff = diff.p ? diff.p : "";
-    bool go_on = !*failed && cb(priv, &o);
+    const bool go_on = !*failed && cb(priv, &o);
     dgl_buf_finish(&old_name);
     dgl_buf_finish(&new_name);
     dgl_buf_finish(&text);
@@ -79,13 +75,13 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
         const struct kernel *k = kernel_set_at(set, i);
         const struct kernel_override o = {
             .name = k->name, .kernel = k, .origin = k->origin, .text = {k->text, k->text_len}};
-        go_on = k->source == 0 || tell(&o, ".comp", cb, priv, &failed);
+        go_on = k->source == 0 || report(o, ".comp", cb, priv, &failed);
     }
     for (size_t i = 0; i < kernel_set_num_libs(set) && go_on; i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
         const struct kernel_override o = {
             .name = lib->name, .origin = lib->path, .text = {lib->text, lib->text_len}};
-        go_on = lib->source == 0 || tell(&o, ".glsl", cb, priv, &failed);
+        go_on = lib->source == 0 || report(o, ".glsl", cb, priv, &failed);
     }
     return failed ? dgl_fail_memory(log, "a difference of kernels", 0) : DGL_OK;
 }
@@ -100,14 +96,11 @@ static bool is_for(const struct kernel *kernel, const char *op)
     if (!dgl_str_split(&rest, '/', &part) || !dgl_str_eq(part, kernel->op))
         return false;
     while (dgl_str_split(&rest, '/', &part)) {
-        struct dgl_str key, value = part;
+        struct dgl_str key, value;
         const bool keyed = kernel_part_split(part, &key, &value);
-        char word[64];
+        char word[256];
         uint32_t i = 0;
-        if (value.len >= sizeof(word))
-            return false;
-        memcpy(word, value.p, value.len);
-        word[value.len] = '\0';
+        snprintf(word, sizeof(word), "%.*s", (int)value.len, value.p);
         while (i < kernel->num_when && (!kernel_word_in(kernel->when[i].words, word) ||
                                         (keyed && !dgl_str_eq(key, kernel->when[i].key))))
             i++;
@@ -133,23 +126,23 @@ static const struct kernel *find_model(const struct kernel_set *set, const char 
 
 /* A line of the log: an operation and its attributes with their words; broken before a word, so
  * that it stays within 100 columns. */
-static void tell_words(const struct dgl_log *log, const struct kernel_set *set, const char *op)
+static void log_words(const struct dgl_log *log, const struct kernel_set *set, struct dgl_str op)
 {
     enum { WIDTH = 88 };
     struct dgl_buf words = {0}, line = {0};
     struct dgl_str rest, word;
-    kernel_op_words(set, dgl_str_of(op), false, &words);
+    kernel_op_words(set, op, false, &words);
     rest = (struct dgl_str){words.p, words.len};
-    dgl_buf_printf(&line, words.len ? "  %-14s" : "  %s", op);
+    dgl_buf_printf(&line, "  %-*.*s", words.len ? 14 : 0, (int)op.len, op.p);
     while (rest.len && kernel_word_next(&rest, &word)) {
         if (line.len + 1 + word.len > WIDTH) {
-            dgl_notice(log, "%s", line.p ? line.p : op);
+            dgl_notice(log, "%s", line.p ? line.p : "");
             line.len = 0;
             dgl_buf_printf(&line, "%16s", "");
         }
         dgl_buf_printf(&line, " %.*s", (int)word.len, word.p);
     }
-    dgl_notice(log, "%s", line.p ? line.p : op);
+    dgl_notice(log, "%s", line.p ? line.p : "");
     dgl_buf_finish(&words);
     dgl_buf_finish(&line);
 }
@@ -158,14 +151,15 @@ static void tell_words(const struct dgl_log *log, const struct kernel_set *set, 
 static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_set *set,
                                const char *op)
 {
-    const size_t len = strcspn(op, "/");
-    struct dgl_nearest nearest = {.word = {op, len}};
-    char name[64];
+    const struct dgl_str name = {op, strcspn(op, "/")};
+    struct dgl_nearest nearest = {.word = name};
+    struct dgl_buf ops = {0};
+    struct dgl_str rest, one;
     bool known = false;
-    snprintf(name, sizeof(name), "%.*s", (int)len, op);
     for (size_t i = 0; i < kernel_set_count(set); i++) {
-        known = known || strcmp(kernel_set_at(set, i)->op, name) == 0;
+        known = known || dgl_str_eq(name, kernel_set_at(set, i)->op);
         dgl_nearest_try(&nearest, kernel_set_at(set, i)->op);
+        dgl_buf_add_word(&ops, 0, dgl_str_of(kernel_set_at(set, i)->op));
     }
     if (!*op)
         dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -178,14 +172,10 @@ static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_se
         dgl_fail(log, DGL_ERR_INVALID_ARG, "no built-in kernel is for %s%s%s%s", op,
                  nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
                  nearest.best ? "?" : "");
-    for (size_t i = 0; i < kernel_set_count(set); i++) {
-        const char *one = kernel_set_at(set, i)->op;
-        bool first = true;
-        for (size_t j = 0; j < i && first; j++)
-            first = strcmp(kernel_set_at(set, j)->op, one) != 0;
-        if (first && (!known || strcmp(one, name) == 0))
-            tell_words(log, set, one);
-    }
+    for (rest = (struct dgl_str){ops.p, ops.len}; kernel_word_next(&rest, &one);)
+        if (!known || dgl_str_equal(one, name))
+            log_words(log, set, one);
+    dgl_buf_finish(&ops);
     return DGL_ERR_INVALID_ARG;
 }
 

@@ -102,9 +102,15 @@ enum dgl_log_level {
     DGL_LOG_ERROR,    /* the one line that explains a failed call */
     DGL_LOG_WARN,     /* the call goes on, but not as asked or not at full speed */
     DGL_LOG_NOTICE,   /* nothing is wrong, but the user should know: parts of a model left out */
+    DGL_LOG_PROGRESS, /* a kernel that the driver still compiles, every few seconds */
     DGL_LOG_INFO,     /* devices, limits, choices */
     DGL_LOG_DEBUG,    /* details for authors of kernels and of this library */
     DGL_LOG_TRACE,    /* details of single steps */
+};
+
+/* The line that explains a failed call, or "". */
+struct dgl_error {
+    char text[2048]; /* a longer line is cut */
 };
 
 /* How a call talks to its caller: a callback for log lines, and one that may stop the call.
@@ -121,6 +127,10 @@ struct dgl_log {
      * and that reports no progress: tokenizers, chat templates, kernel files. True ends the call
      * with DGL_ERR_CANCELLED. */
     bool (*cancelled)(void *priv);
+    /* May be NULL. If it is set, error lines are stored here at any `level` and never passed to
+     * `write`. The first one is kept until the caller clears `text`. The text is only meaningful
+     * if the call failed: the library may recover from an error that it has logged. */
+    struct dgl_error *error;
 };
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
@@ -1009,6 +1019,7 @@ struct dgl_session_params {
     int32_t context; /* tokens; 0 = what the model granted */
     /* prefill tokens per pass; 0 = chosen for the device, and fewer where passes take long */
     int32_t chunk;
+    const char *chunk_name; /* name of `chunk` in error lines; NULL = "session chunk" */
     /* May be NULL; in kernels. A call on the session first compiles the kernels that it will run
      * and that no earlier call has compiled, before it computes anything: seconds where nothing is
      * cached. Called before the first and after each of them; false cancels the call, which keeps
@@ -1415,7 +1426,8 @@ struct dgl_batch_params {
      * When pages run out all the same, the request that came last gives its own back, waits, and is
      * evaluated again. */
     int32_t cache_tokens;
-    int32_t chunk; /* prompt tokens per step; 0 = chosen for the device, as for sessions */
+    int32_t chunk;          /* prompt tokens per step; 0 = chosen for the device, as for sessions */
+    const char *chunk_name; /* name of `chunk` in error lines; NULL = "session chunk" */
     /* The same bits in any company: each answer comes from passes of its own, which reads the
      * weights once for each; nothing of a prompt comes from others, and each sequence has the KV
      * cache of its whole context. Without it answers are written by passes over all of them: sums

@@ -363,7 +363,7 @@ enum dgl_status gl_remote_wait(struct gl_device *dev, struct gl_remote *r, const
 
 void gl_compiling_tell(const struct gl_device *dev, const char *kernel, uint64_t wall_ns)
 {
-    dgl_notice(dev->log, DGL_LOG_COMPILING "%s: %.0f s", kernel, (double)wall_ns * 1e-9);
+    dgl_logf(dev->log, DGL_LOG_PROGRESS, "compiling %s: %.0f s", kernel, (double)wall_ns * 1e-9);
 }
 
 void gl_remote_destroy(struct gl_device *dev, struct gl_remote **premote)

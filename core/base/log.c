@@ -1,13 +1,21 @@
 /* Log lines: level, format, spelling, callback. */
 #include "core/base/log.h"
 
+#include <pthread.h>
+#include <stdio.h>
+
 #include "core/base/printable.h"
 
 /* Longer lines are cut: they may hold a whole file. */
 #define LINE_BYTES 8000
 
+/* Threads of one call share its log. */
+static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
+
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)
 {
+    if (log && log->error && level == DGL_LOG_ERROR)
+        return true;
     return log && log->write && level != DGL_LOG_NONE && level <= log->level;
 }
 
@@ -23,10 +31,15 @@ void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *
         dgl_buf_puts(&line, "...");
     /* An empty line is possible; a lost one must not go unnoticed. The format still says what it
      * was. */
-    if (raw.failed || line.failed)
-        log->write(log->priv, level, fmt);
-    else
-        log->write(log->priv, level, line.p ? line.p : "");
+    const char *text = raw.failed || line.failed ? fmt : line.p ? line.p : "";
+    if (level == DGL_LOG_ERROR && log->error) {
+        pthread_mutex_lock(&error_lock);
+        if (!log->error->text[0])
+            snprintf(log->error->text, sizeof(log->error->text), "%s", text);
+        pthread_mutex_unlock(&error_lock);
+    } else {
+        log->write(log->priv, level, text);
+    }
     dgl_buf_finish(&raw);
     dgl_buf_finish(&line);
 }
@@ -42,10 +55,8 @@ void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *f
 static void write_named(void *priv, enum dgl_log_level level, const char *text)
 {
     const struct dgl_named_log *named = priv;
-    if (named->name)
-        dgl_logf(named->to, level, "%s: %s", named->name, text);
-    else
-        named->to->write(named->to->priv, level, text);
+    dgl_logf(named->to, level, "%s%s%s", named->name ? named->name : "", named->name ? ": " : "",
+             text);
 }
 
 static bool named_cancelled(void *priv)
@@ -57,9 +68,21 @@ static bool named_cancelled(void *priv)
 void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, const char *name)
 {
     *named = (struct dgl_named_log){.to = to, .name = name};
-    if (to && to->write)
-        named->log = (struct dgl_log){
-            .write = write_named, .priv = named, .level = to->level, .cancelled = named_cancelled};
+    if (!to)
+        return;
+    named->log = (struct dgl_log){.priv = named, .level = to->level, .cancelled = named_cancelled};
+    if (to->write || to->error)
+        named->log.write = write_named;
+    if (to->error && to->level == DGL_LOG_NONE)
+        named->log.level = DGL_LOG_ERROR; /* `error` of `to` has no level */
+}
+
+struct dgl_log dgl_log_with_error(const struct dgl_log *log, struct dgl_error *error)
+{
+    struct dgl_log with = log ? *log : (struct dgl_log){0};
+    error->text[0] = '\0';
+    with.error = error;
+    return with;
 }
 
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,

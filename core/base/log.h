@@ -22,13 +22,12 @@ struct dgl_named_log {
     const char *name;
 };
 void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, const char *name);
+/* Returns a copy of `log`, or a silent log if `log` is NULL, that stores errors in `error`. Clears
+ * `error`. */
+struct dgl_log dgl_log_with_error(const struct dgl_log *log, struct dgl_error *error);
 /* A text with its lines numbered from 1: a shader that did not compile. */
 void dgl_log_source(const struct dgl_log *log, enum dgl_log_level level, const char *text,
                     size_t len);
-
-/* Begins each line about a compiler that is still at work. The command prints such a line at once,
- * also while it keeps other lines for later. */
-#define DGL_LOG_COMPILING "compiling "
 
 #define dgl_warn(log, ...) dgl_logf(log, DGL_LOG_WARN, __VA_ARGS__)
 /* Not wrong, but the user should know: printed unless -q is given. */

@@ -81,12 +81,12 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     for (int32_t i = 0; i < b->info.sequences; i++)
         b->lanes[i].slot = -1;
     for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
-        status = session_create(m,
-                                dgl_session_params(.context = b->info.context, .chunk = p->chunk,
-                                                   .share_prefix = !p->invariant,
-                                                   .progress_cb = p->progress_cb,
-                                                   .progress_priv = p->progress_priv),
-                                &b->runs, &b->lanes[i].session);
+        status = session_create(
+            m,
+            dgl_session_params(.context = b->info.context, .chunk = p->chunk,
+                               .chunk_name = p->chunk_name, .share_prefix = !p->invariant,
+                               .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
+            &b->runs, &b->lanes[i].session);
     return status == DGL_OK && !p->invariant ? make_groups(b, p) : status;
 }
 

@@ -221,23 +221,22 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
 {
     struct dgl_device *dev = m->dev;
     struct gl_saved saved = {0};
+    const char *chunk_name = p->chunk_name ? p->chunk_name : "session chunk";
     if (p->context < 0 || p->context > m->info.context)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
                         p->context, m->info.context);
     int32_t most = plan_most_rows(&m->engine->plan);
     if (p->chunk < 0 || p->chunk > most)
-        return dgl_fail(
-            dev->log, DGL_ERR_INVALID_ARG,
-            "session chunk %d: %s takes 1 to %d tokens per pass; without it one is chosen",
-            p->chunk, dev->info.renderer, most);
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "%s %d: %s takes 1 to %d tokens per pass; without it one is chosen",
+                        chunk_name, p->chunk, dev->info.renderer, most);
     /* A pass is never longer than the context. */
     int32_t context = p->context ? p->context : m->info.context;
     if (p->chunk > DGL_STEP_ROWS && context > DGL_STEP_ROWS)
-        return dgl_fail(
-            dev->log, DGL_ERR_INVALID_ARG,
-            "session chunk %d: a pass takes at most %d tokens; without it one is chosen", p->chunk,
-            DGL_STEP_ROWS);
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "%s %d: a pass takes at most %d tokens; without it one is chosen",
+                        chunk_name, p->chunk, DGL_STEP_ROWS);
     enum dgl_status status = model_enter(m, &saved);
     if (status != DGL_OK)
         return status;

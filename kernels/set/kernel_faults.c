@@ -24,6 +24,7 @@ void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kerne
         return;
     f->log.write = keep_line;
     f->log.priv = f;
+    f->log.error = NULL; /* errors go to keep_line() */
     f->log.level = DGL_LOG_NOTICE;
 }
 

@@ -113,6 +113,31 @@ static void fail_errno_names_operation_path_and_cause(void **state)
     assert_int_equal(t.errors, 1);
 }
 
+static void an_error_is_stored_in_its_place(void **state)
+{
+    (void)state;
+    struct test_log t;
+    struct dgl_error error = {"old"};
+    struct dgl_named_log named;
+    const struct dgl_log silent = dgl_log_with_error(NULL, &error);
+    assert_string_equal(error.text, "");
+    assert_int_equal(dgl_fail(&silent, DGL_ERR_IO, "at level none"), DGL_ERR_IO);
+    assert_string_equal(error.text, "at level none");
+    test_log_init(&t, DGL_LOG_WARN);
+    const struct dgl_log log = dgl_log_with_error(&t.log, &error);
+    dgl_named_log_init(&named, &log, "a.json");
+    dgl_warn(&log, "a warning");
+    dgl_fail(&named.log, DGL_ERR_FORMAT, "first");
+    dgl_fail(&log, DGL_ERR_FORMAT, "second");
+    dgl_fail(&log, DGL_ERR_CANCELLED, "cancelled");
+    assert_string_equal(t.text, "a warning\n");
+    assert_string_equal(error.text, "a.json: first");
+    dgl_named_log_init(&named, &silent, NULL);
+    error.text[0] = '\0';
+    dgl_fail(&named.log, DGL_ERR_FORMAT, "%s", "a\nb");
+    assert_string_equal(error.text, "a\\x0ab");
+}
+
 static void log_keeps_to_its_level(void **state)
 {
     (void)state;
@@ -396,6 +421,7 @@ int main(void)
         cmocka_unit_test(fail_without_a_log_still_fails),
         cmocka_unit_test(fail_memory_names_what_and_how_much),
         cmocka_unit_test(fail_errno_names_operation_path_and_cause),
+        cmocka_unit_test(an_error_is_stored_in_its_place),
         cmocka_unit_test(log_keeps_to_its_level),
         cmocka_unit_test(log_line_from_a_hostile_name_stays_one_line),
         cmocka_unit_test(log_line_may_be_long_or_empty),

@@ -120,7 +120,7 @@ static void open_device(const struct gl_device_params *more)
     params.cache_dir = params.cache_dir ? params.cache_dir : "";
     assert_int_equal(gl_device_open(&t.log, &params, &dev), DGL_OK);
     assert_int_equal(gl_enter(dev, &saved), DGL_OK);
-    t.log.level = DGL_LOG_NOTICE;
+    t.log.level = DGL_LOG_PROGRESS;
 }
 
 static void close_device(void)

@@ -79,22 +79,10 @@ static bool is_cancelled(void *priv)
     return interrupted() != 0;
 }
 
-/* The library names its parameters; to who typed it, a flag. */
-static const char *name_flag(const char *text, struct dgl_buf *out)
-{
-    static const char chunk[] = "session chunk ";
-    if (strncmp(text, chunk, sizeof(chunk) - 1) != 0)
-        return text;
-    dgl_buf_printf(out, "--ubatch %s", text + sizeof(chunk) - 1);
-    return out->failed ? text : out->p;
-}
-
-static void write_log(void *priv, enum dgl_log_level level, const char *said)
+static void write_log(void *priv, enum dgl_log_level level, const char *text)
 {
     const struct console *c = priv;
-    struct dgl_buf named = {0};
-    const char *text = name_flag(said, &named);
-    if (c->capture && !dgl_str_starts(dgl_str_of(said), DGL_LOG_COMPILING))
+    if (c->capture && level != DGL_LOG_PROGRESS)
         dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
                        text);
     else if (level == DGL_LOG_ERROR)
@@ -103,15 +91,14 @@ static void write_log(void *priv, enum dgl_log_level level, const char *said)
         put_line("dopplergl: warning: ", text);
     else
         put_line("dopplergl: ", text);
-    dgl_buf_finish(&named);
 }
 
 void console_init(struct console *c, const struct options *opt)
 {
-    static const char *const names[] = {"none", "error", "warn", "notice",
-                                        "info", "debug", "trace"};
+    static const char *const names[] = {"none",     "error", "warn",  "notice",
+                                        "progress", "info",  "debug", "trace"};
     const char *term = getenv("TERM");
-    int level = opt->quiet ? DGL_LOG_ERROR : DGL_LOG_NOTICE + opt->verbose;
+    int level = opt->quiet ? DGL_LOG_ERROR : DGL_LOG_PROGRESS + opt->verbose;
     for (int i = 0; opt->log_level && i <= DGL_LOG_TRACE; i++)
         if (strcmp(opt->log_level, names[i]) == 0)
             level = i;

@@ -25,7 +25,7 @@ struct console {
     uint64_t since_ns;
     const char *cache; /* folder that keeps compiled kernels; "" = none does */
     /* If not NULL, the lines of the log are appended here instead of printed, each after
-     * CONSOLE_CAPTURED_ERROR or a blank. Lines of DGL_LOG_COMPILING are printed. */
+     * CONSOLE_CAPTURED_ERROR or a blank. Lines at DGL_LOG_PROGRESS are printed. */
     struct dgl_buf *capture;
 };
 void console_init(struct console *c, const struct options *opt);

@@ -302,8 +302,8 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
             e->model,
             dgl_session_params(.context =
                                    opt->session_context < granted ? opt->session_context : granted,
-                               .chunk = opt->ubatch, .progress_cb = console_progress,
-                               .progress_priv = &e->console),
+                               .chunk = opt->ubatch, .chunk_name = "--ubatch",
+                               .progress_cb = console_progress, .progress_priv = &e->console),
             &e->session);
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;

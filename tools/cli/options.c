@@ -480,8 +480,8 @@ static const struct option table[] = {
      0},
     {"*", 'v', "verbose", NULL, "more on standard error; -vv even more", TYPE_COUNT, FIELD(verbose),
      0, 0, NULL, 0},
-    {"*", 0, "log-level", "LEVEL", "none, error, warn, notice, info, debug or trace", TYPE_WORD,
-     FIELD(log_level), 0, 0, "none|error|warn|notice|info|debug|trace", 0},
+    {"*", 0, "log-level", "LEVEL", "none, error, warn, notice, progress, info, debug or trace",
+     TYPE_WORD, FIELD(log_level), 0, 0, "none|error|warn|notice|progress|info|debug|trace", 0},
     {"*", 'h', "help", NULL, "this text", TYPE_FLAG, FIELD(help), 0, 0, NULL, 0},
 };
 #define NUM_OPTIONS (sizeof(table) / sizeof(table[0]))

@@ -238,8 +238,8 @@ static enum dgl_status open_model(struct serve *s)
             s->engine.model,
             dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
                              .context = s->opt->context, .chunk = s->opt->ubatch,
-                             .invariant = s->opt->batch_invariant, .progress_cb = console_progress,
-                             .progress_priv = &s->engine.console),
+                             .chunk_name = "--ubatch", .invariant = s->opt->batch_invariant,
+                             .progress_cb = console_progress, .progress_priv = &s->engine.console),
             &s->batch);
     if (status != DGL_OK)
         return status;

@@ -99,10 +99,11 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
         return DGL_OK;
     s->engine.console.capture = &said;
     if (!s->embedder)
-        status = dgl_session_create(
-            s->engine.model,
-            dgl_session_params(.context = s->metrics.batch.context, .chunk = s->opt->ubatch),
-            &s->embedder);
+        status = dgl_session_create(s->engine.model,
+                                    dgl_session_params(.context = s->metrics.batch.context,
+                                                       .chunk = s->opt->ubatch,
+                                                       .chunk_name = "--ubatch"),
+                                    &s->embedder);
     if (status == DGL_OK && !e->rows) {
         e->rows = dgl_new_array(float, ex->request.num_prompts *width);
         e->sum = dgl_new_array(double, width);

@@ -81,11 +81,8 @@ static bool is_cancelled(void *priv)
 
 static void write_log(void *priv, enum dgl_log_level level, const char *text)
 {
-    const struct console *c = priv;
-    if (c->capture && level != DGL_LOG_PROGRESS)
-        dgl_buf_printf(c->capture, "%c%s\n", level == DGL_LOG_ERROR ? CONSOLE_CAPTURED_ERROR : ' ',
-                       text);
-    else if (level == DGL_LOG_ERROR)
+    (void)priv;
+    if (level == DGL_LOG_ERROR)
         put_line("dopplergl: error: ", text);
     else if (level == DGL_LOG_WARN)
         put_line("dopplergl: warning: ", text);
@@ -110,7 +107,6 @@ void console_init(struct console *c, const struct options *opt)
     c->quiet = opt->quiet;
     c->work = c->cache = NULL;
     c->since_ns = 0;
-    c->capture = NULL;
     cache_told = false;
     c->bar = !opt->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }

@@ -11,8 +11,6 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
 /* "dopplergl: error: ...", one line. */
 void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-#define CONSOLE_CAPTURED_ERROR '!'
-
 /* The log and the verbosity that the options ask for. */
 struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
@@ -24,9 +22,6 @@ struct console {
      * half second. */
     uint64_t since_ns;
     const char *cache; /* folder that keeps compiled kernels; "" = none does */
-    /* If not NULL, the lines of the log are appended here instead of printed, each after
-     * CONSOLE_CAPTURED_ERROR or a blank. Lines at DGL_LOG_PROGRESS are printed. */
-    struct dgl_buf *capture;
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */

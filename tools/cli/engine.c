@@ -204,9 +204,9 @@ static void compiling(void *priv, const char *kernel, double seconds, bool over)
     const bool cancelled = interrupted() && seconds - signal_seconds >= SIGNAL_SECONDS;
     if (!cancelled && !over)
         return;
-    e->console.capture = NULL; /* no one is left to print what it keeps */
     if (cancelled)
-        dgl_notice(&e->console.log, "cancelled while the driver compiled kernel %s", kernel);
+        console_note(&e->console, "dopplergl: cancelled while the driver compiled kernel %s",
+                     kernel);
     else
         console_error("kernel %s: the driver's compiler exceeded the limit of %d s and was ended "
                       "after %.0f s, with this program: choose another kernel with "

@@ -90,16 +90,6 @@ static bool store_number(const struct option *o, const char *origin, const char 
     return true;
 }
 
-/* The library says where hints come from as the flag; `priv` is where they did come from. */
-static void write_hints_error(void *priv, enum dgl_log_level level, const char *text)
-{
-    static const char flag[] = "--kernel-hints";
-    bool named = strncmp(text, flag, strlen(flag)) == 0;
-    (void)level;
-    console_error("%s%s%s", (const char *)priv, named ? "" : ": ",
-                  text + (named ? strlen(flag) : 0));
-}
-
 void option_set_flag(const struct option *o, bool value, struct options *out)
 {
     void *field = (char *)out + o->offset;
@@ -122,8 +112,11 @@ static bool has_quant(const char *words, const char *word)
 bool option_store(const struct option *o, const char *origin, const char *value,
                   struct options *out)
 {
+    static const char hints[] = "--kernel-hints";
+    struct dgl_error error = {""};
     void *field = (char *)out + o->offset;
     uint64_t row;
+    bool named;
     if (o->given)
         *(bool *)((char *)out + o->given) = true;
     switch (o->type) {
@@ -157,10 +150,13 @@ bool option_store(const struct option *o, const char *origin, const char *value,
                bad_value(o, origin, value);
     case TYPE_HINTS:
         *(const char **)field = value;
-        return dgl_kernels_check_hints(&(const struct dgl_log){.write = write_hints_error,
-                                                               .priv = (void *)(uintptr_t)origin,
-                                                               .level = DGL_LOG_ERROR},
-                                       value) == DGL_OK;
+        if (dgl_kernels_check_hints(&(const struct dgl_log){.error = &error}, value) == DGL_OK)
+            return true;
+        /* The library names the flag; `origin` may also be a file of settings. */
+        named = dgl_str_starts(dgl_str_of(error.text), hints);
+        console_error("%s%s%s", origin, named ? "" : ": ",
+                      error.text + (named ? strlen(hints) : 0));
+        return false;
     case TYPE_DATE:
         return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, origin, value);
     case TYPE_STRS:

@@ -90,26 +90,13 @@ struct verify {
     struct console console;
     struct dgl_verify_result result;
     bool hashed; /* the model carries hashes */
-    char error[2048];
     struct dgl_smoke_result smoke;
 };
 
-/* Keeps an error back: without hashes and with --smoke it is none. */
-static void hold_error(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct verify *v = priv;
-    if (level == DGL_LOG_ERROR)
-        snprintf(v->error, sizeof(v->error), "%s", text);
-    else
-        v->console.log.write(v->console.log.priv, level, text);
-}
-
 static int check_hashes(struct verify *v)
 {
-    struct dgl_log log = {.write = hold_error,
-                          .priv = v,
-                          .level = v->console.log.level,
-                          .cancelled = v->console.log.cancelled};
+    struct dgl_error error;
+    const struct dgl_log log = dgl_log_with_error(&v->console.log, &error);
     v->console.work = "checking";
     enum dgl_status status =
         dgl_verify(&log,
@@ -119,8 +106,8 @@ static int check_hashes(struct verify *v)
     v->hashed = status == DGL_OK;
     if (status == DGL_ERR_UNSUPPORTED && v->opt->smoke)
         return EXIT_OK;
-    if (v->error[0])
-        v->console.log.write(v->console.log.priv, DGL_LOG_ERROR, v->error);
+    if (status != DGL_OK && error.text[0])
+        dgl_logf(&v->console.log, DGL_LOG_ERROR, "%s", error.text);
     return exit_code(status);
 }
 

@@ -17,8 +17,8 @@ struct inspect {
     const struct dgl_model_info *info;
     struct dgl_memory memory; /* for a session of the context that was asked for */
     bool has_memory;
-    char no_memory[1024]; /* why there is no estimate */
-    const char *source;   /* where the available bytes come from */
+    struct dgl_error no_memory; /* why there is no estimate */
+    const char *source;         /* where the available bytes come from */
     const char *kv_type;
     int32_t sequences; /* 0 = a session */
     struct dgl_buf out;
@@ -26,17 +26,9 @@ struct inspect {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The reason goes into the report: a model that is not computed is inspected all the same. */
-static void hold_reason(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct inspect *in = priv;
-    if (level == DGL_LOG_ERROR)
-        snprintf(in->no_memory, sizeof(in->no_memory), "%s", text);
-}
-
 static void estimate(struct inspect *in, const struct options *opt)
 {
-    const struct dgl_log log = {.write = hold_reason, .priv = in, .level = DGL_LOG_ERROR};
+    const struct dgl_log log = {.error = &in->no_memory};
     const struct dgl_host_memory host = dgl_host_memory();
     bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
     in->source = dgl_host_memory_source(&host);
@@ -65,7 +57,7 @@ static void put_memory(struct inspect *in)
     struct dgl_buf *out = &in->out;
     if (!in->has_memory) {
         dgl_buf_puts(out, "memory     cannot be told: ");
-        dgl_buf_visible(out, dgl_str_of(in->no_memory));
+        dgl_buf_visible(out, dgl_str_of(in->no_memory.text));
         dgl_buf_putc(out, '\n');
         return;
     }

@@ -10,7 +10,8 @@
 struct judged {
     bool json;
     struct dgl_buf out;
-    struct dgl_buf log; /* log lines of a kernel, kept until its verdict is printed */
+    struct dgl_log log;   /* the console's */
+    struct dgl_buf notes; /* notices about a kernel, printed after its verdict */
     struct dgl_json_writer w;
     uint32_t verdicts[3]; /* count of each verdict */
 };
@@ -31,21 +32,28 @@ static void report_verdict(struct dgl_json_writer *w, const struct dgl_kernel_ve
     report_text(w, "reason", v->reason[0] ? v->reason : NULL);
 }
 
-/* Prints the log lines of a kernel after its verdict: excerpts of a file, further errors. If the
- * verdict is in JSON or went to another stream, they begin with its `reason`. */
-static void tell_log(struct judged *j, const char *reason)
+/* Keeps the notices about a kernel: excerpts of its file, further errors of the driver. */
+static void keep_notice(void *priv, enum dgl_log_level level, const char *text)
 {
-    struct dgl_str rest = {j->log.p, j->log.len}, line;
-    if (j->log.failed)
+    struct judged *j = priv;
+    if (level == DGL_LOG_NOTICE)
+        dgl_buf_printf(&j->notes, "%s\n", text);
+    else
+        j->log.write(j->log.priv, level, text);
+}
+
+/* Prints the notices after the verdict. `reason` is repeated before them if the verdict went to
+ * another place than standard error. */
+static void print_notices(struct judged *j, const char *reason)
+{
+    struct dgl_str rest = {j->notes.p, j->notes.len}, line;
+    if (j->notes.failed)
         console_error("kernels: out of memory for the lines of the log");
     if (reason && rest.len && (j->json || !console_streams_meet()))
         console_say("%s", reason);
     while (rest.len && dgl_str_split(&rest, '\n', &line))
-        if (line.len && line.p[0] == CONSOLE_CAPTURED_ERROR)
-            console_error("%.*s", (int)line.len - 1, line.p + 1);
-        else if (line.len)
-            console_say("%.*s", (int)line.len - 1, line.p + 1);
-    dgl_buf_finish(&j->log);
+        console_say("%.*s", (int)line.len, line.p);
+    dgl_buf_finish(&j->notes);
 }
 
 /* Opens the kernels and the device of the options. An invalid kernel file does not fail here: its
@@ -66,24 +74,25 @@ static enum dgl_status open_device(struct engine *e, const struct options *opt, 
     return status == DGL_OK ? engine_open_device(e, opt) : status;
 }
 
-/* Begins the JSON object with its list `list`, and captures the log. The device must be open. */
+/* Begins the JSON object with its list `list`, and keeps the notices. The device must be open. */
 static void begin(struct judged *j, struct engine *e, const struct options *opt, const char *list)
 {
-    *j = (struct judged){.json = opt->json};
+    *j = (struct judged){.json = opt->json, .log = e->console.log};
     j->w = dgl_json_writer(&j->out, 0);
     if (j->json) {
         dgl_jw_object(&j->w);
         report_device(&j->w, e->device);
         dgl_jw_field_array(&j->w, list);
     }
-    e->console.capture = &j->log;
+    e->console.log.write = keep_notice;
+    e->console.log.priv = j;
 }
 
-/* Ends the capture of the log. Returns EXIT_OK, or the exit code of a failed `status`. */
+/* Prints the kept notices. Returns EXIT_OK, or the exit code of a failed `status`. */
 static int end(struct judged *j, struct engine *e, enum dgl_status status)
 {
-    e->console.capture = NULL;
-    tell_log(j, NULL);
+    e->console.log = j->log;
+    print_notices(j, NULL);
     if (status == DGL_OK)
         return EXIT_OK;
     dgl_buf_finish(&j->out);
@@ -100,7 +109,7 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
         dgl_jw_object(&j->w);
         report_verdict(&j->w, v);
         dgl_jw_end_object(&j->w);
-        tell_log(j, v->reason);
+        print_notices(j, v->reason);
         return true;
     }
     struct dgl_buf text = {0};
@@ -113,7 +122,7 @@ static bool tell_verdict(void *priv, const struct dgl_kernel_verdict *v)
     report_wrapped(&j->out, 8, 9, text.p ? text.p : "");
     dgl_buf_finish(&text);
     const bool written = out_buf(&j->out);
-    tell_log(j, v->reason);
+    print_notices(j, v->reason);
     return written;
 }
 
@@ -190,7 +199,7 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
         report_u64(&j->w, "bytes", t->bytes);
         report_u64(&j->w, "flops", t->flops);
         dgl_jw_end_object(&j->w);
-        tell_log(j, t->verdict.reason);
+        print_notices(j, t->verdict.reason);
         return true;
     }
     if (t->verdict.verdict != DGL_VERDICT_PASSED) {
@@ -198,7 +207,7 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
         dgl_buf_visible(&j->out, dgl_str_of(t->verdict.reason));
         dgl_buf_putc(&j->out, '\n');
         const bool written = out_buf(&j->out);
-        tell_log(j, t->verdict.reason);
+        print_notices(j, t->verdict.reason);
         return written;
     }
     dgl_buf_printf(&j->out, "%s\n  %.2f us (best %.2f, alone %.2f, %s clock): %.2f GB/s",

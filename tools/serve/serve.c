@@ -201,31 +201,27 @@ static const struct dgl_sampling openai_sampling = {
 /* The template is optional, completions need none; but for one that was asked for. */
 static enum dgl_status open_template(struct serve *s)
 {
-    struct dgl_buf said = {0};
+    const struct dgl_log *log = &s->engine.console.log;
+    struct dgl_error why;
+    const struct dgl_log quiet = dgl_log_with_error(log, &why);
     const struct dgl_model_info *info = dgl_model_get_info(s->engine.model);
     const bool asked = s->opt->template || s->opt->template_name;
     if (!info->has_tokenizer)
         return DGL_OK;
-    if (!asked)
-        s->engine.console.capture = &said;
     enum dgl_status status =
-        dgl_template_load(&s->engine.console.log,
+        dgl_template_load(asked ? log : &quiet,
                           dgl_template_params(.path = info->path, .file = s->opt->template,
                                               .name = s->opt->template_name),
                           &s->tmpl);
     if (status != DGL_OK && asked)
         return status;
-    if (status != DGL_OK)
-        dgl_info(&s->engine.console.log, "no chat template");
-    s->engine.console.capture = NULL;
-    dgl_buf_finish(&said);
     if (s->tmpl)
         s->num_shown =
             dgl_template_reply_tokens(s->tmpl, dgl_model_tokenizer(s->engine.model), s->shown);
     else
-        dgl_warn(&s->engine.console.log,
-                 "%s has no chat template that can be used: /v1/chat/completions is refused",
-                 info->path);
+        dgl_warn(log,
+                 "%s has no chat template that can be used: /v1/chat/completions is refused: %s",
+                 info->path, why.text);
     return DGL_OK;
 }
 

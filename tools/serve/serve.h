@@ -195,9 +195,6 @@ void serve_page_answer(struct serve_exchange *ex);
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
 /* Thread that reads large bodies until the server is stopping; `priv` is the server. */
 void *serve_job_read_large(void *priv);
-/* Refuses by the first error line that was captured of the console; the lock is held. */
-void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
-                         const struct dgl_buf *said);
 /* On the engine's thread: one pass of a request for embeddings; *over: it is answered, or nobody
  * waits for it. Not DGL_OK: the device is lost; the prompt begins anew then. */
 enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over);
@@ -223,7 +220,10 @@ bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part)
 void serve_reply_end(struct serve_choice *c);
 /* After the last choice. */
 void serve_reply_finish(struct serve_exchange *ex);
-/* After a failure in the middle. */
-void serve_reply_fail(struct serve_exchange *ex, const struct serve_error *error);
+/* Ends the answer, of which a part may have been sent, with an error of HTTP status `status`. */
+void serve_reply_fail(struct serve_exchange *ex, int status, const char *fmt, ...) DGL_PRINTF(3, 4);
+/* The same for a failed call of the library with its error line. */
+void serve_reply_fail_call(struct serve_exchange *ex, enum dgl_status status,
+                           const struct dgl_error *why);
 
 #endif

@@ -88,7 +88,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     struct serve_embedding *e = &ex->embed;
     const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
     struct dgl_pass_info passes;
-    struct dgl_buf said = {0};
+    struct dgl_error why = {""};
     float *hidden = NULL;
     enum dgl_status status = DGL_OK;
     pthread_mutex_lock(&ex->lock);
@@ -97,7 +97,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
     *over = gone;
     if (gone)
         return DGL_OK;
-    s->engine.console.capture = &said;
+    s->engine.console.log.error = &why;
     if (!s->embedder)
         status = dgl_session_create(s->engine.model,
                                     dgl_session_params(.context = s->metrics.batch.context,
@@ -115,7 +115,7 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
                      ? read_pass(ex, hidden, width, (size_t)passes.tokens)
                      : dgl_fail_memory(&s->engine.console.log, "embeddings", width);
     }
-    s->engine.console.capture = NULL;
+    s->engine.console.log.error = NULL;
     free(hidden);
     if (status == DGL_ERR_DEVICE_LOST) {
         e->done = 0;
@@ -124,11 +124,10 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
         if (status == DGL_OK)
             write_answer(ex);
         else
-            serve_refuse_by_log(ex, status, &said);
+            serve_reply_fail_call(ex, status, &why);
         pthread_mutex_unlock(&ex->lock);
         *over = true;
         status = DGL_OK;
     }
-    dgl_buf_finish(&said);
     return status;
 }

@@ -137,10 +137,8 @@ static bool take_token(void *priv, const struct dgl_token *token)
 static bool take_part(void *priv, const struct dgl_reply_part *part)
 {
     struct serve_choice *c = priv;
-    struct serve_error error;
     if (!serve_reply_part(c, part)) {
-        serve_refuse(&error, 500, NULL, "out of memory for the answer");
-        serve_reply_fail(c->exchange, &error);
+        serve_reply_fail(c->exchange, 500, "out of memory for the answer");
         return false;
     }
     c->enough = part->kind == DGL_REPLY_CALL && c->exchange->request.one_call;
@@ -165,7 +163,6 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 {
     struct serve_choice *c = priv;
     struct serve_exchange *ex = c->exchange;
-    struct serve_error error;
     pthread_mutex_lock(&ex->lock);
     c->id = 0;
     c->ended = true;
@@ -179,15 +176,12 @@ static void take_end(void *priv, const struct dgl_request_result *result)
         dgl_reply_end(c->reply);
     const bool heard = !ex->gone && !ex->finished;
     if (heard && result->status != DGL_OK) {
-        serve_refuse(&error, 500, NULL, "the answer failed: %s; the server's log says more",
-                     dgl_status_str(result->status));
-        serve_reply_fail(ex, &error);
+        serve_reply_fail(ex, 500, "the answer failed: %s; the server's log says more",
+                         dgl_status_str(result->status));
     } else if (heard && c->text.failed) {
-        serve_refuse(&error, 500, NULL, "out of memory for the answer");
-        serve_reply_fail(ex, &error);
+        serve_reply_fail(ex, 500, "out of memory for the answer");
     } else if (heard && result->finish == DGL_FINISH_CANCELLED && !c->enough) {
-        serve_refuse(&error, 503, NULL, "the server is stopping");
-        serve_reply_fail(ex, &error);
+        serve_reply_fail(ex, 503, "the server is stopping");
     } else if (heard) {
         c->finish = result->finish == DGL_FINISH_LENGTH || result->finish == DGL_FINISH_CONTEXT
                         ? "length"
@@ -204,24 +198,6 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
-
-void serve_refuse_by_log(struct serve_exchange *ex, enum dgl_status status,
-                         const struct dgl_buf *said)
-{
-    struct dgl_str rest = {said->p ? said->p : "", said->len}, line, text = DGL_STR("");
-    struct serve_error error;
-    while (text.len == 0 && dgl_str_split(&rest, '\n', &line))
-        if (line.len > 1 && line.p[0] == CONSOLE_CAPTURED_ERROR)
-            text = (struct dgl_str){line.p + 1, line.len - 1};
-    if (text.len == 0)
-        text = dgl_str_of(dgl_status_str(status));
-    serve_refuse(&error,
-                 status == DGL_ERR_BUSY          ? 503
-                 : status == DGL_ERR_INVALID_ARG ? 400
-                                                 : 500,
-                 NULL, "%.*s", (int)text.len, text.p);
-    serve_reply_fail(ex, &error);
-}
 
 static enum dgl_status submit_choice(struct serve_exchange *ex, size_t i)
 {
@@ -259,10 +235,10 @@ static enum dgl_status begin_reply(struct serve_choice *c)
 static void start_job(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
-    struct dgl_buf said = {0};
+    struct dgl_error why = {""};
     enum dgl_status status = DGL_OK;
     size_t submitted = 0;
-    s->engine.console.capture = &said;
+    s->engine.console.log.error = &why;
     for (; submitted < ex->num_choices && status == DGL_OK; submitted += status == DGL_OK) {
         struct serve_choice *c = &ex->choices[submitted];
         c->exchange = ex;
@@ -272,7 +248,7 @@ static void start_job(struct serve_exchange *ex)
         if (status == DGL_OK)
             status = submit_choice(ex, submitted);
     }
-    s->engine.console.capture = NULL;
+    s->engine.console.log.error = NULL;
     if (status == DGL_OK && ex->request.stream) {
         ex->state = EXCHANGE_STREAMS;
         ex->status = 200;
@@ -280,12 +256,11 @@ static void start_job(struct serve_exchange *ex)
         serve_reply_begin(ex);
         serve_exchange_wake(ex);
     } else if (status != DGL_OK) {
-        serve_refuse_by_log(ex, status, &said);
+        serve_reply_fail_call(ex, status, &why);
         ex->num_ended = ex->num_choices - submitted;
         for (size_t i = 0; i < submitted; i++)
             dgl_batch_cancel(s->batch, ex->choices[i].id);
     }
-    dgl_buf_finish(&said);
 }
 
 static void take_jobs(struct serve *s, bool wait)
@@ -376,8 +351,6 @@ static void reload_kernels(struct serve *s, struct watch *watch)
 /* Nothing will be answered any more: all that wait hear why. */
 static void fail_all(struct serve *s, const char *why)
 {
-    struct serve_error error;
-    serve_refuse(&error, 503, NULL, "%s", why);
     tell_health(s, why);
     atomic_store(&s->draining, true);
     pthread_mutex_lock(&s->lock);
@@ -388,7 +361,7 @@ static void fail_all(struct serve *s, const char *why)
         struct serve_exchange *ex = s->running;
         pthread_mutex_lock(&ex->lock);
         if (!ex->gone && !ex->finished)
-            serve_reply_fail(ex, &error);
+            serve_reply_fail(ex, 503, "%s", why);
         pthread_mutex_unlock(&ex->lock);
         end_job(ex);
     }

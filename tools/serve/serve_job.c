@@ -15,12 +15,6 @@
  * takes milliseconds. */
 #define LARGE_BYTES 65536
 
-static void keep_line(void *priv, enum dgl_log_level level, const char *text)
-{
-    if (level == DGL_LOG_ERROR)
-        serve_refuse(priv, 400, NULL, "%s", text);
-}
-
 /* Adds ids that it consumes to those of the exchange. */
 static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32_t *ids,
                     size_t count)
@@ -77,13 +71,13 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
 {
     struct serve *s = ex->server;
     const struct serve_request *r = &ex->request;
-    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
     const int32_t context = s->metrics.batch.context;
     const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
     const char *name = field_of(r->kind);
     size_t cap = 0;
-    *error = (struct serve_error){0};
     ex->ends = dgl_new_array(size_t, prompts);
     for (size_t i = 0; i < prompts && ex->ends; i++) {
         int32_t *ids = NULL;
@@ -109,12 +103,9 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
                 dgl_encode(&log, tok, r->prompts[i].text.p, r->prompts[i].text.len,
                            dgl_encode_params(.add_special = true, .source = name), &ids, &count);
         }
-        if (status != DGL_OK && !error->status)
-            serve_refuse(error, 500, NULL, "%s", dgl_status_str(status));
-        if (status != DGL_OK) {
-            snprintf(error->param, sizeof(error->param), "%s", name);
-            return false;
-        }
+        if (status != DGL_OK)
+            return serve_refuse(error, why.text[0] ? 400 : 500, name, "%s",
+                                why.text[0] ? why.text : dgl_status_str(status));
         if (!ids || !add_ids(ex, &cap, i, ids, count))
             return serve_refuse(error, 500, NULL, "out of memory for the request");
         if (count == 0)
@@ -149,14 +140,14 @@ static bool is_our_model(const struct serve *s, struct dgl_str name)
 static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
 {
     const struct serve_request *r = &ex->request;
-    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
     struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
     int32_t *ids = NULL;
     char *text = NULL;
     size_t count = 0;
     bool ok = false;
-    *error = (struct serve_error){0};
     if (!tok)
         return serve_refuse(error, 400, NULL, "the model has no tokenizer");
     dgl_jw_object(&w);
@@ -177,11 +168,11 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
     dgl_jw_end_object(&w);
     dgl_free(ids);
     dgl_free(text);
-    if (ok)
-        serve_exchange_answer(ex, 200);
-    else if (!error->status)
-        serve_refuse(error, 500, NULL, "the text cannot be read");
-    return ok;
+    if (!ok)
+        return serve_refuse(error, why.text[0] ? 400 : 500, NULL, "%s",
+                            why.text[0] ? why.text : "the text cannot be read");
+    serve_exchange_answer(ex, 200);
+    return true;
 }
 
 static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct serve_error *error)

@@ -1,4 +1,5 @@
 /* Answers as OpenAI's interface has them: whole, and as server-sent events. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -418,14 +419,31 @@ void serve_reply_finish(struct serve_exchange *ex)
     send_event(ex);
 }
 
-void serve_reply_fail(struct serve_exchange *ex, const struct serve_error *error)
+void serve_reply_fail(struct serve_exchange *ex, int status, const char *fmt, ...)
 {
+    struct serve_error error;
+    char text[sizeof(error.message)];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    serve_refuse(&error, status, NULL, "%s", text);
     if (ex->state != EXCHANGE_STREAMS) {
-        serve_exchange_refuse(ex, error);
+        serve_exchange_refuse(ex, &error);
         return;
     }
     dgl_buf_puts(&ex->out, "data: ");
-    serve_error_write(error, &ex->out);
+    serve_error_write(&error, &ex->out);
     ex->finished = true;
     send_event(ex);
+}
+
+void serve_reply_fail_call(struct serve_exchange *ex, enum dgl_status status,
+                           const struct dgl_error *why)
+{
+    serve_reply_fail(ex,
+                     status == DGL_ERR_BUSY          ? 503
+                     : status == DGL_ERR_INVALID_ARG ? 400
+                                                     : 500,
+                     "%s", why->text[0] ? why->text : dgl_status_str(status));
 }

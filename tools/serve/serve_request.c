@@ -39,14 +39,6 @@ void serve_error_write(const struct serve_error *error, struct dgl_buf *out)
     dgl_jw_end_object(&w);
 }
 
-/* A log whose error line becomes the message. */
-static void keep_line(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct serve_error *error = priv;
-    if (level == DGL_LOG_ERROR)
-        serve_refuse(error, 400, NULL, "%s", text);
-}
-
 struct reader {
     struct serve_request *r;
     struct serve_error *error;
@@ -655,10 +647,11 @@ static bool read_kind(const struct reader *rd)
 bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
                         size_t len, struct serve_request *out, struct serve_error *error)
 {
-    const struct dgl_log log = {.write = keep_line, .priv = error, .level = DGL_LOG_ERROR};
+    struct dgl_error why = {""};
+    const struct dgl_log log = {.error = &why};
     *out = (struct serve_request){.kind = kind, .sampling = *sampling, .max_tokens = -1, .n = 1};
     if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
-        return false;
+        return serve_refuse(error, 400, NULL, "%s", why.text);
     const struct reader rd = {out, error, dgl_json_root(out->doc)};
     if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
         return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",

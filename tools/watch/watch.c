@@ -45,7 +45,8 @@ struct watch {
     bool expects_line;          /* a change was reported: the user waits for a line about it */
     struct dgl_kernels *next;   /* the set that is being prepared, or NULL */
     struct snapshot next_texts;
-    struct dgl_buf said;    /* log of `next` */
+    struct dgl_error error; /* of `next` */
+    struct dgl_buf notices; /* of `next` */
     struct dgl_buf remarks; /* all lines that were printed as remarks */
     bool failed;            /* an error line was printed: nothing is watched any more */
 };
@@ -175,38 +176,36 @@ static void print_taken(const struct watch *w, const struct snapshot *before)
     }
 }
 
-/* Prints the notices and warnings of the log of `next`, each text only once. */
+/* Sink of the log while a set is read and prepared. */
+static void keep_notice(void *priv, enum dgl_log_level level, const char *text)
+{
+    struct watch *w = priv;
+    if (level == DGL_LOG_PROGRESS)
+        console_note(&w->engine->console, "watch: %s", text);
+    else
+        dgl_buf_printf(&w->notices, "%s\n", text);
+}
+
+/* Prints the notices and warnings about `next`, each text only once. */
 static void print_remarks(struct watch *w)
 {
-    struct dgl_str rest = {w->said.p ? w->said.p : "", w->said.len}, line;
+    struct dgl_str rest = {w->notices.p, w->notices.len}, line;
     while (rest.len && dgl_str_split(&rest, '\n', &line)) {
-        if (line.p[0] == CONSOLE_CAPTURED_ERROR)
-            continue;
         if (w->remarks.len && memmem(w->remarks.p, w->remarks.len, line.p, line.len))
             continue;
         dgl_buf_printf(&w->remarks, "%.*s\n", (int)line.len, line.p);
-        console_say("watch: %.*s", (int)line.len - 1, line.p + 1);
+        console_say("watch: %.*s", (int)line.len, line.p);
     }
     w->failed = w->failed || w->remarks.failed;
 }
 
-/* Prints the reason, which the log has as its first error, and then the compiler's lines. */
+/* Prints the reason and then the compiler's lines. */
 static void print_refused(const struct watch *w)
 {
-    const char *text = w->said.p ? w->said.p : "";
-    struct dgl_str rest = {text, w->said.len}, line;
-    bool has_reason = false;
-    for (int pass = 0; pass < 2; pass++, rest = (struct dgl_str){text, w->said.len})
-        while (rest.len && dgl_str_split(&rest, '\n', &line)) {
-            const bool is_error = line.p[0] == CONSOLE_CAPTURED_ERROR;
-            if (pass == 0 && is_error && !has_reason)
-                console_say("watch: refused: %.*s", (int)line.len - 1, line.p + 1);
-            else if (pass == 1 && !is_error)
-                console_say("%.*s", (int)line.len - 1, line.p + 1);
-            has_reason = has_reason || is_error;
-        }
-    if (!has_reason)
-        console_say("watch: refused");
+    struct dgl_str rest = {w->notices.p, w->notices.len}, line;
+    console_say("watch: refused%s%s", w->error.text[0] ? ": " : "", w->error.text);
+    while (rest.len && dgl_str_split(&rest, '\n', &line))
+        console_say("%.*s", (int)line.len, line.p);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -215,7 +214,8 @@ static void drop_next(struct watch *w)
 {
     dgl_kernels_destroy(&w->next);
     snapshot_finish(&w->next_texts);
-    w->said.len = 0;
+    w->notices.len = 0;
+    w->error.text[0] = '\0';
 }
 
 /* Reads all layers into `next`. Folders and files that do not exist at the moment are left out. */
@@ -242,13 +242,15 @@ static enum dgl_status read_next(struct watch *w)
  * at most as long as a token may wait. `start`: reads the files first. */
 static void advance(struct watch *w, bool start, bool wait)
 {
-    struct console *console = &w->engine->console;
-    const enum dgl_log_level level = console->log.level;
+    struct dgl_log *log = &w->engine->console.log;
+    const struct dgl_log console_log = *log;
     enum dgl_status status = DGL_OK;
     bool ready = wait, equal = false;
     /* Errors are the reason of a refusal and notices follow it, with -q too. */
-    console->capture = &w->said;
-    console->log.level = level > DGL_LOG_NOTICE ? level : DGL_LOG_NOTICE;
+    log->write = keep_notice;
+    log->priv = w;
+    log->error = &w->error;
+    log->level = log->level > DGL_LOG_PROGRESS ? log->level : DGL_LOG_PROGRESS;
     if (start) {
         status = read_next(w);
         if (status == DGL_OK && !snapshot_take(w, w->next, &w->next_texts))
@@ -259,8 +261,7 @@ static void advance(struct watch *w, bool start, bool wait)
         status = dgl_model_prepare_kernels(w->engine->model, w->next, &ready);
     if (status == DGL_OK && !equal && ready)
         status = dgl_model_set_kernels(w->engine->model, w->next);
-    console->log.level = level;
-    console->capture = NULL;
+    *log = console_log;
     if (w->failed) {
         console_error("out of memory: edits of kernels are no longer watched");
         drop_next(w);
@@ -410,7 +411,7 @@ void watch_destroy(struct watch **watch)
         look(w, true, true, false); /* what was saved last has its line, too */
     drop_next(w);
     snapshot_finish(&w->current);
-    dgl_buf_finish(&w->said);
+    dgl_buf_finish(&w->notices);
     dgl_buf_finish(&w->remarks);
     watch_files_destroy(&w->files);
     free(w->pack_dir);

@@ -105,13 +105,6 @@ static bool write_all(int fd, const void *bytes, size_t len)
     return true;
 }
 
-static void keep_line(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct dgl_buf *words = priv;
-    if (level == DGL_LOG_ERROR)
-        dgl_buf_printf(words, "%s%s", words->len ? "\n" : "", text);
-}
-
 /* Keeps the driver's log unchanged: it may have several lines. */
 static enum dgl_status keep_words(void *priv, bool linking, const char *words)
 {
@@ -145,7 +138,8 @@ static void get_binary(const struct gl_device *dev, const struct gl_program *pro
 static void compile(const struct task *task, struct result *r)
 {
     const struct gl_compiler_request *q = &task->request;
-    const struct dgl_log log = {.write = keep_line, .priv = &r->words, .level = DGL_LOG_ERROR};
+    struct dgl_error error = {""};
+    const struct dgl_log log = {.error = &error};
     struct gl_device *dev = NULL;
     struct gl_saved saved;
     struct gl_program *program = NULL;
@@ -158,8 +152,10 @@ static void compile(const struct task *task, struct result *r)
                                             .in_process = true,
                                             .notes = &r->stats};
     r->reply.end = GL_COMPILE_LOST;
-    if (gl_device_open(&log, &params, &dev) != DGL_OK || gl_enter(dev, &saved) != DGL_OK)
+    if (gl_device_open(&log, &params, &dev) != DGL_OK || gl_enter(dev, &saved) != DGL_OK) {
+        dgl_buf_puts(&r->words, error.text);
         return;
+    }
     if (strcmp(dev->caps.renderer, q->renderer) != 0 ||
         strcmp(dev->caps.version, q->version) != 0) {
         dgl_buf_printf(&r->words, "it opened another device: %s, %s", dev->caps.renderer,
@@ -181,10 +177,12 @@ static void compile(const struct task *task, struct result *r)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
     r->reply.cpu_ns = (uint64_t)((after.tv_sec - before.tv_sec) * 1000000000ll +
                                  (after.tv_nsec - before.tv_nsec));
-    if (status != DGL_OK)
-        return;
-    r->reply.end = GL_COMPILE_OK;
-    get_binary(dev, program, r);
+    if (status == DGL_OK) {
+        r->reply.end = GL_COMPILE_OK;
+        get_binary(dev, program, r);
+    } else if (r->words.len == 0) {
+        dgl_buf_puts(&r->words, error.text);
+    }
 }
 
 /* Sets limits that the kernel enforces, in case the server itself is stopped. */

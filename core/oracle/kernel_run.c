@@ -41,29 +41,17 @@ void kernel_runner_finish(struct kernel_runner *r)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A source during compilation. The first error is stored in `why`, all other messages are
- * logged. */
+/* A source during compilation. */
 struct compiling {
-    const struct dgl_log *to;
+    const struct dgl_log *log;
     const struct kernel_choice *choice;
     struct dgl_str text;
-    char *why;
 };
-
-static void keep_error(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct compiling *c = priv;
-    if (level == DGL_LOG_ERROR)
-        snprintf(c->why, KERNEL_RUN_WHY, "%s", text);
-    else
-        dgl_logf(c->to, level, "%s", text);
-}
 
 static enum dgl_status refused(void *priv, bool linking, const char *words)
 {
-    struct compiling *c = priv;
-    const struct dgl_log log = {.write = keep_error, .priv = c, .level = DGL_LOG_NOTICE};
-    return kernel_fail_program(&log, c->choice, c->text, linking, words);
+    const struct compiling *c = priv;
+    return kernel_fail_program(c->log, c->choice, c->text, linking, words);
 }
 
 /* Consumes `source` on success. */
@@ -90,8 +78,9 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
 {
     struct dgl_buf text = {0};
     const struct kernel *kernel = choice->kernel;
-    struct compiling compiling = {r->dev->log, choice, {0}, why};
-    const struct dgl_log log = {.write = keep_error, .priv = &compiling, .level = DGL_LOG_NOTICE};
+    struct dgl_error error;
+    const struct dgl_log log = dgl_log_with_error(r->dev->log, &error);
+    struct compiling compiling = {&log, choice, {0}};
     enum dgl_status status = kernel_generate(&log, choice, &text);
     if (status == DGL_OK && text.failed)
         status = dgl_fail_memory(r->dev->log, kernel->name, kernel->text_len);
@@ -124,6 +113,8 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
         status = dgl_fail_memory(r->dev->log, kernel->name, text.len);
     }
 done:
+    if (error.text[0])
+        snprintf(why, KERNEL_RUN_WHY, "%.*s", KERNEL_RUN_WHY - 1, error.text);
     dgl_buf_finish(&text);
     return status;
 }

@@ -30,14 +30,6 @@ void fusion_finish(struct fusion *fusion)
     *fusion = (struct fusion){0};
 }
 
-/* Stores the error line of a failed choice as the reason. */
-static void take_reason(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct fusion_answer *answer = priv;
-    if (level == DGL_LOG_ERROR)
-        snprintf(answer->why_not, sizeof(answer->why_not), "%s", text);
-}
-
 /* Returns NULL if memory runs out. */
 static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *request)
 {
@@ -51,10 +43,12 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
     }
     f->answers[f->count++] = answer;
     answer->request = *request;
-    const struct dgl_log log = {.write = take_reason, .priv = answer, .level = DGL_LOG_ERROR};
+    struct dgl_error error = {""};
+    const struct dgl_log log = {.error = &error};
     if (kernel_choose(&log, f->set, request, f->device->properties, f->device->num_properties,
                       &answer->choice) != DGL_OK) {
         answer->choice.kernel = NULL;
+        snprintf(answer->why_not, sizeof(answer->why_not), "%s", error.text);
         return answer;
     }
     if (answer->choice.rank < 0)

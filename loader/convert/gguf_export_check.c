@@ -1,22 +1,7 @@
 /* No file is written that says less than the model: its header is read back first. */
-#include <stdio.h>
-
 #include "loader/convert/desc_diff.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
-
-/* The last error of a reading whose words are handed on in one line with what to do about it. */
-struct heard {
-    struct dgl_log log;
-    char text[1024];
-};
-
-static void hear(void *priv, enum dgl_log_level level, const char *text)
-{
-    struct heard *h = priv;
-    if (level == DGL_LOG_ERROR)
-        snprintf(h->text, sizeof(h->text), "%s", text);
-}
 
 /* The file as a model, its tensors those of the model that it is made of. */
 static enum dgl_status read_back(const struct dgl_log *log, const struct gguf_file *file,
@@ -49,27 +34,28 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
                                   const struct dgl_model_file *model, const struct gguf_arch *arch,
                                   const struct gguf_writer *w)
 {
-    struct heard heard = {.log = {.write = hear, .priv = &heard, .level = DGL_LOG_ERROR}};
+    struct dgl_error error = {""};
+    const struct dgl_log quiet = {.error = &error};
     struct dgl_buf head = {0};
     struct gguf_file file = {0};
     struct dgl_model_file *again = NULL;
     enum dgl_status status;
-    TRY(gguf_writer_header(&heard.log, w, path, &head));
+    TRY(gguf_writer_header(&quiet, w, path, &head));
     struct gguf_input in = {.name = path,
                             .bytes = (const uint8_t *)head.p,
                             .size = head.len + w->data_bytes,
                             .stored = head.len};
-    TRY(gguf_file_parse(&heard.log, &in, &file));
-    TRY(read_back(&heard.log, &file, model, arch, &again));
+    TRY(gguf_file_parse(&quiet, &in, &file));
+    TRY(read_back(&quiet, &file, model, arch, &again));
 done:
     if (status == DGL_OK)
         status = compare(log, model, again, arch);
     else if (status == DGL_ERR_FORMAT || status == DGL_ERR_UNSUPPORTED)
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED,
                           "%s: the GGUF file of it could not be read back (%s); " GGUF_AS_PACK,
-                          model->path, heard.text);
+                          model->path, error.text);
     else
-        status = dgl_fail(log, status, "%s", heard.text);
+        status = dgl_fail(log, status, "%s", error.text);
     model_file_close(&again);
     gguf_file_finish(&file);
     dgl_buf_finish(&head);

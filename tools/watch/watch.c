@@ -253,8 +253,10 @@ static void advance(struct watch *w, bool start, bool wait)
     log->level = log->level > DGL_LOG_PROGRESS ? log->level : DGL_LOG_PROGRESS;
     if (start) {
         status = read_next(w);
-        if (status == DGL_OK && !snapshot_take(w, w->next, &w->next_texts))
+        if (status == DGL_OK && !snapshot_take(w, w->next, &w->next_texts)) {
+            status = DGL_ERR_NO_MEMORY; /* the set is not handed to the model */
             w->failed = true;
+        }
         equal = status == DGL_OK && snapshots_equal(&w->current, &w->next_texts);
     }
     if (status == DGL_OK && !equal && !wait)

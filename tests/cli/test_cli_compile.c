@@ -86,6 +86,22 @@ static void test_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
+/* The error line names a few of many failures. */
+static void test_many_fail(void **state)
+{
+    (void)state;
+    struct process_result r;
+    process_command(&r, "kernels", "check", "--compile-only", "--device", "software",
+                    "--memory-limit", "1M", NULL);
+    assert_code(&r, 1);
+    assert_one_error(&r, " of the plan cannot be compiled: ");
+    assert_contains(r.err, "), and ");
+    assert_contains(r.err, " more\n");
+    assert_int_equal(test_occurrences(r.err, "used more than 1 MiB of memory"), 4);
+    assert_null(strstr(r.err, "compiling kernels"));
+    process_finish(&r);
+}
+
 /* ---- command lines --------------------------------------------------------------------------- */
 
 struct usage_row {
@@ -177,9 +193,8 @@ static void test_v3d_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_compile),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_g52),
+        cmocka_unit_test(test_all_compile), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_many_fail),   cmocka_unit_test(test_g52),
         cmocka_unit_test(test_v3d_hangs),
     };
     int failures = cmocka_run_group_tests_name("compile only", tests, NULL, NULL);

@@ -372,8 +372,8 @@ static const struct option table[] = {
      TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
     {"kernels", 0, "all", NULL,
      "with `check --compile-only`: also compile the kernels that can run here but are not chosen, "
-     "and the persistent programs (`phases`, also with `--executor persistent`); they do not "
-     "affect the exit code",
+     "and the persistent programs (listed as `phases`), each of which runs a whole decode step in "
+     "one dispatch; they do not affect the exit code",
      TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
     {"kernels", 0, "time-limit", "S",
      "with `check --compile-only`: limit of processor time per kernel in seconds, 1 to 86400 "

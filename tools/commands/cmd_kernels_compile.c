@@ -13,6 +13,9 @@
 /* Limit of the file of --known: more than the sources of all chips together. */
 #define MAX_KNOWN_BYTES (64u << 20)
 
+/* Failures in the error line. The table has all of them. */
+#define SHOWN_FAILURES 4
+
 struct compiling {
     const struct options *opt;
     const struct console *console;
@@ -21,7 +24,7 @@ struct compiling {
     char *known;       /* contents of the file, with a NUL after each hash */
     const char **hash; /* into `known` */
     size_t num_hashes, cap_hashes;
-    struct dgl_buf failures; /* "NAME (reason)" of planned sources that failed */
+    struct dgl_buf failures; /* "NAME (reason)" of the first planned sources that failed */
     uint32_t compiled, failed, others_failed, known_texts;
     enum dgl_status status; /* of writing a text */
 };
@@ -179,7 +182,7 @@ static bool tell(void *priv, const struct dgl_compiled_text *text)
     c->compiled += text->verdict == DGL_COMPILE_OK;
     c->failed += bad && text->planned;
     c->others_failed += bad && !text->planned;
-    if (bad && text->planned) {
+    if (bad && text->planned && c->failed <= SHOWN_FAILURES) {
         dgl_buf_printf(&c->failures, "%s%s %.12s (", c->failures.len ? ", " : "", text->name,
                        text->sha256);
         dgl_buf_visible(&c->failures, first_line(text->reason));
@@ -211,6 +214,8 @@ static int end(struct compiling *c)
         dgl_buf_putc(&c->out, '\n');
     }
     const int code = out_exit(out_buf(&c->out));
+    if (c->failed > SHOWN_FAILURES)
+        dgl_buf_printf(&c->failures, ", and %u more", c->failed - SHOWN_FAILURES);
     if (c->failed > 0)
         console_error("kernels check: %u text%s of the plan cannot be compiled: %s", c->failed,
                       c->failed == 1 ? "" : "s", c->failures.p ? c->failures.p : "");
@@ -240,6 +245,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
         status = engine_open_kernels(e, opt);
     if (status == DGL_OK)
         status = engine_open_device(e, opt);
+    e->console.cache = NULL; /* nothing that is compiled here is kept or run */
     c.w = dgl_json_writer(&c.out, 0);
     if (status == DGL_OK && opt->json) {
         dgl_jw_object(&c.w);

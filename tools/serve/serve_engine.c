@@ -141,7 +141,7 @@ static bool take_part(void *priv, const struct dgl_reply_part *part)
         serve_reply_fail(c->exchange, 500, "out of memory for the answer");
         return false;
     }
-    c->enough = part->kind == DGL_REPLY_CALL && c->exchange->request.one_call;
+    c->enough = part->kind == DGL_REPLY_CALL && !c->exchange->request.parallel_calls;
     return !c->enough;
 }
 

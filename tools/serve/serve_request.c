@@ -3,6 +3,8 @@
  * change the answer; other fields are ignored, as OpenAI ignores them. */
 #include "tools/serve/serve_request.h"
 
+#include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #define MAX_DEPTH     40
 #define MAX_STOP_LEN  1024
 #define MAX_PROMPT_ID 2147483647
+
+#define TOKENS_OMITTED -3 /* below every value that a request may have */
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -45,9 +49,16 @@ struct reader {
     const struct dgl_json *root;
 };
 
-static bool refuse_type(const struct reader *rd, const char *param, const struct dgl_json *value,
-                        const char *wanted)
+/* Refuses a value of a wrong type. `fmt` is its place in the body. */
+DGL_PRINTF(4, 5)
+static bool refuse_type(const struct reader *rd, const struct dgl_json *value, const char *wanted,
+                        const char *fmt, ...)
 {
+    char param[sizeof(rd->error->param)];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(param, sizeof(param), fmt, args);
+    va_end(args);
     return serve_refuse(rd->error, 400, param, "'%s' is %s, wanted %s", param,
                         !value ? "missing" : dgl_json_type_name(dgl_json_type(value)), wanted);
 }
@@ -66,79 +77,111 @@ static const struct dgl_json *field(const struct reader *rd, const char *key)
 
 /* ---- plain fields ---------------------------------------------------------------------------- */
 
-static bool read_bool(const struct reader *rd, const char *key, bool *out)
+enum field_type { FIELD_BOOL, FIELD_FALSE, FIELD_INT, FIELD_REAL, FIELD_TEXT, FIELD_REFUSED };
+
+/* Bits of the kinds of requests that have a field. */
+#define OF(kind)  (1u << (kind))
+#define OF_ANSWER (OF(SERVE_CHAT) | OF(SERVE_COMPLETION))
+#define OF_ALL    UINT_MAX
+
+#define AT(member) offsetof(struct serve_request, member)
+
+/* Fields that are stored in struct serve_request, and fields that are refused because they would
+ * change the answer. FIELD_FALSE is refused if it is true. */
+static const struct {
+    const char *name;
+    unsigned kinds;
+    enum field_type type;
+    size_t offset;
+    double min, max;
+} fields[] = {
+    {"model", OF_ALL, FIELD_TEXT, AT(model), 0, 0},
+    {"stream", OF_ANSWER, FIELD_BOOL, AT(stream), 0, 0},
+    {"ignore_eos", OF_ANSWER, FIELD_BOOL, AT(ignore_eos), 0, 0},
+    {"n", OF_ANSWER, FIELD_INT, AT(n), 1, SERVE_MAX_CHOICES},
+    {"best_of", OF_ANSWER, FIELD_INT, AT(best_of), 1, SERVE_MAX_CHOICES},
+    {"max_tokens", OF_ANSWER, FIELD_INT, AT(max_tokens), -1, INT32_MAX},
+    {"max_completion_tokens", OF_ANSWER, FIELD_INT, AT(max_tokens), -1, INT32_MAX},
+    {"temperature", OF_ANSWER, FIELD_REAL, AT(sampling.temperature), 0, 1000},
+    {"top_p", OF_ANSWER, FIELD_REAL, AT(sampling.top_p), 0, 1},
+    {"min_p", OF_ANSWER, FIELD_REAL, AT(sampling.min_p), 0, 1},
+    {"presence_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.presence_penalty), -100, 100},
+    {"frequency_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.frequency_penalty), -100, 100},
+    {"repeat_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.repeat_penalty), 0.01, 100},
+    {"repetition_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.repeat_penalty), 0.01, 100},
+    {"top_k", OF_ANSWER, FIELD_INT, AT(sampling.top_k), -1, 128},
+    {"repeat_last_n", OF_ANSWER, FIELD_INT, AT(sampling.repeat_last_n), -1, INT32_MAX},
+    {"parallel_tool_calls", OF(SERVE_CHAT), FIELD_BOOL, AT(parallel_calls), 0, 0},
+    {"logprobs", OF(SERVE_CHAT), FIELD_BOOL, AT(logprobs), 0, 0},
+    {"top_logprobs", OF(SERVE_CHAT), FIELD_INT, AT(top_logprobs), 0, DGL_TOP_LOGPROBS_MAX},
+    {"logprobs", OF(SERVE_COMPLETION), FIELD_INT, AT(top_logprobs), 0, DGL_TOP_LOGPROBS_MAX},
+    {"add_special", OF(SERVE_TOKENIZE), FIELD_BOOL, AT(add_special), 0, 0},
+    {"parse_special", OF(SERVE_TOKENIZE), FIELD_BOOL, AT(parse_special), 0, 0},
+    {"functions", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"function_call", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"suffix", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"audio", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"grammar", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"json_schema", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"prediction", OF_ANSWER, FIELD_REFUSED, 0, 0, 0},
+    {"echo", OF_ANSWER, FIELD_FALSE, 0, 0, 0},
+    {"dimensions", OF(SERVE_EMBEDDING), FIELD_REFUSED, 0, 0, 0},
+};
+
+static bool read_fields(const struct reader *rd)
 {
-    const struct dgl_json *value = field(rd, key);
-    if (value && !dgl_json_is(value, DGL_JSON_BOOL))
-        return refuse_type(rd, key, value, "true or false");
-    *out = value ? dgl_json_bool(value) : *out;
+    static const enum dgl_json_type types[] = {DGL_JSON_BOOL,   DGL_JSON_BOOL,   DGL_JSON_NUMBER,
+                                               DGL_JSON_NUMBER, DGL_JSON_STRING, DGL_JSON_NULL};
+    static const char *const wanted[] = {"true or false", "true or false", "a whole number",
+                                         "a number",      "a string",      ""};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const char *name = fields[i].name;
+        const enum field_type type = fields[i].type;
+        const double min = fields[i].min, max = fields[i].max;
+        const struct dgl_json *value = fields[i].kinds & OF(rd->r->kind) ? field(rd, name) : NULL;
+        const double number = dgl_json_f64(value);
+        void *out = (char *)rd->r + fields[i].offset;
+        int64_t whole = 0;
+        if (!value)
+            continue;
+        if (type != FIELD_REFUSED && !dgl_json_is(value, types[type]))
+            return refuse_type(rd, value, wanted[type], "%s", name);
+        if (type == FIELD_REFUSED || (type == FIELD_FALSE && dgl_json_bool(value)))
+            return serve_refuse(rd->error, 400, name, "'%s' is not supported", name);
+        const bool in_range = number >= min && number <= max;
+        if (type == FIELD_INT && (!dgl_json_i64(value, &whole) || !in_range))
+            return serve_refuse(rd->error, 400, name,
+                                "'%s' is %.15g, wanted a whole number from %.0f to %.0f", name,
+                                number, min, max);
+        if (type == FIELD_REAL && !in_range)
+            return serve_refuse(rd->error, 400, name,
+                                "'%s' is %.15g, wanted a number from %g to %g", name, number, min,
+                                max);
+        if (type == FIELD_BOOL)
+            *(bool *)out = dgl_json_bool(value);
+        else if (type == FIELD_INT)
+            *(int32_t *)out = (int32_t)whole;
+        else if (type == FIELD_REAL)
+            *(float *)out = (float)number;
+        else if (type == FIELD_TEXT)
+            *(struct dgl_str *)out = dgl_json_str(value);
+    }
     return true;
 }
 
-static bool read_int(const struct reader *rd, const char *key, int64_t min, int64_t max,
-                     int32_t *out)
+static bool read_seed(const struct reader *rd)
 {
-    const struct dgl_json *value = field(rd, key);
-    int64_t number;
-    if (!value)
-        return true;
-    if (!dgl_json_is(value, DGL_JSON_NUMBER))
-        return refuse_type(rd, key, value, "a whole number");
-    if (!dgl_json_i64(value, &number) || number < min || number > max)
-        return serve_refuse(rd->error, 400, key,
-                            "'%s' is %.15g, wanted a whole number from %lld to %lld", key,
-                            dgl_json_f64(value), (long long)min, (long long)max);
-    *out = (int32_t)number;
-    return true;
-}
-
-static bool read_real(const struct reader *rd, const char *key, double min, double max, float *out)
-{
-    const struct dgl_json *value = field(rd, key);
-    if (!value)
-        return true;
-    if (!dgl_json_is(value, DGL_JSON_NUMBER))
-        return refuse_type(rd, key, value, "a number");
-    const double number = dgl_json_f64(value);
-    if (!(number >= min && number <= max))
-        return serve_refuse(rd->error, 400, key, "'%s' is %.15g, wanted a number from %g to %g",
-                            key, number, min, max);
-    *out = (float)number;
-    return true;
-}
-
-static bool read_sampling(const struct reader *rd)
-{
-    struct serve_request *r = rd->r;
-    struct dgl_sampling *s = &r->sampling;
-    const struct {
-        const char *name;
-        double min, max;
-        float *out;
-    } reals[] = {
-        {"temperature", 0, 1000, &s->temperature},
-        {"top_p", 0, 1, &s->top_p},
-        {"min_p", 0, 1, &s->min_p},
-        {"presence_penalty", -100, 100, &s->presence_penalty},
-        {"frequency_penalty", -100, 100, &s->frequency_penalty},
-        {"repeat_penalty", 0.01, 100, &s->repeat_penalty},
-        {"repetition_penalty", 0.01, 100, &s->repeat_penalty},
-    };
-    for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
-        if (!read_real(rd, reals[i].name, reals[i].min, reals[i].max, reals[i].out))
-            return false;
     const struct dgl_json *seed = field(rd, "seed");
     int64_t number = 0;
     if (seed && !dgl_json_is(seed, DGL_JSON_NUMBER))
-        return refuse_type(rd, "seed", seed, "a whole number of 64 bits");
+        return refuse_type(rd, seed, "a whole number of 64 bits", "seed");
     if (seed && !dgl_json_i64(seed, &number))
         return serve_refuse(rd->error, 400, "seed",
                             "'seed' is %.15g, wanted a whole number of 64 bits",
                             dgl_json_f64(seed));
-    r->seeded = seed != NULL && number != -1; /* as llama-server has it */
-    s->seed = (uint64_t)number;
-    return read_int(rd, "top_k", -1, 128, &s->top_k) &&
-           read_int(rd, "repeat_last_n", -1, INT32_MAX, &s->repeat_last_n);
+    rd->r->seeded = seed != NULL && number != -1; /* as in llama-server */
+    rd->r->sampling.seed = (uint64_t)number;
+    return true;
 }
 
 /* {"15": -100, ...} */
@@ -150,7 +193,7 @@ static bool read_logit_bias(const struct reader *rd)
     if (!object)
         return true;
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
-        return refuse_type(rd, "logit_bias", object, "an object of numbers by token id");
+        return refuse_type(rd, object, "an object of numbers by token id", "logit_bias");
     if (count > DGL_LOGIT_BIAS_MAX)
         return serve_refuse(rd->error, 400, "logit_bias",
                             "'logit_bias' has %zu entries, at most %d", count, DGL_LOGIT_BIAS_MAX);
@@ -178,7 +221,7 @@ static bool add_stop(const struct reader *rd, const struct dgl_json *value)
 {
     const struct dgl_str text = dgl_json_str(value);
     if (!dgl_json_is(value, DGL_JSON_STRING))
-        return refuse_type(rd, "stop", value, "a string or a list of strings");
+        return refuse_type(rd, value, "a string or a list of strings", "stop");
     if (text.len == 0 || text.len > MAX_STOP_LEN || memchr(text.p, '\0', text.len))
         return serve_refuse(rd->error, 400, "stop",
                             "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
@@ -208,26 +251,20 @@ static bool read_stop(const struct reader *rd)
     return true;
 }
 
-/* What would change the answer and is not done here, unless it says what happens anyway. */
+/* Refuses values of fields that would change the answer. */
 static bool read_refused(const struct reader *rd)
 {
-    static const char *const fields[] = {"functions", "function_call", "suffix",    "audio",
-                                         "grammar",   "json_schema",   "prediction"};
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (field(rd, fields[i]))
-            return serve_refuse(rd->error, 400, fields[i], "'%s' is not supported", fields[i]);
     const struct dgl_json *modalities = field(rd, "modalities");
     if (modalities && !dgl_json_is(modalities, DGL_JSON_ARRAY))
-        return refuse_type(rd, "modalities", modalities, "a list");
+        return refuse_type(rd, modalities, "a list", "modalities");
     for (const struct dgl_json *v = dgl_json_first(modalities); v; v = dgl_json_next(v))
         if (!dgl_str_eq(dgl_json_str(v), "text"))
             return serve_refuse(rd->error, 400, "modalities",
                                 "'modalities' is not supported, but for text");
     const struct dgl_json *format = field(rd, "response_format"),
-                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice"),
-                          *echo = field(rd, "echo");
+                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice");
     if (format && !dgl_json_is(format, DGL_JSON_OBJECT))
-        return refuse_type(rd, "response_format", format, "an object");
+        return refuse_type(rd, format, "an object", "response_format");
     if (format && !dgl_str_eq(dgl_json_str(type), "text"))
         return serve_refuse(rd->error, 400, "response_format",
                             "'response_format' is not supported, but for the type text");
@@ -236,17 +273,10 @@ static bool read_refused(const struct reader *rd)
         return serve_refuse(rd->error, 400, "tool_choice",
                             "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
                             "makes a model call a tool");
-    if (echo && !dgl_json_is(echo, DGL_JSON_BOOL))
-        return refuse_type(rd, "echo", echo, "true or false");
-    if (echo && dgl_json_bool(echo))
-        return serve_refuse(rd->error, 400, "echo", "'echo' is not supported");
-    int32_t best_of = rd->r->n;
-    if (!read_int(rd, "best_of", 1, SERVE_MAX_CHOICES, &best_of))
-        return false;
-    if (best_of != rd->r->n)
+    if (rd->r->best_of && rd->r->best_of != rd->r->n)
         return serve_refuse(rd->error, 400, "best_of",
                             "'best_of' is %d, other values than that of 'n' are not supported",
-                            best_of);
+                            rd->r->best_of);
     return true;
 }
 
@@ -254,27 +284,21 @@ static bool read_common(const struct reader *rd)
 {
     struct serve_request *r = rd->r;
     const struct dgl_json *options = field(rd, "stream_options");
-    int32_t tokens = -2; /* not said */
-    r->n = 1;
-    if (!read_bool(rd, "stream", &r->stream) || !read_bool(rd, "ignore_eos", &r->ignore_eos) ||
-        !read_int(rd, "n", 1, SERVE_MAX_CHOICES, &r->n) ||
-        !read_int(rd, "max_tokens", -1, INT32_MAX, &tokens) ||
-        !read_int(rd, "max_completion_tokens", -1, INT32_MAX, &tokens) || !read_sampling(rd) ||
-        !read_logit_bias(rd) || !read_stop(rd) || !read_refused(rd))
+    if (!read_seed(rd) || !read_logit_bias(rd) || !read_stop(rd) || !read_refused(rd))
         return false;
     if (options && !dgl_json_is(options, DGL_JSON_OBJECT))
-        return refuse_type(rd, "stream_options", options, "an object");
+        return refuse_type(rd, options, "an object", "stream_options");
     if (options && !r->stream)
         return serve_refuse(rd->error, 400, "stream_options",
                             "'stream_options' is for requests with 'stream'");
     const struct dgl_json *usage = dgl_json_get(options, "include_usage");
     if (usage && !dgl_json_is(usage, DGL_JSON_NULL) && !dgl_json_is(usage, DGL_JSON_BOOL))
-        return refuse_type(rd, "stream_options.include_usage", usage, "true or false");
+        return refuse_type(rd, usage, "true or false", "stream_options.include_usage");
     r->include_usage = dgl_json_bool(usage);
-    if (tokens == -2) /* OpenAI's default of completions is 16 */
+    if (r->max_tokens == TOKENS_OMITTED) /* OpenAI's default of completions is 16 */
         r->max_tokens = r->kind == SERVE_COMPLETION ? 16 : -1;
-    else
-        r->max_tokens = tokens == 0 ? DGL_TOKENS_NONE : tokens;
+    else if (r->max_tokens == 0)
+        r->max_tokens = DGL_TOKENS_NONE;
     if (r->kind == SERVE_CHAT) {
         static const char *const formats[] = {"auto", "none", "deepseek"}; /* llama-server's */
         const struct dgl_json *reasoning = field(rd, "reasoning_format");
@@ -285,16 +309,13 @@ static bool read_common(const struct reader *rd)
             return serve_refuse(rd->error, 400, "reasoning_format",
                                 "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
         r->keep_reasoning = known == 1;
-        if (!read_bool(rd, "logprobs", &r->logprobs) ||
-            !read_int(rd, "top_logprobs", 0, DGL_TOP_LOGPROBS_MAX, &r->top_logprobs))
-            return false;
         if (r->top_logprobs > 0 && !r->logprobs)
             return serve_refuse(rd->error, 400, "top_logprobs",
                                 "'top_logprobs' wants 'logprobs' to be true");
         return true;
     }
     r->logprobs = field(rd, "logprobs") != NULL;
-    return read_int(rd, "logprobs", 0, DGL_TOP_LOGPROBS_MAX, &r->top_logprobs);
+    return true;
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -341,7 +362,8 @@ static bool read_prompts(const struct reader *rd, const char *key)
         if (dgl_json_is(v, DGL_JSON_STRING))
             p->text = dgl_json_str(v);
         else if (!dgl_json_is(v, DGL_JSON_ARRAY))
-            return refuse_type(rd, key, v, "a string, a list of strings or a list of token ids");
+            return refuse_type(rd, v, "a string, a list of strings or a list of token ids", "%s",
+                               key);
         else if (!read_ids(rd, key, v, p))
             return false;
         if (p->text.len == 0 && p->num_ids == 0)
@@ -380,7 +402,7 @@ static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size
                               "not supported",
                               param);
         else if (!dgl_json_is(said, DGL_JSON_STRING))
-            ok = refuse_type(rd, param, said, "a part with a string as its text");
+            ok = refuse_type(rd, said, "a part with a string as its text", "%s", param);
         else
             dgl_buf_append(&text, dgl_json_str(said).p, dgl_json_str(said).len);
     }
@@ -428,30 +450,27 @@ static void write_calls(struct dgl_json_writer *w, const struct dgl_json *calls)
  * name and arguments. */
 static bool check_calls(const struct reader *rd, size_t message, const struct dgl_json *calls)
 {
-    char param[96];
     size_t index = 0;
-    snprintf(param, sizeof(param), "messages[%zu].tool_calls", message);
     if (!dgl_json_is(calls, DGL_JSON_ARRAY))
-        return refuse_type(rd, param, calls, "a list of calls");
+        return refuse_type(rd, calls, "a list of calls", "messages[%zu].tool_calls", message);
     for (const struct dgl_json *call = dgl_json_first(calls); call;
          call = dgl_json_next(call), index++) {
         const struct dgl_json *function = dgl_json_get(call, "function"),
                               *name = dgl_json_get(function, "name"),
                               *arguments = dgl_json_get(function, "arguments");
         if (!dgl_json_is(call, DGL_JSON_OBJECT))
-            return refuse_type(rd, param, call, "calls that are objects");
-        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function", message, index);
+            return refuse_type(rd, call, "calls that are objects", "messages[%zu].tool_calls",
+                               message);
         if (function && !dgl_json_is(function, DGL_JSON_OBJECT))
-            return refuse_type(rd, param, function, "an object");
-        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.name", message,
-                 index);
+            return refuse_type(rd, function, "an object", "messages[%zu].tool_calls[%zu].function",
+                               message, index);
         if (function && !dgl_json_is(name, DGL_JSON_STRING))
-            return refuse_type(rd, param, name, "a string");
-        snprintf(param, sizeof(param), "messages[%zu].tool_calls[%zu].function.arguments", message,
-                 index);
+            return refuse_type(rd, name, "a string", "messages[%zu].tool_calls[%zu].function.name",
+                               message, index);
         if (arguments && !dgl_json_is(arguments, DGL_JSON_NULL) &&
             !dgl_json_is(arguments, DGL_JSON_STRING) && !dgl_json_is(arguments, DGL_JSON_OBJECT))
-            return refuse_type(rd, param, arguments, "a string or an object");
+            return refuse_type(rd, arguments, "a string or an object",
+                               "messages[%zu].tool_calls[%zu].function.arguments", message, index);
     }
     return true;
 }
@@ -465,9 +484,8 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
                           *calls = dgl_json_get(message, "tool_calls");
     char param[96];
     size_t known = 0;
-    snprintf(param, sizeof(param), "messages[%zu]", index);
     if (!dgl_json_is(message, DGL_JSON_OBJECT))
-        return refuse_type(rd, param, message, "an object");
+        return refuse_type(rd, message, "an object", "messages[%zu]", index);
     while (known < 5 && !dgl_str_eq(role, roles[known]))
         known++;
     snprintf(param, sizeof(param), "messages[%zu].role", index);
@@ -477,7 +495,6 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
     dgl_jw_object(w);
     dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* templates know no developer */
     dgl_jw_key(w, "content");
-    snprintf(param, sizeof(param), "messages[%zu].content", index);
     if (dgl_json_is(content, DGL_JSON_ARRAY)) {
         if (!write_parts(rd, w, index, content))
             return false;
@@ -486,14 +503,14 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
     } else if (dgl_json_type(content) == DGL_JSON_NULL && known == 3 && calls) {
         dgl_jw_cstr(w, "");
     } else {
-        return refuse_type(rd, param, content, "a string or a list of parts");
+        return refuse_type(rd, content, "a string or a list of parts", "messages[%zu].content",
+                           index);
     }
     static const char *const texts[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const struct dgl_json *v = dgl_json_get(message, texts[i]);
-        snprintf(param, sizeof(param), "messages[%zu].%s", index, texts[i]);
         if (v && !dgl_json_is(v, DGL_JSON_NULL) && !dgl_json_is(v, DGL_JSON_STRING))
-            return refuse_type(rd, param, v, "a string");
+            return refuse_type(rd, v, "a string", "messages[%zu].%s", index, texts[i]);
     }
     for (const struct dgl_json *v = dgl_json_first(message); v; v = dgl_json_next(v)) {
         const struct dgl_str key = dgl_json_key(v);
@@ -520,14 +537,10 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
 static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
 {
     const struct dgl_json *tools = field(rd, "tools");
-    bool parallel = true;
-    if (!read_bool(rd, "parallel_tool_calls", &parallel))
-        return false;
-    rd->r->one_call = !parallel;
     if (!tools || dgl_str_eq(dgl_json_str(field(rd, "tool_choice")), "none"))
         return true;
     if (!dgl_json_is(tools, DGL_JSON_ARRAY))
-        return refuse_type(rd, "tools", tools, "a list of tools");
+        return refuse_type(rd, tools, "a list of tools", "tools");
     if (depth_of(tools, MAX_DEPTH) >= MAX_DEPTH)
         return serve_refuse(rd->error, 400, "tools", "'tools' is nested more than %d deep",
                             MAX_DEPTH);
@@ -542,11 +555,10 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
             return serve_refuse(rd->error, 400, "tools",
                                 "an element of 'tools' is no function with a name");
         const struct dgl_json *parameters = dgl_json_get(dgl_json_get(v, "function"), "parameters");
-        char param[96];
-        snprintf(param, sizeof(param), "tools[%zu].function.parameters", rd->r->num_functions);
         if (parameters && !dgl_json_is(parameters, DGL_JSON_NULL) &&
             !dgl_json_is(parameters, DGL_JSON_OBJECT))
-            return refuse_type(rd, param, parameters, "an object");
+            return refuse_type(rd, parameters, "an object", "tools[%zu].function.parameters",
+                               rd->r->num_functions);
         rd->r->functions[rd->r->num_functions++] = name.p;
     }
     if (dgl_json_count(tools) == 0)
@@ -565,11 +577,11 @@ static bool read_messages(const struct reader *rd)
     if (!messages)
         return serve_refuse(rd->error, 400, "messages", "'messages' is missing");
     if (!dgl_json_is(messages, DGL_JSON_ARRAY))
-        return refuse_type(rd, "messages", messages, "a list of messages");
+        return refuse_type(rd, messages, "a list of messages", "messages");
     if (dgl_json_count(messages) == 0)
         return serve_refuse(rd->error, 400, "messages", "'messages' is an empty list");
     if (more && !dgl_json_is(more, DGL_JSON_OBJECT))
-        return refuse_type(rd, "chat_template_kwargs", more, "an object");
+        return refuse_type(rd, more, "an object", "chat_template_kwargs");
     if (depth_of(messages, MAX_DEPTH) >= MAX_DEPTH || depth_of(more, MAX_DEPTH) >= MAX_DEPTH)
         return serve_refuse(rd->error, 400, "messages", "'messages' is nested more than %d deep",
                             MAX_DEPTH);
@@ -614,26 +626,22 @@ static bool read_kind(const struct reader *rd)
         if (format && !r->base64 && !dgl_str_eq(dgl_json_str(format), "float"))
             return serve_refuse(rd->error, 400, "encoding_format",
                                 "'encoding_format' is neither \"float\" nor \"base64\"");
-        if (field(rd, "dimensions"))
-            return serve_refuse(rd->error, 400, "dimensions", "'dimensions' is not supported");
         return read_prompts(rd, "input");
     case SERVE_TOKENIZE: {
         const struct dgl_json *content = field(rd, "content");
-        r->parse_special = true;
         if (!dgl_json_is(content, DGL_JSON_STRING))
-            return refuse_type(rd, "content", content, "a string");
+            return refuse_type(rd, content, "a string", "content");
         r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
         if (!r->prompts)
             return fail_memory(rd);
         r->prompts->text = dgl_json_str(content);
         r->num_prompts = 1;
-        return read_bool(rd, "add_special", &r->add_special) &&
-               read_bool(rd, "parse_special", &r->parse_special);
+        return true;
     }
     case SERVE_DETOKENIZE: {
         const struct dgl_json *tokens = field(rd, "tokens");
         if (!dgl_json_is(tokens, DGL_JSON_ARRAY))
-            return refuse_type(rd, "tokens", tokens, "a list of token ids");
+            return refuse_type(rd, tokens, "a list of token ids", "tokens");
         r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
         if (!r->prompts)
             return fail_memory(rd);
@@ -649,18 +657,19 @@ bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *samplin
 {
     struct dgl_error why = {""};
     const struct dgl_log log = {.error = &why};
-    *out = (struct serve_request){.kind = kind, .sampling = *sampling, .max_tokens = -1, .n = 1};
+    *out = (struct serve_request){.kind = kind,
+                                  .sampling = *sampling,
+                                  .max_tokens = TOKENS_OMITTED,
+                                  .n = 1,
+                                  .parallel_calls = true,
+                                  .parse_special = true};
     if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)
         return serve_refuse(error, 400, NULL, "%s", why.text);
     const struct reader rd = {out, error, dgl_json_root(out->doc)};
     if (!dgl_json_is(rd.root, DGL_JSON_OBJECT))
         return serve_refuse(error, 400, NULL, "the body is %s, wanted an object",
                             dgl_json_type_name(dgl_json_type(rd.root)));
-    const struct dgl_json *model = field(&rd, "model");
-    if (model && !dgl_json_is(model, DGL_JSON_STRING))
-        return refuse_type(&rd, "model", model, "a string");
-    out->model = dgl_json_str(model);
-    return read_kind(&rd);
+    return read_fields(&rd) && read_kind(&rd);
 }
 
 void serve_request_finish(struct serve_request *r)

@@ -49,13 +49,13 @@ struct serve_request {
     struct dgl_buf messages; /* chat: the template's variables, as dgl_render_ids() takes them */
     const char **functions;  /* [num_functions], names of the tools that may be called */
     size_t num_functions;
-    bool one_call;       /* parallel_tool_calls is false */
+    bool parallel_calls; /* an answer may have more than one call */
     bool keep_reasoning; /* as content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
-    bool base64;                     /* embeddings */
-    bool add_special, parse_special; /* tokenize */
-    int32_t n, top_logprobs;
-    int32_t max_tokens; /* as in dgl_request_params */
+    bool base64;                      /* embeddings */
+    bool add_special, parse_special;  /* tokenize */
+    int32_t n, best_of, top_logprobs; /* best_of: 0 if it is omitted */
+    int32_t max_tokens;               /* as in dgl_request_params */
     struct dgl_sampling sampling;
     const char **stop;
     size_t num_stop;

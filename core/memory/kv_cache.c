@@ -18,11 +18,12 @@ static uint32_t first_pages(uint32_t most)
 }
 
 void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
-                   uint64_t page_bytes)
+                   uint64_t page_bytes, uint64_t root)
 {
     const uint64_t most = plan_device_binding_bytes(&dev->plan) / page_bytes;
     *kv = (struct kv_cache){.dev = dev,
                             .layers = layers,
+                            .root = root,
                             .page_bytes = page_bytes,
                             .most_pages = most < KV_NO_PAGE ? (uint32_t)most : KV_NO_PAGE,
                             .oldest = KV_NO_PAGE,
@@ -166,7 +167,7 @@ void kv_cache_drop(struct kv_cache *kv)
     assert(used_pages(kv) == 0);
     const struct kv_cache old = *kv;
     free_buffers(kv);
-    kv_cache_init(kv, old.dev, old.layers, old.page_bytes);
+    kv_cache_init(kv, old.dev, old.layers, old.page_bytes, old.root);
     kv->promised = old.promised;
     kv->first = old.first;
     kv->guest_pages = old.guest_pages;
@@ -190,7 +191,8 @@ static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_
     *out = (struct kv_pages){.page = dgl_new_array(uint16_t, most + 1u),
                              .node = dgl_new_array(uint64_t, most + 1u),
                              .most = most,
-                             .prefix_serial = kv->prefix_serial};
+                             .prefix_serial = kv->prefix_serial,
+                             .root = kv->root};
     if (out->page && out->node)
         return DGL_OK;
     free(out->page);
@@ -385,6 +387,7 @@ void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t co
         to->page[to->count] = from->page[to->count];
     }
     to->prefix_serial = from->prefix_serial;
+    to->root = from->root;
     to->num_nodes = from->num_nodes < count ? from->num_nodes : count;
     memcpy(to->node, from->node, to->num_nodes * sizeof(*to->node));
 }

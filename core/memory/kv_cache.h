@@ -30,7 +30,7 @@ struct kv_page {
     uint32_t guests; /* guests that have it */
     /* Used if the page can be found by its tokens: */
     uint64_t node;         /* name of the page, never reused; 0 if the page is not cached */
-    uint64_t parent;       /* name of the page before it; 0 if it is the first page */
+    uint64_t parent;       /* name of the page before it; the root if it is the first page */
     uint16_t next;         /* page with a like hash */
     uint16_t older, newer; /* neighbours in the list of cached pages that no sequence uses */
     int32_t ids[DGL_KV_PAGE];
@@ -58,6 +58,7 @@ struct kv_cache {
     uint32_t num_idle;       /* cached pages that no sequence uses */
     uint16_t oldest, newest; /* of these */
     uint64_t last_node;
+    uint64_t root;          /* of a sequence without adapters and images */
     uint32_t prefix_serial; /* raised if all cached pages are forgotten */
     uint64_t bytes;
 };
@@ -70,12 +71,13 @@ struct kv_pages {
     uint32_t num_known; /* number of leading pages that are in the page table on the device */
     uint32_t num_nodes;
     uint32_t prefix_serial; /* of the names */
+    uint64_t root;          /* kv_prefix_root(); may change while there are no names */
     bool guest;
 };
 
-/* A cache without memory. */
+/* A cache without memory. `root` is the root of every sequence that joins. */
 void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
-                   uint64_t page_bytes);
+                   uint64_t page_bytes, uint64_t root);
 /* Adds a sequence that may grow to `most` pages. Together with all earlier reservations these must
  * not exceed most_pages. `left` is the number of free bytes on the device, or 0 if unknown. Changes
  * nothing on failure. */
@@ -118,6 +120,10 @@ void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 
 /* ---- pages by their tokens: kv_prefix.c ------------------------------------------------------ */
 
+/* Hashes everything that a page depends on besides its tokens: the element type of the cache, the
+ * adapter set and the digest of the images (0 means none). Sequences share pages only if their
+ * roots are equal. */
+uint64_t kv_prefix_root(enum dgl_kv_type type, uint64_t adapters, uint64_t images);
 /* Caches all full pages of positions `from` to `to`, which were just evaluated in order for ids[0
  * .. to). Sequences with the same prefix can then share them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
@@ -127,7 +133,8 @@ void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
 /* Counts the cached pages for ids[0 .. count) that guests use. */
-uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count);
+uint32_t kv_prefix_held(const struct kv_cache *kv, uint64_t root, const int32_t *ids,
+                        int32_t count);
 /* Replaces the pages from `pos` on by the cached pages for ids[pos .. count), as many as there are
  * and as a guest may have. */
 uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,

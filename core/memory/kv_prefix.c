@@ -4,24 +4,36 @@
  * A cached page has a name and stores the name of the page before it. Two pages match if their
  * tokens and the names of their parents are equal. Both are compared; the hash only selects the
  * bucket. Names are never reused: if a page is evicted, the pages after it can no longer be found.
+ * The parent of a first page is the root of its sequence, so that different roots share nothing.
  * Cached pages without a user are kept in the order in which they were left. */
 #include <assert.h>
 #include <string.h>
 
 #include "core/memory/kv_cache.h"
 
-#define FIRST_NODE 1 /* of names; 0 is the parent of a first page */
+#define FIRST_NODE 1            /* of names */
+#define ROOT       (1ull << 63) /* set in all roots, and in no name of a page */
 
-/* SplitMix64's finisher over the parent and the tokens, two at a time. */
+/* SplitMix64's finisher over the hash so far and one more word. */
+static uint64_t mix(uint64_t h, uint64_t word)
+{
+    h ^= word;
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+    return h ^ h >> 31;
+}
+
+uint64_t kv_prefix_root(enum dgl_kv_type type, uint64_t adapters, uint64_t images)
+{
+    return mix(mix(mix(0x9e3779b97f4a7c15u, (uint64_t)type), adapters), images) | ROOT;
+}
+
+/* Over the parent and the tokens, two at a time. */
 static uint64_t hash_of(uint64_t parent, const int32_t *ids)
 {
     uint64_t h = parent * 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < DGL_KV_PAGE; i += 2) {
-        h ^= (uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1];
-        h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
-        h = (h ^ h >> 27) * 0x94d049bb133111ebu;
-        h ^= h >> 31;
-    }
+    for (int i = 0; i < DGL_KV_PAGE; i += 2)
+        h = mix(h, (uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1]);
     return h;
 }
 
@@ -116,7 +128,7 @@ void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *
         return;
     for (; i < (uint32_t)(to / DGL_KV_PAGE); i++) {
         const int32_t *page_ids = ids + (size_t)i * DGL_KV_PAGE;
-        const uint64_t parent = i ? pages->node[i - 1] : 0;
+        const uint64_t parent = i ? pages->node[i - 1] : pages->root;
         uint16_t page = find(kv, parent, page_ids);
         if (page == KV_NO_PAGE) {
             page = pages->page[i];
@@ -140,7 +152,7 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
     assert(pos % DGL_KV_PAGE == 0);
     if (!names_reach(kv, pages, pos))
         return 0;
-    uint64_t parent = pos ? pages->node[pos / DGL_KV_PAGE - 1] : 0;
+    uint64_t parent = pos ? pages->node[pos / DGL_KV_PAGE - 1] : pages->root;
     uint32_t found = 0;
     for (; pos + DGL_KV_PAGE <= count; pos += DGL_KV_PAGE, found++) {
         const uint16_t page = find(kv, parent, ids + pos);
@@ -151,9 +163,9 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
     return found;
 }
 
-uint32_t kv_prefix_held(const struct kv_cache *kv, const int32_t *ids, int32_t count)
+uint32_t kv_prefix_held(const struct kv_cache *kv, uint64_t root, const int32_t *ids, int32_t count)
 {
-    uint64_t parent = 0;
+    uint64_t parent = root;
     uint32_t held = 0;
     for (int32_t pos = 0; pos + DGL_KV_PAGE <= count; pos += DGL_KV_PAGE) {
         const uint16_t page = find(kv, parent, ids + pos);
@@ -176,7 +188,8 @@ uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int3
         pages->prefix_serial = kv->prefix_serial;
     kv_cache_give(kv, pages, first);
     for (uint32_t i = first; i < first + found; i++) {
-        const uint16_t page = find(kv, i ? pages->node[i - 1] : 0, ids + (size_t)i * DGL_KV_PAGE);
+        const uint64_t parent = i ? pages->node[i - 1] : pages->root;
+        const uint16_t page = find(kv, parent, ids + (size_t)i * DGL_KV_PAGE);
         if (pages->guest && kv->page[page].guests == 0 && kv->guest_used >= kv->guest_pages)
             break;
         kv_cache_hold(kv, pages, page);

@@ -348,7 +348,8 @@ enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p
     plan_warn_unused(&m->engine->plan, NULL, m->info.path);
     plan_tell_hints(&m->engine->plan, NULL);
     kv_cache_init(&m->kv, dev, (uint32_t)desc->layers,
-                  plan_kv_layer_bytes(&m->engine->plan, DGL_KV_PAGE));
+                  plan_kv_layer_bytes(&m->engine->plan, DGL_KV_PAGE),
+                  kv_prefix_root(p->kv_type, 0, 0));
     m->context = gl_device_context(dev->gl);
     return DGL_OK;
 }

@@ -172,8 +172,8 @@ static struct stay stay_of(const struct batch_request *r)
     stay.end = stay.expected - stay.tokens + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS;
     if (!r->lane) {
         /* Pages that it will share cost nothing as long as someone has them. */
-        stay.taken =
-            kv_prefix_held(kv, r->result.prompt_ids, (int32_t)r->result.num_prompt_ids - 1);
+        stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids,
+                                    (int32_t)r->result.num_prompt_ids - 1);
         return stay;
     }
     const struct kv_pages *pages = &r->lane->session->pages;

@@ -31,7 +31,7 @@ static void cache_open(struct cache *c, uint64_t free_bytes)
     tiny_engine_open(&c->e, &(struct tiny_engine_params){.path = dir, .context = 64});
     test_log_clear(&c->e.log);
     assert_int_equal(device_enter(c->e.device, &c->saved), DGL_OK);
-    kv_cache_init(&c->kv, c->e.device, LAYERS, PAGE_BYTES);
+    kv_cache_init(&c->kv, c->e.device, LAYERS, PAGE_BYTES, 0);
     for (uint32_t s = 0; s < SEQS; s++) {
         const uint64_t left = free_bytes ? free_bytes - c->kv.bytes : 0;
         assert_int_equal(kv_cache_join(&c->kv, most[s], left, &c->seq[s]), DGL_OK);

@@ -191,6 +191,48 @@ static void test_one_bucket(void **state)
     device_leave(engine.device, &saved);
 }
 
+/* Sequences with equal tokens but different roots share no page. */
+static void test_roots(void **state)
+{
+    (void)state;
+    static const struct root {
+        enum dgl_kv_type type;
+        uint64_t adapters, images;
+    } roots[] = {{DGL_KV_F16, 0, 0}, {DGL_KV_F32, 0, 0}, {DGL_KV_F16, 1, 0},
+                 {DGL_KV_F16, 2, 0}, {DGL_KV_F16, 0, 1}, {DGL_KV_F32, 1, 1}};
+    enum { ROOTS = sizeof(roots) / sizeof(*roots) };
+    struct kv_cache *kv = &engine.model->kv;
+    struct kv_pages of[ROOTS] = {{0}}, reader = {0};
+    struct gl_saved saved;
+    int32_t ids[2 * DGL_KV_PAGE];
+    memcpy(ids, text, sizeof(ids));
+    assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
+    assert_int_equal(kv_cache_invite(kv, 2 * ROOTS, 4, 0), DGL_OK);
+    assert_int_equal(kv_cache_join_guest(kv, 2, &reader), DGL_OK);
+    assert_true(reader.root == kv_prefix_root(engine.model->engine->plan.kv_type, 0, 0));
+    for (int r = 0; r < ROOTS; r++) {
+        assert_int_equal(kv_cache_join_guest(kv, 2, &of[r]), DGL_OK);
+        of[r].root = kv_prefix_root(roots[r].type, roots[r].adapters, roots[r].images);
+        assert_int_equal(kv_prefix_find(kv, &of[r], ids, 0, 2 * DGL_KV_PAGE), 0);
+        assert_int_equal(kv_cache_take(kv, &of[r], 2), DGL_OK);
+        kv_prefix_note(kv, &of[r], ids, 0, 2 * DGL_KV_PAGE);
+    }
+    for (int r = 0; r < ROOTS; r++) {
+        reader.root = of[r].root;
+        assert_int_equal(kv_prefix_held(kv, reader.root, ids, 2 * DGL_KV_PAGE), 2);
+        assert_int_equal(kv_prefix_adopt(kv, &reader, ids, 0, 2 * DGL_KV_PAGE), 2);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(reader.page[i], of[r].page[i]);
+        kv_cache_give(kv, &reader, 0);
+    }
+    assert_int_equal(kv_prefix_held(kv, kv_prefix_root(DGL_KV_F32, 0, 1), ids, 2 * DGL_KV_PAGE), 0);
+    kv_cache_leave(kv, &reader);
+    for (int r = 0; r < ROOTS; r++)
+        kv_cache_leave(kv, &of[r]);
+    kv_cache_uninvite(kv, 2 * ROOTS, 4);
+    device_leave(engine.device, &saved);
+}
+
 /* ---- sessions that begin alike --------------------------------------------------------------- */
 
 struct beginning {
@@ -379,8 +421,11 @@ static void test_clone_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),        cmocka_unit_test(test_one_bucket),
-        cmocka_unit_test(test_other_kernels), cmocka_unit_test(test_clone_is_refused),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_one_bucket),
+        cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_other_kernels),
+        cmocka_unit_test(test_clone_is_refused),
         cmocka_unit_test(test_windows),
     };
     struct tiny_llama sizes = tiny_llama_default();

@@ -29,35 +29,31 @@ enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "sequences is %d: 1 to %d, 0 = one session",
                         p->sequences, BATCH_MAX_SEQUENCES);
     plan_device_init_typical(&device, log);
-    enum dgl_status status = model_check_supported(log, file->path, desc);
-    if (status == DGL_OK)
-        status = kernel_set_create(log, NULL, &base);
-    if (status == DGL_OK)
-        status = kernel_set_with_manifest(log, base,
-                                          &(const struct kernel_manifest_hints){
-                                              file->path, file->hint_defaults, file->hint_pinned},
-                                          &set);
-    if (status == DGL_OK)
-        status = weights_list(log, desc, file->tensors, &weights);
-    if (status == DGL_OK)
-        status = weights_place(&weights, &(struct weights_place_params){.device = &device,
-                                                                        .set = set,
-                                                                        .desc = desc,
-                                                                        .tensors = file->tensors,
-                                                                        .kv_type = p->kv_type});
-    if (status == DGL_OK)
-        status = plan_init(&plan, &(struct plan_params){.device = &device,
-                                                        .set = set,
-                                                        .desc = desc,
-                                                        .weights = &weights,
-                                                        .kv_type = p->kv_type});
-    if (status == DGL_OK)
-        plan_estimate(&plan,
-                      &(const struct plan_batch){.context = context,
-                                                 .sequences = p->sequences ? p->sequences : 1,
-                                                 .rows = plan_default_rows(&plan),
-                                                 .groups = true},
-                      p->available_bytes, out);
+    enum dgl_status status;
+    TRY(model_check_supported(log, file->path, desc));
+    TRY(kernel_set_create(log, NULL, &base));
+    TRY(kernel_set_with_manifest(
+        log, base,
+        &(const struct kernel_manifest_hints){file->path, file->hint_defaults, file->hint_pinned},
+        &set));
+    TRY(weights_list(log, desc, file->tensors, &weights));
+    TRY(weights_place(&weights, &(struct weights_place_params){.device = &device,
+                                                               .set = set,
+                                                               .desc = desc,
+                                                               .tensors = file->tensors,
+                                                               .kv_type = p->kv_type}));
+    TRY(plan_init(&plan, &(struct plan_params){.device = &device,
+                                               .set = set,
+                                               .desc = desc,
+                                               .weights = &weights,
+                                               .kv_type = p->kv_type}));
+    plan_estimate(&plan,
+                  &(const struct plan_batch){.context = context,
+                                             .sequences = p->sequences ? p->sequences : 1,
+                                             .rows = plan_default_rows(&plan),
+                                             .groups = true},
+                  p->available_bytes, out);
+done:
     plan_finish(&plan);
     weights_finish(&weights);
     kernel_set_destroy(&set);

@@ -135,36 +135,34 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
     struct judging j = {
         .dev = device, .progress_cb = params->progress_cb, .progress_priv = params->progress_priv};
     struct checking checking = {.j = &j, .params = params};
-    enum dgl_status status =
-        judging_begin(&j, params->kernels, params->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL);
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++)
+    enum dgl_status status;
+    TRY(judging_begin(&j, params->kernels, params->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL));
+    for (size_t i = 0; i < kernel_set_count(j.set); i++)
         j.total += !params->overrides_only || is_override(j.set, kernel_set_at(j.set, i));
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_faults(j.set); i++)
+    for (size_t i = 0; i < kernel_set_num_faults(j.set); i++)
         j.total++;
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_faults(j.set); i++)
+    for (size_t i = 0; i < kernel_set_num_faults(j.set); i++)
         if (!tell_fault(&checking, kernel_set_fault_at(j.set, i)))
-            status = DGL_ERR_CANCELLED;
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_num_libs(j.set); i++)
+            TRY(DGL_ERR_CANCELLED);
+    for (size_t i = 0; i < kernel_set_num_libs(j.set); i++)
         j.total += is_idle_lib(j.set, kernel_set_lib_at(j.set, i));
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_count(j.set); i++) {
+    for (size_t i = 0; i < kernel_set_count(j.set); i++) {
         const struct kernel *kernel = kernel_set_at(j.set, i);
         struct kernel_verdict verdict;
         if (params->overrides_only && !is_override(j.set, kernel))
             continue;
-        status = kernel_judge_kernel(j.judge, kernel->name, &verdict);
-        if (status != DGL_OK)
-            break;
+        TRY(kernel_judge_kernel(j.judge, kernel->name, &verdict));
         kernel_judge_forget(j.judge);
         const struct dgl_kernel_info info = kernel_info(kernel);
         const struct dgl_kernel_verdict told = verdict_of(&verdict, &info);
         j.done++;
         if ((params->cb && !params->cb(params->priv, &told)) || !go_on(&j))
-            status = DGL_ERR_CANCELLED;
+            TRY(DGL_ERR_CANCELLED);
     }
-    if (status == DGL_OK)
-        status = kernel_set_overrides(device->log, j.set, tell_idle_lib, &checking);
-    if (status == DGL_OK && checking.cancelled)
-        status = DGL_ERR_CANCELLED;
+    TRY(kernel_set_overrides(device->log, j.set, tell_idle_lib, &checking));
+    if (checking.cancelled)
+        TRY(DGL_ERR_CANCELLED);
+done:
     judging_end(&j);
     return status;
 }
@@ -253,28 +251,24 @@ enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                         .total = 1};
     const struct kernel *kernel = NULL;
     double copy_gbps = 0;
-    enum dgl_status status = judging_begin(&j, params->kernels, KERNEL_JUDGE_QUICK);
-    if (status == DGL_OK) {
-        kernel = find_kernel(device->log, j.set, params->name);
-        status = kernel ? DGL_OK : DGL_ERR_INVALID_ARG;
-    }
-    if (status == DGL_OK && !go_on(&j))
-        status = DGL_ERR_CANCELLED;
-    if (status == DGL_OK)
-        status = profile_copy(device, j.set, &copy_gbps);
-    if (status == DGL_OK) {
-        const bool given = kernel_shape_has(params->shape, "weight");
-        j.total = 0;
-        while (!given && kernel_shape_weight(kernel, (size_t)j.total))
-            j.total++;
-        j.total += j.total == 0;
-    }
-    for (; status == DGL_OK && j.done < j.total; j.done++)
-        status =
-            bench_one(&j, params, kernel,
-                      j.total > 1 ? kernel_shape_weight(kernel, (size_t)j.done) : NULL, copy_gbps);
-    if (status == DGL_OK && !go_on(&j))
-        status = DGL_ERR_CANCELLED;
+    enum dgl_status status;
+    TRY(judging_begin(&j, params->kernels, KERNEL_JUDGE_QUICK));
+    kernel = find_kernel(device->log, j.set, params->name);
+    TRY(kernel ? DGL_OK : DGL_ERR_INVALID_ARG);
+    if (!go_on(&j))
+        TRY(DGL_ERR_CANCELLED);
+    TRY(profile_copy(device, j.set, &copy_gbps));
+    const bool given = kernel_shape_has(params->shape, "weight");
+    j.total = 0;
+    while (!given && kernel_shape_weight(kernel, (size_t)j.total))
+        j.total++;
+    j.total += j.total == 0;
+    for (; j.done < j.total; j.done++)
+        TRY(bench_one(&j, params, kernel,
+                      j.total > 1 ? kernel_shape_weight(kernel, (size_t)j.done) : NULL, copy_gbps));
+    if (!go_on(&j))
+        TRY(DGL_ERR_CANCELLED);
+done:
     judging_end(&j);
     return status;
 }

@@ -82,8 +82,8 @@ static enum dgl_status compile(struct dgl_device *dev, const struct dgl_kernels_
     struct compiling c = {.params = p, .list = list, .index = index, .total = list->count};
     enum dgl_status status = DGL_OK;
     if (!params || !index)
-        status = dgl_fail_memory(dev->log, "texts to compile", list->count * sizeof(*params));
-    for (size_t i = 0; i < list->count && status == DGL_OK; i++) {
+        TRY(dgl_fail_memory(dev->log, "texts to compile", list->count * sizeof(*params)));
+    for (size_t i = 0; i < list->count; i++) {
         const struct text *text = &list->texts[i];
         if (is_known(p, text->sha256))
             continue;
@@ -91,16 +91,16 @@ static enum dgl_status compile(struct dgl_device *dev, const struct dgl_kernels_
         params[count++] = (struct gl_program_params){
             .source = text->source, .len = text->len, .label = text->name, .origin = text->origin};
     }
-    if (status == DGL_OK)
-        status = gl_programs_try(
-            dev->gl, params, count,
-            &(struct gl_try){.limits = {p->seconds > 0 ? (uint64_t)p->seconds * 1000000000u : 0,
-                                        p->memory_bytes},
-                             .cb = tell_compiled,
-                             .priv = &c,
-                             .go_on = go_on});
-    if (status == DGL_OK && !tell_known(&c, list->count))
-        status = DGL_ERR_CANCELLED;
+    TRY(gl_programs_try(
+        dev->gl, params, count,
+        &(struct gl_try){
+            .limits = {p->seconds > 0 ? (uint64_t)p->seconds * 1000000000u : 0, p->memory_bytes},
+            .cb = tell_compiled,
+            .priv = &c,
+            .go_on = go_on}));
+    if (!tell_known(&c, list->count))
+        TRY(DGL_ERR_CANCELLED);
+done:
     free(params);
     free(index);
     return status;

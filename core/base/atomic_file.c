@@ -154,23 +154,22 @@ static void sync_directory(const struct dgl_atomic_file *file)
 enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **handle)
 {
     struct dgl_atomic_file *file = *handle;
-    enum dgl_status status = file->failed ? DGL_ERR_IO : DGL_OK;
-    if (status == DGL_OK && !file->in_place && fsync(file->fd) != 0)
-        status = dgl_fail_errno(file->log, "write", file->name);
-    if (status == DGL_OK) {
-        int closed = close(file->fd); /* NFS reports a full disk here */
-        file->fd = -1;
-        if (closed != 0)
-            status = dgl_fail_errno(file->log, "write", file->name);
-    }
-    if (status == DGL_OK && !file->in_place &&
-        renameat(file->dir, file->temp, file->dir, file->path) != 0)
-        status = dgl_fail_errno(file->log, "replace", file->name);
-    if (status == DGL_OK && !file->in_place) {
+    enum dgl_status status;
+    TRY(file->failed ? DGL_ERR_IO : DGL_OK);
+    if (!file->in_place && fsync(file->fd) != 0)
+        TRY(dgl_fail_errno(file->log, "write", file->name));
+    int closed = close(file->fd); /* NFS reports a full disk here */
+    file->fd = -1;
+    if (closed != 0)
+        TRY(dgl_fail_errno(file->log, "write", file->name));
+    if (!file->in_place && renameat(file->dir, file->temp, file->dir, file->path) != 0)
+        TRY(dgl_fail_errno(file->log, "replace", file->name));
+    if (!file->in_place) {
         sync_directory(file);
         free(file->temp);
         file->temp = NULL;
     }
+done:
     dgl_atomic_abort(handle);
     return status;
 }

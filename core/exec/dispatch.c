@@ -45,13 +45,13 @@ static enum dgl_status dispatch_compile(struct exec_run *run)
     if (d)
         d->list = dgl_new_array(struct gl_dispatch, run->count);
     if (!d || !d->list || !uses)
-        status = dgl_fail_memory(log, "dispatch list", run->count * sizeof(*d->list));
-    for (size_t i = 0; i < run->count && status == DGL_OK; i++)
+        TRY(dgl_fail_memory(log, "dispatch list", run->count * sizeof(*d->list)));
+    for (size_t i = 0; i < run->count; i++)
         uses[i] = run->ops[i].use;
-    if (status == DGL_OK)
-        status = programs_compile(exec->programs, uses, run->count, NULL);
-    for (size_t i = 0; i < run->count && status == DGL_OK; i++)
+    TRY(programs_compile(exec->programs, uses, run->count, NULL));
+    for (size_t i = 0; i < run->count; i++)
         d->list[i].program = programs_get(exec->programs, run->ops[i].use);
+done:
     free(uses);
     return status;
 }

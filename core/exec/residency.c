@@ -37,13 +37,11 @@ enum dgl_status residency_probe(struct dgl_device *dev, const struct residency_p
     uint32_t groups = 0;
     enum dgl_status status = DGL_OK;
     *out = (struct residency){0};
-    for (int i = 0; i < POLLS && status == DGL_OK; i++) {
+    for (int i = 0; i < POLLS; i++) {
         words = (struct dgl_phase_control){.mode = DGL_PHASE_COUNT, .max_spins = QUIET_SPINS};
-        status = dispatch(dev, p, p->launch, &words);
+        TRY(dispatch(dev, p, p->launch, &words));
         groups = words.resident > groups ? words.resident : groups;
     }
-    if (status != DGL_OK)
-        return status;
     if (groups == 0)
         snprintf(out->reason, sizeof(out->reason), "none of %u work groups joined the poll",
                  p->launch);
@@ -51,10 +49,10 @@ enum dgl_status residency_probe(struct dgl_device *dev, const struct residency_p
         words =
             (struct dgl_phase_control){.mode = DGL_PHASE_TEST, .max_spins = RESIDENCY_MAX_SPINS};
         uint64_t start = dgl_now_ns();
-        status = dispatch(dev, p, groups, &words);
+        TRY(dispatch(dev, p, groups, &words));
         out->barrier_ns = (dgl_now_ns() - start) / (2 * DGL_PHASE_TEST_ROUNDS);
     }
-    if (status == DGL_OK && groups > 0) {
+    if (groups > 0) {
         if (words.aborted)
             snprintf(out->reason, sizeof(out->reason),
                      "not all of %u work groups arrived at a barrier", groups);
@@ -64,8 +62,7 @@ enum dgl_status residency_probe(struct dgl_device *dev, const struct residency_p
         else
             out->groups = groups;
     }
-    if (status == DGL_OK)
-        status =
-            gl_buffer_write(dev->gl, p->control.buffer, p->control.offset, &zero, sizeof(zero));
+    TRY(gl_buffer_write(dev->gl, p->control.buffer, p->control.offset, &zero, sizeof(zero)));
+done:
     return status;
 }

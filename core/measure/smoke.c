@@ -135,29 +135,26 @@ static enum dgl_status trace(struct smoke *t)
     int32_t most = 0;
     session_trim(s, 0);
     memcpy(s->ids, t->ids, t->count * sizeof(*t->ids));
-    enum dgl_status status = session_expect(s, (int32_t)t->count);
-    if (status == DGL_OK)
-        status = session_begin_scoring(s, &most);
-    if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) |
-                                        1u << SEG_DECODE | 1u << SEG_HIDDEN | 1u << SEG_SCORE |
-                                        1u << SEG_HEAD);
+    enum dgl_status status;
+    TRY(session_expect(s, (int32_t)t->count));
+    TRY(session_begin_scoring(s, &most));
+    TRY(session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) | 1u << SEG_DECODE |
+                               1u << SEG_HIDDEN | 1u << SEG_SCORE | 1u << SEG_HEAD));
     const struct plan *plan = &s->model->engine->plan; /* which compiling may have replaced */
-    if (status == DGL_OK)
-        t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
-    while (status == DGL_OK && (size_t)s->len < t->count) {
+    t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
+    while ((size_t)s->len < t->count) {
         size_t pos = (size_t)s->len;
         bool decode = pos >= t->prefill;
         int32_t rows = decode ? 1 : plan_pass_tokens(plan, (int32_t)(t->prefill - pos), most);
         struct gl_range from = {0};
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
-        status = session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream);
+        TRY(session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream));
         from = decode ? s->memory.state[BUF_LOGITS] : s->model->workspace.range[BUF_ALL_LOGITS];
-        if (status == DGL_OK)
-            status = gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
-                                    (uint64_t)rows * vocab * sizeof(float));
+        TRY(gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
+                           (uint64_t)rows * vocab * sizeof(float)));
     }
+done:
     return status;
 }
 
@@ -255,38 +252,35 @@ static void take_point(struct smoke *t, size_t point)
 static enum dgl_status check_blocks(struct smoke *t)
 {
     size_t vocab = (size_t)t->desc->vocab, layers = (size_t)t->desc->layers;
-    enum dgl_status status = oracle_embed(t->oracle, t->ids);
-    if (status == DGL_OK)
-        status = oracle_embed(t->exact, t->ids);
-    if (status == DGL_OK)
-        judge_point(t, 0);
-    for (size_t point = 1; point <= 2 * layers && status == DGL_OK; point++) {
+    enum dgl_status status;
+    TRY(oracle_embed(t->oracle, t->ids));
+    TRY(oracle_embed(t->exact, t->ids));
+    judge_point(t, 0);
+    for (size_t point = 1; point <= 2 * layers; point++) {
         size_t layer = (point - 1) / 2;
         take_point(t, point - 1);
         enum oracle_block block = point % 2 ? ORACLE_ATTENTION : ORACLE_FFN;
-        status = oracle_add(t->oracle, (int32_t)layer, block);
-        if (status == DGL_OK)
-            judge_point(t, point);
-        if (status == DGL_OK)
-            status = oracle_add(t->exact, (int32_t)layer, block);
+        TRY(oracle_add(t->oracle, (int32_t)layer, block));
+        judge_point(t, point);
+        TRY(oracle_add(t->exact, (int32_t)layer, block));
         bool go_on = !t->p->progress_cb || point % 2 ||
                      t->p->progress_cb(t->p->progress_priv, "layers", layer + 1, layers);
-        if (status == DGL_OK && (!go_on || session_is_cancelled(t->s)))
-            status = DGL_ERR_CANCELLED;
+        if (!go_on || session_is_cancelled(t->s))
+            TRY(DGL_ERR_CANCELLED);
     }
-    if (status != DGL_OK)
-        return status;
     take_point(t, 2 * layers);
-    status = oracle_head(t->oracle, t->want);
+    TRY(oracle_head(t->oracle, t->want));
     struct deviation phase[2] = {0};
-    for (size_t i = 0; i < t->count * vocab && status == DGL_OK; i++) {
+    for (size_t i = 0; i < t->count * vocab; i++) {
         struct deviation *d = &phase[i / vocab >= t->prefill];
         d->error += (t->logits[i] - t->want[i]) * (t->logits[i] - t->want[i]);
         d->power += t->want[i] * t->want[i];
     }
     judge(t, &phase[0], "the head", SEG_SCORE, 0);
     judge(t, &phase[1], "the head", SEG_HEAD, 0);
-    return status == DGL_OK ? oracle_head(t->exact, t->want) : status;
+    status = oracle_head(t->exact, t->want);
+done:
+    return status;
 }
 
 /* ---- stored expectation ---------------------------------------------------------------------- */

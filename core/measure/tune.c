@@ -200,24 +200,24 @@ static enum dgl_status list_subjects(struct tuner *t)
         SEG_ADJUST,     SEG_HIDDEN,    SEG_SCORE,
     };
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]) && status == DGL_OK; i++)
+    for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++)
         if (is_run(t, segments[i]))
-            status = list_segment(t, segments[i], 0);
+            TRY(list_segment(t, segments[i], 0));
     /* Sampling for several sequences has the same requests as for one. */
     const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
-    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && status == DGL_OK && draws > 1; s++)
-        status = list_segment(t, (enum segment)s, draws);
-    if (status == DGL_OK && t->count == 0)
-        status = dgl_fail(t->log, DGL_ERR_INVALID_ARG,
-                          "tune: the model's plan has no operation %s; `dopplergl kernels explain` "
-                          "names them",
-                          t->p->op ? t->p->op : "");
-    for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
+    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && draws > 1; s++)
+        TRY(list_segment(t, (enum segment)s, draws));
+    if (t->count == 0)
+        TRY(dgl_fail(t->log, DGL_ERR_INVALID_ARG,
+                     "tune: the model's plan has no operation %s; `dopplergl kernels explain` "
+                     "names them",
+                     t->p->op ? t->p->op : ""));
+    for (size_t i = 0; i < t->count; i++) {
         t->subjects[i].place = i;
-        status = look_up(t, &t->subjects[i]);
+        TRY(look_up(t, &t->subjects[i]));
     }
-    if (status == DGL_OK)
-        qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
+    qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
+done:
     return status;
 }
 
@@ -236,31 +236,30 @@ static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
     size_t best = 0;
     kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
     programs_init(&t->programs, t->s->model->dev, &t->table);
-    enum dgl_status status = tuner_share(t, subject);
-    if (status == DGL_OK)
-        status = add_default(t, subject);
-    if (status == DGL_OK && t->num == 0) /* hints for its tunables do not fit together */
+    enum dgl_status status;
+    TRY(tuner_share(t, subject));
+    TRY(add_default(t, subject));
+    if (t->num == 0) /* hints for its tunables do not fit together */
         return DGL_OK;
-    for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK; u++) {
+    for (uint32_t u = 0; u < subject->num_usages; u++) {
         struct usage *usage = &subject->usage[u];
         int32_t rows = usage->tokens;
         if (usage->segment == SEG_SCORE)
-            status = session_begin_scoring(t->s, &rows);
+            TRY(session_begin_scoring(t->s, &rows));
         usage->tokens = rows < usage->tokens ? rows : usage->tokens;
     }
     const uint64_t start = dgl_now_ns();
-    if (status == DGL_OK)
-        status = tuner_compile(t, subject, 0, 1);
+    TRY(tuner_compile(t, subject, 0, 1));
     /* The programs were probably cached, so only a longer time is informative. */
     const uint64_t ns = dgl_now_ns() - start;
     t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
-    for (uint32_t u = subject->num_usages; u-- > 0 && status == DGL_OK;) {
-        status = tuner_prepare(t, &subject->usage[u]);
-        if (status == DGL_OK && !t->contestants[0]->report->reason[0])
-            status = tuner_size_span(t, &subject->usage[u], t->contestants[0], u);
+    for (uint32_t u = subject->num_usages; u-- > 0;) {
+        TRY(tuner_prepare(t, &subject->usage[u]));
+        if (!t->contestants[0]->report->reason[0])
+            TRY(tuner_size_span(t, &subject->usage[u], t->contestants[0], u));
     }
-    if (status == DGL_OK)
-        status = tuner_time(t, subject, 0, t->num, &best);
+    TRY(tuner_time(t, subject, 0, t->num, &best));
+done:
     subject->default_us = t->num ? t->contestants[0]->report->us : 0;
     return status;
 }

@@ -92,25 +92,20 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage)
     enum dgl_status status = DGL_OK;
     session_trim(s, t->depth);
     if (s->len < t->depth)
-        status = session_eval(s, t->depth);
-    if (status == DGL_OK)
-        status = session_reserve(s, t->depth + 1);
-    if (status == DGL_OK)
-        status = session_follow(crowd);
-    if (status == DGL_OK)
-        status = gl_buffer_write(gl, pages.buffer, pages.offset, s->pages.page,
-                                 ((s->pages.count + 1u) & ~1u) * sizeof(*s->pages.page));
-    for (int32_t i = 0; i < usage->tokens && status == DGL_OK; i++)
-        status = gl_buffer_write(gl, ids.buffer,
-                                 ids.offset + (uint64_t)i * stride + (uint64_t)t->depth * 4,
-                                 &t->ids[(size_t)i % t->num_ids], 4);
-    if (status == DGL_OK)
-        status = tuner_crowd_write(t, &step, usage->tokens);
-    if (status == DGL_OK)
-        status = session_compile(crowd, body.segments);
-    if (status == DGL_OK)
-        status = session_run(crowd, body, &run);
-    if (status == DGL_OK)
-        status = exec_run_set_tokens(run, usage->tokens);
-    return status == DGL_OK ? session_queue(crowd, run, 1, DGL_PHASE_DECODE) : status;
+        TRY(session_eval(s, t->depth));
+    TRY(session_reserve(s, t->depth + 1));
+    TRY(session_follow(crowd));
+    TRY(gl_buffer_write(gl, pages.buffer, pages.offset, s->pages.page,
+                        ((s->pages.count + 1u) & ~1u) * sizeof(*s->pages.page)));
+    for (int32_t i = 0; i < usage->tokens; i++)
+        TRY(gl_buffer_write(gl, ids.buffer,
+                            ids.offset + (uint64_t)i * stride + (uint64_t)t->depth * 4,
+                            &t->ids[(size_t)i % t->num_ids], 4));
+    TRY(tuner_crowd_write(t, &step, usage->tokens));
+    TRY(session_compile(crowd, body.segments));
+    TRY(session_run(crowd, body, &run));
+    TRY(exec_run_set_tokens(run, usage->tokens));
+    status = session_queue(crowd, run, 1, DGL_PHASE_DECODE);
+done:
+    return status;
 }

@@ -119,15 +119,16 @@ enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const 
                 tuner_request(t, &subject->usage[0].ops[0], found, &request, &layout) &&
                 (!layout || subject->usage[0].segment == SEG_DECODE);
     if (fits)
-        status = choose(t, subject, &request, kernel, tunes, &choice, &fits);
-    for (size_t i = 0; i < t->num && status == DGL_OK && fits; i++) {
+        TRY(choose(t, subject, &request, kernel, tunes, &choice, &fits));
+    for (size_t i = 0; i < t->num && fits; i++) {
         const struct kernel_use same = {.choice = choice};
         fits = !kernel_use_equal(t->contestants[i]->use, &same);
     }
-    if (status == DGL_OK && fits && subject->shares)
-        status = add_shared(t, subject, found, layout, &shared_use, &fits);
-    if (status == DGL_OK && fits)
-        status = kernel_table_add(&t->table, &request, &choice, &use);
+    if (fits && subject->shares)
+        TRY(add_shared(t, subject, found, layout, &shared_use, &fits));
+    if (fits)
+        TRY(kernel_table_add(&t->table, &request, &choice, &use));
+done:
     if (status != DGL_OK || !fits)
         return status;
     struct contestant *c = dgl_new(struct contestant);

@@ -147,18 +147,18 @@ static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
     float *values = dgl_calloc(1, room);
     enum dgl_status status = DGL_OK;
     if (!stored || !values)
-        status = dgl_fail_memory(log, info->name, bytes + room);
-    if (status == DGL_OK)
-        status = tensor_source_read(log, u->p->tensors, (size_t)w->band_bias, each * band->row0,
-                                    stored, (size_t)bytes);
-    if (status == DGL_OK && !dgl_row_decode(info->dtype, stored, band->rows, values))
-        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s biases cannot be read",
-                          DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
-    if (status == DGL_OK)
-        status = gl_buffer_write(u->dev->gl, range.buffer, range.offset + rows_bytes, values, room);
+        TRY(dgl_fail_memory(log, info->name, bytes + room));
+    TRY(tensor_source_read(log, u->p->tensors, (size_t)w->band_bias, each * band->row0, stored,
+                           (size_t)bytes));
+    if (!dgl_row_decode(info->dtype, stored, band->rows, values))
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s biases cannot be read",
+                     DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
+    TRY(gl_buffer_write(u->dev->gl, range.buffer, range.offset + rows_bytes, values, room));
+    status = advance(u, bytes);
+done:
     free(stored);
     free(values);
-    return status == DGL_OK ? advance(u, bytes) : status;
+    return status;
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -173,18 +173,18 @@ static enum dgl_status stage_slice(struct upload *u, const struct weight_vector_
     float *values = dgl_new_array(float, s->count);
     enum dgl_status status = DGL_OK;
     if (!stored || !values)
-        status = dgl_fail_memory(log, info->name, info->bytes);
-    if (status == DGL_OK)
-        status = tensor_source_read(log, u->p->tensors, (size_t)s->tensor, 0, stored,
-                                    (size_t)info->bytes);
-    if (status == DGL_OK && !dgl_row_decode(info->dtype, stored, s->count, values))
-        status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
-                          DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
-    for (uint64_t i = 0; i < s->count && status == DGL_OK; i++)
+        TRY(dgl_fail_memory(log, info->name, info->bytes));
+    TRY(tensor_source_read(log, u->p->tensors, (size_t)s->tensor, 0, stored, (size_t)info->bytes));
+    if (!dgl_row_decode(info->dtype, stored, s->count, values))
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
+                     DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
+    for (uint64_t i = 0; i < s->count; i++)
         vector[s->at + i * s->step] = (float)(s->scale * (values[i] + s->add));
+    status = advance(u, info->bytes);
+done:
     free(stored);
     free(values);
-    return status == DGL_OK ? advance(u, info->bytes) : status;
+    return status;
 }
 
 static enum dgl_status upload_vector(struct upload *u, uint32_t id)

@@ -187,20 +187,22 @@ enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engi
     swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
     if (!swap->fresh)
         return dgl_fail_memory(m->dev->log, "programs", table->count);
-    enum dgl_status status = programs_share(&engine->programs, &m->engine->programs);
-    for (size_t i = 0; i < table->count && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(programs_share(&engine->programs, &m->engine->programs));
+    for (size_t i = 0; i < table->count; i++) {
         const struct kernel_use *use = table->uses[i];
         if (!programs_has(&engine->programs, use) &&
             (has_users_text(&use->choice) || was_compiled(m->engine, &use->request)))
             swap->fresh[swap->count++] = use;
     }
-    if (status == DGL_OK && swap->count > 0)
-        status = programs_begin(&engine->programs, swap->fresh, swap->count);
+    if (swap->count > 0)
+        TRY(programs_begin(&engine->programs, swap->fresh, swap->count));
     struct idle_search search = {.swap = swap};
     if (!unchecked)
         plan_iterate_unused(&engine->plan, m->kernels, find_idle, &search);
-    if (search.failed && status == DGL_OK)
-        status = dgl_fail_memory(m->dev->log, "kernels", swap->num_idle);
+    if (search.failed)
+        TRY(dgl_fail_memory(m->dev->log, "kernels", swap->num_idle));
+done:
     return status;
 }
 

@@ -266,17 +266,18 @@ static enum dgl_status upload_weights(struct dgl_model *m, struct kernel_set *se
     struct synthetic_filler filler = {0};
     struct weight_upload_params upload = {
         .tensors = m->file->tensors, .progress_cb = progress_cb, .progress_priv = progress_priv};
-    enum dgl_status status = other ? DGL_OK : weight_buffers_init(&m->buffers, dev, m->weights);
-    if (status == DGL_OK && !other)
-        status = exec_begin(&m->engine->programs, &m->engine->plan, PLAN_WARM_SEGMENTS);
-    if (status == DGL_OK && m->file->format == MODEL_SYNTHETIC) {
-        status = synthetic_filler_init(&filler, dev, set);
+    enum dgl_status status;
+    TRY(other ? DGL_OK : weight_buffers_init(&m->buffers, dev, m->weights));
+    if (!other)
+        TRY(exec_begin(&m->engine->programs, &m->engine->plan, PLAN_WARM_SEGMENTS));
+    if (m->file->format == MODEL_SYNTHETIC) {
+        TRY(synthetic_filler_init(&filler, dev, set));
         upload.fill = synthetic_fill;
         upload.fill_ctx = &filler;
     }
-    if (status == DGL_OK)
-        status = other ? weight_buffers_replace(&m->buffers, dev, other, &upload)
-                       : weight_buffers_upload(&m->buffers, dev, &upload);
+    TRY(other ? weight_buffers_replace(&m->buffers, dev, other, &upload)
+              : weight_buffers_upload(&m->buffers, dev, &upload));
+done:
     synthetic_filler_finish(&filler);
     return status;
 }
@@ -515,16 +516,15 @@ static enum dgl_status begin_change(struct dgl_model *m, struct model_change *c,
 {
     const enum dgl_kv_type kv_type = m->engine->plan.kv_type;
     c->engine_serial = m->engine_serial;
-    enum dgl_status status = place_weights(m, c->set, kv_type, &c->weights);
-    if (status == DGL_OK) {
-        struct plan_params params = plan_params(m, c->set, c->weights, kv_type);
-        status = engine_create(m->dev, &params, m->engine->wanted, &c->engine);
-    }
-    if (status == DGL_OK)
-        status = plan_check_hints(&c->engine->plan, m->info.path, model_expands_q4_k(m, c->set));
-    if (status == DGL_OK)
-        status = check_weights_fit(m, c->weights);
-    return status == DGL_OK ? kernel_swap_begin(m, c->engine, unchecked, &c->swap) : status;
+    enum dgl_status status;
+    TRY(place_weights(m, c->set, kv_type, &c->weights));
+    struct plan_params params = plan_params(m, c->set, c->weights, kv_type);
+    TRY(engine_create(m->dev, &params, m->engine->wanted, &c->engine));
+    TRY(plan_check_hints(&c->engine->plan, m->info.path, model_expands_q4_k(m, c->set)));
+    TRY(check_weights_fit(m, c->weights));
+    status = kernel_swap_begin(m, c->engine, unchecked, &c->swap);
+done:
+    return status;
 }
 
 /* Applies a prepared change. Consumes it, also on failure. */

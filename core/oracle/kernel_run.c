@@ -124,21 +124,22 @@ enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sour
     struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
     struct gl_program **programs = dgl_new_array(struct gl_program *, count);
     const struct gl_compile how = {.progress_cb = tell_compiling, .progress_priv = r};
-    enum dgl_status status = params && programs ? DGL_OK : DGL_ERR_NO_MEMORY;
-    for (size_t i = 0; status == DGL_OK && i < count; i++)
+    enum dgl_status status;
+    TRY(params && programs ? DGL_OK : DGL_ERR_NO_MEMORY);
+    for (size_t i = 0; i < count; i++)
         params[i] = (struct gl_program_params){.source = sources[i],
                                                .len = strlen(sources[i]),
                                                .label = "measured",
                                                .origin = "builtin"};
-    if (status == DGL_OK)
-        status = gl_programs_create(r->dev->gl, params, count, &how, programs);
-    for (size_t i = 0; status == DGL_OK && i < count; i++) {
+    TRY(gl_programs_create(r->dev->gl, params, count, &how, programs));
+    for (size_t i = 0; i < count; i++) {
         char *source = strdup(sources[i]);
         if (!source || !keep(r, source, programs[i])) {
             free(source);
             gl_program_destroy(r->dev->gl, &programs[i]);
         }
     }
+done:
     free(params);
     free(programs);
     return status;
@@ -499,15 +500,16 @@ enum dgl_status kernel_runner_solve(struct kernel_runner *r, struct problem *p,
         for (size_t w = 0; b->after && w < b->words; w++)
             b->after[w] = b->before ? b->before[w] : PROBLEM_POISON;
     }
-    enum dgl_status status = prepare(run, p->num_stages);
-    for (uint32_t i = 0; i <= p->repeats && status == DGL_OK; i++)
-        status = gl_submit(gl, run->dispatch, p->num_stages, NULL);
-    if (status == DGL_OK)
-        status = gl_finish(gl);
-    for (uint32_t i = 0; i < PROBLEM_MAX_BUFFERS && status == DGL_OK; i++)
-        status = download(run, &run->held[i]);
-    for (uint32_t i = 0; i < PROBLEM_MAX_STAGES && status == DGL_OK; i++)
-        status = download(run, &run->own[i]);
+    enum dgl_status status;
+    TRY(prepare(run, p->num_stages));
+    for (uint32_t i = 0; i <= p->repeats; i++)
+        TRY(gl_submit(gl, run->dispatch, p->num_stages, NULL));
+    TRY(gl_finish(gl));
+    for (uint32_t i = 0; i < PROBLEM_MAX_BUFFERS; i++)
+        TRY(download(run, &run->held[i]));
+    for (uint32_t i = 0; i < PROBLEM_MAX_STAGES; i++)
+        TRY(download(run, &run->own[i]));
+done:
     release(run);
     free(run);
     return status;
@@ -577,29 +579,28 @@ static enum dgl_status time_stream(struct run *run, const char *streamed, uint32
     uint64_t *ns = dgl_new_array(uint64_t, count);
     uint32_t bind = 0, num_copies = 0;
     size_t timed = 0;
-    enum dgl_status status = list && ns ? copy_streamed(run, streamed, &bind, copies, &num_copies)
-                                        : dgl_fail_memory(run->r->dev->log, "dispatches", count);
-    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(list && ns ? copy_streamed(run, streamed, &bind, copies, &num_copies)
+                   : dgl_fail_memory(run->r->dev->log, "dispatches", count));
+    for (uint32_t i = 0; i < count; i++) {
         list[i] = run->dispatch[0];
         if (num_copies > 0)
             list[i].storage[bind].buffer = copies[i % num_copies];
     }
-    if (status == DGL_OK)
-        gl_hazards_derive(list, count, true);
-    for (int i = 0; i < 4 && status == DGL_OK; i++) {
+    gl_hazards_derive(list, count, true);
+    for (int i = 0; i < 4; i++) {
         uint64_t start = dgl_now_ns();
-        status = gl_submit(gl, list, count, NULL);
-        if (status == DGL_OK)
-            status = gl_finish(gl);
+        TRY(gl_submit(gl, list, count, NULL));
+        TRY(gl_finish(gl));
         double each = (double)(dgl_now_ns() - start) * 1e-3 / count;
         if (i == 0 || each < out->stream_us)
             out->stream_us = each;
     }
-    if (status == DGL_OK)
-        status = gl_submit(gl, list, count, ns);
-    for (uint32_t i = 0; i < count && status == DGL_OK; i++)
+    TRY(gl_submit(gl, list, count, ns));
+    for (uint32_t i = 0; i < count; i++)
         if (ns[i] != UINT64_MAX)
             us[timed++] = (double)ns[i] * 1e-3;
+done:
     if (timed > 0) {
         qsort(us, timed, sizeof(*us), by_value);
         out->gpu_us = us[timed / 2];

@@ -132,13 +132,15 @@ static enum dgl_status multiply(struct oracle *s, struct product m, long bias, u
     size_t items = (size_t)((m.rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM);
     m.s = s;
     m.count = m.count ? m.count : s->count;
-    enum dgl_status status = dgl_parallel_for(s->p.threads, items, product_item, &m);
-    if (status == DGL_OK && !m.not_zero && s->zero_weight == TENSOR_NONE)
+    enum dgl_status status;
+    TRY(dgl_parallel_for(s->p.threads, items, product_item, &m));
+    if (!m.not_zero && s->zero_weight == TENSOR_NONE)
         s->zero_weight = m.tensor;
-    if (status == DGL_OK && bias != TENSOR_NONE)
-        status = read_vector(s, bias, bias_row, m.rows);
-    for (size_t i = 0; i < m.count * m.rows && status == DGL_OK && bias != TENSOR_NONE; i++)
+    if (bias != TENSOR_NONE)
+        TRY(read_vector(s, bias, bias_row, m.rows));
+    for (size_t i = 0; i < m.count * m.rows && bias != TENSOR_NONE; i++)
         m.y[i] += s->vector[i % m.rows];
+done:
     return status;
 }
 
@@ -274,35 +276,31 @@ static enum dgl_status project_qkv(struct oracle *s, const struct layer_desc *l)
 
 static enum dgl_status attention_block(struct oracle *s, const struct layer_desc *l)
 {
-    enum dgl_status status = norm_stream(s, l->attn_norm);
-    if (status == DGL_OK)
-        status = project_qkv(s, l);
-    if (status == DGL_OK)
-        status = norm_heads(s, l->q_norm, s->q, s->q_dim);
-    if (status == DGL_OK)
-        status = norm_heads(s, l->k_norm, s->k, s->kv_dim);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(norm_stream(s, l->attn_norm));
+    TRY(project_qkv(s, l));
+    TRY(norm_heads(s, l->q_norm, s->q, s->q_dim));
+    TRY(norm_heads(s, l->k_norm, s->k, s->kv_dim));
     if (l->rope != ROPE_NONE) {
         rotate(s, l->rope, s->q, (size_t)s->d->heads);
         rotate(s, l->rope, s->k, (size_t)s->d->kv_heads);
     }
     if (l->sinks != TENSOR_NONE)
-        status = read_vector(s, l->sinks, 0, (size_t)s->d->heads);
-    if (status != DGL_OK)
-        return status;
+        TRY(read_vector(s, l->sinks, 0, (size_t)s->d->heads));
     for (size_t token = 0; token < s->count; token++)
         for (size_t head = 0; head < (size_t)s->d->heads; head++)
             attend(s, l->window, token, head,
                    l->sinks != TENSOR_NONE ? s->vector[head] : -INFINITY);
-    status = multiply(s,
-                      (struct product){.tensor = l->o,
-                                       .rows = (uint64_t)s->d->hidden,
-                                       .cols = s->q_dim,
-                                       .x = s->att,
-                                       .y = s->out},
-                      l->o_bias, 0);
-    return status == DGL_OK ? add_to_stream(s, l->attn_post_norm) : status;
+    TRY(multiply(s,
+                 (struct product){.tensor = l->o,
+                                  .rows = (uint64_t)s->d->hidden,
+                                  .cols = s->q_dim,
+                                  .x = s->att,
+                                  .y = s->out},
+                 l->o_bias, 0));
+    status = add_to_stream(s, l->attn_post_norm);
+done:
+    return status;
 }
 
 /* ---- feed-forward ---------------------------------------------------------------------------- */
@@ -312,33 +310,32 @@ static enum dgl_status mlp_block(struct oracle *s, const struct layer_desc *l)
     const struct model_desc *d = s->d;
     uint64_t inner = (uint64_t)d->intermediate, hidden = (uint64_t)d->hidden;
     bool fused = l->gate_up != TENSOR_NONE;
-    enum dgl_status status = norm_stream(s, l->ffn_norm);
-    if (status == DGL_OK)
-        status = multiply(s,
-                          (struct product){.tensor = fused ? l->gate_up : l->gate,
-                                           .rows = inner,
-                                           .cols = hidden,
-                                           .x = s->normed,
-                                           .y = s->gate},
-                          l->gate_bias, 0);
-    if (status == DGL_OK)
-        status = multiply(s,
-                          (struct product){.tensor = fused ? l->gate_up : l->up,
-                                           .row0 = fused ? inner : 0,
-                                           .rows = inner,
-                                           .cols = hidden,
-                                           .x = s->normed,
-                                           .y = s->up},
-                          l->up_bias, 0);
-    for (size_t i = 0; i < s->count * inner && status == DGL_OK; i++)
+    enum dgl_status status;
+    TRY(norm_stream(s, l->ffn_norm));
+    TRY(multiply(s,
+                 (struct product){.tensor = fused ? l->gate_up : l->gate,
+                                  .rows = inner,
+                                  .cols = hidden,
+                                  .x = s->normed,
+                                  .y = s->gate},
+                 l->gate_bias, 0));
+    TRY(multiply(s,
+                 (struct product){.tensor = fused ? l->gate_up : l->up,
+                                  .row0 = fused ? inner : 0,
+                                  .rows = inner,
+                                  .cols = hidden,
+                                  .x = s->normed,
+                                  .y = s->up},
+                 l->up_bias, 0));
+    for (size_t i = 0; i < s->count * inner; i++)
         s->gate[i] = oracle_glu(d->act, s->gate[i], s->up[i], d->act_alpha, d->act_limit);
-    if (status == DGL_OK)
-        status = multiply(
-            s,
-            (struct product){
-                .tensor = l->down, .rows = hidden, .cols = inner, .x = s->gate, .y = s->out},
-            l->down_bias, 0);
-    return status == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : status;
+    TRY(multiply(s,
+                 (struct product){
+                     .tensor = l->down, .rows = hidden, .cols = inner, .x = s->gate, .y = s->out},
+                 l->down_bias, 0));
+    status = add_to_stream(s, l->ffn_post_norm);
+done:
+    return status;
 }
 
 /* Chooses the experts of each token, and marks close choices. */
@@ -423,21 +420,22 @@ static enum dgl_status add_expert(struct oracle *s, const struct layer_desc *l, 
 static enum dgl_status moe_block(struct oracle *s, const struct layer_desc *l)
 {
     size_t hidden = (size_t)s->d->hidden;
-    enum dgl_status status = norm_stream(s, l->ffn_norm);
-    if (status == DGL_OK)
-        status = multiply(s,
-                          (struct product){.tensor = l->router,
-                                           .rows = (uint64_t)s->d->moe.experts,
-                                           .cols = hidden,
-                                           .x = s->normed,
-                                           .y = s->router},
-                          l->router_bias, 0);
-    if (status == DGL_OK)
-        route(s);
+    enum dgl_status status;
+    TRY(norm_stream(s, l->ffn_norm));
+    TRY(multiply(s,
+                 (struct product){.tensor = l->router,
+                                  .rows = (uint64_t)s->d->moe.experts,
+                                  .cols = hidden,
+                                  .x = s->normed,
+                                  .y = s->router},
+                 l->router_bias, 0));
+    route(s);
     memset(s->out, 0, s->count * hidden * sizeof(double));
-    for (size_t e = 0; e < (size_t)s->d->moe.experts && status == DGL_OK; e++)
-        status = add_expert(s, l, e);
-    return status == DGL_OK ? add_to_stream(s, l->ffn_post_norm) : status;
+    for (size_t e = 0; e < (size_t)s->d->moe.experts; e++)
+        TRY(add_expert(s, l, e));
+    status = add_to_stream(s, l->ffn_post_norm);
+done:
+    return status;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -584,16 +582,15 @@ enum dgl_status oracle_evaluate(const struct dgl_log *log, const struct oracle_p
                                 const int32_t *ids, double *logits)
 {
     struct oracle *s = NULL;
-    enum dgl_status status = oracle_create(log, params, &s);
-    if (status == DGL_OK)
-        status = oracle_embed(s, ids);
-    for (int32_t i = 0; i < params->desc->layers && status == DGL_OK; i++) {
-        status = oracle_add(s, i, ORACLE_ATTENTION);
-        if (status == DGL_OK)
-            status = oracle_add(s, i, ORACLE_FFN);
+    enum dgl_status status;
+    TRY(oracle_create(log, params, &s));
+    TRY(oracle_embed(s, ids));
+    for (int32_t i = 0; i < params->desc->layers; i++) {
+        TRY(oracle_add(s, i, ORACLE_ATTENTION));
+        TRY(oracle_add(s, i, ORACLE_FFN));
     }
-    if (status == DGL_OK)
-        status = oracle_head(s, logits);
+    TRY(oracle_head(s, logits));
+done:
     oracle_destroy(&s);
     return status;
 }

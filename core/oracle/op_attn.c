@@ -48,8 +48,6 @@ static void norm_rows(struct problem *p, struct attn *a, const char *key, double
     p->seed = GAIN_SEED;
     a->gain = problem_floats(p, a->gain_words, 0.1f);
     p->seed = seed;
-    double *x = problem_new(p, double, (size_t)units * r->head_dim);
-    double *g = problem_new(p, double, (size_t)units * r->head_dim);
     if (p->failed)
         return;
     for (size_t i = 0; i < a->gain_words; i++)
@@ -62,11 +60,7 @@ static void norm_rows(struct problem *p, struct attn *a, const char *key, double
             const uint32_t first = all && is_key ? r->heads * r->head_dim : unit * r->head_dim;
             const float *gain = a->gain + (all ? first : is_key * r->head_dim);
             const size_t at = t * a->stride + first;
-            for (uint32_t i = 0; i < count; i++) {
-                x[i] = (double)a->qkv[at + i];
-                g[i] = (double)gain[i];
-            }
-            ref_norm(x, g, count, (double)EPS, out + at);
+            ref_norm_floats(a->qkv + at, gain, count, (double)EPS, out + at);
         }
 }
 
@@ -131,31 +125,23 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     struct kernel_request *q = &a->q;
     struct ref_attn *r = &a->ref;
     *q = c->request;
-    request_default(q, "HEADS", 4);
-    request_default(q, "KV_HEADS", request_const(q, "HEADS", 0));
-    request_default(q, "HEAD_DIM", 64);
-    request_default(q, "ROPE_DIMS", request_const(q, "HEAD_DIM", 0));
-    request_default(q, "SPLITS", 1);
-    if (number(a, "HEADS") % number(a, "KV_HEADS") != 0)
+    *r = (struct ref_attn){.heads = request_size(q, "HEADS", 4)};
+    r->kv_heads = request_size(q, "KV_HEADS", r->heads);
+    r->head_dim = request_size(q, "HEAD_DIM", 64);
+    r->rope_dims = request_size(q, "ROPE_DIMS", r->head_dim);
+    r->window = (uint32_t)number(a, "WINDOW");
+    r->kv_f16 = request_is(q, "kv", "f16");
+    a->splits = request_size(q, "SPLITS", 1);
+    if (r->heads % r->kv_heads != 0)
         problem_refuse(p, "HEADS % KV_HEADS is not 0");
-    else if (number(a, "ROPE_DIMS") > number(a, "HEAD_DIM") || number(a, "ROPE_DIMS") % 2 != 0 ||
-             number(a, "HEAD_DIM") % 2 != 0)
+    else if (r->rope_dims > r->head_dim || r->rope_dims % 2 != 0 || r->head_dim % 2 != 0)
         problem_refuse(p, "ROPE_DIMS is odd, or more than HEAD_DIM");
     if (p->failed)
         return NULL;
-    *r = (struct ref_attn){.heads = (uint32_t)number(a, "HEADS"),
-                           .kv_heads = (uint32_t)number(a, "KV_HEADS"),
-                           .head_dim = (uint32_t)number(a, "HEAD_DIM"),
-                           .rope_dims = (uint32_t)number(a, "ROPE_DIMS"),
-                           .window = (uint32_t)number(a, "WINDOW"),
-                           .kv_f16 = request_is(q, "kv", "f16")};
-    request_default(q, "QKV_STRIDE", ref_attn_row(r));
-    request_default(q, "O_STRIDE", (int64_t)r->heads * r->head_dim);
+    a->stride = request_size(q, "QKV_STRIDE", ref_attn_row(r));
+    a->o_stride = request_size(q, "O_STRIDE", (int64_t)r->heads * r->head_dim);
     a->tokens = c->tokens ? c->tokens : 1;
     a->pos = c->pos;
-    a->splits = (uint32_t)number(a, "SPLITS");
-    a->stride = number(a, "QKV_STRIDE");
-    a->o_stride = number(a, "O_STRIDE");
     a->width = (size_t)r->heads * r->head_dim;
     a->scale = r->scale = 1 / sqrtf((float)r->head_dim);
     a->rope_scale = r->rope_scale = VARIANT_SCALED(c->variant) ? 1.25f : 1;
@@ -318,9 +304,7 @@ static void make_prefill(struct problem *p, const struct kernel_case *c)
     float *o = a ? problem_floats(p, a->tokens * a->o_stride, 1) : NULL;
     if (p->failed)
         return;
-    for (size_t i = 0; i < a->tokens * a->o_stride; i++)
-        if (i % a->o_stride < a->width)
-            o[i] = NAN;
+    problem_nan(o, a->tokens * a->o_stride, a->o_stride, 0, a->width);
     attn_stage(p, a);
     attn_costs(p, a);
     problem_in(p, "QKV", a->rotated, a->qkv_words);
@@ -329,10 +313,7 @@ static void make_prefill(struct problem *p, const struct kernel_case *c)
     else
         problem_in(p, "KV", a->kv_after, a->kv_words);
     problem_out(p, "O", o, a->tokens * a->o_stride);
-    if (a->ref.sinks)
-        problem_in(p, "S", a->sinks, a->ref.heads);
-    else
-        problem_idle(p, "S");
+    problem_in_if(p, a->ref.sinks, "S", a->sinks, a->ref.heads);
     if (c->timing)
         return;
     struct problem_result *result = problem_result(p, "O", 0, a->tokens, a->width);
@@ -451,14 +432,8 @@ static void make_decode(struct problem *p, const struct kernel_case *c)
         problem_out(p, "PARTS", NULL, (parts + 3) / 4 * 4);
         problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS + a->ref.heads);
         problem_out(p, "O", NULL, a->width);
-        if (a->ref.sinks)
-            problem_in(p, "S", a->sinks, a->ref.heads);
-        else
-            problem_idle(p, "S");
-        if (a->gain)
-            problem_in(p, "G", a->gain, a->gain_words);
-        else
-            problem_idle(p, "G");
+        problem_in_if(p, a->ref.sinks, "S", a->sinks, a->ref.heads);
+        problem_in_if(p, a->gain, "G", a->gain, a->gain_words);
         p->repeats = c->timing ? 0 : 2;
     } else {
         problem_out(p, "P", NULL, a->splits == 1 ? a->width : parts);
@@ -488,12 +463,8 @@ static bool is_empty(uint32_t variant, uint32_t head, uint32_t split, uint32_t s
 static void make_merge(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "HEADS", 4);
-    request_default(&q, "HEAD_DIM", 64);
-    request_default(&q, "SPLITS", 2);
-    const uint32_t heads = (uint32_t)request_const(&q, "HEADS", 0);
-    const uint32_t dim = (uint32_t)request_const(&q, "HEAD_DIM", 0);
-    const uint32_t splits = (uint32_t)request_const(&q, "SPLITS", 0);
+    const uint32_t heads = request_size(&q, "HEADS", 4), dim = request_size(&q, "HEAD_DIM", 64);
+    const uint32_t splits = request_size(&q, "SPLITS", 2);
     const size_t count = (size_t)heads * splits, words = count * (dim + 2);
     const bool has_sinks = request_is(&q, "sinks", "head");
     float *parts = problem_floats(p, words, 1), *clean = problem_new(p, float, words);
@@ -522,10 +493,7 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
         clean[i] = isnan(parts[i]) ? 0.0f : parts[i];
     p->step.tokens = 1;
     problem_in(p, "P", parts, words);
-    if (has_sinks)
-        problem_in(p, "S", sinks, heads);
-    else
-        problem_idle(p, "S");
+    problem_in_if(p, has_sinks, "S", sinks, heads);
     problem_out(p, "O", NULL, (size_t)heads * dim);
     (void)problem_stage(p, &q);
     p->bytes = 4ull * (words + (uint64_t)heads * dim);
@@ -540,20 +508,17 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
+/* clang-format off: it breaks the braces of a macro into lines of their own */
 #define HEADS(h, kv, dim, rope)                                                                    \
     {"HEADS", h}, {"KV_HEADS", kv}, {"HEAD_DIM", dim},                                             \
     {                                                                                              \
         "ROPE_DIMS", rope                                                                          \
     }
-/* ROPE_DIMS follows. */
 #define TYPICAL                                                                                    \
     {"HEADS", 32}, {"KV_HEADS", 8},                                                                \
     {                                                                                              \
         "HEAD_DIM", 128                                                                            \
-    }
-#define LOUD(times) (times)
-#define SCALED      (1 << 8)
-#define CAP(value)  ((value) << 16)
+    } /* ROPE_DIMS follows */
 #define KV_WORDS                                                                                   \
     {                                                                                              \
         "kv",                                                                                      \
@@ -561,7 +526,10 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
             "f16", "f32"                                                                           \
         }                                                                                          \
     }
-#define COUNT(shapes) sizeof(shapes) / sizeof(shapes[0])
+/* clang-format on */
+#define LOUD(times) (times)
+#define SCALED      (1 << 8)
+#define CAP(value)  ((value) << 16)
 
 static const struct op_shape prefill_shapes[] = {
     {{HEADS(5, 5, 80, 20), {"QKV_STRIDE", 1208}, {"O_STRIDE", 408}}, 33, 5, 0, 0},
@@ -613,24 +581,21 @@ static const struct op_shape qk_shapes[] = {
 
 const struct op_rule op_rule_rope_kv = {.op = "rope_kv",
                                         .attrs = {KV_WORDS},
-                                        .shapes = prefill_shapes,
-                                        .num_shapes = COUNT(prefill_shapes),
+                                        OP_SHAPES(prefill_shapes),
                                         .narrow = narrow_prefill,
                                         .typical = {{TYPICAL}, 256, 0, 0, 0},
                                         .make = make_rope_kv};
 
 const struct op_rule op_rule_qk_norm = {.op = "qk_norm",
                                         .attrs = {{"span", {"head", "all"}}},
-                                        .shapes = qk_shapes,
-                                        .num_shapes = COUNT(qk_shapes),
+                                        OP_SHAPES(qk_shapes),
                                         .narrow = narrow_prefill,
                                         .typical = {{TYPICAL}, 1, 0, 0, 0},
                                         .make = make_qk_norm};
 
 const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
                                              .attrs = {KV_WORDS, {"sinks", {"none", "head"}}},
-                                             .shapes = prefill_shapes,
-                                             .num_shapes = COUNT(prefill_shapes),
+                                             OP_SHAPES(prefill_shapes),
                                              .narrow = narrow_prefill,
                                              .typical = {{TYPICAL}, 256, 1024, 0, 0},
                                              .make = make_prefill,
@@ -638,8 +603,7 @@ const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
 
 const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
                                             .attrs = {KV_WORDS},
-                                            .shapes = decode_shapes,
-                                            .num_shapes = COUNT(decode_shapes),
+                                            OP_SHAPES(decode_shapes),
                                             .narrow = narrow_decode,
                                             .member = member_decode,
                                             .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
@@ -649,8 +613,7 @@ const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
 const struct op_rule op_rule_attn_token = {
     .op = "attn_token",
     .attrs = {KV_WORDS, {"norm", {"none", "head", "all"}}, {"sinks", {"none", "head"}}},
-    .shapes = decode_shapes,
-    .num_shapes = COUNT(decode_shapes),
+    OP_SHAPES(decode_shapes),
     .narrow = narrow_decode,
     .member = member_decode,
     .typical = {{TYPICAL, {"SPLITS", 16}}, 1, 4096, 0, 0},
@@ -660,7 +623,6 @@ const struct op_rule op_rule_attn_token = {
 const struct op_rule op_rule_attn_merge = {
     .op = "attn_merge",
     .attrs = {{"sinks", {"none", "head"}}},
-    .shapes = merge_shapes,
-    .num_shapes = COUNT(merge_shapes),
+    OP_SHAPES(merge_shapes),
     .typical = {{{"HEADS", 32}, {"HEAD_DIM", 128}, {"SPLITS", 16}}, 1, 0, 0, 0},
     .make = make_merge};

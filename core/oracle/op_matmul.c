@@ -85,8 +85,7 @@ struct matmul {
 
 /* x of a token as the product sees it, after the prologue; power[k]: the squares of the terms that
  * x[k] is the sum of. */
-static void source(const struct matmul *m, uint32_t token, double *wide, double *joined, double *x,
-                   double *power)
+static void source(const struct matmul *m, uint32_t token, double *joined, double *x, double *power)
 {
     const bool last = request_const(m->q, "X_LAST", 0) != 0;
     const size_t stride = (size_t)request_const(m->q, "X_STRIDE", 0);
@@ -96,24 +95,19 @@ static void source(const struct matmul *m, uint32_t token, double *wide, double 
         power[k] = x[k] * x[k];
     }
     if (has_join(m->q)) {
-        for (uint32_t k = 0; k < m->k; k++) {
-            wide[k] = (double)m->r[k];
-            wide[m->k + k] = (double)m->g[k];
-        }
-        ref_norm(wide, wide + m->k, m->k, (double)EPS, joined);
+        ref_norm_floats(m->r, m->g, m->k, (double)EPS, joined);
         for (uint32_t k = 0; k < m->k; k++) {
             power[k] += joined[k] * joined[k];
             x[k] = joined[k] += x[k];
         }
     }
     if (has_norm(m->q)) {
+        double *normed = power + m->k;
+        ref_norm(x, m->a, m->k, (double)EPS, normed);
         for (uint32_t k = 0; k < m->k; k++) {
-            wide[k] = x[k];
-            wide[m->k + k] = (double)m->a[k];
+            power[k] *= x[k] != 0 ? normed[k] / x[k] * (normed[k] / x[k]) : 0;
+            x[k] = normed[k];
         }
-        ref_norm(wide, wide + m->k, m->k, (double)EPS, x);
-        for (uint32_t k = 0; k < m->k; k++)
-            power[k] *= wide[k] != 0 ? x[k] / wide[k] * (x[k] / wide[k]) : 0;
     }
 }
 
@@ -135,20 +129,19 @@ static void expect(struct problem *p, const struct matmul *m, struct problem_res
                    double *joined)
 {
     const bool glu = request_is(m->q, "post", "glu"), gelu = request_is(m->q, "act", "gelu");
-    double *wide = problem_new(p, double, 2ull * m->k), *x = problem_new(p, double, m->k);
-    double *x_power = problem_new(p, double, m->k);
+    const double scale = request_const(m->q, "SCALED", 0) ? (double)OUT_SCALE : 1;
+    double *x = problem_new(p, double, m->k), *x_power = problem_new(p, double, 2ull * m->k);
     double power = 0, other = 0;
     if (p->failed)
         return;
     for (size_t t = 0; t < y->rows; t++) {
-        source(m, (uint32_t)t, wide, joined, x, x_power);
+        source(m, (uint32_t)t, joined, x, x_power);
         for (uint32_t i = 0; i < m->cols; i++) {
-            double value = product(m, m->row0 + (glu ? 2 * i : i), x, x_power, &power);
-            if (request_const(m->q, "SCALED", 0))
-                value *= (double)OUT_SCALE;
+            const uint32_t row = m->row0 + (glu ? 2 * i : i);
+            double value = scale * product(m, row, x, x_power, &power);
             if (glu)
-                value = (gelu ? oracle_gelu : oracle_silu)(value)*product(m, m->row0 + 2 * i + 1, x,
-                                                                          x_power, &other);
+                value = (gelu ? oracle_gelu : oracle_silu)(value)*product(m, row + 1, x, x_power,
+                                                                          &other);
             if (request_is(m->q, "post", "softcap"))
                 value = oracle_softcap(value, (double)SOFTCAP);
             if (request_is(m->q, "post", "add"))
@@ -157,37 +150,7 @@ static void expect(struct problem *p, const struct matmul *m, struct problem_res
         }
     }
     if (!glu)
-        y->terms_power =
-            power * (request_const(m->q, "SCALED", 0) ? (double)OUT_SCALE * (double)OUT_SCALE : 1);
-}
-
-static void add_stages(struct problem *p, const struct kernel_case *c, const struct matmul *m)
-{
-    const uint32_t bands = c->bands ? c->bands : 1, step = m->rows / bands / 2 * 2;
-    for (uint32_t i = 0; i < bands; i++) {
-        struct problem_stage *stage = problem_stage(p, m->q);
-        const uint32_t first = i * step, rows = i + 1 < bands ? step : m->rows - first;
-        stage_uint(stage, "row0", m->row0 + first);
-        stage_uint(stage, "rows", rows);
-        stage_float(stage, "eps", EPS);
-        stage_float(stage, "out_scale", OUT_SCALE);
-        stage_float(stage, "softcap", SOFTCAP);
-        stage->band = rows;
-        if (c->timing)
-            continue;
-        stage->own_name = "W";
-        stage->own = m->w.packed + first * m->w.row_words;
-        stage->own_words = rows * m->w.row_words;
-    }
-}
-
-/* For kernels that cut a tile's sums into parts. */
-static void make_room_for_sums(struct problem *p, const struct matmul *m)
-{
-    const size_t sum_rows = (size_t)request_const(m->q, "SUM_ROWS", 0);
-    uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
-    problem_out(p, "SUMS", NULL, (m->tokens + 255) / 256 * 256 * sum_rows + 4);
-    problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
+        y->terms_power = power * scale * scale;
 }
 
 static void make(struct problem *p, const struct kernel_case *c)
@@ -195,25 +158,20 @@ static void make(struct problem *p, const struct kernel_case *c)
     struct kernel_request q = c->request;
     const bool glu = request_is(&q, "post", "glu"), decode = request_is(&q, "phase", "decode");
     struct matmul m = {.q = &q,
-                       .k = (uint32_t)request_const(&q, "K", 256),
-                       .n = (uint32_t)request_const(&q, "N", 1),
+                       .k = request_size(&q, "K", 256),
+                       .n = request_size(&q, "N", 1),
                        .tokens = c->tokens ? c->tokens : 1,
                        .row0 = c->row0};
     const float scale = glu ? 0.1f : 1.0f; /* silu makes relative errors of absolute ones */
     m.rows = c->rows ? c->rows : m.n;
     m.at = glu ? m.row0 / 2 : m.row0;
     m.cols = glu ? m.rows / 2 : m.rows;
-    request_default(&q, "K", m.k);
-    request_default(&q, "N", m.n);
-    request_default(&q, "X_STRIDE", m.k);
-    request_default(&q, "Y_STRIDE", glu ? m.n / 2 : m.n);
-    request_default(&q, "BIAS_AT", has_norm(&q) ? (m.k + 3) / 4 * 4 : 0);
+    const size_t x_stride = request_size(&q, "X_STRIDE", m.k), x_words = m.tokens * x_stride;
+    const size_t y_stride = request_size(&q, "Y_STRIDE", glu ? m.n / 2 : m.n);
+    const size_t y_rows = decode ? 1 : m.tokens;
+    m.bias_at = request_size(&q, "BIAS_AT", has_norm(&q) ? (m.k + 3) / 4 * 4 : 0);
     if (!decode)
         request_default(&q, "SUM_ROWS", c->timing ? 16384 : 3 * ((m.n + 127) / 128 * 128));
-    m.bias_at = (size_t)request_const(&q, "BIAS_AT", 0);
-    const size_t x_stride = (size_t)request_const(&q, "X_STRIDE", 0), x_words = m.tokens * x_stride;
-    const size_t y_rows = decode ? 1 : m.tokens,
-                 y_stride = (size_t)request_const(&q, "Y_STRIDE", 0);
     const size_t gain = m.bias_at ? m.bias_at : (m.k + 3) / 4 * 4;
     const size_t a_words = request_is(&q, "bias", "row") ? m.bias_at + (m.n + 3) / 4 * 4 : gain;
     if (!op_weights_make(p, &q, m.rows, m.k, c->timing, &m.w))
@@ -224,31 +182,37 @@ static void make(struct problem *p, const struct kernel_case *c)
     m.g = problem_floats(p, m.k, 1);
     if (p->failed)
         return;
-    for (size_t i = 0; i < x_words; i++)
-        if (i % x_stride >= m.k)
-            x[i] = NAN;
-    for (size_t i = 0; i < y_rows * y_stride && !request_is(&q, "post", "add"); i++)
-        if (i % y_stride >= m.at && i % y_stride < m.at + m.cols)
-            before[i] = NAN;
+    problem_nan(x, x_words, x_stride, m.k, x_stride);
+    if (!request_is(&q, "post", "add"))
+        problem_nan(before, y_rows * y_stride, y_stride, m.at, m.at + m.cols);
     m.x = x;
     m.before = before;
     p->step.tokens = m.tokens;
     problem_in(p, "X", x, x_words);
     if (c->timing)
         problem_bits(p, "W", m.rows * m.w.row_words);
-    if (!decode)
-        make_room_for_sums(p, &m);
-    if (!request_is(&q, "pre", "none") || request_is(&q, "bias", "row") || c->timing)
-        problem_in(p, "A", m.a, a_words);
-    else
-        problem_idle(p, "A");
+    if (!decode) { /* for kernels that cut a tile's sums into parts */
+        const size_t sum_rows = (size_t)request_const(&q, "SUM_ROWS", 0);
+        uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
+        problem_out(p, "SUMS", NULL, (m.tokens + 255) / 256 * 256 * sum_rows + 4);
+        problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
+    }
+    problem_in_if(p, !request_is(&q, "pre", "none") || request_is(&q, "bias", "row") || c->timing,
+                  "A", m.a, a_words);
     problem_out(p, "Y", before, y_rows * y_stride);
     if (has_join(&q)) {
         problem_in(p, "R", m.r, m.k);
         problem_in(p, "G", m.g, m.k);
         problem_out(p, "STREAM", NULL, m.k);
     }
-    add_stages(p, c, &m);
+    const uint32_t bands = c->bands ? c->bands : 1, step = m.rows / bands / 2 * 2;
+    for (uint32_t i = 0; i < bands; i++) {
+        struct problem_stage *stage =
+            op_band(p, &q, &m.w, m.row0, i * step, i + 1 < bands ? step : m.rows - i * step);
+        stage_float(stage, "eps", EPS);
+        stage_float(stage, "out_scale", OUT_SCALE);
+        stage_float(stage, "softcap", SOFTCAP);
+    }
     p->bytes = 4ull * (m.rows * m.w.row_words + y_rows * m.k + y_rows * m.cols);
     p->flops = 2ull * m.rows * m.k * y_rows;
     p->terms = m.k;
@@ -290,8 +254,7 @@ const struct op_rule op_rule_matmul = {
               {"act", {"silu", "gelu"}},
               {"bias", {"none", "row"}},
               {"columns", {"2", "4", "8", "16", "32", "64", "128", "256"}}},
-    .shapes = shapes,
-    .num_shapes = sizeof(shapes) / sizeof(shapes[0]),
+    OP_SHAPES(shapes),
     .specials = specials,
     .num_specials = sizeof(specials) / sizeof(specials[0]),
     .settle = settle,

@@ -14,12 +14,6 @@
 /* Number of rows of weights. It is large for short rows, so that ids are large. */
 enum { LEAST_VOCAB = 67, MOST_VOCAB = 50021, VOCAB_VALUES = 1 << 18 };
 
-static uint32_t vocab_of(uint32_t h)
-{
-    const uint32_t vocab = VOCAB_VALUES / h;
-    return vocab < LEAST_VOCAB ? LEAST_VOCAB : vocab > MOST_VOCAB ? MOST_VOCAB : vocab;
-}
-
 static void narrow_embed(struct kernel_case *c)
 {
     c->tokens = 9;
@@ -36,11 +30,13 @@ static bool member_embed(struct kernel_case *c, uint32_t row)
 static void make_embed(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "H", 256);
-    const uint32_t h = (uint32_t)request_const(&q, "H", 0), tokens = c->tokens ? c->tokens : 1;
-    request_default(&q, "X_STRIDE", h);
-    const size_t stride = (size_t)request_const(&q, "X_STRIDE", 0);
-    const uint32_t vocab = c->rows ? c->rows : vocab_of(h);
+    const uint32_t h = request_size(&q, "H", 256), tokens = c->tokens ? c->tokens : 1;
+    const size_t stride = request_size(&q, "X_STRIDE", h);
+    uint32_t vocab = VOCAB_VALUES / h;
+    vocab = c->rows               ? c->rows
+            : vocab < LEAST_VOCAB ? LEAST_VOCAB
+            : vocab > MOST_VOCAB  ? MOST_VOCAB
+                                  : vocab;
     const uint32_t bands = c->cuts[0] ? 2 : c->bands ? c->bands : 1;
     const uint32_t step = c->cuts[0] ? c->cuts[0] : vocab / bands;
     struct op_weights w;
@@ -51,9 +47,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     float *x = problem_floats(p, tokens * stride, 1);
     if (p->failed)
         return;
-    for (size_t i = 0; i < tokens * stride; i++)
-        if (i % stride < h)
-            x[i] = NAN;
+    problem_nan(x, tokens * stride, stride, 0, h);
     for (uint32_t i = 0; i < c->pos + tokens; i++)
         ids[i] = (uint32_t)(problem_rand(p) % vocab);
     ids[c->pos] = vocab - 1;
@@ -65,18 +59,10 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     if (c->timing)
         problem_bits(p, "W", vocab * w.row_words);
     for (uint32_t i = 0; i < bands; i++) {
-        struct problem_stage *stage = problem_stage(p, &q);
-        const uint32_t first = step * i;
-        const uint32_t rows = i + 1 < bands ? step : vocab - first;
-        stage_uint(stage, "row0", first);
-        stage_uint(stage, "rows", rows);
-        stage_float(stage, "scale", SCALE);
-        stage->band = rows;
+        const uint32_t first = step * i, rows = i + 1 < bands ? step : vocab - first;
+        stage_float(op_band(p, &q, &w, 0, first, rows), "scale", SCALE);
         if (c->timing)
             break;
-        stage->own_name = "W";
-        stage->own = w.packed + first * w.row_words;
-        stage->own_words = rows * w.row_words;
     }
     p->bytes = 4ull * tokens * (w.row_words + h);
     p->flops = (uint64_t)tokens * h;
@@ -100,8 +86,7 @@ static const struct op_shape embed_shapes[] = {
 const struct op_rule op_rule_embed = {
     .op = "embed",
     .attrs = {OP_WEIGHTS, {"phase", {"decode", "prefill"}}},
-    .shapes = embed_shapes,
-    .num_shapes = sizeof(embed_shapes) / sizeof(embed_shapes[0]),
+    OP_SHAPES(embed_shapes),
     .narrow = narrow_embed,
     .member = member_embed,
     .typical = {{{"H", 4096}, {"N", 4096}}, 256, 0, 0, 0},
@@ -110,37 +95,40 @@ const struct op_rule op_rule_embed = {
 
 /* ---- copy ------------------------------------------------------------------------------------ */
 
-/* Words after the end must not be copied. */
-static void make_copy(struct problem *p, const struct kernel_case *c)
+/* The stage that copies or reads `units` units of SRC. Words after its end must not be used. */
+static uint32_t *add_source(struct problem *p, const struct kernel_case *c, uint32_t units)
 {
-    const uint32_t units = c->rows ? c->rows : 513;
     const size_t words = 4ull * units, beyond = 64;
     struct problem_stage *stage = problem_stage(p, &c->request);
     stage_uint(stage, "rows", units);
     stage->band = units;
     p->step.tokens = 1;
-    p->bytes = 8ull * words;
     if (c->timing) {
         problem_bits(p, "SRC", words);
-        problem_bits(p, "DST", words);
-        return;
+        return NULL;
     }
     uint32_t *from = problem_new(p, uint32_t, words + beyond);
     for (size_t i = 0; from && i < words + beyond; i++)
         from[i] = (uint32_t)problem_rand(p);
     problem_in(p, "SRC", from, words + beyond);
-    problem_exact(p, "DST", NULL, from, words);
+    return from;
 }
 
-static void rows_of_variant(struct kernel_case *c)
+static void make_copy(struct problem *p, const struct kernel_case *c)
 {
-    if (c->rows == 0)
-        c->rows = c->variant;
+    const uint32_t units = c->rows ? c->rows : 513;
+    const uint32_t *from = add_source(p, c, units);
+    p->bytes = 32ull * units;
+    if (c->timing)
+        problem_bits(p, "DST", 4ull * units);
+    else
+        problem_exact(p, "DST", NULL, from, 4ull * units);
 }
 
 static bool settle_copy(struct kernel_case *c)
 {
-    rows_of_variant(c);
+    if (c->rows == 0)
+        c->rows = c->variant;
     return true;
 }
 
@@ -154,8 +142,7 @@ static const struct op_shape copy_shapes[] = {
 
 const struct op_rule op_rule_copy = {
     .op = "copy",
-    .shapes = copy_shapes,
-    .num_shapes = sizeof(copy_shapes) / sizeof(copy_shapes[0]),
+    OP_SHAPES(copy_shapes),
     .settle = settle_copy,
     .typical = {{{NULL, 0}}, 1, 0, 0, 1 << 22},
     .make = make_copy,
@@ -186,29 +173,17 @@ static void make_read(struct problem *p, const struct kernel_case *c)
     if (!units)
         return;
     *units = c->rows ? c->rows : 513;
-    const size_t words = 4ull * *units, beyond = 64;
-    struct problem_stage *stage = problem_stage(p, &c->request);
-    stage_uint(stage, "rows", *units);
-    stage->band = *units;
-    p->step.tokens = 1;
-    p->bytes = 4ull * words;
+    (void)add_source(p, c, *units);
+    p->bytes = 16ull * *units;
     p->priv = units;
     problem_out(p, "DST", NULL, *units);
-    if (c->timing) {
-        problem_bits(p, "SRC", words);
-        return;
-    }
-    uint32_t *from = problem_new(p, uint32_t, words + beyond);
-    for (size_t i = 0; from && i < words + beyond; i++)
-        from[i] = (uint32_t)problem_rand(p);
-    problem_in(p, "SRC", from, words + beyond);
-    p->settle = settle_read;
+    if (!c->timing)
+        p->settle = settle_read;
 }
 
 const struct op_rule op_rule_read = {
     .op = "read",
-    .shapes = copy_shapes,
-    .num_shapes = sizeof(copy_shapes) / sizeof(copy_shapes[0]),
+    OP_SHAPES(copy_shapes),
     .typical = {{{NULL, 0}}, 1, 0, 0, 1 << 22},
     .settle = settle_copy,
     .make = make_read,
@@ -268,8 +243,7 @@ done:
 static void make_synth(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "K", 256);
-    const uint32_t cols = (uint32_t)request_const(&q, "K", 0);
+    const uint32_t cols = request_size(&q, "K", 256);
     const uint32_t rows = c->rows ? c->rows : cols < 300 ? 300 : 64;
     struct synth *s = problem_new(p, struct synth, 1);
     struct op_weights w;
@@ -308,8 +282,7 @@ static const struct op_shape synth_shapes[] = {
 const struct op_rule op_rule_synth = {
     .op = "synth",
     .attrs = {OP_WEIGHTS},
-    .shapes = synth_shapes,
-    .num_shapes = sizeof(synth_shapes) / sizeof(synth_shapes[0]),
+    OP_SHAPES(synth_shapes),
     .narrow = narrow_synth,
     .typical = {{{"K", 4096}, {"N", 4096}}, 1, 0, 0, 0},
     .make = make_synth,

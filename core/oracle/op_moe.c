@@ -31,7 +31,7 @@ struct experts {
     uint32_t k, n, experts, top_k, tokens, pairs, row0, rows; /* n: rows of one expert */
     size_t x_stride, y_rows, y_cols, y_stride;
     float *x, *bias, *share, *before;
-    uint32_t *ids, *route, *list;
+    uint32_t *ids;
     struct op_weights w;
 };
 
@@ -39,8 +39,7 @@ static bool settle_matmul(struct kernel_case *c)
 {
     struct kernel_request *q = &c->request;
     const bool glu = request_is(q, "post", "glu"), decode = request_is(q, "phase", "decode");
-    request_default(q, "EXPERT_ROWS", 64);
-    request_default(q, "E", 4);
+    const uint32_t n = request_size(q, "EXPERT_ROWS", 64), experts = request_size(q, "E", 4);
     request_default(q, "TOP_K", 2);
     if (request_is(q, "post", "combine") != (decode && !glu) ||
         request_is(q, "post", "store") != (!decode && !glu))
@@ -48,10 +47,10 @@ static bool settle_matmul(struct kernel_case *c)
     if (glu) {
         if (request_is(q, "act", "none"))
             return false;
-        request_set_const(q, "EXPERT_ROWS", (number(q, "EXPERT_ROWS") + 1) / 2 * 2);
+        request_set_const(q, "EXPERT_ROWS", (n + 1) / 2 * 2);
     } else
         request_set(q, "act", NULL);
-    request_set_const(q, "N", request_const(q, "E", 0) * request_const(q, "EXPERT_ROWS", 0));
+    request_set_const(q, "N", experts * request_const(q, "EXPERT_ROWS", 0));
     request_set(q, "columns", NULL);
     if (decode) {
         c->tokens = 1;
@@ -73,22 +72,18 @@ static void narrow_matmul(struct kernel_case *c)
     c->tokens = columns > 21 ? 21 : columns ? columns : 1;
 }
 
-static void fill_route(struct problem *p, const struct kernel_case *c, struct experts *e)
+/* ROUTE of `pairs` pairs. */
+static uint32_t *make_route_words(struct problem *p, size_t pairs, const uint32_t *ids,
+                                  const float *share)
 {
-    e->ids = problem_new(p, uint32_t, e->pairs);
-    e->share = problem_new(p, float, e->pairs);
-    e->route = problem_new(p, uint32_t, 2ull * e->pairs);
-    e->list = problem_new(p, uint32_t, e->experts + 1ull + e->pairs);
-    if (p->failed)
-        return;
-    for (uint32_t i = 0; i < e->pairs; i++) {
-        const uint32_t first = c->variant == EXPERTS_SAME ? 1 : i / e->top_k * 7;
-        e->ids[i] = (first + i % e->top_k) % e->experts;
-        e->share[i] = 0.1f + fabsf(problem_rand_float(p));
-        e->route[2 * i] = e->ids[i];
-        memcpy(&e->route[2 * i + 1], &e->share[i], 4);
+    uint32_t *route = problem_new(p, uint32_t, 2 * pairs);
+    for (size_t i = 0; i < pairs && !p->failed; i++) {
+        route[2 * i] = ids ? ids[i] : UINT32_MAX;
+        route[2 * i + 1] = PROBLEM_POISON;
+        if (share)
+            memcpy(&route[2 * i + 1], &share[i], 4);
     }
-    ref_moe_group(e->ids, e->tokens, e->top_k, e->experts, e->list);
+    return route;
 }
 
 static bool in_band(const struct experts *e, uint32_t expert, uint32_t r)
@@ -145,13 +140,10 @@ static void add_bands(struct problem *p, const struct kernel_case *c, const stru
         if (c->cuts[0])
             end = i < 3 && c->cuts[i] ? c->cuts[i] : e->rows;
         const uint32_t rows = end - first;
-        struct problem_stage *stage = problem_stage(p, e->q);
-        stage_uint(stage, "row0", e->row0 + first);
-        stage_uint(stage, "rows", rows);
+        struct problem_stage *stage = op_band(p, e->q, &e->w, e->row0, first, rows);
         stage_float(stage, "scale", SCALE);
         stage_float(stage, "act_alpha", ALPHA);
         stage_float(stage, "act_limit", LIMIT);
-        stage->band = rows;
         const size_t matrix = rows * e->w.row_words;
         const size_t bias = request_is(e->q, "bias", "row") ? rows : 0;
         const size_t words = (matrix + bias + 3) / 4 * 4;
@@ -165,7 +157,6 @@ static void add_bands(struct problem *p, const struct kernel_case *c, const stru
         memcpy(own, e->w.packed + first * e->w.row_words, 4 * matrix);
         if (bias)
             memcpy(own + matrix, e->bias + e->row0 + first, 4 * bias);
-        stage->own_name = "W";
         stage->own = own;
         stage->own_words = words;
         first = end;
@@ -179,9 +170,8 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
         return;
     *q = c->request;
     const bool glu = request_is(q, "post", "glu"), decode = request_is(q, "phase", "decode");
-    request_default(q, "K", 256);
     struct experts e = {.q = q,
-                        .k = number(q, "K"),
+                        .k = request_size(q, "K", 256),
                         .n = number(q, "EXPERT_ROWS"),
                         .experts = number(q, "E"),
                         .top_k = number(q, "TOP_K"),
@@ -197,27 +187,31 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
     e.y_rows = request_is(q, "post", "combine") ? 1 : e.pairs;
     e.y_cols = glu ? e.n / 2 : e.n;
     request_default(q, "N", (int64_t)e.experts * e.n);
-    request_default(q, "X_STRIDE", e.k);
-    request_default(q, "Y_STRIDE", (int64_t)e.y_cols);
-    e.x_stride = number(q, "X_STRIDE");
-    e.y_stride = number(q, "Y_STRIDE");
+    e.x_stride = request_size(q, "X_STRIDE", e.k);
+    e.y_stride = request_size(q, "Y_STRIDE", (int64_t)e.y_cols);
     if (!op_weights_make(p, q, e.rows, e.k, c->timing, &e.w))
         return;
     e.x = problem_floats(p, x_rows * e.x_stride, glu ? 0.1f : 1.0f);
     e.before = problem_floats(p, e.y_rows * e.y_stride, 1);
     e.bias = problem_floats(p, (size_t)e.experts * e.n, 1);
-    fill_route(p, c, &e);
+    e.ids = problem_new(p, uint32_t, e.pairs);
+    e.share = problem_new(p, float, e.pairs);
+    uint32_t *list = problem_new(p, uint32_t, e.experts + 1ull + e.pairs);
     if (p->failed)
         return;
-    for (size_t i = 0; i < x_rows * e.x_stride; i++)
-        if (i % e.x_stride >= e.k)
-            e.x[i] = NAN;
+    for (uint32_t i = 0; i < e.pairs; i++) {
+        const uint32_t first = c->variant == EXPERTS_SAME ? 1 : i / e.top_k * 7;
+        e.ids[i] = (first + i % e.top_k) % e.experts;
+        e.share[i] = 0.1f + fabsf(problem_rand_float(p));
+    }
+    ref_moe_group(e.ids, e.tokens, e.top_k, e.experts, list);
+    problem_nan(e.x, x_rows * e.x_stride, e.x_stride, e.k, e.x_stride);
     p->step.tokens = e.tokens;
     problem_in(p, "X", e.x, x_rows * e.x_stride);
     if (decode)
-        problem_in(p, "ROUTE", e.route, 2ull * e.pairs);
+        problem_in(p, "ROUTE", make_route_words(p, e.pairs, e.ids, e.share), 2ull * e.pairs);
     else
-        problem_in(p, "LIST", e.list, e.experts + 1ull + e.pairs);
+        problem_in(p, "LIST", list, e.experts + 1ull + e.pairs);
     add_bands(p, c, &e);
     /* Each expert's rows once, as far as it is chosen and they are here. */
     const uint32_t used = e.pairs < e.experts ? e.pairs : e.experts;
@@ -382,14 +376,11 @@ static void make_route(struct problem *p, const struct kernel_case *c)
 static void make_router(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "K", 256);
-    request_default(&q, "E", 8);
-    request_default(&q, "TOP_K", 2);
+    const uint32_t k = request_size(&q, "K", 256), experts = request_size(&q, "E", 8);
+    const uint32_t top_k = request_size(&q, "TOP_K", 2);
     const bool norm = request_is(&q, "pre", "norm"), bias = request_is(&q, "bias", "row");
-    const uint32_t k = number(&q, "K"), experts = number(&q, "E");
-    request_default(&q, "BIAS_AT", norm ? (k + 3) / 4 * 4 : 0);
-    const size_t bias_at = number(&q, "BIAS_AT");
-    if (number(&q, "TOP_K") > experts) {
+    const size_t bias_at = request_size(&q, "BIAS_AT", norm ? (k + 3) / 4 * 4 : 0);
+    if (top_k > experts) {
         problem_refuse(p, "TOP_K is more than E");
         return;
     }
@@ -398,10 +389,10 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     struct routing *r = problem_new(p, struct routing, 1);
     if (!op_weights_make(p, &q, experts, k, c->timing, &w) || !r)
         return;
-    *r = (struct routing){experts, number(&q, "TOP_K"), 1, 0, experts, scoring_of(&q), NULL};
+    *r = (struct routing){experts, top_k, 1, 0, experts, scoring_of(&q), NULL};
     float *x = problem_floats(p, k, 1), *a = problem_floats(p, a_words, 1);
     uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
-    double *wide = problem_new(p, double, 3ull * k);
+    double *plain = problem_new(p, double, k);
     if (p->failed)
         return;
     p->step.tokens = 1;
@@ -425,15 +416,13 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     if (c->timing)
         return;
     double *logits = problem_result(p, "LOGITS", 0, 1, experts)->want;
-    double *normed = norm ? problem_result(p, "NORMED", 0, 1, k)->want : wide + 2 * k;
+    double *normed = norm ? problem_result(p, "NORMED", 0, 1, k)->want : plain;
     if (p->failed)
         return;
-    for (uint32_t i = 0; i < k; i++) {
-        normed[i] = wide[i] = (double)x[i];
-        wide[k + i] = (double)a[norm ? i : 0];
-    }
+    for (uint32_t i = 0; i < k && !norm; i++)
+        normed[i] = (double)x[i];
     if (norm)
-        ref_norm(wide, wide + k, k, (double)EPS, normed);
+        ref_norm_floats(x, a, k, (double)EPS, normed);
     for (uint32_t e = 0; e < experts; e++) {
         logits[e] = bias ? (double)a[bias_at + e] : 0.0;
         for (uint32_t i = 0; i < k; i++)
@@ -448,17 +437,14 @@ enum { CHOICES_SPREAD, CHOICES_ONE_EXPERT, CHOICES_LAST_EXPERT };
 static void make_group(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "E", 8);
-    request_default(&q, "TOP_K", 2);
-    const uint32_t experts = number(&q, "E"), top_k = number(&q, "TOP_K");
+    const uint32_t experts = request_size(&q, "E", 8), top_k = request_size(&q, "TOP_K", 2);
     const uint32_t tokens = c->tokens ? c->tokens : 1, pairs = tokens * top_k;
     const size_t words = experts + 1ull + pairs;
     if (top_k > experts) {
         problem_refuse(p, "TOP_K is more than E");
         return;
     }
-    uint32_t *ids = problem_new(p, uint32_t, pairs),
-             *route = problem_new(p, uint32_t, 2ull * pairs);
+    uint32_t *ids = problem_new(p, uint32_t, pairs);
     uint32_t *want = problem_new(p, uint32_t, words);
     if (p->failed)
         return;
@@ -473,13 +459,9 @@ static void make_group(struct problem *p, const struct kernel_case *c)
         for (uint32_t s = 0; s < top_k; s++)
             ids[t * top_k + s] = (first + s * step) % experts;
     }
-    for (uint32_t i = 0; i < pairs; i++) {
-        route[2 * i] = ids[i];
-        route[2 * i + 1] = PROBLEM_POISON; /* weights do not matter here */
-    }
     ref_moe_group(ids, tokens, top_k, experts, want);
     p->step.tokens = tokens;
-    problem_in(p, "ROUTE", route, 2ull * pairs);
+    problem_in(p, "ROUTE", make_route_words(p, pairs, ids, NULL), 2ull * pairs);
     problem_exact(p, "LIST", NULL, want, words);
     (void)problem_stage(p, &q);
     p->bytes = 4ull * (2ull * pairs + words);
@@ -488,29 +470,18 @@ static void make_group(struct problem *p, const struct kernel_case *c)
 static void make_combine(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    request_default(&q, "H", 64);
-    request_default(&q, "TOP_K", 2);
-    const uint32_t h = number(&q, "H"), top_k = number(&q, "TOP_K");
+    const uint32_t h = request_size(&q, "H", 64), top_k = request_size(&q, "TOP_K", 2);
     const uint32_t tokens = c->tokens ? c->tokens : 1;
-    request_default(&q, "X_STRIDE", h);
-    request_default(&q, "Y_STRIDE", h);
-    const size_t xs = number(&q, "X_STRIDE"), ys = number(&q, "Y_STRIDE");
+    const size_t xs = request_size(&q, "X_STRIDE", h), ys = request_size(&q, "Y_STRIDE", h);
     const size_t pairs = (size_t)tokens * top_k;
     float *x = problem_floats(p, tokens * xs, 1), *y = problem_floats(p, pairs * ys, 1);
     float *share = problem_floats(p, pairs, 1);
-    uint32_t *route = problem_new(p, uint32_t, 2 * pairs);
     if (p->failed)
         return;
-    for (size_t i = 0; i < pairs * ys; i++)
-        if (i % ys >= h)
-            y[i] = NAN;
-    for (size_t i = 0; i < pairs; i++) {
-        route[2 * i] = UINT32_MAX; /* ids do not matter here */
-        memcpy(&route[2 * i + 1], &share[i], 4);
-    }
+    problem_nan(y, pairs * ys, ys, h, ys);
     p->step.tokens = tokens;
     problem_in(p, "Y", y, pairs * ys);
-    problem_in(p, "ROUTE", route, 2 * pairs);
+    problem_in(p, "ROUTE", make_route_words(p, pairs, NULL, share), 2 * pairs);
     problem_out(p, "X", x, tokens * xs);
     stage_float(problem_stage(p, &q), "scale", SCALE);
     p->bytes = 4ull * h * (pairs + 2ull * tokens);
@@ -531,12 +502,12 @@ static void make_combine(struct problem *p, const struct kernel_case *c)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
+/* clang-format off: it breaks the braces of a macro into lines of their own */
 #define EXPERTS(k, n, e, chosen)                                                                   \
     {"K", k}, {"EXPERT_ROWS", n}, {"E", e},                                                        \
     {                                                                                              \
         "TOP_K", chosen                                                                            \
     }
-#define COUNT(shapes) sizeof(shapes) / sizeof(shapes[0])
 #define SCORINGS                                                                                   \
     {                                                                                              \
         "scoring",                                                                                 \
@@ -544,6 +515,7 @@ static void make_combine(struct problem *p, const struct kernel_case *c)
             "topk_softmax", "softmax_topk", "softmax_topk_norm"                                    \
         }                                                                                          \
     }
+/* clang-format on */
 
 static const struct op_shape matmul_shapes[] = {
     {{EXPERTS(96, 34, 5, 5), {"X_STRIDE", 100}, {"Y_STRIDE", 37}}, 33, 0, 3, EXPERTS_SPREAD},
@@ -600,8 +572,7 @@ const struct op_rule op_rule_moe_matmul = {
               {"post", {"glu", "combine", "store"}},
               {"act", {"silu", "swiglu_clamp"}},
               {"bias", {"none", "row"}}},
-    .shapes = matmul_shapes,
-    .num_shapes = COUNT(matmul_shapes),
+    OP_SHAPES(matmul_shapes),
     .settle = settle_matmul,
     .narrow = narrow_matmul,
     .typical = {{EXPERTS(2048, 768, 64, 8)}, 256, 0, 0, EXPERTS_SPREAD},
@@ -612,8 +583,7 @@ const struct op_rule op_rule_moe_matmul = {
 const struct op_rule op_rule_moe_route = {
     .op = "moe_route",
     .attrs = {SCORINGS},
-    .shapes = route_shapes,
-    .num_shapes = COUNT(route_shapes),
+    OP_SHAPES(route_shapes),
     .settle = settle_route_case,
     .narrow = narrow_tokens,
     .typical = {{{"E", 128}, {"TOP_K", 8}}, 1, 0, 0, LOGITS_RANDOM},
@@ -622,23 +592,20 @@ const struct op_rule op_rule_moe_route = {
 const struct op_rule op_rule_moe_router = {
     .op = "moe_router",
     .attrs = {OP_WEIGHTS, {"pre", {"none", "norm"}}, {"bias", {"none", "row"}}, SCORINGS},
-    .shapes = router_shapes,
-    .num_shapes = COUNT(router_shapes),
+    OP_SHAPES(router_shapes),
     .typical = {{{"K", 2048}, {"E", 128}, {"TOP_K", 8}}, 1, 0, 0, 0},
     .make = make_router,
     .streamed = "W"};
 
 const struct op_rule op_rule_moe_group = {
     .op = "moe_group",
-    .shapes = group_shapes,
-    .num_shapes = COUNT(group_shapes),
+    OP_SHAPES(group_shapes),
     .narrow = narrow_tokens,
     .typical = {{{"E", 128}, {"TOP_K", 8}}, 256, 0, 0, CHOICES_SPREAD},
     .make = make_group};
 
 const struct op_rule op_rule_moe_combine = {.op = "moe_combine",
-                                            .shapes = combine_shapes,
-                                            .num_shapes = COUNT(combine_shapes),
+                                            OP_SHAPES(combine_shapes),
                                             .narrow = narrow_tokens,
                                             .typical = {{{"H", 2048}, {"TOP_K", 8}}, 256, 0, 0, 0},
                                             .make = make_combine};

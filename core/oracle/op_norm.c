@@ -14,29 +14,22 @@ static void narrow_norm(struct kernel_case *c)
 static void make_norm(struct problem *p, const struct kernel_case *c)
 {
     struct kernel_request q = c->request;
-    const uint32_t h = (uint32_t)request_const(&q, "H", 256), tokens = c->tokens ? c->tokens : 1;
+    const uint32_t h = request_size(&q, "H", 256), tokens = c->tokens ? c->tokens : 1;
+    const size_t xs = request_size(&q, "X_STRIDE", h), ys = request_size(&q, "Y_STRIDE", h);
     const bool add = request_is(&q, "post", "add");
-    request_default(&q, "H", h);
-    request_default(&q, "X_STRIDE", h);
-    request_default(&q, "Y_STRIDE", h);
-    const size_t xs = (size_t)request_const(&q, "X_STRIDE", 0);
-    const size_t ys = (size_t)request_const(&q, "Y_STRIDE", 0);
     float *x = problem_floats(p, tokens * xs, 1), *y = problem_floats(p, tokens * ys, 1);
     float *gain = problem_floats(p, h, 1);
-    double *wide = problem_new(p, double, 2ull * h);
     if (p->failed)
         return;
     for (size_t i = 0; i < tokens * xs; i++)
         x[i] = i % xs < h ? x[i] * (i / xs % 3 == 2 ? 1e-3f : 3.0f) : NAN;
-    for (size_t i = 0; i < tokens * ys && !add; i++)
-        if (i % ys < h)
-            y[i] = NAN;
+    if (!add)
+        problem_nan(y, tokens * ys, ys, 0, h);
     p->step.tokens = tokens;
     problem_in(p, "X", x, tokens * xs);
     problem_in(p, "G", gain, h);
     problem_out(p, "Y", y, tokens * ys);
-    struct problem_stage *stage = problem_stage(p, &q);
-    stage_float(stage, "eps", EPS);
+    stage_float(problem_stage(p, &q), "eps", EPS);
     p->bytes = 4ull * tokens * h * (add ? 3 : 2) + 4ull * h;
     p->flops = 4ull * tokens * h;
     if (c->timing)
@@ -46,11 +39,7 @@ static void make_norm(struct problem *p, const struct kernel_case *c)
     result->each_row = true;
     for (uint32_t t = 0; t < tokens && !p->failed; t++) {
         double *want = result->want + (size_t)t * h;
-        for (uint32_t i = 0; i < h; i++) {
-            wide[i] = (double)x[t * xs + i];
-            wide[h + i] = (double)gain[i];
-        }
-        ref_norm(wide, wide + h, h, (double)EPS, want);
+        ref_norm_floats(x + t * xs, gain, h, (double)EPS, want);
         for (uint32_t i = 0; i < h && add; i++)
             want[i] += (double)y[t * ys + i];
     }
@@ -68,8 +57,7 @@ static const struct op_shape norm_shapes[] = {
 const struct op_rule op_rule_norm = {
     .op = "norm",
     .attrs = {{"post", {"store", "add"}}},
-    .shapes = norm_shapes,
-    .num_shapes = sizeof(norm_shapes) / sizeof(norm_shapes[0]),
+    OP_SHAPES(norm_shapes),
     .narrow = narrow_norm,
     .typical = {{{"H", 4096}}, 1, 0, 0, 0},
     .make = make_norm,

@@ -84,10 +84,18 @@ bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t
     return !p->failed;
 }
 
-double *op_doubles(struct problem *p, const float *values, size_t count)
+struct problem_stage *op_band(struct problem *p, const struct kernel_request *request,
+                              const struct op_weights *w, uint32_t row0, uint32_t first,
+                              uint32_t rows)
 {
-    double *wide = problem_new(p, double, count);
-    for (size_t i = 0; wide && values && i < count; i++)
-        wide[i] = (double)values[i];
-    return wide;
+    struct problem_stage *stage = problem_stage(p, request);
+    stage_uint(stage, "row0", row0 + first);
+    stage_uint(stage, "rows", rows);
+    stage->band = rows;
+    if (w->packed) {
+        stage->own_name = "W";
+        stage->own = w->packed + first * w->row_words;
+        stage->own_words = rows * w->row_words;
+    }
+    return stage;
 }

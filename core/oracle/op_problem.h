@@ -66,6 +66,7 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
     op_rule_sample_mass, op_rule_sample_find, op_rule_sample_pick, op_rule_sample_next,
     op_rule_sample_args, op_rule_batch_report;
 
+/* clang-format off: it breaks the braces of a macro into lines of their own */
 #define OP_WEIGHTS                                                                                 \
     {                                                                                              \
         "weight",                                                                                  \
@@ -73,6 +74,8 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
             "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_k", "q6_k", "mxfp4", "affine"        \
         }                                                                                          \
     }
+/* clang-format on */
+#define OP_SHAPES(table) .shapes = (table), .num_shapes = sizeof(table) / sizeof((table)[0])
 
 /* Fills in the omitted sizes of a load: tokens, and rows of weights, which must fit
  * `binding_bytes`. */
@@ -90,7 +93,10 @@ struct op_weights {
 bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t rows,
                      uint64_t cols, bool timing, struct op_weights *out);
 
-/* Converts floats to doubles. Returns NULL if memory runs out. */
-double *op_doubles(struct problem *p, const float *values, size_t count);
+/* Adds the dispatch for `rows` rows, which begin `first` rows after the first row of the matrix,
+ * that is row `row0` of the weight. They have a buffer W of their own, except for timing. */
+struct problem_stage *op_band(struct problem *p, const struct kernel_request *request,
+                              const struct op_weights *w, uint32_t row0, uint32_t first,
+                              uint32_t rows);
 
 #endif

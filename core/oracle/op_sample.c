@@ -228,8 +228,7 @@ static void make_sample(struct problem *p, const struct kernel_case *c)
 {
     const struct kernel_request *q = &c->request;
     struct kernel_case settled = *c;
-    request_default(&settled.request, "VOCAB", 300);
-    const uint32_t vocab = (uint32_t)request_const(&settled.request, "VOCAB", 0);
+    const uint32_t vocab = request_size(&settled.request, "VOCAB", 300);
     const bool adjusts = strcmp(q->op, "sample_adjust") == 0;
     const bool next = strcmp(q->op, "sample_next") == 0;
     struct sample *s = sample_init(p, c, vocab);
@@ -353,21 +352,19 @@ static bool member_report(struct kernel_case *c, uint32_t row)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-#define COUNT(shapes) sizeof(shapes) / sizeof(shapes[0])
-#define VOCAB(n)                                                                                   \
-    {                                                                                              \
-        {                                                                                          \
-            "VOCAB", n                                                                             \
-        }                                                                                          \
-    }
-
 static const struct op_shape shapes[] = {
-    {VOCAB(9001), 1, 0, 0, LOGITS_NORMAL | LATE},   {VOCAB(5000), 1, 0, 0, LOGITS_STEPS},
-    {VOCAB(2050), 1, 0, 0, LOGITS_NORMAL},          {VOCAB(4097), 1, 0, 0, LOGITS_STEPS | LATE},
-    {VOCAB(300), 1, 0, 0, LOGITS_NAN | FULL},       {VOCAB(4096), 1, 0, 0, LOGITS_CLOSE},
-    {VOCAB(100), 1, 0, 0, LOGITS_INFINITE | STOPS}, {VOCAB(2049), 1, 0, 0, LOGITS_NORMAL | STOPPED},
-    {VOCAB(6001), 1, 0, 0, LOGITS_NORMAL | LATE},   {VOCAB(50), 1, 0, 0, LOGITS_NORMAL | STOPS},
-    {VOCAB(64), 1, 0, 0, LOGITS_ALL_NAN},           {VOCAB(1), 1, 0, 0, LOGITS_NORMAL},
+    {{{"VOCAB", 9001}}, 1, 0, 0, LOGITS_NORMAL | LATE},
+    {{{"VOCAB", 5000}}, 1, 0, 0, LOGITS_STEPS},
+    {{{"VOCAB", 2050}}, 1, 0, 0, LOGITS_NORMAL},
+    {{{"VOCAB", 4097}}, 1, 0, 0, LOGITS_STEPS | LATE},
+    {{{"VOCAB", 300}}, 1, 0, 0, LOGITS_NAN | FULL},
+    {{{"VOCAB", 4096}}, 1, 0, 0, LOGITS_CLOSE},
+    {{{"VOCAB", 100}}, 1, 0, 0, LOGITS_INFINITE | STOPS},
+    {{{"VOCAB", 2049}}, 1, 0, 0, LOGITS_NORMAL | STOPPED},
+    {{{"VOCAB", 6001}}, 1, 0, 0, LOGITS_NORMAL | LATE},
+    {{{"VOCAB", 50}}, 1, 0, 0, LOGITS_NORMAL | STOPS},
+    {{{"VOCAB", 64}}, 1, 0, 0, LOGITS_ALL_NAN},
+    {{{"VOCAB", 1}}, 1, 0, 0, LOGITS_NORMAL},
 };
 
 static const struct op_shape hist_shapes[] = {
@@ -389,39 +386,24 @@ static const struct op_shape args_shapes[] = {
     {{{NULL, 0}}, 1, 0, 0, 3},
 };
 
-#define RULE(name, attributes, table)                                                              \
-    const struct op_rule op_rule_##name = {.op = #name,                                            \
-                                           .attrs = {attributes},                                  \
-                                           .shapes = table,                                        \
-                                           .num_shapes = COUNT(table),                             \
-                                           .typical = {VOCAB(128256), 1, 0, 0, LOGITS_NORMAL},     \
-                                           .settle = settle,                                       \
-                                           .member = member,                                       \
-                                           .make = make_sample,                                    \
-                                           .streamed = "LOGITS"}
-#define NO_ATTRS                                                                                   \
-    {                                                                                              \
-        NULL,                                                                                      \
-        {                                                                                          \
-            NULL                                                                                   \
-        }                                                                                          \
-    }
-#define KINDS(...)                                                                                 \
-    {                                                                                              \
-        "kind",                                                                                    \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-
-RULE(sample_adjust, NO_ATTRS, shapes);
-RULE(sample_max, KINDS("greedy", "full"), shapes);
-RULE(sample_topk, KINDS("topk"), shapes);
-RULE(sample_hist, NO_ATTRS, hist_shapes);
-RULE(sample_mass, NO_ATTRS, shapes);
-RULE(sample_find, NO_ATTRS, shapes);
-RULE(sample_pick, KINDS("greedy", "topk", "full"), shapes);
-RULE(sample_next, KINDS("greedy", "topk"), shapes);
+#define RULE(name, table, ...)                                                                     \
+    const struct op_rule op_rule_##name = {                                                        \
+        .op = #name,                                                                               \
+        .attrs = {__VA_ARGS__},                                                                    \
+        OP_SHAPES(table),                                                                          \
+        .typical = {{{"VOCAB", 128256}}, 1, 0, 0, LOGITS_NORMAL},                                  \
+        .settle = settle,                                                                          \
+        .member = member,                                                                          \
+        .make = make_sample,                                                                       \
+        .streamed = "LOGITS"}
+RULE(sample_adjust, shapes, {NULL, {NULL}});
+RULE(sample_max, shapes, {"kind", {"greedy", "full"}});
+RULE(sample_topk, shapes, {"kind", {"topk"}});
+RULE(sample_hist, hist_shapes, {NULL, {NULL}});
+RULE(sample_mass, shapes, {NULL, {NULL}});
+RULE(sample_find, shapes, {NULL, {NULL}});
+RULE(sample_pick, shapes, {"kind", {"greedy", "topk", "full"}});
+RULE(sample_next, shapes, {"kind", {"greedy", "topk"}});
 
 static const struct op_shape report_shapes[] = {
     {{{NULL, 0}}, 64, 100, 0, 0},
@@ -430,13 +412,10 @@ static const struct op_shape report_shapes[] = {
 };
 
 const struct op_rule op_rule_batch_report = {.op = "batch_report",
-                                             .shapes = report_shapes,
-                                             .num_shapes = COUNT(report_shapes),
+                                             OP_SHAPES(report_shapes),
                                              .typical = {{{NULL, 0}}, 64, 100, 0, 0},
                                              .member = member_report,
                                              .make = make_report};
 
-const struct op_rule op_rule_sample_args = {.op = "sample_args",
-                                            .shapes = args_shapes,
-                                            .num_shapes = COUNT(args_shapes),
-                                            .make = make_args};
+const struct op_rule op_rule_sample_args = {
+    .op = "sample_args", OP_SHAPES(args_shapes), .make = make_args};

@@ -48,6 +48,13 @@ float *problem_floats(struct problem *p, size_t count, float scale)
     return values;
 }
 
+void problem_nan(float *x, size_t count, size_t stride, size_t from, size_t to)
+{
+    for (size_t i = 0; i < count; i++)
+        if (i % stride >= from && i % stride < to)
+            x[i] = NAN;
+}
+
 /* ---- buffers, results, stages ---------------------------------------------------------------- */
 
 static struct problem_buffer *add_buffer(struct problem *p, const char *name, const void *before,
@@ -90,10 +97,13 @@ struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t 
     return buffer;
 }
 
-void problem_idle(struct problem *p, const char *name)
+void problem_in_if(struct problem *p, bool used, const char *name, const void *words, size_t count)
 {
     assert(p->num_idle < PROBLEM_MAX_IDLE);
-    p->idle[p->num_idle++] = name;
+    if (used)
+        problem_in(p, name, words, count);
+    else
+        p->idle[p->num_idle++] = name;
 }
 
 struct problem_buffer *problem_buffer(struct problem *p, const char *name)
@@ -199,6 +209,12 @@ void request_default(struct kernel_request *request, const char *name, int64_t v
 {
     if (!find_const(request, name))
         request_set_const(request, name, value);
+}
+
+uint32_t request_size(struct kernel_request *request, const char *name, int64_t value)
+{
+    request_default(request, name, value);
+    return (uint32_t)request_const(request, name, 0);
 }
 
 bool request_is(const struct kernel_request *request, const char *key, const char *word)

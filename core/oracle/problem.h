@@ -126,6 +126,8 @@ uint64_t problem_rand(struct problem *p);
 float problem_rand_float(struct problem *p);
 /* Random numbers of deviation `scale`. */
 float *problem_floats(struct problem *p, size_t count, float scale);
+/* Sets columns `from` to `to` of all rows of `stride` numbers to NaN. */
+void problem_nan(float *x, size_t count, size_t stride, size_t from, size_t to);
 
 /* Add a buffer of `count` words. problem_in(): read only. problem_out(): written, with `before` as
  * initial contents (NaN if NULL). problem_exact(): every word must be `want` afterwards. */
@@ -137,8 +139,9 @@ struct problem_buffer *problem_exact(struct problem *p, const char *name, const 
                                      const void *want, size_t count);
 /* A buffer of random bits, for timing. */
 struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t count);
-/* Marks a buffer of the operation as unused in this case. */
-void problem_idle(struct problem *p, const char *name);
+/* Like problem_in() if the buffer is used in this case. Otherwise it is marked as idle, and kernels
+ * that declare it leave it unbound. */
+void problem_in_if(struct problem *p, bool used, const char *name, const void *words, size_t count);
 /* Returns NULL if there is no buffer of that name. */
 struct problem_buffer *problem_buffer(struct problem *p, const char *name);
 /* Adds values to compare from word `at` on, zeroed and contiguous. The caller may change
@@ -156,6 +159,8 @@ int64_t request_const(const struct kernel_request *request, const char *name, in
 void request_set_const(struct kernel_request *request, const char *name, int64_t value);
 /* Adds the constant unless it is there. */
 void request_default(struct kernel_request *request, const char *name, int64_t value);
+/* Returns the constant, which is added with `value` if the request lacks it. */
+uint32_t request_size(struct kernel_request *request, const char *name, int64_t value);
 bool request_is(const struct kernel_request *request, const char *key, const char *word);
 /* A NULL word removes the attribute. */
 void request_set(struct kernel_request *request, const char *key, const char *word);

@@ -7,6 +7,7 @@
 
 #include "core/base/mem.h"
 #include "core/memory/repack.h"
+#include "core/oracle/ref_attn.h"
 
 const enum dgl_dtype ref_types[REF_TYPES] = {
     DGL_F32,  DGL_F16,  DGL_BF16, DGL_Q8_0,  DGL_Q4_K,
@@ -56,13 +57,6 @@ void ref_fill(float *values, size_t count, uint64_t *seed)
         values[i] = ref_rand_float(seed);
 }
 
-static double half_value(uint32_t bits)
-{
-    int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
-    double value = exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25);
-    return bits & 0x8000 ? -value : value;
-}
-
 /* A half between 2^(low - 15) and 2^(low - 11), or now and then a subnormal one. */
 static uint16_t random_half(uint64_t *seed, uint32_t low, bool may_be_negative)
 {
@@ -78,9 +72,9 @@ static void put16(uint8_t *dst, uint32_t value)
     dst[1] = (uint8_t)(value >> 8);
 }
 
-static uint32_t get16(const uint8_t *src)
+static uint16_t get16(const uint8_t *src)
 {
-    return (uint32_t)src[0] | (uint32_t)src[1] << 8;
+    return (uint16_t)(src[0] | src[1] << 8);
 }
 
 static void fill_bytes(uint8_t *dst, size_t count, uint64_t *seed)
@@ -156,7 +150,7 @@ static double k_value(const uint8_t *block, bool five, unsigned i)
     unsigned byte = nibbles[j / 2 * 32 + i % 32], code = j % 2 ? byte >> 4 : byte & 15u;
     if (five)
         code |= ((unsigned)block[16 + i % 32] >> j & 1u) << 4;
-    return half_value(get16(block)) * sc * code - half_value(get16(block + 2)) * min;
+    return ref_half_value(get16(block)) * sc * code - ref_half_value(get16(block + 2)) * min;
 }
 
 static double q6_k_value(const uint8_t *block, unsigned i)
@@ -164,7 +158,7 @@ static double q6_k_value(const uint8_t *block, unsigned i)
     unsigned half = i / 128, r = i % 128, low = block[64 * half + r % 64];
     unsigned high = (unsigned)block[128 + 32 * half + r % 32] >> (2 * (r / 32)) & 3u;
     unsigned code = (r < 64 ? low & 15u : low >> 4) | high << 4;
-    return half_value(get16(block + 208)) * (int8_t)block[192 + i / 16] * ((int)code - 32);
+    return ref_half_value(get16(block + 208)) * (int8_t)block[192 + i / 16] * ((int)code - 32);
 }
 
 static double mxfp4_value(const uint8_t *block, unsigned i)
@@ -194,15 +188,15 @@ static double stored_value(const struct ref_matrix *m, const uint8_t *row, uint6
         memcpy(&value, row + 4 * k, 4);
         return value;
     case DGL_F16:
-        return half_value(get16(row + 2 * k));
+        return ref_half_value(get16(row + 2 * k));
     case DGL_BF16:
-        bits = get16(row + 2 * k) << 16;
+        bits = (uint32_t)get16(row + 2 * k) << 16;
         memcpy(&value, &bits, 4);
         return value;
     case DGL_Q8_0:
-        return half_value(get16(block)) * (int8_t)block[2 + i];
+        return ref_half_value(get16(block)) * (int8_t)block[2 + i];
     case DGL_Q4_0:
-        return half_value(get16(block)) * ((int)nibble_of_32(block + 2, i) - 8);
+        return ref_half_value(get16(block)) * ((int)nibble_of_32(block + 2, i) - 8);
     case DGL_Q4_K:
     case DGL_Q5_K:
         return k_value(block, m->type == DGL_Q5_K, i);
@@ -329,26 +323,20 @@ void ref_matrix_finish(struct ref_matrix *m)
     *m = (struct ref_matrix){.rows = 0};
 }
 
-void ref_matmul(const struct ref_matrix *w, const double *x, size_t tokens, double *y)
-{
-    for (size_t t = 0; t < tokens; t++) {
-        for (size_t n = 0; n < w->rows; n++) {
-            const double *row = w->values + n * w->cols;
-            double sum = 0.0;
-            for (size_t k = 0; k < w->cols; k++)
-                sum += row[k] * x[t * w->cols + k];
-            y[t * w->rows + n] = sum;
-        }
-    }
-}
-
-void ref_norm(const double *x, const double *gain, size_t count, double eps, double *y)
+void ref_norm(const double *x, const float *gain, size_t count, double eps, double *y)
 {
     double squares = 0.0;
     for (size_t i = 0; i < count; i++)
         squares += x[i] * x[i];
     for (size_t i = 0; i < count; i++)
-        y[i] = x[i] / sqrt(squares / (double)count + eps) * gain[i];
+        y[i] = x[i] / sqrt(squares / (double)count + eps) * (double)gain[i];
+}
+
+void ref_norm_floats(const float *x, const float *gain, size_t count, double eps, double *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = (double)x[i];
+    ref_norm(y, gain, count, eps, y);
 }
 
 void ref_merge(const float *p, size_t heads, size_t splits, size_t head_dim, const float *sinks,

@@ -36,10 +36,9 @@ bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layo
 bool ref_matrix_decode_packed(struct ref_matrix *m);
 void ref_matrix_finish(struct ref_matrix *m);
 
-/* y[t, n] = sum_k w[n, k] x[t, k]; x and y without padding. */
-void ref_matmul(const struct ref_matrix *w, const double *x, size_t tokens, double *y);
-/* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i] */
-void ref_norm(const double *x, const double *gain, size_t count, double eps, double *y);
+/* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x */
+void ref_norm(const double *x, const float *gain, size_t count, double eps, double *y);
+void ref_norm_floats(const float *x, const float *gain, size_t count, double eps, double *y);
 /* out[head, dim] from `splits` partial results: p as attn_decode leaves it; `sinks` [heads] or
  * NULL.
  */

@@ -179,10 +179,8 @@ static enum dgl_status bench_one(struct judging *j, const struct dgl_kernels_ben
     bool fits;
     if (!shape)
         return dgl_fail_memory(j->dev->log, kernel->name, sizeof(*shape));
-    enum dgl_status status =
-        kernel_shape_fit(j->judge, kernel, params->shape, weight, shape, &fits, why);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(kernel_shape_fit(j->judge, kernel, params->shape, weight, shape, &fits, why));
     kernel_case_describe(&shape->c, &request);
     if (fits) {
         const struct kernel_subject subject = {.request = &shape->c.request,

@@ -9,9 +9,7 @@ enum dgl_status dgl_device_measure(struct dgl_device *dev, struct dgl_device_spe
     enum dgl_status status = kernel_set_create(dev->log, NULL, &set);
     if (status != DGL_OK)
         return status;
-    status = device_enter(dev, &saved);
-    if (status != DGL_OK)
-        goto done;
+    TRY(device_enter(dev, &saved));
     status = profile_dispatch(dev, set, &out->dispatch_us);
     if (status == DGL_OK)
         status = profile_read(dev, set, &out->read_gbps);

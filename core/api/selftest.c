@@ -37,10 +37,8 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
         return status;
     }
     t.total = t.p->name ? 1 : kernel_set_count(set);
-    if (t.p->name && !kernel_set_find(set, t.p->name)) {
-        status = dgl_fail(device->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", t.p->name);
-        goto done;
-    }
+    if (t.p->name && !kernel_set_find(set, t.p->name))
+        TRY(dgl_fail(device->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", t.p->name));
     kernel_records_forget_wrong(device, t.p->name);
     status = kernel_judge_create(
         &(struct kernel_judge_params){.dev = device,

@@ -135,10 +135,8 @@ enum dgl_status programs_begin(struct programs *p, const struct kernel_use *cons
     enum dgl_status status = DGL_OK;
     size_t n = 0;
     if (!texts || !params || !begun || !todo ||
-        !dgl_grow((void **)&p->begun, &p->begun_cap, p->table->count, sizeof(*p->begun))) {
-        status = dgl_fail_memory(p->dev->log, "program batch", count * sizeof(*params));
-        goto done;
-    }
+        !dgl_grow((void **)&p->begun, &p->begun_cap, p->table->count, sizeof(*p->begun)))
+        TRY(dgl_fail_memory(p->dev->log, "program batch", count * sizeof(*params)));
     for (size_t i = known; i < p->begun_cap; i++)
         p->begun[i] = NULL;
     for (size_t i = 0; i < count && status == DGL_OK; i++) {

@@ -141,10 +141,10 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
     struct dgl_generate_result g = {0};
     session_trim(b->s, b->p.depth < b->s->len ? b->p.depth : b->s->len);
-    enum dgl_status status = b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK;
-    if (status == DGL_OK)
-        status = generate(b, b->p.depth + b->p.prompt_tokens, 1, &g);
-    if (status == DGL_OK && run >= 0) {
+    enum dgl_status status;
+    TRY(b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK);
+    TRY(generate(b, b->p.depth + b->p.prompt_tokens, 1, &g));
+    if (run >= 0) {
         /* All tokens, if the rotary frequencies depend on the length. */
         double tokens = (double)(g.num_prompt_ids - g.num_reused);
         b->prefill_ms[run] = (double)g.prefill_ns * 1e-6;
@@ -154,35 +154,9 @@ static enum dgl_status time_prefill(struct bench *b, int32_t run)
         b->r->num_submits = 0;
         status = take_submits(b, 0, g.prefill.submits);
     }
+done:
     generate_result_finish(&g);
     return status;
-}
-
-static enum dgl_status raise_clocks(struct bench *b)
-{
-    const uint64_t end = dgl_now_ns() + CLOCKS_NS;
-    enum dgl_status status = DGL_OK;
-    if (b->s->model->engine->plan.device->on_host)
-        return DGL_OK;
-    while (status == DGL_OK && dgl_now_ns() < end)
-        status = time_prefill(b, -1);
-    return status;
-}
-
-/* Adds the time of every token after the first. Tokens of one readback get equal parts of the time
- * since the previous readback. */
-static void add_latencies(struct bench *b)
-{
-    struct dgl_bench_result *r = b->r;
-    size_t first = 1; /* of a readback */
-    for (size_t i = 2; i <= b->arrived; i++) {
-        if (i < b->arrived && b->arrival[i].readbacks == b->arrival[first].readbacks)
-            continue;
-        double ms = (double)(b->arrival[first].ns - b->arrival[first - 1].ns) * 1e-6;
-        for (size_t j = first; j < i; j++)
-            r->decode_latency_ms[r->num_latencies++] = ms / (double)(i - first);
-        first = i;
-    }
 }
 
 /* Times decoding at the depth, like llama-bench's tg. At depth 0 it starts from one token. */
@@ -199,7 +173,15 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
         status = take_submits(b, g.prefill.submits, g.decode.submits);
         b->record_ns += g.record_ns;
         b->recorded += (uint64_t)b->p.decode_tokens;
-        add_latencies(b);
+        /* Tokens of one readback get equal parts of the time since the previous readback. */
+        for (size_t i = 2, first = 1; i <= b->arrived; i++) {
+            if (i < b->arrived && b->arrival[i].readbacks == b->arrival[first].readbacks)
+                continue;
+            double ms = (double)(b->arrival[first].ns - b->arrival[first - 1].ns) * 1e-6;
+            for (size_t j = first; j < i; j++)
+                r->decode_latency_ms[r->num_latencies++] = ms / (double)(i - first);
+            first = i;
+        }
         free(r->tokens);
         free(r->text);
         r->tokens = g.tokens;
@@ -256,22 +238,22 @@ static enum dgl_status profile(struct bench *b)
     session_trim(s, 0);
     if (status == DGL_OK && depth > 0)
         status = eval_ids(b, depth);
+    TRY(status);
     s->profile = &profile;
-    if (status == DGL_OK)
-        status = generate(b, depth + b->p.prompt_tokens, 1, &g);
+    TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
     s->profile = NULL;
     generate_result_finish(&g);
     profile.decoding_only = true;
-    if (status == DGL_OK && b->batch) {
-        status = bench_batch_profile(b->batch, &profile, tokens);
-    } else if (status == DGL_OK) {
-        status = eval_ids(b, depth > 0 ? depth : 1);
+    if (b->batch) {
+        TRY(bench_batch_profile(b->batch, &profile, tokens));
+    } else {
+        TRY(eval_ids(b, depth > 0 ? depth : 1));
         s->profile = &profile;
-        if (status == DGL_OK)
-            status = generate(b, depth > 0 ? depth : 1, tokens + 1, &g);
-        s->profile = NULL;
-        generate_result_finish(&g);
+        TRY(generate(b, depth > 0 ? depth : 1, tokens + 1, &g));
     }
+done:
+    s->profile = NULL;
+    generate_result_finish(&g);
     b->r->profile = profile.sums;
     return status;
 }
@@ -303,44 +285,25 @@ static enum dgl_status count_bytes(struct bench *b)
     return DGL_OK;
 }
 
-/* The device's copy bandwidth. Its buffers do not count as the model's. */
-static enum dgl_status time_copy(struct bench *b)
-{
-    struct dgl_device *dev = b->s->model->dev;
-    const struct gl_memory memory = gl_device_memory(dev->gl);
-    if (b->p.skip_copy)
-        return DGL_OK;
-    enum dgl_status status = profile_copy(dev, b->s->model->kernels, &b->r->copy_gbps);
-    gl_device_memory_forget(dev->gl, memory);
-    return status;
-}
-
-/* Bytes of parameter blocks for the operations of these segments, as single dispatches and in each
- * form of one program. */
-static uint64_t record_bytes(const struct bench *b, uint32_t segments)
-{
-    const struct plan *plan = &b->s->model->engine->plan;
-    const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
-    uint64_t ops = 0;
-    for (int s = 0; s < SEG_COUNT; s++)
-        if (segments >> s & 1)
-            ops += plan->segment[s].ops.count;
-    return ops * (align > block ? align : block) * (1 + PHASE_FORMS);
-}
-
-/* Weights and scratch as in a session's estimate, and the cache at the size for this run's
- * tokens. */
+/* Weights and scratch as in a session's estimate, the cache at the size for this run's tokens, and
+ * parameter blocks for the operations of these segments, as single dispatches and in each form of
+ * one program. */
 static uint64_t estimate(const struct bench *b, uint32_t segments)
 {
     const struct dgl_session *s = b->s;
+    const struct plan *plan = &s->model->engine->plan;
     const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
     const int32_t more =
         b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
+    const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
+    uint64_t ops = 0;
     struct dgl_memory memory;
-    plan_estimate(&s->model->engine->plan, &one, 0, &memory);
+    for (int i = 0; i < SEG_COUNT; i++)
+        ops += segments >> i & 1 ? plan->segment[i].ops.count : 0;
+    plan_estimate(plan, &one, 0, &memory);
     return memory.weight_bytes + memory.scratch_bytes +
            kv_cache_most_bytes(&s->model->kv, plan_kv_pages(b->p.depth + more + 1)) +
-           record_bytes(b, segments);
+           ops * (align > block ? align : block) * (1 + PHASE_FORMS);
 }
 
 static double median_of(const double *values, size_t count)
@@ -435,10 +398,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     b.arrival = dgl_new_array(struct arrival, (size_t)p->decode_tokens + 1);
     r->decode_latency_ms =
         dgl_new_array(double, (size_t)p->decode_tokens *(size_t)p->batch *(size_t)p->repetitions);
-    if (!b.ids || !b.arrival || !r->decode_latency_ms) {
-        status = dgl_fail_memory(dev->log, "times of tokens", num_ids * sizeof(*b.ids));
-        goto done;
-    }
+    if (!b.ids || !b.arrival || !r->decode_latency_ms)
+        TRY(dgl_fail_memory(dev->log, "times of tokens", num_ids * sizeof(*b.ids)));
     for (size_t i = 0; i < num_ids; i++)
         b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
 
@@ -454,36 +415,32 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->estimate_bytes = estimate(&b, segments);
     b.total = (uint64_t)p->prompt_tokens +
               (uint64_t)runs * (uint64_t)(p->prompt_tokens + p->decode_tokens) + 1;
-    status = tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED;
+    TRY(tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED);
     session_trim(s, 0);
-    if (status == DGL_OK)
-        status = tell_done(&b, p->prompt_tokens);
-    if (status == DGL_OK)
-        status = session_compile(s, segments);
+    TRY(tell_done(&b, p->prompt_tokens));
+    TRY(session_compile(s, segments));
     r->compile_ns = dev->compile_ns - compiled;
-    if (status == DGL_OK)
-        status = time_copy(&b);
-    if (status == DGL_OK && p->batch > 1)
-        status = bench_batch_create(s, p, &b.batch);
-    if (status == DGL_OK && warmup > 0)
-        status = raise_clocks(&b);
-    for (int32_t i = 0; i < runs && status == DGL_OK; i++) {
-        status = time_prefill(&b, i - warmup);
-        if (status == DGL_OK)
-            status = tell_done(&b, p->prompt_tokens);
-        if (status == DGL_OK)
-            status = b.batch ? time_batch(&b, i - warmup) : time_decode(&b, i - warmup);
-        if (status == DGL_OK)
-            status = tell_done(&b, p->decode_tokens);
+    if (!p->skip_copy) { /* its buffers do not count as the model's */
+        const struct gl_memory memory = gl_device_memory(dev->gl);
+        status = profile_copy(dev, s->model->kernels, &r->copy_gbps);
+        gl_device_memory_forget(dev->gl, memory);
+        TRY(status);
     }
-    if (status == DGL_OK)
-        status = count_bytes(&b);
-    if (status == DGL_OK && p->profile)
-        status = profile(&b);
-    if (status == DGL_OK)
-        status = summarise(&b);
-    if (status != DGL_OK)
-        goto done;
+    if (p->batch > 1)
+        TRY(bench_batch_create(s, p, &b.batch));
+    const uint64_t clocks_end = dgl_now_ns() + CLOCKS_NS;
+    while (warmup > 0 && !s->model->engine->plan.device->on_host && dgl_now_ns() < clocks_end)
+        TRY(time_prefill(&b, -1));
+    for (int32_t i = 0; i < runs; i++) {
+        TRY(time_prefill(&b, i - warmup));
+        TRY(tell_done(&b, p->prompt_tokens));
+        TRY(b.batch ? time_batch(&b, i - warmup) : time_decode(&b, i - warmup));
+        TRY(tell_done(&b, p->decode_tokens));
+    }
+    TRY(count_bytes(&b));
+    if (p->profile)
+        TRY(profile(&b));
+    TRY(summarise(&b));
     r->ubatch = session_pass_tokens(s, s->ubatch, s->ubatch, false);
     r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;
     tell(&b, b.total);

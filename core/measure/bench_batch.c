@@ -169,62 +169,58 @@ static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct
     struct dgl_device *dev = b->session->model->dev;
     const uint64_t wanted = (uint64_t)b->sequences * (uint64_t)each_tokens;
     struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
-    struct dgl_counters before;
     const uint64_t submits = device_counters(dev).submits;
     enum dgl_status status = DGL_OK;
     *run = (struct bench_batch_run){0};
     run->step_ms = dgl_new_array(double, wanted);
-    if (!listeners || !run->step_ms) {
-        status = dgl_fail_memory(dev->log, "times of steps", wanted * sizeof(double));
-        goto done;
-    }
+    if (!listeners || !run->step_ms)
+        TRY(dgl_fail_memory(dev->log, "times of steps", wanted * sizeof(double)));
     b->run = run;
     b->begun = b->ended = 0;
     b->failure = DGL_OK;
-    for (int32_t i = 0; i < b->sequences && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < b->sequences; i++) {
         listeners[i] = (struct listener){.b = b, .first = i == 0};
-        status = batch_submit(b->batch,
-                              dgl_request_params(.ids = b->ids + (size_t)i * (size_t)b->prompt,
-                                                 .num_ids = (size_t)b->prompt, .ignore_eos = true,
-                                                 .token_cb = hear_token, .finish_cb = hear_end,
-                                                 .priv = &listeners[i]),
-                              &b->request[i]);
+        TRY(batch_submit(b->batch,
+                         dgl_request_params(.ids = b->ids + (size_t)i * (size_t)b->prompt,
+                                            .num_ids = (size_t)b->prompt, .ignore_eos = true,
+                                            .token_cb = hear_token, .finish_cb = hear_end,
+                                            .priv = &listeners[i]),
+                         &b->request[i]));
     }
-    while (status == DGL_OK && b->begun < b->sequences && b->ended == 0)
-        status = step(b);
+    while (b->begun < b->sequences && b->ended == 0)
+        TRY(step(b));
     b->tokens = 0;
-    while (status == DGL_OK && b->tokens == 0 && b->ended == 0)
-        status = step(b);
+    while (b->tokens == 0 && b->ended == 0)
+        TRY(step(b));
     const uint64_t warm_ns = dgl_now_ns() + CLOCKS_NS;
     const uint64_t warm = (uint64_t)b->sequences * (uint64_t)b->warm_tokens;
-    while (status == DGL_OK && b->tokens < warm && b->ended == 0 && dgl_now_ns() < warm_ns)
-        status = step(b);
-    before = device_counters(dev);
+    while (b->tokens < warm && b->ended == 0 && dgl_now_ns() < warm_ns)
+        TRY(step(b));
+    const struct dgl_counters before = device_counters(dev);
     run->submits_before = before.submits - submits;
     b->tokens = 0;
     set_profile(b, profile);
-    while (status == DGL_OK && b->ended == 0 && run->tokens < wanted) {
+    while (b->ended == 0 && run->tokens < wanted) {
         const uint64_t start = dgl_now_ns(), tokens = b->tokens;
-        uint64_t ns = 0;
-        while (status == DGL_OK && b->ended == 0 && b->tokens == tokens)
-            status = step(b);
-        ns = dgl_now_ns() - start;
-        if (status != DGL_OK || b->ended > 0)
+        while (b->ended == 0 && b->tokens == tokens)
+            TRY(step(b));
+        const uint64_t ns = dgl_now_ns() - start;
+        if (b->ended > 0)
             break;
         const double each = (double)(b->tokens - tokens) / b->sequences;
         run->step_ms[run->num_steps++] = (double)ns * 1e-6 / each;
         run->tokens = b->tokens;
         run->ns += ns;
     }
-    set_profile(b, NULL);
     run->counters = counters_since(dev, &before);
-    if (status == DGL_OK && run->tokens == 0)
-        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                          "bench: a context of %d has no room in which %d sequences decode "
-                          "together: raise -c",
-                          b->session->model->info.context, b->sequences);
+    if (run->tokens == 0)
+        TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                     "bench: a context of %d has no room in which %d sequences decode "
+                     "together: raise -c",
+                     b->session->model->info.context, b->sequences));
 
 done:
+    set_profile(b, NULL);
     /* Also after a failure: these listeners must not be called later. */
     for (int32_t i = 0; listeners && i < b->sequences; i++)
         batch_cancel(b->batch, b->request[i]);

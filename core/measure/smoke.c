@@ -190,18 +190,13 @@ struct deviation {
     double error, power, stream;
 };
 
-static double deviation_nmse(const struct deviation *d)
-{
-    double scale = d->power + STREAM_FLOOR * d->stream;
-    return d->error == 0.0 ? 0.0 : scale > 0.0 ? d->error / scale : INFINITY;
-}
-
 /* Judges one block in one phase. NaN fails. */
 static void judge(struct smoke *t, const struct deviation *d, const char *where,
                   enum segment segment, size_t point)
 {
     char kernels[256];
-    double nmse = deviation_nmse(d);
+    const double scale = d->power + STREAM_FLOOR * d->stream;
+    const double nmse = d->error == 0.0 ? 0.0 : scale > 0.0 ? d->error / scale : INFINITY;
     t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
     if (nmse <= MAX_NMSE)
         return;
@@ -295,7 +290,7 @@ static enum dgl_status read_stored(struct smoke *t)
     struct dgl_json_doc *doc = NULL;
     const struct dgl_json *nll = NULL, *tokens = NULL;
     struct dgl_buf beside = {0};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     if (dgl_path_is_dir(m->info.path)) {
         stored->path = dgl_path_join(m->info.path, "smoke.json");
     } else {
@@ -306,25 +301,22 @@ static enum dgl_status read_stored(struct smoke *t)
         return dgl_fail_memory(log, "path", strlen(m->info.path));
     if (!dgl_path_exists(stored->path))
         return DGL_OK;
-    status = dgl_json_load(log, stored->path, 1 << 20, &doc);
-    if (status != DGL_OK)
-        return status;
+    TRY(dgl_json_load(log, stored->path, 1 << 20, &doc));
     struct dgl_json_reader r = {log, doc};
     const struct dgl_json *root = dgl_json_root(doc);
-    status = dgl_json_need(r, root, "nll", DGL_JSON_NUMBER, &nll);
-    if (status == DGL_OK)
-        status = dgl_json_need(r, root, "tokens", DGL_JSON_ARRAY, &tokens);
-    for (size_t i = 0; status == DGL_OK && i < dgl_json_count(tokens); i++) {
+    TRY(dgl_json_need(r, root, "nll", DGL_JSON_NUMBER, &nll));
+    TRY(dgl_json_need(r, root, "tokens", DGL_JSON_ARRAY, &tokens));
+    for (size_t i = 0; i < dgl_json_count(tokens); i++) {
         int64_t id = -1;
         if (i >= DGL_SMOKE_TOKENS || !dgl_json_i64(dgl_json_at(tokens, i), &id) || id < 0 ||
             id >= t->desc->vocab)
-            status = dgl_json_fail(r, tokens, "wanted at most %d ids from 0 to %d",
-                                   DGL_SMOKE_TOKENS, t->desc->vocab - 1);
-        else
-            stored->tokens[stored->num_tokens++] = (int32_t)id;
+            TRY(dgl_json_fail(r, tokens, "wanted at most %d ids from 0 to %d", DGL_SMOKE_TOKENS,
+                              t->desc->vocab - 1));
+        stored->tokens[stored->num_tokens++] = (int32_t)id;
     }
     stored->nll = dgl_json_f64(nll);
-    stored->there = status == DGL_OK;
+    stored->there = true;
+done:
     dgl_json_destroy(&doc);
     return status;
 }
@@ -376,16 +368,15 @@ static enum dgl_status check_answer(struct smoke *t)
     float *logits = NULL;
     int32_t *ids = NULL;
     bool agrees = t->stored.there;
-    enum dgl_status status = session_generate(
+    enum dgl_status status;
+    TRY(session_generate(
         s,
         m->tok ? dgl_generate_params(.prompt = smoke_prompt, .max_tokens = DGL_SMOKE_TOKENS)
                : dgl_generate_params(.ids = t->ids, .num_ids = PROMPT_IDS,
                                      .max_tokens = DGL_SMOKE_TOKENS),
-        &r);
-    if (status == DGL_OK && r.finish == DGL_FINISH_CANCELLED)
-        status = DGL_ERR_CANCELLED;
-    if (status != DGL_OK)
-        goto done;
+        &r));
+    if (r.finish == DGL_FINISH_CANCELLED)
+        TRY(DGL_ERR_CANCELLED);
     memcpy(t->out->tokens, r.tokens, r.num_tokens * sizeof(*r.tokens));
     t->out->num_tokens = r.num_tokens;
     t->out->prompt = m->tok ? smoke_prompt : "";
@@ -394,15 +385,13 @@ static enum dgl_status check_answer(struct smoke *t)
     if (r.num_tokens == 0)
         goto done; /* the prompt fills the context */
     ids = dgl_new_array(int32_t, count);
-    if (!ids) {
-        status = dgl_fail_memory(m->dev->log, "ids", count * sizeof(*ids));
-        goto done;
-    }
+    if (!ids)
+        TRY(dgl_fail_memory(m->dev->log, "ids", count * sizeof(*ids)));
     memcpy(ids, r.prompt_ids, r.num_prompt_ids * sizeof(*ids));
     memcpy(ids + r.num_prompt_ids, r.tokens, r.num_tokens * sizeof(*ids));
-    status = session_logits(s, dgl_logits_params(.ids = ids, .num_ids = count - 1, .all = true),
-                            &logits, &rows);
-    for (size_t i = 0; i < r.num_tokens && status == DGL_OK; i++) {
+    TRY(session_logits(s, dgl_logits_params(.ids = ids, .num_ids = count - 1, .all = true), &logits,
+                       &rows));
+    for (size_t i = 0; i < r.num_tokens; i++) {
         const float *row = logits + (r.num_prompt_ids + i - 1) * vocab;
         double lag = lag_of(row, vocab, r.tokens[i]);
         if (!(lag <= MAX_LAG))
@@ -437,30 +426,21 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s has no files to compare with: the smoke test takes models on disk",
                         m->info.path);
-    enum dgl_status status = choose_ids(&t);
-    if (status == DGL_OK)
-        status = read_stored(&t);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(choose_ids(&t));
+    TRY(read_stored(&t));
     t.stream = dgl_calloc(session_trace_points(s) * t.count, hidden * sizeof(float));
     t.logits = dgl_calloc(t.count, vocab * sizeof(float));
     t.want = dgl_calloc(t.count, vocab * sizeof(double));
     t.before = dgl_calloc(t.count, hidden * sizeof(double));
-    if (!t.stream || !t.logits || !t.want || !t.before) {
-        status = dgl_fail_memory(log, "smoke test", t.count * vocab * sizeof(double));
-        goto done;
-    }
+    if (!t.stream || !t.logits || !t.want || !t.before)
+        TRY(dgl_fail_memory(log, "smoke test", t.count * vocab * sizeof(double)));
     const struct oracle_params host = {
         .desc = t.desc, .tensors = m->file->tensors, .count = t.count};
-    status = oracle_create(log, &host, &t.oracle);
-    if (status == DGL_OK)
-        status = oracle_create(log, &host, &t.exact);
-    if (status == DGL_OK)
-        status = trace(&t);
-    if (status == DGL_OK)
-        status = check_blocks(&t);
-    if (status != DGL_OK)
-        goto done;
+    TRY(oracle_create(log, &host, &t.oracle));
+    TRY(oracle_create(log, &host, &t.exact));
+    TRY(trace(&t));
+    TRY(check_blocks(&t));
     if (oracle_zero_weight(t.oracle))
         fault(&t, "%s: every value is zero; " ADVICE_WEIGHTS, oracle_zero_weight(t.oracle));
     check_likelihood(&t);

@@ -27,13 +27,6 @@
 
 /* ---- subjects -------------------------------------------------------------------------------- */
 
-static void subject_finish(struct subject *subject)
-{
-    for (uint32_t u = 0; u < subject->num_usages; u++)
-        free(subject->usage[u].ops);
-    free(subject->key);
-}
-
 /* Returns the usage of the subject with the request of this operation, and creates it if it is new.
  * Returns NULL if the operation is not tuned or memory runs out. rows = 0 selects the number of
  * rows of the segment. */
@@ -170,25 +163,6 @@ static enum dgl_status choose_default(const struct tuner *t, const struct subjec
     return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
 }
 
-/* Looks up the stored result of a subject by the texts of its kernels. */
-static enum dgl_status look_up(struct tuner *t, struct subject *subject)
-{
-    const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
-    struct kernel_choice choice;
-    bool f16 = precision && strcmp(precision, "f16") == 0;
-    if (f16) {
-        enum dgl_status status = choose_default(t, subject, &choice);
-        if (status != DGL_OK)
-            return status;
-        f16 = choice.kernel->f16;
-    }
-    if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, f16, subject->texts))
-        return dgl_fail_memory(t->log, "a digest of kernels", 65);
-    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
-    subject->time = known ? known->time : 0;
-    return DGL_OK;
-}
-
 static enum dgl_status list_subjects(struct tuner *t)
 {
     /* If several segments have the same request, the first one counts. */
@@ -199,6 +173,7 @@ static enum dgl_status list_subjects(struct tuner *t)
         SEG_BATCH_32,   SEG_BATCH_16,  SEG_BATCH_64,      SEG_BATCH_4,     SEG_BATCH_2,
         SEG_ADJUST,     SEG_HIDDEN,    SEG_SCORE,
     };
+    const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++)
         if (is_run(t, segments[i]))
@@ -213,8 +188,19 @@ static enum dgl_status list_subjects(struct tuner *t)
                      "names them",
                      t->p->op ? t->p->op : ""));
     for (size_t i = 0; i < t->count; i++) {
-        t->subjects[i].place = i;
-        TRY(look_up(t, &t->subjects[i]));
+        struct subject *subject = &t->subjects[i];
+        struct kernel_choice choice;
+        bool f16 = precision && strcmp(precision, "f16") == 0;
+        if (f16) {
+            TRY(choose_default(t, subject, &choice));
+            f16 = choice.kernel->f16;
+        }
+        /* A stored result is found by the texts of the subject's kernels. */
+        if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, f16, subject->texts))
+            TRY(dgl_fail_memory(t->log, "a digest of kernels", 65));
+        const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
+        subject->time = known ? known->time : 0;
+        subject->place = i;
     }
     qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
 done:
@@ -308,53 +294,44 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     return DGL_OK;
 }
 
-/* Returns the winner of an earlier run if it is not the default, else NULL. */
-static const struct tune_entry *known_winner(const struct tuner *t, const struct subject *subject)
-{
-    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
-    return known && tune_entry_says_more(known) ? known : NULL;
-}
-
-/* Compiles the earlier winner as the only candidate. */
-static enum dgl_status compile_known(struct tuner *t, const struct subject *subject, size_t *best)
-{
-    enum dgl_status status = t->num > 1 ? tuner_compile(t, subject, 1, t->num) : DGL_OK;
-    *best = t->num > 1 && !t->reports[1].reason[0] ? 1 : 0;
-    return status;
-}
-
 /* *reached is cleared if time ran out before a candidate was tried. */
 static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bool *reached)
 {
     struct dgl_tune_op op = {.default_us = 0};
-    const struct tune_entry *known = known_winner(t, subject);
+    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
     const uint64_t start = dgl_now_ns();
     size_t best = 0;
     bool beats = false;
     *reached = true;
+    known = known && tune_entry_says_more(known) ? known : NULL; /* a winner but the default */
     if (t->p->compare && !known)
         return DGL_OK;
     enum dgl_status status = subject_begin(t, subject);
     tuner_note(&t->begin_ns, dgl_now_ns() - start);
     t->late = false;
-    if (status == DGL_OK && t->num > 0 && !t->reports[0].reason[0]) {
+    TRY(status);
+    if (t->num > 0 && !t->reports[0].reason[0]) {
         op.default_us = subject->default_us;
         if (known) /* one of the candidates, or the only one */
-            status = tuner_add(t, subject, known->kernel, known->tunes);
-        if (status == DGL_OK)
-            status =
-                t->p->compare ? compile_known(t, subject, &best) : tuner_search(t, subject, &best);
-        if (status == DGL_OK && best > 0)
-            status = tuner_pair(t, subject, best, &op, &beats);
+            TRY(tuner_add(t, subject, known->kernel, known->tunes));
+        if (!t->p->compare) {
+            TRY(tuner_search(t, subject, &best));
+        } else if (t->num > 1) {
+            TRY(tuner_compile(t, subject, 1, t->num));
+            best = !t->reports[1].reason[0];
+        }
+        if (best > 0)
+            TRY(tuner_pair(t, subject, best, &op, &beats));
         const bool taken = beats || (t->p->compare && best > 0);
         op.best = best;
         op.tuned_us = taken ? op.best_us : op.default_us;
-        if (status == DGL_OK && (t->p->compare ? best > 0 : t->num > 1))
-            status = report(t, subject, taken ? best : 0, &op);
+        if (t->p->compare ? best > 0 : t->num > 1)
+            TRY(report(t, subject, taken ? best : 0, &op));
         *reached = t->num > 1 || !t->late;
-    } else if (status == DGL_OK && t->num > 0 && !t->p->compare) {
-        status = report(t, subject, 0, &op); /* a default that is wrong is no measure */
+    } else if (t->num > 0 && !t->p->compare) {
+        TRY(report(t, subject, 0, &op)); /* a default that is wrong is no measure */
     }
+done:
     tuner_subject_end(t);
     return status;
 }
@@ -364,17 +341,20 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
 {
     enum dgl_status status = DGL_OK;
     *count = 0;
-    for (size_t i = 0; i < t->count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < t->count; i++) {
         const struct subject *subject = &t->subjects[i];
         kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
-        status = add_default(t, subject);
-        if (status == DGL_OK && t->num > 0)
-            status = tuner_add_neighbours(t, subject, 0);
-        if (status == DGL_OK && t->num > 0)
-            status = tuner_add_variants(t, subject);
+        TRY(add_default(t, subject));
+        if (t->num > 0)
+            TRY(tuner_add_neighbours(t, subject, 0));
+        if (t->num > 0)
+            TRY(tuner_add_variants(t, subject));
         *count += t->num;
         tuner_subject_end(t);
     }
+    return DGL_OK;
+done:
+    tuner_subject_end(t);
     return status;
 }
 
@@ -428,39 +408,31 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     if (p->compare && (t.store.count == 0 || t.depth < 2))
         goto done;
     t.most_tokens = s->ubatch < TOKENS ? s->ubatch : TOKENS;
-    if (p->seconds < 0) {
-        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "tune: %d seconds: wanted 0 or more",
-                          p->seconds);
-        goto done;
-    }
-    if (p->depth < 0 || t.depth > room || t.depth < 2) {
-        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                          "tune: a depth of %d: it is 2 to the context of %d less %d", p->depth,
-                          s->context, TUNER_SAMPLE_LISTS + 2);
-        goto done;
-    }
+    if (p->seconds < 0)
+        TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "tune: %d seconds: wanted 0 or more",
+                     p->seconds));
+    if (p->depth < 0 || t.depth > room || t.depth < 2)
+        TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                     "tune: a depth of %d: it is 2 to the context of %d less %d", p->depth,
+                     s->context, TUNER_SAMPLE_LISTS + 2));
     t.num_ids = (size_t)(t.depth > t.most_tokens ? t.depth : t.most_tokens) + 1;
     r->gpu_clock = gl_has_timer(dev->gl);
     t.ids = dgl_new_array(int32_t, t.num_ids);
     if (!t.ids)
-        status = dgl_fail_memory(dev->log, "ids", t.num_ids * sizeof(*t.ids));
-    for (size_t i = 0; i < t.num_ids && t.ids; i++)
+        TRY(dgl_fail_memory(dev->log, "ids", t.num_ids * sizeof(*t.ids)));
+    for (size_t i = 0; i < t.num_ids; i++)
         t.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)s->model->info.vocab);
     /* The cache must not move while candidates are bound to it. */
-    if (status == DGL_OK)
-        status = session_reserve(s, (int32_t)t.num_ids);
-    if (status == DGL_OK)
-        status = kernel_judge_create(
-            &(struct kernel_judge_params){
-                .dev = dev, .set = t.set, .mode = KERNEL_JUDGE_QUICK, .go_on = go_on, .priv = &t},
-            &t.judge);
+    TRY(session_reserve(s, (int32_t)t.num_ids));
+    TRY(kernel_judge_create(
+        &(struct kernel_judge_params){
+            .dev = dev, .set = t.set, .mode = KERNEL_JUDGE_QUICK, .go_on = go_on, .priv = &t},
+        &t.judge));
     t.most_rows = tuner_crowd_most(&t);
-    if (status == DGL_OK)
-        status = list_subjects(&t);
-    if (status == DGL_OK)
-        status = tuner_crowd_begin(&t);
-    if (status == DGL_OK && !p->compare)
-        status = count_candidates(&t, &candidates);
+    TRY(list_subjects(&t));
+    TRY(tuner_crowd_begin(&t));
+    if (!p->compare)
+        TRY(count_candidates(&t, &candidates));
     if (candidates > 0) {
         const double ns = (double)candidates * MORE * (double)t.candidate_ns;
         char bound[48] = "";
@@ -480,17 +452,20 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     }
     if (status == DGL_OK)
         tell(&t, t.count);
+done:
     if (status == DGL_OK || status == DGL_ERR_CANCELLED) {
         const enum dgl_status listed = list_left(&t);
         status = listed == DGL_OK ? status : listed;
     }
     r->ns = dgl_now_ns() - t.start_ns;
-done:
     session_trim(s, 0);
     tuner_crowd_end(&t);
     kernel_judge_destroy(&t.judge);
-    for (size_t i = 0; i < t.count; i++)
-        subject_finish(&t.subjects[i]);
+    for (size_t i = 0; i < t.count; i++) {
+        for (uint32_t u = 0; u < t.subjects[i].num_usages; u++)
+            free(t.subjects[i].usage[u].ops);
+        free(t.subjects[i].key);
+    }
     free(t.subjects);
     free(t.ids);
     tune_store_finish(&t.store);

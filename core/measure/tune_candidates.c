@@ -7,21 +7,18 @@
 #include "core/base/mem.h"
 #include "core/measure/tuner.h"
 
-static void contestant_finish(struct contestant *c)
-{
-    for (int u = 0; u < 2; u++) {
-        exec_run_destroy(&c->run[u]);
-        exec_unref(&c->exec[u]);
-        for (int i = 0; i < SEG_COUNT; i++)
-            free(c->plan[u].segment[i].use);
-    }
-    free(c);
-}
-
 void tuner_drop(struct tuner *t, size_t first)
 {
-    for (size_t i = first; i < t->num; i++)
-        contestant_finish(t->contestants[i]);
+    for (size_t i = first; i < t->num; i++) {
+        struct contestant *c = t->contestants[i];
+        for (int u = 0; u < 2; u++) {
+            exec_run_destroy(&c->run[u]);
+            exec_unref(&c->exec[u]);
+            for (int s = 0; s < SEG_COUNT; s++)
+                free(c->plan[u].segment[s].use);
+        }
+        free(c);
+    }
     t->num = first < t->num ? first : t->num;
 }
 
@@ -31,15 +28,6 @@ void tuner_subject_end(struct tuner *t)
     tuner_copy_end(t);
     programs_finish(&t->programs);
     kernel_table_finish(&t->table);
-}
-
-/* Writes the hints of the tuner's layer: the kernel, and its tunables that differ from their
- * presets. */
-static void put_hints(struct dgl_buf *json, const char *key, const char *kernel, const char *tunes)
-{
-    struct tune_entry entry = {.key = (char *)key, .tunes = (char *)tunes};
-    snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
-    tune_hints_put(&entry, 1, NULL, json);
 }
 
 /* Chooses as a model with these hints would. *fits is set if the choice follows the hints. */
@@ -52,7 +40,10 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
     *fits = true;
-    put_hints(&json, subject->key, kernel, tunes);
+    /* The hints of the tuner's layer: the kernel, and its tunables that differ from their presets. */
+    struct tune_entry entry = {.key = subject->key, .tunes = (char *)tunes};
+    snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
+    tune_hints_put(&entry, 1, NULL, &json);
     enum dgl_status status = json.failed ? dgl_fail_memory(t->log, "hints", json.len)
                                          : kernel_set_with_hints(t->log, t->set, KERNEL_LAYER_TUNER,
                                                                  "tuner", json.p, &set);

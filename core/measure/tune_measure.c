@@ -93,29 +93,25 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
     struct dgl_session *s = t->s;
     const int32_t need = usage_is_prefill(usage) ? usage->tokens : t->depth;
     const uint64_t start = dgl_now_ns();
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
     if (usage_is_crowd(usage)) {
-        status = tuner_crowd_prepare(t, usage);
+        TRY(tuner_crowd_prepare(t, usage));
     } else if (usage_is_prefill(usage)) {
         const bool scores = usage->segment > SEG_PREFILL;
         session_trim(s, 0);
-        status = session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
-                                        (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0));
-        if (status == DGL_OK)
-            status = session_pass(s, need, scores ? ROW_SCORE : 0);
+        TRY(session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
+                                   (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0)));
+        TRY(session_pass(s, need, scores ? ROW_SCORE : 0));
     } else {
         session_trim(s, t->depth);
         if (s->len < t->depth)
-            status = session_eval(s, t->depth);
-        if (status == DGL_OK)
-            status =
-                session_compile(s, recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments);
-        if (status == DGL_OK)
-            status = session_pass(s, 1, ROW_LOGITS);
+            TRY(session_eval(s, t->depth));
+        TRY(session_compile(s, recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments));
+        TRY(session_pass(s, 1, ROW_LOGITS));
     }
-    if (status == DGL_OK)
-        status = gl_finish(s->model->dev->gl);
+    TRY(gl_finish(s->model->dev->gl));
+done:
     tuner_note(&t->prepare_ns, dgl_now_ns() - start);
     return status;
 }
@@ -126,23 +122,22 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
     struct gl_device *gl = t->s->model->dev->gl;
     const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
     uint64_t ns = UINT64_MAX;
-    enum dgl_status status = DGL_OK;
-    for (int tries = 0; tries < 8 && status == DGL_OK && ns == UINT64_MAX; tries++) {
+    enum dgl_status status;
+    for (int tries = 0; tries < 8 && ns == UINT64_MAX; tries++) {
         if (usage->segment >= SEG_ADJUST)
-            status = write_sampling(t, usage);
-        if (status == DGL_OK)
-            status = session_write_args(t->s, c->run[u]);
-        if (status == DGL_OK && session_is_cancelled(t->s))
-            status = DGL_ERR_CANCELLED;
-        if (status == DGL_OK)
-            status = gl_submit_span(gl, list, usage->count, lists, &ns);
+            TRY(write_sampling(t, usage));
+        TRY(session_write_args(t->s, c->run[u]));
+        if (session_is_cancelled(t->s))
+            TRY(DGL_ERR_CANCELLED);
+        TRY(gl_submit_span(gl, list, usage->count, lists, &ns));
     }
-    t->busy_ns = dgl_now_ns();
-    if (status == DGL_OK && ns == UINT64_MAX)
-        return dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
-                        "the timer of %s was disjoint eight times in a row",
-                        t->s->model->dev->info.renderer);
+    if (ns == UINT64_MAX)
+        TRY(dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
+                     "the timer of %s was disjoint eight times in a row",
+                     t->s->model->dev->info.renderer));
     *us = (double)ns * 1e-3 / (double)(usage->count * lists);
+done:
+    t->busy_ns = dgl_now_ns();
     return status;
 }
 
@@ -167,22 +162,22 @@ enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct con
     const uint64_t most = usage_is_sampling(usage) ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
     double us = 0;
     usage->lists = 1;
-    enum dgl_status status = tuner_warm(t, usage, c, u);
-    for (int i = 0; i < 2 && status == DGL_OK; i++) {
-        status = tuner_span(t, usage, c, u, 1, &us);
+    enum dgl_status status;
+    TRY(tuner_warm(t, usage, c, u));
+    for (int i = 0; i < 2; i++) {
+        TRY(tuner_span(t, usage, c, u, 1, &us));
         usage->probe_us = i == 0 || us < usage->probe_us ? us : usage->probe_us;
     }
-    if (status != DGL_OK)
-        return status;
     const double list_ns = us * 1e3 * (double)usage->count + 1;
     if (list_ns > (double)SPAN_MOST_NS && usage->count > 1) {
         size_t fewer = (size_t)((double)SPAN_MOST_NS / (us * 1e3));
         usage->count = fewer < 1 ? 1 : fewer < usage->count ? fewer : usage->count;
-        status = bind(t, usage, c, u);
+        TRY(bind(t, usage, c, u));
     } else if (list_ns < (double)SPAN_NS) {
         const uint64_t lists = (uint64_t)((double)SPAN_NS / list_ns) + 1;
         usage->lists = (uint32_t)(lists < most ? lists : most);
     }
+done:
     return status;
 }
 
@@ -251,24 +246,24 @@ enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_
 {
     const struct usage *usage = &subject->usage[0];
     enum dgl_status status = DGL_OK;
-    for (size_t i = first; i < end && status == DGL_OK; i++) {
+    for (size_t i = first; i < end; i++) {
         struct contestant *c = t->contestants[i];
         double us = 0, best_us = t->contestants[*best]->report->us;
         if (c->report->reason[0])
             continue;
-        status = tuner_warm(t, usage, t->contestants[*best], 0);
-        if (status == DGL_OK)
-            status = tuner_span(t, usage, c, 0, 1, &us); /* also the first run of the program */
+        TRY(tuner_warm(t, usage, t->contestants[*best], 0));
+        TRY(tuner_span(t, usage, c, 0, 1, &us)); /* also the first run of the program */
         c->report->us = us;
         bool hopeless = us > HOPELESS * HOPELESS * usage->probe_us;
-        for (int k = 0; k < TIMED_SPANS && status == DGL_OK && !hopeless; k++) {
-            status = tuner_span(t, usage, c, 0, usage->lists, &us);
+        for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
+            TRY(tuner_span(t, usage, c, 0, usage->lists, &us));
             c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
             hopeless = best_us > 0 && c->report->us > HOPELESS * best_us;
         }
-        if (status == DGL_OK && !hopeless && (best_us == 0 || c->report->us < best_us))
+        if (!hopeless && (best_us == 0 || c->report->us < best_us))
             *best = i;
     }
+done:
     return status;
 }
 

@@ -51,7 +51,7 @@ static enum dgl_status try_from(struct tuner *t, const struct subject *subject, 
                                 size_t *best)
 {
     enum dgl_status status = DGL_OK;
-    while (first < t->num && status == DGL_OK) {
+    while (first < t->num) {
         const uint64_t start = dgl_now_ns(), pair_ns = tuner_pair_ns(t, subject);
         const uint64_t left = start + pair_ns < t->end_ns ? t->end_ns - start - pair_ns : 0;
         const uint64_t fit = left / (t->candidate_ns + 1);
@@ -62,34 +62,33 @@ static enum dgl_status try_from(struct tuner *t, const struct subject *subject, 
             tuner_drop(t, first);
             break;
         }
-        status = tuner_compile(t, subject, first, first + batch);
-        if (status == DGL_OK)
-            status = tuner_time(t, subject, first, first + batch, best);
+        TRY(tuner_compile(t, subject, first, first + batch));
+        TRY(tuner_time(t, subject, first, first + batch, best));
         tuner_note(&t->candidate_ns, (dgl_now_ns() - start) / batch);
         first += batch;
     }
+done:
     return status;
 }
 
 enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best)
 {
     enum dgl_status status = DGL_OK;
-    for (int round = 0; round < SEARCH_ROUNDS && status == DGL_OK; round++) {
+    for (int round = 0; round < SEARCH_ROUNDS; round++) {
         const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
         const double from_us = t->contestants[from]->report->us;
-        status = tuner_add_neighbours(t, subject, from);
-        if (status == DGL_OK && round == 0)
-            status = tuner_add_variants(t, subject);
-        if (status == DGL_OK)
-            status = try_from(t, subject, first, best);
+        TRY(tuner_add_neighbours(t, subject, from));
+        if (round == 0)
+            TRY(tuner_add_variants(t, subject));
+        TRY(try_from(t, subject, first, best));
         const size_t jump = t->num;
-        if (status == DGL_OK && !t->late)
-            status = add_jump(t, subject, from, first);
-        if (status == DGL_OK)
-            status = try_from(t, subject, jump, best);
+        if (!t->late)
+            TRY(add_jump(t, subject, from, first));
+        TRY(try_from(t, subject, jump, best));
         if (t->late || t->contestants[*best]->report->us >= GAIN * from_us)
             break;
     }
+done:
     return status;
 }
 
@@ -98,22 +97,19 @@ enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_
 {
     enum dgl_status status = DGL_OK;
     *beats = false;
-    for (int tries = 0; tries < PAIRED_TRIES && !*beats && status == DGL_OK; tries++) {
+    for (int tries = 0; tries < PAIRED_TRIES && !*beats; tries++) {
         if (tries > 0 && dgl_now_ns() + tuner_pair_ns(t, subject) > t->end_ns)
             break;
         *beats = true;
-        for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && *beats; u++) {
+        for (uint32_t u = 0; u < subject->num_usages && *beats; u++) {
             const struct usage *usage = &subject->usage[u];
             double us[2][TUNER_PAIRED_ROUNDS], ratio[TUNER_PAIRED_ROUNDS];
-            status = tuner_prepare(t, usage);
-            if (status == DGL_OK)
-                status = tuner_warm(t, usage, t->contestants[0], u);
-            for (int i = -1; i < TUNER_PAIRED_ROUNDS && status == DGL_OK; i++)
-                for (int k = 0; k < 2 && status == DGL_OK; k++)
-                    status = tuner_span(t, usage, t->contestants[k ? winner : 0], u, usage->lists,
-                                        &us[k][i < 0 ? 0 : i]);
-            if (status != DGL_OK)
-                break;
+            TRY(tuner_prepare(t, usage));
+            TRY(tuner_warm(t, usage, t->contestants[0], u));
+            for (int i = -1; i < TUNER_PAIRED_ROUNDS; i++)
+                for (int k = 0; k < 2; k++)
+                    TRY(tuner_span(t, usage, t->contestants[k ? winner : 0], u, usage->lists,
+                                   &us[k][i < 0 ? 0 : i]));
             for (int i = 0; i < TUNER_PAIRED_ROUNDS; i++)
                 ratio[i] = us[1][i] / us[0][i];
             const double median = dgl_median(ratio, TUNER_PAIRED_ROUNDS); /* sorts them */
@@ -126,5 +122,6 @@ enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_
             out->spread = spread;
         }
     }
+done:
     return status;
 }

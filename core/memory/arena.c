@@ -14,10 +14,8 @@ enum dgl_status arena_init(struct arena *out, struct dgl_device *dev, const char
     uint64_t *bytes = dgl_new_array(uint64_t, count);
     enum dgl_status status = DGL_OK;
     *out = (struct arena){.buffers = dgl_new_array(struct gl_buffer *, count)};
-    if (!buffer || !bytes || !out->buffers) {
-        status = dgl_fail_memory(dev->log, label, count * sizeof(*buffer));
-        goto done;
-    }
+    if (!buffer || !bytes || !out->buffers)
+        TRY(dgl_fail_memory(dev->log, label, count * sizeof(*buffer)));
     for (size_t i = 0; i < count; i++) {
         ranges[i] = (struct gl_range){0};
         if (sizes[i] == 0)

@@ -652,9 +652,7 @@ enum dgl_status kernel_judge_use(struct kernel_judge *judge, const struct kernel
     *out = (struct kernel_verdict){0};
     if (!choice)
         return dgl_fail_memory(judge->params.dev->log, use->request->op, sizeof(*choice));
-    status = choice_of(judge, use, choice);
-    if (status != DGL_OK)
-        goto done;
+    TRY(choice_of(judge, use, choice));
     chosen.choice = choice;
     if (!rule) {
         skip(out, choice->kernel->name, "no known answers for its operation");

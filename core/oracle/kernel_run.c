@@ -91,10 +91,8 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
             *out = r->programs[i].program;
             goto done;
         }
-    if (r->inspect && !r->inspect(r->inspect_priv, kernel->name, text.p, why)) {
-        status = DGL_ERR_KERNEL;
-        goto done;
-    }
+    if (r->inspect && !r->inspect(r->inspect_priv, kernel->name, text.p, why))
+        TRY(DGL_ERR_KERNEL);
     compiling.text = (struct dgl_str){text.p, text.len};
     const struct gl_program_params params = {.source = text.p,
                                              .len = text.len,
@@ -624,10 +622,8 @@ enum dgl_status kernel_runner_time(struct kernel_runner *r, struct problem *p,
     assert(dispatches > 0);
     why[0] = '\0';
     *out = (struct kernel_run_times){.dispatches = dispatches};
-    if (!run || !us || p->failed) {
-        status = dgl_fail_memory(r->dev->log, "buffers of a kernel's timing", sizeof(*run));
-        goto done;
-    }
+    if (!run || !us || p->failed)
+        TRY(dgl_fail_memory(r->dev->log, "buffers of a kernel's timing", sizeof(*run)));
     *run = (struct run){.r = r, .p = p, .stages = stage, .why = why};
     status = prepare(run, 1);
     if (status == DGL_OK) /* machine code is made at the first dispatch, on some drivers */

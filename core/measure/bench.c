@@ -239,20 +239,20 @@ static enum dgl_status profile(struct bench *b)
     if (status == DGL_OK && depth > 0)
         status = eval_ids(b, depth);
     TRY(status);
-    s->profile = &profile;
+    s->runner.profile = &profile;
     TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
-    s->profile = NULL;
+    s->runner.profile = NULL;
     generate_result_finish(&g);
     profile.decoding_only = true;
     if (b->batch) {
         TRY(bench_batch_profile(b->batch, &profile, tokens));
     } else {
         TRY(eval_ids(b, depth > 0 ? depth : 1));
-        s->profile = &profile;
+        s->runner.profile = &profile;
         TRY(generate(b, depth > 0 ? depth : 1, tokens + 1, &g));
     }
 done:
-    s->profile = NULL;
+    s->runner.profile = NULL;
     generate_result_finish(&g);
     b->r->profile = profile.sums;
     return status;
@@ -265,7 +265,7 @@ static enum dgl_status count_bytes(struct bench *b)
     const struct plan *plan = &b->s->model->engine->plan;
     int64_t held = (int64_t)b->p.depth + b->p.decode_tokens / 2;
     struct exec_run *run;
-    enum dgl_status status = session_run(b->s, b->decode, &run);
+    enum dgl_status status = runner_run(&b->s->runner, b->decode, &run);
     if (status != DGL_OK)
         return status;
     for (size_t i = 0; i < run->count; i++)
@@ -407,7 +407,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     b.trace_priv = dev->trace_priv;
     device_set_trace(dev, note_submit, &b);
     /* decoding of one sequence must not be timed with another executor */
-    s->wait_executor = p->batch == 1;
+    s->runner.wait_executor = p->batch == 1;
     const uint32_t segments = b.decode.segments | recipe_of(SEG_DECODE).segments |
                               recipe_of(SEG_HEAD).segments |
                               session_body_segments(s, p->prompt_tokens, s->ubatch) |
@@ -449,7 +449,7 @@ done:
     bench_batch_destroy(&b.batch);
     if (b.total) /* otherwise it was not set */
         device_set_trace(dev, b.trace, b.trace_priv);
-    s->wait_executor = false;
+    s->runner.wait_executor = false;
     session_trim(s, 0);
     free(b.submit_ms);
     free(b.ids);

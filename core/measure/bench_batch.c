@@ -112,7 +112,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     batch_read_first(b->batch);
     /* A group must not be timed while it waits for a compiler. */
     for (int32_t i = 0; i < b->batch->num_groups; i++)
-        b->batch->groups[i]->session->wait_executor = true;
+        b->batch->groups[i]->session->runner.wait_executor = true;
     *out = b;
     return DGL_OK;
 
@@ -159,7 +159,7 @@ static enum dgl_status step(struct bench_batch *b)
 static void set_profile(struct bench_batch *b, struct profile *profile)
 {
     for (int32_t i = 0; i < b->batch->num_groups; i++)
-        b->batch->groups[i]->session->profile = profile;
+        b->batch->groups[i]->session->runner.profile = profile;
 }
 
 /* Runs one repetition. The profile of its window is added to `profile`, which may be NULL. */

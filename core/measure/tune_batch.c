@@ -103,9 +103,9 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage)
                             &t->ids[(size_t)i % t->num_ids], 4));
     TRY(tuner_crowd_write(t, &step, usage->tokens));
     TRY(session_compile(crowd, body.segments));
-    TRY(session_run(crowd, body, &run));
+    TRY(runner_run(&crowd->runner, body, &run));
     TRY(exec_run_set_tokens(run, usage->tokens));
-    status = session_queue(crowd, run, 1, DGL_PHASE_DECODE);
+    status = runner_queue(&crowd->runner, run, 1, DGL_PHASE_DECODE);
 done:
     return status;
 }

@@ -126,7 +126,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const str
     for (int tries = 0; tries < 8 && ns == UINT64_MAX; tries++) {
         if (usage->segment >= SEG_ADJUST)
             TRY(write_sampling(t, usage));
-        TRY(session_write_args(t->s, c->run[u]));
+        TRY(runner_write_args(&t->s->runner, c->run[u]));
         if (session_is_cancelled(t->s))
             TRY(DGL_ERR_CANCELLED);
         TRY(gl_submit_span(gl, list, usage->count, lists, &ns));

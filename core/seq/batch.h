@@ -60,7 +60,7 @@ struct dgl_batch {
     struct batch_lane *lanes;                    /* [info.sequences] */
     struct seq_group *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
     int32_t num_groups;
-    struct session_runs runs; /* of all lanes: what one has run another need not make */
+    struct runner_runs runs; /* of all lanes: what one has run another need not make */
     /* Whoever changes the list or a request's lane, and who looks at them from another thread,
      * holds the lock. */
     pthread_mutex_t lock;

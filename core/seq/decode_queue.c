@@ -10,41 +10,7 @@
 bool decode_queue_has_room(const struct decode_queue *q)
 {
     const struct dgl_session *s = q->session;
-    return q->count < (s->model->dev->info.software || s->profile ? 1 : DECODE_MAX_BATCHES);
-}
-
-/* Timers slow down what they measure: every other step goes without. The host's clock knows the
- * device's time in these, as the wait for it, where there are timers to hold that against and the
- * device does not compute while the host records. */
-enum dgl_status decode_profiled(struct dgl_session *s, struct exec_run *const *runs, int32_t count,
-                                const struct profile_pass *pass, struct dgl_profile_step *step,
-                                uint64_t *done_ns)
-{
-    struct dgl_device *dev = s->model->dev;
-    uint64_t start_ns = dgl_now_ns(), recorded_ns = start_ns, gpu_ns = 0;
-    enum dgl_status status = DGL_OK;
-    *step = (struct dgl_profile_step){.timed = dev->plan.limits.timer &&
-                                               s->profile->sums.num_steps % 2 == 0};
-    for (int32_t i = 0; i < count && status == DGL_OK; i++)
-        status = step->timed ? profile_run(s->profile, runs[i], pass, &gpu_ns)
-                             : session_queue(s, runs[i], 1, pass->phase);
-    if (!step->timed) {
-        recorded_ns = dgl_now_ns();
-        if (status == DGL_OK)
-            status = gl_finish(dev->gl);
-    }
-    *done_ns = dgl_now_ns();
-    if (step->timed)
-        recorded_ns = *done_ns - gpu_ns > start_ns ? *done_ns - gpu_ns : start_ns;
-    for (int32_t i = 0; i < count && status == DGL_OK && !dev->plan.limits.timer; i++)
-        status = profile_add(s->profile, runs[i], pass, NULL);
-    if (!step->timed && dev->info.software)
-        recorded_ns = *done_ns;
-    else if (!dev->plan.limits.timer) /* what is waited for is read */
-        *done_ns = recorded_ns;
-    step->record_ns = recorded_ns - start_ns;
-    step->gpu_ns = *done_ns - recorded_ns;
-    return status;
+    return q->count < (s->model->dev->info.software || s->runner.profile ? 1 : DECODE_MAX_BATCHES);
 }
 
 enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
@@ -53,16 +19,17 @@ enum dgl_status decode_queue_push(struct decode_queue *q, int32_t steps)
     const struct gl_range ids = s->memory.state[BUF_IDS];
     struct decode_batch *batch = &q->batch[q->count];
     assert(decode_queue_has_room(q) && steps > 0 && steps <= DGL_READBACK_INTERVAL_MAX);
-    assert(!s->profile || steps == 1);
+    assert(!s->runner.profile || steps == 1);
     assert(s->len + q->steps + steps <= (int32_t)s->pages.num_known * DGL_KV_PAGE);
     const struct profile_pass pass = {
         .phase = DGL_PHASE_DECODE, .sequences = 1, .held = s->len + 1};
-    enum dgl_status status =
-        s->profile ? decode_profiled(s, &q->run, 1, &pass, &q->step, &q->done_ns) : DGL_OK;
-    for (int32_t done = s->profile ? steps : 0, part; done < steps && status == DGL_OK;
+    enum dgl_status status = s->runner.profile ? runner_profile_step(&s->runner, &q->run, 1, &pass,
+                                                                     &q->step, &q->done_ns)
+                                               : DGL_OK;
+    for (int32_t done = s->runner.profile ? steps : 0, part; done < steps && status == DGL_OK;
          done += part) {
         part = q->max_steps > 0 && steps - done > q->max_steps ? q->max_steps : steps - done;
-        status = session_queue(s, q->run, (uint32_t)part, DGL_PHASE_DECODE);
+        status = runner_queue(&s->runner, q->run, (uint32_t)part, DGL_PHASE_DECODE);
     }
     if (status == DGL_OK)
         status = gl_readback_begin(s->model->dev->gl, ids.buffer,
@@ -112,10 +79,10 @@ enum dgl_status decode_queue_pop(struct decode_queue *q, int32_t *ids, int32_t *
     q->step_ns = (q->read_ns - begun_ns) / steps;
     if (overslept) /* it takes less, nobody knows how much */
         q->step_ns -= q->step_ns / 8;
-    if (status != DGL_OK || !q->session->profile)
+    if (status != DGL_OK || !q->session->runner.profile)
         return status;
     q->step.readback_ns = dgl_now_ns() - q->done_ns;
-    return profile_step(q->session->profile, q->step);
+    return profile_step(q->session->runner.profile, q->step);
 }
 
 void decode_queue_drop(struct decode_queue *q)

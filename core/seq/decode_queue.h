@@ -24,12 +24,6 @@ struct decode_queue {
     uint64_t done_ns;             /* and when the device had finished it */
 };
 
-/* In a call that profiles: one step of these runs, one after the other, waited for. Fills *step but
- * for readback_ns, and tells when the device had finished: dgl_now_ns(). */
-enum dgl_status decode_profiled(struct dgl_session *s, struct exec_run *const *runs, int32_t count,
-                                const struct profile_pass *pass, struct dgl_profile_step *step,
-                                uint64_t *done_ns);
-
 /* False: decode_queue_pop() first. Software renderers, which compute before they return, and calls
  * that profile get one batch at a time. */
 bool decode_queue_has_room(const struct decode_queue *q);

@@ -167,8 +167,8 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
 static bool has_time(const struct dgl_session *s)
 {
     const struct engine *engine = s->model->engine;
-    return s->wait_executor || (engine->persistent.aside && engine->decoded_ns &&
-                                dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
+    return s->runner.wait_executor || (engine->persistent.aside && engine->decoded_ns &&
+                                       dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
 }
 
 static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
@@ -237,7 +237,7 @@ bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
     const struct persistent *p = &engine->persistent;
     struct engine_choice *c = engine_choice(engine, q->recipe);
     const uint32_t form = next_form(c);
-    if (s->profile || !p->exec)
+    if (s->runner.profile || !p->exec)
         return false;
     switch (c->state) {
     case ENGINE_OPEN:
@@ -274,7 +274,7 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
 {
     enum dgl_status status = write_state(s, q, true);
     if (status == DGL_OK)
-        status = session_write_args(s, run);
+        status = runner_write_args(&s->runner, run);
     if (status == DGL_OK)
         status = gl_finish(s->model->dev->gl);
     uint64_t start = dgl_now_ns();
@@ -292,7 +292,7 @@ static enum dgl_status time_steps(struct dgl_session *s, const struct executor_q
 static enum dgl_status clear_abort(struct dgl_session *s, struct recipe recipe)
 {
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    struct exec_run *run = exec_cache_find(&s->runs->persistent, recipe);
+    struct exec_run *run = exec_cache_find(&s->runner.runs->persistent, recipe);
     enum dgl_status status = run ? s->model->engine->persistent.ops->clear(run) : DGL_OK;
     if (status == DGL_OK && arrived.size)
         status = gl_buffer_zero(s->model->dev->gl, arrived.buffer, arrived.offset, arrived.size);
@@ -345,7 +345,7 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     if (status == DGL_OK)
         status = write_state(s, q, false);
     if (status == DGL_OK)
-        status = session_write_args(s, dispatch);
+        status = runner_write_args(&s->runner, dispatch);
     if (status != DGL_OK)
         return status;
     if (aborted) {
@@ -384,7 +384,7 @@ static enum dgl_status try_form(struct dgl_session *s, const struct executor_que
     r->tried |= 1u << forms[1];
     enum dgl_status status = session_reserve(s, s->len + TRIAL_STEPS);
     for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = exec_cache_get(&s->runs->persistent, p->exec, formed(q->recipe, forms[i]),
+        status = exec_cache_get(&s->runner.runs->persistent, p->exec, formed(q->recipe, forms[i]),
                                 &s->memory, &run[i]);
     if (status == DGL_OK) {
         exec_run_move(run[1], &s->memory);
@@ -460,8 +460,8 @@ static enum dgl_status persistent_run(struct dgl_session *s, const struct execut
                                       struct recipe recipe, struct exec_run **run)
 {
     struct engine *engine = s->model->engine;
-    enum dgl_status status =
-        exec_cache_get(&s->runs->persistent, engine->persistent.exec, recipe, &s->memory, run);
+    enum dgl_status status = exec_cache_get(&s->runner.runs->persistent, engine->persistent.exec,
+                                            recipe, &s->memory, run);
     if (status == DGL_OK)
         exec_run_move(*run, &s->memory);
     return status == DGL_OK && q->rows ? exec_run_set_tokens(*run, q->rows->count) : status;
@@ -517,12 +517,12 @@ static enum dgl_status use_of(struct dgl_session *s, const struct executor_query
     *max_steps = DGL_READBACK_INTERVAL_MAX;
     *run = NULL;
     if (c->state != ENGINE_PERSISTENT)
-        return q->rows ? DGL_OK : session_run(s, q->recipe, run);
+        return q->rows ? DGL_OK : runner_run(&s->runner, q->recipe, run);
     enum dgl_status status = persistent_run(s, q, formed(q->recipe, c->record.form), run);
     /* Another guest may have steps before it in a form that lost. */
     for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK && !s->guest; form++)
         if (form != c->record.form)
-            exec_cache_drop(&s->runs->persistent, formed(q->recipe, form));
+            exec_cache_drop(&s->runner.runs->persistent, formed(q->recipe, form));
     if (status == DGL_OK)
         engine->persistent.ops->set_groups(*run, c->record.groups);
     if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)
@@ -535,9 +535,9 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
 {
     struct engine *engine = s->model->engine;
     struct engine_choice *c = engine_choice(engine, q->recipe);
-    if (s->profile) { /* times operations, each a dispatch */
+    if (s->runner.profile) { /* times operations, each a dispatch */
         *max_steps = DGL_READBACK_INTERVAL_MAX;
-        return session_run(s, q->recipe, run);
+        return runner_run(&s->runner, q->recipe, run);
     }
     enum dgl_status status = executor_prepare(s, q->recipe);
     if (status == DGL_OK && (q->wait || executor_is_due(s, q))) {
@@ -550,7 +550,7 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
             status = q->rows ? q->rows->reserve(q->rows->priv, ROWS_STEPS)
                              : session_reserve(s, s->len + TRIAL_STEPS);
         if (first && status == DGL_OK)
-            status = session_run(s, q->recipe, &dispatch);
+            status = runner_run(&s->runner, q->recipe, &dispatch);
         if (first && status == DGL_OK && q->rows)
             status = exec_run_set_tokens(dispatch, q->rows->count);
         if (first && status == DGL_OK)
@@ -559,7 +559,7 @@ enum dgl_status executor_choose(struct dgl_session *s, const struct executor_que
             status = try_forms(s, q, c);
         dev->compile_ns = compile_ns + (dgl_now_ns() - start);
         trial = counters_since(dev, &before);
-        counters_add(&s->trials, &trial);
+        counters_add(&s->runner.trials, &trial);
     }
     if (status == DGL_OK && engine->wanted == DGL_EXECUTOR_PERSISTENT && !q->rows &&
         c->state == ENGINE_DISPATCH)
@@ -591,7 +591,7 @@ struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, in
     struct engine *engine = s->model->engine;
     const struct engine_choice *c = engine_choice(engine, recipe);
     const struct exec_record *r = &c->record;
-    if (s->profile || c->state != ENGINE_PERSISTENT || r->persistent_ns == 0 || tokens < 1 ||
+    if (s->runner.profile || c->state != ENGINE_PERSISTENT || r->persistent_ns == 0 || tokens < 1 ||
         tokens > pass_costs[PASS_COSTS - 1].columns)
         return NULL;
     const int32_t columns = plan_body_columns(plan_body(&engine->plan, tokens));
@@ -600,7 +600,7 @@ struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, in
         i++;
     if ((double)tokens * (double)r->persistent_ns >= pass_costs[i].steps * (double)r->dispatch_ns)
         return NULL;
-    struct exec_run *run = exec_cache_find(&s->runs->persistent, formed(recipe, r->form));
+    struct exec_run *run = exec_cache_find(&s->runner.runs->persistent, formed(recipe, r->form));
     if (run) {
         exec_run_move(run, &s->memory);
         engine->persistent.ops->set_groups(run, r->groups);
@@ -651,5 +651,5 @@ enum dgl_status executor_recover(struct dgl_session *s, const struct executor_qu
     enum dgl_status status = executor_reset(s, q);
     if (status == DGL_OK)
         status = use_of(s, q, c, run, max_steps);
-    return status == DGL_OK && *run ? session_write_args(s, *run) : status;
+    return status == DGL_OK && *run ? runner_write_args(&s->runner, *run) : status;
 }

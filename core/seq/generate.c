@@ -128,13 +128,13 @@ static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
     struct dgl_step step = generation_step(g, s->len - 1);
-    enum dgl_status status = session_run(s, sample_recipe(g), &g->sample);
+    enum dgl_status status = runner_run(&s->runner, sample_recipe(g), &g->sample);
     if (status == DGL_OK && g->max_tokens != 1 && !g->logits)
-        status = session_run(s, decode_recipe(g), &g->queue.run);
+        status = runner_run(&s->runner, decode_recipe(g), &g->queue.run);
     if (status == DGL_OK)
         status = session_write_step(s, &step, 0);
     if (status == DGL_OK)
-        status = session_submit(s, g->sample, DGL_PHASE_PREFILL, s->len);
+        status = runner_submit(&s->runner, g->sample, DGL_PHASE_PREFILL, s->len);
     return status;
 }
 
@@ -157,7 +157,7 @@ static struct executor_query next_steps(const struct generation *g)
 {
     return (struct executor_query){.recipe = decode_recipe(g),
                                    .step = generation_step(g, g->s->len),
-                                   .wait = g->s->wait_executor};
+                                   .wait = g->s->runner.wait_executor};
 }
 
 static enum dgl_status choose_executor(struct generation *g)
@@ -167,7 +167,7 @@ static enum dgl_status choose_executor(struct generation *g)
     enum dgl_status status =
         g->given_up ? executor_use(g->s, &query, &g->queue.run)
                     : executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
-    return status == DGL_OK ? session_write_args(g->s, g->queue.run) : status;
+    return status == DGL_OK ? runner_write_args(&g->s->runner, g->queue.run) : status;
 }
 
 /* A callback has given the model other kernels: what is queued by the old ones is dropped, and the
@@ -190,7 +190,8 @@ static enum dgl_status follow_kernels(struct generation *g)
 static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
                                       const struct dgl_counters *tried)
 {
-    struct dgl_counters work = counters_since(g->s->model->dev, start), trials = g->s->trials;
+    struct dgl_counters work = counters_since(g->s->model->dev, start),
+                        trials = g->s->runner.trials;
     counters_take(&trials, tried);
     counters_take(&work, &trials);
     return work;
@@ -367,9 +368,9 @@ static enum dgl_status decode_loop(struct generation *g)
     enum dgl_status status = generation_sample_first(g);
     /* The first token is the prompt's: what it took belongs to no later one. */
     g->r->prefill = work_since(g, &g->start, &g->trials);
-    const struct dgl_counters before = device_counters(s->model->dev), tried = s->trials;
-    if (s->profile)
-        s->profile->step_end_ns = dgl_now_ns();
+    const struct dgl_counters before = device_counters(s->model->dev), tried = s->runner.trials;
+    if (s->runner.profile)
+        s->runner.profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done)
         status = generation_advance(g);
@@ -489,7 +490,7 @@ enum dgl_status generation_begin(struct generation *g)
     const struct dgl_generate_params *p = g->p;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
     g->start = device_counters(s->model->dev);
-    g->trials = s->trials;
+    g->trials = s->runner.trials;
     g->start_ns = work_ns(g);
     if (status == DGL_OK)
         status = session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
@@ -539,7 +540,7 @@ static enum dgl_status step_through(struct generation *g, struct exec_run *run, 
         if (status == DGL_OK)
             status = session_write_step(s, &step, 0);
         if (status == DGL_OK)
-            status = session_queue(s, run, 1, DGL_PHASE_PREFILL);
+            status = runner_queue(&s->runner, run, 1, DGL_PHASE_PREFILL);
     }
     if (status == DGL_OK)
         status = session_read_ids(s, s->len + tokens, 1, &g->first);
@@ -683,14 +684,14 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         if (status == DGL_OK)
             status = profile_init(&profile, dev, s->model->kernels);
         profile.sums.copy_gbps = copy_gbps;
-        s->profile = &profile;
+        s->runner.profile = &profile;
     }
-    if (s->profile)
+    if (s->runner.profile)
         g.interval = 1;
     if (status == DGL_OK)
         status = generate_entered(&g);
     if (params->profile)
-        s->profile = NULL;
+        s->runner.profile = NULL;
     session_trim_pages(s);
     out->profile = profile.sums;
     out->compile_ns = dev->compile_ns - compiled_ns;

@@ -108,7 +108,7 @@ bool group_admits(const struct seq_group *group, const struct generation *g)
 {
     /* Room to grow for those that are here. */
     const uint32_t most = DGL_KV_TABLE_PAGES - DGL_KV_TABLE_PAGES / 16;
-    return !g->logits && !g->s->profile && group->members < group->slots &&
+    return !g->logits && !g->s->runner.profile && group->members < group->slots &&
            rope_is_common(group, g->s) &&
            entries_wanted(group) + entries_of(g, g->s->len + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS) <=
                most;
@@ -265,7 +265,7 @@ static int32_t steps_left(const struct seq_group *group, const struct group_slot
 
 static int32_t steps_wanted(const struct seq_group *group)
 {
-    const bool single = group->session->model->dev->info.software || group->session->profile;
+    const bool single = group->session->model->dev->info.software || group->session->runner.profile;
     int32_t steps = single ? 1 : GROUP_MAX_STEPS, most = 0;
     if (group->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / group->step_ns)
         steps = (int32_t)(FLIGHT_NS / group->step_ns);
@@ -364,7 +364,7 @@ static bool query_of(const struct seq_group *group, struct recipe body, struct r
     struct engine *engine = group->session->model->engine;
     struct recipe recipe = {.segments = body.segments | draws.segments, .repeats = true};
     *out = (struct executor_query){
-        .recipe = recipe, .wait = group->session->wait_executor, .rows = rows};
+        .recipe = recipe, .wait = group->session->runner.wait_executor, .rows = rows};
     return rows->count > 1 && rows->count <= PLAN_PHASE_ROWS && engine->persistent.exec &&
            engine_choice(engine, recipe);
 }
@@ -404,7 +404,8 @@ bool group_can_push(const struct seq_group *group)
     }
     if (steps == 0 || (group->flights > 0 && (moves || group_misfit(group) >= 0)))
         return false;
-    return group->flights < (s->model->dev->info.software || s->profile ? 1 : GROUP_MAX_FLIGHTS);
+    return group->flights <
+           (s->model->dev->info.software || s->runner.profile ? 1 : GROUP_MAX_FLIGHTS);
 }
 
 /* Rows of the pass: members with steps before them. */
@@ -464,14 +465,14 @@ static enum dgl_status make_runs(struct seq_group *group)
 {
     struct dgl_session *s = group->session;
     struct exec_run *run;
-    enum dgl_status status = session_run(s, recipe_of(SEG_REPORT), &run);
+    enum dgl_status status = runner_run(&s->runner, recipe_of(SEG_REPORT), &run);
     if (status == DGL_OK)
-        status = session_run(s, body_of(group, 1), &run);
+        status = runner_run(&s->runner, body_of(group, 1), &run);
     for (int32_t n = group->least; n <= group->slots && status == DGL_OK; n++)
-        status = session_run(s, body_of(group, n), &run);
+        status = runner_run(&s->runner, body_of(group, n), &run);
     for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
         if (group->draws >> draw & 1u)
-            status = session_run(s, recipe_of((enum segment)draw), &run);
+            status = runner_run(&s->runner, recipe_of((enum segment)draw), &run);
     return status;
 }
 
@@ -482,7 +483,7 @@ enum dgl_status group_prepare(struct seq_group *group, uint32_t draws)
     enum dgl_status status = session_follow(s);
     if (status == DGL_OK)
         status = plan_add_batch(&m->engine->plan);
-    const bool more = (draws & ~group->draws) != 0 || s->runs->dispatch.count == 0;
+    const bool more = (draws & ~group->draws) != 0 || s->runner.runs->dispatch.count == 0;
     if (status != DGL_OK || (group->prepared == m->engine_serial && !more))
         return status;
     atomic_store(&s->cancel, false);
@@ -499,7 +500,7 @@ enum dgl_status group_prepare(struct seq_group *group, uint32_t draws)
 /* The run of a recipe, for the rows of this pass. */
 static enum dgl_status get_run(struct seq_group *group, struct recipe recipe, struct exec_run **out)
 {
-    enum dgl_status status = session_run(group->session, recipe, out);
+    enum dgl_status status = runner_run(&group->session->runner, recipe, out);
     return status == DGL_OK ? exec_run_set_tokens(*out, group->rows) : status;
 }
 
@@ -546,7 +547,8 @@ static enum dgl_status push_profiled(struct seq_group *group, struct exec_run **
         held += group->slot[group->row[i]].g->s->len + 1;
     const struct profile_pass pass = {
         .phase = DGL_PHASE_DECODE, .sequences = group->rows, .held = (int32_t)(held / group->rows)};
-    return decode_profiled(group->session, run, count, &pass, &group->step, &group->done_ns);
+    return runner_profile_step(&group->session->runner, run, count, &pass, &group->step,
+                               &group->done_ns);
 }
 
 /* So many steps, by one persistent dispatch or one after the other, and what reports. */
@@ -554,11 +556,11 @@ static enum dgl_status queue_runs(struct dgl_session *s, struct exec_run **run, 
                                   int32_t steps, bool persistent)
 {
     enum dgl_status status =
-        persistent ? session_queue(s, run[0], (uint32_t)steps, DGL_PHASE_DECODE) : DGL_OK;
+        persistent ? runner_queue(&s->runner, run[0], (uint32_t)steps, DGL_PHASE_DECODE) : DGL_OK;
     for (int32_t i = 0; i < steps && !persistent && status == DGL_OK; i++)
         for (int32_t k = 0; k < count && status == DGL_OK; k++)
-            status = session_queue(s, run[k], 1, DGL_PHASE_DECODE);
-    return status == DGL_OK ? session_queue(s, run[count], 1, DGL_PHASE_DECODE) : status;
+            status = runner_queue(&s->runner, run[k], 1, DGL_PHASE_DECODE);
+    return status == DGL_OK ? runner_queue(&s->runner, run[count], 1, DGL_PHASE_DECODE) : status;
 }
 
 enum dgl_status group_push(struct seq_group *group)
@@ -588,7 +590,7 @@ enum dgl_status group_push(struct seq_group *group)
         flight->persistent = (struct recipe){0};
     if (status == DGL_OK)
         status = get_run(group, recipe_of(SEG_REPORT), &run[count]);
-    if (status == DGL_OK && s->profile)
+    if (status == DGL_OK && s->runner.profile)
         status = push_profiled(group, run, count + 1);
     else if (status == DGL_OK)
         status = queue_runs(s, run, count, steps, persistent != NULL);
@@ -601,7 +603,7 @@ enum dgl_status group_push(struct seq_group *group)
         return status;
     flight->steps = steps;
     flight->rows = group->rows;
-    flight->profiled = s->profile != NULL;
+    flight->profiled = s->runner.profile != NULL;
     flight->queued_ns = dgl_now_ns();
     for (int32_t i = 0; i < group->rows; i++) {
         flight->row[i].slot = group->row[i];
@@ -681,7 +683,7 @@ enum dgl_status group_take(struct seq_group *group, struct group_news *news, int
             n->ids[i] = (int32_t)report[r][came - i];
         ++*count;
     }
-    struct profile *profile = group->session->profile;
+    struct profile *profile = group->session->runner.profile;
     if (status != DGL_OK || !profile)
         return status;
     if (!flight.profiled) { /* queued before there was one, which begins behind it */

@@ -63,8 +63,6 @@ static enum dgl_status make_memory(struct dgl_session *s)
     s->has_workspace = true;
     s->engine_serial = m->engine_serial;
     s->workspace_serial = m->workspace.serial;
-    if (!s->runs)
-        s->runs = &s->own_runs;
     status = memory_init_state(&s->memory, dev, plan, s->context, s->sequences);
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
     if (status == DGL_OK)
@@ -88,18 +86,10 @@ static enum dgl_status make_memory(struct dgl_session *s)
     return status == DGL_OK ? session_write_rope(s, 0) : status;
 }
 
-static void clear_runs(struct dgl_session *s)
-{
-    if (!s->runs)
-        return;
-    exec_cache_clear(&s->runs->dispatch);
-    exec_cache_clear(&s->runs->persistent);
-}
-
 static void drop_memory(struct dgl_session *s)
 {
     struct dgl_device *dev = s->model->dev;
-    clear_runs(s);
+    runner_clear(&s->runner);
     kv_cache_leave(&s->model->kv, &s->pages);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
@@ -148,7 +138,7 @@ static enum dgl_status restore_all(struct dgl_model *m, enum dgl_status status)
 static bool is_any_profiling(const struct dgl_model *m)
 {
     const struct dgl_session *s = m->sessions;
-    while (s && !s->profile)
+    while (s && !s->runner.profile)
         s = s->next;
     return s != NULL;
 }
@@ -159,6 +149,17 @@ static void add_to_model(struct dgl_session *s)
     s->model->calls = &calls;
     s->next = s->model->sessions;
     s->model->sessions = s;
+}
+
+/* `shared` are the runs of all guests, or NULL. */
+static void init_runner(struct dgl_session *s, struct runner_runs *shared)
+{
+    struct dgl_model *m = s->model;
+    s->runner = (struct runner){.dev = m->dev,
+                                .engine = &m->engine,
+                                .pace = &m->pace,
+                                .memory = &s->memory,
+                                .runs = shared ? shared : &s->runner.own};
 }
 
 /* Allocates and binds a sequence into a zeroed session whose model is set; on failure
@@ -210,6 +211,7 @@ enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_sessi
     s->progress_cb = p->progress_cb;
     s->progress_priv = p->progress_priv;
     s->steps = dgl_new(struct step_table);
+    init_runner(s, NULL);
     add_to_model(s);
     if (!s->steps)
         return dgl_fail_memory(m->dev->log, "step table", sizeof(*s->steps));
@@ -217,7 +219,7 @@ enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_sessi
 }
 
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p,
-                               struct session_runs *shared, struct dgl_session **out)
+                               struct runner_runs *shared, struct dgl_session **out)
 {
     struct dgl_device *dev = m->dev;
     struct gl_saved saved = {0};
@@ -244,7 +246,7 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
     if (s) {
         s->model = m;
         s->guest = shared != NULL;
-        s->runs = shared;
+        init_runner(s, shared);
         status = session_init(s, p);
         if (status == DGL_OK)
             *out = s;
@@ -314,10 +316,10 @@ enum dgl_status session_follow(struct dgl_session *s)
         status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
     if (status != DGL_OK)
         return status;
-    struct session_runs *runs = s->runs;
+    struct runner_runs *runs = s->runner.runs;
     if (runs->engine_serial != m->engine_serial || runs->workspace_serial != m->workspace.serial ||
         runs->kv_serial != m->kv.serial)
-        clear_runs(s);
+        runner_clear(&s->runner);
     runs->engine_serial = s->engine_serial = m->engine_serial;
     runs->workspace_serial = s->workspace_serial = m->workspace.serial;
     runs->kv_serial = s->kv_serial = m->kv.serial;
@@ -411,36 +413,6 @@ enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *save
     return status == DGL_ERR_CANCELLED && what
                ? dgl_fail(dev->log, status, "%s was cancelled", what)
                : status;
-}
-
-enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out)
-{
-    return exec_cache_get(&s->runs->dispatch, s->model->engine->exec, recipe, &s->memory, out);
-}
-
-enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
-                              enum dgl_phase phase)
-{
-    struct dgl_device *dev = s->model->dev;
-    uint64_t start_ns = dev->trace ? dgl_now_ns() : 0;
-    exec_run_move(run, &s->memory);
-    enum dgl_status status = exec_run_submit(run, steps, NULL);
-    if (dev->trace)
-        device_tell(dev, &(struct dgl_event){.kind = DGL_EVENT_RECORD,
-                                             .phase = phase,
-                                             .name = "record",
-                                             .kernel = "",
-                                             .start_ns = start_ns,
-                                             .duration_ns = dgl_now_ns() - start_ns});
-    return status;
-}
-
-enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
-                               int32_t held)
-{
-    const struct profile_pass pass = {.phase = phase, .sequences = 1, .held = held};
-    const bool added = s->profile && !(s->profile->decoding_only && phase == DGL_PHASE_PREFILL);
-    return added ? profile_run(s->profile, run, &pass, NULL) : session_queue(s, run, 1, phase);
 }
 
 static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)
@@ -571,15 +543,6 @@ enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t cou
     return status == DGL_OK ? gl_readback_end(dev->gl, ticket, ids) : status;
 }
 
-enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run *run)
-{
-    struct dgl_device *dev = s->model->dev;
-    if (!RECIPE_HAS(run->recipe, SEG_EARLY_EXIT))
-        return DGL_OK;
-    return gl_buffer_write(dev->gl, s->memory.state[BUF_ARGS].buffer,
-                           s->memory.state[BUF_ARGS].offset, run->groups, run->count * 12);
-}
-
 int32_t session_readback_interval(const struct dgl_session *s)
 {
     return s->model->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
@@ -622,16 +585,16 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
     session_advance(s, tokens);
     struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
     if (tail.rows.segments) {
-        status = session_run(s, tail.rows, &rows);
+        status = runner_run(&s->runner, tail.rows, &rows);
         if (status == DGL_OK)
             status = exec_run_set_tokens(rows, tokens);
         if (status == DGL_OK)
-            status = session_submit(s, rows, DGL_PHASE_PREFILL, s->len);
+            status = runner_submit(&s->runner, rows, DGL_PHASE_PREFILL, s->len);
     }
     if (status == DGL_OK && tail.last.segments) {
-        status = session_run(s, tail.last, &head);
+        status = runner_run(&s->runner, tail.last, &head);
         if (status == DGL_OK)
-            status = session_submit(s, head, DGL_PHASE_PREFILL, s->len);
+            status = runner_submit(&s->runner, head, DGL_PHASE_PREFILL, s->len);
         s->logits_valid = status == DGL_OK;
     }
     return status;
@@ -667,12 +630,13 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     const bool timed =
-        s->paced && !s->profile &&
+        s->paced && !s->runner.profile &&
         pace_tokens(&s->model->pace, &s->model->engine->plan, s->ubatch, s->len, false) < s->ubatch;
     struct exec_run *body;
     enum dgl_status status = session_reserve(s, s->len + tokens);
     if (status == DGL_OK)
-        status = session_run(s, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
+        status =
+            runner_run(&s->runner, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
     if (status == DGL_OK)
         status = exec_run_set_tokens(body, tokens);
     if (status == DGL_OK)
@@ -681,7 +645,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
         status = gl_finish(s->model->dev->gl);
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     if (status == DGL_OK)
-        status = session_submit(s, body, DGL_PHASE_PREFILL, s->len + tokens);
+        status = runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens);
     if (status == DGL_OK && timed)
         status = time_pass(s, tokens, start_ns);
     return status == DGL_OK ? pass_end(s, tokens) : status;

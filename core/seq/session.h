@@ -8,17 +8,11 @@
 
 #include <stdatomic.h>
 
-#include "core/exec/profile.h"
+#include "core/exec/runner.h"
 #include "core/seq/adjust.h"
 #include "core/model/model.h"
 #include "core/seq/pass.h"
 #include "core/seq/sampling.h"
-
-/* Runs of the engine's executors, and what they were bound to. */
-struct session_runs {
-    struct exec_cache dispatch, persistent;
-    uint32_t engine_serial, workspace_serial, kv_serial;
-};
 
 struct dgl_session {
     struct dgl_model *model;
@@ -30,22 +24,18 @@ struct dgl_session {
     bool shares;              /* prompts begin with what others have evaluated, where they do */
     struct kv_pages pages;    /* of the model's KV cache */
     struct memory memory;     /* .state is the session's own */
-    struct session_runs own_runs, *runs; /* its own, or those of all guests that are like it */
-    struct step_table *steps;            /* of this one sequence */
-    struct pass_row *rows;               /* [ubatch], of the pass at hand */
+    struct runner runner;     /* bound to `memory` */
+    struct step_table *steps; /* of this one sequence */
+    struct pass_row *rows;    /* [ubatch], of the pass at hand */
     uint32_t engine_serial, workspace_serial, kv_serial; /* that it has followed */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;
-    int32_t rope_tokens;        /* the ROPE tables are those of a session that holds as many */
-    struct dgl_counters trials; /* what trying executors took, of no answer */
-    bool wait_executor;         /* for its compiler, before decoding: to measure nothing else */
-    bool logits_valid;          /* LOGITS belongs to token len - 1 */
+    int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
+    bool logits_valid;   /* LOGITS belongs to token len - 1 */
     struct adjust adjust;
     dgl_progress_cb progress_cb; /* while kernels are compiled; NULL = none */
     void *progress_priv;
-    struct profile
-        *profile; /* of the call in progress, which every pass is added to; NULL = none */
     atomic_bool cancel;
 };
 
@@ -53,7 +43,7 @@ struct dgl_session {
  * which needs no room for its context: the runs of all guests of one context, who outlive what is
  * in there. */
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *params,
-                               struct session_runs *shared, struct dgl_session **out);
+                               struct runner_runs *shared, struct dgl_session **out);
 /* Makes a session that was just created, and holds nothing, hold what `from` does. The device is
  * entered. */
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
@@ -90,15 +80,6 @@ bool session_may_reserve(const struct dgl_session *s, int32_t tokens);
 /* Pages that other sequences evaluated for s->ids[len .. count) become the session's, but for the
  * last token's; *adopted (may be NULL) is how many tokens that are. Nothing may be queued. */
 enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted);
-/* The run of a recipe, compiled and bound on first use. Borrowed until runs are dropped. Guests
- * share it: who queues it has it bound to itself. */
-enum dgl_status session_run(struct dgl_session *s, struct recipe recipe, struct exec_run **out);
-/* Queues `steps` rounds of a run. */
-enum dgl_status session_queue(struct dgl_session *s, struct exec_run *run, uint32_t steps,
-                              enum dgl_phase phase);
-/* Queues a run after which the session holds `held` tokens; waits in a call that profiles. */
-enum dgl_status session_submit(struct dgl_session *s, struct exec_run *run, enum dgl_phase phase,
-                               int32_t held);
 /* The device has evaluated the next `tokens` of s->ids. */
 void session_advance(struct dgl_session *s, int32_t tokens);
 /* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to
@@ -183,9 +164,6 @@ enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t cou
  * values, nor what the user's own kernels compute when a process starts with them. */
 enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
     DGL_PRINTF(2, 3);
-/* Before the first of several steps of a run with SEG_EARLY_EXIT: its group counts, which a stop
- * zeroes, go to ARGS. Nothing to do for other runs. */
-enum dgl_status session_write_args(struct dgl_session *s, const struct exec_run *run);
 /* Tokens per readback when nobody asks for another number: where a readback costs more than a few
  * steps beyond the answer's end. */
 int32_t session_readback_interval(const struct dgl_session *s);

@@ -85,10 +85,11 @@ static int begin(void **state)
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt, PROMPT);
     engine.device->info.software = false;
-    bool ok = session_enter(s, &saved) == DGL_OK && session_reserve(s, s->context) == DGL_OK &&
-              session_run(s, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
-              session_run(s, recipe_decode(SAMPLE_GREEDY, 0, false), &queue.run) == DGL_OK &&
-              session_write_step(s, &step, 0) == DGL_OK && exec_run_submit(run, 1, NULL) == DGL_OK;
+    bool ok =
+        session_enter(s, &saved) == DGL_OK && session_reserve(s, s->context) == DGL_OK &&
+        runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
+        runner_run(&s->runner, recipe_decode(SAMPLE_GREEDY, 0, false), &queue.run) == DGL_OK &&
+        session_write_step(s, &step, 0) == DGL_OK && exec_run_submit(run, 1, NULL) == DGL_OK;
     return ok ? 0 : -1;
 }
 

@@ -524,7 +524,7 @@ static void test_dispatches_are_the_recorded(void **state)
         bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_HIDDEN) ||
                       RECIPE_HAS(recipe, SEG_SCORE);
         struct exec_run *run, *recorded_run;
-        assert_int_equal(session_run(e.session, recipe, &run), DGL_OK);
+        assert_int_equal(runner_run(&e.session->runner, recipe, &run), DGL_OK);
         assert_int_equal(
             exec_cache_get(&cache, rec.exec, recipe, &e.session->memory, &recorded_run), DGL_OK);
         for (int32_t tokens = 1; tokens <= (prompt ? 50 : 1); tokens += 7) {
@@ -560,7 +560,7 @@ static void test_moved_is_made(void **state)
         struct exec_run *run, *made;
         if (RECIPE_HAS(recipe, SEG_SCORE)) /* whose logits have no buffer yet */
             continue;
-        assert_int_equal(session_run(e.session, recipe, &run), DGL_OK);
+        assert_int_equal(runner_run(&e.session->runner, recipe, &run), DGL_OK);
         dgl_device_get_counters(e.device, &before);
         assert_int_equal(
             exec_cache_get(&cache, e.model->engine->exec, recipe, &other->memory, &made), DGL_OK);

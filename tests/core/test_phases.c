@@ -680,11 +680,11 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     tiny_sync(s, prompt->ids, prompt->num_ids);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
     assert_int_equal(session_reserve(s, (int32_t)prompt->num_ids + TOKENS), DGL_OK);
-    assert_int_equal(session_run(s, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
+    assert_int_equal(runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
     if (exec && exec_run_create(exec, recipe, &s->memory, &decode) != DGL_OK)
         fail_msg("no run: %s", log);
     else if (!exec)
-        assert_int_equal(session_run(s, recipe, &decode), DGL_OK);
+        assert_int_equal(runner_run(&s->runner, recipe, &decode), DGL_OK);
     assert_int_equal(session_write_step(s, &step, 0), DGL_OK);
     memset(ids, 0xff, TOKENS * sizeof(*ids));
     const struct gl_range at = s->memory.state[BUF_IDS];

@@ -201,9 +201,9 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     assert_int_equal(b->num_groups, c->alone ? 0 : 1);
     /* Drivers compile aside, and answers are short. */
     for (int i = 0; i < LANES; i++)
-        b->lanes[i].session->wait_executor = c->groups > 0;
+        b->lanes[i].session->runner.wait_executor = c->groups > 0;
     if (!c->alone)
-        b->groups[0]->session->wait_executor = c->groups > 0;
+        b->groups[0]->session->runner.wait_executor = c->groups > 0;
     for (int i = 0; i < ANSWERS; i++)
         assert_int_equal(
             dgl_batch_submit(b,

@@ -349,7 +349,7 @@ static void test_company(void **state)
     submit(b, more, MORE, 4, false);
     step_until(b, 0);
     for (int i = 0; i < 2; i++)
-        assert_true(b->lanes[i].session->runs->persistent.count > 0);
+        assert_true(b->lanes[i].session->runner.runs->persistent.count > 0);
     if (c->writer) {
         submit(b, more, 1, 40, false);
         for (int i = 0; i < 4; i++)

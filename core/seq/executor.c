@@ -51,7 +51,7 @@ static void add_parts(struct engine_choice *c)
         snprintf(c->reason + len, sizeof(c->reason) - len, "; %s", c->parts);
 }
 
-static void decide(struct dgl_session *s, struct engine_choice *c, enum engine_state state,
+static void decide(struct runner *r, struct engine_choice *c, enum engine_state state,
                    const char *reason)
 {
     c->state = state;
@@ -60,49 +60,51 @@ static void decide(struct dgl_session *s, struct engine_choice *c, enum engine_s
     if (state == ENGINE_PERSISTENT)
         add_parts(c);
     if (state == ENGINE_DISPATCH || state == ENGINE_PERSISTENT)
-        dgl_info(s->model->dev->log, "decoding by %s dispatches: %s",
+        dgl_info(r->dev->log, "decoding by %s dispatches: %s",
                  state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
 }
 
-static void remember(struct dgl_session *s, struct engine_choice *c, enum exec_verdict verdict)
+static void remember(struct runner *r, struct engine_choice *c, enum exec_verdict verdict)
 {
     c->record.verdict = verdict;
     c->record.time = (uint64_t)time(NULL);
     if (c->key[0])
-        exec_record_store(gl_program_cache_dir(s->model->dev->gl), c->key,
-                          gl_program_cache_device(s->model->dev->gl), &c->record);
+        exec_record_store(gl_program_cache_dir(r->dev->gl), c->key,
+                          gl_program_cache_device(r->dev->gl), &c->record);
 }
 
-static void put_times(const struct dgl_session *s, struct engine_choice *c)
+static void put_times(const struct runner *r, struct engine_choice *c)
 {
-    const struct exec_record *r = &c->record;
+    const struct exec_record *record = &c->record;
     char what[64] = "token";
     if (c->columns > 1)
         snprintf(what, sizeof(what), "step of up to %d sequences", c->columns);
     snprintf(c->reason, sizeof(c->reason),
              "%sa trial took %.0f us per %s by persistent dispatches of %u work groups, %.0f us "
              "by single ones",
-             s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
-             (double)r->persistent_ns * 1e-3, what, r->groups, (double)r->dispatch_ns * 1e-3);
+             (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
+             (double)record->persistent_ns * 1e-3, what, record->groups,
+             (double)record->dispatch_ns * 1e-3);
     size_t len = strlen(c->reason);
-    for (uint32_t form = 0; form < PHASE_FORMS && r->tried & (r->tried - 1u); form++)
-        if (r->form_ns[form] && len < sizeof(c->reason))
-            len += (size_t)snprintf(
-                c->reason + len, sizeof(c->reason) - len, "; form %u of its program %.0f us%s",
-                form + 1, (double)r->form_ns[form] * 1e-3, form == r->form ? ", in use" : "");
+    for (uint32_t form = 0; form < PHASE_FORMS && record->tried & (record->tried - 1u); form++)
+        if (record->form_ns[form] && len < sizeof(c->reason))
+            len += (size_t)snprintf(c->reason + len, sizeof(c->reason) - len,
+                                    "; form %u of its program %.0f us%s", form + 1,
+                                    (double)record->form_ns[form] * 1e-3,
+                                    form == record->form ? ", in use" : "");
 }
 
 /* What the record says; false: it has to be found out. */
-static bool decide_by_record(struct dgl_session *s, struct engine_choice *c)
+static bool decide_by_record(struct runner *r, struct engine_choice *c)
 {
     const uint64_t now = (uint64_t)time(NULL);
     switch (c->record.verdict) {
     case EXEC_SLOWER:
-        put_times(s, c);
-        decide(s, c, ENGINE_DISPATCH, c->reason);
+        put_times(r, c);
+        decide(r, c, ENGINE_DISPATCH, c->reason);
         return true;
     case EXEC_UNFIT:
-        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
         return true;
     case EXEC_ABORTED:
         if ((now < c->record.time || now - c->record.time > ABORT_SECONDS) &&
@@ -110,16 +112,16 @@ static bool decide_by_record(struct dgl_session *s, struct engine_choice *c)
             c->record.verdict = EXEC_FASTER;
             return false;
         }
-        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
         return true;
     default:
         return false;
     }
 }
 
-enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
+enum dgl_status executor_look(struct runner *r, struct recipe recipe)
 {
-    struct engine *engine = s->model->engine;
+    struct engine *engine = *r->engine;
     struct engine_choice *c = engine_choice(engine, recipe);
     const struct persistent *p = &engine->persistent;
     char reason[PERSISTENT_REASON] = "";
@@ -127,36 +129,36 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
         return DGL_OK;
     c->columns = plan_step_rows(recipe);
     if (!p->exec) {
-        decide(s, c, ENGINE_DISPATCH, engine->no_persistent);
+        decide(r, c, ENGINE_DISPATCH, engine->no_persistent);
         return DGL_OK;
     }
-    const uint64_t token_ns = pace_token_ns(&s->model->pace, &engine->plan);
+    const uint64_t token_ns = pace_token_ns(r->pace, &engine->plan);
     if (engine->wanted != DGL_EXECUTOR_PERSISTENT && engine->plan.device->dispatch_bytes > 0 &&
         token_ns > DISPATCH_NS) {
         snprintf(c->reason, sizeof(c->reason),
                  "a token takes about %llu ms here; one dispatch must end within %llu ms",
                  (unsigned long long)(token_ns / 1000000), DISPATCH_NS / 1000000);
-        decide(s, c, ENGINE_DISPATCH, c->reason);
+        decide(r, c, ENGINE_DISPATCH, c->reason);
         return DGL_OK;
     }
-    enum dgl_status status = p->ops->check(p->exec, recipe, &s->memory, reason, c->key);
+    enum dgl_status status = p->ops->check(p->exec, recipe, r->memory, reason, c->key);
     snprintf(c->parts, sizeof(c->parts), "%s", status == DGL_OK ? reason : "");
     snprintf(c->untried, sizeof(c->untried), "persistent dispatches have not been tried yet%s%s",
              c->parts[0] ? "; " : "", c->parts);
     if (status == DGL_ERR_UNSUPPORTED) {
-        decide(s, c, ENGINE_DISPATCH, reason);
+        decide(r, c, ENGINE_DISPATCH, reason);
         return DGL_OK;
     }
     if (status != DGL_OK)
         return status;
     if (c->key[0] && !c->record.verdict)
-        exec_record_load(gl_program_cache_dir(s->model->dev->gl), c->key, &c->record);
+        exec_record_load(gl_program_cache_dir(r->dev->gl), c->key, &c->record);
     if (c->record.form >= PHASE_FORMS)
         c->record = (struct exec_record){0};
     if (engine->wanted == DGL_EXECUTOR_PERSISTENT)
         snprintf(c->reason, sizeof(c->reason), "asked for");
-    else if (!decide_by_record(s, c) && c->record.verdict == EXEC_FASTER)
-        put_times(s, c);
+    else if (!decide_by_record(r, c) && c->record.verdict == EXEC_FASTER)
+        put_times(r, c);
     if (c->state == ENGINE_OPEN && c->reason[0])
         add_parts(c);
     return DGL_OK;
@@ -164,17 +166,17 @@ enum dgl_status executor_look(struct dgl_session *s, struct recipe recipe)
 
 /* A program takes seconds to compile. Those have time for it who wait for the compiler anyway, and
  * those whom it does not hold up and who have decoded for some time: who has is likely to go on. */
-static bool has_time(const struct dgl_session *s)
+static bool has_time(const struct runner *r)
 {
-    const struct engine *engine = s->model->engine;
-    return s->runner.wait_executor || (engine->persistent.aside && engine->decoded_ns &&
-                                       dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
+    const struct engine *engine = *r->engine;
+    return r->wait_executor || (engine->persistent.aside && engine->decoded_ns &&
+                                dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
 }
 
-static bool is_wanted(const struct dgl_session *s, const struct engine_choice *c)
+static bool is_wanted(const struct runner *r, const struct engine_choice *c)
 {
-    return s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT ||
-           c->record.verdict == EXEC_FASTER || (c->record.verdict == 0 && has_time(s));
+    return (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER ||
+           (c->record.verdict == 0 && has_time(r));
 }
 
 /* Whether the compiler may begin with the program: of several sequences one of each width is on its
@@ -196,26 +198,28 @@ static bool may_begin(struct engine *engine, struct engine_choice *c, struct rec
     return may;
 }
 
-enum dgl_status executor_prepare(struct dgl_session *s, struct recipe recipe)
+enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
 {
-    const struct persistent *p = &s->model->engine->persistent;
-    struct engine_choice *c = engine_choice(s->model->engine, recipe);
-    enum dgl_status status = executor_look(s, recipe);
-    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(s, c) ||
-        !may_begin(s->model->engine, c, recipe))
+    const struct persistent *p = &(*r->engine)->persistent;
+    struct engine_choice *c = engine_choice(*r->engine, recipe);
+    enum dgl_status status = executor_look(r, recipe);
+    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(r, c) ||
+        !may_begin(*r->engine, c, recipe))
         return status;
-    status = p->ops->begin(p->exec, formed(recipe, c->record.form), &s->memory, false);
+    status = p->ops->begin(p->exec, formed(recipe, c->record.form), r->memory, false);
     if (status == DGL_OK)
-        decide(s, c, ENGINE_COMPILING, "the program of a persistent dispatch is being compiled");
+        decide(r, c, ENGINE_COMPILING, "the program of a persistent dispatch is being compiled");
     return status;
 }
 
-static bool has_room(const struct dgl_session *s, const struct executor_query *q)
+static int32_t trial_steps(const struct steps *q)
 {
-    if (q->rows)
-        return q->rows->has_room(q->rows->priv, ROWS_STEPS);
-    return s->len + TRIAL_STEPS <= s->context && session_rope_holds(s, s->len + TRIAL_STEPS) &&
-           session_may_reserve(s, s->len + TRIAL_STEPS);
+    return q->rows > 1 ? ROWS_STEPS : TRIAL_STEPS;
+}
+
+static bool has_room(const struct steps *q)
+{
+    return q->has_room(q->priv, trial_steps(q));
 }
 
 /* The next form of the program that may turn out faster than the one that decodes; PHASE_FORMS:
@@ -231,24 +235,26 @@ static uint32_t next_form(const struct engine_choice *c)
     return form;
 }
 
-bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
+bool executor_is_due(const struct steps *q)
 {
-    struct engine *engine = s->model->engine;
+    struct runner *r = q->runner;
+    struct engine *engine = *r->engine;
     const struct persistent *p = &engine->persistent;
     struct engine_choice *c = engine_choice(engine, q->recipe);
     const uint32_t form = next_form(c);
-    if (s->runner.profile || !p->exec)
+    if (r->profile || !p->exec)
         return false;
     switch (c->state) {
     case ENGINE_OPEN:
-        if (q->rows && c->columns == 0)
+        if (c->columns == 0)
             return true; /* to look at it */
-        return is_wanted(s, c) && may_begin(engine, c, q->recipe);
+        return is_wanted(r, c) && may_begin(engine, c, q->recipe);
     case ENGINE_COMPILING:
         return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
-               (!q->rows || c->record.persistent_ns || has_room(s, q));
+               (c->record.persistent_ns || engine->wanted == DGL_EXECUTOR_PERSISTENT ||
+                has_room(q));
     case ENGINE_PERSISTENT:
-        return form < PHASE_FORMS && has_time(s) && has_room(s, q) &&
+        return form < PHASE_FORMS && has_time(r) && has_room(q) &&
                (!c->rival_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
     default:
         return false;
@@ -257,61 +263,49 @@ bool executor_is_due(struct dgl_session *s, const struct executor_query *q)
 
 /* ---- trial ----------------------------------------------------------------------------------- */
 
-/* The state of the next step goes to the device. */
-static enum dgl_status write_state(struct dgl_session *s, const struct executor_query *q,
-                                   bool trial)
+/* Runs the next steps. Sets *ns to the time of one, and `ids` to the tokens. */
+static enum dgl_status time_steps(const struct steps *q, struct exec_run *run, int32_t steps,
+                                  int32_t *ids, uint64_t *ns)
 {
-    struct dgl_step step = q->step;
-    if (q->rows)
-        return q->rows->write(q->rows->priv, trial);
-    step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
-    return session_write_step(s, &step, 0);
-}
-
-/* The next steps, timed, with the ids that they give. */
-static enum dgl_status time_steps(struct dgl_session *s, const struct executor_query *q,
-                                  struct exec_run *run, int32_t steps, int32_t *ids, uint64_t *ns)
-{
-    enum dgl_status status = write_state(s, q, true);
-    if (status == DGL_OK)
-        status = runner_write_args(&s->runner, run);
-    if (status == DGL_OK)
-        status = gl_finish(s->model->dev->gl);
-    uint64_t start = dgl_now_ns();
-    exec_run_move(run, &s->memory);
-    if (status == DGL_OK)
-        status = exec_run_submit(run, (uint32_t)steps, NULL);
-    if (status == DGL_OK)
-        status =
-            q->rows ? gl_finish(s->model->dev->gl) : session_read_ids(s, s->len + 1, steps, ids);
+    struct runner *r = q->runner;
+    enum dgl_status status;
+    TRY(q->write(q->priv, true));
+    TRY(runner_write_args(r, run));
+    TRY(gl_finish(r->dev->gl));
+    const uint64_t start = dgl_now_ns();
+    exec_run_move(run, r->memory);
+    TRY(exec_run_submit(run, (uint32_t)steps, NULL));
+    TRY(gl_finish(r->dev->gl));
     *ns = (dgl_now_ns() - start) / (uint64_t)steps;
-    return status == DGL_OK && q->rows ? q->rows->read(q->rows->priv, steps, ids) : status;
+    TRY(q->read(q->priv, steps, ids));
+done:
+    return status;
 }
 
 /* The program may run again, and what work groups count is 0, as between dispatches. */
-static enum dgl_status clear_abort(struct dgl_session *s, struct recipe recipe)
+static enum dgl_status clear_abort(struct runner *r, struct recipe recipe)
 {
-    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    struct exec_run *run = exec_cache_find(&s->runner.runs->persistent, recipe);
-    enum dgl_status status = run ? s->model->engine->persistent.ops->clear(run) : DGL_OK;
+    const struct gl_range arrived = r->memory->state[BUF_ARRIVED];
+    struct exec_run *run = exec_cache_find(&r->runs->persistent, recipe);
+    enum dgl_status status = run ? (*r->engine)->persistent.ops->clear(run) : DGL_OK;
     if (status == DGL_OK && arrived.size)
-        status = gl_buffer_zero(s->model->dev->gl, arrived.buffer, arrived.offset, arrived.size);
+        status = gl_buffer_zero(r->dev->gl, arrived.buffer, arrived.offset, arrived.size);
     return status;
 }
 
 /* Both executors in turn on the tokens that come next; the persistent one with several numbers of
  * work groups, of which the fastest is kept. */
-static enum dgl_status try_both(struct dgl_session *s, const struct executor_query *q,
-                                struct exec_run *dispatch, struct exec_run *persistent,
-                                uint32_t resident, struct engine_choice *c)
+static enum dgl_status try_both(const struct steps *q, struct exec_run *dispatch,
+                                struct exec_run *persistent, uint32_t resident,
+                                struct engine_choice *c)
 {
-    const struct persistent_ops *ops = s->model->engine->persistent.ops;
-    const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
-    const uint32_t units = s->model->dev->plan.compute_units;
+    struct runner *r = q->runner;
+    const struct persistent_ops *ops = (*r->engine)->persistent.ops;
+    const bool forced = (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT;
+    const uint32_t units = r->dev->plan.compute_units;
     const uint32_t step = resident % units == 0 ? units : resident, form = c->record.form;
-    const int32_t steps = q->rows ? ROWS_STEPS : TRIAL_STEPS;
-    const int32_t count = q->rows ? q->rows->count * steps : steps;
-    const int numbers = q->rows ? ROWS_GROUPS : TRIAL_GROUPS;
+    const int32_t steps = trial_steps(q), count = q->rows * steps;
+    const int numbers = q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
     int32_t want[TRIAL_IDS] = {0}, ids[TRIAL_IDS] = {0};
     uint64_t ns;
     bool aborted = false, same = true;
@@ -320,19 +314,20 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
     const uint64_t start = dgl_now_ns();
     assert(count <= TRIAL_IDS);
     do
-        status = time_steps(s, q, dispatch, steps, want, &ns);
-    while (status == DGL_OK && (!q->rows || q->wait) && dgl_now_ns() - start < WARM_NS);
+        status = time_steps(q, dispatch, steps, want, &ns);
+    while (status == DGL_OK && (q->rows == 1 || r->wait_executor) &&
+           dgl_now_ns() - start < WARM_NS);
     for (int i = 0; i < TRIAL_ROUNDS * numbers && status == DGL_OK; i++) {
         const uint32_t less = (uint32_t)(i % numbers) * step;
         if (less >= resident)
             continue;
         if (less == 0)
-            status = time_steps(s, q, dispatch, steps, want, &ns);
+            status = time_steps(q, dispatch, steps, want, &ns);
         if (status == DGL_OK && less == 0 && (i == 0 || ns < c->record.dispatch_ns))
             c->record.dispatch_ns = ns;
         ops->set_groups(persistent, resident - less);
         if (status == DGL_OK)
-            status = time_steps(s, q, persistent, steps, ids, &ns);
+            status = time_steps(q, persistent, steps, ids, &ns);
         aborted = executor_is_aborted(ids, count);
         same = memcmp(ids, want, sizeof(ids)) == 0;
         if (status != DGL_OK || aborted || !same)
@@ -342,238 +337,237 @@ static enum dgl_status try_both(struct dgl_session *s, const struct executor_que
             c->record.groups = resident - less;
         }
     }
-    if (status == DGL_OK)
-        status = write_state(s, q, false);
-    if (status == DGL_OK)
-        status = runner_write_args(&s->runner, dispatch);
-    if (status != DGL_OK)
-        return status;
+    TRY(status);
+    TRY(q->write(q->priv, false));
+    TRY(runner_write_args(r, dispatch));
     if (aborted) {
-        remember(s, c, EXEC_ABORTED);
-        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        return clear_abort(s, formed(q->recipe, form));
+        remember(r, c, EXEC_ABORTED);
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        TRY(clear_abort(r, formed(q->recipe, form)));
+        goto done;
     }
     if (!same) {
-        remember(s, c, EXEC_UNFIT);
-        decide(s, c, ENGINE_DISPATCH,
+        remember(r, c, EXEC_UNFIT);
+        decide(r, c, ENGINE_DISPATCH,
                "the tokens of a trial were not the same as by single dispatches");
-        return DGL_OK;
+        goto done;
     }
     c->record.form_ns[form] = c->record.persistent_ns;
     bool faster = c->record.persistent_ns < c->record.dispatch_ns;
-    remember(s, c, faster ? EXEC_FASTER : EXEC_SLOWER);
-    put_times(s, c);
-    decide(s, c, faster || forced ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
-    return DGL_OK;
+    remember(r, c, faster ? EXEC_FASTER : EXEC_SLOWER);
+    put_times(r, c);
+    decide(r, c, faster || forced ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
+done:
+    return status;
 }
 
 /* The program in the next form against the one that decodes, in turn on the tokens that come next.
  * A form that is not fit is no reason against the other one. */
-static enum dgl_status try_form(struct dgl_session *s, const struct executor_query *q,
-                                struct engine_choice *c)
+static enum dgl_status try_form(const struct steps *q, struct engine_choice *c)
 {
-    const struct persistent *p = &s->model->engine->persistent;
-    struct exec_record *r = &c->record;
-    const uint32_t forms[2] = {r->form, next_form(c)};
+    struct runner *r = q->runner;
+    const struct persistent *p = &(*r->engine)->persistent;
+    struct exec_record *record = &c->record;
+    const uint32_t forms[2] = {record->form, next_form(c)};
     struct exec_run *run[2] = {NULL, NULL};
     struct residency found = {0};
     int32_t ids[2][TRIAL_STEPS];
     uint64_t best[2] = {0}, ns;
     int aborted = -1;
     c->rival_begun = false;
-    r->tried |= 1u << forms[1];
-    enum dgl_status status = session_reserve(s, s->len + TRIAL_STEPS);
+    record->tried |= 1u << forms[1];
+    enum dgl_status status = q->reserve(q->priv, TRIAL_STEPS);
     for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = exec_cache_get(&s->runner.runs->persistent, p->exec, formed(q->recipe, forms[i]),
-                                &s->memory, &run[i]);
+        status = exec_cache_get(&r->runs->persistent, p->exec, formed(q->recipe, forms[i]),
+                                r->memory, &run[i]);
     if (status == DGL_OK) {
-        exec_run_move(run[1], &s->memory);
+        exec_run_move(run[1], r->memory);
         status = p->ops->probe(run[1], &found);
     }
-    const uint32_t groups = found.groups < r->groups ? found.groups : r->groups;
+    const uint32_t groups = found.groups < record->groups ? found.groups : record->groups;
     bool fit = status == DGL_OK && groups > 0;
     if (status == DGL_ERR_KERNEL)
         status = DGL_OK; /* the driver does not take it */
     const uint64_t start = dgl_now_ns();
-    while (fit && status == DGL_OK && q->wait && aborted < 0 && dgl_now_ns() - start < WARM_NS) {
-        status = time_steps(s, q, run[0], TRIAL_STEPS, ids[0], &ns);
+    while (fit && status == DGL_OK && r->wait_executor && aborted < 0 &&
+           dgl_now_ns() - start < WARM_NS) {
+        status = time_steps(q, run[0], TRIAL_STEPS, ids[0], &ns);
         aborted = executor_is_aborted(ids[0], TRIAL_STEPS) ? 0 : -1;
     }
     for (int i = 0; i < 2 * FORM_ROUNDS && fit && status == DGL_OK && aborted < 0; i++) {
-        p->ops->set_groups(run[i % 2], i % 2 ? groups : r->groups);
-        status = time_steps(s, q, run[i % 2], TRIAL_STEPS, ids[i % 2], &ns);
+        p->ops->set_groups(run[i % 2], i % 2 ? groups : record->groups);
+        status = time_steps(q, run[i % 2], TRIAL_STEPS, ids[i % 2], &ns);
         aborted = executor_is_aborted(ids[i % 2], TRIAL_STEPS) ? i % 2 : -1;
         fit = i == 0 || memcmp(ids[0], ids[1], sizeof(ids[0])) == 0;
         best[i % 2] = best[i % 2] && best[i % 2] < ns ? best[i % 2] : ns;
     }
-    if (status == DGL_OK)
-        status = session_write_step(s, &q->step, 0);
-    if (status == DGL_OK && aborted >= 0)
-        status = clear_abort(s, formed(q->recipe, forms[aborted]));
-    if (status != DGL_OK)
-        return status;
+    TRY(status);
+    TRY(q->write(q->priv, false));
+    if (aborted >= 0)
+        TRY(clear_abort(r, formed(q->recipe, forms[aborted])));
     if (aborted == 0) {
-        remember(s, c, EXEC_ABORTED);
-        decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        return DGL_OK;
+        remember(r, c, EXEC_ABORTED);
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        goto done;
     }
     if (fit && aborted < 0) {
-        r->form_ns[forms[0]] = r->persistent_ns = best[0];
-        r->form_ns[forms[1]] = best[1];
+        record->form_ns[forms[0]] = record->persistent_ns = best[0];
+        record->form_ns[forms[1]] = best[1];
     }
     if (fit && aborted < 0 && best[1] < best[0]) {
-        r->form = forms[1];
-        r->groups = groups;
-        r->persistent_ns = best[1];
+        record->form = forms[1];
+        record->groups = groups;
+        record->persistent_ns = best[1];
     }
-    remember(s, c, r->persistent_ns < r->dispatch_ns ? EXEC_FASTER : EXEC_SLOWER);
-    put_times(s, c);
-    decide(s, c, ENGINE_PERSISTENT, c->reason);
-    return DGL_OK;
+    remember(r, c, record->persistent_ns < record->dispatch_ns ? EXEC_FASTER : EXEC_SLOWER);
+    put_times(r, c);
+    decide(r, c, ENGINE_PERSISTENT, c->reason);
+done:
+    return status;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
 /* Tries the other forms of the program that decodes, as far as the compiler is done with them. They
  * are compiled one after the other, and all at once where nothing else is to be done. */
-static enum dgl_status try_forms(struct dgl_session *s, const struct executor_query *q,
-                                 struct engine_choice *c)
+static enum dgl_status try_forms(const struct steps *q, struct engine_choice *c)
 {
-    const struct persistent *p = &s->model->engine->persistent;
+    struct runner *r = q->runner;
+    const struct persistent *p = &(*r->engine)->persistent;
     enum dgl_status status = DGL_OK;
     uint32_t form;
-    while (status == DGL_OK && (form = next_form(c)) < PHASE_FORMS && has_time(s) &&
-           has_room(s, q)) {
-        for (uint32_t f = form; f < PHASE_FORMS && !c->rival_begun && status == DGL_OK; f++)
-            if (f == form || (q->wait && !(c->record.tried >> f & 1u)))
-                status = p->ops->begin(p->exec, formed(q->recipe, f), &s->memory, true);
-        c->rival_begun = status == DGL_OK;
-        if (status != DGL_OK || (!q->wait && !p->ops->is_ready(p->exec, formed(q->recipe, form))))
-            return status;
-        status = try_form(s, q, c);
+    while ((form = next_form(c)) < PHASE_FORMS && has_time(r) && has_room(q)) {
+        for (uint32_t f = form; f < PHASE_FORMS && !c->rival_begun; f++)
+            if (f == form || (r->wait_executor && !(c->record.tried >> f & 1u)))
+                TRY(p->ops->begin(p->exec, formed(q->recipe, f), r->memory, true));
+        c->rival_begun = true;
+        if (!r->wait_executor && !p->ops->is_ready(p->exec, formed(q->recipe, form)))
+            break;
+        TRY(try_form(q, c));
     }
+done:
     return status;
 }
 
 /* The run of the program, for as many rows as the query has. */
-static enum dgl_status persistent_run(struct dgl_session *s, const struct executor_query *q,
-                                      struct recipe recipe, struct exec_run **run)
+static enum dgl_status persistent_run(const struct steps *q, struct recipe recipe,
+                                      struct exec_run **run)
 {
-    struct engine *engine = s->model->engine;
-    enum dgl_status status = exec_cache_get(&s->runner.runs->persistent, engine->persistent.exec,
-                                            recipe, &s->memory, run);
-    if (status == DGL_OK)
-        exec_run_move(*run, &s->memory);
-    return status == DGL_OK && q->rows ? exec_run_set_tokens(*run, q->rows->count) : status;
+    struct runner *r = q->runner;
+    enum dgl_status status;
+    TRY(exec_cache_get(&r->runs->persistent, (*r->engine)->persistent.exec, recipe, r->memory,
+                       run));
+    exec_run_move(*run, r->memory);
+    TRY(exec_run_set_tokens(*run, q->rows));
+done:
+    return status;
 }
 
 /* The program is there: may it run, and is it worth it? */
-static enum dgl_status judge(struct dgl_session *s, const struct executor_query *q,
-                             struct exec_run *dispatch, struct engine_choice *c)
+static enum dgl_status judge(const struct steps *q, struct exec_run *dispatch,
+                             struct engine_choice *c)
 {
-    const struct persistent *p = &s->model->engine->persistent;
-    const bool forced = s->model->engine->wanted == DGL_EXECUTOR_PERSISTENT;
+    struct runner *r = q->runner;
+    const bool forced = (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT;
     const struct recipe recipe = formed(q->recipe, c->record.form);
     struct exec_run *run;
     struct residency found;
-    enum dgl_status status = persistent_run(s, q, recipe, &run);
+    enum dgl_status status = persistent_run(q, recipe, &run);
     if (status == DGL_ERR_KERNEL) {
-        remember(s, c, EXEC_UNFIT);
-        decide(s, c, ENGINE_DISPATCH, "the driver does not take the program");
+        remember(r, c, EXEC_UNFIT);
+        decide(r, c, ENGINE_DISPATCH, "the driver does not take the program");
         return DGL_OK;
     }
-    if (status == DGL_OK)
-        status = p->ops->probe(run, &found);
-    if (status != DGL_OK)
-        return status;
-    if (found.groups == 0) {
-        remember(s, c, EXEC_UNFIT);
-        decide(s, c, ENGINE_DISPATCH, found.reason);
-        return DGL_OK;
-    }
+    TRY(status);
+    TRY((*r->engine)->persistent.ops->probe(run, &found));
     /* A record of more groups is about another slice of the device. */
-    bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
-    if (!known && has_room(s, q))
-        return try_both(s, q, dispatch, run, found.groups, c);
-    if (!known && !forced)
-        return DGL_OK; /* another time */
-    if (known)
-        put_times(s, c);
-    else
+    const bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
+    if (found.groups == 0) {
+        remember(r, c, EXEC_UNFIT);
+        decide(r, c, ENGINE_DISPATCH, found.reason);
+    } else if (!known && has_room(q)) {
+        TRY(try_both(q, dispatch, run, found.groups, c));
+    } else if (known) {
+        put_times(r, c);
+        decide(r, c, ENGINE_PERSISTENT, c->reason);
+    } else if (forced) { /* otherwise a later call tries it */
         c->record = (struct exec_record){.groups = found.groups, .form = recipe.form};
-    decide(s, c, ENGINE_PERSISTENT, known ? c->reason : "asked for");
-    return DGL_OK;
+        decide(r, c, ENGINE_PERSISTENT, "asked for");
+    }
+done:
+    return status;
 }
 
-static enum dgl_status use_of(struct dgl_session *s, const struct executor_query *q,
-                              const struct engine_choice *c, struct exec_run **run,
-                              int32_t *max_steps)
+static enum dgl_status use_of(const struct steps *q, const struct engine_choice *c,
+                              struct exec_run **run, int32_t *max_steps)
 {
-    struct engine *engine = s->model->engine;
+    struct runner *r = q->runner;
+    struct engine *engine = *r->engine;
     const uint64_t ns = c->record.persistent_ns;
+    enum dgl_status status = DGL_OK;
     engine->last = c;
     if (!engine->decoded_ns)
         engine->decoded_ns = dgl_now_ns();
     *max_steps = DGL_READBACK_INTERVAL_MAX;
     *run = NULL;
     if (c->state != ENGINE_PERSISTENT)
-        return q->rows ? DGL_OK : runner_run(&s->runner, q->recipe, run);
-    enum dgl_status status = persistent_run(s, q, formed(q->recipe, c->record.form), run);
-    /* Another guest may have steps before it in a form that lost. */
-    for (uint32_t form = 0; form < PHASE_FORMS && status == DGL_OK && !s->guest; form++)
+        return DGL_OK;
+    TRY(persistent_run(q, formed(q->recipe, c->record.form), run));
+    /* If runs are shared, another lane may have queued steps of a slower form. */
+    for (uint32_t form = 0; form < PHASE_FORMS && r->runs == &r->own; form++)
         if (form != c->record.form)
-            exec_cache_drop(&s->runner.runs->persistent, formed(q->recipe, form));
-    if (status == DGL_OK)
-        engine->persistent.ops->set_groups(*run, c->record.groups);
+            exec_cache_drop(&r->runs->persistent, formed(q->recipe, form));
+    engine->persistent.ops->set_groups(*run, c->record.groups);
     if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)
         *max_steps = ns < DISPATCH_NS ? (int32_t)(DISPATCH_NS / ns) : 1;
+done:
     return status;
 }
 
-enum dgl_status executor_choose(struct dgl_session *s, const struct executor_query *q,
-                                struct exec_run **run, int32_t *max_steps)
+enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, int32_t *max_steps)
 {
-    struct engine *engine = s->model->engine;
+    struct runner *r = q->runner;
+    struct engine *engine = *r->engine;
     struct engine_choice *c = engine_choice(engine, q->recipe);
-    if (s->runner.profile) { /* times operations, each a dispatch */
-        *max_steps = DGL_READBACK_INTERVAL_MAX;
-        return runner_run(&s->runner, q->recipe, run);
-    }
-    enum dgl_status status = executor_prepare(s, q->recipe);
-    if (status == DGL_OK && (q->wait || executor_is_due(s, q))) {
-        struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = r->dev;
+    enum dgl_status status = DGL_OK;
+    *max_steps = DGL_READBACK_INTERVAL_MAX;
+    *run = NULL;
+    if (r->profile) /* times operations, each a dispatch */
+        return DGL_OK;
+    TRY(executor_prepare(r, q->recipe));
+    if (r->wait_executor || executor_is_due(q)) {
         struct exec_run *dispatch = NULL;
         struct dgl_counters before = device_counters(dev), trial;
-        uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
+        const uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
         const bool first = c->state == ENGINE_COMPILING;
-        if (first && has_room(s, q))
-            status = q->rows ? q->rows->reserve(q->rows->priv, ROWS_STEPS)
-                             : session_reserve(s, s->len + TRIAL_STEPS);
+        if (first && has_room(q))
+            status = q->reserve(q->priv, trial_steps(q));
         if (first && status == DGL_OK)
-            status = runner_run(&s->runner, q->recipe, &dispatch);
-        if (first && status == DGL_OK && q->rows)
-            status = exec_run_set_tokens(dispatch, q->rows->count);
+            status = runner_run(r, q->recipe, &dispatch);
         if (first && status == DGL_OK)
-            status = judge(s, q, dispatch, c);
+            status = exec_run_set_tokens(dispatch, q->rows);
+        if (first && status == DGL_OK)
+            status = judge(q, dispatch, c);
         if (status == DGL_OK)
-            status = try_forms(s, q, c);
+            status = try_forms(q, c);
         dev->compile_ns = compile_ns + (dgl_now_ns() - start);
         trial = counters_since(dev, &before);
-        counters_add(&s->runner.trials, &trial);
+        counters_add(&r->trials, &trial);
     }
-    if (status == DGL_OK && engine->wanted == DGL_EXECUTOR_PERSISTENT && !q->rows &&
-        c->state == ENGINE_DISPATCH)
-        return dgl_fail(s->model->dev->log, DGL_ERR_UNSUPPORTED,
+    TRY(status);
+    if (engine->wanted == DGL_EXECUTOR_PERSISTENT && q->rows == 1 && c->state == ENGINE_DISPATCH)
+        return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
                         "decoding by persistent dispatches was asked for, but cannot be: %s",
                         c->reason);
-    return status == DGL_OK ? use_of(s, q, c, run, max_steps) : status;
+    TRY(use_of(q, c, run, max_steps));
+done:
+    return status;
 }
 
-enum dgl_status executor_use(struct dgl_session *s, const struct executor_query *q,
-                             struct exec_run **run)
+enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32_t *max_steps)
 {
-    int32_t max_steps;
-    return use_of(s, q, engine_choice(s->model->engine, q->recipe), run, &max_steps);
+    return use_of(q, engine_choice(*q->runner->engine, q->recipe), run, max_steps);
 }
 
 /* Steps by single dispatches that a pass over as many columns costs. On one NVIDIA H200 (driver
@@ -586,24 +580,25 @@ static const struct {
 } pass_costs[] = {{1, 1.0}, {2, 1.7}, {4, 1.65}, {8, 2.2}};
 #define PASS_COSTS (sizeof(pass_costs) / sizeof(pass_costs[0]))
 
-struct exec_run *executor_reader(struct dgl_session *s, struct recipe recipe, int32_t tokens)
+struct exec_run *executor_reader(struct runner *r, struct recipe recipe, int32_t tokens)
 {
-    struct engine *engine = s->model->engine;
+    struct engine *engine = *r->engine;
     const struct engine_choice *c = engine_choice(engine, recipe);
-    const struct exec_record *r = &c->record;
-    if (s->runner.profile || c->state != ENGINE_PERSISTENT || r->persistent_ns == 0 || tokens < 1 ||
+    const struct exec_record *record = &c->record;
+    if (r->profile || c->state != ENGINE_PERSISTENT || record->persistent_ns == 0 || tokens < 1 ||
         tokens > pass_costs[PASS_COSTS - 1].columns)
         return NULL;
     const int32_t columns = plan_body_columns(plan_body(&engine->plan, tokens));
     size_t i = 0;
     while (i + 1 < PASS_COSTS && pass_costs[i].columns < columns)
         i++;
-    if ((double)tokens * (double)r->persistent_ns >= pass_costs[i].steps * (double)r->dispatch_ns)
+    if ((double)tokens * (double)record->persistent_ns >=
+        pass_costs[i].steps * (double)record->dispatch_ns)
         return NULL;
-    struct exec_run *run = exec_cache_find(&s->runner.runs->persistent, formed(recipe, r->form));
+    struct exec_run *run = exec_cache_find(&r->runs->persistent, formed(recipe, record->form));
     if (run) {
-        exec_run_move(run, &s->memory);
-        engine->persistent.ops->set_groups(run, r->groups);
+        exec_run_move(run, r->memory);
+        engine->persistent.ops->set_groups(run, record->groups);
     }
     return run;
 }
@@ -618,38 +613,27 @@ bool executor_is_aborted(const int32_t *ids, int32_t count)
     return false;
 }
 
-enum dgl_status executor_rewind(struct dgl_session *s, const struct executor_query *q)
+enum dgl_status executor_reset(const struct steps *q)
 {
-    struct gl_device *gl = s->model->dev->gl;
-    const struct gl_range ids = s->memory.state[BUF_IDS];
-    enum dgl_status status = gl_finish(gl);
-    if (status == DGL_OK && !q->rows)
-        status =
-            gl_buffer_write(gl, ids.buffer, ids.offset + (uint64_t)s->len * 4, s->ids + s->len, 4);
-    return status == DGL_OK ? write_state(s, q, false) : status;
+    struct runner *r = q->runner;
+    const struct engine_choice *c = engine_choice(*r->engine, q->recipe);
+    enum dgl_status status;
+    TRY(gl_finish(r->dev->gl));
+    TRY(q->write(q->priv, false));
+    TRY(clear_abort(r, formed(q->recipe, c->record.form)));
+done:
+    return status;
 }
 
-enum dgl_status executor_reset(struct dgl_session *s, const struct executor_query *q)
+enum dgl_status executor_recover(const struct steps *q)
 {
-    const struct engine_choice *c = engine_choice(s->model->engine, q->recipe);
-    enum dgl_status status = executor_rewind(s, q);
-    return status == DGL_OK ? clear_abort(s, formed(q->recipe, c->record.form)) : status;
-}
-
-enum dgl_status executor_recover(struct dgl_session *s, const struct executor_query *q,
-                                 struct exec_run **run, int32_t *max_steps)
-{
-    struct dgl_device *dev = s->model->dev;
-    struct engine *engine = s->model->engine;
-    struct engine_choice *c = engine_choice(engine, q->recipe);
-    dgl_warn(dev->log,
+    struct runner *r = q->runner;
+    struct engine_choice *c = engine_choice(*r->engine, q->recipe);
+    dgl_warn(r->dev->log,
              "%s: a persistent dispatch was given up: a work group waited for the others too long; "
              "its tokens are computed again by single dispatches",
-             dev->info.renderer);
-    remember(s, c, EXEC_ABORTED);
-    decide(s, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
-    enum dgl_status status = executor_reset(s, q);
-    if (status == DGL_OK)
-        status = use_of(s, q, c, run, max_steps);
-    return status == DGL_OK && *run ? runner_write_args(&s->runner, *run) : status;
+             r->dev->info.renderer);
+    remember(r, c, EXEC_ABORTED);
+    decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in this process");
+    return executor_reset(q);
 }

@@ -152,22 +152,66 @@ static int32_t steps_wanted(const struct generation *g)
     return steps;
 }
 
-/* The steps that come next, nothing being queued. */
-static struct executor_query next_steps(const struct generation *g)
+static bool has_room(void *priv, int32_t count)
 {
-    return (struct executor_query){.recipe = decode_recipe(g),
-                                   .step = generation_step(g, g->s->len),
-                                   .wait = g->s->runner.wait_executor};
+    const struct dgl_session *s = ((struct generation *)priv)->s;
+    return s->len + count <= s->context && session_rope_holds(s, s->len + count) &&
+           session_may_reserve(s, s->len + count);
+}
+
+static enum dgl_status reserve_steps(void *priv, int32_t count)
+{
+    struct dgl_session *s = ((struct generation *)priv)->s;
+    return session_reserve(s, s->len + count);
+}
+
+static enum dgl_status write_state(void *priv, bool trial)
+{
+    const struct generation *g = priv;
+    struct dgl_session *s = g->s;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    struct dgl_step step = generation_step(g, s->len);
+    enum dgl_status status;
+    step.ignore_eos |= trial;
+    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
+                        s->ids + s->len, 4));
+    TRY(session_write_step(s, &step, 0));
+done:
+    return status;
+}
+
+static enum dgl_status read_steps(void *priv, int32_t count, int32_t *ids)
+{
+    struct dgl_session *s = ((struct generation *)priv)->s;
+    return session_read_ids(s, s->len + 1, count, ids);
+}
+
+/* The next steps. Nothing is queued. */
+static struct steps next_steps(struct generation *g)
+{
+    return (struct steps){.runner = &g->s->runner,
+                          .recipe = decode_recipe(g),
+                          .rows = 1,
+                          .priv = g,
+                          .has_room = has_room,
+                          .reserve = reserve_steps,
+                          .write = write_state,
+                          .read = read_steps};
 }
 
 static enum dgl_status choose_executor(struct generation *g)
 {
-    struct executor_query query = next_steps(g);
+    const struct steps steps = next_steps(g);
+    struct exec_run **run = &g->queue.run;
+    enum dgl_status status;
     g->undecided = false;
-    enum dgl_status status =
-        g->given_up ? executor_use(g->s, &query, &g->queue.run)
-                    : executor_choose(g->s, &query, &g->queue.run, &g->queue.max_steps);
-    return status == DGL_OK ? runner_write_args(&g->s->runner, g->queue.run) : status;
+    TRY(g->given_up ? executor_use(&steps, run, &g->queue.max_steps)
+                    : executor_choose(&steps, run, &g->queue.max_steps));
+    if (!*run)
+        TRY(runner_run(&g->s->runner, steps.recipe, run));
+    TRY(runner_write_args(&g->s->runner, *run));
+done:
+    return status;
 }
 
 /* A callback has given the model other kernels: what is queued by the old ones is dropped, and the
@@ -175,15 +219,16 @@ static enum dgl_status choose_executor(struct generation *g)
 static enum dgl_status follow_kernels(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    struct executor_query query = next_steps(g);
+    enum dgl_status status;
     decode_queue_drop(&g->queue);
-    enum dgl_status status = executor_rewind(s, &query);
-    if (status == DGL_OK)
-        status = session_follow(s);
-    if (status == DGL_OK)
-        status = session_compile(s, sample_recipe(g).segments | decode_recipe(g).segments |
-                                        recipe_of(SEG_HEAD).segments);
-    return status == DGL_OK ? choose_executor(g) : status;
+    TRY(gl_finish(s->model->dev->gl));
+    TRY(write_state(g, false));
+    TRY(session_follow(s));
+    TRY(session_compile(s, sample_recipe(g).segments | decode_recipe(g).segments |
+                               recipe_of(SEG_HEAD).segments));
+    TRY(choose_executor(g));
+done:
+    return status;
 }
 
 /* Work since `start` was read, but for trials of executors, of which there were `tried` then. */
@@ -201,10 +246,14 @@ static struct dgl_counters work_since(const struct generation *g, const struct d
  * again. */
 static enum dgl_status recover(struct generation *g)
 {
-    const struct executor_query query = next_steps(g);
+    const struct steps steps = next_steps(g);
+    enum dgl_status status;
     decode_queue_drop(&g->queue);
     g->given_up = true;
-    return executor_recover(g->s, &query, &g->queue.run, &g->queue.max_steps);
+    TRY(executor_recover(&steps));
+    TRY(choose_executor(g));
+done:
+    return status;
 }
 
 enum dgl_status generation_take(struct generation *g)
@@ -335,8 +384,8 @@ enum dgl_status generation_advance(struct generation *g)
     if (!session_is_current(s))
         return follow_kernels(g);
     int32_t steps = steps_wanted(g);
-    struct executor_query query = next_steps(g);
-    bool due = g->undecided || executor_is_due(s, &query);
+    const struct steps next = next_steps(g);
+    bool due = g->undecided || executor_is_due(&next);
     if (due && g->queue.steps == 0) {
         status = choose_executor(g);
         due = false;
@@ -499,7 +548,7 @@ enum dgl_status generation_begin(struct generation *g)
     if (status == DGL_OK)
         status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
     if (status == DGL_OK && p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
-        status = executor_prepare(s, decode_recipe(g));
+        status = executor_prepare(&s->runner, decode_recipe(g));
     return status;
 }
 
@@ -561,11 +610,11 @@ static enum dgl_status read_prompt(struct generation *g, int32_t rows)
     enum dgl_status status = DGL_OK;
     g->drawn = false;
     if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
-        executor_reader(s, decode_recipe(g), left)) {
+        executor_reader(&s->runner, decode_recipe(g), left)) {
         struct exec_run *run = NULL;
         status = session_reserve(s, s->len + left);
         if (status == DGL_OK) /* which may have dropped the run */
-            run = executor_reader(s, decode_recipe(g), left);
+            run = executor_reader(&s->runner, decode_recipe(g), left);
         if (run)
             status = step_through(g, run, left);
     }

@@ -321,16 +321,6 @@ static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
     return status;
 }
 
-static struct executor_rows rows_of(struct seq_group *group, int32_t count)
-{
-    return (struct executor_rows){.priv = group,
-                                  .count = count,
-                                  .has_room = has_room,
-                                  .reserve = reserve_steps,
-                                  .write = write_members,
-                                  .read = read_rows};
-}
-
 /* The body of a pass over so many members. */
 static struct recipe body_of(const struct seq_group *group, int32_t rows)
 {
@@ -357,26 +347,33 @@ static int32_t next_steps(const struct seq_group *group, struct recipe *body, st
     return rows;
 }
 
-/* What the executor is asked for steps of these recipes; false: nobody is, dispatches serve. */
-static bool query_of(const struct seq_group *group, struct recipe body, struct recipe draws,
-                     const struct executor_rows *rows, struct executor_query *out)
+/* Steps of `rows` members by these recipes. Returns false if only dispatches can run them. */
+static bool steps_of(struct seq_group *group, struct recipe body, struct recipe draws, int32_t rows,
+                     struct steps *out)
 {
     struct engine *engine = group->session->model->engine;
-    struct recipe recipe = {.segments = body.segments | draws.segments, .repeats = true};
-    *out = (struct executor_query){
-        .recipe = recipe, .wait = group->session->runner.wait_executor, .rows = rows};
-    return rows->count > 1 && rows->count <= PLAN_PHASE_ROWS && engine->persistent.exec &&
-           engine_choice(engine, recipe);
+    *out = (struct steps){
+        .runner = &group->session->runner,
+        .recipe = {.segments = body.segments | draws.segments, .repeats = true},
+        .rows = rows,
+        .priv = group,
+        .has_room = has_room,
+        .reserve = reserve_steps,
+        .write = write_members,
+        .read = read_rows,
+    };
+    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
+           engine_choice(engine, out->recipe);
 }
 
-/* The executor would decide now what it left open. */
+/* Returns true if the executor would now decide something that it left open before. */
 static bool is_due(const struct seq_group *group)
 {
-    struct executor_query query;
+    struct steps steps;
     struct recipe body, draws;
     struct seq_group *all = (struct seq_group *)(uintptr_t)group; /* which has_room() only reads */
-    const struct executor_rows rows = rows_of(all, next_steps(group, &body, &draws));
-    return query_of(group, body, draws, &rows, &query) && executor_is_due(group->session, &query);
+    const int32_t rows = next_steps(group, &body, &draws);
+    return steps_of(all, body, draws, rows, &steps) && executor_is_due(&steps);
 }
 
 void group_executor(const struct seq_group *group, struct dgl_executor_info *out)
@@ -504,22 +501,20 @@ static enum dgl_status get_run(struct seq_group *group, struct recipe recipe, st
     return status == DGL_OK ? exec_run_set_tokens(*out, group->rows) : status;
 }
 
-/* The persistent run of such steps; NULL: dispatches serve. */
+/* Sets *run to the persistent run of such steps, or to NULL if dispatches serve. */
 static enum dgl_status choose(struct seq_group *group, struct recipe body, struct recipe draws,
                               struct exec_run **run, struct recipe *recipe)
 {
-    struct dgl_session *s = group->session;
-    const struct executor_rows rows = rows_of(group, group->rows);
-    struct executor_query query;
+    struct steps steps;
     int32_t max_steps;
     *run = NULL;
     group->choice = NULL;
-    if (!query_of(group, body, draws, &rows, &query))
+    if (!steps_of(group, body, draws, group->rows, &steps))
         return DGL_OK;
-    enum dgl_status status = group->flights == 0 ? executor_choose(s, &query, run, &max_steps)
-                                                 : executor_use(s, &query, run);
-    group->choice = engine_choice(s->model->engine, query.recipe);
-    *recipe = query.recipe;
+    enum dgl_status status = group->flights == 0 ? executor_choose(&steps, run, &max_steps)
+                                                 : executor_use(&steps, run, &max_steps);
+    group->choice = engine_choice(group->session->model->engine, steps.recipe);
+    *recipe = steps.recipe;
     return status;
 }
 
@@ -619,14 +614,13 @@ enum dgl_status group_push(struct seq_group *group)
 static enum dgl_status start_again(struct seq_group *group, struct recipe recipe, bool given_up)
 {
     struct dgl_session *s = group->session;
-    const struct executor_rows rows = rows_of(group, group->rows);
-    const struct executor_query query = {.recipe = recipe, .rows = &rows};
-    struct exec_run *run;
-    int32_t max_steps;
+    const struct recipe none = {0};
+    struct steps steps;
+    steps_of(group, recipe, none, group->rows, &steps);
     for (int32_t i = 0; i < group->flights; i++)
         gl_readback_drop(s->model->dev->gl, group->flight[i].report);
     group->flights = group->steps = 0;
-    return given_up ? executor_recover(s, &query, &run, &max_steps) : executor_reset(s, &query);
+    return given_up ? executor_recover(&steps) : executor_reset(&steps);
 }
 
 /* Whether the report of a persistent dispatch tells that it was given up; *known: of how many rows

@@ -198,7 +198,8 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     status = s->guest ? adjust_reserve(&s->adjust, dev->log) : DGL_OK;
     if (status == DGL_OK)
         status = make_memory(s);
-    return status == DGL_OK ? executor_look(s, recipe_decode(SAMPLE_GREEDY, 0, true)) : status;
+    return status == DGL_OK ? executor_look(&s->runner, recipe_decode(SAMPLE_GREEDY, 0, true))
+                            : status;
 }
 
 enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *p,

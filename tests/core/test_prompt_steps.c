@@ -233,10 +233,10 @@ static void test_rule(void **state)
     install(DGL_EXECUTOR_PERSISTENT, &samplings[0].sampling, true);
     set_times(c->persistent_us * 1000, c->dispatch_us * 1000);
     engine_choice(engine.model->engine, recipe)->state = c->state;
-    assert_int_equal(executor_reader(engine.session, recipe, c->tokens) != NULL, c->want);
+    assert_int_equal(executor_reader(&engine.session->runner, recipe, c->tokens) != NULL, c->want);
     /* One that has not decoded yet has no run. */
     struct dgl_session *fresh = tiny_session(&engine, 0);
-    assert_null(executor_reader(fresh, recipe, c->tokens));
+    assert_null(executor_reader(&fresh->runner, recipe, c->tokens));
     dgl_session_destroy(&fresh);
 }
 

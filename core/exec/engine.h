@@ -6,7 +6,7 @@
 #include "core/exec/exec_record.h"
 #include "core/exec/persistent.h"
 
-/* How decode steps of one recipe run; core/seq/executor.c decides. */
+/* How decode steps of one recipe run; core/exec/executor.c decides. */
 enum engine_state {
     ENGINE_OPEN,      /* by dispatches, until there is a reason for anything else */
     ENGINE_COMPILING, /* by dispatches, while the compiler works on the persistent program */

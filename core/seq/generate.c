@@ -7,7 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/seq/executor.h"
+#include "core/exec/executor.h"
 
 /* A clock that stands still while kernels are compiled. */
 static uint64_t work_ns(const struct generation *g)

@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/seq/decode_queue.h"
-#include "core/seq/executor.h"
+#include "core/exec/executor.h"
 
 /* The device should not be busy with what is queued for longer than this: a new prompt waits. */
 #define FLIGHT_NS 10000000ull

@@ -12,7 +12,7 @@
 #include "core/base/mem.h"
 #include "core/memory/kernel_records.h"
 #include "core/plan/rope_table.h"
-#include "core/seq/executor.h"
+#include "core/exec/executor.h"
 #include "core/model/trust.h"
 #include "loader/desc/rope_freq.h"
 

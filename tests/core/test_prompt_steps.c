@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/seq/batch.h"
-#include "core/seq/executor.h"
+#include "core/exec/executor.h"
 #include "kernels/phases.h"
 #include "tests/support/injector.h"
 

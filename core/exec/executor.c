@@ -1,5 +1,5 @@
 /* The choice between executors: known facts, records on disk, a trial; and the way back. */
-#include "core/seq/executor.h"
+#include "core/exec/executor.h"
 
 #include <assert.h>
 #include <stdio.h>

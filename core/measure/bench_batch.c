@@ -72,7 +72,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     struct dgl_model *m = s->model;
     const int32_t prompt = p->depth > 0 ? p->depth : 1;
     /* Steps that are queued at both ends of the timed window. */
-    const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * GROUP_MAX_STEPS;
+    const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * DECODER_MAX_STEPS;
     const int64_t least = (int64_t)prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
     int64_t context = least + (m->dev->info.software ? 0 : 2 * (int64_t)p->decode_tokens);
     context = context < m->info.context ? context : m->info.context;
@@ -112,7 +112,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     batch_read_first(b->batch);
     /* A group must not be timed while it waits for a compiler. */
     for (int32_t i = 0; i < b->batch->num_groups; i++)
-        b->batch->groups[i]->session->runner.wait_executor = true;
+        b->batch->groups[i]->state->runner.wait_executor = true;
     *out = b;
     return DGL_OK;
 
@@ -141,7 +141,7 @@ bool bench_batch_shares_passes(const struct bench_batch *b)
 
 void bench_batch_executor(const struct bench_batch *b, struct dgl_executor_info *out)
 {
-    group_executor(b->batch->groups[0], out);
+    decoder_executor(b->batch->groups[0], out);
 }
 
 /* Returns DGL_ERR_CANCELLED also if the session was cancelled. */
@@ -159,7 +159,7 @@ static enum dgl_status step(struct bench_batch *b)
 static void set_profile(struct bench_batch *b, struct profile *profile)
 {
     for (int32_t i = 0; i < b->batch->num_groups; i++)
-        b->batch->groups[i]->session->runner.profile = profile;
+        b->batch->groups[i]->state->runner.profile = profile;
 }
 
 /* Runs one repetition. The profile of its window is added to `profile`, which may be NULL. */

@@ -1,8 +1,8 @@
-/* Requests in lanes. A step queues some tokens of every answer, then a pass of one prompt, and only
- * then waits, so that the device has work while the host looks at ids. Several answers are written
- * in one (group.h), by products over all of their rows; alone, where a request wants logits, or in
- * a batch that is to be invariant, an answer comes from the same programs as without company. Lanes
- * share what their prompts have in common, which is computed once. */
+/* Continuous batching: a session per running request. A step queues some tokens of every answer,
+ * then a pass of one prompt, and only then waits, so that the device has work while the host reads
+ * ids. Several answers are decoded together (decoder.h), by products over all of their rows. If a
+ * request wants logits, or the batch is invariant, an answer is decoded by the same programs as
+ * without company. Lanes share the KV pages of common prefixes. */
 #include "core/seq/batch_pages.h"
 
 #include <assert.h>
@@ -34,17 +34,17 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
 /* Groups of neighbouring lanes. */
 static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
-    struct group_params params = {.context = b->info.context,
-                                  .progress_cb = p->progress_cb,
-                                  .progress_priv = p->progress_priv};
+    struct decoder_params params = {.context = b->info.context,
+                                    .progress_cb = p->progress_cb,
+                                    .progress_priv = p->progress_priv};
     struct gl_saved saved = {0};
     enum dgl_status status = model_enter(b->model, &saved);
     if (status != DGL_OK)
         return status;
     for (int32_t first = 0; first + 1 < b->info.sequences && b->num_groups < PLAN_BATCH_GROUPS;) {
-        struct seq_group *group = NULL;
+        struct decoder *group = NULL;
         params.sequences = b->info.sequences - first;
-        status = group_create(b->model, &params, &group);
+        status = decoder_create(b->model, &params, &group);
         if (!group)
             break;
         b->groups[b->num_groups++] = group;
@@ -107,7 +107,7 @@ void batch_destroy(struct dgl_batch *b)
     }
     batch_reads_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
-        group_destroy(&b->groups[i]);
+        decoder_destroy(&b->groups[i]);
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
         if (b->lanes[i].session)
             session_destroy(b->lanes[i].session);
@@ -537,16 +537,16 @@ static bool is_member(const struct batch_lane *lane)
 {
     const struct batch_request *r = lane->request;
     return r && r->state == REQUEST_WRITES && !r->resumes && lane->group &&
-           (lane->slot >= 0 || group_admits(lane->group, &r->g));
+           (lane->slot >= 0 || decoder_admits(lane->group, &r->g));
 }
 
 /* Ids of the oldest steps of a group to their answers. */
-static enum dgl_status take_news(struct dgl_batch *b, struct seq_group *group)
+static enum dgl_status take_news(struct dgl_batch *b, struct decoder *group)
 {
-    struct group_news news[DGL_STEP_SEQS];
+    struct decoder_news news[DGL_STEP_SEQS];
     int32_t count = 0;
     gl_device_set_stop(b->model->dev->gl, NULL);
-    enum dgl_status status = group_take(group, news, &count);
+    enum dgl_status status = decoder_take(group, news, &count);
     for (int32_t i = 0; i < count && status == DGL_OK; i++) {
         struct batch_request *r = news[i].g->p->priv;
         enum dgl_status taken = DGL_OK;
@@ -559,7 +559,7 @@ static enum dgl_status take_news(struct dgl_batch *b, struct seq_group *group)
 
 static void leave_group(struct batch_lane *lane)
 {
-    group_leave(lane->group, lane->slot);
+    decoder_leave(lane->group, lane->slot);
     lane->slot = -1;
 }
 
@@ -571,7 +571,7 @@ static enum dgl_status part(struct dgl_batch *b, struct batch_lane *lane)
 }
 
 /* Those that can write together do, where they are two at least. */
-static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
+static enum dgl_status gather(struct dgl_batch *b, struct decoder *group)
 {
     const int32_t lanes = b->info.sequences;
     enum dgl_status status = DGL_OK;
@@ -579,10 +579,10 @@ static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
     for (int32_t i = 0; i < lanes; i++)
         count += b->lanes[i].group == group && is_member(&b->lanes[i]);
     if (count > 0)
-        status = group_begin(group);
-    while (group->flights > 0 && status == DGL_OK && (count < 2 || group_misfit(group) >= 0))
+        status = decoder_begin(group);
+    while (group->count > 0 && status == DGL_OK && (count < 2 || decoder_misfit(group) >= 0))
         status = take_news(b, group);
-    while (status == DGL_OK && (misfit = group_misfit(group)) >= 0)
+    while (status == DGL_OK && (misfit = decoder_misfit(group)) >= 0)
         for (int32_t i = 0; i < lanes && status == DGL_OK; i++)
             if (b->lanes[i].group == group && b->lanes[i].slot == misfit)
                 status = part(b, &b->lanes[i]);
@@ -596,7 +596,7 @@ static enum dgl_status gather(struct dgl_batch *b, struct seq_group *group)
                lane->request->g.queue.steps > 0)
             status = settle(b, lane->request, generation_take(&lane->request->g));
         if (count >= 2 && lane->slot < 0 && status == DGL_OK && is_member(lane))
-            status = settle(b, lane->request, group_join(group, &lane->request->g, &lane->slot));
+            status = settle(b, lane->request, decoder_join(group, &lane->request->g, &lane->slot));
     }
     return status;
 }
@@ -612,8 +612,8 @@ static enum dgl_status prepare_groups(struct dgl_batch *b)
             draws |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
         }
     for (int32_t i = 0; i < b->num_groups && draws && status == DGL_OK; i++)
-        if (b->groups[i]->flights == 0 || session_is_current(b->groups[i]->session))
-            status = group_prepare(b->groups[i], draws);
+        if (b->groups[i]->count == 0 || session_is_current(b->groups[i]->state))
+            status = decoder_prepare(b->groups[i], draws);
     return status;
 }
 
@@ -629,10 +629,10 @@ static enum dgl_status push_groups(struct dgl_batch *b)
             if (b->lanes[k].group == b->groups[i] && b->lanes[k].slot >= 0)
                 batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->len +
                                                                b->groups[i]->steps +
-                                                               GROUP_MAX_STEPS);
+                                                               DECODER_MAX_STEPS);
         gl_device_set_stop(b->model->dev->gl, NULL);
-        if (status == DGL_OK && b->groups[i]->members > 0 && group_can_push(b->groups[i]))
-            status = group_push(b->groups[i]);
+        if (status == DGL_OK && b->groups[i]->members > 0 && decoder_can_push(b->groups[i]))
+            status = decoder_push(b->groups[i]);
     }
     return status;
 }
@@ -667,7 +667,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             }
     }
     for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++)
-        if (b->groups[i]->flights > 0) {
+        if (b->groups[i]->count > 0) {
             status = take_news(b, b->groups[i]);
             batch_reads_seen(b);
         }
@@ -706,7 +706,7 @@ void batch_lose(struct dgl_batch *b)
 {
     batch_reads_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
-        group_clear(b->groups[i]);
+        decoder_clear(b->groups[i]);
     for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_request *r = b->lanes[i].request;
         b->lanes[i].slot = -1;

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "core/seq/group.h"
+#include "core/seq/decoder.h"
 
 #define BATCH_SEQUENCES     4
 #define BATCH_MAX_SEQUENCES 256
@@ -40,7 +40,7 @@ struct batch_request {
 struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* that runs in it; NULL = none */
-    struct seq_group *group;       /* that its request may be a member of; NULL = none */
+    struct decoder *group;         /* that its request may be a member of; NULL = none */
     int32_t slot;                  /* there; -1 = it is none */
 };
 
@@ -57,8 +57,8 @@ struct batch_reads {
 
 struct dgl_batch {
     struct dgl_model *model;
-    struct batch_lane *lanes;                    /* [info.sequences] */
-    struct seq_group *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
+    struct batch_lane *lanes;                  /* [info.sequences] */
+    struct decoder *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
     int32_t num_groups;
     struct runner_runs runs; /* of all lanes: what one has run another need not make */
     /* Whoever changes the list or a request's lane, and who looks at them from another thread,

@@ -169,7 +169,7 @@ static struct stay stay_of(const struct batch_request *r)
 {
     const struct kv_cache *kv = &r->batch->model->kv;
     struct stay stay = {.tokens = batch_request_tokens(r), .expected = expected_tokens(r)};
-    stay.end = stay.expected - stay.tokens + GROUP_MAX_FLIGHTS * GROUP_MAX_STEPS;
+    stay.end = stay.expected - stay.tokens + DECODER_BURSTS * DECODER_MAX_STEPS;
     if (!r->lane) {
         /* Pages that it will share cost nothing as long as someone has them. */
         stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids,
@@ -238,7 +238,7 @@ bool batch_pages_waits(const struct batch_request *r)
 void batch_pages_give(struct batch_lane *lane)
 {
     if (lane->slot >= 0)
-        group_leave(lane->group, lane->slot);
+        decoder_leave(lane->group, lane->slot);
     lane->slot = -1;
     session_trim(lane->session, 0);
     session_trim_pages(lane->session);

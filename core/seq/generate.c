@@ -172,7 +172,7 @@ static enum dgl_status write_state(void *priv, bool trial)
     const struct gl_range ids = s->memory.state[BUF_IDS];
     struct dgl_step step = generation_step(g, s->len);
     enum dgl_status status;
-    step.ignore_eos |= trial;
+    step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
     TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
                         s->ids + s->len, 4));
     TRY(session_write_step(s, &step, 0));

@@ -18,7 +18,7 @@ struct dgl_session {
     struct dgl_model *model;
     struct dgl_session *next; /* of the model's */
     int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
-    int32_t sequences;        /* 1; more: of a batch (group.h), whose state this holds in one */
+    int32_t sequences;        /* 1; more: of a batch (decoder.h), whose state this holds in one */
     bool paced;               /* fewer where the device is slow: nobody asked for a number */
     bool guest;               /* of the KV cache: kv_cache.h */
     bool shares;              /* prompts begin with what others have evaluated, where they do */

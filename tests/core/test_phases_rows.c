@@ -203,7 +203,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     for (int i = 0; i < LANES; i++)
         b->lanes[i].session->runner.wait_executor = c->groups > 0;
     if (!c->alone)
-        b->groups[0]->session->runner.wait_executor = c->groups > 0;
+        b->groups[0]->state->runner.wait_executor = c->groups > 0;
     for (int i = 0; i < ANSWERS; i++)
         assert_int_equal(
             dgl_batch_submit(b,

@@ -1,5 +1,5 @@
 /*
- * group.h: sequences that decode together: each pass evaluates the next token of all of them, so
+ * decoder.h: sequences that decode together: each pass evaluates the next token of all of them, so
  * that weights are read once, and draws each one's successor by its own state. The host queues a
  * few steps for all and reads one report. A sequence has its pages, and its tokens, from a session;
  * what passes need of it besides (ids, state, adjustments, page table) is in a slot here while it
@@ -13,16 +13,16 @@
  * A dispatch that is given up leaves marks among the ids that the report tells; then all that is
  * queued is dropped, and the same steps are run again from what the host knows of each member.
  */
-#ifndef DGL_CORE_GROUP_H
-#define DGL_CORE_GROUP_H
+#ifndef DGL_CORE_DECODER_H
+#define DGL_CORE_DECODER_H
 
 #include "core/seq/generation.h"
 
 /* Steps per report, at most: a report has so many ids of each sequence. */
-#define GROUP_MAX_STEPS   8
-#define GROUP_MAX_FLIGHTS 2
+#define DECODER_MAX_STEPS 8
+#define DECODER_BURSTS    2
 
-struct group_slot {
+struct decoder_slot {
     struct generation *g;                 /* the member's; NULL = free */
     uint32_t serial;                      /* raised when a member leaves */
     int32_t limit;                        /* the sequence stops when it has so many tokens */
@@ -30,7 +30,7 @@ struct group_slot {
 };
 
 /* Steps that are queued. */
-struct group_flight {
+struct burst {
     struct gl_ticket report;
     int32_t steps, rows;
     bool profiled;
@@ -42,26 +42,26 @@ struct group_flight {
     } row[DGL_STEP_SEQS];
 };
 
-struct seq_group {
-    struct dgl_session *session; /* what the slots' state lies in: session_init_batch() */
+struct decoder {
+    struct dgl_session *state; /* what the slots' state lies in: session_init_batch() */
     int32_t slots, members;
     int32_t least; /* passes over fewer sequences are compiled when they come up */
-    struct group_slot slot[DGL_STEP_SEQS];
-    struct group_flight flight[GROUP_MAX_FLIGHTS]; /* [flights], oldest first */
-    int32_t flights, steps;                        /* queued, of all flights */
-    uint8_t row[DGL_STEP_SEQS];                    /* slots of the rows that the device knows */
+    struct decoder_slot slot[DGL_STEP_SEQS];
+    struct burst burst[DECODER_BURSTS]; /* [count], oldest first */
+    int32_t count, steps;               /* queued, of all bursts */
+    uint8_t row[DGL_STEP_SEQS];         /* slots of the rows that the device knows */
     int32_t rows;
     uint32_t prepared;                  /* engine whose programs are compiled */
     uint32_t draws;                     /* segments that members' tokens are drawn by, so far */
-    bool begun;                         /* group_begin() has been called */
+    bool begun;                         /* decoder_begin() has been called */
     const struct engine_choice *choice; /* of the last steps; NULL = they had none */
     uint64_t read_ns, step_ns;
-    struct dgl_profile_step step; /* while the session has a profile: of the one in flight */
+    struct dgl_profile_step step; /* while the session has a profile: of the burst */
     uint64_t done_ns;             /* and when the device had finished it */
     struct dgl_kv_table pages;    /* as on the device */
 };
 
-struct group_params {
+struct decoder_params {
     int32_t context; /* tokens of a sequence, at most */
     int32_t
         sequences; /* that may be members at once; fewer where a binding is too small for them */
@@ -70,46 +70,46 @@ struct group_params {
 };
 /* Allocates. *out is NULL without a failure where passes cannot hold several sequences, of which a
  * line tells why. The device is entered. */
-enum dgl_status group_create(struct dgl_model *m, const struct group_params *params,
-                             struct seq_group **out);
-/* Accepts NULL in *group. The device is entered, or lost. */
-void group_destroy(struct seq_group **group);
+enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *params,
+                               struct decoder **out);
+/* Accepts NULL in *d. The device is entered, or lost. */
+void decoder_destroy(struct decoder **d);
 
 /* Whether the answer can be a member now: nobody wants its logits, its rotary table is the common
  * one, and the page table has room. */
-bool group_admits(const struct seq_group *group, const struct generation *g);
+bool decoder_admits(const struct decoder *d, const struct generation *g);
 /* Once an answer is being written that could have company: starts the compiler for passes over
  * several where that holds nobody up, so that the next answer finds them. */
-enum dgl_status group_begin(struct seq_group *group);
+enum dgl_status decoder_begin(struct decoder *d);
 /* With nothing queued, or nothing that has changed: compiles passes over members whose tokens
  * these segments draw besides those that it knows of, and makes their runs. */
-enum dgl_status group_prepare(struct seq_group *group, uint32_t draws);
+enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws);
 /* After the first token of an answer of which nothing is queued. *slot is its place until it
  * leaves. */
-enum dgl_status group_join(struct seq_group *group, struct generation *g, int32_t *slot);
+enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot);
 /* What is queued of it is not taken any more. Touches no device. */
-void group_leave(struct seq_group *group, int32_t slot);
+void decoder_leave(struct decoder *d, int32_t slot);
 /* All leave, and nothing is queued any more: the device was lost. */
-void group_clear(struct seq_group *group);
-/* A member that the group cannot take further, with all that is queued taken: the page table is
+void decoder_clear(struct decoder *d);
+/* A member that the decoder cannot take further, with all that is queued taken: the page table is
  * full, or its rotary table changes. -1 = none. */
-int32_t group_misfit(const struct seq_group *group);
+int32_t decoder_misfit(const struct decoder *d);
 
-/* Whether group_push() has steps to queue and may: else group_take() first, or none are left. */
-bool group_can_push(const struct seq_group *group);
+/* Returns true if steps can be queued now. Otherwise call decoder_take(), or none are left. */
+bool decoder_can_push(const struct decoder *d);
 /* Queues the next steps of all members that have not come to their end. */
-enum dgl_status group_push(struct seq_group *group);
+enum dgl_status decoder_push(struct decoder *d);
 /* What came of a member in some steps. */
-struct group_news {
+struct decoder_news {
     struct generation *g;
     int32_t slot, count;
-    int32_t ids[GROUP_MAX_STEPS];
+    int32_t ids[DECODER_MAX_STEPS];
 };
 /* How the last steps were run, as dgl_model_executor() tells it. */
-void group_executor(const struct seq_group *group, struct dgl_executor_info *out);
+void decoder_executor(const struct decoder *d, struct dgl_executor_info *out);
 /* Waits for the oldest steps; news[0 .. *count), [DGL_STEP_SEQS], of those that are still members.
  * Each is to be taken in full before the next call, or its member to leave. None where a
  * persistent dispatch was given up: the same steps come again. */
-enum dgl_status group_take(struct seq_group *group, struct group_news *news, int32_t *count);
+enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count);
 
 #endif

@@ -40,7 +40,7 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
     *fits = true;
-    /* The hints of the tuner's layer: the kernel, and its tunables that differ from their presets. */
+    /* The hints of the tuner's layer: the kernel, and tunables that differ from their presets. */
     struct tune_entry entry = {.key = subject->key, .tunes = (char *)tunes};
     snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
     tune_hints_put(&entry, 1, NULL, &json);

@@ -178,8 +178,8 @@ static bool eval(struct attempt *a, const char *directive, struct kernel_line pl
     return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, a->values.text);
 }
 
-/* The usual packing of a weight format (docs/operations.md). Blocks whose bytes do not fill words are
- * split into codes and scales; all other formats stay native. */
+/* The usual packing of a weight format (docs/operations.md). Blocks whose bytes do not fill words
+ * are split into codes and scales; all other formats stay native. */
 const char *kernel_layout_default(const char *weight)
 {
     return kernel_word_in("q4_k q8_0 q4_0 q6_k mxfp4", weight) ? "split" : "native";

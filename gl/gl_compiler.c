@@ -86,19 +86,20 @@ static bool spawn(struct gl_compiler *c, const char *path)
         return false;
     sigemptyset(&none);
     sigfillset(&all);
-    bool ok = posix_spawn_file_actions_init(&files) == 0;
-    bool has_attr = ok && posix_spawnattr_init(&attr) == 0;
-    ok = has_attr && posix_spawn_file_actions_adddup2(&files, ends[1], GL_COMPILER_FD) == 0 &&
-         posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-         posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                             POSIX_SPAWN_SETSIGDEF) == 0 &&
-         posix_spawnattr_setpgroup(&attr, 0) == 0 &&
-         posix_spawnattr_setsigmask(&attr, &none) == 0 &&
-         posix_spawnattr_setsigdefault(&attr, &all) == 0 &&
-         posix_spawn(&c->pid, path, &files, &attr, argv, environ) == 0;
+    const bool has_files = posix_spawn_file_actions_init(&files) == 0;
+    const bool has_attr = has_files && posix_spawnattr_init(&attr) == 0;
+    const bool ok =
+        has_attr && posix_spawn_file_actions_adddup2(&files, ends[1], GL_COMPILER_FD) == 0 &&
+        posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF) == 0 &&
+        posix_spawnattr_setpgroup(&attr, 0) == 0 && posix_spawnattr_setsigmask(&attr, &none) == 0 &&
+        posix_spawnattr_setsigdefault(&attr, &all) == 0 &&
+        posix_spawn(&c->pid, path, &files, &attr, argv, environ) == 0;
     if (has_attr)
         posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
+    if (has_files)
+        posix_spawn_file_actions_destroy(&files);
     close(ends[1]);
     c->fd = ok ? ends[0] : -1;
     if (!ok)

@@ -221,6 +221,9 @@ static const struct units_case units_cases[] = {
     {"units of an A100, not an A10", "NVIDIA A100-SXM4-80GB/PCIe/SSE2", 108},
     {"units of an RTX A4000, not an A40", "NVIDIA RTX A4000/PCIe/SSE2", 64},
     {"units of an L40S, not an L4", "NVIDIA L40S/PCIe/SSE2", 142},
+    {"units of a P1000, not a P100", "Quadro P1000/PCIe/SSE2", 5},
+    {"units of a T400, not a T4", "NVIDIA T400/PCIe/SSE2", 6},
+    {"units of Turing's RTX 6000", "Quadro RTX 6000/PCIe/SSE2", 72},
     {"units of a Raspberry Pi", "V3D 7.1.7", 2},
     {"units of something unheard of", "Foo 3000", 16},
 };

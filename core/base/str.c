@@ -24,6 +24,13 @@ bool dgl_str_equal(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
+int dgl_str_compare(struct dgl_str a, struct dgl_str b)
+{
+    const size_t len = a.len < b.len ? a.len : b.len;
+    const int order = len ? memcmp(a.p, b.p, len) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 bool dgl_str_starts(struct dgl_str text, const char *prefix)
 {
     size_t len = strlen(prefix);

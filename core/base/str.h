@@ -16,6 +16,8 @@ struct dgl_str {
 struct dgl_str dgl_str_of(const char *text); /* NULL gives the empty string */
 bool dgl_str_eq(struct dgl_str a, const char *b);
 bool dgl_str_equal(struct dgl_str a, struct dgl_str b);
+/* Orders by bytes, like memcmp(). */
+int dgl_str_compare(struct dgl_str a, struct dgl_str b);
 bool dgl_str_starts(struct dgl_str text, const char *prefix);
 bool dgl_str_ends(struct dgl_str text, const char *suffix);
 struct dgl_str dgl_str_trim(struct dgl_str text); /* ASCII blanks off both ends */

@@ -76,10 +76,7 @@ struct defines {
 
 static int compare_names(const void *a, const void *b)
 {
-    const struct dgl_str *x = a, *y = b;
-    size_t len = x->len < y->len ? x->len : y->len;
-    int order = memcmp(x->p, y->p, len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return dgl_str_compare(*(const struct dgl_str *)a, *(const struct dgl_str *)b);
 }
 
 /* The names point into the spliced text of `lexer`. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "kernels/format/kernel_lexer.h"
 
 enum { SHOWN = 100 };
 
@@ -21,11 +22,6 @@ struct dgl_str kernel_place_line(const struct kernel_place *place)
     return line;
 }
 
-static bool is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
-}
-
 /* Returns the column, from 1, of the whole word `word` in `line` that is closest to `column`, or
  * 0. */
 static uint32_t find_word(struct dgl_str line, struct dgl_str word, uint32_t column)
@@ -35,8 +31,9 @@ static uint32_t find_word(struct dgl_str line, struct dgl_str word, uint32_t col
         const char *p = line.p + at, *end = p + word.len;
         size_t away = at + 1 > column ? at + 1 - column : column - at - 1;
         if (memcmp(p, word.p, word.len) == 0 &&
-            (at == 0 || !is_word_char(*p) || !is_word_char(p[-1])) &&
-            (end == line.p + line.len || !is_word_char(end[-1]) || !is_word_char(*end)) &&
+            (at == 0 || !kernel_is_word_char(*p) || !kernel_is_word_char(p[-1])) &&
+            (end == line.p + line.len || !kernel_is_word_char(end[-1]) ||
+             !kernel_is_word_char(*end)) &&
             away < best) {
             best = away;
             found = at + 1;

@@ -1,13 +1,9 @@
 /*
- * Expands the macros of a kernel's text without storing the result: counts its words, and the lines
- * on which they were written. A few lines of macros can expand to 2^64 words, but drivers run out
- * of memory or stack far earlier. For an error in a macro, drivers only report the line that uses
- * the macro.
+ * Bounds the size of a kernel's text after its macros are expanded. A few lines of macros can
+ * expand to 2^64 words, but drivers run out of memory or stack far earlier.
  *
- * The branch of an #if that the driver selects is known if its condition contains only numbers and
- * names with a single numeric definition that is the same for all drivers: decide(). Otherwise all
- * branches are counted, and a name with several definitions expands to all of them. So the count is
- * never too low.
+ * Nothing is expanded: each macro's body is walked once per use, and only sizes are added up. All
+ * branches of #if count, and a name with several definitions counts as its largest one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,333 +11,169 @@
 #include "kernels/format/kernel_lexer.h"
 #include "kernels/format/kernel_parser.h"
 
-enum { max_nesting = 100 };    /* of calls in the arguments of calls */
-enum { max_branches = 64 };    /* of #if in #if that are decided; deeper ones are not */
-enum { max_number = 1000000 }; /* in a condition, so that no driver's numbers overflow */
+enum { max_nesting = 100 }; /* of macros in macros, and of calls in the arguments of calls */
 
 struct word {
-    enum kernel_token_kind kind;
-    struct dgl_str text;
-    uint32_t line;   /* that it was written on, as #line counts */
-    bool line_start; /* the first one of its line */
-    bool painted;    /* met while its macro was being expanded: stays a word for ever */
-    int32_t name;    /* index of its text among the names; -1 = no word */
-};
-struct words {
-    struct word *items;
-    size_t count, cap;
+    struct kernel_token token; /* its line as #line counts */
+    bool line_start;           /* the first one of its line */
+    int32_t macro;             /* first definition of that name, or -1 */
 };
 
-/* One definition; those of one name are linked. */
+/* Definitions are sorted by name. Parameters with commas between them are the words from `params`
+ * on, the body is [body, end). The first definition of a name also describes the others. */
 struct macro {
+    struct dgl_str name;
+    size_t params, num_params, body, end;
     bool function;
-    const struct word *params, *body; /* parameters with commas between */
-    size_t num_params, num_body;
-    bool certain; /* not in a branch that the driver may leave out */
-    int32_t next; /* -1 if last */
+    int32_t first;    /* definition of the name */
+    size_t count;     /* definitions of the name */
+    size_t functions; /* those that have parameters */
+    bool open;        /* the name is being expanded, so it is a plain word */
 };
 
-/* A chain #if, #elif, #else, as far as it was read. */
-enum branch {
-    BRANCH_UNKNOWN, /* all count */
-    BRANCH_TAKEN,   /* this one counts, the rest does not */
-    BRANCH_PAST,    /* one before counted */
-    BRANCH_AHEAD,   /* no branch was selected yet */
+/* Numbers of words. A statement ends at `;`, `{` or `}`. -1: there is no such expansion. */
+struct size {
+    int64_t all;
+    int64_t through;    /* of an expansion without the end of a statement */
+    int64_t head, tail; /* before the first end and after the last end of the other expansions */
+    int64_t most;       /* of a statement between two ends */
 };
 
-/* The next words: a range of the text, or the expansion of a macro. */
-struct source {
-    const struct word *words;
-    size_t count, at;
-    struct words owned; /* freed with the source; empty = borrowed */
-    int32_t name;       /* of the macro that is being expanded, or -1 */
+/* An expansion. `last` is the function-like macro whose name is its last word, or -1: a bracket
+ * after it makes that name a call. */
+struct value {
+    struct size size;
+    int32_t last;
+};
+static const struct value nothing = {.size = {.head = -1, .tail = -1}, .last = -1};
+
+/* The macro whose body is walked. The values of its arguments are expander.args from `first` on. */
+struct call {
+    const struct macro *macro;
+    size_t first, count;
 };
 
 struct expander {
     struct dgl_budget budget;
-    struct words text;
-    struct dgl_str *names;
-    size_t num_names;
-    int32_t *first; /* by name: its newest macro, or -1 */
-    uint32_t *open; /* by name: how often it is being expanded */
+    struct word *words;
+    size_t num_words, cap_words;
     struct macro *macros;
     size_t num_macros, cap_macros;
-    struct source *sources;
-    size_t num_sources, cap_sources;
-    int nesting;
-    uint64_t total, statement;
-    enum branch branches[max_branches];
-    size_t num_branches; /* may be more than max_branches: those are BRANCH_UNKNOWN */
-    bool undefines;      /* an #undef was seen: no definition is certain after it */
-    uint32_t line;       /* of the last word of the text itself */
-    bool condition;      /* it is a directive */
-    uint32_t begin_line; /* first line of the macro call that is being expanded */
-    const struct kernel_expand_trace *trace; /* receives the words of its line; may be NULL */
+    struct value *args;
+    size_t num_args, cap_args;
+    int64_t total;
+    uint32_t line; /* of the last word of the text itself */
+    int depth;
+    bool condition; /* it is in a directive */
 };
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-static int compare_texts(const void *a, const void *b)
+static bool is_mark(const struct expander *e, size_t at, const char *mark)
 {
-    const struct dgl_str *x = a, *y = b;
-    size_t len = x->len < y->len ? x->len : y->len;
-    int order = memcmp(x->p, y->p, len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return at < e->num_words && dgl_str_eq(e->words[at].token.text, mark);
 }
 
-static bool words_add(struct expander *e, struct words *words, struct word word)
+/* ---- the text -------------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b)
 {
-    if (!dgl_budget_steps(&e->budget, 1) ||
-        !dgl_budget_grow(&e->budget, (void **)&words->items, &words->cap, words->count + 1,
-                         sizeof(word)))
-        return false;
-    words->items[words->count++] = word;
-    return true;
+    return dgl_str_compare(((const struct macro *)a)->name, ((const struct macro *)b)->name);
 }
 
-static void words_free(struct expander *e, struct words *words)
-{
-    dgl_budget_release(&e->budget, words->cap * sizeof(*words->items));
-    free(words->items);
-    *words = (struct words){0};
-}
-
-static bool is_mark(const struct word *word, const char *mark)
-{
-    return dgl_str_eq(word->text, mark);
-}
-
-/* All words of the text, and the names among them in order. */
-static bool words_read(struct expander *e, struct kernel_lexer *lexer)
-{
-    bool line_start = true;
-    size_t cap = 0, kept = 0;
-    int64_t offset = 0, given; /* offset from lines of the text to the numbers of #line */
-    for (;;) {
-        struct kernel_token token = kernel_lexer_next(lexer);
-        if (token.kind == TOKEN_END)
-            break;
-        bool newline = token.kind == TOKEN_NEWLINE;
-        if (!newline && !words_add(e, &e->text,
-                                   (struct word){.kind = token.kind,
-                                                 .text = token.text,
-                                                 .line = (uint32_t)(token.line + offset),
-                                                 .line_start = line_start,
-                                                 .name = -1}))
-            return false;
-        line_start = newline;
-        const struct word *last = e->text.items + e->text.count; /* the line ends here */
-        if (newline && e->text.count >= 3 && last[-3].line_start && is_mark(&last[-3], "#") &&
-            is_mark(&last[-2], "line") && dgl_parse_i64(last[-1].text, 0, INT32_MAX, &given))
-            offset = given - token.line - 1;
-        if (token.kind != TOKEN_WORD)
-            continue;
-        if (!dgl_budget_grow(&e->budget, (void **)&e->names, &cap, e->num_names + 1,
-                             sizeof(*e->names)))
-            return false;
-        e->names[e->num_names++] = token.text;
-    }
-    if (e->num_names)
-        qsort(e->names, e->num_names, sizeof(*e->names), compare_texts);
-    for (size_t i = 0; i < e->num_names; i++)
-        if (i == 0 || compare_texts(&e->names[i], &e->names[kept - 1]) != 0)
-            e->names[kept++] = e->names[i];
-    e->num_names = kept;
-    for (size_t i = 0; i < e->text.count; i++) {
-        struct word *word = &e->text.items[i];
-        if (word->kind != TOKEN_WORD)
-            continue;
-        const struct dgl_str *name =
-            bsearch(&word->text, e->names, kept, sizeof(*e->names), compare_texts);
-        word->name = (int32_t)(name - e->names);
-    }
-    e->first = dgl_new_array(int32_t, kept);
-    e->open = dgl_new_array(uint32_t, kept);
-    if (!e->first || !e->open)
-        return dgl_budget_fail_memory(&e->budget, kept * sizeof(int32_t));
-    for (size_t i = 0; i < kept; i++)
-        e->first[i] = -1;
-    return true;
-}
-
-/* The end of the line that begins at `at`. */
-static size_t line_end(const struct words *text, size_t at)
+/* Returns the end of the line that begins at `at`. */
+static size_t line_end(const struct expander *e, size_t at)
 {
     do
         at++;
-    while (at < text->count && !text->items[at].line_start);
+    while (at < e->num_words && !e->words[at].line_start);
     return at;
 }
 
-/* ---- branches -------------------------------------------------------------------------------- */
-
-/* Returns true if the driver certainly reads the present branch. */
-static bool is_certain(const struct expander *e)
+/* Reads all words of the text, and the definitions among them. */
+static bool read_text(struct expander *e, struct kernel_lexer *lexer)
 {
-    for (size_t i = 0; i < e->num_branches; i++)
-        if (i >= max_branches || e->branches[i] != BRANCH_TAKEN)
-            return false;
-    return true;
-}
-
-/* Returns true if the driver certainly skips the present branch. */
-static bool is_left_out(const struct expander *e)
-{
-    for (size_t i = 0; i < e->num_branches && i < max_branches; i++)
-        if (e->branches[i] == BRANCH_PAST || e->branches[i] == BRANCH_AHEAD)
-            return true;
-    return false;
-}
-
-/* A number as every preprocessor reads it: decimal, small. */
-static bool plain_number(const struct word *word, int64_t *out)
-{
-    return word->text.len > 0 && (word->text.p[0] != '0' || word->text.len == 1) &&
-           dgl_parse_i64(word->text, 0, max_number, out);
-}
-
-/* The branch that begins with the condition [at, end). */
-static enum branch decide(struct expander *e, size_t at, size_t end)
-{
-    static const char marks[] = "&|!=<>()+-";
-    struct dgl_arena arena = {0};
-    struct dgl_buf text = {0};
-    const struct kernel_expr *expr = NULL;
-    enum branch branch = BRANCH_UNKNOWN;
-    bool plain = !e->undefines && end - at <= 64;
-    for (; at < end && plain; at++) {
-        const struct word *word = &e->text.items[at];
-        int64_t number = 0;
-        if (word->kind == TOKEN_WORD) {
-            const int32_t m = e->first[word->name];
-            plain = m >= 0 && e->macros[m].next < 0 && e->macros[m].certain &&
-                    !e->macros[m].function && e->macros[m].num_body == 1 &&
-                    plain_number(e->macros[m].body, &number);
-        } else if (!plain_number(word, &number)) {
-            for (size_t i = 0; i < word->text.len; i++)
-                plain = plain && strchr(marks, word->text.p[i]);
-            dgl_buf_append(&text, word->text.p, word->text.len);
+    int64_t offset = 0, given; /* offset from lines of the text to the numbers of #line */
+    bool line_start = true;
+    for (struct kernel_token token; (token = kernel_lexer_next(lexer)).kind != TOKEN_END;) {
+        const size_t n = e->num_words;
+        const bool newline = token.kind == TOKEN_NEWLINE;
+        if (newline && n >= 3 && e->words[n - 3].line_start && is_mark(e, n - 3, "#") &&
+            is_mark(e, n - 2, "line") &&
+            dgl_parse_i64(e->words[n - 1].token.text, 0, INT32_MAX, &given))
+            offset = given - token.line - 1;
+        token.line = (uint32_t)(token.line + offset);
+        if (!newline) {
+            if (!dgl_budget_steps(&e->budget, 1) ||
+                !dgl_budget_grow(&e->budget, (void **)&e->words, &e->cap_words, n + 1,
+                                 sizeof(*e->words)))
+                return false;
+            e->words[e->num_words++] = (struct word){token, line_start, -1};
+        }
+        line_start = newline;
+    }
+    for (size_t at = 0, end; at < e->num_words; at = end) {
+        end = line_end(e, at);
+        if (!is_mark(e, at, "#") || !is_mark(e, at + 1, "define") || at + 2 >= end)
             continue;
+        const struct dgl_str name = e->words[at + 2].token.text;
+        struct macro macro = {.name = name, .body = at + 3, .end = end};
+        macro.function = at + 3 < end && is_mark(e, at + 3, "(") &&
+                         e->words[at + 3].token.text.p == name.p + name.len;
+        if (macro.function) {
+            macro.params = macro.body = at + 4;
+            while (macro.body < end && !is_mark(e, macro.body, ")"))
+                macro.body++;
+            macro.num_params = (macro.body - macro.params + 1) / 2;
+            macro.body += macro.body < end;
         }
-        dgl_buf_printf(&text, " %lld", (long long)number);
+        if (!dgl_budget_grow(&e->budget, (void **)&e->macros, &e->cap_macros, e->num_macros + 1,
+                             sizeof(macro)))
+            return false;
+        e->macros[e->num_macros++] = macro;
     }
-    struct dgl_str rest = {text.p, text.len};
-    const char *bad;
-    int64_t value;
-    if (plain && !text.failed && text.len > 0 && kernel_expr_parse(&arena, &rest, &expr, &bad) &&
-        rest.len == 0 && kernel_expr_eval(expr, NULL, 0, &value, &bad))
-        branch = value ? BRANCH_TAKEN : BRANCH_AHEAD;
-    dgl_arena_finish(&arena);
-    dgl_buf_finish(&text);
-    return branch;
-}
-
-/* Handles the directive at `at`, whose line ends at `end`. */
-static void follow_branches(struct expander *e, size_t at, size_t end)
-{
-    const struct word *name = at + 1 < end ? &e->text.items[at + 1] : &e->text.items[at];
-    enum branch *top = e->num_branches > 0 && e->num_branches <= max_branches
-                           ? &e->branches[e->num_branches - 1]
-                           : NULL;
-    if (is_mark(name, "if") || is_mark(name, "ifdef") || is_mark(name, "ifndef")) {
-        enum branch branch = BRANCH_UNKNOWN;
-        if (is_left_out(e))
-            branch = BRANCH_PAST;
-        else if (is_mark(name, "if"))
-            branch = decide(e, at + 2, end);
-        if (e->num_branches < max_branches)
-            e->branches[e->num_branches] = branch;
-        e->num_branches++;
-    } else if (is_mark(name, "endif")) {
-        e->num_branches -= e->num_branches > 0;
-    } else if (is_mark(name, "undef")) {
-        e->undefines = true;
-    } else if (top && *top == BRANCH_TAKEN && (is_mark(name, "elif") || is_mark(name, "else"))) {
-        *top = BRANCH_PAST;
-    } else if (top && *top == BRANCH_AHEAD && is_mark(name, "else")) {
-        *top = BRANCH_TAKEN;
-    } else if (top && *top == BRANCH_AHEAD && is_mark(name, "elif")) {
-        *top = decide(e, at + 2, end);
-    }
-}
-
-/* [at, end) follows "#define". */
-static bool macro_define(struct expander *e, size_t at, size_t end)
-{
-    const struct word *words = e->text.items;
-    if (at == end || words[at].kind != TOKEN_WORD)
+    if (!e->num_macros)
         return true;
-    int32_t *first = &e->first[words[at].name];
-    struct macro macro = {.certain = is_certain(e), .next = *first};
-    const char *after_name = words[at].text.p + words[at].text.len;
-    at++;
-    macro.function = at < end && is_mark(&words[at], "(") && words[at].text.p == after_name;
-    if (macro.function) {
-        macro.params = &words[++at];
-        while (at < end && !is_mark(&words[at], ")"))
-            at++;
-        macro.num_params = (size_t)(&words[at] - macro.params);
-        at += at < end;
+    qsort(e->macros, e->num_macros, sizeof(*e->macros), compare_names);
+    for (size_t i = 0; i < e->num_macros; i++) {
+        struct macro *m = &e->macros[i];
+        m->first = i > 0 && compare_names(m, m - 1) == 0 ? m[-1].first : (int32_t)i;
+        e->macros[m->first].count++;
+        e->macros[m->first].functions += m->function;
     }
-    macro.body = &words[at];
-    macro.num_body = end - at;
-    if (!dgl_budget_grow(&e->budget, (void **)&e->macros, &e->cap_macros, e->num_macros + 1,
-                         sizeof(macro)))
-        return false;
-    *first = (int32_t)e->num_macros;
-    e->macros[e->num_macros++] = macro;
+    for (size_t i = 0; i < e->num_words; i++) {
+        const struct macro key = {.name = e->words[i].token.text};
+        const struct macro *found =
+            e->words[i].token.kind != TOKEN_WORD
+                ? NULL
+                : bsearch(&key, e->macros, e->num_macros, sizeof(key), compare_names);
+        if (found)
+            e->words[i].macro = found->first;
+    }
     return true;
 }
 
-/* ---- expanding ------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
-static bool push(struct expander *e, struct source source)
+static int64_t larger(int64_t a, int64_t b)
 {
-    if (!dgl_budget_grow(&e->budget, (void **)&e->sources, &e->cap_sources, e->num_sources + 1,
-                         sizeof(source))) {
-        words_free(e, &source.owned);
-        return false;
-    }
-    e->sources[e->num_sources++] = source;
-    if (source.name >= 0)
-        e->open[source.name]++;
-    return true;
+    return a > b ? a : b;
 }
 
-/* Reads the next word, and removes it if `take`. Returns false if no word is left above the source
- * `floor`. */
-static bool next(struct expander *e, size_t floor, bool take, struct word *out)
+static int64_t sum(int64_t a, int64_t b)
 {
-    while (e->num_sources > floor) {
-        struct source *top = &e->sources[e->num_sources - 1];
-        if (top->at < top->count) {
-            *out = top->words[top->at];
-            top->at += take;
-            if (e->num_sources == 1)
-                e->line = out->line;
-            return true;
-        }
-        if (top->name >= 0)
-            e->open[top->name]--;
-        words_free(e, &top->owned);
-        e->num_sources--;
-    }
-    return false;
+    return a < 0 || b < 0 ? -1 : a + b;
 }
 
-static bool expand(struct expander *e, size_t floor, struct words *out);
-
-/* A word of the result: counted, or kept as part of an argument. */
-static bool emit(struct expander *e, struct word word, struct words *out)
+/* Adds `b`, which follows `*a`. Fails if the result is too large. */
+static bool append(struct expander *e, struct size *a, const struct size *b)
 {
-    if (out)
-        return words_add(e, out, word);
-    bool ends = is_mark(&word, ";") || is_mark(&word, "{") || is_mark(&word, "}");
-    e->statement = ends ? 0 : e->statement + 1;
-    if (e->trace && e->begin_line <= e->trace->line && e->trace->line <= e->line)
-        e->trace->cb(e->trace->priv, word.text, word.line);
-    bool large = ++e->total > KERNEL_MAX_WORDS;
-    if (!large && e->statement <= KERNEL_MAX_STATEMENT)
+    *a = (struct size){.all = a->all + b->all,
+                       .through = sum(a->through, b->through),
+                       .head = larger(a->head, sum(a->through, b->head)),
+                       .tail = larger(b->tail, sum(a->tail, b->through)),
+                       .most = larger(larger(a->most, b->most), sum(a->tail, b->head))};
+    const bool large = e->total + a->all > KERNEL_MAX_WORDS;
+    if (!large &&
+        larger(larger(a->through, a->head), larger(a->tail, a->most)) <= KERNEL_MAX_STATEMENT)
         return true;
     e->budget.line = e->line < KERNEL_LIB_LINES ? e->line : 0;
     return dgl_budget_fail(&e->budget, DGL_ERR_KERNEL,
@@ -352,172 +184,157 @@ static bool emit(struct expander *e, struct word word, struct words *out)
                            large ? KERNEL_MAX_WORDS : KERNEL_MAX_STATEMENT);
 }
 
-/* The arguments of a call, expanded, from its bracket on. Argument i ends at ends[i] in *out. */
-struct arguments {
-    struct words words;
-    size_t ends[KERNEL_MAX_MACRO_PARAMS];
-    size_t count;
-};
+static bool walk(struct expander *e, size_t at, size_t end, const struct call *call,
+                 struct value *out);
 
-static bool arguments_read(struct expander *e, size_t floor, struct arguments *out)
+/* Expands the macro `name`. The arguments of a call are the words (*at, close), and *at is moved
+ * after them; `outer` is the macro that contains them. */
+static bool expand(struct expander *e, int32_t name, size_t *at, size_t close,
+                   const struct call *outer, struct value *out)
 {
-    struct words one = {0};
-    struct word word;
-    size_t depth = 0;
-    bool ok = next(e, floor, true, &word); /* the bracket */
-    bool more = ok;
-    while (ok && more) {
-        more = next(e, floor, true, &word);
-        bool close = more && is_mark(&word, ")") && depth == 0;
-        if (!more || close || (depth == 0 && is_mark(&word, ","))) {
-            size_t here = e->num_sources;
-            if (++e->nesting > max_nesting)
-                ok = dgl_budget_fail(&e->budget, DGL_ERR_KERNEL,
-                                     "macros are nested more than %d deep", max_nesting);
-            ok = ok &&
-                 push(e, (struct source){.words = one.items, .count = one.count, .name = -1}) &&
-                 expand(e, here, &out->words);
-            e->nesting--;
-            one.count = 0;
-            if (out->count < KERNEL_MAX_MACRO_PARAMS)
-                out->ends[out->count++] = out->words.count;
-            more = more && !close;
+    const bool is_call = close > *at;
+    struct macro *first = &e->macros[name];
+    struct call call = {.first = e->num_args};
+    struct value one;
+    *out = nothing;
+    out->size.through = -1;
+    if (++e->depth > max_nesting)
+        return dgl_budget_fail(&e->budget, DGL_ERR_KERNEL, "macros are nested more than %d deep",
+                               max_nesting);
+    if (is_call && !dgl_budget_steps(&e->budget, close - *at))
+        return false;
+    for (size_t depth = 0, from = *at + 1; *at < close; ++*at) {
+        depth += is_mark(e, *at, "(");
+        depth -= is_mark(e, *at, ")");
+        const bool last = *at + 1 == close;
+        if (!last && !(depth == 1 && is_mark(e, *at, ",")))
             continue;
-        }
-        depth += is_mark(&word, "(");
-        depth -= is_mark(&word, ")");
-        ok = words_add(e, &one, word);
+        if (!walk(e, from, last ? close : *at, outer, &one) ||
+            !dgl_budget_grow(&e->budget, (void **)&e->args, &e->cap_args, e->num_args + 1,
+                             sizeof(one)))
+            return false;
+        e->args[e->num_args++] = one;
+        from = *at + 1;
     }
-    words_free(e, &one);
-    return ok;
+    *at += is_call;
+    call.count = e->num_args - call.first;
+    first->open = true;
+    for (call.macro = first; call.macro < first + first->count; call.macro++) {
+        if (call.macro->function && !is_call)
+            continue;
+        if (!dgl_budget_steps(&e->budget, 1) ||
+            !walk(e, call.macro->body, call.macro->end, &call, &one))
+            return false;
+        /* The arguments of a name without parameters remain in the text. */
+        for (size_t i = 0; i < call.count && !call.macro->function; i++)
+            if (!append(e, &one.size, &e->args[call.first + i].size))
+                return false;
+        out->size = (struct size){.all = larger(out->size.all, one.size.all),
+                                  .through = larger(out->size.through, one.size.through),
+                                  .head = larger(out->size.head, one.size.head),
+                                  .tail = larger(out->size.tail, one.size.tail),
+                                  .most = larger(out->size.most, one.size.most)};
+        out->last = one.last > out->last ? one.last : out->last;
+    }
+    first->open = false;
+    e->num_args = call.first;
+    e->depth--;
+    return true;
 }
 
-/* Pushes the expansion of a macro with its arguments. */
-static bool substitute(struct expander *e, int32_t name, const struct macro *macro,
-                       const struct arguments *args)
+/* Measures the words [at, end) with their macros expanded. `call` is the macro whose body they are
+ * part of, or NULL. */
+static bool walk(struct expander *e, size_t at, size_t end, const struct call *call,
+                 struct value *out)
 {
-    struct words made = {0};
-    bool ok = true;
-    for (size_t i = 0; ok && i < macro->num_body; i++) {
-        const struct word *word = &macro->body[i];
-        size_t p = 0;
-        while (p < macro->num_params && (word->name < 0 || macro->params[p].name != word->name))
-            p++;
-        /* Parameters and commas take turns. */
-        size_t arg = p / 2;
-        if (p == macro->num_params) {
-            ok = words_add(e, &made, *word);
-        } else if (arg < args->count) {
-            for (size_t k = arg ? args->ends[arg - 1] : 0; ok && k < args->ends[arg]; k++)
-                ok = words_add(e, &made, args->words.items[k]);
+    *out = nothing;
+    while (at < end) {
+        const struct word *word = &e->words[at];
+        const size_t num_params = call ? call->macro->num_params : 0;
+        const bool ends = is_mark(e, at, ";") || is_mark(e, at, "{") || is_mark(e, at, "}");
+        const struct size plain = {1, ends ? -1 : 1, ends - 1, ends - 1, 0};
+        struct value one = {.size = word->macro < 0 ? plain : nothing.size, .last = word->macro};
+        size_t param = 0;
+        if (!dgl_budget_steps(&e->budget, 1 + num_params))
+            return false;
+        if (!call)
+            e->line = word->token.line;
+        while (
+            param < num_params &&
+            !dgl_str_equal(e->words[call->macro->params + 2 * param].token.text, word->token.text))
+            param++;
+        if (param < num_params)
+            one = param < call->count ? e->args[call->first + param] : nothing;
+        at++;
+        while (one.last >= 0 && !e->macros[one.last].open) {
+            const struct macro *macro = &e->macros[one.last];
+            size_t close = at;
+            if (macro->functions && at < end && is_mark(e, at, "("))
+                for (size_t depth = 0; close < end; close++) {
+                    depth += is_mark(e, close, "(");
+                    depth -= is_mark(e, close, ")");
+                    if (depth == 0)
+                        break;
+                }
+            if (call && close == end && at < end)
+                return dgl_budget_fail(&e->budget, DGL_ERR_KERNEL,
+                                       "the call of %.*s in a macro has no end there",
+                                       (int)macro->name.len, macro->name.p);
+            close = close == end ? at : close;
+            if (close == at && macro->functions == macro->count)
+                break;
+            struct value more;
+            if (!expand(e, one.last, &at, close, call, &more) || !append(e, &one.size, &more.size))
+                return false;
+            one.last = more.last;
         }
-        ok = ok && dgl_budget_steps(&e->budget, macro->num_params);
+        /* the name itself, if it is not expanded */
+        if (one.last >= 0 && one.size.all == 0 && !append(e, &one.size, &plain))
+            return false;
+        if (!append(e, &out->size, &one.size))
+            return false;
+        /* A name in its own expansion stays a word for ever. */
+        out->last = one.last >= 0 && e->macros[one.last].open ? -1 : one.last;
     }
-    if (ok)
-        return push(e, (struct source){made.items, made.count, 0, made, name});
-    words_free(e, &made);
-    return false;
+    return true;
 }
 
-/* Expands all words above the source `floor`. */
-static bool expand(struct expander *e, size_t floor, struct words *out)
+static bool measure(struct expander *e)
 {
-    struct word word, bracket;
-    bool ok = true;
-    while (ok && next(e, floor, true, &word)) {
-        ok = dgl_budget_steps(&e->budget, 1);
-        if (e->num_sources == 1)
-            e->begin_line = word.line;
-        int32_t first = word.name >= 0 && !word.painted ? e->first[word.name] : -1;
-        if (first >= 0 && e->open[word.name]) {
-            word.painted = true;
-            first = -1;
-        }
-        bool object = false, function = false;
-        for (int32_t m = first; m >= 0; m = e->macros[m].next) {
-            object |= !e->macros[m].function;
-            function |= e->macros[m].function;
-        }
-        function = function && next(e, floor, false, &bracket) && is_mark(&bracket, "(");
-        struct arguments args = {0};
-        if (ok && function)
-            ok = arguments_read(e, floor, &args);
-        if (ok && !object && !function)
-            ok = emit(e, word, out);
-        for (int32_t m = first; ok && m >= 0; m = e->macros[m].next) {
-            const struct macro *macro = &e->macros[m];
-            if (macro->function && function)
-                ok = substitute(e, word.name, macro, &args);
-            else if (!macro->function)
-                ok = push(e, (struct source){macro->body, macro->num_body, 0, {0}, word.name});
-        }
-        words_free(e, &args.words);
-    }
-    return ok;
-}
-
-/* Expands a complete text. */
-static enum dgl_status expand_text(struct expander *e, struct dgl_str text)
-{
-    struct kernel_lexer lexer;
-    dgl_budget_start(&e->budget);
-    bool ok = kernel_lexer_init(&lexer, text, 1) || dgl_budget_fail_memory(&e->budget, text.len);
-    ok = ok && words_read(e, &lexer);
-    const struct word *words = e->text.items;
-    for (size_t at = 0, end; ok && at < e->text.count; at = end) {
-        bool directive = words[at].line_start && is_mark(&words[at], "#");
-        bool define = directive && at + 1 < e->text.count && is_mark(&words[at + 1], "define");
-        end = line_end(&e->text, at);
+    for (size_t at = 0, end; at < e->num_words; at = end) {
+        struct value value;
+        e->condition = e->words[at].line_start && is_mark(e, at, "#");
+        end = line_end(e, at);
         /* A call may go on over lines, up to the next directive. */
-        while (!directive && end < e->text.count && !is_mark(&words[end], "#"))
-            end = line_end(&e->text, end);
-        /* A condition counts, too, unless it is passed over. */
-        const bool left_out = is_left_out(e);
-        e->condition = directive;
-        if (directive)
-            follow_branches(e, at, end);
-        if (left_out && is_left_out(e))
-            ;
-        else if (define)
-            ok = macro_define(e, at + 2, end);
-        else
-            ok = push(e, (struct source){.words = &words[at], .count = end - at, .name = -1}) &&
-                 expand(e, 0, NULL);
-        if (directive)
-            e->statement = 0;
+        while (!e->condition && end < e->num_words && !is_mark(e, end, "#"))
+            end = line_end(e, end);
+        if (e->condition && is_mark(e, at + 1, "define"))
+            continue;
+        if (!walk(e, at, end, NULL, &value))
+            return false;
+        e->total += value.size.all;
     }
-    while (e->num_sources)
-        words_free(e, &e->sources[--e->num_sources].owned);
-    free(e->sources);
-    free(e->macros);
-    free(e->first);
-    free(e->open);
-    free(e->names);
-    free(e->text.items);
-    kernel_lexer_finish(&lexer);
-    return e->budget.status;
-}
-
-static struct dgl_budget budget_of(const struct dgl_log *log, const char *path)
-{
-    return (struct dgl_budget){.log = log,
-                               .name = path,
-                               .work = "expanding the macros",
-                               .refusal = DGL_ERR_KERNEL,
-                               .max_steps = 100000000,
-                               .max_bytes = 256 << 20};
+    return true;
 }
 
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text)
 {
-    struct expander e = {.budget = budget_of(log, path)};
-    return expand_text(&e, text);
-}
-
-void kernel_expand_line(struct dgl_str text, const struct kernel_expand_trace *trace)
-{
-    const struct dgl_log quiet = {0};
-    struct expander e = {.budget = budget_of(&quiet, "a text"), .trace = trace};
-    expand_text(&e, text);
+    struct kernel_lexer lexer;
+    struct expander e = {.budget = {.log = log,
+                                    .name = path,
+                                    .work = "expanding the macros",
+                                    .refusal = DGL_ERR_KERNEL,
+                                    .max_steps = 100000000,
+                                    .max_bytes = 256 << 20}};
+    dgl_budget_start(&e.budget);
+    if (!kernel_lexer_init(&lexer, text, 1))
+        dgl_budget_fail_memory(&e.budget, text.len);
+    else if (read_text(&e, &lexer))
+        measure(&e);
+    free(e.words);
+    free(e.macros);
+    free(e.args);
+    kernel_lexer_finish(&lexer);
+    return e.budget.status;
 }

@@ -26,9 +26,9 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
 
 /* ---- kernel_expand.c ---- */
 
-/* Limits of a generated text after macro expansion. The largest built-in kernel, whose macros write
- * out a row of weights, has about 200,000 words. With 40,000 words in one statement Mesa's compiler
- * runs out of stack. */
+/* Limits of a generated text after macro expansion. kernel_expand_check() finds at most 550,000
+ * words in a built-in kernel, whose macros write out a row of weights. With 40,000 words in one
+ * statement Mesa's compiler runs out of stack. */
 #define KERNEL_MAX_WORDS     1000000
 #define KERNEL_MAX_STATEMENT 10000
 
@@ -36,21 +36,9 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
  * for longer files. */
 #define KERNEL_LIB_LINES 10000u
 
-/* Refuses a complete GLSL text that is larger (DGL_ERR_KERNEL). */
+/* Refuses a complete GLSL text that may be larger (DGL_ERR_KERNEL). */
 enum dgl_status kernel_expand_check(const struct dgl_log *log, const char *path,
                                     struct dgl_str text);
-
-/* Receives each word of one line of a complete text after macro expansion, in order, with the line
- * on which the word was written. That line differs if the word is from a macro's definition or
- * argument. Lines are numbered as by #line. */
-struct kernel_expand_trace {
-    uint32_t line;
-    void (*cb)(void *priv, struct dgl_str word, uint32_t line);
-    void *priv;
-};
-/* Reports the words of a text too large for kernel_expand_check() only up to the limit. Reports
- * fewer words also if memory runs out. */
-void kernel_expand_line(struct dgl_str text, const struct kernel_expand_trace *trace);
 
 /* ---- kernel_text.c ---- */
 

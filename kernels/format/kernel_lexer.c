@@ -6,7 +6,7 @@
 
 #include "core/base/mem.h"
 
-static bool is_word_char(char c)
+bool kernel_is_word_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
 }
@@ -62,10 +62,11 @@ struct kernel_token kernel_lexer_next(struct kernel_lexer *lexer)
     if (*lexer->p == '\n') {
         token.kind = TOKEN_NEWLINE;
         lexer->line++;
-    } else if (is_word_char(*lexer->p)) {
+    } else if (kernel_is_word_char(*lexer->p)) {
         bool digit = *lexer->p >= '0' && *lexer->p <= '9';
         token.kind = digit ? TOKEN_NUMBER : TOKEN_WORD;
-        while (lexer->p + token.text.len < lexer->end && is_word_char(lexer->p[token.text.len]))
+        while (lexer->p + token.text.len < lexer->end &&
+               kernel_is_word_char(lexer->p[token.text.len]))
             token.text.len++;
     } else {
         token.kind = TOKEN_MARK;

@@ -7,6 +7,9 @@
 
 enum kernel_token_kind { TOKEN_END, TOKEN_NEWLINE, TOKEN_WORD, TOKEN_NUMBER, TOKEN_MARK };
 
+/* A letter, digit or _. */
+bool kernel_is_word_char(char c);
+
 struct kernel_token {
     enum kernel_token_kind kind;
     struct dgl_str text;

@@ -11,7 +11,7 @@
 
 #define GENERATED "generated" /* path of the text generated from directives */
 
-enum { SHOWN = 8, SEEN = 64, MAX_TEXT = 400, MAX_QUOTED = 4 };
+enum { SHOWN = 8, SEEN = 64, MAX_TEXT = 400, MAX_NAMES = 32 };
 
 /* ---- one line of a driver -------------------------------------------------------------------- */
 
@@ -105,8 +105,6 @@ bool kernel_message_parse(struct dgl_str text, struct kernel_message *out)
 /* A place. `given` is set if it is in a text that is not built in. */
 struct origin {
     struct kernel_place place;
-    /* last line of a range that cannot be narrowed down; 0 if the line is exact */
-    uint32_t last_line;
     bool given;
 };
 
@@ -167,35 +165,25 @@ static struct origin find_place(const struct kernel_choice *choice, struct dgl_s
     return (struct origin){.place = place, .given = is_given(choice, part)};
 }
 
-static bool is_same(struct dgl_str a, struct dgl_str b)
-{
-    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
-}
-
-/* The names that a message quotes: those of functions without type and parameters. */
-struct quoted {
-    struct dgl_str name[MAX_QUOTED];
+struct names {
+    struct dgl_str name[MAX_NAMES];
     size_t count;
 };
 
-static bool is_name_char(char c)
+/* The names that a message quotes: those of functions without type and parameters. */
+static struct names quoted_in(struct dgl_str text)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= '0' && c <= '9');
-}
-
-static struct quoted quoted_in(struct dgl_str text)
-{
-    struct quoted q = {.count = 0};
-    for (size_t i = 0; i + 1 < text.len && q.count < MAX_QUOTED; i++) {
+    struct names q = {.count = 0};
+    for (size_t i = 0; i + 1 < text.len && q.count < MAX_NAMES; i++) {
         size_t len = 0;
         /* not the apostrophe of a word */
-        if (!memchr("'`\"", text.p[i], 3) || (i > 0 && is_name_char(text.p[i - 1])))
+        if (!memchr("'`\"", text.p[i], 3) || (i > 0 && kernel_is_word_char(text.p[i - 1])))
             continue;
-        while (i + 1 + len < text.len && is_name_char(text.p[i + 1 + len]))
+        while (i + 1 + len < text.len && kernel_is_word_char(text.p[i + 1 + len]))
             len++;
         size_t begin = i + 1, end = begin + len; /* of a second word, as in "float f(float)" */
         if (len > 0 && end < text.len && text.p[end] == ' ') {
-            for (begin = ++end; end < text.len && is_name_char(text.p[end]);)
+            for (begin = ++end; end < text.len && kernel_is_word_char(text.p[end]);)
                 end++;
             if (end == begin || end == text.len || text.p[end] != '(') {
                 begin = i + 1;
@@ -209,86 +197,70 @@ static struct quoted quoted_in(struct dgl_str text)
     return q;
 }
 
-/* Looks for the given text that a line owes its words to. */
-struct search {
-    const struct kernel_choice *choice;
-    uint32_t line, step;
-    struct quoted quoted;
-    bool here;            /* the line itself has a name that is quoted */
-    uint32_t named;       /* line of a user's text that declares such a name, or 0 */
-    uint32_t first, last; /* line range of a user's text that any word comes from, or 0 */
-};
+/* How a line contains a name: as that of a macro or directive, after a type, or in any way. */
+enum occurrence { DEFINED, TYPED, ANY };
 
-static void look_at_word(void *priv, struct dgl_str word, uint32_t line)
-{
-    struct search *s = priv;
-    bool quoted = false;
-    for (size_t i = 0; i < s->quoted.count && !quoted; i++)
-        quoted = is_same(s->quoted.name[i], word);
-    s->here = s->here || (quoted && line == s->line);
-    if (line == s->line || !is_given(s->choice, line / s->step))
-        return;
-    if (quoted && !s->named)
-        s->named = line;
-    if (!s->first)
-        s->first = s->last = line;
-    else if (line / s->step == s->first / s->step && line < s->first)
-        s->first = line;
-    else if (line / s->step == s->first / s->step && line > s->last)
-        s->last = line;
-}
-
-/* Returns true if a word, which is the type, precedes byte `at` of a line. */
-static bool follows_type(struct dgl_str line, size_t at)
-{
-    struct dgl_str before = dgl_str_trim((struct dgl_str){line.p, at});
-    size_t len = 0;
-    while (len < before.len && is_name_char(before.p[before.len - 1 - len]))
-        len++;
-    const struct dgl_str word = {before.p + before.len - len, len};
-    return len > 0 && before.len < at && !dgl_str_eq(word, "return") && !dgl_str_eq(word, "else");
-}
-
-/* Returns the first line outside of comments with the name, or with a declaration of it, or 0. */
-static uint32_t find_name(struct dgl_str text, struct dgl_str name, bool declared)
+/* Returns the first line outside of comments that contains the name in that way, or 0. Lines of
+ * directives define names if `directives` is set. */
+static uint32_t find_name(struct dgl_str text, struct dgl_str name, enum occurrence how,
+                          bool directives)
 {
     struct dgl_str line;
     for (uint32_t number = 1; text.len && dgl_str_split(&text, '\n', &line); number++) {
-        size_t at = dgl_str_starts(line, "//!") ? 3 : 0;
-        for (; at + name.len <= line.len && strncmp(line.p + at, "//", 2) != 0; at++)
-            if (memcmp(line.p + at, name.p, name.len) == 0 &&
-                (at == 0 || !is_name_char(line.p[at - 1])) &&
-                (at + name.len == line.len || !is_name_char(line.p[at + name.len])) &&
-                (!declared || follows_type(line, at)))
+        const bool directive = dgl_str_starts(line, "//!");
+        for (size_t at = directive ? 3 : 0;
+             at + name.len <= line.len && strncmp(line.p + at, "//", 2) != 0; at++) {
+            if (memcmp(line.p + at, name.p, name.len) != 0 ||
+                (at > 0 && kernel_is_word_char(line.p[at - 1])) ||
+                (at + name.len < line.len && kernel_is_word_char(line.p[at + name.len])))
+                continue;
+            const struct dgl_str before = dgl_str_trim((struct dgl_str){line.p, at});
+            size_t len = 0;
+            while (len < before.len && kernel_is_word_char(before.p[before.len - 1 - len]))
+                len++;
+            const struct dgl_str word = {before.p + before.len - len, len};
+            if (how == ANY || (how == DEFINED && directive && directives) ||
+                (how == DEFINED && dgl_str_eq(word, "define")) ||
+                (how == TYPED && len > 0 && before.len < at && !dgl_str_eq(word, "return") &&
+                 !dgl_str_eq(word, "else")))
                 return number;
+        }
     }
     return 0;
 }
 
-/* Finds the declaration of a quoted name, else the first line with it. Searches the texts that are
- * not built in, or all texts if there are only built-in ones. Returns false if the name is not
- * found. */
-static bool find_quoted(const struct kernel_choice *choice, const struct quoted *quoted,
-                        struct kernel_place *out)
+/* Finds the first of the names that occurs in that way. Searches the texts that are not built in,
+ * or all texts if there are only built-in ones. Returns false if there is no such name. */
+static bool find_names(const struct kernel_choice *choice, const struct names *names,
+                       enum occurrence how, struct kernel_place *out)
 {
     const struct kernel *kernel = choice->kernel;
     const bool all = !has_given(choice);
-    const uint32_t texts = kernel->num_libs + 1;
-    for (uint32_t n = 0; n < 2 * texts; n++) {
-        const bool declared = n < texts;
-        const uint32_t i = n % texts;
-        const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
-        if (!all && !is_given(choice, i))
-            continue;
-        *out = (struct kernel_place){.path = lib ? lib->path : kernel->path, .first_line = 1};
-        out->text = lib ? (struct dgl_str){lib->text, lib->text_len}
-                        : (struct dgl_str){kernel->text, kernel->text_len};
-        for (size_t q = 0; q < quoted->count && !out->line; q++)
-            out->line = find_name(out->text, quoted->name[q], declared);
-        if (out->line)
-            return true;
-    }
+    for (size_t n = 0; n < names->count; n++)
+        for (uint32_t i = 0; i <= kernel->num_libs; i++) {
+            const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
+            char name[64];
+            if (!all && !is_given(choice, i))
+                continue;
+            snprintf(name, sizeof(name), "%.*s", (int)names->name[n].len, names->name[n].p);
+            *out = (struct kernel_place){
+                .path = lib ? lib->path : kernel->path,
+                .text = {lib ? lib->text : kernel->text, lib ? lib->text_len : kernel->text_len},
+                .first_line = 1};
+            out->line = find_name(out->text, names->name[n], how,
+                                  lib ? kernel_decls_have(&lib->decls, name)
+                                      : kernel_has_name(kernel, name));
+            if (out->line)
+                return true;
+        }
     return false;
+}
+
+/* Finds the declaration of a quoted name, else the first line with it. */
+static bool find_quoted(const struct kernel_choice *choice, const struct names *quoted,
+                        struct kernel_place *out)
+{
+    return find_names(choice, quoted, TYPED, out) || find_names(choice, quoted, ANY, out);
 }
 
 /* Returns the line of the first call of a function inside of itself, else by another function, or
@@ -302,7 +274,7 @@ static uint32_t find_call(struct dgl_str text, struct dgl_str function)
     if (!kernel_lexer_init(&lexer, text, 1))
         return 0;
     for (; !line && (token = kernel_lexer_next(&lexer)).kind != TOKEN_END; before = token) {
-        const bool named = is_same(before.text, function) && dgl_str_eq(token.text, "(");
+        const bool named = dgl_str_equal(before.text, function) && dgl_str_eq(token.text, "(");
         if (named && depth > 0 && declared)
             line = before.line;
         else if (named && depth > 0 && !by_another)
@@ -325,7 +297,7 @@ static uint32_t find_call(struct dgl_str text, struct dgl_str function)
 static bool place_by_name(const struct kernel_choice *choice, struct dgl_str message,
                           struct kernel_place *out)
 {
-    const struct quoted names = quoted_in(message);
+    const struct names names = quoted_in(message);
     if (!find_quoted(choice, &names, out))
         return false;
     const uint32_t call = memmem(message.p, message.len, "recursi", strlen("recursi"))
@@ -338,70 +310,28 @@ static bool place_by_name(const struct kernel_choice *choice, struct dgl_str mes
     return true;
 }
 
-/* Finds the directive that declares a word of a generated line. Returns false if there is no such
- * directive. */
-static bool find_directive(const struct kernel_choice *choice, const struct kernel_place *use,
-                           struct kernel_place *out)
+/* Finds the cause in a user's text if the driver names a place in another text: the line with a
+ * quoted name, for example of a function with other parameters, else the directive or macro whose
+ * name the place contains. If the user's texts contain none of these, they may lack something, and
+ * `use` is returned. */
+static struct origin find_cause(const struct kernel_choice *choice, const struct origin *use,
+                                struct dgl_str message)
 {
-    const struct kernel *kernel = choice->kernel;
-    const struct dgl_str line = kernel_place_line(use);
-    for (size_t at = 0, len; at < line.len; at += len + 1) {
-        char name[64];
-        for (len = 0; at + len < line.len && is_name_char(line.p[at + len]);)
-            len++;
-        if (len == 0 || len >= sizeof(name))
-            continue;
-        snprintf(name, sizeof(name), "%.*s", (int)len, line.p + at);
-        for (uint32_t i = 0; i <= kernel->num_libs; i++) {
-            const struct kernel_lib *lib = i ? choice->libs[i - 1] : NULL;
-            if (!is_given(choice, i) ||
-                !(lib ? kernel_decls_have(&lib->decls, name) : kernel_has_name(kernel, name)))
-                continue;
-            *out = (struct kernel_place){
-                .path = lib ? lib->path : kernel->path,
-                .text = {lib ? lib->text : kernel->text, lib ? lib->text_len : kernel->text_len},
-                .first_line = 1};
-            out->line = find_name(out->text, dgl_str_of(name), false);
-            return out->line > 0;
-        }
-    }
-    return false;
-}
-
-/*
- * Finds the cause in a user's text if the driver names a place in a built-in text: the macro,
- * expanded by that line, in which a quoted name was written; else the first line with that name,
- * for example of a function with other parameters; else the lines of the macros. If the user's
- * texts contain none of these, they may lack something, and `use` is kept.
- */
-static struct origin find_cause(const struct kernel_choice *choice, struct dgl_str generated,
-                                const struct kernel_message *message, const struct origin *use)
-{
-    struct search search = {.choice = choice,
-                            .line = message->line,
-                            .step = kernel_line_step(choice),
-                            .quoted = quoted_in(message->text)};
-    struct origin cause = *use;
-    struct kernel_place place;
-    if (!has_given(choice))
+    struct names names = quoted_in(message);
+    struct origin cause = {.given = true};
+    if (use->given || !has_given(choice))
+        return *use;
+    if (find_quoted(choice, &names, &cause.place))
         return cause;
-    kernel_expand_line(generated,
-                       &(struct kernel_expand_trace){message->line, look_at_word, &search});
-    if (search.named && !(use->given && search.here))
-        return find_place(choice, generated, search.named, 0);
-    if (!cause.given && find_quoted(choice, &search.quoted, &place))
-        cause = (struct origin){.place = place, .given = true};
-    if (!cause.given && strcmp(use->place.path, GENERATED) == 0 &&
-        find_directive(choice, &use->place, &place))
-        cause = (struct origin){.place = place, .given = true};
-    if (!cause.given && search.first) {
-        cause = find_place(choice, generated, search.first, 0);
-        cause.last_line = cause.place.line + search.last - search.first;
-        if (search.last > search.first)
-            /* do not show an excerpt: no single line is the cause */
-            cause.place.text = DGL_STR("");
+    const struct dgl_str line = kernel_place_line(&use->place);
+    names.count = 0;
+    for (size_t at = 0, len; at < line.len && names.count < MAX_NAMES; at += len + 1) {
+        for (len = 0; at + len < line.len && kernel_is_word_char(line.p[at + len]);)
+            len++;
+        if (len > 0)
+            names.name[names.count++] = (struct dgl_str){line.p + at, len};
     }
-    return cause;
+    return find_names(choice, &names, DEFINED, &cause.place) ? cause : *use;
 }
 
 /* Reads the next error in *rest. Mesa reports some errors twice, on consecutive lines. */
@@ -435,7 +365,7 @@ static enum dgl_status fail_unplaced(const struct dgl_log *log, const struct ker
         if (line.len > 0)
             dgl_buf_printf(&all, "%s%.*s", all.len ? " | " : "", (int)line.len, line.p);
     }
-    const struct quoted quoted = quoted_in((struct dgl_str){all.p, all.len});
+    const struct names quoted = quoted_in((struct dgl_str){all.p, all.len});
     if (find_quoted(choice, &quoted, &place)) {
         dgl_buf_printf(&text, "%s (kernel %s does not %s)", all.p, name, step);
         kernel_fail_at(log, &place, text.failed ? name : text.p);
@@ -472,7 +402,7 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
         bool again = false; /* a macro's line, in another expansion */
         for (size_t i = 0; i < told; i++)
             again = again || (shown[i].message.line == message.line &&
-                              is_same(shown[i].message.text, message.text));
+                              dgl_str_equal(shown[i].message.text, message.text));
         if (again)
             continue;
         seen++;
@@ -480,15 +410,13 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
         struct kernel_place named;
         if (message.line == 0 && place_by_name(choice, message.text, &named))
             use = (struct origin){.place = named, .given = has_given(choice)};
-        struct origin cause = find_cause(choice, generated, &message, &use);
+        struct origin cause = find_cause(choice, &use, message.text);
         struct dgl_buf path = {0}, text = {0};
         for (size_t i = 0; i < told; i++) {
             const struct kernel_message *m = &shown[i].message;
-            if (cause.last_line && m->line == message.line && m->column == message.column)
-                cause = shown[i].cause; /* two words about one place */
             again = again || (shown[i].cause.place.path == cause.place.path &&
                               shown[i].cause.place.line == cause.place.line &&
-                              is_same(m->text, message.text));
+                              dgl_str_equal(m->text, message.text));
         }
         if (again)
             continue;
@@ -505,8 +433,6 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
         const bool moved = cause.place.path != use.place.path || cause.place.line != use.place.line;
         if (moved)
             dgl_buf_puts(&text, " (");
-        if (cause.last_line > place.line)
-            dgl_buf_printf(&text, "in lines %u to %u, ", place.line, cause.last_line);
         if (moved)
             dgl_buf_printf(&text, "at %s:%u", use.place.path, use.place.line);
         if (told == 0)

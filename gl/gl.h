@@ -26,7 +26,7 @@ struct gl_node {
     char renderer[128]; /* GL_RENDERER, filled by gl_nodes_probe() */
     bool software, usable;
     bool too_old;     /* the driver has no OpenGL ES 3.1; set by gl_nodes_probe() */
-    char reason[256]; /* why the row is unusable or was passed over, or a note about a usable row */
+    char reason[512]; /* why the row is unusable or was passed over, or a note about a usable row */
     void *egl_device; /* EGLDeviceEXT, or NULL for GBM, surfaceless and the default display */
 };
 #define GL_MAX_NODES 32

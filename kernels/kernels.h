@@ -105,6 +105,10 @@ struct kernel_decls {
     struct kernel_shared shared[KERNEL_MAX_SHARED];
     uint32_t num_shared;
 };
+struct kernel_lib_ref {
+    char name[64]; /* "weight_{weight}": "{key}" is replaced by the attribute's word */
+    uint32_t line;
+};
 /* One parsed lib: GLSL text that kernels splice in before their bodies. */
 struct kernel_lib {
     const char *name; /* of the file, without .glsl */
@@ -116,10 +120,9 @@ struct kernel_lib {
     uint32_t body_line;
     uint32_t source; /* as of a kernel */
     struct kernel_decls decls;
-};
-struct kernel_lib_ref {
-    char name[64]; /* "weight_{weight}": "{key}" is replaced by the attribute's word */
-    uint32_t line;
+    /* names of libs that a kernel must splice before this one */
+    struct kernel_lib_ref libs[KERNEL_MAX_LIBS];
+    uint32_t num_libs;
 };
 #define KERNEL_BARRIER_LIB "device_barrier" /* of phases.h; no kernel has a LIB line for it */
 

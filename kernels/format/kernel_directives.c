@@ -493,18 +493,16 @@ static enum dgl_status parse_tolerance(struct kernel_parser *p)
 
 static enum dgl_status parse_lib(struct kernel_parser *p)
 {
-    struct kernel *k = p->kernel;
     struct dgl_str word;
-    enum dgl_status status = check_cap(p, k->num_libs, KERNEL_MAX_LIBS);
+    enum dgl_status status = check_cap(p, *p->num_libs, KERNEL_MAX_LIBS);
     if (status != DGL_OK || (status = take_word(p, "the lib's name", &word)) != DGL_OK)
         return status;
     for (size_t i = 0; i < word.len; i++)
         if (!((word.p[i] >= 'a' && word.p[i] <= 'z') || (word.p[i] >= '0' && word.p[i] <= '9') ||
-              strchr("_{}", word.p[i])))
-            return kernel_parser_fail(p,
-                                      "LIB: '%.*s' may hold only a to z, 0 to 9, _ and one {key}",
-                                      (int)word.len, word.p);
-    struct kernel_lib_ref *lib = &k->libs[k->num_libs++];
+              strchr(p->kernel ? "_{}" : "_", word.p[i])))
+            return kernel_parser_fail(p, "LIB: '%.*s' may hold only a to z, 0 to 9 and _%s",
+                                      (int)word.len, word.p, p->kernel ? ", and one {key}" : "");
+    struct kernel_lib_ref *lib = &p->libs[(*p->num_libs)++];
     lib->line = p->line;
     return copy_word(p, word, lib->name, sizeof(lib->name));
 }
@@ -548,7 +546,7 @@ static const struct directive {
     {"PRECISION", parse_precision, ONCE},
     {"LAYOUT", parse_layout, ONCE},
     {"TOLERANCE", parse_tolerance, ONCE},
-    {"LIB", parse_lib, 0},
+    {"LIB", parse_lib, LIB},
     {"STEP", parse_step, ONCE},
 };
 #define NUM_DIRECTIVES (sizeof(directives) / sizeof(*directives))

@@ -76,7 +76,7 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
                                  const struct kernel_lib *file, const char *text, size_t len,
                                  struct kernel_lib **out);
 /* Returns DGL_ERR_KERNEL unless the kernel declares every name that the lib's expressions and #if
- * lines use, and no name that the lib declares. */
+ * lines use, and no name that the lib declares, and splices the libs that it needs. */
 enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel *kernel,
                                  const struct kernel_lib *lib);
 

@@ -31,7 +31,9 @@ struct kernel_parser {
     const char *path;
     struct dgl_str text;        /* of the file; empty if only its directives are parsed */
     struct kernel *kernel;      /* NULL if the text is a lib */
-    struct kernel_decls *decls; /* the kernel's or the lib's */
+    struct kernel_decls *decls; /* the kernel's or the lib's, as the libs */
+    struct kernel_lib_ref *libs;
+    uint32_t *num_libs;
     uint32_t line;
     const char *directive; /* of the line being parsed */
     struct dgl_str rest;   /* its value, not yet taken */

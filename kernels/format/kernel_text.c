@@ -531,6 +531,8 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     if (status != DGL_OK)
         return status;
     p.decls = &kernel->decls;
+    p.libs = kernel->libs;
+    p.num_libs = &kernel->num_libs;
     kernel->path = path;
     kernel->text = text;
     kernel->text_len = len;
@@ -564,6 +566,8 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     lib->text = text;
     lib->text_len = len;
     p.decls = &lib->decls;
+    p.libs = lib->libs;
+    p.num_libs = &lib->num_libs;
     const struct dgl_str whole = {text, len};
     status = parse_lines(&p, whole, &lib->body, &lib->body_line);
     if (status != DGL_OK)
@@ -628,6 +632,20 @@ enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel 
     }
     if (status != DGL_OK)
         return status;
+    for (uint32_t i = 0; i < lib->num_libs; i++) {
+        const char *needed = lib->libs[i].name;
+        uint32_t r = 0;
+        while (r < kernel->num_libs && strcmp(kernel->libs[r].name, needed) != 0 &&
+               strcmp(kernel->libs[r].name, lib->name) != 0)
+            r++;
+        if (r < kernel->num_libs && strcmp(kernel->libs[r].name, needed) == 0)
+            continue;
+        p.path = kernel->path;
+        p.text = (struct dgl_str){kernel->text, kernel->text_len};
+        p.line = r < kernel->num_libs ? kernel->libs[r].line : 1;
+        return kernel_parser_fail(&p, "lib %s needs lib %s: add //! LIB %s above //! LIB %s",
+                                  lib->name, needed, needed, lib->name);
+    }
     const struct dgl_str body = {lib->body, lib->body_len};
     return kernel_body_check(log, lib->path, body, lib->body_line, kernel, &lib->decls);
 }

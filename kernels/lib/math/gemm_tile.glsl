@@ -10,8 +10,8 @@
 //! LET X_FETCHES = ceildiv(4 * TOKENS, WG_SIZE)
 //! SHARED vec4 ws[5 * ROWS]
 //! SHARED vec4 xs[5 * TOKENS]
-//
-// Needs libs weight_* and loop_end, `vec4 X[]`, the parameter rows, the constant K, the tunables
+//! LIB loop_end
+// Needs libs weight_*, `vec4 X[]`, the parameter rows, the constant K, the tunables
 // THREAD_ROWS, THREAD_TOKENS, ROWS and TOKENS, the LET WG_SIZE, the attribute post, and two
 // functions of the kernel:
 uint gemm_row(uint r);   // word of W at which row r of the tile starts; of any row without one

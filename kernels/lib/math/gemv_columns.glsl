@@ -13,8 +13,8 @@
 //! LET UNIT_STRIDE = UNITS + 2 // lanes that store x meet different banks
 //! SHARED vec4 xs[COLUMNS * 4 * UNIT_STRIDE]
 //! SHARED float part[ROWS * COLUMNS * K_PARTS]
-//
-// Needs libs loop_end and gemv_block and what that needs, the parameter rows, the tunables K_PARTS
+//! LIB loop_end
+// Needs libs gemv_block and what that needs, the parameter rows, the tunables K_PARTS
 // and SETS, powers of two, and a function of the kernel besides gemv_row(), whose rows are the
 // group's:
 // Elements 4 i .. 4 i + 3 of column `column + side`; called once for each i below K / 4. `column`

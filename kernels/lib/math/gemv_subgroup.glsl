@@ -29,8 +29,8 @@
 //! LET CHUNK = max(1, min(min(WG_SIZE, 2048 / SLICES) / TURN, ceildiv(GROUP_ROWS, TURN))) * TURN
 //! SHARED vec4 xs[X_SLICES * SUBGROUP * 9]
 //! SHARED float part[CHUNK * SLICES]
-//
-// Needs libs weight_*_subgroup and loop_end, the parameter rows, the tunables WG_SIZE, SUBGROUP and
+//! LIB loop_end
+// Needs libs weight_*_subgroup, the parameter rows, the tunables WG_SIZE, SUBGROUP and
 // UNROLL, the constants or LETs SLICES (the slices that make one result) and GROUP_ROWS (the most
 // rows that a group has), and four functions of the kernel:
 uint gemv_slice(uint slice);       // its number in a row; called before rows of it are read

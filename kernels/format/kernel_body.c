@@ -118,14 +118,6 @@ static bool is_step_index(struct dgl_str name)
     return false;
 }
 
-static bool decls_have(const struct kernel_decls *decls, struct dgl_str name)
-{
-    for (uint32_t i = 0; i < decls->num_lets; i++)
-        if (dgl_str_eq(name, decls->lets[i].name))
-            return true;
-    return false;
-}
-
 static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
 {
     static const char *const always[] = {"defined", "GL_ES",   "__VERSION__",
@@ -133,19 +125,13 @@ static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
     for (size_t i = 0; i < sizeof(always) / sizeof(*always); i++)
         if (dgl_str_eq(name, always[i]))
             return true;
-    for (uint32_t i = 0; i < kernel->num_consts; i++)
-        if (dgl_str_eq(name, kernel->consts[i].name))
-            return true;
-    for (uint32_t i = 0; i < kernel->num_tunes; i++)
-        if (dgl_str_eq(name, kernel->tunes[i].name))
-            return true;
-    for (uint32_t i = 0; i < kernel->num_flags; i++)
-        if (dgl_str_eq(name, kernel->flags[i].name))
-            return true;
-    for (uint32_t i = 0; i < kernel->num_extensions; i++)
-        if (dgl_str_eq(name, kernel->extensions[i]))
-            return true;
-    return decls_have(&kernel->decls, name) || (kernel->writes_step && is_step_index(name));
+    return KERNEL_IS_NAMED(kernel->consts, kernel->num_consts, name) ||
+           KERNEL_IS_NAMED(kernel->tunes, kernel->num_tunes, name) ||
+           KERNEL_IS_NAMED(kernel->flags, kernel->num_flags, name) ||
+           KERNEL_IS_NAMED(kernel->decls.lets, kernel->decls.num_lets, name) ||
+           kernel_is_named(kernel->extensions[0], sizeof(kernel->extensions[0]),
+                           kernel->num_extensions, name) ||
+           (kernel->writes_step && is_step_index(name));
 }
 
 static bool is_condition(struct dgl_str word)
@@ -303,7 +289,7 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
                 status = fail_at(log, &whole, &token, "%s may not appear here: %s", forbidden[i][0],
                                  forbidden[i][1]);
         if (status != DGL_OK || !condition || !kernel || kernel_declares(kernel, token.text) ||
-            (lib && decls_have(lib, token.text)))
+            (lib && KERNEL_IS_NAMED(lib->lets, lib->num_lets, token.text)))
             continue;
         if (!have_defines && !defines_find(lexer, &defines))
             status = dgl_fail_memory(log, path, text.len);

@@ -25,7 +25,7 @@ static enum dgl_status take_choice(struct kernel_parser *p, const char *what, co
         return status;
     for (*index = 0; kernel_word_next(&rest, &one); ++*index) {
         one.len -= one.p[one.len - 1] == ',';
-        if (one.len == word->len && memcmp(one.p, word->p, one.len) == 0)
+        if (dgl_str_equal(one, *word))
             return DGL_OK;
     }
     return kernel_parser_fail(p, "%s: %s'%.*s' is not one of %s", p->directive, label,
@@ -83,13 +83,20 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
     enum dgl_status status = copy_word(p, word, name, cap < sizeof(name) ? cap : sizeof(name));
     if (status != DGL_OK)
         return status;
-    if (kernel_is_glsl_word(name))
+    if (kernel_word_in(kernel_glsl_words, name))
         return kernel_parser_fail(p, "%s: the name %s is a word of GLSL", p->directive, name);
     if (kernel_is_reserved(name))
         return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
     if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_decls_have(p->decls, name))
         return kernel_parser_fail(p, "%s: the name %s is declared twice", p->directive, name);
     return copy_word(p, word, dst, cap);
+}
+
+static enum dgl_status take_name(struct kernel_parser *p, char *dst, size_t cap)
+{
+    struct dgl_str word;
+    enum dgl_status status = take_word(p, "the name", &word);
+    return status != DGL_OK ? status : copy_name(p, word, dst, cap);
 }
 
 /* ---- expressions and numbers ----------------------------------------------------------------- */
@@ -238,8 +245,7 @@ static enum dgl_status parse_bind(struct kernel_parser *p)
     bind->access = bind->coherent ? KERNEL_READ_WRITE : (enum kernel_access)(access + 1);
     if ((status = take_choice(p, "the element type", "the type ", types, &type, &word)) != DGL_OK ||
         (status = copy_word(p, word, bind->type, sizeof(bind->type))) != DGL_OK ||
-        (status = take_word(p, "the name", &word)) != DGL_OK ||
-        (status = copy_name(p, word, bind->name, sizeof(bind->name))) != DGL_OK)
+        (status = take_name(p, bind->name, sizeof(bind->name))) != DGL_OK)
         return status;
     bind->line = p->line;
     k->num_binds++;
@@ -256,8 +262,7 @@ static enum dgl_status parse_param(struct kernel_parser *p)
         return status;
     struct kernel_param *param = &k->params[k->num_params];
     status = take_choice(p, "the type", "the type ", "uint, int, float", &type, &word);
-    if (status != DGL_OK || (status = take_word(p, "the name", &word)) != DGL_OK ||
-        (status = copy_name(p, word, param->name, sizeof(param->name))) != DGL_OK)
+    if (status != DGL_OK || (status = take_name(p, param->name, sizeof(param->name))) != DGL_OK)
         return status;
     param->type = (enum kernel_param_type)type;
     param->line = p->line;
@@ -299,8 +304,7 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
         return status;
     struct kernel_tune *tune = &k->tunes[k->num_tunes];
     tune->line = p->line;
-    if ((status = take_word(p, "the name", &word)) != DGL_OK ||
-        (status = copy_name(p, word, tune->name, sizeof(tune->name))) != DGL_OK)
+    if ((status = take_name(p, tune->name, sizeof(tune->name))) != DGL_OK)
         return status;
     if (!kernel_word_next(&p->rest, &word) || !dgl_str_eq(word, "="))
         return kernel_parser_fail(p, "TUNE: expected '=' after %s", tune->name);
@@ -362,13 +366,13 @@ static enum dgl_status parse_active(struct kernel_parser *p)
 
 static enum dgl_status parse_let(struct kernel_parser *p)
 {
-    struct dgl_str name, equals;
+    struct dgl_str equals;
     enum dgl_status status = check_cap(p, p->decls->num_lets, KERNEL_MAX_LETS);
-    if (status != DGL_OK || (status = take_word(p, "the name", &name)) != DGL_OK)
+    if (status != DGL_OK)
         return status;
     struct kernel_let *let = &p->decls->lets[p->decls->num_lets];
     let->line = p->line;
-    if ((status = copy_name(p, name, let->name, sizeof(let->name))) != DGL_OK)
+    if ((status = take_name(p, let->name, sizeof(let->name))) != DGL_OK)
         return status;
     if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
         return kernel_parser_fail(p, "LET: expected '=' after %s", let->name);
@@ -458,9 +462,9 @@ static enum dgl_status parse_extension(struct kernel_parser *p)
                                   (int)word.len, word.p);
     char *name = k->extensions[k->num_extensions];
     status = copy_word(p, word, name, sizeof(k->extensions[0]));
-    for (uint32_t i = 0; status == DGL_OK && i < k->num_extensions; i++)
-        if (strcmp(k->extensions[i], name) == 0)
-            return kernel_parser_fail(p, "EXTENSION: %s is given twice", name);
+    if (status == DGL_OK && kernel_is_named(k->extensions[0], sizeof(k->extensions[0]),
+                                            k->num_extensions, dgl_str_of(name)))
+        return kernel_parser_fail(p, "EXTENSION: %s is given twice", name);
     k->num_extensions++;
     return status;
 }

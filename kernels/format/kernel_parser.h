@@ -52,19 +52,15 @@ const char *kernel_directive_missing(const struct kernel_parser *p);
 
 /* A letter or _ first, then letters, digits and _. */
 bool kernel_is_identifier(struct dgl_str word);
-/* Among the first `num_tunes` tunables. */
-bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name);
-bool kernel_has_const(const struct kernel *kernel, const char *name);
-bool kernel_has_flag(const struct kernel *kernel, const char *name);
-/* Among the first `num_lets` LETs. */
-bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name);
 /* `name` is the name of a BIND, PARAM, CONST, TUNE, LET or SHARED. */
 bool kernel_has_name(const struct kernel *kernel, const char *name);
-bool kernel_is_local(const char *name); /* LOCAL_X, LOCAL_Y, LOCAL_Z */
-/* T, BAND: known only during the computation of group counts */
-bool kernel_is_pass(const char *name);
+/* One of `count` items of `size` bytes has that name; `first` is the name of the first. */
+bool kernel_is_named(const char *first, size_t size, uint32_t count, struct dgl_str name);
+#define KERNEL_IS_NAMED(items, count, str)                                                         \
+    kernel_is_named((items)->name, sizeof(*(items)), count, str)
+bool kernel_has_const(const struct kernel *kernel, const char *name);
 bool kernel_is_reserved(const char *name);
-bool kernel_is_glsl_word(const char *name);
+extern const char kernel_glsl_words[]; /* keywords, blank-separated */
 
 /* ---- kernel_body.c ---- */
 

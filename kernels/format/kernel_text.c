@@ -114,20 +114,20 @@ bool kernel_is_fact(const char *name)
     return strncmp(name, "HAS_", 4) == 0;
 }
 
-bool kernel_is_local(const char *name)
+static bool is_local(const char *name)
 {
     return strcmp(name, "LOCAL_X") == 0 || strcmp(name, "LOCAL_Y") == 0 ||
            strcmp(name, "LOCAL_Z") == 0;
 }
 
-bool kernel_is_pass(const char *name)
+static bool is_pass(const char *name)
 {
     return strcmp(name, "T") == 0 || strcmp(name, "BAND") == 0;
 }
 
 /* Keywords of GLSL ES 3.10, including reserved ones. A #define of a keyword breaks the generated
  * text. */
-static const char glsl_words[] =
+const char kernel_glsl_words[] =
     "active asm atomic_uint attribute bool break buffer bvec2 bvec3 bvec4 case cast centroid class "
     "coherent common const continue default discard do double dvec2 dvec3 dvec4 else enum extern "
     "external false filter fixed flat float for goto half highp hvec2 hvec3 hvec4 if in inline "
@@ -138,71 +138,43 @@ static const char glsl_words[] =
     "true typedef uint uniform union unsigned using uvec2 uvec3 uvec4 varying vec2 vec3 vec4 void "
     "volatile while writeonly defined";
 
-bool kernel_is_glsl_word(const char *name)
-{
-    return kernel_word_in(glsl_words, name);
-}
-
 bool kernel_is_reserved(const char *name)
 {
     static const char *const prefixes[] = {"gl_", "GL_", "step_", "STEP_", "HAS_"};
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
-    return kernel_is_fact(name) || kernel_is_local(name) || kernel_is_pass(name) ||
-           strstr(name, "__") || strcmp(name, "body") == 0 || strcmp(name, "main") == 0 ||
-           strcmp(name, "group") == 0;
+    return kernel_is_fact(name) || is_local(name) || is_pass(name) || strstr(name, "__") ||
+           strcmp(name, "body") == 0 || strcmp(name, "main") == 0 || strcmp(name, "group") == 0;
+}
+
+bool kernel_is_named(const char *first, size_t size, uint32_t count, struct dgl_str name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (dgl_str_eq(name, first + i * size))
+            return true;
+    return false;
 }
 
 bool kernel_has_const(const struct kernel *kernel, const char *name)
 {
-    for (uint32_t i = 0; i < kernel->num_consts; i++)
-        if (strcmp(kernel->consts[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-bool kernel_has_tune(const struct kernel *kernel, uint32_t num_tunes, const char *name)
-{
-    for (uint32_t i = 0; i < num_tunes; i++)
-        if (strcmp(kernel->tunes[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-bool kernel_has_let(const struct kernel_decls *decls, uint32_t num_lets, const char *name)
-{
-    for (uint32_t i = 0; i < num_lets; i++)
-        if (strcmp(decls->lets[i].name, name) == 0)
-            return true;
-    return false;
+    return KERNEL_IS_NAMED(kernel->consts, kernel->num_consts, dgl_str_of(name));
 }
 
 bool kernel_decls_have(const struct kernel_decls *decls, const char *name)
 {
-    for (uint32_t i = 0; i < decls->num_shared; i++)
-        if (strcmp(decls->shared[i].name, name) == 0)
-            return true;
-    return kernel_has_let(decls, decls->num_lets, name);
-}
-
-bool kernel_has_flag(const struct kernel *kernel, const char *name)
-{
-    for (uint32_t i = 0; i < kernel->num_flags; i++)
-        if (strcmp(kernel->flags[i].name, name) == 0)
-            return true;
-    return false;
+    const struct dgl_str str = dgl_str_of(name);
+    return KERNEL_IS_NAMED(decls->lets, decls->num_lets, str) ||
+           KERNEL_IS_NAMED(decls->shared, decls->num_shared, str);
 }
 
 bool kernel_has_name(const struct kernel *kernel, const char *name)
 {
-    for (uint32_t i = 0; i < kernel->num_binds; i++)
-        if (strcmp(kernel->binds[i].name, name) == 0)
-            return true;
-    for (uint32_t i = 0; i < kernel->num_params; i++)
-        if (strcmp(kernel->params[i].name, name) == 0)
-            return true;
-    return kernel_has_const(kernel, name) || kernel_has_tune(kernel, kernel->num_tunes, name) ||
+    const struct dgl_str str = dgl_str_of(name);
+    return KERNEL_IS_NAMED(kernel->binds, kernel->num_binds, str) ||
+           KERNEL_IS_NAMED(kernel->params, kernel->num_params, str) ||
+           KERNEL_IS_NAMED(kernel->consts, kernel->num_consts, str) ||
+           KERNEL_IS_NAMED(kernel->tunes, kernel->num_tunes, str) ||
            kernel_decls_have(&kernel->decls, name);
 }
 
@@ -224,16 +196,14 @@ static bool scope_knows(const void *ctx, const char *name)
 {
     const struct scope *scope = ctx;
     const struct kernel *k = scope->kernel;
-    if (kernel_is_fact(name) || kernel_has_const(k, name) || kernel_has_flag(k, name))
-        return true;
-    if (kernel_has_tune(k, min_u32(scope->expr->num_tunes, k->num_tunes), name) ||
-        kernel_has_let(&k->decls, min_u32(scope->expr->num_lets, k->decls.num_lets), name))
-        return true;
-    if (scope->lib && kernel_has_let(scope->lib, scope->num_lib_lets, name))
-        return true;
-    if (scope->expr->scope >= SCOPE_LET && kernel_is_local(name))
-        return true;
-    return scope->expr->scope == SCOPE_GROUPS && kernel_is_pass(name);
+    const struct named_expr *e = scope->expr;
+    const struct dgl_str str = dgl_str_of(name);
+    return kernel_is_fact(name) || KERNEL_IS_NAMED(k->consts, k->num_consts, str) ||
+           KERNEL_IS_NAMED(k->flags, k->num_flags, str) ||
+           KERNEL_IS_NAMED(k->tunes, min_u32(e->num_tunes, k->num_tunes), str) ||
+           KERNEL_IS_NAMED(k->decls.lets, min_u32(e->num_lets, k->decls.num_lets), str) ||
+           (scope->lib && KERNEL_IS_NAMED(scope->lib->lets, scope->num_lib_lets, str)) ||
+           (e->scope >= SCOPE_LET && is_local(name)) || (e->scope == SCOPE_GROUPS && is_pass(name));
 }
 
 static enum dgl_status check_exprs(struct kernel_parser *p)
@@ -291,9 +261,8 @@ static enum dgl_status check_flags(struct kernel_parser *p)
         if (kernel_has_name(p->kernel, flag->name))
             return kernel_parser_fail(p, "the name %s is also what WHEN %s %s defines", flag->name,
                                       p->kernel->when[flag->when].key, flag->word);
-        for (uint32_t j = 0; j < i; j++)
-            if (strcmp(p->kernel->flags[j].name, flag->name) == 0)
-                return kernel_parser_fail(p, "two WHEN lines define the name %s", flag->name);
+        if (KERNEL_IS_NAMED(p->kernel->flags, i, dgl_str_of(flag->name)))
+            return kernel_parser_fail(p, "two WHEN lines define the name %s", flag->name);
     }
     return DGL_OK;
 }
@@ -602,7 +571,8 @@ static enum dgl_status check_lib_decl(const struct kernel_parser *p, const struc
     if (name)
         return kernel_parser_fail(p, "%s: kernel %s does not declare the name %s", p->directive,
                                   kernel->name, name);
-    if (kernel_has_name(kernel, own) || kernel_has_flag(kernel, own))
+    if (kernel_has_name(kernel, own) ||
+        KERNEL_IS_NAMED(kernel->flags, kernel->num_flags, dgl_str_of(own)))
         return kernel_parser_fail(p, "%s: kernel %s declares the name %s too", p->directive,
                                   kernel->name, own);
     return DGL_OK;

@@ -11,11 +11,9 @@
 
 const struct phase_name *phase_names_find(const struct phase_names *names, struct dgl_str word)
 {
-    for (size_t i = 0; i < names->count; i++) {
-        const struct dgl_str *name = &names->names[i].name;
-        if (name->len == word.len && memcmp(name->p, word.p, word.len) == 0)
+    for (size_t i = 0; i < names->count; i++)
+        if (dgl_str_equal(names->names[i].name, word))
             return &names->names[i];
-    }
     return NULL;
 }
 

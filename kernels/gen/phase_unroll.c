@@ -168,12 +168,6 @@ static size_t after_statement(const struct unroller *u, size_t i)
     return i + 1 < u->count ? i + 1 : u->count;
 }
 
-static bool is_counter(const struct unroller *u, size_t i, const struct loop *loop)
-{
-    const struct dgl_str word = u->tokens[i].text;
-    return word.len == loop->name.len && memcmp(word.p, loop->name.p, word.len) == 0;
-}
-
 /* The body leaves the loop in its middle, or changes the counter. */
 static bool is_irregular(const struct unroller *u, const struct loop *loop)
 {
@@ -184,7 +178,7 @@ static bool is_irregular(const struct unroller *u, const struct loop *loop)
             continue;
         if (dgl_str_eq(token->text, "break") || dgl_str_eq(token->text, "continue"))
             return true;
-        if (!is_counter(u, i, loop))
+        if (!dgl_str_equal(token->text, loop->name))
             continue;
         for (size_t m = 0; marks[m]; m++) {
             const bool twice = marks[m] == '+' || marks[m] == '-', is = is_mark(u, i + 1, marks[m]);
@@ -229,7 +223,8 @@ static bool find_loop(struct unroller *u, size_t i, struct loop *loop)
             part[num_parts++] = j;
     *loop = (struct loop){
         .type = u->tokens[i + 2].text, .name = u->tokens[i + 3].text, .body = close + 1};
-    if (num_parts != 2 || !is_counter(u, part[0] + 1, loop) || !is_counter(u, part[1] + 1, loop))
+    if (num_parts != 2 || !dgl_str_equal(u->tokens[part[0] + 1].text, loop->name) ||
+        !dgl_str_equal(u->tokens[part[1] + 1].text, loop->name))
         return false;
     const bool less = is_mark(u, part[0] + 2, '<'), more = is_mark(u, part[0] + 2, '>');
     const bool or_equal = is_mark(u, part[0] + 3, '=');

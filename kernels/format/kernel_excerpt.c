@@ -61,28 +61,29 @@ static uint32_t find_column(const struct kernel_place *place, struct dgl_str lin
     return place->column <= line.len ? place->column : 0;
 }
 
-static void put_place(const struct kernel_place *place, uint32_t column, char *out, size_t size)
+/* Logs the message at its place, as an error if `fails`, then the line with a caret as notices. */
+static void show(const struct dgl_log *log, const struct kernel_place *place, const char *message,
+                 bool fails)
 {
-    if (column)
-        snprintf(out, size, "%s:%u:%u", place->path, place->line, column);
-    else if (place->line == 0) /* a driver's word about the program as a whole */
-        snprintf(out, size, "%s", place->path);
-    else
-        snprintf(out, size, "%s:%u", place->path, place->line);
-}
-
-static void put_excerpt(const struct dgl_log *log, const struct kernel_place *place,
-                        struct dgl_str line, uint32_t column)
-{
-    char text[SHOWN + 1];
+    const struct dgl_str line = kernel_place_line(place);
+    const uint32_t column = find_column(place, line, message);
+    char at[4200], text[SHOWN + 1];
     size_t len = line.len < SHOWN ? line.len : SHOWN;
     uint32_t blanks = 0;
+    if (column)
+        snprintf(at, sizeof(at), "%s:%u:%u", place->path, place->line, column);
+    else if (place->line == 0) /* a driver's message about the program as a whole */
+        snprintf(at, sizeof(at), "%s", place->path);
+    else
+        snprintf(at, sizeof(at), "%s:%u", place->path, place->line);
+    if (fails)
+        dgl_fail(log, DGL_ERR_KERNEL, "%s: %s", at, message);
+    else
+        dgl_notice(log, "%s: %s", at, message);
     if (len == 0)
         return;
-    memcpy(text, line.p, len);
     for (size_t i = 0; i < len; i++)
-        if (text[i] == '\t')
-            text[i] = ' ';
+        text[i] = line.p[i] == '\t' ? ' ' : line.p[i];
     text[len] = '\0';
     dgl_notice(log, "%5u | %s", place->line, text);
     /* A character of several bytes is one column wide. */
@@ -95,22 +96,12 @@ static void put_excerpt(const struct dgl_log *log, const struct kernel_place *pl
 enum dgl_status kernel_fail_at(const struct dgl_log *log, const struct kernel_place *place,
                                const char *message)
 {
-    struct dgl_str line = kernel_place_line(place);
-    uint32_t column = find_column(place, line, message);
-    char at[4200];
-    put_place(place, column, at, sizeof(at));
-    dgl_fail(log, DGL_ERR_KERNEL, "%s: %s", at, message);
-    put_excerpt(log, place, line, column);
+    show(log, place, message, true);
     return DGL_ERR_KERNEL;
 }
 
 void kernel_note_at(const struct dgl_log *log, const struct kernel_place *place,
                     const char *message)
 {
-    struct dgl_str line = kernel_place_line(place);
-    uint32_t column = find_column(place, line, message);
-    char at[4200];
-    put_place(place, column, at, sizeof(at));
-    dgl_notice(log, "%s: %s", at, message);
-    put_excerpt(log, place, line, column);
+    show(log, place, message, false);
 }

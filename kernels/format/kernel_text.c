@@ -350,13 +350,6 @@ static enum dgl_status parse_summary(struct kernel_parser *p, struct dgl_str lin
     return p->kernel->summary ? DGL_OK : dgl_fail_memory(p->log, "a kernel's summary", text.len);
 }
 
-static bool is_include(struct dgl_str line)
-{
-    if (!dgl_str_starts(line, "#"))
-        return false;
-    return dgl_str_starts(dgl_str_trim((struct dgl_str){line.p + 1, line.len - 1}), "include");
-}
-
 /* Parses the directives before the body, and checks that the body contains no directive. *body is
  * NULL if there is no body. */
 static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text, const char **body,
@@ -384,7 +377,9 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
         else if (!*body && line.len && !dgl_str_starts(line, "//")) {
             *body = start;
             *body_line = p->line;
-            includes = is_include(line);
+            includes =
+                dgl_str_starts(line, "#") &&
+                dgl_str_starts(dgl_str_trim((struct dgl_str){line.p + 1, line.len - 1}), "include");
         }
         if (status != DGL_OK)
             break;
@@ -475,16 +470,15 @@ static enum dgl_status check_whole(struct kernel_parser *p)
             dgl_str_ends(dgl_str_of(p->path), ".glsl") ? "; a lib is given with its folder" : "");
     if (!p->kernel->body)
         return kernel_parser_fail(p, "the body is missing: void body(uvec3 group)");
-    enum dgl_status status = check_step(p);
-    if (status == DGL_OK)
-        status = check_flags(p);
-    if (status == DGL_OK)
-        status = check_tunes(p);
-    if (status == DGL_OK)
-        status = check_libs(p);
-    if (status == DGL_OK)
-        status = check_exprs(p);
-    return status == DGL_OK ? check_body(p) : status;
+    enum dgl_status status;
+    TRY(check_step(p));
+    TRY(check_flags(p));
+    TRY(check_tunes(p));
+    TRY(check_libs(p));
+    TRY(check_exprs(p));
+    TRY(check_body(p));
+done:
+    return status;
 }
 
 enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena, const char *path,

@@ -36,7 +36,7 @@ static bool take_group(struct kernel_lexer *lexer)
     return true;
 }
 
-/* A word before "name (" that is no type: a call follows it. */
+/* Returns true if the word before "name (" is not a type, so that a call follows. */
 static bool is_no_type(struct dgl_str word)
 {
     return dgl_str_eq(word, "return") || dgl_str_eq(word, "else") || dgl_str_eq(word, "do") ||
@@ -68,7 +68,7 @@ struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line, c
     return entry;
 }
 
-/* The names that a text has #define lines for, sorted. */
+/* The names that a text defines by #define, sorted. */
 struct defines {
     struct dgl_str *names;
     size_t count, cap;
@@ -79,7 +79,7 @@ static int compare_names(const void *a, const void *b)
     return dgl_str_compare(*(const struct dgl_str *)a, *(const struct dgl_str *)b);
 }
 
-/* The names point into the spliced text of `lexer`. */
+/* Collects them. The names point into the spliced text of `lexer`. */
 static bool defines_find(struct kernel_lexer lexer, struct defines *out)
 {
     struct kernel_token before[2] = {{.kind = TOKEN_NEWLINE}, {.kind = TOKEN_NEWLINE}};
@@ -140,8 +140,8 @@ static bool is_condition(struct dgl_str word)
            dgl_str_eq(word, "elif");
 }
 
-/* After "#define": a macro may have KERNEL_MAX_MACRO_PARAMS parameters. Takes the name and, when
- * the bracket follows at once, its parameters. */
+/* Consumes the name and parameters after "#define". Returns false if the macro has more than
+ * KERNEL_MAX_MACRO_PARAMS parameters. */
 static bool macro_is_small(struct kernel_lexer *lexer)
 {
     struct kernel_lexer at = *lexer;
@@ -158,7 +158,7 @@ static bool macro_is_small(struct kernel_lexer *lexer)
     return commas < KERNEL_MAX_MACRO_PARAMS;
 }
 
-/* A fault at a token of a text. */
+/* Reports an error at a token of a text. */
 static enum dgl_status fail_at(const struct dgl_log *log, const struct kernel_place *whole,
                                const struct kernel_token *token, const char *fmt, ...)
     DGL_PRINTF(4, 5);
@@ -176,13 +176,13 @@ static enum dgl_status fail_at(const struct dgl_log *log, const struct kernel_pl
     return kernel_fail_at(log, &place, text);
 }
 
-/* Conditions that a text has opened and not closed. */
+/* The open conditions of a text. */
 struct conditions {
     struct kernel_token open[32]; /* the outer ones */
     uint32_t depth;
 };
 
-/* `token` follows a # at the start of a line. */
+/* Counts an opened or closed condition. `token` follows a # at the start of a line. */
 static enum dgl_status count_condition(const struct dgl_log *log, const struct kernel_place *whole,
                                        const struct kernel_token *token, struct conditions *c)
 {

@@ -2,8 +2,8 @@
  * Bounds the size of a kernel's text after its macros are expanded. A few lines of macros can
  * expand to 2^64 words, but drivers run out of memory or stack far earlier.
  *
- * Nothing is expanded: each macro's body is walked once per use, and only sizes are added up. All
- * branches of #if count, and a name with several definitions counts as its largest one.
+ * The text is not expanded: each macro's body is walked once per use, and only sizes are added up.
+ * All branches of #if count, and a name with several definitions counts as its largest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,10 @@ struct macro {
     bool open;        /* the name is being expanded, so it is a plain word */
 };
 
-/* Numbers of words. A statement ends at `;`, `{` or `}`. -1: there is no such expansion. */
+/* Numbers of words; -1 if there is no such expansion. A statement ends at `;`, `{` or `}`. */
 struct size {
     int64_t all;
-    int64_t through;    /* of an expansion without the end of a statement */
+    int64_t through;    /* of the largest expansion without the end of a statement */
     int64_t head, tail; /* before the first end and after the last end of the other expansions */
     int64_t most;       /* of a statement between two ends */
 };

@@ -222,10 +222,10 @@ static enum dgl_status check_exprs(struct kernel_parser *p)
     return DGL_OK;
 }
 
-/* A value of a preset, which is compared with the choices. */
+/* A preset's tunable, and the value that was last compared with its choices. */
 struct outcome {
     const struct kernel_tune *tune;
-    int64_t value; /* the last */
+    int64_t value;
 };
 
 static bool is_choice(void *priv, int64_t value)
@@ -387,7 +387,7 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
     return status;
 }
 
-/* Bytes that no text has: a file of another kind, or one that plays with terminals. */
+/* Refuses bytes that occur in other kinds of files, and control characters of terminals. */
 static enum dgl_status check_bytes(struct kernel_parser *p)
 {
     if (dgl_str_starts(p->text, "\xef\xbb\xbf"))
@@ -556,7 +556,7 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     return status;
 }
 
-/* One LET or SHARED of a lib, seen from a kernel that uses the lib. */
+/* Checks one LET or SHARED of a lib for a kernel that uses the lib. */
 static enum dgl_status check_lib_decl(const struct kernel_parser *p, const struct scope *scope,
                                       const char *own, const struct kernel_expr *expr)
 {

@@ -312,8 +312,8 @@ static bool place_by_name(const struct kernel_choice *choice, struct dgl_str mes
 
 /* Finds the cause in a user's text if the driver names a place in another text: the line with a
  * quoted name, for example of a function with other parameters, else the directive or macro whose
- * name the place contains. If the user's texts contain none of these, they may lack something, and
- * `use` is returned. */
+ * name the place contains. Returns `use` if the user's texts contain no such name: they may lack
+ * a definition. */
 static struct origin find_cause(const struct kernel_choice *choice, const struct origin *use,
                                 struct dgl_str message)
 {

@@ -31,7 +31,7 @@ struct generator {
     const struct phase_program *program;
     struct dgl_buf *out;
     struct dgl_arena arena;    /* texts that names refer to */
-    int64_t pool[POOLS];       /* elements: those of the use that needs most */
+    int64_t pool[POOLS];       /* elements of the use that needs most */
     bool wide;                 /* vec2s are in the pool of vec4s */
     struct phase_names *names; /* of each use */
     char *reason;
@@ -40,7 +40,7 @@ struct generator {
 
 #define REASON_SIZE 256
 
-/* A text of the arena, which must be looked at for failure once, at the end. */
+/* Returns the arena's text, or "" if memory ran out. The caller checks g->failed at the end. */
 static const char *kept(struct generator *g, const char *text)
 {
     g->failed |= !text;
@@ -72,14 +72,15 @@ static size_t pool_in(const char *type, bool wide)
     return pool_of(wide && strcmp(type, "vec2") == 0 ? "vec4" : type);
 }
 
-/* As drivers store it at most. */
+/* Returns the largest size that drivers use for an element of shared memory. */
 static int64_t shared_type_bytes(const char *type)
 {
     char last = type[strlen(type) - 1];
     return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
 }
 
-/* A word of the table: uniform, so that the compiler may leave it in constant memory. */
+/* Returns the text of a value. Words of the table are uniform, so the compiler may keep them in
+ * constant memory. */
 static const char *word_text(struct generator *g, const struct phase_value *value, bool is_float)
 {
     static const char axes[] = "xyzw";
@@ -318,7 +319,7 @@ static void put_step(struct generator *g)
 
 /* ---- one use --------------------------------------------------------------------------------- */
 
-/* How an element of the bind is written: open e close. */
+/* Sets the texts before and after the index of an element of the bind. */
 static void name_bind(struct generator *g, struct phase_names *names, const struct phase_use *use,
                       uint32_t u, uint32_t i)
 {
@@ -351,7 +352,7 @@ static void name_bind(struct generator *g, struct phase_names *names, const stru
                                .open = kept(g, dgl_arena_printf(&g->arena, "%s(%sP%u_at_%s + uint(",
                                                                 cast, access, u, bind->name)),
                                .close = kept(g, dgl_arena_printf(&g->arena, "%s)", close))});
-    /* As the left side of an assignment it must be bare. */
+    /* The left side of an assignment must not be a conversion. */
     if (bind->access != KERNEL_READ) {
         struct phase_name *name = &names->names[names->count - 1];
         name->open =
@@ -365,7 +366,7 @@ static struct dgl_str body_of(const struct kernel *kernel)
     return (struct dgl_str){kernel->body, kernel->text_len - (size_t)(kernel->body - kernel->text)};
 }
 
-/* An array that is passed to a macro is declared for itself. */
+/* Returns false for an array that is passed to a macro: it is declared separately. */
 static bool is_pooled(const struct kernel_choice *choice, const struct kernel_shared *decl)
 {
     bool bare = phase_text_has_bare(body_of(choice->kernel), decl->name);
@@ -417,7 +418,7 @@ static void name_directives(struct generator *g, struct phase_names *names,
         phase_names_add(names, (struct phase_name){.name = dgl_str_of(locals[i])});
 }
 
-/* `wide`: with vec2s in the pool of vec4s. */
+/* Returns the bytes of all pools. `wide` puts vec2s into the pool of vec4s. */
 static int64_t pool_bytes(const struct phase_program *program, bool wide)
 {
     const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_pass(program) ? 20 : 0);
@@ -447,7 +448,7 @@ int64_t phase_shared_bytes(const struct phase_program *program)
     return wide < apart ? wide : apart;
 }
 
-/* The directives' names as the text will use them, with the prefix. */
+/* Declares the names of the directives with the use's prefix. */
 static void put_directives(struct generator *g, const struct phase_use *use, uint32_t u)
 {
     static const char *const types[] = {"uint", "int", "float"};
@@ -592,7 +593,7 @@ static void put_resets(struct generator *g, const struct phase_names *names, boo
     }
 }
 
-/* The row's values. */
+/* Writes the function that loads the row's values. */
 static void put_load(struct generator *g, const struct phase_use *use, uint32_t u)
 {
     const struct kernel *kernel = use->choice->kernel;
@@ -610,7 +611,7 @@ static void put_load(struct generator *g, const struct phase_use *use, uint32_t 
     dgl_buf_puts(out, "}\n");
 }
 
-/* A call for group g of the row. */
+/* Writes a call of `function` for group g of the row. */
 static void put_call(struct generator *g, const struct kernel *kernel, uint32_t u,
                      const char *function)
 {
@@ -701,7 +702,7 @@ static void put_step_load(const struct phase_program *p, const char *indent, str
                    is_pass(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
 }
 
-/* Loops over the groups of a row that a work group runs, mostly one. */
+/* The inner loop runs the groups of a row that belong to this work group, mostly one. */
 void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
     const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;

@@ -1,5 +1,5 @@
-/* The text of a kernel or lib as part of a larger program: names of its file scope get a prefix,
- * elements of its buffers and of its shared memory become elements of larger ones. */
+/* Rewrites the text of a kernel or lib as part of a larger program. Names of file scope get a prefix.
+ * Elements of buffers and of shared memory become elements of larger ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static bool is_mark(const struct kernel_token *token, const char *marks)
     return token->kind == TOKEN_MARK && strchr(marks, token->text.p[0]);
 }
 
-/* A part of the lexer's own copy of the text becomes the same part of the text. */
+/* Moves a part of the lexer's copy of the text to the same part of the text. */
 static void relocate(const struct kernel_lexer *lexer, struct dgl_str text, struct dgl_str *part)
 {
     size_t at = 0;
@@ -50,7 +50,7 @@ static void relocate(const struct kernel_lexer *lexer, struct dgl_str text, stru
     part->p = text.p + at;
 }
 
-/* The text up to the bracket that closes. */
+/* Returns the text up to the closing bracket. */
 static struct dgl_str until_bracket(struct kernel_lexer lexer)
 {
     struct kernel_token token = kernel_lexer_next(&lexer);
@@ -68,7 +68,7 @@ void phase_names_scan(struct phase_names *names, struct dgl_str text)
     struct kernel_lexer lexer;
     struct kernel_token before = {.kind = TOKEN_NEWLINE}, token;
     struct dgl_str type = {0}; /* of the list of declarations at hand */
-    int depth = 0;             /* of all brackets */
+    int depth = 0;             /* of brackets of all kinds */
     int conditions = 0;        /* open #if */
     bool directive = false;
     if (!kernel_lexer_init(&lexer, text, 1)) {
@@ -180,7 +180,7 @@ bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, st
             struct_depth = braces;
         if (in_struct && is_mark(&token, "}"))
             in_struct = struct_depth >= 0 && braces >= struct_depth;
-        /* A declaration that an earlier text has; lines keep their numbers. */
+        /* Omits a declaration that an earlier text contains. Lines keep their numbers. */
         const struct phase_name *declared = token.kind == TOKEN_WORD && !directive && braces == 0 &&
                                                     parens == 0 && next.kind == TOKEN_WORD
                                                 ? phase_names_find(names, next.text)

@@ -17,8 +17,8 @@
 #include "kernels/phases.h"
 
 #define MOST_ROUNDS 64          /* of a loop with an int counter */
-#define MOST_UINTS  16          /* of one with an uint counter */
-#define MOST_COPIES 4096        /* of a text within loops in loops */
+#define MOST_UINTS  16          /* of a loop with a uint counter */
+#define MOST_COPIES 4096        /* of a text in nested loops */
 #define MOST_BYTES  (8u << 20u) /* of a program; the loops after this limit are kept */
 
 struct unroller {
@@ -49,7 +49,7 @@ static bool is_word(const struct unroller *u, size_t i, const char *word)
     return i < u->count && u->tokens[i].kind == TOKEN_WORD && dgl_str_eq(u->tokens[i].text, word);
 }
 
-/* After the bracket that closes the one at `i`. */
+/* Returns the index after the bracket that closes the bracket at `i`. */
 static size_t after_bracket(const struct unroller *u, size_t i)
 {
     int depth = 0;
@@ -63,7 +63,8 @@ static size_t after_bracket(const struct unroller *u, size_t i)
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* The value of the tokens as an integer: suffixes and conversions to int and uint do not count. */
+/* Evaluates the tokens as an integer expression. Ignores suffixes and conversions to int and
+ * uint. */
 static bool evaluate(struct unroller *u, size_t from, size_t to, int64_t *value)
 {
     struct dgl_buf text = {0};
@@ -111,7 +112,7 @@ static void add_constant(struct unroller *u, struct dgl_str name, size_t from, s
         u->constants[u->num_constants++] = (struct kernel_var){copy, value};
 }
 
-/* #define NAME value, and `const int NAME = value;` outside of functions. */
+/* Finds `#define NAME value`, and `const int NAME = value;` outside of functions. */
 static void find_constants(struct unroller *u)
 {
     int depth = 0;
@@ -168,7 +169,7 @@ static size_t after_statement(const struct unroller *u, size_t i)
     return i + 1 < u->count ? i + 1 : u->count;
 }
 
-/* The body leaves the loop in its middle, or changes the counter. */
+/* Returns true if the body contains `break` or `continue`, or changes the counter. */
 static bool is_irregular(const struct unroller *u, const struct loop *loop)
 {
     static const char marks[] = "=+-*/%&|^";
@@ -209,7 +210,8 @@ static bool count_rounds(struct loop *loop, int64_t value, int64_t last, bool le
     return true;
 }
 
-/* for ( int NAME = first ; NAME < last ; NAME ++ ), also of uint, with <= > >= += *= and /=. */
+/* Parses `for (int NAME = first; NAME < last; NAME++)`, also with uint, <= > >= += *= and /=.
+ * Returns false if token `i` does not begin such a loop. */
 static bool find_loop(struct unroller *u, size_t i, struct loop *loop)
 {
     size_t part[3], num_parts = 0;
@@ -241,7 +243,7 @@ static bool find_loop(struct unroller *u, size_t i, struct loop *loop)
            !is_irregular(u, loop);
 }
 
-/* The tokens with the blanks between them. `copies`: of them that are written. */
+/* Writes the tokens [from, to) with the blanks between them. They are part of `copies` copies. */
 static void put(struct unroller *u, size_t from, size_t to, int64_t copies)
 {
     const char *at = u->tokens[from].text.p;

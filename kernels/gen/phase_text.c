@@ -1,5 +1,5 @@
-/* Rewrites the text of a kernel or lib as part of a larger program. Names of file scope get a prefix.
- * Elements of buffers and of shared memory become elements of larger ones. */
+/* Rewrites the text of a kernel or lib as part of a larger program. Names of file scope get a
+ * prefix. Elements of buffers and of shared memory become elements of larger ones. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Arrivals of work groups at a counter, without waiting.
 //
-// A counter of ARRIVED is 0 between dispatches: the last group leaves it so. What the groups wrote
-// and the last one reads are coherent buffers (OpenGL ES 3.1, 4.9 of the language: `coherent` makes
+// A counter of ARRIVED is 0 between dispatches: the last group resets it. Buffers that the groups
+// write and the last group reads are coherent (OpenGL ES 3.1, 4.9 of the language: `coherent` makes
 // writes visible, memoryBarrierBuffer() orders them). Needs `coherent uint ARRIVED[]`.
 
 // How many of `groups` work groups had arrived before. One invocation calls it, after a barrier()

@@ -1,5 +1,5 @@
-// What a work group needs of the new token, in shared memory: the queries of its heads, normed,
-// rotated and scaled, and the new key and value as the cache will give them back. Needs libs
+// Data of the new token that a work group needs, in shared memory: the queries of its heads,
+// normed, rotated and scaled, and the new key and value as read from the cache. Needs libs
 // kv_round, rope, rope_items, attn_score and attn_share, WHEN norm none head all, subgroup
 // shuffles, and the constants SUBGROUPS, KEY_PARTS and KEY_THREADS, a power of two.
 //

@@ -1,8 +1,8 @@
-// One work group's share in the attention of one token: HEADS_BLOCK heads of one KV head by one of
-// SPLITS runs of the keys, or fewer. Groups x: split by KV head by block of heads, so that those
-// that few keys leave something to do are the first ones: a persistent program has one work group
-// for every so many of them. Groups y: rows of the pass, each the next token of a sequence; one
-// that has stopped has no keys and stores none. Needs lib attn_score, STEP read, the constant
+// One work group's share in the attention of one token: HEADS_BLOCK heads of one KV head, and at
+// most one of SPLITS runs of the keys. Groups x: split by KV head by block of heads. If there are
+// few keys, the first groups have all the work, because a persistent program has one work group for
+// several groups x. Groups y: rows of the pass, each the next token of a sequence. The row of a
+// stopped sequence has no keys and stores none. Needs lib attn_score, STEP read, the constant
 // QKV_STRIDE.
 
 const uint GQA_GROUP = uint(HEADS / KV_HEADS); // query heads per KV head

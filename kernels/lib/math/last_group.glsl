@@ -1,6 +1,6 @@
-// Which of several work groups arrives last: that one alone may go on with what all of them wrote.
+// Finds the work group that arrives last. Only that group may read the writes of all groups.
 //
-// No group waits for another, so it holds for any number of groups at a time. Needs lib arrival.
+// No group waits for another, so any number of groups may be resident. Needs lib arrival.
 //
 //! SHARED uint last_group_before
 

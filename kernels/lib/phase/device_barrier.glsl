@@ -1,30 +1,30 @@
 // Barrier among all work groups of a dispatch, and the tests that decide whether it may be used.
 //
-// Groups of one dispatch may wait for each other only while all of them are resident, which
-// OpenGL ES does not promise: the host asks the program itself (Sorensen et al., OOPSLA 2016: the
-// poll is open, groups join, the poll closes), since its registers and shared memory decide, and
-// every wait has an end. A group that has looked `max_spins` times aborts the dispatch: bit 30 of
-// the counter lets every group out, also those that start later, and no group passes a barrier at
-// which not all have arrived. So an aborted dispatch has computed whole phases only, and its tokens
-// can be computed again.
+// Groups of one dispatch may only wait for each other while all of them are resident. OpenGL ES
+// does not guarantee that, and it depends on the program's registers and shared memory. So the host
+// runs a poll of this program (Sorensen et al., OOPSLA 2016: the poll is open, groups join, the
+// poll closes), and every wait ends. A group that has looked `max_spins` times aborts the dispatch:
+// bit 30 of the counter makes every group leave, also groups that start later. No group passes a
+// barrier at which some group has not arrived. So an aborted dispatch has computed whole phases
+// only, and its tokens can be computed again.
 //
-// One counter goes up; barrier i is passed at i times the number of groups. The comparison is of a
-// signed difference; the host zeroes the counter before the first of several dispatches, each of
-// which goes on from the barriers of those before it. Looks are atomics: a
-// compiler may take a load out of the loop. One invocation releases what its whole group wrote
-// before the barrier(): a fence of every invocation takes 0.1 us more there, and one after the wait
-// 0.2, as it waits for the weights that are on their way by then. OpenGL ES does not promise that
-// it is enough; phase_test() finds out. Buffers through which groups exchange data are `coherent`:
-// a multiprocessor may keep plain loads in a cache of its own. On one NVIDIA H200 (driver 580)
-// plain, `volatile` and `restrict` blocks gave stale values nearly always, whatever barriers were
-// there, and `coherent` ones never; a barrier of 132 groups takes 0.9 us.
+// One counter goes up. Barrier i is passed at i times the number of groups. The comparison uses a
+// signed difference. The host zeroes the counter before the first of several dispatches; each
+// dispatch continues from the barriers before it. Looks are atomics: a compiler may move a load out
+// of the loop. One invocation releases the writes of its group before the barrier(): a fence in
+// every invocation takes 0.1 us longer, and a fence after the wait 0.2 us, because it waits for
+// weights that are being loaded. OpenGL ES does not guarantee that this suffices; phase_test()
+// checks it. Buffers through which groups exchange data are `coherent`, because a multiprocessor
+// may cache plain loads. On one NVIDIA H200 (driver 580) plain, `volatile` and `restrict` blocks
+// nearly always gave stale values with any barriers, and `coherent` blocks never did. A barrier of
+// 132 groups takes 0.9 us.
 //
-// The program around it has: CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[],
-// coherent uint; elements of STATE where IDS and the step table begin, phase_ids_at and
-// phase_step_at; PHASE_GROUP and PHASE_GROUPS, this group and their number; PHASE_LOCAL,
-// invocations of a group; two views of scratch, SCRATCH_FLOAT[] and SCRATCH_VEC4[], free from float
-// phase_scratch_at on for PHASE_TEST_FLOATS; PHASE_PASSED, 0u where the counter is zeroed before
-// each dispatch, else phase_passed_before().
+// The program defines CONTROL[] (kernels/phase_control.h, words CONTROL_name) and STATE[], coherent
+// uint; phase_ids_at and phase_step_at, the elements of STATE where IDS and the step table begin;
+// PHASE_GROUP and PHASE_GROUPS, this group and the number of groups; PHASE_LOCAL, invocations of a
+// group; SCRATCH_FLOAT[] and SCRATCH_VEC4[], two views of scratch that is free from float
+// phase_scratch_at on for PHASE_TEST_FLOATS; PHASE_PASSED, 0u if the counter is zeroed before each
+// dispatch, else phase_passed_before().
 //! SHARED uint phase_word
 
 const uint PHASE_ABORT = 0x40000000u;

@@ -1,8 +1,8 @@
 // The best of (key, id) pairs, larger keys first, then lower ids: an order without ties.
 //
-// To find the k best of many: the k-th best of one pair per invocation, each the best that the
-// invocation has, is an edge that none of the k best lies behind, and few others lie before. So
-// what is not behind it goes to a list, and its rank there is the number of pairs that are better.
+// Finds the k best of many. The edge is the k-th best of one pair per invocation, each the best of
+// its invocation. All of the k best are at or before the edge, and few other pairs are. All pairs
+// at or before the edge go to a list. A pair's rank is the number of better pairs in the list.
 //
 //! LET PAIRS_MOST = KIND_topk ? 2048 : 0
 //! SHARED uvec2 pairs_best[LOCAL_X]

@@ -1,7 +1,7 @@
 // The edge of top-p from the histograms of sample_hist: mass by exponent, 1024 bins a level, 29
 // bits of exponent as digits of 10, 10 and 9 bits. The last group of sample_max and of each
-// sample_hist leaves what it found in CAND, so that it is worked out once. Needs libs uint64 and
-// sample. Every invocation of the group calls these.
+// sample_hist stores its result in CAND, so that it is computed once. Needs libs uint64 and sample.
+// Every invocation of the group calls these functions.
 //
 //! SHARED uvec2 nucleus_part[LOCAL_X]
 

@@ -1,10 +1,10 @@
 // Pieces that several weight_*_subgroup libs share.
 //
-// What these libs give to lib gemv_subgroup: a lane of a subgroup has 32 columns of a slice, which
-// is 32 * SUBGROUP columns. lane_begin() finds them in a row, where `width` lanes have the slice;
-// lane_vec4() is the vec4 of the slice's x that meets part i of the lane; lane_fetch() reads the
-// LANE_RAW words of a row; lane_prepare() sums what lane_dot() needs of x; lane_dot() multiplies. W
-// is uvec4. Lanes beyond the row read its end; their x is 0.
+// Interface to lib gemv_subgroup: a lane of a subgroup has 32 columns of a slice, which has 32 *
+// SUBGROUP columns. lane_begin() finds them in a row of which `width` lanes have the slice.
+// lane_vec4() is the vec4 of the slice's x for part i of the lane. lane_fetch() reads the LANE_RAW
+// words of a row. lane_prepare() computes the sums of x for lane_dot(), which multiplies. W is
+// uvec4. Lanes beyond the row read its end; their x is 0.
 
 // 1.0 in a register that the compiler cannot see through: with two literals NVIDIA needs two
 // instructions for (word & mask) | one. `zero` is 0 where no compiler can know it.

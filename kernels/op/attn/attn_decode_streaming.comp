@@ -1,10 +1,10 @@
 // Attention of one token, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. An invocation has SLICE vec4s of a head's result for one split: it goes through the
-// keys in their order, makes the whole score of each (as do the others of that head, from the same
-// addresses), and adds its part of the value, with an online softmax in powers of two. The query is
-// a private array. No shared memory and no barrier: runs on every device, and is fast on none.
+// of one split. An invocation has SLICE vec4s of a head's result for one split. It reads the keys
+// in order, computes the whole score of each (like the other invocations of that head, from the
+// same addresses), and adds its part of the value, with an online softmax in powers of two. The
+// query is a private array. Without shared memory and barrier: runs on every device, but is slow.
 //
 // All invocations but those of the last group are active, in all of it.
 //

@@ -1,11 +1,11 @@
 // Attention of many tokens, key after key, without shared memory: any HEAD_DIM of 4n numbers.
 //
 // O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. An invocation has
-// SLICE vec4s of one head's result for one token: it goes through the keys that the token sees in
-// their order, makes the whole score of each (as do the others of that token and head, from the
-// same addresses), and adds its part of the value, with an online softmax in powers of two. No
-// shared memory, no barrier, no array but the result: runs on every device, and is fast on none;
-// where HEAD_DIM numbers fit the registers attn_prefill_llvmpipe streams faster.
+// SLICE vec4s of one head's result for one token. It reads the keys that the token sees in order,
+// computes the whole score of each (like the other invocations of that token and head, from the
+// same addresses), and adds its part of the value, with an online softmax in powers of two. Without
+// shared memory, barrier and arrays except the result: runs on every device, but is slow. If
+// HEAD_DIM numbers fit into registers, attn_prefill_llvmpipe is faster.
 //
 // All invocations but those of the last group are active; those of one subgroup that have different
 // tokens end at different keys.

@@ -1,4 +1,4 @@
-// DST = SRC: the plain copy whose speed `bench` holds other kernels against.
+// DST = SRC: the plain copy to which `bench` compares the speed of other kernels.
 //
 // DST[i] = SRC[i] for i < rows, 16 bytes each. Group x copies WG_SIZE * EACH of them: EACH loads
 // per invocation, neighbouring invocations at neighbouring addresses. One H200 (driver 580), 128 MB

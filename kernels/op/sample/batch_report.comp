@@ -1,4 +1,4 @@
-// What the steps of a batch came to, for one readback of all sequences: positions and last ids.
+// Result of the steps of a batch, for one readback of all sequences: positions and last ids.
 //
 // REPORT is [T][16]: of each row of the pass, the position of its sequence's pending token, then
 // the ids from that position on backwards, 15 of them; below position 0 zeros. An invocation per

@@ -1,7 +1,7 @@
 // Zeroes the group counts of all later dispatches of the plan after a stop.
 //
-// ARGS is [count][3], the groups of glDispatchComputeIndirect. One group; it writes nothing while
-// the sequence is running.
+// ARGS is [count][3], the groups of glDispatchComputeIndirect. One group, which writes only after
+// the sequence has stopped.
 // Utilisation: no invocation has work until the sequence stops.
 //
 //! NAME sample_args

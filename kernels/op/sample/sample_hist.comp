@@ -3,10 +3,10 @@
 // Adds to 1024 bins of 64 bits at CAND_HIST + 2048 LEVEL of CAND, which sample_max has cleared.
 // Group x covers 2048 tokens, y is the row.
 //
-// Level 0 counts every token by the first 10 of its exponent's 29 bits; levels 1 and 2 only those
-// that share the digits before with the edge found so far. Masses are integers of 64 bits, gathered
-// per group in shared memory and added with atomics, low word first: the old value tells whether it
-// overflowed.
+// Level 0 counts every token by the first 10 of its exponent's 29 bits. Levels 1 and 2 count only
+// tokens whose earlier digits are those of the edge found so far. Masses are 64-bit integers. They
+// are summed per group in shared memory and added with atomics, low word first: its old value shows
+// whether it overflowed.
 //
 //! NAME sample_hist
 //! OP sample_hist

@@ -1,13 +1,13 @@
-// The next token from the logits in one dispatch: every group takes a slice, the last one chooses.
+// The next token from the logits in one dispatch: every group reads a slice, the last one chooses.
 //
-// Group x is slice x of 2048 logits, y the row. kind=greedy: it leaves the slice's best in CAND.
-// kind=topk: it leaves the slice's top_k best in order of rank, found among those that are not
-// behind the top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40.
+// Group x is slice x of 2048 logits, y the row. kind=greedy: it stores the slice's best in CAND.
+// kind=topk: it stores the slice's top_k best in order of rank. They are among the logits not worse
+// than the top_k-th best of its invocations' bests (lib best_pairs): about 50 for a top_k of 40.
 // The group that arrives last merges the slices in the same way, then draws (lib topk_draw) and
 // ends the step (lib step_end). Of the slices' m-th bests, m = ceil(top_k / SLICES), the ceil(top_k
-// / m)-th is an edge there. Where more than 2048 lie before it, the radix search of sample_pick
-// takes over. Once stopped, ARGS is zeroed and nothing else changes. Slices are as of sample_max
-// and sample_topk.
+// / m)-th is an edge there. If more than 2048 are before it, the radix search of sample_pick is
+// used instead. After a stop, ARGS is zeroed and all other buffers stay as they are. Slices are as
+// of sample_max and sample_topk.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With 128 invocations V3D 7.1
 // spills 5:23, Mali G52 4:50 to 4:57, with 256 none.

@@ -118,7 +118,8 @@ struct kernel_lib {
     const char *body; /* its text after the directives, NUL-terminated */
     size_t body_len;
     uint32_t body_line;
-    uint32_t source; /* as of a kernel */
+    uint32_t source;                  /* as of a kernel */
+    const struct kernel_lib *builtin; /* as of a kernel */
     struct kernel_decls decls;
     /* names of libs that a kernel must splice before this one */
     struct kernel_lib_ref libs[KERNEL_MAX_LIBS];
@@ -139,7 +140,9 @@ struct kernel {
     const char *origin; /* "builtin" or the path of the file */
     uint32_t source;    /* number of its directory or set of files; 0 if built in */
     bool added;         /* from a user's file, under a NAME that no lower layer had */
-    char sha256[65];    /* of the file, its lines ending in LF */
+    const struct kernel
+        *builtin;    /* the built-in kernel of that NAME, itself if built in, or NULL */
+    char sha256[65]; /* of the file, its lines ending in LF */
     struct kernel_bind binds[KERNEL_MAX_BINDS]; /* index = SSBO binding */
     uint32_t num_binds;
     struct kernel_param params[KERNEL_MAX_PARAMS];

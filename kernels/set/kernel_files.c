@@ -37,8 +37,10 @@ static enum dgl_status check_operation(const struct addition *a, const struct ke
     const struct kernel_const *wrong = NULL;
     struct dgl_buf ops = {0}, names = {0};
     bool known = false;
-    for (size_t i = 0; i < set->num_builtin; i++) {
-        const struct kernel *other = set->builtin[i];
+    for (size_t i = 0; i < set->count; i++) {
+        const struct kernel *other = set->kernels[i]->builtin;
+        if (!other)
+            continue;
         const bool same = strcmp(other->op, kernel->op) == 0;
         known = known || same;
         dgl_buf_add_word(&ops, 0, dgl_str_of(other->op));
@@ -47,8 +49,9 @@ static enum dgl_status check_operation(const struct addition *a, const struct ke
     }
     for (uint32_t c = 0; c < kernel->num_consts && known && !wrong; c++) {
         bool supplied = kernel->consts[c].has_preset;
-        for (size_t i = 0; i < set->num_builtin && !supplied; i++)
-            supplied = kernel_has_const(set->builtin[i], kernel->consts[c].name);
+        for (size_t i = 0; i < set->count && !supplied; i++)
+            supplied = set->kernels[i]->builtin &&
+                       kernel_has_const(set->kernels[i]->builtin, kernel->consts[c].name);
         wrong = supplied ? NULL : &kernel->consts[c];
     }
     enum dgl_status status = DGL_OK;
@@ -89,6 +92,7 @@ static enum dgl_status add_kernel(const struct addition *a)
     if (!dgl_grow((void **)&set->kernels, &set->cap, index + 1, sizeof(*set->kernels)))
         TRY(dgl_fail_memory(a->log, "the list of kernels", set->count));
     kernel->added = old ? old->added : a->source != 0;
+    kernel->builtin = a->source == 0 ? kernel : old ? old->builtin : NULL;
     set->kernels[index] = kernel;
     set->count += !old;
 done:
@@ -114,6 +118,7 @@ static enum dgl_status add_lib(const struct addition *a, const char *file)
                      set->libs[i]->path));
     if (!dgl_grow((void **)&set->libs, &set->cap_libs, i + 1, sizeof(*set->libs)))
         TRY(dgl_fail_memory(a->log, "the list of libs", i));
+    lib->builtin = a->source == 0 ? lib : i < set->num_libs ? set->libs[i]->builtin : NULL;
     set->num_libs += i == set->num_libs;
     set->libs[i] = lib;
 done:
@@ -132,18 +137,6 @@ enum dgl_status kernel_set_add_builtins(const struct dgl_log *log, struct kernel
         TRY(dgl_str_ends(dgl_str_of(e->path), ".glsl") ? add_lib(&a, strrchr(a.path, '/') + 1)
                                                        : add_kernel(&a));
     }
-    const size_t bytes = set->count * sizeof(*set->builtin);
-    const size_t lib_bytes = set->num_libs * sizeof(*set->builtin_libs);
-    set->builtin = dgl_arena_alloc(&set->arena, bytes + 1);
-    set->builtin_libs = dgl_arena_alloc(&set->arena, lib_bytes + 1);
-    if (!set->builtin || !set->builtin_libs)
-        TRY(dgl_fail_memory(log, "the list of kernels", set->count));
-    if (bytes)
-        memcpy(set->builtin, set->kernels, bytes);
-    if (lib_bytes)
-        memcpy(set->builtin_libs, set->libs, lib_bytes);
-    set->num_builtin = set->count;
-    set->num_builtin_libs = set->num_libs;
 done:
     return status;
 }

@@ -85,19 +85,15 @@ done:
     return status;
 }
 
-/* What is built in takes the place of a text that is left out. */
-static void drop_kernel(struct kernel_set *set, const char *name)
+/* Leaves a text out. The built-in one of that name takes its place. */
+static void drop_kernel(struct kernel_set *set, size_t index)
 {
-    const size_t index = kernel_set_index(set, name);
-    for (size_t i = 0; i < set->num_builtin; i++)
-        if (strcmp(set->builtin[i]->name, name) == 0) {
-            assert(set->kernels[index] != set->builtin[i]); /* tests hold what is built in */
-            set->kernels[index] = (struct kernel *)set->builtin[i];
-            return;
-        }
-    set->count--;
-    memmove(&set->kernels[index], &set->kernels[index + 1],
-            (set->count - index) * sizeof(set->kernels[0]));
+    const struct kernel *kernel = set->kernels[index];
+    assert(kernel->source != 0); /* tests hold what is built in */
+    set->kernels[index] = kernel->builtin;
+    if (!kernel->builtin)
+        memmove(&set->kernels[index], &set->kernels[index + 1],
+                (--set->count - index) * sizeof(set->kernels[0]));
 }
 
 static void drop_lib(struct kernel_set *set, const struct kernel_lib *lib)
@@ -105,15 +101,11 @@ static void drop_lib(struct kernel_set *set, const struct kernel_lib *lib)
     size_t index = 0;
     while (set->libs[index] != lib)
         index++;
-    for (size_t i = 0; i < set->num_builtin_libs; i++)
-        if (strcmp(set->builtin_libs[i]->name, lib->name) == 0) {
-            assert(lib != set->builtin_libs[i]);
-            set->libs[index] = set->builtin_libs[i];
-            return;
-        }
-    set->num_libs--;
-    memmove(&set->libs[index], &set->libs[index + 1],
-            (set->num_libs - index) * sizeof(set->libs[0]));
+    assert(lib->source != 0);
+    set->libs[index] = lib->builtin;
+    if (!lib->builtin)
+        memmove(&set->libs[index], &set->libs[index + 1],
+                (--set->num_libs - index) * sizeof(set->libs[0]));
 }
 
 enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set)
@@ -133,7 +125,7 @@ enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_s
             if (of_lib)
                 drop_lib(set, lib);
             else
-                drop_kernel(set, kernel->name);
+                drop_kernel(set, i);
             i = 0;
         }
     }

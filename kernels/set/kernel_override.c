@@ -10,22 +10,9 @@
 #include "core/base/printable.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
-#include "kernels/set/embedded.h"
 #include "kernels/set/kernel_request.h"
 
 /* ---- differences ----------------------------------------------------------------------------- */
-
-/* The built-in file of that name and ending; NULL: there is none. */
-static const struct kernel_embedded *find_builtin(const char *name, const char *ending)
-{
-    const size_t len = strlen(name);
-    for (const struct kernel_embedded *e = kernel_embedded; e->path; e++) {
-        const char *file = strrchr(e->path, '/') + 1;
-        if (strncmp(file, name, len) == 0 && strcmp(file + len, ending) == 0)
-            return e;
-    }
-    return NULL;
-}
 
 /* The text with lines that all end in LF, as hashes count them. */
 static void put_lf(struct dgl_buf *out, struct dgl_str text)
@@ -40,27 +27,21 @@ static void put_lf(struct dgl_buf *out, struct dgl_str text)
 }
 
 /* Returns false if the caller's callback has had enough, or memory is out. */
-static bool report(struct kernel_override o, const char *ending, kernel_override_cb cb, void *priv,
+static bool report(struct kernel_override o, struct dgl_str old, kernel_override_cb cb, void *priv,
                    bool *failed)
 {
-    const struct kernel_embedded *builtin = find_builtin(o.name, ending);
-    const struct dgl_str old =
-        builtin ? (struct dgl_str){builtin->text, builtin->len} : (struct dgl_str){"", 0};
-    struct dgl_buf old_name = {0}, new_name = {0}, text = {0}, diff = {0};
+    struct dgl_buf new_name = {0}, text = {0}, diff = {0};
     dgl_buf_puts(&text, ""); /* never NULL */
-    dgl_buf_printf(&old_name, "%s%s", builtin ? "kernels/" : "/dev/null",
-                   builtin ? builtin->path : "");
     dgl_buf_visible(&new_name, dgl_str_of(o.origin));
     put_lf(&text, o.text);
-    *failed = old_name.failed || new_name.failed || text.failed ||
+    *failed = new_name.failed || text.failed ||
               !dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, o.sha256);
     if (!*failed)
-        dgl_diff_unified(&diff, old_name.p, old, new_name.p, (struct dgl_str){text.p, text.len});
+        dgl_diff_unified(&diff, o.builtin ? o.builtin : "/dev/null", old, new_name.p,
+                         (struct dgl_str){text.p, text.len});
     *failed = *failed || diff.failed;
-    o.builtin = builtin ? old_name.p : NULL;
     o.diff = diff.p ? diff.p : "";
     const bool go_on = !*failed && cb(priv, &o);
-    dgl_buf_finish(&old_name);
     dgl_buf_finish(&new_name);
     dgl_buf_finish(&text);
     dgl_buf_finish(&diff);
@@ -73,15 +54,19 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
     bool go_on = true, failed = false;
     for (size_t i = 0; i < kernel_set_count(set) && go_on; i++) {
         const struct kernel *k = kernel_set_at(set, i);
+        const struct kernel *old = k->builtin;
         const struct kernel_override o = {
-            .name = k->name, .kernel = k, .origin = k->origin, .text = {k->text, k->text_len}};
-        go_on = k->source == 0 || report(o, ".comp", cb, priv, &failed);
+            k->name, k, k->origin, {k->text, k->text_len}, "", old ? old->path : NULL, ""};
+        const struct dgl_str text = {old ? old->text : "", old ? old->text_len : 0};
+        go_on = k->source == 0 || report(o, text, cb, priv, &failed);
     }
     for (size_t i = 0; i < kernel_set_num_libs(set) && go_on; i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
+        const struct kernel_lib *old = lib->builtin;
         const struct kernel_override o = {
-            .name = lib->name, .origin = lib->path, .text = {lib->text, lib->text_len}};
-        go_on = lib->source == 0 || report(o, ".glsl", cb, priv, &failed);
+            lib->name, NULL, lib->path, {lib->text, lib->text_len}, "", old ? old->path : NULL, ""};
+        const struct dgl_str text = {old ? old->text : "", old ? old->text_len : 0};
+        go_on = lib->source == 0 || report(o, text, cb, priv, &failed);
     }
     return failed ? dgl_fail_memory(log, "a difference of kernels", 0) : DGL_OK;
 }

@@ -15,14 +15,10 @@ struct kernel_set {
     atomic_uint refs;
     struct kernel_set *parent; /* owns the kernels and libs; NULL: this set does */
     struct dgl_arena arena;
-    struct kernel **kernels;
+    const struct kernel **kernels;
     size_t count, cap;
-    struct kernel_lib **libs;
+    const struct kernel_lib **libs;
     size_t num_libs, cap_libs;
-    struct kernel **builtin; /* also those that others have replaced; until it is made */
-    size_t num_builtin;
-    struct kernel_lib **builtin_libs; /* likewise */
-    size_t num_builtin_libs;
     struct kernel_faults faults;
     bool keeps_faults;
     struct kernel_hints hints;

@@ -281,100 +281,95 @@ static enum dgl_status list_folder(const struct walk *walk, const char *dir, cha
     enum dgl_status status = DGL_OK;
     if (dgl_path_present(dir) || !kernel_texts_in(params, dir))
         status = dgl_dir_list(walk->log, dir, names, count);
-    if (status != DGL_OK || params->num_texts == 0)
-        return status;
-    char **all = realloc(*names, (*count + params->num_texts) * sizeof(*all));
-    if (!all)
-        return dgl_fail_memory(walk->log, "a folder's names", *count);
-    *names = all;
-    for (size_t i = 0; i < params->num_texts; i++) {
+    size_t cap = *count;
+    for (size_t i = 0; status == DGL_OK && i < params->num_texts; i++) {
         const char *rest = inside(params->texts[i].path, dir);
         const size_t len = rest ? strcspn(rest, "/") : 0;
         bool known = !params->texts[i].text || len == 0;
         for (size_t j = 0; j < *count && !known; j++)
-            known = strncmp(all[j], rest, len) == 0 && all[j][len] == '\0';
+            known = strncmp((*names)[j], rest, len) == 0 && (*names)[j][len] == '\0';
         if (known)
             continue;
-        all[*count] = strndup(rest, len);
-        if (!all[*count])
-            return dgl_fail_memory(walk->log, "a folder's names", *count);
-        ++*count;
+        if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)) ||
+            !((*names)[*count] = strndup(rest, len)))
+            status = dgl_fail_memory(walk->log, "a folder's names", *count);
+        else
+            ++*count;
     }
     if (*count > 0)
-        qsort(all, *count, sizeof(*all), compare_names);
-    return DGL_OK;
+        qsort(*names, *count, sizeof(**names), compare_names);
+    return status;
 }
 
 /* The files of one folder in the order of their names, then its folders likewise. What is hidden
  * (editors keep locks and backups so) and links to folders are left alone. */
 static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
 {
-    char **names = NULL;
+    char **names = NULL, *path = NULL;
     size_t num_names = 0;
+    enum dgl_status status = DGL_OK;
     if (depth > WALK_DEPTH_MAX || walk->folders++ == WALK_FOLDERS_MAX)
-        return dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
-                        "%s: a kernel directory has at most %d folders, %d deep", dir,
-                        WALK_FOLDERS_MAX, WALK_DEPTH_MAX);
-    enum dgl_status status = list_folder(walk, dir, &names, &num_names);
-    for (size_t i = 0; i < 2 * num_names && status == DGL_OK; i++) {
+        TRY(dgl_fail(walk->log, DGL_ERR_INVALID_ARG,
+                     "%s: a kernel directory has at most %d folders, %d deep", dir,
+                     WALK_FOLDERS_MAX, WALK_DEPTH_MAX));
+    TRY(list_folder(walk, dir, &names, &num_names));
+    for (size_t i = 0; i < 2 * num_names; i++) {
         const bool want_folder = i >= num_names;
         const char *name = names[i % num_names];
         const bool lib = dgl_str_ends(dgl_str_of(name), ".glsl");
         const bool file = lib || dgl_str_ends(dgl_str_of(name), ".comp");
         if (file == want_folder || name[0] == '.')
             continue;
-        char *path = dgl_path_join(dir, name);
-        if (!path) {
-            status = dgl_fail_memory(walk->log, "a path", strlen(dir));
-        } else if (file) {
-            const struct dgl_kernel_text *given = kernel_text_given(walk->params, path);
-            if (!given || given->text)
-                status = add_walked(walk, path, lib ? name : NULL);
-        } else if (dgl_path_is_dir(path) && dgl_path_is_link(path)) {
-            if (!kernel_text_given(walk->params, path))
-                dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
-        } else if (dgl_path_is_dir(path) || kernel_texts_in(walk->params, path)) {
-            status = add_folder(walk, path, depth + 1);
-        }
         free(path);
+        path = dgl_path_join(dir, name);
+        if (!path)
+            TRY(dgl_fail_memory(walk->log, "a path", strlen(dir)));
+        const struct dgl_kernel_text *given = kernel_text_given(walk->params, path);
+        const bool folder = !file && dgl_path_is_dir(path);
+        if (file && (!given || given->text))
+            TRY(add_walked(walk, path, lib ? name : NULL));
+        else if (folder && dgl_path_is_link(path) && !given)
+            dgl_warn(walk->log, "%s: a link to a folder is not followed", path);
+        else if (!file && !(folder && dgl_path_is_link(path)) &&
+                 (folder || kernel_texts_in(walk->params, path)))
+            TRY(add_folder(walk, path, depth + 1));
     }
+done:
+    free(path);
     dgl_names_free(names, num_names);
-    return status;
-}
-
-static enum dgl_status add_dir(const struct dgl_log *log, struct kernel_set *set,
-                               const struct dgl_kernels_params *params, const char *dir,
-                               uint32_t source)
-{
-    char *root = realpath(dir, NULL);
-    struct walk walk = {
-        .log = log, .set = set, .params = params, .root = root ? root : dir, .source = source};
-    enum dgl_status status = add_folder(&walk, dir, 0);
-    free(root);
-    if (status == DGL_OK && walk.files == 0 && !params->allow_empty_dirs)
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: the kernel directory holds no *.comp and no *.glsl", dir);
     return status;
 }
 
 enum dgl_status kernel_set_add_files(const struct dgl_log *log, struct kernel_set *set,
                                      const struct dgl_kernels_params *params)
 {
+    char *root = NULL;
     uint32_t source = 1;
     size_t bytes = 0;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < params->num_dirs && status == DGL_OK; i++)
-        status = add_dir(log, set, params, params->dirs[i], source++);
-    for (size_t i = 0; i < params->num_files && status == DGL_OK; i++) {
+    for (size_t i = 0; i < params->num_dirs; i++) {
+        const char *dir = params->dirs[i];
+        free(root);
+        root = realpath(dir, NULL);
+        struct walk walk = {.log = log, .set = set, .params = params, .source = source++};
+        walk.root = root ? root : dir;
+        TRY(add_folder(&walk, dir, 0));
+        if (walk.files == 0 && !params->allow_empty_dirs)
+            TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                         "%s: the kernel directory holds no *.comp and no *.glsl", dir));
+    }
+    for (size_t i = 0; i < params->num_files; i++) {
         const char *path = params->files[i];
         const struct user_file file = {path, NULL, kernel_text_given(params, path), source};
         struct fault_log own;
         const bool there =
             file.given || dgl_path_present(path); /* a name that is wrong is no fault */
+        if (file.given && !file.given->text)
+            continue;
         fault_log_begin(&own, log, set->keeps_faults && there ? &set->faults : NULL, &set->arena);
-        if (!file.given || file.given->text)
-            status = add_file(&own.log, set, &file, &bytes);
-        status = fault_log_end(&own, path, status);
+        TRY(fault_log_end(&own, path, add_file(&own.log, set, &file, &bytes)));
     }
+done:
+    free(root);
     return status;
 }

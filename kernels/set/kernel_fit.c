@@ -13,7 +13,8 @@ struct attempt {
     const struct kernel *kernel;
     struct kernel_choice *choice;
     char *why;
-    struct kernel_values values; /* of the expression that blame() was called for */
+    const struct kernel_lib *lib; /* the lib whose lines are evaluated; NULL: the kernel's */
+    struct kernel_values values;  /* of the expression that blame() was called for */
 };
 
 #define WHY_SIZE 192
@@ -150,31 +151,23 @@ static bool may_serve(struct attempt *a)
 
 /* What a text says in `expr`, at `place`, has no use: its own fault, unless it follows from a limit
  * of the device or a REQUIRE leaves such sizes out. */
-static void blame(struct attempt *a, const struct kernel_line *place,
-                  const struct kernel_expr *expr)
+static void blame(struct attempt *a, uint32_t line, const struct kernel_expr *expr)
 {
     struct causes causes = {.kernel = a->kernel, .choice = a->choice}, *filled = &causes;
     a->values = kernel_values_of(expr, a->choice->vars, a->choice->num_vars);
     kernel_expr_unknown(expr, add_cause, &filled);
     if (!causes.limits && may_serve(a))
-        a->choice->fault = *place;
+        a->choice->fault = a->lib ? (struct kernel_line){a->lib->path, line, a->lib->source}
+                                  : (struct kernel_line){a->kernel->path, line, a->kernel->source};
 }
 
-/* A line of the lib, NULL: of the kernel. */
-static struct kernel_line line_in(const struct attempt *a, const struct kernel_lib *lib,
-                                  uint32_t line)
-{
-    return lib ? (struct kernel_line){lib->path, line, lib->source}
-               : (struct kernel_line){a->kernel->path, line, a->kernel->source};
-}
-
-static bool eval(struct attempt *a, const char *directive, struct kernel_line place,
+static bool eval(struct attempt *a, const char *directive, uint32_t line,
                  const struct kernel_expr *expr, int64_t *out)
 {
     const char *bad = NULL;
     if (kernel_expr_eval(expr, a->choice->vars, a->choice->num_vars, out, &bad))
         return true;
-    blame(a, &place, expr);
+    blame(a, line, expr);
     return refuse(a, "%s cannot be evaluated: %s%s", directive, bad, a->values.text);
 }
 
@@ -299,14 +292,6 @@ static bool check_extensions(struct attempt *a)
     return true;
 }
 
-static bool is_choice(const struct kernel_tune *tune, int64_t value)
-{
-    for (uint32_t i = 0; i < tune->num_choices; i++)
-        if (tune->choices[i] == value)
-            return true;
-    return false;
-}
-
 /* `first` is the index of the first tunable's variable; until it has a value it has no name that
  * could be found. */
 static bool fill_tunes(struct attempt *a, uint32_t first)
@@ -317,17 +302,19 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
     for (uint32_t i = 0; i < a->kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &a->kernel->tunes[i];
         const struct kernel_var *forced = kernel_find_var(fit->forced, fit->num_forced, tune->name);
+        uint32_t at = 0;
         int64_t value;
         a->choice->tune_rule[i] = rules[i];
         if (forced)
             value = forced->value;
         else if (rules[i])
             value = rules[i]->number[0];
-        else if (!eval(a, tune->name, line_in(a, NULL, tune->line), tune->preset, &value))
+        else if (!eval(a, tune->name, tune->line, tune->preset, &value))
             return false;
-        if (!is_choice(tune, value)) {
-            const struct kernel_line place = line_in(a, NULL, tune->line);
-            blame(a, &place, tune->preset);
+        while (at < tune->num_choices && tune->choices[at] != value)
+            at++;
+        if (at == tune->num_choices) {
+            blame(a, tune->line, tune->preset);
             return refuse(a, "TUNE %s: the preset is %lld%s, which is not one of its choices",
                           tune->name, (long long)value, a->values.text);
         }
@@ -374,17 +361,15 @@ static bool fill_names(struct attempt *a)
     return true;
 }
 
-/* LETs `first` to `end` - 1 of `lib`, NULL: of the kernel; the first of them is LET number `at` of
+/* Sets the LETs from `first` to `end` - 1 of the current text. The first one is LET number `at` of
  * the choice. */
-static bool fill_lets(struct attempt *a, const struct kernel_lib *lib, uint32_t first, uint32_t end,
-                      uint32_t at)
+static bool fill_lets(struct attempt *a, uint32_t first, uint32_t end, uint32_t at)
 {
     struct kernel_var *vars = &a->choice->vars[a->choice->num_consts + a->choice->num_tunes + at];
-    const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
+    const struct kernel_decls *decls = a->lib ? &a->lib->decls : &a->kernel->decls;
     for (uint32_t i = first; i < end; i++) {
         int64_t value;
-        if (!eval(a, decls->lets[i].name, line_in(a, lib, decls->lets[i].line),
-                  decls->lets[i].value, &value))
+        if (!eval(a, decls->lets[i].name, decls->lets[i].line, decls->lets[i].value, &value))
             return false;
         *vars++ = (struct kernel_var){decls->lets[i].name, value};
     }
@@ -402,13 +387,13 @@ static bool check_local(struct attempt *a)
     static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
     int64_t all = 1, max = property(a, "MAX_INVOCATIONS");
     int64_t *local = a->choice->local;
-    const struct kernel_line place = line_in(a, NULL, a->kernel->local_line);
     uint32_t at = a->kernel->num_lets_local;
-    if (!fill_lets(a, NULL, 0, at, 0))
+    if (!fill_lets(a, 0, at, 0))
         return false;
     for (int i = 0; i < 3; i++) {
         local[i] = 1;
-        if (a->kernel->local[i] && !eval(a, "LOCAL", place, a->kernel->local[i], &local[i]))
+        if (a->kernel->local[i] &&
+            !eval(a, "LOCAL", a->kernel->local_line, a->kernel->local[i], &local[i]))
             return false;
     }
     for (int i = 0; i < 3; i++)
@@ -416,7 +401,7 @@ static bool check_local(struct attempt *a)
     for (int i = 0; i < 3; i++) {
         const int64_t limit = property(a, limits[i]);
         if (local[i] < 1) {
-            blame(a, &place, a->kernel->local[i]);
+            blame(a, a->kernel->local_line, a->kernel->local[i]);
             return refuse(a, "%s is %lld%s, wanted 1 or more", local_names[i], (long long)local[i],
                           a->values.text);
         }
@@ -427,15 +412,16 @@ static bool check_local(struct attempt *a)
             return refuse(a, "LOCAL has %lld invocations or more, MAX_INVOCATIONS is %lld",
                           (long long)all, (long long)max);
     }
-    if (!fill_lets(a, NULL, at, a->kernel->decls.num_lets, at))
+    if (!fill_lets(a, at, a->kernel->decls.num_lets, at))
         return false;
     at = a->kernel->decls.num_lets;
     for (uint32_t i = 0; i < a->kernel->num_libs; i++) {
-        const struct kernel_lib *lib = a->choice->libs[i];
-        if (!fill_lets(a, lib, 0, lib->decls.num_lets, at))
+        a->lib = a->choice->libs[i];
+        if (!fill_lets(a, 0, a->lib->decls.num_lets, at))
             return false;
-        at += lib->decls.num_lets;
+        at += a->lib->decls.num_lets;
     }
+    a->lib = NULL;
     return true;
 }
 
@@ -451,17 +437,16 @@ static bool check_shared(struct attempt *a)
     struct kernel_choice *choice = a->choice;
     const int64_t max = property(a, "SHARED_BYTES");
     for (uint32_t l = 0; l <= a->kernel->num_libs; l++) {
-        const struct kernel_lib *lib = l ? choice->libs[l - 1] : NULL;
-        const struct kernel_decls *decls = lib ? &lib->decls : &a->kernel->decls;
+        a->lib = l ? choice->libs[l - 1] : NULL;
+        const struct kernel_decls *decls = l ? &a->lib->decls : &a->kernel->decls;
         for (uint32_t i = 0; i < decls->num_shared; i++) {
             const struct kernel_shared *decl = &decls->shared[i];
-            const struct kernel_line place = line_in(a, lib, decl->line);
             const int64_t bytes = element_bytes(decl->type);
             int64_t count = 1;
-            if (decl->count && !eval(a, decl->name, place, decl->count, &count))
+            if (decl->count && !eval(a, decl->name, decl->line, decl->count, &count))
                 return false;
             if (count < 0 || count > INT32_MAX) {
-                blame(a, &place, decl->count);
+                blame(a, decl->line, decl->count);
                 return refuse(a, "SHARED %s has %lld elements%s", decl->name, (long long)count,
                               a->values.text);
             }
@@ -472,6 +457,7 @@ static bool check_shared(struct attempt *a)
                 (choice->shared_bytes + bytes - 1) / bytes * bytes + count * bytes;
         }
     }
+    a->lib = NULL;
     if (choice->shared_bytes > max)
         return refuse(a, "SHARED is %lld, SHARED_BYTES is %lld", (long long)choice->shared_bytes,
                       (long long)max);
@@ -491,8 +477,7 @@ static bool check_requires(struct attempt *a)
 {
     for (uint32_t i = 0; i < a->kernel->num_require; i++) {
         int64_t value;
-        if (!eval(a, "REQUIRE", line_in(a, NULL, a->kernel->require_line[i]), a->kernel->require[i],
-                  &value))
+        if (!eval(a, "REQUIRE", a->kernel->require_line[i], a->kernel->require[i], &value))
             return false;
         if (!value)
             return refuse(a, "REQUIRE %s", a->kernel->require_text[i]);
@@ -506,8 +491,7 @@ static bool count_registers(struct attempt *a)
     struct kernel_choice *choice = a->choice;
     if (!a->kernel->registers)
         return true;
-    if (!eval(a, "REGISTERS", line_in(a, NULL, a->kernel->registers_line), a->kernel->registers,
-              &choice->registers))
+    if (!eval(a, "REGISTERS", a->kernel->registers_line, a->kernel->registers, &choice->registers))
         return false;
     if (choice->registers > property(a, "REGISTERS"))
         choice->spills = choice->registers - property(a, "REGISTERS");
@@ -523,8 +507,7 @@ bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
     return serves(kernel, fit->request, why) && check_right(&a) && fill_names(&a) &&
            check_extensions(&a) && fill_tunes(&a, out->num_consts) && check_local(&a) &&
            check_shared(&a) && check_limits(&a) && check_requires(&a) && count_registers(&a) &&
-           (!kernel->prefer ||
-            eval(&a, "PREFER", line_in(&a, NULL, kernel->prefer_line), kernel->prefer, rank));
+           (!kernel->prefer || eval(&a, "PREFER", kernel->prefer_line, kernel->prefer, rank));
 }
 
 void kernel_spill_text(const struct kernel_choice *choice, char why[WHY_SIZE])

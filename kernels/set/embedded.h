@@ -1,4 +1,4 @@
-/* The kernel and lib files of the source tree as the build embedded them (tools/embed.sh). */
+/* Kernel and lib files that the build embeds (tools/embed.sh). */
 #ifndef DGL_KERNELS_EMBEDDED_H
 #define DGL_KERNELS_EMBEDDED_H
 

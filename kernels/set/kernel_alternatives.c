@@ -1,4 +1,4 @@
-/* The other kernels of a request's operation, each with the reason why it was not chosen. */
+/* Lists the other kernels of an operation, each with the reason why it was not chosen. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Picks a kernel for a request: what hints and user's files ask for, else the highest PREFER among
- * those that can run. */
+/* Chooses a kernel for a request: the one that a hint or a user's file requests, else the usable
+ * kernel with the highest PREFER. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ struct chooser {
     const struct dgl_log *log;
     struct kernel_fit fit;
     bool allow_f16;
-    const struct kernel_rule *rule; /* the requested rule, of FILTER_REQUESTED */
-    char note[320];                 /* why a rule does not apply to the request */
+    const struct kernel_rule *rule; /* the rule of FILTER_REQUESTED */
+    char note[320];                 /* reason why a rule does not apply */
     struct kernel_skip skipped[KERNEL_MAX_SKIPPED];
     uint32_t num_skipped;
 };
@@ -36,29 +36,30 @@ static bool passes(const struct chooser *c, enum filter filter, const struct ker
             (rule && rule->kernel && strcmp(kernel->name, rule->kernel) == 0));
 }
 
-/* A kernel in comparison with others; `kernel` NULL: none. */
+/* A kernel as it is compared with others. Empty if `kernel` is NULL. */
 struct rival {
     const struct kernel *kernel;
-    int64_t rank, needs; /* PREFER, and registers */
+    int64_t rank, needs; /* PREFER, number of registers */
     bool spills;
 };
 
 /* The outcome of trying all kernels that pass a filter. */
 struct pick {
     struct kernel_choice choice;         /* of `best` */
-    struct rival best, second, spilling; /* spilling: the one that needs most registers */
-    int served;                          /* kernels whose WHEN holds */
-    struct dgl_buf refusals;             /* "name: why; name: why" of all that cannot run */
-    struct dgl_buf passed_over;          /* of those among them whose WHEN holds */
-    struct rival blocked;                /* the best that only hard rules for tunables prevent */
+    struct rival best, second, spilling; /* spilling: needs most registers */
+    int served;                          /* number of kernels whose WHEN matches */
+    struct dgl_buf refusals;             /* "name: why; name: why" of kernels that cannot run */
+    struct dgl_buf passed_over;          /* the same for those whose WHEN matches */
+    struct rival blocked;                /* the best one that only hard rules prevent */
     char blocked_why[WHY_SIZE];
-    /* The first whose text is at fault, unless it is built in: that is never passed over. */
+    /* The first kernel with an error in its own text, or NULL. Built-in kernels do not count. */
     const struct kernel *faulty;
     struct kernel_line fault;
     char fault_why[WHY_SIZE];
 };
 
-/* A kernel that fits the device's registers comes before all that spill; then PREFER decides. */
+/* A kernel that fits the device's registers is better than one that spills. Otherwise PREFER
+ * decides. */
 static bool is_better(const struct rival *a, const struct rival *b)
 {
     return !b->kernel || (a->spills != b->spills ? !a->spills : a->rank > b->rank);
@@ -71,8 +72,8 @@ static void add_refusal(struct dgl_buf *out, const struct kernel *kernel, const 
                    builtin ? "" : kernel->origin, builtin ? "" : ")", why);
 }
 
-/* Notes a soft rule that was skipped: the one for the kernel, or, with `kernel`, those for its
- * tunables. Texts may be cut, and of very many the last ones are not kept. */
+/* Notes a skipped soft rule. If `kernel` is given, the rule is for its tunables. Long texts are
+ * cut, and notes beyond KERNEL_MAX_SKIPPED are dropped. */
 static void add_skip(struct kernel_skip *list, uint32_t *count, const struct kernel_rule *rule,
                      const struct kernel *kernel, const char *why)
 {
@@ -89,8 +90,8 @@ static void add_skip(struct kernel_skip *list, uint32_t *count, const struct ker
     snprintf(skip->text + skip->why, sizeof(skip->text) - skip->why, "%s", why);
 }
 
-/* Tries a kernel with all rules for its tunables, then without the soft ones. One that could run
- * without the hard ones is noted in `pick`, and so is one whose text is at fault. */
+/* Tries a kernel with all rules for its tunables, then without the soft rules. Notes in `pick` a
+ * kernel that could run without the hard rules, and a kernel with an error in its text. */
 static bool fit(const struct chooser *c, const struct kernel *kernel, struct pick *pick,
                 struct kernel_choice *choice, int64_t *rank, char why[WHY_SIZE])
 {
@@ -123,7 +124,7 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
             snprintf(pick->fault_why, sizeof(pick->fault_why), "%s", ruled ? free_why : why);
         }
     } else if (num_hard > 0) {
-        if (columns) /* another kernel may have the columns that one cannot have */
+        if (columns) /* another kernel may support these columns */
             rival.rank = INT64_MIN;
         if (!pick->blocked.kernel || rival.rank > pick->blocked.rank) {
             pick->blocked = rival;
@@ -133,7 +134,7 @@ static bool fit(const struct chooser *c, const struct kernel *kernel, struct pic
     return false;
 }
 
-/* The caller calls pick_finish(). */
+/* The caller must call pick_finish(). */
 static void pick_among(const struct chooser *c, enum filter filter, struct pick *pick)
 {
     *pick = (struct pick){.served = 0};
@@ -231,7 +232,8 @@ static const char *remedy(const struct kernel_fit *fit)
                    : "";
 }
 
-/* Whether another kernel would be taken without the hint of a manifest's defaults. */
+/* Returns true if the rule is a default of a manifest and another kernel would be chosen without
+ * it. */
 static bool changes_choice(const struct chooser *c, const struct kernel *kernel)
 {
     const struct kernel_rule *precision =
@@ -247,7 +249,7 @@ static bool changes_choice(const struct chooser *c, const struct kernel *kernel)
     return changes;
 }
 
-/* Takes the best of a pick, and writes the reason. */
+/* Sets *out to the best kernel of a pick and writes the reason. */
 static void take(struct chooser *c, const struct pick *pick, enum filter filter,
                  struct kernel_choice *out)
 {
@@ -259,7 +261,7 @@ static void take(struct chooser *c, const struct pick *pick, enum filter filter,
     out->asked = (filter != FILTER_ALL && !measured) || out->kernel->source != 0;
     out->rule = rule;
     out->decides = rule && changes_choice(c, out->kernel);
-    if (measured) /* the hint's key is the whole request */
+    if (measured) /* its key is the whole request */
         dgl_buf_printf(&reason, "the fastest that was measured (%s)", rule->origin);
     else if (rule)
         dgl_buf_printf(&reason, "hint %s", rule->said);
@@ -282,7 +284,7 @@ static void take(struct chooser *c, const struct pick *pick, enum filter filter,
             dgl_buf_printf(&reason, "; %s=%lld (%s)", out->kernel->tunes[i].name,
                            (long long)out->vars[out->num_consts + i].value,
                            out->tune_rule[i]->origin);
-    if (out->num_skipped > 0 && c->num_skipped < KERNEL_MAX_SKIPPED) /* of tunables: one at most */
+    if (out->num_skipped > 0 && c->num_skipped < KERNEL_MAX_SKIPPED) /* one for tunables */
         c->skipped[c->num_skipped++] = out->skipped[0];
     memcpy(out->skipped, c->skipped, sizeof(out->skipped));
     out->num_skipped = c->num_skipped;
@@ -298,17 +300,17 @@ static void take(struct chooser *c, const struct pick *pick, enum filter filter,
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* The outcome of one stage of a choice. */
+/* The outcome of one attempt. */
 enum verdict {
-    VERDICT_NOT_HERE, /* the next stage decides */
-    VERDICT_SKIPPED,  /* the next rule of the layer decides: the rule is soft and cannot be met */
+    VERDICT_NOT_HERE, /* does not apply: the next stage decides */
+    VERDICT_SKIPPED,  /* soft and cannot be met: the next rule of the layer decides */
     VERDICT_FINAL,    /* chosen or refused */
 };
 
 #define CANNOT "the hint %s cannot be met for %s: %s%s%s; choose another value or auto"
 
-/* Kernels that a user added beat built-in ones; when they serve the request and none can run, that
- * is an error. */
+/* Attempts one stage of a choice. If a kernel that the user added serves the request but cannot
+ * run, the choice fails, because built-in kernels must not replace it silently. */
 static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct kernel_choice *out,
                                   enum verdict *verdict)
 {
@@ -348,8 +350,8 @@ static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct 
                  why.p ? why.p : "");
     } else if (rule && (rule->soft || (rule->kind == KERNEL_RULE_PRECISION &&
                                        !kernel_set_hints(c->fit.set)->strict))) {
-        /* One product of a model that cannot be had in f16 does not keep the others from it:
-         * kernel_set_check_unused() refuses where none can. */
+        /* Other products of the model may still use f16. kernel_set_check_unused() fails if none
+         * of them can. */
         *verdict = VERDICT_SKIPPED;
         add_skip(c->skipped, &c->num_skipped, rule, NULL, why.p ? why.p : "");
     } else if (rule) {
@@ -369,8 +371,8 @@ static enum dgl_status try_filter(struct chooser *c, enum filter filter, struct 
     return status;
 }
 
-/* The first rule for the request's kernel, or the next one of the same layer after `after`, which
- * is less specific. NULL: there is none. */
+/* Returns the first rule for the kernel of the request. If `after` is given, returns the next less
+ * specific rule of the same layer. Returns NULL if there is no such rule. */
 static const struct kernel_rule *find_rule(const struct kernel_fit *fit,
                                            const struct kernel_rule *after)
 {
@@ -403,7 +405,7 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%zu device properties are given, at most %d fit",
                         num_device, KERNEL_MAX_PROPERTIES);
     c.rule = find_rule(&c.fit, NULL);
-    const bool above = c.rule && c.rule->layer > KERNEL_LAYER_FILES; /* beats user's files */
+    const bool above = c.rule && c.rule->layer > KERNEL_LAYER_FILES; /* overrides user's files */
     for (int i = 0; i < 4 && verdict != VERDICT_FINAL; i++) {
         if (stages[i] == FILTER_REQUESTED && (!c.rule || above != (i == 0)))
             continue;
@@ -416,8 +418,8 @@ enum dgl_status kernel_choose(const struct dgl_log *log, const struct kernel_set
 
 /* ---- unused hints ---------------------------------------------------------------------------- */
 
-/* Returns what the rule is for instead of some step, or NULL if it has a say about one, whether or
- * not another rule beats it there. *same_op: some step has the operation of the rule. */
+/* Returns NULL if the rule applies to some step, even if another rule overrides it there. Otherwise
+ * returns a description of its target. Sets *same_op if a step has the operation of the rule. */
 static const char *find_miss(const struct kernel_set *set, const struct kernel_rule *rule,
                              const struct kernel_step *steps, size_t count, bool *same_op)
 {
@@ -443,8 +445,8 @@ static const char *find_miss(const struct kernel_set *set, const struct kernel_r
                       : "steps of the model that no such kernel serves";
 }
 
-/* A hard computePrecision=f16 by which nothing of a model would be computed in f16. It is fine
- * where other hints have beaten it wherever it had a say. */
+/* Refuses a hard computePrecision=f16 if no product of the model can be computed in f16. It is
+ * accepted if other hints override it at every product that it applies to. */
 static enum dgl_status check_precision(const struct dgl_log *log, const struct kernel_rule *rule,
                                        const struct kernel_step *steps, size_t count, bool missed)
 {

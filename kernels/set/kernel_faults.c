@@ -1,4 +1,4 @@
-/* What is said of a faulty file is kept instead of logged, so that the other files are judged. */
+/* Stores the messages about a faulty file, so that the other files can still be used. */
 #include "kernels/set/kernel_faults.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Files that a set was left without, and what was said of them: dgl_kernels_params.keep_faults. */
+/* Faulty files that a set was created without (dgl_kernels_params.keep_faults). */
 #ifndef DGL_KERNEL_FAULTS_H
 #define DGL_KERNEL_FAULTS_H
 
@@ -10,20 +10,20 @@ struct kernel_faults {
     size_t count, cap;
 };
 
-/* The log of what may fail for the sake of one file. */
+/* Captures the log of an attempt to load one file. */
 struct fault_log {
-    struct dgl_log log; /* hand out &f.log */
+    struct dgl_log log; /* pass &f.log to the attempt */
     const struct dgl_log *to;
-    struct kernel_faults *faults; /* NULL: faults fail the call, lines go to `to` */
-    struct dgl_arena *arena;      /* of the set, which holds what faults have of texts */
+    struct kernel_faults *faults; /* NULL: an error fails the call and is logged to `to` */
+    struct dgl_arena *arena;      /* of the set; owns the texts of faults */
     struct dgl_buf reason, notes;
 };
 
 void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kernel_faults *faults,
                      struct dgl_arena *arena);
-/* Ends it after the status of the attempt, with `path` as the file at fault. DGL_OK: that file is
- * now among the faults, for the caller to leave out. Else the status, said to the log: memory that
- * ran out and a call that was cancelled are no faults. */
+/* Ends the capture. `status` is the result of the attempt and `path` its file. If the attempt
+ * failed because of the file, adds the file to the faults and returns DGL_OK: the caller must drop
+ * it. Returns other failures (no memory, cancelled) after logging them. */
 enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* Kernels and libs of the library, of directories and of single files, into the registry. */
+/* Loads kernels and libs into a set: the built-in ones, then directories, then single files. */
 #include "kernels/set/kernel_set_internal.h"
 
 #include <stdlib.h>
@@ -12,25 +12,25 @@
 #include "kernels/format/kernel_parser.h"
 #include "kernels/set/embedded.h"
 
-#define WALK_DEPTH_MAX   8    /* folders within folders of a user's directory */
-#define WALK_FOLDERS_MAX 1000 /* of it */
-#define WALK_FILES_MAX   1000 /* kernels and libs of it */
-#define WALK_MIB_MAX     16   /* of these together */
+#define WALK_DEPTH_MAX   8    /* depth of folders in a user's directory */
+#define WALK_FOLDERS_MAX 1000 /* folders in it */
+#define WALK_FILES_MAX   1000 /* kernels and libs in it */
+#define WALK_MIB_MAX     16   /* total size of these files */
 
-/* One text that is being added. `path` is what messages say, `source` numbers its layer of files: 0
- * = built in. */
+/* One text to add. Messages name it `path`. `source` is the number of its layer of files, 0 if
+ * built in. */
 struct addition {
     const struct dgl_log *log;
     struct kernel_set *set;
     const char *path, *origin;
-    const char *text; /* owned by the set, or static */
+    const char *text; /* owned by the set or static */
     size_t len;
     uint32_t source;
 };
 
-/* A user's kernel is for an operation that there is, and asks for constants that operations have:
- * those of the built-in kernels, which serve all of them. Else it would never run, without a word.
- */
+/* Checks that a user's kernel is for an existing operation and uses constants that operations
+ * supply. Built-in kernels serve all operations, so their constants are the complete list. Without
+ * the check such a kernel would silently never run. */
 static enum dgl_status check_operation(const struct addition *a, const struct kernel *kernel)
 {
     const struct kernel_set *set = a->set;
@@ -146,14 +146,13 @@ void kernel_set_begin_file(struct fault_log *f, const struct dgl_log *log, struc
     fault_log_begin(f, log, set->keeps_faults ? &set->faults : NULL, &set->arena);
 }
 
-/* A file of the user's that is to be read. */
+/* A user's file to read. */
 struct user_file {
-    const char *path, *lib;              /* lib: its file name; NULL: it is a kernel */
-    const struct dgl_kernel_text *given; /* instead of it; NULL: nothing */
+    const char *path, *lib;              /* lib: its file name, or NULL for a kernel */
+    const struct dgl_kernel_text *given; /* replaces the file's text, or NULL */
     uint32_t source;
 };
 
-/* What the caller says of the file's text; NULL: the file itself counts. */
 const struct dgl_kernel_text *kernel_text_given(const struct dgl_kernels_params *params,
                                                 const char *path)
 {
@@ -163,7 +162,6 @@ const struct dgl_kernel_text *kernel_text_given(const struct dgl_kernels_params 
     return NULL;
 }
 
-/* A copy of the caller's text. Transferred (free). */
 enum dgl_status kernel_text_copy(const struct dgl_log *log, const struct dgl_kernel_text *given,
                                  char **text, size_t *len)
 {
@@ -178,8 +176,7 @@ enum dgl_status kernel_text_copy(const struct dgl_log *log, const struct dgl_ker
     return DGL_OK;
 }
 
-/* Reads a file into the set's memory and adds it as a kernel, or as a lib when `lib` is its file
- * name. Its length is added to `bytes`. */
+/* Reads a file into the set's memory and adds it as a kernel or lib. Adds its length to *bytes. */
 static enum dgl_status add_file(const struct dgl_log *log, struct kernel_set *set,
                                 const struct user_file *file, size_t *bytes)
 {
@@ -201,18 +198,18 @@ done:
     return status;
 }
 
-/* A user's directory of kernel files, walked with its folders. */
+/* State of a walk over a user's directory and its folders. */
 struct walk {
     const struct dgl_log *log;
     struct kernel_set *set;
     const struct dgl_kernels_params *params;
-    const char *root; /* the directory, links resolved */
+    const char *root; /* the directory with links resolved */
     uint32_t source;
     size_t files, folders, bytes;
 };
 
-/* A file that is a link has to stay in the directory: a stranger's could name any file of the
- * user's, whose text would appear in messages. A link to nothing fails when it is read. */
+/* Refuses a link to a file outside the directory. A link in a downloaded directory could name any
+ * file of the user, and messages would show its text. A dangling link fails when it is read. */
 static enum dgl_status check_link(const struct walk *walk, const struct dgl_log *log,
                                   const char *path)
 {
@@ -229,7 +226,8 @@ static enum dgl_status check_link(const struct walk *walk, const struct dgl_log 
     return status;
 }
 
-/* What a folder of strangers may ask for; each file has limits of its own. */
+/* Adds one file of a directory. Enforces the limits of the directory, which may be downloaded. The
+ * limits of single files are checked elsewhere. */
 static enum dgl_status add_walked(struct walk *walk, const char *path, const char *lib)
 {
     const struct dgl_log *log = walk->log;
@@ -251,7 +249,7 @@ static enum dgl_status add_walked(struct walk *walk, const char *path, const cha
     return status;
 }
 
-/* Where the path goes on after `dir`/; NULL: it is elsewhere. */
+/* Returns the part of the path after `dir`/, or NULL if the path is elsewhere. */
 static const char *inside(const char *path, const char *dir)
 {
     const size_t len = strlen(dir), slash = len > 0 && dir[len - 1] == '/';
@@ -273,7 +271,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorted names of a folder, with those that only the caller's texts have. dgl_names_free(). */
+/* Lists the sorted names of a folder, including names that only the caller's texts have. The caller
+ * frees them with dgl_names_free(), also on failure. */
 static enum dgl_status list_folder(const struct walk *walk, const char *dir, char ***names,
                                    size_t *count)
 {
@@ -301,8 +300,8 @@ static enum dgl_status list_folder(const struct walk *walk, const char *dir, cha
     return status;
 }
 
-/* The files of one folder in the order of their names, then its folders likewise. What is hidden
- * (editors keep locks and backups so) and links to folders are left alone. */
+/* Adds the files of a folder, then its folders, both sorted by name. Ignores hidden names, because
+ * editors keep locks and backups in them, and links to folders. */
 static enum dgl_status add_folder(struct walk *walk, const char *dir, uint32_t depth)
 {
     char **names = NULL, *path = NULL;
@@ -363,7 +362,7 @@ enum dgl_status kernel_set_add_files(const struct dgl_log *log, struct kernel_se
         const struct user_file file = {path, NULL, kernel_text_given(params, path), source};
         struct fault_log own;
         const bool there =
-            file.given || dgl_path_present(path); /* a name that is wrong is no fault */
+            file.given || dgl_path_present(path); /* a wrong name fails the whole call */
         if (file.given && !file.given->text)
             continue;
         fault_log_begin(&own, log, set->keeps_faults && there ? &set->faults : NULL, &set->arena);

@@ -1,4 +1,4 @@
-/* Whether one kernel can run one request on one device, and with which numbers. */
+/* Fits one kernel to one request on one device: its variables, or the reason why it cannot run. */
 #include "kernels/set/kernel_fit.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@ struct attempt {
     const struct kernel *kernel;
     struct kernel_choice *choice;
     char *why;
-    const struct kernel_lib *lib; /* the lib whose lines are evaluated; NULL: the kernel's */
-    struct kernel_values values;  /* of the expression that blame() was called for */
+    const struct kernel_lib *lib; /* lib whose lines are evaluated, or NULL for the kernel */
+    struct kernel_values values;  /* of the last expression passed to blame() */
 };
 
 #define WHY_SIZE 192
@@ -75,21 +75,21 @@ struct kernel_values kernel_values_of(const struct kernel_expr *expr, const stru
     return v;
 }
 
-/* ---- whose fault it is ----------------------------------------------------------------------- */
+/* ---- errors in a text ------------------------------------------------------------------------ */
 
-/* What an expression follows from, through the tunables and LETs that it names. */
+/* Kinds of variables that an expression depends on, also through tunables and LETs. */
 struct causes {
     const struct kernel *kernel;
     const struct kernel_choice *choice;                /* its libs */
-    uint32_t tunes, lets[1 + KERNEL_MAX_LIBS], locals; /* bits: those that were looked into */
-    bool sizes;                                        /* constants and words of the request */
-    bool subgroups; /* SUBGROUP_SIZE, any power of two on some device */
-    bool limits;    /* that and what else devices have more or less of */
+    uint32_t tunes, lets[1 + KERNEL_MAX_LIBS], locals; /* bit masks of visited ones */
+    bool sizes;                                        /* constants or words of the request */
+    bool subgroups; /* SUBGROUP_SIZE, which can be any power of two */
+    bool limits;    /* SUBGROUP_SIZE and other limits of devices */
 };
 
 static bool add_cause(const void *ctx, const char *name);
 
-/* Once for each: expressions may name what they name many times. */
+/* Visits each expression once, because expressions may use a name many times. */
 static void look_into(struct causes *c, const struct kernel_expr *expr, uint32_t *seen, uint32_t i)
 {
     if (!expr || (*seen & (1u << i)))
@@ -107,10 +107,10 @@ static bool add_cause(const void *ctx, const char *name)
     for (uint32_t i = 0; i < k->num_flags; i++)
         c->sizes |= strcmp(k->flags[i].name, name) == 0;
     c->subgroups |= strcmp(name, "SUBGROUP_SIZE") == 0;
-    /* A text says for which kind of device it speaks; it cannot say how much that has. */
+    /* A text may depend on the kind of device. It cannot know the limits of a device. */
     c->limits |=
         kernel_is_fact(name) && strcmp(name, "SOFTWARE") != 0 && strcmp(name, "LLVMPIPE") != 0;
-    /* Whatever a preset follows from, its values are the text's own choice. */
+    /* The values of a tunable are chosen by the text, even if the preset depends on limits. */
     const bool limits = c->limits;
     for (uint32_t i = 0; i < k->num_tunes; i++)
         if (strcmp(k->tunes[i].name, name) == 0)
@@ -130,7 +130,7 @@ static bool add_cause(const void *ctx, const char *name)
     return true;
 }
 
-/* What can be evaluated of LETs and REQUIREs lets the request through. */
+/* Returns true unless a REQUIRE that can be evaluated excludes the request. */
 static bool may_serve(struct attempt *a)
 {
     const struct kernel_decls *decls = &a->kernel->decls;
@@ -149,8 +149,8 @@ static bool may_serve(struct attempt *a)
     return true;
 }
 
-/* What a text says in `expr`, at `place`, has no use: its own fault, unless it follows from a limit
- * of the device or a REQUIRE leaves such sizes out. */
+/* Marks the line of an unusable expression as an error of the text, unless the expression depends
+ * on a limit of the device or a REQUIRE excludes the request. Sets a->values. */
 static void blame(struct attempt *a, uint32_t line, const struct kernel_expr *expr)
 {
     struct causes causes = {.kernel = a->kernel, .choice = a->choice}, *filled = &causes;
@@ -183,8 +183,8 @@ const char *kernel_layout(const struct kernel *kernel, const char *weight)
     return kernel->layout[0] ? kernel->layout : kernel_layout_default(weight);
 }
 
-/* A request that says how its weights are packed is served only by kernels that read them so.
- * Writes the reason to `why`, unless that is NULL. */
+/* If the request has a layout of weights, the kernel must have the same layout. Writes the reason
+ * to `why` unless that is NULL. */
 static bool serves(const struct kernel *kernel, const struct kernel_request *request, char *why)
 {
     const char *wanted = kernel_request_word(request, "layout");
@@ -219,7 +219,8 @@ bool kernel_set_serves(const struct kernel_set *set, const struct kernel_request
     return false;
 }
 
-/* What known answers told of the device's driver; a user's text of that NAME is another text. */
+/* Excludes built-in kernels that failed the self test on the device. A user's kernel of the same
+ * NAME has another text and is not excluded. */
 static bool check_right(struct attempt *a)
 {
     const size_t len = strlen(KERNEL_WRONG_PROPERTY);
@@ -234,7 +235,7 @@ static bool check_right(struct attempt *a)
     return true;
 }
 
-/* The hint disableFeatures: what the device has and kernels shall not use. */
+/* Returns true if the hint disableFeatures hides a property of the device. */
 static bool is_disabled(const char *features, const char *property)
 {
     struct dgl_str rest = dgl_str_of(features), feature;
@@ -267,7 +268,7 @@ static void fill_properties(struct attempt *a)
                     : fit->device[i].value);
 }
 
-/* Before anything that counts on them: a tunable of a subgroup's size has no value without. */
+/* Must run before tunables are set: the size of a subgroup has no value without subgroups. */
 static bool check_extensions(struct attempt *a)
 {
     const struct kernel_fit *fit = a->fit;
@@ -292,8 +293,8 @@ static bool check_extensions(struct attempt *a)
     return true;
 }
 
-/* `first` is the index of the first tunable's variable; until it has a value it has no name that
- * could be found. */
+/* `first` is the index of the first tunable's variable. A variable has no name until it has a
+ * value, so that expressions cannot find it. */
 static bool fill_tunes(struct attempt *a, uint32_t first)
 {
     const struct kernel_fit *fit = a->fit;
@@ -323,8 +324,8 @@ static bool fill_tunes(struct attempt *a, uint32_t first)
     return true;
 }
 
-/* The variables' places: constants, tunables, LETs, then the rest; those of tunables and LETs are
- * empty. The registry has checked that the libs of the request's words exist. */
+/* Lays out the variables: constants, tunables, LETs, then the rest. Variables of tunables and LETs
+ * stay empty. kernel_set_check_libs() has checked that the libs exist. */
 static bool fill_names(struct attempt *a)
 {
     struct kernel_choice *choice = a->choice;
@@ -381,7 +382,7 @@ static int64_t property(const struct attempt *a, const char *name)
     return kernel_find_var(a->choice->vars, a->choice->num_vars, name)->value;
 }
 
-/* LOCAL, the LETs that it may use before it and all others after it. */
+/* Evaluates the LETs above LOCAL, LOCAL, then all other LETs. */
 static bool check_local(struct attempt *a)
 {
     static const char *const limits[] = {"MAX_LOCAL_X", "MAX_LOCAL_Y", "MAX_LOCAL_Z"};
@@ -425,7 +426,8 @@ static bool check_local(struct attempt *a)
     return true;
 }
 
-/* Bytes of one element; its alignment too. Drivers may store a vec3 as 12 or as 16 bytes. */
+/* Returns the size and alignment of an element in bytes. Drivers may store a vec3 as 12 or 16
+ * bytes. */
 static int64_t element_bytes(const char *type)
 {
     char last = type[strlen(type) - 1];
@@ -485,7 +487,7 @@ static bool check_requires(struct attempt *a)
     return true;
 }
 
-/* Registers that the kernel needs, and how many of them the device lacks. */
+/* Sets the number of registers that the kernel needs, and how many of them the device lacks. */
 static bool count_registers(struct attempt *a)
 {
     struct kernel_choice *choice = a->choice;
@@ -527,8 +529,8 @@ bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel
 
 /* ---- presets --------------------------------------------------------------------------------- */
 
-/* The first tunable whose preset is no choice, by its number; num_tunes where there is none, or the
- * kernel is not for the request. */
+/* Returns the index of the first tunable whose preset is not one of its choices. Returns num_tunes
+ * if there is none, or if the kernel does not serve the request. */
 static uint32_t bad_preset(const struct kernel_fit *fit, const struct kernel *kernel,
                            struct kernel_choice *scratch, char why[WHY_SIZE])
 {

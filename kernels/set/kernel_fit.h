@@ -1,17 +1,17 @@
-/* One kernel tried for one request on one device. */
+/* Fits one kernel to one request on one device. */
 #ifndef DGL_KERNEL_FIT_H
 #define DGL_KERNEL_FIT_H
 
 #include "kernels/set/kernel_hints.h"
 #include "kernels/set/kernel_request.h"
 
-/* The kernel is for such requests, on whatever device. */
+/* Returns true if the kernel is for such requests, on any device. */
 bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request);
 
-/* NULL: none has the name. */
+/* Returns NULL if no variable has that name. */
 const struct kernel_var *kernel_find_var(const struct kernel_var *vars, size_t num_vars,
                                          const char *name);
-/* " with K=64, T=3" in `text`: the values of the names of an expression, each once. */
+/* Values of the names in an expression, each once. `text` is " with K=64, T=3". */
 struct kernel_values {
     const struct kernel_var *vars;
     size_t num_vars;
@@ -27,32 +27,32 @@ struct kernel_fit {
     const struct kernel_request *request;
     const struct kernel_var *device;
     size_t num_device;
-    enum kernel_apply apply; /* rules for tunables that apply */
-    /* Tunables with these values, whatever hints and presets say. */
+    enum kernel_apply apply; /* the rules that apply to tunables */
+    /* Values of tunables that override rules and presets. */
     struct kernel_var forced[KERNEL_MAX_TUNES];
     uint32_t num_forced;
 };
-/* Fills `out` but for its reason, and *rank (PREFER). False when the kernel cannot run: *why then
- * says which rule, and out->fault whether, and where, its text is at fault. */
+/* Sets `out`, except its reason, and *rank (PREFER). If the kernel cannot run, returns false and
+ * sets `why` to the reason, and out->fault if its text has an error. */
 bool kernel_fit_try(const struct kernel_fit *fit, const struct kernel *kernel,
                     struct kernel_choice *out, int64_t *rank, char why[192]);
 
-/* Writes how many registers a choice that spills lacks. */
+/* Writes the numbers of registers of a choice that spills. */
 void kernel_spill_text(const struct kernel_choice *choice, char why[192]);
 
-/* Whether the device has what the kernel wants of it for any request: extensions and storage
- * bindings, and that it computes rightly. Else *why says which. */
+/* Returns true if the device has the extensions and storage bindings of the kernel and passed its
+ * self test. Otherwise sets `why`. */
 bool kernel_fit_device(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *scratch, char why[192]);
-/* False: the kernel is for the request, but the preset of a tunable is none of its choices for such
- * sizes, on whatever device; *why and scratch->fault then say which. */
+/* Returns false if the kernel serves the request but the preset of a tunable is not one of its
+ * choices for these sizes, on any device. Sets `why` and scratch->fault then. */
 bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kernel,
                         struct kernel_choice *scratch, char why[192]);
 
 /* kernel_groups.c */
 
-/* kernel_fit_try() with what the hints workgroupOverrides and colsPerWorkgroup want, for which at
- * most two tunables take other values than without them. */
+/* Like kernel_fit_try(), but also follows the hints workgroupOverrides and colsPerWorkgroup.
+ * Changes at most two tunables for them. */
 bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *out, int64_t *rank, char why[192]);
 /* Finds the rules that apply to a kernel: out[i] decides tunable i, out[num_tunes] the local size

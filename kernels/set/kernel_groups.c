@@ -1,5 +1,5 @@
-/* Work groups of a chosen kernel: how many a dispatch has, how many of their invocations have work,
- * and choices whose groups have the size that hints or an executor want. */
+/* Work groups of a chosen kernel: group counts of a dispatch, invocations with work, and tunables
+ * for the group sizes that hints or an executor request. */
 #include "kernels/set/kernel_fit.h"
 
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "kernels/format/kernel_format.h"
 
 #define WHY_SIZE      192
-#define GROUPS_YZ_MAX 65535 /* what GLES 3.1 promises for y and z */
+#define GROUPS_YZ_MAX 65535 /* GLES 3.1 minimum for y and z */
 
-/* ---- hints on work groups -------------------------------------------------------------------- */
+/* ---- rules for tunables and work groups ------------------------------------------------------ */
 
 uint32_t kernel_fit_rules(const struct kernel_fit *fit, const struct kernel *kernel,
                           const struct kernel_rule *out[KERNEL_MAX_TUNES + 2])
@@ -39,7 +39,7 @@ uint32_t kernel_fit_rules(const struct kernel_fit *fit, const struct kernel *ker
     return count;
 }
 
-/* One group serves `cols` rows of weights, and two are needed for one row more. */
+/* Returns true if one group computes exactly `cols` rows of weights. */
 static bool has_cols(const struct kernel_choice *choice, int64_t cols)
 {
     uint32_t one[3], two[3];
@@ -55,8 +55,8 @@ static bool has_shape(const struct kernel_rule *local, const struct kernel_rule 
            (!columns || has_cols(choice, columns->number[0]));
 }
 
-/* Sets tunables from `first` on, `more` at most, to other values until the choice has the shape.
- * Tunables that rules decide stay. */
+/* Tries other values of `more` tunables, starting at index `first`, until the choice has the shape.
+ * Skips tunables that rules decide. */
 static bool try_tunes(struct kernel_fit *fit, const struct kernel *kernel,
                       const struct kernel_rule *const *rules, uint32_t first, uint32_t more,
                       struct kernel_choice *out, int64_t *rank)
@@ -129,7 +129,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
     kernel_fit_rules(&fit, kernel, rules);
     kernel_fit_rules(&asked, kernel, hard);
     const bool shaped = rules[kernel->num_tunes] || rules[kernel->num_tunes + 1];
-    const char *size = NULL; /* the tunable that says it: no sum depends on that */
+    const char *size = NULL; /* the tunable of the group size, which changes no sum */
     char why[WHY_SIZE];
     int64_t rank;
     for (uint32_t i = 0; i < choice->num_tunes; i++) {
@@ -143,7 +143,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
     for (uint32_t i = 0; i < kernel->num_tunes; i++) {
         const struct kernel_tune *tune = &kernel->tunes[i];
         const int64_t before = fit.forced[i].value;
-        /* What was asked for stays. */
+        /* Tunables with a hard rule keep their values. */
         if (shaped || hard[i] || (size && strcmp(tune->name, size) != 0))
             continue;
         for (uint32_t j = 0; j < tune->num_choices; j++) {
@@ -158,7 +158,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
 
 /* ---- group counts ---------------------------------------------------------------------------- */
 
-/* The variables of a dispatch; how many. */
+/* Sets the variables of a dispatch. Returns their number. */
 static size_t dispatch_vars(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                             struct kernel_var vars[KERNEL_MAX_VARS + 2])
 {
@@ -168,7 +168,7 @@ static size_t dispatch_vars(const struct kernel_choice *choice, int64_t tokens, 
     return choice->num_vars + 2;
 }
 
-/* An expression of a dispatch; true without one. */
+/* Evaluates an expression of a dispatch. Returns true and keeps *out if there is none. */
 static bool eval_dispatch(const struct kernel_choice *choice, const struct kernel_expr *expr,
                           int64_t tokens, int64_t rows, int64_t *out)
 {

@@ -1,5 +1,5 @@
-/* Hints: their vocabulary, and the rules that they become. A hint never makes a wrong result
- * possible: it only picks among kernels that can run (kernel_choose.c). */
+/* Parses hints and compiles them into rules. A hint cannot cause a wrong result: it only selects
+ * among kernels that can run (kernel_choose.c). */
 #include "kernels/set/kernel_hints.h"
 
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 /* Hints with fixed values. A key may have several rows. */
 static const struct hint_row {
-    const char *key, *values; /* blank-separated; NULL: a remark of the tuner, any value */
+    const char *key, *values; /* blank-separated; NULL for a remark with any value */
     enum kernel_rule_kind kind;
     const char *requests; /* patterns, blank-separated */
 } rows[] = {
@@ -50,15 +50,16 @@ static const struct profile_row {
     {"apple", {"f16", "dequant_f16", "gemv_subgroup", "tiled_large", "auto"}},
 };
 
-/* Rules of the tuner are always soft, those of other layers only while hints are not strict. */
+/* Rules of the tuner are always soft. Rules of manifests and profiles are soft unless hints are
+ * strict. */
 static bool is_soft(const struct kernel_hints *hints, enum kernel_layer layer)
 {
     return layer == KERNEL_LAYER_TUNER ||
            (!hints->strict && (layer == KERNEL_LAYER_MANIFEST || layer == KERNEL_LAYER_PROFILE));
 }
 
-/* Refuses a hint. What a tuner measured for kernels that have changed since is left out, and so is,
- * with a word, what a manifest has by default: other versions know other hints and kernels. */
+/* Refuses a hint. Hints of soft layers are skipped instead, and DGL_OK is returned: the tuner may
+ * have measured kernels that have changed, and a manifest may be written for another version. */
 static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
     DGL_PRINTF(2, 3);
 static enum dgl_status refuse(const struct kernel_hint_source *source, const char *fmt, ...)
@@ -105,8 +106,8 @@ bool kernel_rule_matches(const struct kernel_set *set, const struct kernel_rule 
     return matches && served;
 }
 
-/* A later or equal layer replaces what an earlier one said about the same key. Of rules that are
- * equally specific the first decides, of tunables the last. */
+/* Inserts a rule. It replaces the rule of the same key if that has the same or a lower layer. Among
+ * equally specific rules the first one decides, but for tunables the last one. */
 static enum dgl_status store(const struct kernel_hint_source *source, struct kernel_rule rule)
 {
     struct kernel_hints *hints = source->hints;
@@ -163,7 +164,7 @@ static bool check_pattern(const struct kernel_hint_source *source, struct kernel
         if (!ok)
             *status = refuse(source, "%s: '%.*s' is no word, key=word or CONST=integer", rule->key,
                              (int)part.len, part.p);
-        /* A tuner's patterns are whole requests: what no kernel asks for may be in them. */
+        /* Patterns of the tuner are complete requests, which contain words that no kernel uses. */
         else if (source->layer != KERNEL_LAYER_TUNER &&
                  !kernel_part_is_known(source->set, op, part)) {
             known.len = 0;
@@ -205,12 +206,11 @@ static enum dgl_status add_variant(const struct kernel_hint_source *source,
                           rule->key, rule->value, all);
 }
 
-/* tunes.[REQUEST.]NAME.TUNABLE = integer: the part of the key after the last dot is the tunable,
- * the one before it the kernel, and the rest a pattern. */
+/* tunes.[PATTERN.]NAME.TUNABLE = integer */
 static enum dgl_status add_tune(const struct kernel_hint_source *source, struct kernel_rule *rule)
 {
     char all[256] = "", *text = dgl_arena_strndup(source->arena, rule->key, strlen(rule->key));
-    char *parts[2] = {"", ""}; /* the kernel, the tunable */
+    char *parts[2] = {"", ""}; /* NAME, TUNABLE */
     const struct kernel_tune *tune = NULL;
     enum dgl_status status = DGL_OK;
     size_t len = 0;
@@ -226,7 +226,7 @@ static enum dgl_status add_tune(const struct kernel_hint_source *source, struct 
         if (dot)
             *dot = '\0';
     }
-    if (!*parts[0]) { /* no dot */
+    if (!*parts[0]) { /* the key has no dot */
         parts[0] = parts[1];
         parts[1] = "";
     }
@@ -288,8 +288,8 @@ static enum dgl_status add_shape(const struct kernel_hint_source *source, struct
                   dot ? "one to three sizes" : "a number");
 }
 
-/* disableFeatures: blank-separated words; "" disables nothing. An unknown feature of a soft layer
- * is reported, and the others count: no kernel can use an unknown one. */
+/* disableFeatures: blank-separated words; an empty text disables no feature. An unknown feature in
+ * a soft layer is reported and ignored, because no kernel can use it. */
 static enum dgl_status add_features(const struct kernel_hint_source *source,
                                     struct kernel_rule *rule)
 {
@@ -370,7 +370,7 @@ static enum dgl_status add_hint(const struct kernel_hint_source *source, const c
         rule.kind = strcmp(value, "auto") == 0 ? KERNEL_RULE_NONE : row->kind;
         rule.requests = row->requests;
         rule.specificity = rule.kind == KERNEL_RULE_PRECISION ? 0 : 1;
-        /* fused_q4k: every kernel that reads packed weights. */
+        /* fused_q4k allows every kernel that reads packed weights. */
         if (rule.kind == KERNEL_RULE_KERNEL && strcmp(value, "fused_q4k") != 0)
             rule.kernel = value;
         return store(source, rule);
@@ -415,7 +415,7 @@ enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, c
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* A string as it is; an integer in digits, for tunes and benchmarkTokPerSec; true and false. */
+/* Appends a scalar as text. Returns false if the value is not a scalar or has a zero byte. */
 static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
 {
     const struct dgl_str text = dgl_json_str(value);
@@ -433,8 +433,8 @@ static bool value_text(const struct dgl_json *value, struct dgl_buf *out)
     return !text.len || !memchr(text.p, '\0', text.len);
 }
 
-/* `key` must live as long as the set. Lists are names with blanks between them, or integers with
- * commas. */
+/* Adds one member of an object. `key` must live as long as the set. A list of names is joined by
+ * blanks, a list of integers by commas. */
 static enum dgl_status add_member(const struct kernel_hint_source *source, const char *key,
                                   const struct dgl_json *member)
 {
@@ -483,8 +483,8 @@ static enum dgl_status add_member(const struct kernel_hint_source *source, const
     return status;
 }
 
-/* Members of an object as hints whose keys begin with `prefix`. In `tunes` a member may be an
- * object again: hints for one request. */
+/* Adds the members of an object as hints whose keys begin with `prefix`. A member of `tunes` may be
+ * an object: hints for one pattern. */
 static enum dgl_status add_object(const struct kernel_hint_source *source, const char *prefix,
                                   const struct dgl_json *object)
 {
@@ -495,7 +495,7 @@ static enum dgl_status add_object(const struct kernel_hint_source *source, const
         const char *inner = key ? dgl_arena_printf(source->arena, "%s.", key) : NULL;
         const bool table = inner && kernel_word_in("variants tunes workgroupOverrides", key);
         if (dgl_json_is(m, DGL_JSON_NULL))
-            continue; /* says nothing, as in manifests */
+            continue; /* null means no hint, as in manifests */
         if (!inner)
             TRY(dgl_fail_memory(source->log, "a kernel hint", name.len));
         if (memchr(name.p, '\0', name.len))
@@ -524,7 +524,7 @@ enum dgl_status kernel_hints_add_json(const struct kernel_hint_source *source, c
                         dgl_json_type_name(dgl_json_type(root)));
         goto done;
     }
-    if (strict && !dgl_json_is(strict, DGL_JSON_NULL)) /* first: it is about the others */
+    if (strict && !dgl_json_is(strict, DGL_JSON_NULL)) /* first, because it affects the others */
         TRY(add_member(source, "strict", strict));
     TRY(add_object(source, "", root));
 done:

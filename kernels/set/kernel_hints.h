@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 
 struct kernel_hints {
-    struct kernel_rule *items; /* sorted as kernels.h says */
+    struct kernel_rule *items; /* sorted as described in kernels.h */
     size_t count, cap;
     bool strict; /* the hint of that name is in force */
 };
@@ -27,7 +27,7 @@ enum dgl_status kernel_hints_add_profile(const struct kernel_hint_source *source
 /* "key=value" with a flat key. */
 enum dgl_status kernel_hints_add_flag(const struct kernel_hint_source *source, const char *flag);
 
-/* The rule of that key, or NULL. */
+/* Returns the rule of that key, or NULL. */
 const struct kernel_rule *kernel_hints_find(const struct kernel_hints *hints, const char *key);
 /* Returns true if the rule is for such requests. */
 bool kernel_rule_matches(const struct kernel_set *set, const struct kernel_rule *rule,

@@ -1,4 +1,5 @@
-/* Libs that kernels name: each must exist and go together with the kernel and its others. */
+/* Checks the libs of all kernels: each lib must exist and must not conflict with its kernel or with
+ * other libs. */
 #include "kernels/set/kernel_set_internal.h"
 
 #include <assert.h>
@@ -9,13 +10,13 @@
 #include "core/base/mem.h"
 #include "kernels/format/kernel_format.h"
 
-/* One lib that a kernel may splice in; several of one `ref` never meet in a text. */
+/* A lib that a kernel may splice in. A program contains only one lib per `ref`. */
 struct used_lib {
     const struct kernel_lib *lib;
     uint32_t ref;
 };
 
-/* Libs of different LIB lines may meet: none may declare a name of another. */
+/* Libs of different LIB lines may be in one program, so their names must differ. */
 static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct kernel *kernel,
                                       const struct kernel_lib *a, const struct kernel_lib *b)
 {
@@ -30,8 +31,8 @@ static enum dgl_status check_lib_pair(const struct dgl_log *log, const struct ke
     return DGL_OK;
 }
 
-/* *at: where it fails, a lib that the kernel does not go with, one that is not built in if there is
- * any; NULL: the kernel lacks one. */
+/* On failure *at is the conflicting lib, preferably one that is not built in. It is NULL if a lib
+ * is missing. */
 static enum dgl_status check_kernel_libs(const struct dgl_log *log, const struct kernel_set *set,
                                          const struct kernel *kernel, const struct kernel_lib **at)
 {
@@ -85,11 +86,11 @@ done:
     return status;
 }
 
-/* Leaves a text out. The built-in one of that name takes its place. */
+/* Drops a text. The built-in text of that name, if any, replaces it. */
 static void drop_kernel(struct kernel_set *set, size_t index)
 {
     const struct kernel *kernel = set->kernels[index];
-    assert(kernel->source != 0); /* tests hold what is built in */
+    assert(kernel->source != 0); /* tests check built-in texts */
     set->kernels[index] = kernel->builtin;
     if (!kernel->builtin)
         memmove(&set->kernels[index], &set->kernels[index + 1],
@@ -121,7 +122,7 @@ enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_s
         status = fault_log_end(&own, of_lib ? lib->path : kernel->path, status);
         if (!wrong) {
             i++;
-        } else if (status == DGL_OK) { /* without that file, from the beginning */
+        } else if (status == DGL_OK) { /* drop that file and start again */
             if (of_lib)
                 drop_lib(set, lib);
             else

@@ -1,4 +1,4 @@
-/* Which files a program may be made of, and was made of, and their hash. */
+/* Files of a kernel's program and their hash. */
 #include "kernels/kernels.h"
 
 #include <string.h>

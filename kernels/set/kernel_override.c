@@ -1,5 +1,4 @@
-/* What a set has beside the built-in texts, as differences from them; and the start of a new kernel
- * from a built-in one. */
+/* Diffs of a user's kernels and libs against the built-in ones, and templates for new kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-/* The text with lines that all end in LF, as hashes count them. */
+/* Appends the text with CRLF as LF, as hashes are computed. */
 static void put_lf(struct dgl_buf *out, struct dgl_str text)
 {
     const char *end = text.p + text.len, *start = text.p;
@@ -26,7 +25,8 @@ static void put_lf(struct dgl_buf *out, struct dgl_str text)
     dgl_buf_append(out, start, (size_t)(end - start));
 }
 
-/* Returns false if the caller's callback has had enough, or memory is out. */
+/* Reports one text. Returns false if the callback returns false, or if memory runs out, which sets
+ * *failed. */
 static bool report(struct kernel_override o, struct dgl_str old, kernel_override_cb cb, void *priv,
                    bool *failed)
 {
@@ -73,8 +73,8 @@ enum dgl_status kernel_set_overrides(const struct dgl_log *log, const struct ker
 
 /* ---- a new kernel ---------------------------------------------------------------------------- */
 
-/* "matmul/decode/pre=join": the operation matmul, a WHEN line that has the word decode, and that of
- * `pre` has join. */
+/* Returns true if the kernel is for a pattern. "matmul/decode/pre=join" needs the operation matmul,
+ * a WHEN line with the word decode, and a WHEN line of `pre` with the word join. */
 static bool is_for(const struct kernel *kernel, const char *op)
 {
     struct dgl_str rest = dgl_str_of(op), part;
@@ -95,7 +95,7 @@ static bool is_for(const struct kernel *kernel, const char *op)
     return true;
 }
 
-/* The built-in kernel of the operation that asks least of a device. */
+/* Returns the built-in kernel of the operation with the lowest requirements. */
 static const struct kernel *find_model(const struct kernel_set *set, const char *op)
 {
     const struct kernel *found = NULL;
@@ -109,8 +109,7 @@ static const struct kernel *find_model(const struct kernel_set *set, const char 
     return found;
 }
 
-/* A line of the log: an operation and its attributes with their words; broken before a word, so
- * that it stays within 100 columns. */
+/* Logs an operation and its attributes with their words, wrapped at words. */
 static void log_words(const struct dgl_log *log, const struct kernel_set *set, struct dgl_str op)
 {
     enum { WIDTH = 88 };
@@ -132,7 +131,7 @@ static void log_words(const struct dgl_log *log, const struct kernel_set *set, s
     dgl_buf_finish(&line);
 }
 
-/* The error line; then what there is. */
+/* Logs the error, then the available operations and words. */
 static enum dgl_status fail_op(const struct dgl_log *log, const struct kernel_set *set,
                                const char *op)
 {
@@ -189,7 +188,7 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
         "// has the buffers and constants of %s, docs/kernels.md the lines that begin with //!.\n"
         "//\n",
         name, model->name, model->summary ? model->summary : "", model->op);
-    /* Directives with the remarks between them, then the body. */
+    /* Copy the directives and the comments between them, then the body. */
     struct dgl_str rest = {model->text, (size_t)(model->body - model->text)}, line;
     bool begun = false;
     while (rest.len && dgl_str_split(&rest, '\n', &line)) {

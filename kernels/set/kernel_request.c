@@ -1,4 +1,4 @@
-/* Requests in words, and the patterns of hints that are for some requests only. */
+/* Requests as text, and the patterns by which hints match requests. */
 #include "kernels/set/kernel_request.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ void kernel_request_key(const struct kernel_request *request, struct dgl_buf *ou
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Names of constants begin with a capital, those of attributes do not. */
+/* Names of constants begin with a capital letter, names of attributes do not. */
 static bool is_const(struct dgl_str name)
 {
     return name.len && name.p[0] >= 'A' && name.p[0] <= 'Z';
@@ -102,7 +102,7 @@ bool kernel_part_is_known(const struct kernel_set *set, struct dgl_str op, struc
     bool known = dgl_str_eq(key, "layout"), any_words = true;
     int64_t number;
     snprintf(word, sizeof(word), "%.*s", (int)value.len, value.p);
-    /* Plans have more numbers of columns than WHEN lines name. */
+    /* Plans use more values of `columns` than WHEN lines list. */
     const bool any = strcmp(word, "none") == 0 ||
                      (dgl_str_eq(key, "columns") && dgl_parse_i64(value, 1, INT32_MAX, &number));
     for (size_t i = 0; i < kernel_set_count(set) && !known; i++) {
@@ -146,7 +146,7 @@ void kernel_op_words(const struct kernel_set *set, struct dgl_str op, bool const
     dgl_buf_finish(&keys);
 }
 
-/* ---- what an operation gives its kernels ----------------------------------------------------- */
+/* ---- buffers and parameters of an operation -------------------------------------------------- */
 
 bool kernel_is_supplied(const struct kernel *kernel, const struct kernel_supply *supply,
                         char why[512])

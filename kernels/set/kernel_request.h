@@ -1,13 +1,12 @@
-/* What an operation asks for, in words: its attributes, its name, and patterns that hints are keyed
- * by. */
+/* Requests as text, and the patterns by which hints match requests. */
 #ifndef DGL_KERNEL_REQUEST_H
 #define DGL_KERNEL_REQUEST_H
 
 #include "kernels/kernels.h"
 
-/* The word of the request's attribute `key`; "none" when it has no such attribute. */
+/* Returns the word of the request's attribute `key`, or "none" if it has no such attribute. */
 const char *kernel_request_word(const struct kernel_request *request, const char *key);
-/* "matmul weight=q4_k phase=decode": what messages call a request. */
+/* Appends the request as it appears in messages: "matmul weight=q4_k phase=decode". */
 void kernel_request_describe(const struct kernel_request *request, struct dgl_buf *out);
 
 /* Returns true if the request has every part of a pattern. A pattern is OP and parts after slashes:
@@ -21,7 +20,8 @@ bool kernel_part_is_valid(struct dgl_str part);
  * Kernels without WHEN lines serve requests of any words. */
 bool kernel_part_is_known(const struct kernel_set *set, struct dgl_str op, struct dgl_str part);
 /* Appends the attributes of an operation with their words, as its kernels have them: "phase decode
- * prefill; weight f32 f16". `consts`: their constants instead: "H X_STRIDE". */
+ * prefill; weight f32 f16". If `consts` is true, appends
+ * their constants instead: "H X_STRIDE". */
 void kernel_op_words(const struct kernel_set *set, struct dgl_str op, bool consts,
                      struct dgl_buf *out);
 

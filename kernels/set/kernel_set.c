@@ -1,4 +1,4 @@
-/* The registry: kernels and libs in force by name, the hints, and its life. */
+/* Kernel sets: look-up of kernels and libs, layers of hints, creation and destruction. */
 #include "kernels/set/kernel_set_internal.h"
 
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static enum dgl_status add_config(const struct dgl_log *log, struct kernel_set *
         return DGL_OK;
     if (given)
         TRY(kernel_text_copy(log, given, &text, &len));
-    else if (path == params->user_config) /* of every call: none waits for a pipe */
+    else if (path == params->user_config) /* every call reads it, so it must not wait for a pipe */
         TRY(dgl_file_slurp(log, path, KERNEL_FILE_MAX, &text, &len));
     else
         TRY(dgl_stream_slurp(log, path, KERNEL_FILE_MAX, &text, &len));
@@ -160,7 +160,7 @@ done:
     return status;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static struct kernel_set *new_set(void)
 {
@@ -187,7 +187,7 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
     TRY(add_hints(log, set, params));
     *out = kernel_set_ref(set);
 done:
-    /* A hint may be for what is not there because of a fault. */
+    /* A hint may name a kernel that is missing because of a fault. */
     for (size_t i = 0; i < set->faults.count && status != DGL_OK; i++)
         dgl_notice(log, "%s", set->faults.items[i].reason);
     kernel_set_destroy(&set);

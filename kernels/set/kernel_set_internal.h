@@ -1,4 +1,4 @@
-/* The registry's insides, for the files that fill it. */
+/* Internals of a kernel set, for the files that fill it. */
 #ifndef DGL_KERNEL_SET_INTERNAL_H
 #define DGL_KERNEL_SET_INTERNAL_H
 
@@ -13,7 +13,7 @@
 
 struct kernel_set {
     atomic_uint refs;
-    struct kernel_set *parent; /* owns the kernels and libs; NULL: this set does */
+    struct kernel_set *parent; /* owner of the kernels and libs; NULL if this set owns them */
     struct dgl_arena arena;
     const struct kernel **kernels;
     size_t count, cap;
@@ -24,28 +24,28 @@ struct kernel_set {
     struct kernel_hints hints;
 };
 
-/* Index of the kernel in force of that name; set->count: there is none. */
+/* Returns the index of the kernel of that name, or set->count if there is none. */
 size_t kernel_set_index(const struct kernel_set *set, const char *name);
 
 /* ---- kernel_files.c -------------------------------------------------------------------------- */
 
 enum dgl_status kernel_set_add_builtins(const struct dgl_log *log, struct kernel_set *set);
-/* The folders and files of a call, in their order. */
+/* Adds the folders and files of a call in their order. */
 enum dgl_status kernel_set_add_files(const struct dgl_log *log, struct kernel_set *set,
                                      const struct dgl_kernels_params *params);
-/* The log of what is tried for one file. */
+/* Begins to capture the log of an attempt to load one file. */
 void kernel_set_begin_file(struct fault_log *f, const struct dgl_log *log, struct kernel_set *set);
-/* The text that a call gives for a path; NULL: it is to be read. */
+/* Returns the caller's text for a path, or NULL if the file must be read. */
 const struct dgl_kernel_text *kernel_text_given(const struct dgl_kernels_params *params,
                                                 const char *path);
-/* *text is the caller's to free. */
+/* Copies the caller's text. The caller frees *text. */
 enum dgl_status kernel_text_copy(const struct dgl_log *log, const struct dgl_kernel_text *given,
                                  char **text, size_t *len);
 
 /* ---- kernel_libs.c --------------------------------------------------------------------------- */
 
-/* Libs that kernels name: each must exist and go together with the kernel and its others. Leaves
- * texts out where the set keeps faults. */
+/* Checks that the libs of all kernels exist and do not conflict. If the set keeps faults, drops the
+ * texts with errors. */
 enum dgl_status kernel_set_check_libs(const struct dgl_log *log, struct kernel_set *set);
 
 #endif

@@ -505,7 +505,7 @@ static const struct model_case models[] = {
     {"no f16", &minimum, {F16, Q4K}, {"mm", "mm"}, "{\"computePrecision\":\"f32\"}", NULL, NULL},
 };
 
-static void model_hears_of_f16(void **state)
+static void f16_is_refused_for_a_model_without_it(void **state)
 {
     const struct model_case *c = *state;
     struct kernel_set *set =
@@ -1068,8 +1068,8 @@ int main(void)
     int failed = test_run_table("kernel_choose", request_gives_kernel, plain);
     failed += test_run_table("kernel_origin", origin_and_hash_cover_all_texts, origins);
     failed += test_run_table("kernel_tunes", tunables_have_value_and_origin, tunes);
-    failed += test_run_table("kernel_wish", hints_give_kernel, hinted);
-    failed += test_run_table("kernel_model", model_hears_of_f16, models);
+    failed += test_run_table("kernel_hinted", hints_give_kernel, hinted);
+    failed += test_run_table("kernel_model", f16_is_refused_for_a_model_without_it, models);
     failed += test_run_table("kernel_added", added_kernel_ranks_between_config_and_profile, added);
     failed += test_run_table("kernel_replaced", replaced_kernel_is_judged_by_its_text, replaced);
     return failed + cmocka_run_group_tests_name("kernel_choice", tests, NULL, NULL);

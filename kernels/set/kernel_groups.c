@@ -123,11 +123,8 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
                              .num_device = num_device,
                              .apply = choice->applies,
                              .num_forced = choice->num_tunes};
-    const struct kernel_rule *rules[KERNEL_MAX_TUNES + 2], *hard[KERNEL_MAX_TUNES + 2];
-    struct kernel_fit asked = fit;
-    asked.apply = KERNEL_APPLY_HARD;
+    const struct kernel_rule *rules[KERNEL_MAX_TUNES + 2];
     kernel_fit_rules(&fit, kernel, rules);
-    kernel_fit_rules(&asked, kernel, hard);
     const bool shaped = rules[kernel->num_tunes] || rules[kernel->num_tunes + 1];
     const char *size = NULL; /* the tunable of the group size, which changes no sum */
     char why[WHY_SIZE];
@@ -144,7 +141,7 @@ bool kernel_choice_resize(const struct kernel_set *set, const struct kernel_requ
         const struct kernel_tune *tune = &kernel->tunes[i];
         const int64_t before = fit.forced[i].value;
         /* Tunables with a hard rule keep their values. */
-        if (shaped || hard[i] || (size && strcmp(tune->name, size) != 0))
+        if (shaped || (rules[i] && !rules[i]->soft) || (size && strcmp(tune->name, size) != 0))
             continue;
         for (uint32_t j = 0; j < tune->num_choices; j++) {
             fit.forced[i].value = tune->choices[j];

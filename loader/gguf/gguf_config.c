@@ -164,33 +164,27 @@ static enum dgl_status put_window(struct composer *c)
     return status;
 }
 
-/* Gemma: scores are scaled by query_pre_attn_scalar to the power -1/2. */
-static enum dgl_status put_query_scalar(struct composer *c, int32_t big_layers)
+static enum dgl_status put_gemma(struct composer *c)
 {
     const struct gguf_model *m = c->m;
+    bool second = m->arch->family == GGUF_GEMMA2;
+    int32_t big_layers = second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS;
     int64_t hidden = 0;
     double scale = 0;
-    enum dgl_status status = gguf_arch_need_i64(c->log, m, "embedding_length", MAX_SIZE, &hidden);
-    if (status == DGL_OK)
-        status = gguf_arch_f64(c->log, m, "attention.scale", &scale);
-    if (status == DGL_OK && scale != 0 && !(scale >= MIN_SCALE && scale <= MAX_SCALE))
+    enum dgl_status status;
+    set_unsaid(c, "hidden_activation", field_str("gelu_pytorch_tanh"));
+    TRY(gguf_arch_need_i64(c->log, m, "embedding_length", MAX_SIZE, &hidden));
+    TRY(gguf_arch_f64(c->log, m, "attention.scale", &scale));
+    if (scale != 0 && !(scale >= MIN_SCALE && scale <= MAX_SCALE))
         return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %g, wanted a number from %g to %g",
                         m->file->name, key_of(c, "attention.scale"), scale, MIN_SCALE, MAX_SCALE);
+    /* Scores are scaled by query_pre_attn_scalar to the power -1/2. */
     double scalar = m->layers == big_layers ? (double)(hidden / m->heads) : m->head_dim;
     fields_set(c->out, "query_pre_attn_scalar", field_f64(scale > 0 ? 1 / (scale * scale) : scalar),
                key_of(c, "attention.scale"));
-    return status;
-}
-
-static enum dgl_status put_gemma(struct composer *c)
-{
-    bool second = c->m->arch->family == GGUF_GEMMA2;
-    set_unsaid(c, "hidden_activation", field_str("gelu_pytorch_tanh"));
-    enum dgl_status status;
-    TRY(put_query_scalar(c, second ? GEMMA2_27B_LAYERS : GEMMA3_27B_LAYERS));
     if (second)
         TRY(copy_f64(c, "attn_logit_softcapping", "attn_logit_softcapping"));
-    if (gguf_arch_find_key(c->m, "final_logit_softcapping"))
+    if (gguf_arch_find_key(m, "final_logit_softcapping"))
         TRY(copy_f64(c, "final_logit_softcapping", "final_logit_softcapping"));
     else if (!second)
         fields_set(c->out, "final_logit_softcapping", (struct field){.kind = FIELD_NULL},
@@ -204,42 +198,6 @@ static enum dgl_status put_experts(struct composer *c, const char *count_name)
 {
     fields_set(c->out, count_name, field_i64(c->m->experts), key_of(c, "expert_count"));
     return copy_size(c, "num_experts_per_tok", "expert_used_count");
-}
-
-static enum dgl_status put_qwen3_moe(struct composer *c)
-{
-    bool norm = true; /* as llama.cpp does it for this architecture */
-    enum dgl_status status = put_experts(c, "num_experts");
-    if (status == DGL_OK)
-        status = copy_size(c, "moe_intermediate_size", "expert_feed_forward_length");
-    if (status == DGL_OK)
-        status = gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
-                               key_of(c, "expert_weights_norm"), &norm);
-    fields_set(c->out, "norm_topk_prob", field_bool(norm), key_of(c, "expert_weights_norm"));
-    set_unsaid(c, "decoder_sparse_step", field_i64(1));
-    set_unsaid(c, "use_sliding_window", field_bool(false));
-    return status;
-}
-
-static enum dgl_status put_granite(struct composer *c)
-{
-    enum dgl_status status;
-    TRY(copy_f64(c, "embedding_multiplier", "embedding_scale"));
-    TRY(copy_f64(c, "attention_multiplier", "attention.scale"));
-    TRY(copy_f64(c, "residual_multiplier", "residual_scale"));
-    TRY(copy_f64(c, "logits_scaling", "logit_scale"));
-done:
-    return status;
-}
-
-static void put_smollm3(struct composer *c)
-{
-    set_unsaid(c, "use_sliding_window", field_bool(false));
-    set_unsaid(c, "no_rope_layer_interval", field_i64(GGUF_NO_ROPE_INTERVAL));
-    struct field *rotates =
-        fields_set_list(c->out, "no_rope_layers", (size_t)c->m->layers, NULL); /* 1 = it does */
-    for (int32_t i = 0; rotates && i < c->m->layers; i++)
-        rotates[i] = field_i64((i + 1) % GGUF_NO_ROPE_INTERVAL != 0);
 }
 
 /* Families whose config says whether there are biases: a matter of the checkpoint, which GGUF says
@@ -276,36 +234,54 @@ static void put_biases(struct composer *c)
 static enum dgl_status put_family(struct composer *c)
 {
     enum dgl_status status = DGL_OK;
+    bool norm = true; /* as llama.cpp does it for this architecture */
+    struct field *rotates;
     switch (c->m->arch->family) {
     case GGUF_LLAMA:
         return strcmp(c->m->arch->model_type, "mistral") == 0 ? put_window(c) : DGL_OK;
     case GGUF_MIXTRAL:
-        status = put_experts(c, "num_local_experts");
-        return status == DGL_OK ? put_window(c) : status;
+        TRY(put_experts(c, "num_local_experts"));
+        return put_window(c);
     case GGUF_QWEN2:
     case GGUF_QWEN3:
         set_unsaid(c, "use_sliding_window", field_bool(false));
         break;
     case GGUF_QWEN3_MOE:
-        return put_qwen3_moe(c);
+        TRY(put_experts(c, "num_experts"));
+        TRY(copy_size(c, "moe_intermediate_size", "expert_feed_forward_length"));
+        TRY(gguf_opt_bool((struct gguf_reader){c->log, c->m->file},
+                          key_of(c, "expert_weights_norm"), &norm));
+        fields_set(c->out, "norm_topk_prob", field_bool(norm), key_of(c, "expert_weights_norm"));
+        set_unsaid(c, "decoder_sparse_step", field_i64(1));
+        set_unsaid(c, "use_sliding_window", field_bool(false));
+        break;
     case GGUF_GEMMA2:
     case GGUF_GEMMA3:
         return put_gemma(c);
     case GGUF_PHI3:
         return put_window(c);
     case GGUF_GPT_OSS:
-        status = put_experts(c, "num_local_experts");
+        TRY(put_experts(c, "num_local_experts"));
         set_unsaid(c, "swiglu_limit", field_f64(GPT_OSS_SWIGLU_LIMIT));
-        return status == DGL_OK ? put_window(c) : status;
+        return put_window(c);
     case GGUF_OLMO2:
         break;
     case GGUF_SMOLLM3:
-        put_smollm3(c);
+        set_unsaid(c, "use_sliding_window", field_bool(false));
+        set_unsaid(c, "no_rope_layer_interval", field_i64(GGUF_NO_ROPE_INTERVAL));
+        rotates = fields_set_list(c->out, "no_rope_layers", (size_t)c->m->layers, NULL);
+        for (int32_t i = 0; rotates && i < c->m->layers; i++) /* 1 = it does */
+            rotates[i] = field_i64((i + 1) % GGUF_NO_ROPE_INTERVAL != 0);
         break;
     case GGUF_GRANITE:
-        return put_granite(c);
+        TRY(copy_f64(c, "embedding_multiplier", "embedding_scale"));
+        TRY(copy_f64(c, "attention_multiplier", "attention.scale"));
+        TRY(copy_f64(c, "residual_multiplier", "residual_scale"));
+        TRY(copy_f64(c, "logits_scaling", "logit_scale"));
+        break;
     }
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_model *model,

@@ -58,36 +58,6 @@ bool gguf_type_of_dtype(enum dgl_dtype type, uint32_t *out)
     return false;
 }
 
-static enum dgl_status check_magic(struct gguf_cursor *c)
-{
-    char magic[4];
-    enum dgl_status status = gguf_cursor_bytes(c, "magic", magic, sizeof(magic));
-    if (status != DGL_OK || memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0)
-        return status;
-    if (memcmp(magic, "vers", sizeof(magic)) == 0)
-        return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: a Git LFS pointer, not the weights; run `git lfs pull` in its folder",
-                        c->in->name);
-    return dgl_fail(c->log, DGL_ERR_FORMAT,
-                    "%s: begins with bytes %02x %02x %02x %02x, a GGUF file begins with \"GGUF\"",
-                    c->in->name, (uint8_t)magic[0], (uint8_t)magic[1], (uint8_t)magic[2],
-                    (uint8_t)magic[3]);
-}
-
-static enum dgl_status check_version(struct gguf_cursor *c, struct gguf_file *f)
-{
-    enum dgl_status status = gguf_cursor_u32(c, "version", &f->version);
-    if (status != DGL_OK || f->version == 2 || f->version == GGUF_VERSION)
-        return status;
-    if (f->version != 0 && (f->version & 0xffffff) == 0)
-        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
-                        "%s: a big-endian GGUF file; supported: little-endian", c->in->name);
-    return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
-                    "%s: GGUF version %" PRIu32 "; supported: 2 and 3 (convert it again with a "
-                    "current llama.cpp)",
-                    c->in->name, f->version);
-}
-
 static enum dgl_status count_read(struct gguf_cursor *c, const char *what, uint64_t max,
                                   uint64_t min_bytes, size_t *out)
 {
@@ -109,117 +79,63 @@ static int kv_compare(const void *a, const void *b)
     return strcmp(((const struct gguf_kv *)a)->key, ((const struct gguf_kv *)b)->key);
 }
 
-static enum dgl_status keys_read(struct gguf_cursor *c, size_t count, struct gguf_file *f)
-{
-    f->keys = dgl_new_array(struct gguf_kv, count);
-    if (!f->keys)
-        return dgl_fail_memory(c->log, "GGUF metadata", count * sizeof(*f->keys));
-    for (; f->num_keys < count; f->num_keys++) {
-        enum dgl_status status = gguf_kv_read(c, &f->keys[f->num_keys]);
-        if (status != DGL_OK)
-            return status;
-    }
-    qsort(f->keys, f->num_keys, sizeof(*f->keys), kv_compare);
-    for (size_t i = 1; i < f->num_keys; i++) {
-        if (strcmp(f->keys[i - 1].key, f->keys[i].key) == 0)
-            return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: key %s occurs twice", f->name,
-                            DGL_PRINTABLE(f->keys[i].key));
-    }
-    return DGL_OK;
-}
-
-static enum dgl_status alignment_read(const struct dgl_log *log, struct gguf_file *f)
-{
-    int64_t value = GGUF_ALIGNMENT;
-    enum dgl_status status = gguf_opt_i64((struct gguf_reader){log, f}, "general.alignment", 1,
-                                          GGUF_MAX_ALIGNMENT, &value);
-    if (status == DGL_OK && (value & (value - 1)) != 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: general.alignment is %" PRId64 ", wanted a power of two", f->name,
-                        value);
-    f->alignment = (uint64_t)value;
-    return status;
-}
-
-static enum dgl_status dims_read(struct gguf_cursor *c, struct tensor_info *info)
-{
-    enum dgl_status status;
-    TRY(gguf_cursor_u32(c, info->name, &info->rank));
-    if (info->rank < 1 || info->rank > 4)
-        return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
-                        DGL_PRINTABLE(info->name), info->rank);
-    for (uint32_t i = 0; i < info->rank; i++) {
-        uint64_t *dim = &info->shape[info->rank - 1 - i];
-        TRY(gguf_cursor_u64(c, info->name, dim));
-        if (*dim < 1 || *dim > INT64_MAX)
-            return dgl_fail(c->log, DGL_ERR_FORMAT,
-                            "%s: dimension %" PRIu32 " of tensor %s is %" PRIu64
-                            ", wanted 1 or more",
-                            c->in->name, i, DGL_PRINTABLE(info->name), *dim);
-    }
-done:
-    return status;
-}
-
-static enum dgl_status dtype_read(struct gguf_cursor *c, struct tensor_info *info)
-{
-    uint32_t id;
-    enum dgl_status status = gguf_cursor_u32(c, info->name, &id);
-    if (status != DGL_OK)
-        return status;
-    char number[24];
-    snprintf(number, sizeof(number), "%" PRIu32, id);
-    const char *name = number;
-    for (size_t i = 0; i < sizeof(ggml_types) / sizeof(ggml_types[0]); i++) {
-        if (ggml_types[i].id != id)
-            continue;
-        info->dtype = ggml_types[i].dtype;
-        if (ggml_types[i].known)
-            return DGL_OK;
-        name = ggml_types[i].name;
-    }
-    return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensor %s has type %s; supported: " SUPPORTED_TYPES, c->in->name,
-                    DGL_PRINTABLE(info->name), name);
-}
-
-/* Bytes from type and shape. Rows of block formats are whole blocks: GGUF has no padding. */
-static enum dgl_status size_compute(struct gguf_cursor *c, struct tensor_info *info)
-{
-    const struct dgl_dtype_traits *t = dgl_dtype_get(info->dtype);
-    uint64_t cols = info->shape[info->rank - 1];
-    char shape[TENSOR_SHAPE_TEXT];
-    tensor_shape_str(info->rank, info->shape, shape);
-    if (cols % t->block != 0)
-        return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: tensor %s has shape %s, but rows of %s are multiples of %" PRIu32
-                        " values",
-                        c->in->name, DGL_PRINTABLE(info->name), shape, t->name, t->block);
-    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
-        return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: size of tensor %s with shape %s overflows 64 bits", c->in->name,
-                        DGL_PRINTABLE(info->name), shape);
-    return DGL_OK;
-}
-
 static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
                                    struct gguf_tensor *out)
 {
+    struct tensor_info *info = &out->info;
     struct dgl_str name;
-    enum dgl_status status = gguf_cursor_string(c, "tensor name", GGUF_MAX_NAME_LEN, &name);
-    if (status != DGL_OK)
-        return status;
+    uint32_t id;
+    char number[24], shape[TENSOR_SHAPE_TEXT];
+    bool known = false;
+    enum dgl_status status;
+    TRY(gguf_cursor_string(c, "tensor name", GGUF_MAX_NAME_LEN, &name));
     if (name.len == 0 || memchr(name.p, 0, name.len) ||
         dgl_utf8_valid_prefix(name.p, name.len) != name.len)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: the tensor name before byte %" PRIu64 " is empty or not text",
                         c->in->name, c->at);
-    out->info.name = name.p;
-    out->info.role = tensor_role_from_name(name.p);
-    TRY(dims_read(c, &out->info));
-    TRY(dtype_read(c, &out->info));
-    TRY(size_compute(c, &out->info));
+    info->name = name.p;
+    info->role = tensor_role_from_name(name.p);
+    TRY(gguf_cursor_u32(c, name.p, &info->rank));
+    if (info->rank < 1 || info->rank > 4)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
+                        DGL_PRINTABLE(name.p), info->rank);
+    for (uint32_t i = 0; i < info->rank; i++) {
+        uint64_t *dim = &info->shape[info->rank - 1 - i];
+        TRY(gguf_cursor_u64(c, name.p, dim));
+        if (*dim < 1 || *dim > INT64_MAX)
+            return dgl_fail(c->log, DGL_ERR_FORMAT,
+                            "%s: dimension %" PRIu32 " of tensor %s is %" PRIu64
+                            ", wanted 1 or more",
+                            c->in->name, i, DGL_PRINTABLE(name.p), *dim);
+    }
+    TRY(gguf_cursor_u32(c, name.p, &id));
+    snprintf(number, sizeof(number), "%" PRIu32, id);
+    const char *type = number;
+    for (size_t i = 0; i < sizeof(ggml_types) / sizeof(ggml_types[0]) && !known; i++) {
+        if (ggml_types[i].id != id)
+            continue;
+        info->dtype = ggml_types[i].dtype;
+        known = ggml_types[i].known;
+        type = ggml_types[i].name;
+    }
+    if (!known)
+        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                        "%s: tensor %s has type %s; supported: " SUPPORTED_TYPES, c->in->name,
+                        DGL_PRINTABLE(name.p), type);
+    /* Rows of block formats are whole blocks: GGUF has no padding. */
+    const struct dgl_dtype_traits *t = dgl_dtype_get(info->dtype);
+    tensor_shape_str(info->rank, info->shape, shape);
+    if (info->shape[info->rank - 1] % t->block != 0)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: tensor %s has shape %s, but rows of %s are multiples of %" PRIu32
+                        " values",
+                        c->in->name, DGL_PRINTABLE(name.p), shape, t->name, t->block);
+    if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: size of tensor %s with shape %s overflows 64 bits", c->in->name,
+                        DGL_PRINTABLE(name.p), shape);
     TRY(gguf_cursor_u64(c, name.p, &out->begin));
     if (out->begin % alignment != 0)
         return dgl_fail(c->log, DGL_ERR_FORMAT,
@@ -230,36 +146,12 @@ done:
     return status;
 }
 
-static enum dgl_status tensors_read(struct gguf_cursor *c, size_t count, struct gguf_file *f)
-{
-    f->tensors = dgl_new_array(struct gguf_tensor, count);
-    if (!f->tensors)
-        return dgl_fail_memory(c->log, "tensor list", count * sizeof(*f->tensors));
-    for (; f->num_tensors < count; f->num_tensors++) {
-        enum dgl_status status = tensor_read(c, f->alignment, &f->tensors[f->num_tensors]);
-        if (status != DGL_OK)
-            return status;
-    }
-    return DGL_OK;
-}
-
 static int tensor_compare(const void *a, const void *b)
 {
     const struct gguf_tensor *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     return 0;
-}
-
-static enum dgl_status layout_fail(const struct dgl_log *log, const struct gguf_file *f,
-                                   const struct gguf_tensor *t, uint64_t end)
-{
-    return dgl_fail(log, DGL_ERR_FORMAT,
-                    "%s: tensor %s begins at %" PRIu64
-                    " of the data, but the one before it ends at "
-                    "%" PRIu64 " (%s)",
-                    f->name, DGL_PRINTABLE(t->info.name), t->begin, end,
-                    t->begin < end ? "they overlap" : "a hole");
 }
 
 /* Tensors one after the other from the start, with padding only; the file ends with the last one
@@ -272,7 +164,12 @@ static enum dgl_status check_layout(const struct dgl_log *log, struct gguf_file 
     for (size_t i = 0; i < f->num_tensors; i++) {
         const struct gguf_tensor *t = &f->tensors[i];
         if (t->begin != next)
-            return layout_fail(log, f, t, end);
+            return dgl_fail(log, DGL_ERR_FORMAT,
+                            "%s: tensor %s begins at %" PRIu64
+                            " of the data, but the one before it ends at "
+                            "%" PRIu64 " (%s)",
+                            f->name, DGL_PRINTABLE(t->info.name), t->begin, end,
+                            t->begin < end ? "they overlap" : "a hole");
         if (!dgl_add_u64(t->begin, t->info.bytes, &end) || !dgl_align_u64(end, f->alignment, &next))
             return dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of all tensors overflow 64 bits",
                             f->name);
@@ -294,6 +191,8 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
                                 struct gguf_file *out)
 {
     size_t num_tensors, num_keys;
+    int64_t alignment = GGUF_ALIGNMENT;
+    uint8_t magic[4];
     struct gguf_cursor c;
     *out = (struct gguf_file){.name = in->name};
     if (in->size < PREAMBLE_BYTES)
@@ -302,13 +201,49 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
                         in->size, PREAMBLE_BYTES);
     enum dgl_status status;
     TRY(gguf_cursor_init(log, in, &out->arena, &c));
-    TRY(check_magic(&c));
-    TRY(check_version(&c, out));
+    TRY(gguf_cursor_bytes(&c, "magic", magic, sizeof(magic)));
+    if (memcmp(magic, "vers", sizeof(magic)) == 0)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: a Git LFS pointer, not the weights; run `git lfs pull` in its folder",
+                     in->name));
+    if (memcmp(magic, GGUF_MAGIC, sizeof(magic)) != 0)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: begins with bytes %02x %02x %02x %02x, a GGUF file begins with \"GGUF\"",
+                     in->name, magic[0], magic[1], magic[2], magic[3]));
+    TRY(gguf_cursor_u32(&c, "version", &out->version));
+    if (out->version != 0 && (out->version & 0xffffff) == 0)
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                     "%s: a big-endian GGUF file; supported: little-endian", in->name));
+    if (out->version != 2 && out->version != GGUF_VERSION)
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                     "%s: GGUF version %" PRIu32 "; supported: 2 and 3 (convert it again with a "
+                     "current llama.cpp)",
+                     in->name, out->version));
     TRY(count_read(&c, "number of tensors", GGUF_MAX_TENSORS, MIN_TENSOR_BYTES, &num_tensors));
     TRY(count_read(&c, "number of keys", GGUF_MAX_KEYS, MIN_KEY_BYTES, &num_keys));
-    TRY(keys_read(&c, num_keys, out));
-    TRY(alignment_read(log, out));
-    TRY(tensors_read(&c, num_tensors, out));
+    out->keys = dgl_new_array(struct gguf_kv, num_keys);
+    if (!out->keys)
+        TRY(dgl_fail_memory(log, "GGUF metadata", num_keys * sizeof(*out->keys)));
+    for (; out->num_keys < num_keys; out->num_keys++)
+        TRY(gguf_kv_read(&c, &out->keys[out->num_keys]));
+    qsort(out->keys, out->num_keys, sizeof(*out->keys), kv_compare);
+    for (size_t i = 1; i < out->num_keys; i++) {
+        if (strcmp(out->keys[i - 1].key, out->keys[i].key) == 0)
+            TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: key %s occurs twice", out->name,
+                         DGL_PRINTABLE(out->keys[i].key)));
+    }
+    TRY(gguf_opt_i64((struct gguf_reader){log, out}, "general.alignment", 1, GGUF_MAX_ALIGNMENT,
+                     &alignment));
+    if ((alignment & (alignment - 1)) != 0)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: general.alignment is %" PRId64 ", wanted a power of two", out->name,
+                     alignment));
+    out->alignment = (uint64_t)alignment;
+    out->tensors = dgl_new_array(struct gguf_tensor, num_tensors);
+    if (!out->tensors)
+        TRY(dgl_fail_memory(log, "tensor list", num_tensors * sizeof(*out->tensors)));
+    for (; out->num_tensors < num_tensors; out->num_tensors++)
+        TRY(tensor_read(&c, out->alignment, &out->tensors[out->num_tensors]));
     if (!dgl_align_u64(c.at, out->alignment, &out->data_start))
         TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name));
     /* a file without tensors may end with its header, unpadded */

@@ -43,63 +43,17 @@ static enum dgl_status type_read(struct gguf_cursor *c, const char *key, enum gg
     return status;
 }
 
-static enum dgl_status strings_read(struct gguf_cursor *c, struct gguf_kv *kv)
-{
-    /* Each string has at least its length: this bounds the allocation by the file's size. */
-    enum dgl_status status;
-    TRY(gguf_cursor_need(c, kv->key, kv->count, sizeof(uint64_t)));
-    struct dgl_str *strings =
-        dgl_arena_alloc(c->arena, (size_t)kv->count * sizeof(*strings)); /* count <= 2^26 */
-    if (!strings)
-        return dgl_fail_memory(c->log, kv->key, kv->count * sizeof(*strings));
-    kv->strings = strings;
-    for (uint64_t i = 0; i < kv->count; i++)
-        TRY(gguf_cursor_string(c, kv->key, GGUF_MAX_STRING, &strings[i]));
-done:
-    return status;
-}
-
-static enum dgl_status check_bools(struct gguf_cursor *c, const struct gguf_kv *kv)
-{
-    for (uint64_t i = 0; i < kv->count; i++) {
-        if (kv->bytes[i] > 1)
-            return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %u, wanted a bool of 0 or 1",
-                            c->in->name, DGL_PRINTABLE(kv->key), kv->bytes[i]);
-    }
-    return DGL_OK;
-}
-
-static enum dgl_status numbers_read(struct gguf_cursor *c, struct gguf_kv *kv)
-{
-    size_t size = gguf_type_size(kv->type);
-    enum dgl_status status = gguf_cursor_need(c, kv->key, kv->count, size);
-    if (status != DGL_OK)
-        return status;
-    size_t bytes = (size_t)kv->count * size; /* fits: just checked against the file's size */
-    uint8_t *values = dgl_arena_alloc(c->arena, bytes ? bytes : 1);
-    if (!values)
-        return dgl_fail_memory(c->log, kv->key, bytes);
-    kv->bytes = values;
-    status = gguf_cursor_bytes(c, kv->key, values, bytes);
-    return status == DGL_OK && kv->type == GGUF_BOOL ? check_bools(c, kv) : status;
-}
-
-static enum dgl_status check_key(struct gguf_cursor *c, struct dgl_str key)
-{
-    if (key.len > 0 && !memchr(key.p, 0, key.len) &&
-        dgl_utf8_valid_prefix(key.p, key.len) == key.len)
-        return DGL_OK;
-    return dgl_fail(c->log, DGL_ERR_FORMAT,
-                    "%s: the key before byte %" PRIu64 " is empty or not text", c->in->name, c->at);
-}
-
 enum dgl_status gguf_kv_read(struct gguf_cursor *c, struct gguf_kv *out)
 {
     struct dgl_str key;
     *out = (struct gguf_kv){.count = 1};
     enum dgl_status status;
     TRY(gguf_cursor_string(c, "metadata key", GGUF_MAX_KEY_LEN, &key));
-    TRY(check_key(c, key));
+    if (key.len == 0 || memchr(key.p, 0, key.len) ||
+        dgl_utf8_valid_prefix(key.p, key.len) != key.len)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: the key before byte %" PRIu64 " is empty or not text", c->in->name,
+                        c->at);
     out->key = key.p;
     TRY(type_read(c, key.p, &out->type));
     if (out->type == GGUF_ARRAY) {
@@ -112,7 +66,30 @@ enum dgl_status gguf_kv_read(struct gguf_cursor *c, struct gguf_kv *out)
                             c->in->name, DGL_PRINTABLE(key.p));
         TRY(gguf_cursor_u64(c, key.p, &out->count));
     }
-    TRY(out->type == GGUF_STRING ? strings_read(c, out) : numbers_read(c, out));
+    /* Each string has at least its length: this bounds the allocation by the file's size. */
+    size_t size = out->type == GGUF_STRING ? sizeof(uint64_t) : gguf_type_size(out->type);
+    TRY(gguf_cursor_need(c, key.p, out->count, size));
+    if (out->type == GGUF_STRING) {
+        struct dgl_str *strings =
+            dgl_arena_alloc(c->arena, (size_t)out->count * sizeof(*strings)); /* count <= 2^26 */
+        if (!strings)
+            return dgl_fail_memory(c->log, key.p, out->count * sizeof(*strings));
+        out->strings = strings;
+        for (uint64_t i = 0; i < out->count; i++)
+            TRY(gguf_cursor_string(c, key.p, GGUF_MAX_STRING, &strings[i]));
+    } else {
+        size_t bytes = (size_t)out->count * size; /* fits: just checked against the file's size */
+        uint8_t *values = dgl_arena_alloc(c->arena, bytes ? bytes : 1);
+        if (!values)
+            return dgl_fail_memory(c->log, key.p, bytes);
+        out->bytes = values;
+        TRY(gguf_cursor_bytes(c, key.p, values, bytes));
+    }
+    for (uint64_t i = 0; out->type == GGUF_BOOL && i < out->count; i++) {
+        if (out->bytes[i] > 1)
+            return dgl_fail(c->log, DGL_ERR_FORMAT, "%s: %s is %u, wanted a bool of 0 or 1",
+                            c->in->name, DGL_PRINTABLE(key.p), out->bytes[i]);
+    }
 done:
     return status;
 }

@@ -9,20 +9,6 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-static enum dgl_status check_tokens(const struct dgl_log *log, const struct vocab_lists *v)
-{
-    if (v->count > TOK_MAX_ID)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: " KEY("tokens") " has %" PRIu64 " tokens, at most %d are accepted",
-                        v->name, v->count, TOK_MAX_ID);
-    for (uint64_t i = 0; i < v->count; i++) {
-        if (dgl_utf8_valid_prefix(v->tokens[i].p, v->tokens[i].len) != v->tokens[i].len)
-            return dgl_fail(log, DGL_ERR_FORMAT,
-                            "%s: " KEY("tokens") "[%" PRIu64 "] is not valid UTF-8", v->name, i);
-    }
-    return DGL_OK;
-}
-
 static enum dgl_status list_read(struct gguf_reader r, const char *key, enum gguf_type type,
                                  uint64_t count, const struct gguf_kv **out)
 {
@@ -51,35 +37,29 @@ static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t c
     return status;
 }
 
-static enum dgl_status pre_read(struct gguf_reader r, struct vocab_lists *v)
-{
-    struct dgl_str name = {0};
-    enum dgl_status status = gguf_opt_str(r, KEY("pre"), &name);
-    v->pre = gguf_pre_find(name);
-    if (status != DGL_OK || v->pre) {
-        v->add_bos = v->pre && v->pre->add_bos;
-        return status;
-    }
-    struct dgl_buf names = {0};
-    gguf_pre_names(&names);
-    status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
-                      v->name, name.p ? "\"" : "missing", DGL_PRINTABLE_STR(name),
-                      name.p ? "\"" : "", names.p ? names.p : "?");
-    dgl_buf_finish(&names);
-    return status;
-}
-
 static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
 {
-    struct dgl_str kind = {0}, arch = {0};
-    enum dgl_status status = gguf_opt_str(r, KEY("model"), &kind);
-    if (status == DGL_OK)
-        status = gguf_opt_str(r, "general.architecture", &arch);
-    if (status != DGL_OK || !kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
-        return status;
+    struct dgl_str kind = {0}, arch = {0}, pre = {0};
+    enum dgl_status status;
+    TRY(gguf_opt_str(r, KEY("model"), &kind));
+    TRY(gguf_opt_str(r, "general.architecture", &arch));
+    if (!kind.p || dgl_str_eq(kind, "none") || dgl_str_eq(kind, "no_vocab"))
+        return DGL_OK;
     if (dgl_str_eq(kind, "gpt2")) {
         v->kind = VOCAB_BPE;
-        return pre_read(r, v);
+        TRY(gguf_opt_str(r, KEY("pre"), &pre));
+        v->pre = gguf_pre_find(pre);
+        if (v->pre) {
+            v->add_bos = v->pre->add_bos;
+            return DGL_OK;
+        }
+        struct dgl_buf names = {0};
+        gguf_pre_names(&names);
+        status = dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: " KEY("pre") " is %s%s%s; supported: %s",
+                          v->name, pre.p ? "\"" : "missing", DGL_PRINTABLE_STR(pre),
+                          pre.p ? "\"" : "", names.p ? names.p : "?");
+        dgl_buf_finish(&names);
+        return status;
     }
     if (!dgl_str_eq(kind, "llama") && !dgl_str_eq(kind, "gemma"))
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
@@ -92,60 +72,13 @@ static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
     v->bos = 1;
     v->eos = 2;
     v->unk = 0;
-    return DGL_OK;
-}
-
-/* Types that are not known are unused. */
-static enum dgl_status types_read(struct gguf_reader r, struct vocab_lists *v)
-{
-    const struct gguf_kv *list;
-    enum dgl_status status = list_read(r, KEY("token_type"), GGUF_I32, v->count, &list);
-    if (status != DGL_OK || !list)
-        return status;
-    uint8_t *types = dgl_arena_alloc(&v->arena, (size_t)v->count);
-    if (!types)
-        return dgl_fail_memory(r.log, KEY("token_type"), v->count);
-    for (uint64_t i = 0; i < v->count; i++) {
-        int64_t type = TOKEN_UNUSED;
-        gguf_int_at(list, i, &type);
-        bool known = type >= TOKEN_NORMAL && type <= TOKEN_BYTE;
-        types[i] = (uint8_t)(known ? type : TOKEN_UNUSED);
-    }
-    v->types = types;
-    return DGL_OK;
-}
-
-static enum dgl_status scores_read(struct gguf_reader r, struct vocab_lists *v)
-{
-    const struct gguf_kv *list;
-    enum dgl_status status = list_read(r, KEY("scores"), GGUF_F32, v->count, &list);
-    if (status != DGL_OK || !list)
-        return status;
-    double *scores = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*scores));
-    if (!scores)
-        return dgl_fail_memory(r.log, KEY("scores"), v->count * sizeof(*scores));
-    for (uint64_t i = 0; i < v->count; i++)
-        gguf_float_at(list, i, &scores[i]);
-    v->scores = scores;
-    return DGL_OK;
-}
-
-static enum dgl_status merges_read(struct gguf_reader r, struct vocab_lists *v)
-{
-    const struct gguf_kv *list;
-    enum dgl_status status = gguf_opt_array(r, KEY("merges"), GGUF_STRING, &list);
-    if (status == DGL_OK && !list)
-        return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("merges"));
-    if (status == DGL_OK) {
-        v->merges = list->strings;
-        v->num_merges = list->count;
-    }
+done:
     return status;
 }
 
 static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
 {
-    const struct gguf_kv *tokens;
+    const struct gguf_kv *tokens, *types, *scores, *merges;
     enum dgl_status status;
     TRY(gguf_opt_array(r, KEY("tokens"), GGUF_STRING, &tokens));
     if (!tokens || tokens->count == 0)
@@ -153,32 +86,44 @@ static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
                         r.file->name);
     v->tokens = tokens->strings;
     v->count = tokens->count;
-    TRY(check_tokens(r.log, v));
-    TRY(types_read(r, v));
-    if (v->kind == VOCAB_BPE)
-        TRY(merges_read(r, v));
+    for (uint64_t i = 0; i < v->count; i++) {
+        if (dgl_utf8_valid_prefix(v->tokens[i].p, v->tokens[i].len) != v->tokens[i].len)
+            return dgl_fail(r.log, DGL_ERR_FORMAT,
+                            "%s: " KEY("tokens") "[%" PRIu64 "] is not valid UTF-8", v->name, i);
+    }
+    TRY(list_read(r, KEY("token_type"), GGUF_I32, v->count, &types));
+    if (types) {
+        uint8_t *known = dgl_arena_alloc(&v->arena, (size_t)v->count);
+        if (!known)
+            return dgl_fail_memory(r.log, KEY("token_type"), v->count);
+        for (uint64_t i = 0; i < v->count; i++) {
+            int64_t type = TOKEN_UNUSED; /* also for types that are not known */
+            gguf_int_at(types, i, &type);
+            known[i] = (uint8_t)(type >= TOKEN_NORMAL && type <= TOKEN_BYTE ? type : TOKEN_UNUSED);
+        }
+        v->types = known;
+    }
+    if (v->kind == VOCAB_BPE) {
+        TRY(gguf_opt_array(r, KEY("merges"), GGUF_STRING, &merges));
+        if (!merges)
+            return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("merges"));
+        v->merges = merges->strings;
+        v->num_merges = merges->count;
+    }
     if (v->kind == VOCAB_SPM) {
         TRY(vocab_mark_runs(r.log, v));
-        TRY(scores_read(r, v));
-        if (!v->scores)
-            TRY(dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores")));
+        TRY(list_read(r, KEY("scores"), GGUF_F32, v->count, &scores));
+        if (!scores)
+            return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: %s is missing", v->name, KEY("scores"));
+        double *values = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*values));
+        if (!values)
+            return dgl_fail_memory(r.log, KEY("scores"), v->count * sizeof(*values));
+        for (uint64_t i = 0; i < v->count; i++)
+            gguf_float_at(scores, i, &values[i]);
+        v->scores = values;
     }
 done:
     return status;
-}
-
-/* Ids that are put around every text. */
-static enum dgl_status check_wrapping(const struct dgl_log *log, const struct vocab_lists *v)
-{
-    if (v->add_bos && v->bos < 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: tokenizer.ggml.add_bos_token is true, but there is no bos_token_id",
-                        v->name);
-    if (v->add_eos && v->eos < 0)
-        return dgl_fail(log, DGL_ERR_FORMAT,
-                        "%s: tokenizer.ggml.add_eos_token is true, but there is no eos_token_id",
-                        v->name);
-    return DGL_OK;
 }
 
 enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
@@ -210,7 +155,14 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
     int64_t *guessed[] = {&out->bos, &out->eos, &out->unk};
     for (size_t i = 0; i < 3; i++)
         *guessed[i] = *guessed[i] >= (int64_t)out->count ? -1 : *guessed[i];
-    TRY(check_wrapping(log, out));
+    if (out->add_bos && out->bos < 0)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: tokenizer.ggml.add_bos_token is true, but there is no bos_token_id",
+                     out->name));
+    if (out->add_eos && out->eos < 0)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                     "%s: tokenizer.ggml.add_eos_token is true, but there is no eos_token_id",
+                     out->name));
 done:
     if (status != DGL_OK)
         vocab_lists_finish(out);

@@ -15,33 +15,37 @@ struct parser {
     struct safetensors_header *out;
 };
 
-static enum dgl_status parse_dtype(struct parser *p, const struct dgl_json *object,
-                                   const char *tensor, enum dgl_dtype *out)
+static enum dgl_status parse_tensor(struct parser *p, const struct dgl_json *object,
+                                    struct safetensors_entry *entry)
 {
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(p->r, object, "dtype", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(value);
-    for (int i = 0; i < DGL_DTYPE_COUNT; i++) {
+    struct tensor_info *info = &entry->info;
+    struct dgl_str key = dgl_json_key(object);
+    const struct dgl_json *dtype, *shape, *pair;
+    int64_t begin, end;
+    bool known = false;
+    char text[TENSOR_SHAPE_TEXT];
+    enum dgl_status status;
+    if (!dgl_json_is(object, DGL_JSON_OBJECT))
+        return dgl_json_fail(p->r, object, "wanted an object, found %s",
+                             dgl_json_type_name(dgl_json_type(object)));
+    if (key.len == 0 || memchr(key.p, 0, key.len))
+        return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
+                        p->name);
+    info->name = dgl_arena_strndup(&p->out->names, key.p, key.len);
+    if (!info->name)
+        return dgl_fail_memory(p->r.log, "tensor names", key.len);
+    info->role = tensor_role_from_name(info->name);
+    TRY(dgl_json_need(p->r, object, "dtype", DGL_JSON_STRING, &dtype));
+    for (int i = 0; i < DGL_DTYPE_COUNT && !known; i++) {
         const char *spelling = dgl_dtype_get((enum dgl_dtype)i)->safetensors;
-        if (spelling && dgl_str_eq(text, spelling)) {
-            *out = (enum dgl_dtype)i;
-            return DGL_OK;
-        }
+        known = spelling && dgl_str_eq(dgl_json_str(dtype), spelling);
+        info->dtype = (enum dgl_dtype)i;
     }
-    return dgl_fail(p->r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64", p->name,
-                    DGL_PRINTABLE(tensor), DGL_PRINTABLE_STR(text));
-}
-
-static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *object,
-                                   struct tensor_info *info)
-{
-    const struct dgl_json *shape;
-    enum dgl_status status = dgl_json_need(p->r, object, "shape", DGL_JSON_ARRAY, &shape);
-    if (status != DGL_OK)
-        return status;
+    if (!known)
+        return dgl_fail(p->r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64", p->name,
+                        DGL_PRINTABLE(info->name), DGL_PRINTABLE_STR(dgl_json_str(dtype)));
+    TRY(dgl_json_need(p->r, object, "shape", DGL_JSON_ARRAY, &shape));
     if (dgl_json_count(shape) > 4)
         return dgl_json_fail(p->r, shape, "%zu dimensions, at most 4 are supported",
                              dgl_json_count(shape));
@@ -54,75 +58,27 @@ static enum dgl_status parse_shape(struct parser *p, const struct dgl_json *obje
     if (!dgl_dtype_tensor_bytes(info->dtype, info->rank, info->shape, &info->bytes))
         return dgl_json_fail(p->r, shape, "size of %s overflows 64 bits",
                              DGL_PRINTABLE(info->name));
-    return DGL_OK;
-}
-
-static enum dgl_status fail_offsets(const struct parser *p, const struct dgl_json *pair)
-{
-    struct dgl_buf found = {0};
-    struct dgl_json_writer w = dgl_json_writer(&found, 0);
-    dgl_jw_value(&w, pair);
-    enum dgl_status status = dgl_json_fail(
-        p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
-        found.failed ? "?" : DGL_PRINTABLE_STR(((struct dgl_str){found.p, found.len})));
-    dgl_buf_finish(&found);
-    return status;
-}
-
-static enum dgl_status parse_offsets(struct parser *p, const struct dgl_json *object,
-                                     struct safetensors_entry *entry)
-{
-    const struct dgl_json *pair;
-    enum dgl_status status = dgl_json_need(p->r, object, "data_offsets", DGL_JSON_ARRAY, &pair);
-    if (status != DGL_OK)
-        return status;
-    int64_t begin, end;
+    TRY(dgl_json_need(p->r, object, "data_offsets", DGL_JSON_ARRAY, &pair));
     if (dgl_json_count(pair) != 2 || !dgl_json_i64(dgl_json_at(pair, 0), &begin) ||
-        !dgl_json_i64(dgl_json_at(pair, 1), &end) || begin < 0 || end < begin)
-        return fail_offsets(p, pair);
+        !dgl_json_i64(dgl_json_at(pair, 1), &end) || begin < 0 || end < begin) {
+        struct dgl_buf found = {0};
+        struct dgl_json_writer w = dgl_json_writer(&found, 0);
+        dgl_jw_value(&w, pair);
+        status = dgl_json_fail(
+            p->r, pair, "is %s, wanted two integers 0 <= begin <= end",
+            found.failed ? "?" : DGL_PRINTABLE_STR(((struct dgl_str){found.p, found.len})));
+        dgl_buf_finish(&found);
+        return status;
+    }
     uint64_t size = (uint64_t)end - (uint64_t)begin;
-    char shape[TENSOR_SHAPE_TEXT];
-    if (size != entry->info.bytes)
+    if (size != info->bytes)
         return dgl_json_fail(p->r, pair,
                              "spans %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, size,
-                             tensor_shape_str(entry->info.rank, entry->info.shape, shape),
-                             dgl_dtype_get(entry->info.dtype)->safetensors, entry->info.bytes);
+                             tensor_shape_str(info->rank, info->shape, text),
+                             dgl_dtype_get(info->dtype)->safetensors, info->bytes);
     entry->begin = (uint64_t)begin;
-    return DGL_OK;
-}
-
-static enum dgl_status parse_tensor(struct parser *p, const struct dgl_json *object,
-                                    struct safetensors_entry *entry)
-{
-    struct dgl_str key = dgl_json_key(object);
-    if (!dgl_json_is(object, DGL_JSON_OBJECT))
-        return dgl_json_fail(p->r, object, "wanted an object, found %s",
-                             dgl_json_type_name(dgl_json_type(object)));
-    if (key.len == 0 || memchr(key.p, 0, key.len))
-        return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
-                        p->name);
-    entry->info.name = dgl_arena_strndup(&p->out->names, key.p, key.len);
-    if (!entry->info.name)
-        return dgl_fail_memory(p->r.log, "tensor names", key.len);
-    entry->info.role = tensor_role_from_name(entry->info.name);
-    enum dgl_status status = parse_dtype(p, object, entry->info.name, &entry->info.dtype);
-    if (status == DGL_OK)
-        status = parse_shape(p, object, &entry->info);
-    if (status == DGL_OK)
-        status = parse_offsets(p, object, entry);
+done:
     return status;
-}
-
-static enum dgl_status check_metadata(struct parser *p, const struct dgl_json *object)
-{
-    if (!dgl_json_is(object, DGL_JSON_OBJECT))
-        return dgl_json_fail(p->r, object, "wanted an object of strings");
-    for (const struct dgl_json *v = dgl_json_first(object); v; v = dgl_json_next(v)) {
-        if (!dgl_json_is(v, DGL_JSON_STRING))
-            return dgl_json_fail(p->r, v, "wanted a string, found %s",
-                                 dgl_json_type_name(dgl_json_type(v)));
-    }
-    return DGL_OK;
 }
 
 static int entry_compare(const void *a, const void *b)
@@ -160,41 +116,39 @@ static enum dgl_status check_layout(struct parser *p, uint64_t data_bytes)
     return DGL_OK;
 }
 
-static enum dgl_status parse_all(struct parser *p, const struct dgl_json *root)
-{
-    size_t count = dgl_json_count(root);
-    if (count > SAFETENSORS_MAX_TENSORS + 1)
-        return dgl_fail(p->r.log, DGL_ERR_FORMAT, "%s: %zu tensors, at most %d are supported",
-                        p->name, count, SAFETENSORS_MAX_TENSORS);
-    p->out->entries = dgl_new_array(struct safetensors_entry, count);
-    if (!p->out->entries)
-        return dgl_fail_memory(p->r.log, "tensor list", count * sizeof(*p->out->entries));
-    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
-        enum dgl_status status;
-        if (dgl_str_eq(dgl_json_key(v), "__metadata__"))
-            status = check_metadata(p, v);
-        else
-            status = parse_tensor(p, v, &p->out->entries[p->out->count++]);
-        if (status != DGL_OK)
-            return status;
-    }
-    return DGL_OK;
-}
-
 enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, const char *text,
                                   size_t len, uint64_t data_bytes, struct safetensors_header *out)
 {
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status status;
     *out = (struct safetensors_header){0};
     if (len == 0 || text[0] != '{')
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: the header does not begin with '{'", name);
-    struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_parse(log, name, text, len, &doc);
-    if (status != DGL_OK)
-        return status;
+    TRY(dgl_json_parse(log, name, text, len, &doc));
     struct parser p = {.r = {.log = log, .doc = doc}, .name = name, .out = out};
-    status = parse_all(&p, dgl_json_root(doc));
-    if (status == DGL_OK)
-        status = check_layout(&p, data_bytes);
+    const struct dgl_json *root = dgl_json_root(doc);
+    size_t count = dgl_json_count(root);
+    if (count > SAFETENSORS_MAX_TENSORS + 1)
+        TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: %zu tensors, at most %d are supported", name, count,
+                     SAFETENSORS_MAX_TENSORS));
+    out->entries = dgl_new_array(struct safetensors_entry, count);
+    if (!out->entries)
+        TRY(dgl_fail_memory(log, "tensor list", count * sizeof(*out->entries)));
+    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+        if (!dgl_str_eq(dgl_json_key(v), "__metadata__")) {
+            TRY(parse_tensor(&p, v, &out->entries[out->count++]));
+            continue;
+        }
+        if (!dgl_json_is(v, DGL_JSON_OBJECT))
+            TRY(dgl_json_fail(p.r, v, "wanted an object of strings"));
+        for (const struct dgl_json *m = dgl_json_first(v); m; m = dgl_json_next(m)) {
+            if (!dgl_json_is(m, DGL_JSON_STRING))
+                TRY(dgl_json_fail(p.r, m, "wanted a string, found %s",
+                                  dgl_json_type_name(dgl_json_type(m))));
+        }
+    }
+    TRY(check_layout(&p, data_bytes));
+done:
     dgl_json_destroy(&doc);
     if (status != DGL_OK)
         safetensors_header_finish(out);

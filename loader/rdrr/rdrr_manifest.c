@@ -205,18 +205,18 @@ static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl
 {
     static const char *const needed[] = {"architecture", "inference", "files"};
     const struct dgl_json *value;
+    enum dgl_status status = DGL_OK;
     for (size_t i = 0; m->ours && i < sizeof(needed) / sizeof(needed[0]); i++) {
-        enum dgl_status status = dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value);
-        if (status != DGL_OK)
-            return status;
+        TRY(dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value));
     }
     bool has_file = rdrr_copied_find(m, FILE_TOKENIZER) != NULL;
-    enum dgl_status status = dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value);
-    if (status == DGL_OK && m->ours && has_file != (value != NULL))
-        status =
-            dgl_json_fail(r, root, "%s, but %s: convert the model again",
+    TRY(dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value));
+    if (m->ours && has_file != (value != NULL))
+        TRY(dgl_json_fail(r, root, "%s, but %s: convert the model again",
                           has_file ? "files lists tokenizer.json" : "tokenizer is there",
-                          has_file ? "tokenizer is missing" : "files does not list tokenizer.json");
+                          has_file ? "tokenizer is missing"
+                                   : "files does not list tokenizer.json"));
+done:
     return status;
 }
 

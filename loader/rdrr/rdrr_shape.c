@@ -86,11 +86,9 @@ static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_jso
 {
     const struct dgl_json *layout;
     bool transposed = false;
-    enum dgl_status status = dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout);
-    if (status == DGL_OK)
-        status = dgl_json_opt_bool(r, object, "weightsTransposed", &transposed);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout));
+    TRY(dgl_json_opt_bool(r, object, "weightsTransposed", &transposed));
     *said = layout || transposed;
     t->layout = transposed ? RDRR_COLUMN : RDRR_ROW;
     if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
@@ -98,7 +96,8 @@ static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_jso
                         "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",
                         dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
                         DGL_PRINTABLE(dgl_json_str(layout).p));
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* What the pack says for entries that are silent; false: nothing, so that the size decides. */

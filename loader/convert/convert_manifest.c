@@ -14,16 +14,6 @@ static const char *info_token(enum dgl_dtype type)
                               : dgl_dtype_get(type)->name;
 }
 
-static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
-{
-    dgl_jw_field_cstr(w, key, text);
-}
-
-static void put_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
-{
-    dgl_jw_field_u64(w, key, value);
-}
-
 static const struct convert_item *item_by_role(const struct convert_plan *plan, const char *role)
 {
     for (size_t i = 0; i < plan->count; i++) {
@@ -31,12 +21,6 @@ static const struct convert_item *item_by_role(const struct convert_plan *plan, 
             return &plan->items[i];
     }
     return NULL;
-}
-
-static const char *recipe_suffix(const struct convert_plan *plan)
-{
-    return plan->recipe->matrix == CONVERT_KEEP ? dgl_dtype_get(convert_plan_headline(plan))->name
-                                                : plan->recipe->name;
 }
 
 /* The source's name without the suffix of an earlier conversion, plus that of this one. */
@@ -54,7 +38,10 @@ static void write_model_id(struct dgl_json_writer *w, const struct convert_manif
         }
     }
     dgl_buf_append(&id, in->model->name, len);
-    dgl_buf_printf(&id, "-%s", recipe_suffix(in->plan));
+    dgl_buf_printf(&id, "-%s",
+                   in->plan->recipe->matrix == CONVERT_KEEP
+                       ? dgl_dtype_get(convert_plan_headline(in->plan))->name
+                       : in->plan->recipe->name);
     dgl_jw_field_cstr(w, "modelId", id.p);
     if (id.failed)
         w->out->failed = true;
@@ -67,19 +54,19 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
     enum dgl_dtype headline = convert_plan_headline(plan);
     const struct convert_item *embedding = item_by_role(plan, "embedding");
     const struct convert_item *head = item_by_role(plan, "lm_head");
-    put_u64(w, "version", RDRR_VERSION);
+    dgl_jw_field_u64(w, "version", RDRR_VERSION);
     write_model_id(w, in);
-    put_cstr(w, "modelType", "transformer");
-    put_cstr(w, "quantization", dgl_dtype_get(headline)->rdrr);
+    dgl_jw_field_cstr(w, "modelType", "transformer");
+    dgl_jw_field_cstr(w, "quantization", dgl_dtype_get(headline)->rdrr);
     dgl_jw_field_object(w, "quantizationInfo");
-    put_cstr(w, "weights", info_token(headline));
+    dgl_jw_field_cstr(w, "weights", info_token(headline));
     if (embedding)
-        put_cstr(w, "embeddings", info_token(embedding->type));
+        dgl_jw_field_cstr(w, "embeddings", info_token(embedding->type));
     if (head)
-        put_cstr(w, "lmHead", info_token(head->type));
-    put_cstr(w, "layout", rdrr_layout_name(plan->block_layout));
+        dgl_jw_field_cstr(w, "lmHead", info_token(head->type));
+    dgl_jw_field_cstr(w, "layout", rdrr_layout_name(plan->block_layout));
     dgl_jw_end_object(w);
-    put_cstr(w, "hashAlgorithm", dgl_hash_name(in->hash));
+    dgl_jw_field_cstr(w, "hashAlgorithm", dgl_hash_name(in->hash));
     const struct model_desc *desc = &in->model->desc;
     dgl_jw_key(w, "eos_token_id");
     if (desc->num_stop_ids == 0) {
@@ -100,7 +87,7 @@ static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *
     const struct dgl_json *text = dgl_json_get(root, "text_config");
     const struct dgl_json *bos = dgl_json_get(root, "bos_token_id");
     dgl_jw_object(w);
-    put_cstr(w, "model_type", desc->family);
+    dgl_jw_field_cstr(w, "model_type", desc->family);
     for (const struct dgl_json *v = dgl_json_first(text); v; v = dgl_json_next(v)) {
         struct dgl_str key = dgl_json_key(v);
         if (dgl_str_eq(key, "model_type") || dgl_str_eq(key, "eos_token_id") ||
@@ -120,24 +107,6 @@ static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *
     dgl_jw_end_object(w);
 }
 
-static enum dgl_status write_config(const struct dgl_log *log, struct dgl_json_writer *w,
-                                    const struct convert_manifest *in)
-{
-    struct dgl_json_doc *doc = NULL;
-    const struct dgl_model_file *model = in->model;
-    enum dgl_status status =
-        dgl_json_parse(log, FILE_CONFIG, model->config, model->config_len, &doc);
-    if (status != DGL_OK)
-        return status;
-    dgl_jw_key(w, "config");
-    if (in->plan->text_only)
-        write_text_config(w, dgl_json_root(doc), &model->desc);
-    else
-        dgl_jw_value(w, dgl_json_root(doc));
-    dgl_json_destroy(&doc);
-    return DGL_OK;
-}
-
 /* Hints that leave every choice to the engine: a place for a tuner or an author to write to. */
 static void write_hints(struct dgl_json_writer *w)
 {
@@ -146,61 +115,49 @@ static void write_hints(struct dgl_json_writer *w)
     dgl_jw_field_object(w, "optimizations");
     dgl_jw_field_object(w, "kernelHints");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        put_cstr(w, keys[i], "auto");
+        dgl_jw_field_cstr(w, keys[i], "auto");
     dgl_jw_end_object(w);
-    put_cstr(w, "kernelHintsOrigin", RDRR_HINTS_DEFAULT);
+    dgl_jw_field_cstr(w, "kernelHintsOrigin", RDRR_HINTS_DEFAULT);
     dgl_jw_end_object(w);
-}
-
-/* What the source has and the pack has not. */
-static void write_skipped(struct dgl_json_writer *w, const struct model_skipped *skipped)
-{
-    if (skipped->count == 0)
-        return;
-    dgl_jw_field_array(w, "skipped");
-    for (size_t i = 0; i < skipped->count; i++)
-        dgl_jw_cstr(w, skipped->lines[i]);
-    dgl_jw_end_array(w);
-}
-
-/* The key is left out where nothing was joined, as others read it. */
-static void write_fused(struct dgl_json_writer *w, const struct convert_plan *plan)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        if (plan->items[i].fused) {
-            dgl_jw_field_bool(w, "fuseGateUp", true);
-            return;
-        }
-    }
 }
 
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
+    const struct model_skipped *skipped = &in->model->skipped; /* what the pack has not */
+    bool fused = false;
     if (in->model->tokenizer_json) {
         dgl_jw_field_object(w, "tokenizer");
-        put_cstr(w, "type", "bundled");
-        put_cstr(w, "file", FILE_TOKENIZER);
-        put_u64(w, "vocabSize", (uint64_t)in->model->desc.vocab);
+        dgl_jw_field_cstr(w, "type", "bundled");
+        dgl_jw_field_cstr(w, "file", FILE_TOKENIZER);
+        dgl_jw_field_u64(w, "vocabSize", (uint64_t)in->model->desc.vocab);
         dgl_jw_end_object(w);
     }
     dgl_jw_field_object(w, "files");
     for (size_t i = 0; i < in->num_copies; i++) {
         dgl_jw_field_object(w, in->copies[i].name);
-        put_u64(w, "size", in->copies[i].size);
-        put_cstr(w, "sha256", in->copies[i].sha256);
+        dgl_jw_field_u64(w, "size", in->copies[i].size);
+        dgl_jw_field_cstr(w, "sha256", in->copies[i].sha256);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_object(w);
     dgl_jw_field_object(w, "conversion");
-    put_cstr(w, "tool", RDRR_TOOL);
-    put_cstr(w, "version", DGL_VERSION);
-    put_cstr(w, "source", in->model->name);
+    dgl_jw_field_cstr(w, "tool", RDRR_TOOL);
+    dgl_jw_field_cstr(w, "version", DGL_VERSION);
+    dgl_jw_field_cstr(w, "source", in->model->name);
     dgl_jw_field_object(w, "quantization");
-    put_cstr(w, "type", in->plan->recipe->name);
-    put_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
-    write_fused(w, in->plan);
+    dgl_jw_field_cstr(w, "type", in->plan->recipe->name);
+    dgl_jw_field_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
+    for (size_t i = 0; i < in->plan->count; i++)
+        fused |= in->plan->items[i].fused;
+    if (fused) /* the key is left out where nothing was joined, as others read it */
+        dgl_jw_field_bool(w, "fuseGateUp", true);
     dgl_jw_end_object(w);
-    write_skipped(w, &in->model->skipped);
+    if (skipped->count > 0) {
+        dgl_jw_field_array(w, "skipped");
+        for (size_t i = 0; i < skipped->count; i++)
+            dgl_jw_cstr(w, skipped->lines[i]);
+        dgl_jw_end_array(w);
+    }
     dgl_jw_end_object(w);
 }
 
@@ -213,11 +170,11 @@ static void write_shards(struct dgl_json_writer *w, const struct rdrr_writer *wr
         struct dgl_buf name = {0};
         dgl_buf_printf(&name, RDRR_SHARD_NAME, (unsigned)i);
         dgl_jw_object(w);
-        put_u64(w, "index", i);
-        put_cstr(w, "filename", name.p);
-        put_u64(w, "size", shard->size);
-        put_u64(w, "offset", offset);
-        put_cstr(w, "hash", shard->hash);
+        dgl_jw_field_u64(w, "index", i);
+        dgl_jw_field_cstr(w, "filename", name.p);
+        dgl_jw_field_u64(w, "size", shard->size);
+        dgl_jw_field_u64(w, "offset", offset);
+        dgl_jw_field_cstr(w, "hash", shard->hash);
         dgl_jw_end_object(w);
         if (name.failed)
             w->out->failed = true;
@@ -225,24 +182,24 @@ static void write_shards(struct dgl_json_writer *w, const struct rdrr_writer *wr
         offset += shard->size;
     }
     dgl_jw_end_array(w);
-    put_u64(w, "totalSize", offset);
+    dgl_jw_field_u64(w, "totalSize", offset);
 }
 
 static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t size,
                         uint64_t shard_bytes)
 {
     if (offset % shard_bytes + size <= shard_bytes) {
-        put_u64(w, "shard", offset / shard_bytes);
-        put_u64(w, "offset", offset % shard_bytes);
+        dgl_jw_field_u64(w, "shard", offset / shard_bytes);
+        dgl_jw_field_u64(w, "offset", offset % shard_bytes);
         return;
     }
     dgl_jw_field_array(w, "spans");
     while (size > 0) {
         uint64_t room = shard_bytes - offset % shard_bytes, part = size < room ? size : room;
         dgl_jw_object(w);
-        put_u64(w, "shardIndex", offset / shard_bytes);
-        put_u64(w, "offset", offset % shard_bytes);
-        put_u64(w, "size", part);
+        dgl_jw_field_u64(w, "shardIndex", offset / shard_bytes);
+        dgl_jw_field_u64(w, "offset", offset % shard_bytes);
+        dgl_jw_field_u64(w, "size", part);
         dgl_jw_end_object(w);
         offset += part;
         size -= part;
@@ -275,18 +232,18 @@ static void write_shape(struct dgl_json_writer *w, const struct convert_item *it
 
 static void write_tensors(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
-    put_u64(w, "tensorCount", in->plan->count);
+    dgl_jw_field_u64(w, "tensorCount", in->plan->count);
     dgl_jw_field_object(w, "tensors");
     for (size_t i = 0; i < in->plan->count; i++) {
         const struct convert_item *item = &in->plan->items[i];
         dgl_jw_field_object(w, convert_item_name(item));
         write_place(w, item->offset, item->size, in->shard_bytes);
-        put_u64(w, "size", item->size);
+        dgl_jw_field_u64(w, "size", item->size);
         write_shape(w, item);
-        put_cstr(w, "dtype", dgl_dtype_get(item->type)->rdrr);
-        put_cstr(w, "role", item->from->role);
+        dgl_jw_field_cstr(w, "dtype", dgl_dtype_get(item->type)->rdrr);
+        dgl_jw_field_cstr(w, "role", item->from->role);
         if (item->from->rank >= 2)
-            put_cstr(w, "layout", rdrr_layout_name(item->layout));
+            dgl_jw_field_cstr(w, "layout", rdrr_layout_name(item->layout));
         dgl_jw_end_object(w);
     }
     dgl_jw_end_object(w);
@@ -299,9 +256,17 @@ enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct c
     dgl_jw_object(&w);
     write_head(&w, in);
     rdrr_inference_write(&w, &in->model->desc);
-    enum dgl_status status = write_config(log, &w, in);
+    struct dgl_json_doc *doc = NULL;
+    enum dgl_status status =
+        dgl_json_parse(log, FILE_CONFIG, in->model->config, in->model->config_len, &doc);
     if (status != DGL_OK)
         return status;
+    dgl_jw_key(&w, "config");
+    if (in->plan->text_only)
+        write_text_config(&w, dgl_json_root(doc), &in->model->desc);
+    else
+        dgl_jw_value(&w, dgl_json_root(doc));
+    dgl_json_destroy(&doc);
     write_hints(&w);
     write_origin(&w, in);
     write_shards(&w, in->writer);

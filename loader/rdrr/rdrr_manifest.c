@@ -43,22 +43,6 @@ static const struct refused {
     {"artifactIdentity", "artifactCompleteness", "incomplete", "complete packs"},
 };
 
-static enum dgl_status check_refused(struct dgl_json_reader r, const struct dgl_json *root)
-{
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        const struct refused *row = &refused[i];
-        const struct dgl_json *object = row->object ? dgl_json_get(root, row->object) : root;
-        const struct dgl_json *value = dgl_json_get(object, row->key);
-        bool there = value && !dgl_json_is(value, DGL_JSON_NULL);
-        if (there && (!row->value || dgl_str_eq(dgl_json_str(value), row->value)))
-            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s is %s; supported: %s",
-                            dgl_json_name(r.doc), row->object ? row->object : "",
-                            row->object ? "." : "", row->key, row->value ? row->value : "given",
-                            row->supported);
-    }
-    return DGL_OK;
-}
-
 /* 1, or "1.0" as text, which the first generation wrote. */
 static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_json *root,
                                      struct rdrr_manifest *out)
@@ -73,10 +57,21 @@ static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_
             return status;
         number = dgl_json_f64(version);
     }
-    if (number == RDRR_VERSION)
-        return check_refused(r, root);
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: version is %g; supported: %d",
-                    dgl_json_name(r.doc), number, RDRR_VERSION);
+    if (number != RDRR_VERSION)
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: version is %g; supported: %d",
+                        dgl_json_name(r.doc), number, RDRR_VERSION);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        const struct refused *row = &refused[i];
+        const struct dgl_json *object = row->object ? dgl_json_get(root, row->object) : root;
+        const struct dgl_json *value = dgl_json_get(object, row->key);
+        bool there = value && !dgl_json_is(value, DGL_JSON_NULL);
+        if (there && (!row->value || dgl_str_eq(dgl_json_str(value), row->value)))
+            return dgl_fail(r.log, DGL_ERR_UNSUPPORTED, "%s: %s%s%s is %s; supported: %s",
+                            dgl_json_name(r.doc), row->object ? row->object : "",
+                            row->object ? "." : "", row->key, row->value ? row->value : "given",
+                            row->supported);
+    }
+    return DGL_OK;
 }
 
 enum dgl_status rdrr_need_text(struct dgl_json_reader r, const struct dgl_json *object,
@@ -150,7 +145,8 @@ done:
 }
 
 /* Which hints there are is the engine's business; what kind of value they have is the format's. */
-static enum dgl_status check_hints(struct dgl_json_reader r, const struct dgl_json *hints)
+static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_json *root,
+                                   struct rdrr_manifest *out)
 {
     static const struct {
         const char *key, *wanted;
@@ -162,6 +158,15 @@ static enum dgl_status check_hints(struct dgl_json_reader r, const struct dgl_js
         {"disableFeatures", "an array", DGL_JSON_ARRAY},
         {"strict", "true or false", DGL_JSON_BOOL},
     };
+    const struct dgl_json *optimizations, *hints, *origin;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, root, "optimizations", DGL_JSON_OBJECT, &optimizations));
+    if (!optimizations)
+        return DGL_OK;
+    TRY(dgl_json_opt(r, optimizations, "kernelHints", DGL_JSON_OBJECT, &hints));
+    TRY(dgl_json_opt(r, optimizations, "kernelHintsOrigin", DGL_JSON_STRING, &origin));
+    if (!hints)
+        return DGL_OK;
     for (const struct dgl_json *h = dgl_json_first(hints); h; h = dgl_json_next(h)) {
         enum dgl_json_type type = dgl_json_type(h);
         bool fits = type == DGL_JSON_STRING || type == DGL_JSON_NUMBER;
@@ -174,29 +179,13 @@ static enum dgl_status check_hints(struct dgl_json_reader r, const struct dgl_js
         if (!fits && type != DGL_JSON_NULL)
             return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type), wanted);
     }
-    return DGL_OK;
-}
-
-static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_json *root,
-                                   struct rdrr_manifest *out)
-{
-    const struct dgl_json *optimizations, *hints, *origin;
-    enum dgl_status status =
-        dgl_json_opt(r, root, "optimizations", DGL_JSON_OBJECT, &optimizations);
-    if (status != DGL_OK || !optimizations)
-        return status;
-    status = dgl_json_opt(r, optimizations, "kernelHints", DGL_JSON_OBJECT, &hints);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, optimizations, "kernelHintsOrigin", DGL_JSON_STRING, &origin);
-    if (status == DGL_OK && hints)
-        status = check_hints(r, hints);
-    if (status != DGL_OK || !hints)
-        return status;
     /* DOPPLER's converter wrote hints into every pack, for another engine's kernels: what a device
      * cannot meet is dropped there, as defaults are here. */
     bool defaults = origin ? dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT) : !out->ours;
-    return rdrr_value_text(r, hints, 0, &out->arena,
-                           defaults ? &out->hint_defaults : &out->hint_pinned);
+    TRY(rdrr_value_text(r, hints, 0, &out->arena,
+                        defaults ? &out->hint_defaults : &out->hint_pinned));
+done:
+    return status;
 }
 
 /* Packs of ours are complete: what is missing was taken out. */
@@ -253,15 +242,36 @@ done:
     return status;
 }
 
-/* conversion.skipped: a list of lines for people. */
-static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_json *conversion,
-                                     struct rdrr_manifest *out)
+/* Other writers have more names for transformers ("mixtral", "gpt-oss"), and count the tokenizer's
+ * own ids in vocabSize, which may be fewer than the embedding has. A missing architecture.vocabSize
+ * is told by who needs it. */
+static enum dgl_status parse_ours(struct dgl_json_reader r, const struct dgl_json *root,
+                                  const struct dgl_json *conversion, struct rdrr_manifest *out)
 {
-    const struct dgl_json *list;
-    enum dgl_status status = dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list);
+    const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
+    const struct dgl_json *architecture = dgl_json_get(root, "architecture"), *type, *list;
+    int64_t model = 0, said;
+    enum dgl_status status;
+    TRY(dgl_json_need(r, root, "modelType", DGL_JSON_STRING, &type));
+    if (!dgl_str_eq(dgl_json_str(type), RDRR_MODEL_TYPE))
+        return dgl_json_fail(r, type,
+                             "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
+                             "\"; the manifest is damaged",
+                             DGL_PRINTABLE_STR(dgl_json_str(type)));
+    if (architecture)
+        TRY(dgl_json_opt_i64(r, architecture, "vocabSize", 1, 1 << 21, &model));
+    said = model;
+    if (tokenizer)
+        TRY(dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said));
+    if (model && said != model)
+        return dgl_json_fail(r, tokenizer,
+                             "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64,
+                             said, model);
+    /* conversion.skipped: a list of lines for people. */
+    TRY(dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list));
     size_t count = dgl_json_count(list);
-    if (status != DGL_OK || count == 0)
-        return status;
+    if (count == 0)
+        return DGL_OK;
     if (count > RDRR_MAX_TENSORS)
         return dgl_json_fail(r, list, "%zu entries, at most %d are accepted", count,
                              RDRR_MAX_TENSORS);
@@ -277,39 +287,7 @@ static enum dgl_status parse_skipped(struct dgl_json_reader r, const struct dgl_
             return dgl_fail_memory(r.log, "list of skipped tensors", text.len);
         out->skipped[out->num_skipped++] = line;
     }
-    return DGL_OK;
-}
-
-/* Other writers have more names for transformers ("mixtral", "gpt-oss"). */
-static enum dgl_status check_model_type(struct dgl_json_reader r, const struct dgl_json *root)
-{
-    const struct dgl_json *type;
-    enum dgl_status status = dgl_json_need(r, root, "modelType", DGL_JSON_STRING, &type);
-    if (status == DGL_OK && !dgl_str_eq(dgl_json_str(type), RDRR_MODEL_TYPE))
-        status = dgl_json_fail(r, type,
-                               "is \"%s\", but packs of " RDRR_TOOL " say \"" RDRR_MODEL_TYPE
-                               "\"; the manifest is damaged",
-                               DGL_PRINTABLE_STR(dgl_json_str(type)));
-    return status;
-}
-
-/* Other writers count the tokenizer's own ids here, which may be fewer than the embedding has. A
- * missing architecture.vocabSize is told by who needs it. */
-static enum dgl_status check_vocab(struct dgl_json_reader r, const struct dgl_json *root)
-{
-    const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
-    const struct dgl_json *architecture = dgl_json_get(root, "architecture");
-    int64_t model = 0, said;
-    enum dgl_status status = DGL_OK;
-    if (architecture)
-        status = dgl_json_opt_i64(r, architecture, "vocabSize", 1, 1 << 21, &model);
-    said = model;
-    if (status == DGL_OK && tokenizer)
-        status = dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &said);
-    if (status == DGL_OK && model && said != model)
-        status = dgl_json_fail(r, tokenizer,
-                               "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64,
-                               said, model);
+done:
     return status;
 }
 
@@ -324,11 +302,8 @@ static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_jso
     TRY(rdrr_need_text(r, root, "quantization", &out->arena, &quantization));
     TRY(dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion));
     out->ours = dgl_str_eq(dgl_json_str(dgl_json_get(conversion, "tool")), RDRR_TOOL);
-    if (out->ours) {
-        TRY(check_model_type(r, root));
-        TRY(check_vocab(r, root));
-        TRY(parse_skipped(r, conversion, out));
-    }
+    if (out->ours)
+        TRY(parse_ours(r, root, conversion, out));
     char *lower = dgl_arena_strndup(&out->arena, quantization, strlen(quantization));
     if (!lower)
         return dgl_fail_memory(r.log, "quantization", strlen(quantization));

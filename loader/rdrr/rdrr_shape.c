@@ -27,11 +27,6 @@ static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-static bool shape_equal(const struct shape *a, const struct shape *b)
-{
-    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0])) == 0;
-}
-
 /* The same but for the last dimension, which is `logical`'s, filled up to whole blocks. */
 static bool shape_is_padded(const struct shape *stored, const struct shape *logical, uint64_t block)
 {
@@ -39,18 +34,6 @@ static bool shape_is_padded(const struct shape *stored, const struct shape *logi
     uint64_t pad = stored->dim[last] - logical->dim[last]; /* wraps when it is less: too much */
     return stored->rank == logical->rank && stored->dim[last] % block == 0 && pad < block &&
            memcmp(stored->dim, logical->dim, last * sizeof(stored->dim[0])) == 0;
-}
-
-static enum dgl_status fail_original(struct dgl_json_reader r, const struct rdrr_tensor *t,
-                                     const struct shape *stored, const struct shape *original)
-{
-    char a[TENSOR_SHAPE_TEXT], b[TENSOR_SHAPE_TEXT];
-    return dgl_fail(r.log, DGL_ERR_FORMAT,
-                    "%s: tensors.%s.originalShape is %s, but shape is %s with layout \"%s\"; "
-                    "wanted the same, the reverse in columns, or whole blocks of it",
-                    dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
-                    tensor_shape_str(original->rank, original->dim, a),
-                    tensor_shape_str(stored->rank, stored->dim, b), rdrr_layout_name(t->layout));
 }
 
 /* Reads "shape" and "originalShape" into the logical shape. A writer that transposed a matrix
@@ -72,43 +55,20 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
                       logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
     bool padded = t->layout != RDRR_COLUMN &&
                   shape_is_padded(&stored, &logical, dgl_dtype_get(t->info.dtype)->block);
-    if (!transposed && !padded && !shape_equal(&stored, &logical))
-        return fail_original(r, t, &stored, &logical);
+    bool equal = stored.rank == logical.rank &&
+                 memcmp(stored.dim, logical.dim, stored.rank * sizeof(stored.dim[0])) == 0;
+    char a[TENSOR_SHAPE_TEXT], b[TENSOR_SHAPE_TEXT];
+    if (!transposed && !padded && !equal)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: tensors.%s.originalShape is %s, but shape is %s with layout \"%s\"; "
+                        "wanted the same, the reverse in columns, or whole blocks of it",
+                        dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
+                        tensor_shape_str(logical.rank, logical.dim, a),
+                        tensor_shape_str(stored.rank, stored.dim, b), rdrr_layout_name(t->layout));
     t->info.rank = logical.rank;
     memcpy(t->info.shape, logical.dim, sizeof(logical.dim));
 done:
     return status;
-}
-
-/* What the entry itself says of its layout. */
-static enum dgl_status own_layout(struct dgl_json_reader r, const struct dgl_json *object,
-                                  struct rdrr_tensor *t, bool *said)
-{
-    const struct dgl_json *layout;
-    bool transposed = false;
-    enum dgl_status status;
-    TRY(dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout));
-    TRY(dgl_json_opt_bool(r, object, "weightsTransposed", &transposed));
-    *said = layout || transposed;
-    t->layout = transposed ? RDRR_COLUMN : RDRR_ROW;
-    if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
-        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",
-                        dgl_json_name(r.doc), DGL_PRINTABLE(t->info.name),
-                        DGL_PRINTABLE(dgl_json_str(layout).p));
-done:
-    return status;
-}
-
-/* What the pack says for entries that are silent; false: nothing, so that the size decides. */
-static bool pack_layout(const struct rdrr_manifest *m, const struct tensor_info *info,
-                        enum rdrr_layout *out)
-{
-    bool blocks = dgl_dtype_get(info->dtype)->block > 1;
-    if (blocks ? !m->says_block_layout : strcmp(info->role, "matmul") != 0)
-        return false;
-    *out = blocks ? m->block_layout : m->float_layout;
-    return true;
 }
 
 static bool fits(const struct tensor_info *info, enum rdrr_layout layout, uint64_t size)
@@ -149,35 +109,39 @@ static enum dgl_status fail_size(struct dgl_json_reader r, const struct dgl_json
         size, text, dgl_dtype_get(info->dtype)->rdrr, bytes, rdrr_layout_name(layout));
 }
 
-/* Rows of whole blocks are the same bytes flat, and so are single values. */
-static enum rdrr_layout layout_simplify(const struct tensor_info *info, enum rdrr_layout layout)
-{
-    uint64_t block = dgl_dtype_get(info->dtype)->block, cols = info->shape[info->rank - 1];
-    return layout == RDRR_FLAT && (info->rank == 1 || cols % block == 0) ? RDRR_ROW : layout;
-}
-
 enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json *object,
                                  const struct rdrr_manifest *m, struct rdrr_tensor *t)
 {
     struct tensor_info *info = &t->info;
+    const struct dgl_json *layout;
     int64_t size = 0;
-    bool own;
+    bool transposed = false;
     enum dgl_status status;
-    TRY(own_layout(r, object, t, &own));
+    TRY(dgl_json_opt(r, object, "layout", DGL_JSON_STRING, &layout));
+    TRY(dgl_json_opt_bool(r, object, "weightsTransposed", &transposed));
+    t->layout = transposed ? RDRR_COLUMN : RDRR_ROW;
+    if (layout && !rdrr_layout_parse(dgl_json_str(layout), &t->layout))
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: tensors.%s.layout is \"%s\"; supported: \"row\", \"column\", \"flat\"",
+                        dgl_json_name(r.doc), DGL_PRINTABLE(info->name),
+                        DGL_PRINTABLE(dgl_json_str(layout).p));
     TRY(logical_shape(r, object, t));
     TRY(dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size));
     info->bytes = (uint64_t)size;
-    if (!own) {
-        enum rdrr_layout pack = RDRR_ROW;
-        bool said = pack_layout(m, info, &pack);
-        enum rdrr_layout found = layout_by_size(info, said, pack, info->bytes);
-        if (found == RDRR_LAYOUTS)
+    uint64_t block = dgl_dtype_get(info->dtype)->block;
+    if (!layout && !transposed) {
+        /* What the pack says for entries that are silent, if it does; else the size decides. */
+        bool said = block > 1 ? m->says_block_layout : strcmp(info->role, "matmul") == 0;
+        enum rdrr_layout pack = !said ? RDRR_ROW : block > 1 ? m->block_layout : m->float_layout;
+        t->layout = layout_by_size(info, said, pack, info->bytes);
+        if (t->layout == RDRR_LAYOUTS)
             return fail_size(r, object, info, pack, info->bytes);
-        t->layout = found;
     } else if (!fits(info, t->layout, info->bytes)) {
         return fail_size(r, object, info, t->layout, info->bytes);
     }
-    t->layout = layout_simplify(info, t->layout);
+    /* Rows of whole blocks are the same bytes flat, and so are single values. */
+    if (t->layout == RDRR_FLAT && (info->rank == 1 || info->shape[info->rank - 1] % block == 0))
+        t->layout = RDRR_ROW;
 done:
     return status;
 }

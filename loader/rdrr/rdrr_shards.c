@@ -54,34 +54,19 @@ done:
     return status;
 }
 
-static enum dgl_status check_total(struct dgl_json_reader r, const struct dgl_json *root,
-                                   const struct rdrr_manifest *m)
-{
-    int64_t total = 0;
-    enum dgl_status status = dgl_json_need_i64(r, root, "totalSize", 0, INT64_MAX, &total);
-    if (status == DGL_OK && (uint64_t)total != m->total_size)
-        status = dgl_json_fail(r, root,
-                               "totalSize is %" PRId64 ", but the shards' sizes sum to %" PRIu64,
-                               total, m->total_size);
-    return status;
-}
-
 /* The algorithm of the pack, or where it says none, of the first shard that does. A pack of
  * others may say neither: sha256 was the default of every writer. */
 static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dgl_json *root,
                                        const struct dgl_json *shards, struct rdrr_manifest *out)
 {
     const struct dgl_json *first = NULL, *value = NULL;
-    enum dgl_status status = out->ours
-                                 ? dgl_json_need(r, root, "hashAlgorithm", DGL_JSON_STRING, &value)
-                                 : dgl_json_opt(r, root, "hashAlgorithm", DGL_JSON_STRING, &value);
-    for (const struct dgl_json *s = dgl_json_first(shards); s && status == DGL_OK && !first;
-         s = dgl_json_next(s)) {
+    enum dgl_status status;
+    TRY((out->ours ? dgl_json_need : dgl_json_opt)(r, root, "hashAlgorithm", DGL_JSON_STRING,
+                                                   &value));
+    for (const struct dgl_json *s = dgl_json_first(shards); s && !first; s = dgl_json_next(s)) {
         if (dgl_json_is(s, DGL_JSON_OBJECT))
-            status = dgl_json_opt(r, s, "hashAlgorithm", DGL_JSON_STRING, &first);
+            TRY(dgl_json_opt(r, s, "hashAlgorithm", DGL_JSON_STRING, &first));
     }
-    if (status != DGL_OK)
-        return status;
     if (value && first && !dgl_str_eq(dgl_json_str(value), dgl_json_str(first).p))
         return dgl_json_fail(r, first, "\"%s\", but hashAlgorithm of the pack is \"%s\"",
                              DGL_PRINTABLE(dgl_json_str(first).p),
@@ -92,13 +77,15 @@ static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dg
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: hashAlgorithm is \"%s\"; supported: sha256, blake3",
                         dgl_json_name(r.doc), DGL_PRINTABLE(dgl_json_str(value).p));
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
     const struct dgl_json *shards;
+    int64_t total = 0;
     enum dgl_status status;
     TRY(dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards));
     TRY(parse_hash_kind(r, root, shards, out));
@@ -112,7 +99,11 @@ enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_jso
         TRY(parse_shard(r, s, out->num_shards, out));
         out->num_shards++;
     }
-    status = check_total(r, root, out);
+    TRY(dgl_json_need_i64(r, root, "totalSize", 0, INT64_MAX, &total));
+    if ((uint64_t)total != out->total_size)
+        return dgl_json_fail(r, root,
+                             "totalSize is %" PRId64 ", but the shards' sizes sum to %" PRIu64,
+                             total, out->total_size);
 done:
     return status;
 }

@@ -11,30 +11,6 @@ static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "m
                                           "conv",      "expert",  "router",   "other",
                                           "vision",    "audio",   "projector"};
 
-static enum dgl_status parse_dtype(struct dgl_json_reader r, const struct dgl_json *object,
-                                   struct tensor_info *info)
-{
-    const struct dgl_json *value;
-    enum dgl_status status = dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &value);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(value);
-    if (dgl_dtype_parse(text.p, text.len, &info->dtype))
-        return DGL_OK;
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
-                    "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
-                    dgl_json_name(r.doc), DGL_PRINTABLE(info->name), DGL_PRINTABLE(text.p));
-}
-
-/* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes one of
- * the other. */
-static bool role_contradicts(const char *said, const char *named)
-{
-    bool other = strcmp(said, "other") == 0 || strcmp(named, "other") == 0;
-    return !other && (strcmp(said, "norm") == 0) != (strcmp(named, "norm") == 0);
-}
-
 /* Ours say what the name says; others have classes of their own for some names. */
 static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
                                   bool ours, struct tensor_info *info)
@@ -53,7 +29,11 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
     if (!info->role)
         return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
                              DGL_PRINTABLE(dgl_json_str(role).p));
-    if (ours ? strcmp(info->role, named) != 0 : role_contradicts(info->role, named))
+    /* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes
+     * one of the other. */
+    bool other = strcmp(info->role, "other") == 0 || strcmp(named, "other") == 0;
+    bool contradicts = !other && (strcmp(info->role, "norm") == 0) != (strcmp(named, "norm") == 0);
+    if (ours ? strcmp(info->role, named) != 0 : contradicts)
         return dgl_json_fail(r, role,
                              "\"%s\", but the name makes it \"%s\"; the manifest is damaged",
                              info->role, named);
@@ -131,61 +111,54 @@ done:
     return status;
 }
 
-static enum dgl_status parse_place(struct dgl_json_reader r, const struct dgl_json *object,
-                                   struct rdrr_tensor *t, struct rdrr_manifest *m)
-{
-    const struct dgl_json *spans;
-    t->first_span = m->num_spans;
-    enum dgl_status status;
-    TRY(dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans));
-    if (!spans)
-        TRY(parse_span(r, object, &t->info.bytes, m));
-    uint64_t sum = spans ? 0 : t->info.bytes;
-    for (const struct dgl_json *s = dgl_json_first(spans); s; s = dgl_json_next(s)) {
-        TRY(parse_span(r, s, NULL, m));
-        if (!dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
-            TRY(dgl_json_fail(r, s, "sizes overflow 64 bits"));
-    }
-    t->num_spans = m->num_spans - t->first_span;
-    if (sum != t->info.bytes)
-        return dgl_json_fail(r, spans,
-                             "sizes sum to %" PRIu64 ", but the tensor's size is %" PRIu64, sum,
-                             t->info.bytes);
-done:
-    return status;
-}
-
-/* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
-static enum dgl_status check_name(struct dgl_json_reader r, const struct tensor_info *info)
-{
-    if (strncmp(info->name, "blk.", 4) != 0)
-        return DGL_OK;
-    return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                    "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use the "
-                    "GGUF file that the pack was made of",
-                    dgl_json_name(r.doc), DGL_PRINTABLE(info->name));
-}
-
 static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_json *object,
                                     struct rdrr_tensor *t, struct rdrr_manifest *m)
 {
+    struct tensor_info *info = &t->info;
     struct dgl_str key = dgl_json_key(object);
+    const struct dgl_json *dtype, *spans;
+    enum dgl_status status;
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
     if (key.len == 0 || memchr(key.p, 0, key.len))
         return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: a tensor's name is empty or holds U+0000",
                         dgl_json_name(r.doc));
-    t->info.name = dgl_arena_strndup(&m->arena, key.p, key.len);
-    if (!t->info.name)
+    info->name = dgl_arena_strndup(&m->arena, key.p, key.len);
+    if (!info->name)
         return dgl_fail_memory(r.log, "tensor names", key.len);
-    enum dgl_status status;
-    TRY(check_name(r, &t->info));
-    TRY(parse_dtype(r, object, &t->info));
-    TRY(parse_role(r, object, m->ours, &t->info));
-    TRY(check_storage(r, object, &t->info));
+    /* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
+    if (strncmp(info->name, "blk.", 4) == 0)
+        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
+                        "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use "
+                        "the GGUF file that the pack was made of",
+                        dgl_json_name(r.doc), DGL_PRINTABLE(info->name));
+    TRY(dgl_json_need(r, object, "dtype", DGL_JSON_STRING, &dtype));
+    struct dgl_str text = dgl_json_str(dtype);
+    if (!dgl_dtype_parse(text.p, text.len, &info->dtype))
+        return dgl_fail(
+            r.log, DGL_ERR_UNSUPPORTED,
+            "%s: tensors.%s.dtype is \"%s\"; supported: F32, F16, BF16, U8, I64, Q4_0, "
+            "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K_M, Q5_K, Q6_K, MXFP4, IQ4_NL, IQ4_XS",
+            dgl_json_name(r.doc), DGL_PRINTABLE(info->name), DGL_PRINTABLE(text.p));
+    TRY(parse_role(r, object, m->ours, info));
+    TRY(check_storage(r, object, info));
     TRY(rdrr_shape_parse(r, object, m, t));
-    t->info.role = tensor_role_from_name(t->info.name); /* what was said only chose the layout */
-    TRY(parse_place(r, object, t, m));
+    info->role = tensor_role_from_name(info->name); /* what was said only chose the layout */
+    t->first_span = m->num_spans;
+    TRY(dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans));
+    if (!spans)
+        TRY(parse_span(r, object, &info->bytes, m));
+    uint64_t sum = spans ? 0 : info->bytes;
+    for (const struct dgl_json *s = dgl_json_first(spans); s; s = dgl_json_next(s)) {
+        TRY(parse_span(r, s, NULL, m));
+        if (!dgl_add_u64(sum, m->spans[m->num_spans - 1].size, &sum))
+            return dgl_json_fail(r, s, "sizes overflow 64 bits");
+    }
+    t->num_spans = m->num_spans - t->first_span;
+    if (sum != info->bytes)
+        return dgl_json_fail(r, spans,
+                             "sizes sum to %" PRIu64 ", but the tensor's size is %" PRIu64, sum,
+                             info->bytes);
 done:
     return status;
 }
@@ -208,35 +181,11 @@ static int span_compare(const void *a, const void *b)
 }
 
 /* Between spans there is at most alignment: no shared byte, and no room for something else. */
-static enum dgl_status check_overlap(struct dgl_json_reader r, const struct rdrr_manifest *m,
-                                     const struct owned_span *spans)
+static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_manifest *m)
 {
     const char *file = dgl_json_name(r.doc);
     uint64_t end = 0;
-    for (size_t i = 0; i < m->num_spans; i++) {
-        const struct owned_span *s = &spans[i];
-        bool first = i == 0 || spans[i - 1].span.shard != s->span.shard;
-        if (first)
-            end = 0;
-        if (s->span.offset < end)
-            return dgl_fail(r.log, DGL_ERR_FORMAT,
-                            "%s: tensors %s and %s overlap: offset %" PRIu64
-                            " of %s is before %" PRIu64 ", where the other ends",
-                            file, DGL_PRINTABLE(spans[i - 1].tensor), DGL_PRINTABLE(s->tensor),
-                            s->span.offset, m->shards[s->span.shard].name, end);
-        if (s->span.offset - end >= RDRR_ALIGN)
-            return dgl_fail(r.log, DGL_ERR_FORMAT,
-                            "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
-                            "less than %" PRIu64,
-                            file, m->shards[s->span.shard].name, s->span.offset - end,
-                            DGL_PRINTABLE(s->tensor), RDRR_ALIGN);
-        end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
-    }
-    return DGL_OK;
-}
-
-static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_manifest *m)
-{
+    enum dgl_status status = DGL_OK;
     struct owned_span *sorted = dgl_new_array(struct owned_span, m->num_spans);
     if (!sorted)
         return dgl_fail_memory(r.log, "span list", m->num_spans * sizeof(*sorted));
@@ -247,28 +196,27 @@ static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_
         }
     }
     qsort(sorted, m->num_spans, sizeof(*sorted), span_compare);
-    enum dgl_status status = check_overlap(r, m, sorted);
+    for (size_t i = 0; i < m->num_spans; i++) {
+        const struct owned_span *s = &sorted[i];
+        if (i == 0 || sorted[i - 1].span.shard != s->span.shard)
+            end = 0;
+        if (s->span.offset < end)
+            TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
+                         "%s: tensors %s and %s overlap: offset %" PRIu64
+                         " of %s is before %" PRIu64 ", where the other ends",
+                         file, DGL_PRINTABLE(sorted[i - 1].tensor), DGL_PRINTABLE(s->tensor),
+                         s->span.offset, m->shards[s->span.shard].name, end));
+        if (s->span.offset - end >= RDRR_ALIGN)
+            TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
+                         "%s: %s has %" PRIu64 " unused bytes before tensor %s; alignment needs "
+                         "less than %" PRIu64,
+                         file, m->shards[s->span.shard].name, s->span.offset - end,
+                         DGL_PRINTABLE(s->tensor), RDRR_ALIGN));
+        end = s->span.offset + s->span.size; /* inside the shard: parse_span() */
+    }
+done:
     free(sorted);
     return status;
-}
-
-/* A pack of ours says the type that the converter would find in its tensors. */
-static enum dgl_status check_headline(struct dgl_json_reader r, const struct rdrr_manifest *m)
-{
-    struct dtype_tally tally = {0};
-    for (size_t i = 0; i < m->num_tensors; i++) {
-        const struct tensor_info *t = &m->tensors[i].info;
-        double values = 1;
-        for (uint32_t d = 0; d < t->rank; d++)
-            values *= (double)t->shape[d];
-        dtype_tally_add(&tally, t->role, t->dtype, values);
-    }
-    const char *found = dgl_dtype_get(dtype_tally_headline(&tally))->rdrr;
-    if (strcasecmp(m->quantization, found) == 0)
-        return DGL_OK;
-    return dgl_fail(r.log, DGL_ERR_FORMAT,
-                    "%s: quantization is \"%s\", but most weights are %s; the manifest is damaged",
-                    dgl_json_name(r.doc), DGL_PRINTABLE(m->quantization), found);
 }
 
 enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
@@ -293,8 +241,23 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
         out->num_tensors++;
     }
     TRY(check_layout(r, out));
-    if (out->ours)
-        TRY(check_headline(r, out));
+    if (!out->ours)
+        return DGL_OK;
+    /* A pack of ours says the type that the converter would find in its tensors. */
+    struct dtype_tally tally = {0};
+    for (size_t i = 0; i < out->num_tensors; i++) {
+        const struct tensor_info *t = &out->tensors[i].info;
+        double values = 1;
+        for (uint32_t d = 0; d < t->rank; d++)
+            values *= (double)t->shape[d];
+        dtype_tally_add(&tally, t->role, t->dtype, values);
+    }
+    const char *found = dgl_dtype_get(dtype_tally_headline(&tally))->rdrr;
+    if (strcasecmp(out->quantization, found) != 0)
+        return dgl_fail(r.log, DGL_ERR_FORMAT,
+                        "%s: quantization is \"%s\", but most weights are %s; the manifest is "
+                        "damaged",
+                        dgl_json_name(r.doc), DGL_PRINTABLE(out->quantization), found);
 done:
     return status;
 }

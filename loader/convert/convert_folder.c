@@ -44,22 +44,8 @@ static enum dgl_status check_replaceable(const struct dgl_log *log, const char *
     return status;
 }
 
-/* The folder itself is locked: its files come and go. The descriptor is also the one with which it
- * can be removed when there are no others left. */
-static enum dgl_status hold(const struct dgl_log *log, struct convert_folder *folder)
-{
-    int fd = open(folder->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        enum dgl_status status = dgl_fail_errno(log, "open directory", folder->temp);
-        rmdir(folder->temp);
-        return status;
-    }
-    dgl_temp_lock(fd);
-    folder->lock = fd;
-    folder->locked = true;
-    return DGL_OK;
-}
-
+/* Makes the temporary folder and locks it. The folder itself is locked because its files come and go.
+ * If no other descriptors are left, this one still serves to remove the folder. */
 static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
 {
     for (int i = 0; i < max_name_tries; i++) {
@@ -68,7 +54,15 @@ static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folde
             return dgl_fail_memory(log, folder->path, strlen(folder->path));
         if (mkdir(temp, 0777) == 0) {
             folder->temp = temp;
-            return hold(log, folder);
+            folder->lock = open(temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (folder->lock < 0) {
+                enum dgl_status status = dgl_fail_errno(log, "open directory", temp);
+                rmdir(temp);
+                return status;
+            }
+            dgl_temp_lock(folder->lock);
+            folder->locked = true;
+            return DGL_OK;
         }
         bool taken = errno == EEXIST && i + 1 < max_name_tries;
         enum dgl_status status = taken ? DGL_OK : dgl_fail_errno(log, "make directory", temp);
@@ -115,15 +109,6 @@ static void sync_folder(const char *path)
         return;
     fsync(fd); /* some file systems cannot sync a folder, which is no error */
     close(fd);
-}
-
-static void sync_parent(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *parent = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (parent)
-        sync_folder(parent);
-    free(parent);
 }
 
 /* For file systems that cannot exchange two names. */
@@ -178,7 +163,11 @@ enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert
             return dgl_fail_errno(log, "replace", folder->path);
         status = replace_in_two_steps(log, folder);
     } /* else temp is now what was there before: convert_folder_finish() removes it */
-    sync_parent(folder->path);
+    const char *slash = strrchr(folder->path, '/');
+    char *parent = slash ? strndup(folder->path, (size_t)(slash - folder->path) + 1) : strdup(".");
+    if (parent)
+        sync_folder(parent);
+    free(parent);
     return status;
 }
 

@@ -127,17 +127,12 @@ enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct 
 }
 
 /* llama.cpp's choice: the first and the last eighth of the layers, and every third between. */
-static bool layer_is_precise(int layer, int layers)
-{
-    int eighth = layers / 8;
-    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
-}
-
 static bool is_precise(const struct model_desc *desc, size_t index)
 {
+    int eighth = desc->layers / 8;
     for (int i = 0; i < desc->layers; i++) {
-        if (layer_is_precise(i, desc->layers) &&
-            (desc->layer[i].v == (long)index || desc->layer[i].down == (long)index))
+        bool precise = i < eighth || i >= 7 * desc->layers / 8 || (i - eighth) % 3 == 2;
+        if (precise && (desc->layer[i].v == (long)index || desc->layer[i].down == (long)index))
             return true;
     }
     return false;

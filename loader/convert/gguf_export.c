@@ -24,30 +24,27 @@ struct export_job {
 
 /* What --force may replace: a whole model. It may be the input itself, which stays open until the
  * new file takes its name; of a split model the other files would be left without this one. */
-static enum dgl_status check_replaceable(const struct dgl_log *log, const char *path)
-{
-    if (!gguf_has_magic(&blob_files, path))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "%s exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
-                        "): not replaced, remove it first",
-                        path);
-    if (gguf_is_split_name(path))
-        return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                        "%s exists and is one file of a split GGUF model: not replaced, remove the "
-                        "model first or choose another name",
-                        path);
-    return DGL_OK;
-}
-
 static enum dgl_status check_out(const struct export_job *job)
 {
     const char *path = job->params->out;
     if (dgl_path_is_dir(path))
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "%s is a folder; choose a file name", path);
-    if (dgl_path_exists(path) && !job->params->force)
+    if (!dgl_path_exists(path))
+        return DGL_OK;
+    if (!job->params->force)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
                         "%s exists already; choose another name, or --force to replace it", path);
-    return dgl_path_exists(path) ? check_replaceable(job->log, path) : DGL_OK;
+    if (!gguf_has_magic(&blob_files, path))
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "%s exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
+                        "): not replaced, remove it first",
+                        path);
+    if (gguf_is_split_name(path))
+        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                        "%s exists and is one file of a split GGUF model: not replaced, remove the "
+                        "model first or choose another name",
+                        path);
+    return DGL_OK;
 }
 
 static long find_layer(const struct export_job *job, int32_t layer, const char *rest)
@@ -80,21 +77,16 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
     return DGL_OK;
 }
 
-/* As llama.cpp's quantizer, but for its q5_0 and q5_1, which have no encoder here. */
-static enum dgl_dtype fallback(enum dgl_dtype type, uint64_t cols)
-{
-    if (cols % dgl_dtype_get(type)->block == 0)
-        return type;
-    return cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0 : DGL_F16;
-}
-
-/* Vectors, routers and the like are f32 whatever they were: ggml computes with nothing else. */
+/* As llama.cpp's quantizer, but for its q5_0 and q5_1, which have no encoder here. Vectors, routers
+ * and the like are f32 whatever they were: ggml computes with nothing else. */
 static enum dgl_dtype target(const struct convert_item *item)
 {
     static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};
     for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
         if (item->from->rank >= 2 && strcmp(item->from->role, weights[i]) == 0)
-            return fallback(item->type, item->cols);
+            return item->cols % dgl_dtype_get(item->type)->block == 0 ? item->type
+                   : item->cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0
+                                                                      : DGL_F16;
     }
     return DGL_F32;
 }
@@ -165,26 +157,6 @@ static enum dgl_status sink_write(void *priv, const void *bytes, size_t len)
     return gguf_writer_data(priv, bytes, len);
 }
 
-static enum dgl_status write_data(struct export_job *job)
-{
-    struct convert_work work = {.log = job->log,
-                                .model = &job->view,
-                                .threads = job->params->threads,
-                                .fast = job->recipe->fast,
-                                .sink = {sink_begin, sink_write, &job->w}};
-    struct convert_progress progress = {.cb = job->params->progress_cb,
-                                        .priv = job->params->progress_priv,
-                                        .total = job->plan.bytes_in};
-    enum dgl_status status;
-    TRY(gguf_writer_begin(job->log, &job->w, job->params->out));
-    for (size_t i = 0; i < job->plan.count; i++)
-        TRY(convert_tensor(&work, &job->plan.items[i], &progress));
-    TRY(gguf_writer_align(&job->w));
-    status = gguf_writer_commit(&job->w);
-done:
-    return status;
-}
-
 enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_params *params,
                             const struct convert_recipe *recipe, const struct dgl_model_file *model,
                             struct dgl_convert_result *out)
@@ -205,7 +177,18 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
     TRY(convert_plan_check_fast(log, &job.plan, params));
     TRY(describe(&job, model));
     TRY(gguf_export_check(log, params->out, model, job.arch, &job.w));
-    TRY(write_data(&job));
+    struct convert_work work = {.log = log,
+                                .model = &job.view,
+                                .threads = params->threads,
+                                .fast = recipe->fast,
+                                .sink = {sink_begin, sink_write, &job.w}};
+    struct convert_progress progress = {
+        .cb = params->progress_cb, .priv = params->progress_priv, .total = job.plan.bytes_in};
+    TRY(gguf_writer_begin(log, &job.w, params->out));
+    for (size_t i = 0; i < job.plan.count; i++)
+        TRY(convert_tensor(&work, &job.plan.items[i], &progress));
+    TRY(gguf_writer_align(&job.w));
+    TRY(gguf_writer_commit(&job.w));
     *out = (struct dgl_convert_result){
         .tensors = job.plan.count, .bytes_in = job.plan.bytes_in, .bytes_out = job.w.written};
 done:

@@ -3,20 +3,6 @@
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"
 
-/* The file as a model, its tensors those of the model that it is made of. */
-static enum dgl_status read_back(const struct dgl_log *log, const struct gguf_file *file,
-                                 const struct dgl_model_file *model, const struct gguf_arch *arch,
-                                 struct dgl_model_file **out)
-{
-    struct tensor_source *raw = NULL;
-    struct gguf_parts parts;
-    *out = NULL;
-    enum dgl_status status = gguf_export_view(log, model, arch, &raw);
-    if (status == DGL_OK)
-        status = gguf_parts_read(log, file, raw, &parts);
-    return status == DGL_OK ? model_file_of_gguf(log, file->name, &parts, out) : status;
-}
-
 static enum dgl_status compare(const struct dgl_log *log, const struct dgl_model_file *model,
                                const struct dgl_model_file *again, const struct gguf_arch *arch)
 {
@@ -39,6 +25,8 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
     struct dgl_buf head = {0};
     struct gguf_file file = {0};
     struct dgl_model_file *again = NULL;
+    struct tensor_source *raw = NULL;
+    struct gguf_parts parts;
     enum dgl_status status;
     TRY(gguf_writer_header(&quiet, w, path, &head));
     struct gguf_input in = {.name = path,
@@ -46,7 +34,10 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
                             .size = head.len + w->data_bytes,
                             .stored = head.len};
     TRY(gguf_file_parse(&quiet, &in, &file));
-    TRY(read_back(&quiet, &file, model, arch, &again));
+    /* Read the header back as a model that has the tensors of the source. */
+    TRY(gguf_export_view(&quiet, model, arch, &raw));
+    TRY(gguf_parts_read(&quiet, &file, raw, &parts));
+    TRY(model_file_of_gguf(&quiet, path, &parts, &again));
 done:
     if (status == DGL_OK)
         status = compare(log, model, again, arch);

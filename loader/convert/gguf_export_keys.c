@@ -71,20 +71,6 @@ static void list_layers(const struct keys *k, bool (*is)(const struct keys *k, i
         dgl_buf_puts(out, "none");
 }
 
-static enum dgl_status refuse_windows(struct keys *k, int32_t window, bool said)
-{
-    struct dgl_buf layers = {0};
-    list_layers(k, has_window, true, &layers);
-    enum dgl_status status =
-        dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
-                 "%s: sliding_window is %" PRId32 " in layers %s of %" PRId32
-                 ", but a GGUF file of architecture %s has it in %s; " GGUF_AS_PACK,
-                 k->model->path, window, layers.p ? layers.p : "?", k->desc->layers, k->arch->name,
-                 said ? "all or none" : "none");
-    dgl_buf_finish(&layers);
-    return status;
-}
-
 static enum dgl_status put_windows(struct keys *k)
 {
     int32_t window = 0;
@@ -95,8 +81,18 @@ static enum dgl_status put_windows(struct keys *k)
     bool usual = windows_are_usual(k, window);
     bool alternates = k->arch->window_period > 0;
     bool said = gguf_arch_uses(k->arch, "attention.sliding_window");
-    if (!said || (!usual && !alternates))
-        return refuse_windows(k, window, said);
+    if (!said || (!usual && !alternates)) {
+        struct dgl_buf layers = {0};
+        list_layers(k, has_window, true, &layers);
+        enum dgl_status status =
+            dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
+                     "%s: sliding_window is %" PRId32 " in layers %s of %" PRId32
+                     ", but a GGUF file of architecture %s has it in %s; " GGUF_AS_PACK,
+                     k->model->path, window, layers.p ? layers.p : "?", k->desc->layers,
+                     k->arch->name, said ? "all or none" : "none");
+        dgl_buf_finish(&layers);
+        return status;
+    }
     put_u32(k, "attention.sliding_window", window);
     if (!usual)
         put_pattern(k, window);
@@ -124,14 +120,6 @@ static void put_gemma(struct keys *k)
              "%s: its query_pre_attn_scalar is written as %s.attention.scale, which llama.cpp does "
              "not read",
              k->model->path, k->arch->name);
-}
-
-static void put_granite(struct keys *k)
-{
-    put_f32(k, "attention.scale", k->desc->attn_scale);
-    put_f32(k, "embedding_scale", k->desc->embed_scale);
-    put_f32(k, "residual_scale", k->desc->residual_scale);
-    put_f32(k, "logit_scale", 1 / k->desc->logit_scale); /* there a divisor */
 }
 
 static enum dgl_status put_experts(struct keys *k)
@@ -208,45 +196,39 @@ static void check_biases(const struct keys *k)
              k->model->path, wanted ? "no biases of attention" : "biases", k->arch->name);
 }
 
-static void put_general(struct keys *k)
-{
-    gguf_put_str(k->w, "general.architecture", dgl_str_of(k->arch->name));
-    gguf_put_str(k->w, "general.type", DGL_STR("model"));
-    gguf_put_str(k->w, "general.name", dgl_str_of(k->model->name));
-    gguf_put_u32(k->w, "general.quantization_version", 2); /* of ggml's block formats */
-}
-
-static void put_sizes(struct keys *k)
-{
-    const struct model_desc *d = k->desc;
-    put_u32(k, "vocab_size", d->vocab);
-    put_u32(k, "context_length", d->context_max);
-    put_u32(k, "embedding_length", d->hidden);
-    put_u32(k, "block_count", d->layers);
-    put_u32(k, "feed_forward_length", d->intermediate);
-    put_u32(k, "attention.head_count", d->heads);
-    put_u32(k, "attention.head_count_kv", d->kv_heads);
-    put_u32(k, "attention.key_length", d->head_dim);
-    put_u32(k, "attention.value_length", d->head_dim);
-    put_f32(k, "attention.layer_norm_rms_epsilon", d->norm_eps);
-}
-
 enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct gguf_writer *w)
 {
     struct keys k = {.log = log, .model = model, .desc = &model->desc, .arch = arch, .w = w};
-    put_general(&k);
-    put_sizes(&k);
+    const struct model_desc *d = k.desc;
+    gguf_put_str(w, "general.architecture", dgl_str_of(arch->name));
+    gguf_put_str(w, "general.type", DGL_STR("model"));
+    gguf_put_str(w, "general.name", dgl_str_of(model->name));
+    gguf_put_u32(w, "general.quantization_version", 2); /* of ggml's block formats */
+    put_u32(&k, "vocab_size", d->vocab);
+    put_u32(&k, "context_length", d->context_max);
+    put_u32(&k, "embedding_length", d->hidden);
+    put_u32(&k, "block_count", d->layers);
+    put_u32(&k, "feed_forward_length", d->intermediate);
+    put_u32(&k, "attention.head_count", d->heads);
+    put_u32(&k, "attention.head_count_kv", d->kv_heads);
+    put_u32(&k, "attention.key_length", d->head_dim);
+    put_u32(&k, "attention.value_length", d->head_dim);
+    put_f32(&k, "attention.layer_norm_rms_epsilon", d->norm_eps);
     enum dgl_status status;
     TRY(put_windows(&k));
     TRY(check_rotated(&k));
     TRY(gguf_export_rope(log, model, arch, w));
-    if (model->desc.moe.experts > 0)
+    if (d->moe.experts > 0)
         TRY(put_experts(&k));
     if (arch->family & (GGUF_GEMMA2 | GGUF_GEMMA3))
         put_gemma(&k);
-    if (arch->family == GGUF_GRANITE)
-        put_granite(&k);
+    if (arch->family == GGUF_GRANITE) {
+        put_f32(&k, "attention.scale", d->attn_scale);
+        put_f32(&k, "embedding_scale", d->embed_scale);
+        put_f32(&k, "residual_scale", d->residual_scale);
+        put_f32(&k, "logit_scale", 1 / d->logit_scale); /* there a divisor */
+    }
     check_biases(&k);
 done:
     return status;

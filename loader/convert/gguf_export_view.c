@@ -86,18 +86,6 @@ done:
     return status;
 }
 
-static enum dgl_status add_permuted(struct exporter *x, size_t index, const char *name)
-{
-    const struct tensor_info *info = tensor_source_at(x->model->tensors, index);
-    if (info->rank == 1 && dgl_dtype_get(info->dtype)->block != 1)
-        return misfit(x, info, "plain numbers in a vector");
-    struct gguf_unit_tensor t = {.order = GGUF_ORDER_UNPERMUTE,
-                                 .source = {index},
-                                 .unit = gguf_unit_bytes(info),
-                                 .head = (uint64_t)x->model->desc.head_dim};
-    return gguf_units_add(&x->units, info, name, &t);
-}
-
 /* Expert 0 of `hf` exists: all of them become one tensor. */
 static enum dgl_status add_stack(struct exporter *x, const char *prefix, const char *hf,
                                  const char *name)
@@ -181,8 +169,16 @@ static enum dgl_status add_found(struct exporter *x, size_t index,
     enum gguf_change change = rule->change;
     bool permute = (change == GGUF_PERMUTE_Q || change == GGUF_PERMUTE_K) && x->arch->permuted;
     x->used[index] = true;
-    if (permute)
-        return add_permuted(x, index, name);
+    if (permute) {
+        const struct tensor_info *info = tensor_source_at(x->model->tensors, index);
+        if (info->rank == 1 && dgl_dtype_get(info->dtype)->block != 1)
+            return misfit(x, info, "plain numbers in a vector");
+        struct gguf_unit_tensor t = {.order = GGUF_ORDER_UNPERMUTE,
+                                     .source = {index},
+                                     .unit = gguf_unit_bytes(info),
+                                     .head = (uint64_t)x->model->desc.head_dim};
+        return gguf_units_add(&x->units, info, name, &t);
+    }
     if (change == GGUF_NORM && x->arch->norm_plus_one)
         return add_norm(x, index, name);
     if (change == GGUF_INTERLEAVE || change == GGUF_JOINED) {
@@ -214,19 +210,6 @@ static enum dgl_status add_rule(struct exporter *x, const struct gguf_name_rule 
     return add_found(x, (size_t)index, rule, gguf_prefix, name);
 }
 
-static enum dgl_status add_layer(struct exporter *x, int32_t layer)
-{
-    char *prefix = dgl_arena_printf(&x->units.names, "model.layers.%" PRId32 ".", layer);
-    char *gguf_prefix = dgl_arena_printf(&x->units.names, "blk.%" PRId32 ".", layer);
-    if (!prefix || !gguf_prefix)
-        return dgl_fail_memory(x->log, "tensor names", 32);
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < gguf_num_layer_names; i++)
-        TRY(add_rule(x, &gguf_layer_names[i], prefix, gguf_prefix));
-done:
-    return status;
-}
-
 static enum dgl_status add_factors(struct exporter *x)
 {
     struct gguf_rope_factors factors[GGUF_MAX_ROPE_FACTORS];
@@ -248,19 +231,6 @@ static enum dgl_status add_factors(struct exporter *x)
     return status;
 }
 
-static enum dgl_status check_used(const struct exporter *x)
-{
-    for (size_t i = 0; i < tensor_source_count(x->model->tensors); i++) {
-        const char *name = tensor_source_at(x->model->tensors, i)->name;
-        if (!x->used[i] && !is_skipped(x, i))
-            return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
-                            "%s: tensor %s has no place in a GGUF file of architecture %s",
-                            tensor_source_label(x->model->tensors), DGL_PRINTABLE(name),
-                            x->arch->name);
-    }
-    return DGL_OK;
-}
-
 enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct tensor_source **out)
 {
@@ -276,9 +246,21 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
     TRY(add_factors(&x));
     for (size_t i = 0; i < gguf_num_model_names; i++)
         TRY(add_rule(&x, &gguf_model_names[i], "", ""));
-    for (int32_t layer = 0; layer < model->desc.layers; layer++)
-        TRY(add_layer(&x, layer));
-    TRY(check_used(&x));
+    for (int32_t layer = 0; layer < model->desc.layers; layer++) {
+        char *prefix = dgl_arena_printf(&x.units.names, "model.layers.%" PRId32 ".", layer);
+        char *gguf_prefix = dgl_arena_printf(&x.units.names, "blk.%" PRId32 ".", layer);
+        if (!prefix || !gguf_prefix)
+            TRY(dgl_fail_memory(log, "tensor names", 32));
+        for (size_t i = 0; i < gguf_num_layer_names; i++)
+            TRY(add_rule(&x, &gguf_layer_names[i], prefix, gguf_prefix));
+    }
+    for (size_t i = 0; i < tensor_source_count(model->tensors); i++) {
+        const char *name = tensor_source_at(model->tensors, i)->name;
+        if (!x.used[i] && !is_skipped(&x, i))
+            TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                         "%s: tensor %s has no place in a GGUF file of architecture %s",
+                         tensor_source_label(model->tensors), DGL_PRINTABLE(name), arch->name));
+    }
 done:
     if (status == DGL_OK)
         status = gguf_units_source(&x.units, out);

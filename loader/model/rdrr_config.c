@@ -273,20 +273,6 @@ static enum dgl_status put_rope_scaling(const struct sections *s)
     return DGL_OK;
 }
 
-/* Granite's multipliers; the config has the reciprocal of some. */
-static void put_scales(const struct sections *s)
-{
-    double logit = dgl_json_f64(find(s, "output", "logitInputScale"));
-    double scalar = dgl_json_f64(find(s, "attention", "queryPreAttnScalar"));
-    copy_field(s, "embedding_multiplier", "output", "embeddingScale");
-    copy_field(s, "residual_multiplier", "layerPattern", "residualBranchScale");
-    if (logit > 0)
-        put_field(s, "logits_scaling", field_f64(1 / logit), "output", "logitInputScale");
-    if (scalar > 0)
-        put_field(s, "attention_multiplier", field_f64(1 / sqrt(scalar)), "attention",
-                  "queryPreAttnScalar");
-}
-
 static enum dgl_status config_compose(const struct sections *s)
 {
     const char *family = NULL;
@@ -308,7 +294,16 @@ static enum dgl_status config_compose(const struct sections *s)
         copy_field(s, "attn_logit_softcapping", "attention", "attnLogitSoftcapping");
         copy_field(s, "final_logit_softcapping", "output", "finalLogitSoftcapping");
     } else if (strcmp(family, "granite") == 0) {
-        put_scales(s);
+        /* Granite's multipliers; the config has the reciprocal of some. */
+        double logit = dgl_json_f64(find(s, "output", "logitInputScale"));
+        double scalar = dgl_json_f64(find(s, "attention", "queryPreAttnScalar"));
+        copy_field(s, "embedding_multiplier", "output", "embeddingScale");
+        copy_field(s, "residual_multiplier", "layerPattern", "residualBranchScale");
+        if (logit > 0)
+            put_field(s, "logits_scaling", field_f64(1 / logit), "output", "logitInputScale");
+        if (scalar > 0)
+            put_field(s, "attention_multiplier", field_f64(1 / sqrt(scalar)), "attention",
+                      "queryPreAttnScalar");
     }
     if (strcmp(family, "gemma3_text") == 0)
         copy_field(s, "rope_local_base_freq", "rope", "ropeLocalTheta");

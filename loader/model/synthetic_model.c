@@ -203,32 +203,6 @@ static enum dgl_status add_tensor(const struct dgl_log *log, struct tensors *t,
     return DGL_OK;
 }
 
-/* All that the description demands, experts stacked. Of tensors that stand for each other the first
- * of the table is made. */
-static enum dgl_status add_tensors(const struct dgl_log *log, struct tensors *t,
-                                   const struct model_desc *desc, const struct quant *q)
-{
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < bind_num_model_rules; i++) {
-        const struct bind_rule *rule = &bind_model_rules[i];
-        if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)
-            TRY(add_tensor(log, t, desc, q, -1, rule));
-    }
-    for (int32_t layer = 0; layer < desc->layers; layer++) {
-        bool filled[sizeof(struct layer_desc)] = {false}; /* by slot */
-        for (size_t i = 0; i < bind_num_layer_rules; i++) {
-            const struct bind_rule *rule = &bind_layer_rules[i];
-            if (rule->optional || rule->kind == EACH || !bind_rule_holds(rule, desc, layer) ||
-                filled[rule->slot] || (rule->instead && filled[rule->instead]))
-                continue;
-            filled[rule->slot] = true;
-            TRY(add_tensor(log, t, desc, q, layer, rule));
-        }
-    }
-done:
-    return status;
-}
-
 /* Vectors that make a greedy answer have many ids, so that a wrong one shows: attention adds little
  * to the residual stream, which so follows the last token rather than the mean of all; gains before
  * the head change signs, so that a head that is the embedding too does not find that token again.
@@ -274,15 +248,31 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
         return dgl_fail_memory(log, "tensor table", sizeof(*t));
     t->norm_plus_one = desc->norm_plus_one;
     t->info = dgl_new_array(struct tensor_info, most);
-    enum dgl_status status =
-        t->info ? DGL_OK : dgl_fail_memory(log, "tensor table", most * sizeof(*t->info));
-    if (status == DGL_OK)
-        status = add_tensors(log, t, desc, q);
-    if (status != DGL_OK) {
-        destroy_tensors(t);
-        return status;
+    enum dgl_status status = DGL_OK;
+    if (!t->info)
+        TRY(dgl_fail_memory(log, "tensor table", most * sizeof(*t->info)));
+    /* All that the description demands, experts stacked. Of tensors that stand for each other the
+     * first of the table is made. */
+    for (size_t i = 0; i < bind_num_model_rules; i++) {
+        const struct bind_rule *rule = &bind_model_rules[i];
+        if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)
+            TRY(add_tensor(log, t, desc, q, -1, rule));
+    }
+    for (int32_t layer = 0; layer < desc->layers; layer++) {
+        bool filled[sizeof(struct layer_desc)] = {false}; /* by slot */
+        for (size_t i = 0; i < bind_num_layer_rules; i++) {
+            const struct bind_rule *rule = &bind_layer_rules[i];
+            if (rule->optional || rule->kind == EACH || !bind_rule_holds(rule, desc, layer) ||
+                filled[rule->slot] || (rule->instead && filled[rule->instead]))
+                continue;
+            filled[rule->slot] = true;
+            TRY(add_tensor(log, t, desc, q, layer, rule));
+        }
     }
     return tensor_source_create(log, path, &ops, t, t->info, t->count, out);
+done:
+    destroy_tensors(t);
+    return status;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -44,8 +44,8 @@ static enum dgl_status check_replaceable(const struct dgl_log *log, const char *
     return status;
 }
 
-/* Makes the temporary folder and locks it. The folder itself is locked because its files come and go.
- * If no other descriptors are left, this one still serves to remove the folder. */
+/* Makes the temporary folder and locks it. The folder itself is locked because its files come and
+ * go. If no other descriptors are left, this one still serves to remove the folder. */
 static enum dgl_status make_temp(const struct dgl_log *log, struct convert_folder *folder)
 {
     for (int i = 0; i < max_name_tries; i++) {

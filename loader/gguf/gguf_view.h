@@ -8,7 +8,7 @@
 
 #include "loader/gguf/gguf_config.h"
 
-/* Takes `raw` in any case. `model->raw` must be it. */
+/* Consumes `raw` (also on failure), which must be `model->raw`. */
 enum dgl_status gguf_view_create(const struct dgl_log *log, const struct gguf_model *model,
                                  struct tensor_source *raw, struct tensor_source **out);
 

@@ -158,7 +158,7 @@ static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
                          dgl_json_count(map) == 1 ? "" : "s", tensor_source_count(src));
 }
 
-/* Flattens the files' headers into one list; takes `w` in any case. */
+/* Makes one tensor list of the files' headers. Consumes `w` (also on failure). */
 static enum dgl_status source_make(const struct dgl_log *log, struct hf_weights *w,
                                    struct tensor_source **out)
 {

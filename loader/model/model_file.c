@@ -139,7 +139,7 @@ done:
     return status;
 }
 
-/* Takes the parts in any case. */
+/* Consumes `parts` (also on failure). */
 static enum dgl_status gguf_take(const struct dgl_log *log, struct gguf_parts *parts,
                                  struct dgl_model_file *f)
 {

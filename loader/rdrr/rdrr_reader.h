@@ -20,7 +20,7 @@ enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_sour
                                const char *dir, struct rdrr_pack **out);
 void rdrr_pack_close(struct rdrr_pack **pack);
 
-/* Takes the pack (in any case), which lives as long as the source. */
+/* Consumes the pack (also on failure); it is closed with the source. */
 enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *pack,
                                   struct tensor_source **out);
 

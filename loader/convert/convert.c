@@ -17,7 +17,7 @@
 #define TO_PACK "rdrr"
 #define TO_GGUF "gguf"
 
-/* What a conversion holds; convert_model() releases all parts. */
+/* State of one conversion; convert_model() releases all of it. */
 struct job {
     const struct dgl_log *log;
     const struct dgl_convert_params *params;
@@ -194,7 +194,7 @@ done:
     return status;
 }
 
-/* A GGUF file has no files beside it: what was made of its keys takes their place. */
+/* A GGUF file has no text files. The texts made from its keys are written instead. */
 static enum dgl_status write_texts(struct job *job)
 {
     const struct dgl_model_file *m = job->model;
@@ -288,7 +288,7 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
     }
     rdrr_writer_destroy(&job.writer);
     convert_plan_finish(&job.plan);
-    /* Removing what is unfinished takes descriptors: the model gives its own back before. */
+    /* Closing the model first frees descriptors, which removing an unfinished folder needs. */
     model_file_close(&job.model);
     convert_folder_finish(&job.folder);
     dgl_arena_finish(&job.names);

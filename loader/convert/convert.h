@@ -6,8 +6,7 @@
 
 enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_convert_params *params,
                               struct dgl_convert_result *out);
-/* Whether the parameters make sense, as far as they tell by themselves; convert_model() begins with
- * it. */
+/* Checks the parameters without opening the model; convert_model() calls it first. */
 enum dgl_status convert_check(const struct dgl_log *log, const struct dgl_convert_params *params);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the options make of a plan's tensors beyond their types: joined, in columns, renamed. */
+/* Arranges the tensors of a plan: fused gate and up, layouts, names of the text model. */
 #include <stdlib.h>
 #include <string.h>
 

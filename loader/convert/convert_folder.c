@@ -20,8 +20,8 @@
 
 enum { max_name_tries = 100 };
 
-/* What --force may replace: a pack, or an empty folder. Anything else is more likely a slip than
- * a wish. */
+/* With --force, only a pack or an empty folder is replaced. Any other folder is probably a typing
+ * mistake. */
 static enum dgl_status check_replaceable(const struct dgl_log *log, const char *path)
 {
     char *manifest = dgl_path_join(path, RDRR_MANIFEST), **names = NULL;
@@ -88,7 +88,7 @@ enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path
                   : dgl_fail(log, DGL_ERR_INVALID_ARG,
                              "%s exists already; choose another name, or --force to replace it",
                              out->path));
-    /* From here on a link that the user named is what it names. */
+    /* If the user named a link, the folder it points to is replaced, not the link. */
     char *target = dgl_path_target(out->path);
     if (!target)
         TRY(dgl_fail_memory(log, out->path, strlen(out->path)));
@@ -162,7 +162,7 @@ enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert
         if (!cannot_do(errno))
             return dgl_fail_errno(log, "replace", folder->path);
         status = replace_in_two_steps(log, folder);
-    } /* else temp is now what was there before: convert_folder_finish() removes it */
+    } /* Otherwise temp now holds the replaced folder, which convert_folder_finish() removes. */
     const char *slash = strrchr(folder->path, '/');
     char *parent = slash ? strndup(folder->path, (size_t)(slash - folder->path) + 1) : strdup(".");
     if (parent)

@@ -25,7 +25,7 @@ struct band {
     float *out; /* columns one after the other, or the values */
 };
 
-/* Takes what the band has of a row. */
+/* Copies the values of a row that belong to the band. */
 static void row_scatter(const struct band *b, uint64_t row, const float *values)
 {
     uint64_t cols = b->item->cols;
@@ -41,7 +41,7 @@ static void row_scatter(const struct band *b, uint64_t row, const float *values)
     }
 }
 
-/* Gathers the band out of the rows that have a part in it. */
+/* Fills the band from all rows that contain a part of it. */
 static enum dgl_status band_gather(const struct band *b)
 {
     const struct convert_item *item = b->item;

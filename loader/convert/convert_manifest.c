@@ -1,4 +1,4 @@
-/* manifest.json of a pack in the making; rdrr_format.h lists the keys and their order. */
+/* Writes manifest.json of a new pack. rdrr_format.h lists the keys and their order. */
 #include <string.h>
 
 #include "loader/convert/convert_plan.h"
@@ -79,8 +79,8 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
     }
 }
 
-/* The config of the text model inside another: its own values, and the ids that the outer one
- * has. */
+/* Config of the text model inside a larger model: its own values plus the ids of the outer config.
+ * */
 static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *root,
                               const struct model_desc *desc)
 {
@@ -107,7 +107,7 @@ static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *
     dgl_jw_end_object(w);
 }
 
-/* Hints that leave every choice to the engine: a place for a tuner or an author to write to. */
+/* Neutral hints: a place where a tuner or the author of a pack can write values. */
 static void write_hints(struct dgl_json_writer *w)
 {
     static const char *const keys[] = {"computePrecision", "q4kMatmul", "f16Matmul",
@@ -123,7 +123,7 @@ static void write_hints(struct dgl_json_writer *w)
 
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
-    const struct model_skipped *skipped = &in->model->skipped; /* what the pack has not */
+    const struct model_skipped *skipped = &in->model->skipped; /* left-out tensors */
     bool fused = false;
     if (in->model->tokenizer_json) {
         dgl_jw_field_object(w, "tokenizer");
@@ -149,7 +149,7 @@ static void write_origin(struct dgl_json_writer *w, const struct convert_manifes
     dgl_jw_field_cstr(w, "layout", rdrr_layout_name(in->plan->block_layout));
     for (size_t i = 0; i < in->plan->count; i++)
         fused |= in->plan->items[i].fused;
-    if (fused) /* the key is left out where nothing was joined, as others read it */
+    if (fused) /* The key is omitted if no tensors are fused; other readers expect that. */
         dgl_jw_field_bool(w, "fuseGateUp", true);
     dgl_jw_end_object(w);
     if (skipped->count > 0) {
@@ -216,7 +216,7 @@ static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t 
     dgl_jw_end_array(w);
 }
 
-/* Floats in columns have the shape of what is stored, and the model's as originalShape. */
+/* "shape" of floats in columns is the stored shape; "originalShape" is the logical one. */
 static void write_shape(struct dgl_json_writer *w, const struct convert_item *item)
 {
     bool transposed = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;

@@ -1,4 +1,4 @@
-/* Recipes: which type each tensor of a pack gets. docs/formats.md has the figures behind them. */
+/* Recipes: the element type of each tensor of a pack. docs/formats.md has the measurements. */
 #include "loader/convert/convert_plan.h"
 
 #include <stdlib.h>
@@ -138,7 +138,8 @@ static bool is_precise(const struct model_desc *desc, size_t index)
     return false;
 }
 
-/* An override that no tensor answers to is a slip: a tied head is the embedding. */
+/* An override without a matching tensor is refused. If the head is tied, the embedding is the head.
+ * */
 static enum dgl_status check_override(const struct dgl_log *log, const struct convert_plan *plan,
                                       const char *option, const char *given, const char *role)
 {

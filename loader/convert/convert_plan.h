@@ -1,5 +1,4 @@
-/* What a conversion makes of every tensor: recipes by name, and the parts of a conversion for
- * convert*.c. */
+/* Plan of a conversion: recipes by name, one item per tensor, and the functions of convert*.c. */
 #ifndef DGL_LOADER_CONVERT_PLAN_H
 #define DGL_LOADER_CONVERT_PLAN_H
 
@@ -9,7 +8,7 @@
 #include "loader/rdrr/rdrr_layout.h"
 #include "loader/rdrr/rdrr_writer.h"
 
-/* What a conversion makes of tensors, by role. CONVERT_KEEP: as stored. */
+/* Element types by role. CONVERT_KEEP: as stored. */
 #define CONVERT_KEEP DGL_DTYPE_COUNT
 struct convert_recipe {
     const char *name;       /* of `--quantize` */
@@ -39,7 +38,7 @@ struct convert_item {
     uint64_t rows, cols;          /* cols = the last dimension */
     uint64_t from_row, row_bytes; /* bytes per row, before and after */
     uint64_t offset, size;        /* in the pack's stream */
-    /* What convert_plan_arrange() made of it; all zero otherwise. */
+    /* Set by convert_plan_arrange(); zero before. */
     const char *name; /* in the pack; NULL = as in the source */
     bool fused;       /* rows [part_rows, rows) are those of tensor `second` of the source */
     size_t second;
@@ -70,15 +69,15 @@ enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct 
 void convert_plan_finish(struct convert_plan *plan);
 /* ---- convert_arrange.c ---- */
 
-/* Joins gate and up, chooses layouts and renames, as the options say; an option that finds nothing
- * to do it to fails. */
+/* Applies the options: fuses gate and up, chooses layouts, renames. An option without any effect is
+ * refused. */
 enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl_model_file *model,
                                      const struct dgl_convert_params *params,
                                      struct convert_plan *plan);
 /* The name in the pack. */
 const char *convert_item_name(const struct convert_item *item);
 
-/* What dtype_tally_headline() finds in the pack. */
+/* Headline type of the pack, by dtype_tally_headline(). */
 enum dgl_dtype convert_plan_headline(const struct convert_plan *plan);
 
 /* ---- convert_tensor.c ---- */
@@ -123,7 +122,7 @@ enum dgl_status convert_advance(struct convert_progress *progress, uint64_t byte
 
 /* ---- convert_layout.c ---- */
 
-/* Whether the bytes of the item differ from those of whole rows. */
+/* Returns true if the item is not stored row by row. */
 bool convert_is_relaid(const struct convert_item *item);
 /* Writes such an item: the matrix is read as often as bands of it need. */
 enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
@@ -160,9 +159,9 @@ struct convert_folder {
  * folder. */
 enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
                                      struct convert_folder *out);
-/* Puts the folder in place, then removes what was there before. */
+/* Moves the folder to its path, then removes the replaced folder. */
 enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert_folder *folder);
-/* Removes what was not published. */
+/* Removes an unpublished folder. */
 void convert_folder_finish(struct convert_folder *folder);
 
 #endif

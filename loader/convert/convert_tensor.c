@@ -18,7 +18,7 @@ struct chunk {
     uint64_t rows, group; /* in the chunk, per piece of work */
     bool fast;
     double limit;  /* magnitude that the new type can still hold */
-    uint64_t *bad; /* per piece: 1 + index of the first value in it that does not fit; 0 = none */
+    uint64_t *bad; /* per piece: 1 + index of its first value that does not fit, or 0 */
     float *bad_value;
 };
 
@@ -34,7 +34,7 @@ static uint64_t first_misfit(const struct chunk *c, const float *row)
     return c->item->cols;
 }
 
-/* Silent: several threads may find a fault, and only one line is wanted. */
+/* Logs no error: several threads may find a fault, and one line is enough. */
 static enum dgl_status convert_group(void *ctx, size_t index)
 {
     struct chunk *c = ctx;

@@ -215,7 +215,7 @@ static void rope_text(const struct rope_desc *r, double step, char *text, size_t
              kinds[r->kind], r->theta, factor, rounded, r->dims, step, r->scale);
 }
 
-/* The first step that differs in a sequence of so many tokens; n of them: none. */
+/* Index of the first rotation step that differs for this number of tokens, or n. */
 static size_t step_compare(const struct rope_pair *p, int64_t tokens, size_t n)
 {
     size_t i = 0;

@@ -1,5 +1,5 @@
-/* Whether two descriptions are of models that compute the same: what a file was made of, and what
- * it is read as. */
+/* Compares two model descriptions: do both models compute the same results? Used to compare a
+ * source with the file that was made from it. */
 #ifndef DGL_LOADER_DESC_DIFF_H
 #define DGL_LOADER_DESC_DIFF_H
 
@@ -10,8 +10,8 @@ struct desc_diff {
     bool found;
     char field[64], left[192], right[192];
 };
-/* Numbers are the same up to what an f32 keeps; rotations are the same when all their steps are,
- * whatever they are called. Names of families, stop ids and tensors' indices are not compared. */
+/* Numbers are equal if they are equal as f32. Rotations are equal if all their steps are, whatever
+ * their names. Family names, stop ids and tensor indices are not compared. */
 enum dgl_status desc_diff_find(const struct dgl_log *log, const struct model_desc *left,
                                const struct model_desc *right, struct desc_diff *out);
 

@@ -22,8 +22,9 @@ struct export_job {
     struct gguf_writer w;
 };
 
-/* What --force may replace: a whole model. It may be the input itself, which stays open until the
- * new file takes its name; of a split model the other files would be left without this one. */
+/* With --force, only a whole model is replaced. It may be the input, which stays open until the new
+ * file is renamed over it. One file of a split model is refused because the other files would be
+ * useless without it. */
 static enum dgl_status check_out(const struct export_job *job)
 {
     const char *path = job->params->out;
@@ -54,7 +55,7 @@ static long find_layer(const struct export_job *job, int32_t layer, const char *
     return tensor_source_find(job->view.tensors, name);
 }
 
-/* The recipes look at layers' indices: those of the view. */
+/* Recipes use tensor indices of the layers, so the view needs its own. */
 static enum dgl_status view_init(struct export_job *job, const struct dgl_model_file *model)
 {
     job->view = *model;
@@ -77,8 +78,8 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
     return DGL_OK;
 }
 
-/* As llama.cpp's quantizer, but for its q5_0 and q5_1, which have no encoder here. Vectors, routers
- * and the like are f32 whatever they were: ggml computes with nothing else. */
+/* Follows the quantizer of llama.cpp, except for its q5_0 and q5_1, which have no encoder here.
+ * Vectors and routers are f32 because ggml requires it. */
 static enum dgl_dtype target(const struct convert_item *item)
 {
     static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};

@@ -24,15 +24,15 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
 
 /* ---- gguf_export_keys.c ---- */
 
-/* What llama.cpp would compute differently is a warning, what GGUF cannot say DGL_ERR_UNSUPPORTED.
- */
+/* Warns if llama.cpp would compute something else. Returns DGL_ERR_UNSUPPORTED for values that GGUF
+ * has no key for. */
 enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct gguf_writer *w);
 
 /* ---- gguf_export_check.c ---- */
 
-/* Reads the header that `w` holds, of a file to be called `path`, as it will be read one day: what
- * would be refused, and a description that is not the model's, are DGL_ERR_UNSUPPORTED. */
+/* Parses the header in `w` as if it were read from `path`. Returns DGL_ERR_UNSUPPORTED if it would
+ * be refused or would describe another model. */
 enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
                                   const struct dgl_model_file *model, const struct gguf_arch *arch,
                                   const struct gguf_writer *w);

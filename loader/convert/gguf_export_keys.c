@@ -27,7 +27,7 @@ static void put_f32(struct keys *k, const char *suffix, double value)
     gguf_put_f32(k->w, gguf_arch_key(k->arch, suffix, key), value);
 }
 
-/* Whether the windows are where readers of this architecture put them by themselves. */
+/* Returns true if the windows are in the layers where readers of this architecture expect them. */
 static bool windows_are_usual(const struct keys *k, int32_t window)
 {
     int32_t period = k->arch->window_period;

@@ -35,7 +35,7 @@ static bool is_single(const struct rope_desc *rope)
            memcmp(rope->short_factor, rope->long_factor, bytes) == 0;
 }
 
-/* YaRN's factor on the attention where nothing else is said. */
+/* Attention factor of YaRN if the config has none. */
 static double yarn_scale(double factor)
 {
     return factor > 1 ? 0.1 * log(factor) + 1 : 1;
@@ -64,7 +64,7 @@ enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_mod
     if (arch->family == GGUF_GEMMA3)
         put_f32(w, arch, "rope.freq_base_swa", model->desc.rope[ROPE_LOCAL].theta);
     switch (rope->kind) {
-    case ROPE_DEFAULT: /* GPT-OSS's class in Hugging Face has YaRN where nothing is said */
+    case ROPE_DEFAULT: /* the default of GPT-OSS in Hugging Face is YaRN */
         if (arch->family == GGUF_GPT_OSS)
             put_type(w, arch, "none");
         return DGL_OK;
@@ -101,7 +101,7 @@ static float *as_floats(const double *from, uint64_t count)
     return out;
 }
 
-/* By what llama3's steps are smaller than the plain ones. */
+/* Ratios of the plain rotation steps to those of llama3. */
 static float *llama3_factors(const struct rope_desc *rope, uint64_t count)
 {
     struct rope_desc plain = *rope;

@@ -25,7 +25,7 @@ static bool is_skipped(const struct exporter *x, size_t index)
     return x->model->skipped.of_tensor && x->model->skipped.of_tensor[index];
 }
 
-/* Index of a tensor by the name that it has in a checkpoint that also sees; -1 = none. */
+/* Index of a tensor by its name in a multimodal checkpoint, or -1. */
 static long find_prefixed(const struct exporter *x, const char *name)
 {
     long index = -1;
@@ -41,7 +41,7 @@ static long find_prefixed(const struct exporter *x, const char *name)
     return index;
 }
 
-/* Index of a tensor that the model uses, by its name in a text model; -1 = none. */
+/* Index of a tensor that the model uses, by its name in a text model, or -1. */
 static long find(const struct exporter *x, const char *name)
 {
     long index = tensor_source_find(x->model->tensors, name);
@@ -204,7 +204,7 @@ static enum dgl_status add_rule(struct exporter *x, const struct gguf_name_rule 
         return dgl_fail_memory(x->log, "tensor names", strlen(rule->hf));
     long index = find(x, hf);
     if (index < 0)
-        return DGL_OK; /* what must be there was checked when the model was opened */
+        return DGL_OK; /* opening the model checked the required tensors */
     if (rule->change == GGUF_EXPERTS)
         return add_stack(x, prefix, rule->hf, name);
     return add_found(x, (size_t)index, rule, gguf_prefix, name);

@@ -19,7 +19,7 @@
 #define SCORE_NONE (-1e6f)
 
 struct token {
-    struct dgl_str text; /* NULL: nothing has this id */
+    struct dgl_str text; /* NULL: the id is unused */
     enum token_type type;
     float score;
 };
@@ -186,7 +186,7 @@ static void write_tokens(struct exporter *x)
 
 /* ---- kinds ---- */
 
-/* Whether a normalizer puts a blank's mark before the text. */
+/* Returns true if a normalizer inserts a space mark before the text. */
 static bool prepends(const struct dgl_json *normalizer)
 {
     if (type_is(normalizer, "Prepend"))

@@ -151,7 +151,7 @@ static enum dgl_status load_config(const struct json_file *file, struct chat_sou
     return status == DGL_OK ? load_tokens(file, out) : status;
 }
 
-/* The names by which most models call the two, when nothing else tells. */
+/* Usual names of the two tokens, if no file names them. */
 static enum dgl_status load_added_tokens(const struct json_file *file, struct chat_source *out)
 {
     static const char *const usual[][2] = {{"<s>", "bos_token"}, {"</s>", "eos_token"}};
@@ -167,7 +167,7 @@ done:
     return status;
 }
 
-/* What DOPPLER's form says of "bos" is the text of bos_token. */
+/* The form of DOPPLER stores the text of bos_token under "bos". */
 static enum dgl_status load_roles(const struct json_file *file, struct chat_source *out)
 {
     enum dgl_status status = DGL_OK;
@@ -273,7 +273,7 @@ done:
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* A folder needs no weights here; only a pack is looked at as a whole. */
+/* A folder needs no weights here; a pack is checked as a whole. */
 enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
                                  struct chat_source *out)
 {

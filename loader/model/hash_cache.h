@@ -1,8 +1,8 @@
 /*
- * hash_cache.h: files that were found to have a hash. A later run recognises an unchanged file by
- * device, inode, size, and the times of modification and of change. They are stored in the record
- * file `hashes` (core/base/record_file.h), the last 4096. Nothing here fails: without a cache
- * folder no file is known.
+ * hash_cache.h: remembers verified files. A later run recognises an unchanged file by device,
+ * inode, size, and the times of modification and change. The last 4096 entries are stored in the
+ * record file `hashes` (core/base/record_file.h). No function fails: without a cache folder no file
+ * is known.
  */
 #ifndef DGL_LOADER_HASH_CACHE_H
 #define DGL_LOADER_HASH_CACHE_H
@@ -10,7 +10,8 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 
-/* Thread-safety: hash_cache_knows() from several threads, as long as nothing else is called. */
+/* hash_cache_knows() may be called from several threads, but not at the same time as another
+ * function. */
 struct hash_cache;
 
 /* Reads the hashes of the cache folder `path`. Returns NULL if it is NULL or

@@ -1,4 +1,4 @@
-/* Identities of models and tokenizers: hashes of what they are, not of where. */
+/* Identities of models and tokenizers: hashes of their content, independent of paths. */
 #include "loader/model/identity.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /*
- * identity.h: by what files that belong to a model and to a tokenizer know them again, wherever
- * their files lie and whatever they are called. Two models of one identity compute the same, as far
- * as can be told without reading all of their weights.
+ * identity.h: identities by which a session file or another saved file finds out whether it belongs
+ * to a model or tokenizer, independent of paths and names. Two models with the same identity
+ * compute the same results, as far as that is known without reading all weights.
  */
 #ifndef DGL_LOADER_IDENTITY_H
 #define DGL_LOADER_IDENTITY_H
@@ -14,8 +14,8 @@
 #define MODEL_SAMPLE_BYTES 256
 enum dgl_status model_identity(const struct dgl_log *log, const struct dgl_model_file *file,
                                char out[65]);
-/* SHA-256 of the spellings of all ids, in their order: what the ids of a text mean. tok NULL: of
- * none. Milliseconds for large vocabularies. */
+/* SHA-256 of the texts of all ids in order. tok NULL: the identity of no tokenizer. Takes
+ * milliseconds for large vocabularies. */
 enum dgl_status tokenizer_identity(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                    char out[65]);
 

@@ -13,7 +13,7 @@ enum model_format {
     MODEL_RDRR,
     MODEL_GGUF,
     MODEL_SYNTHETIC,
-    MODEL_NOT_FILE,   /* no model: a file, or nothing */
+    MODEL_NOT_FILE,   /* no model: a file, or an absent path */
     MODEL_NOT_CONFIG, /* a folder with safetensors weights alone */
     MODEL_NOT_FOLDER  /* another folder */
 };
@@ -35,21 +35,21 @@ struct dgl_model_file {
     size_t tokenizer_config_len;
     char *generation_config_json; /* NULL = none */
     size_t generation_config_len;
-    char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text; NULL = none */
+    char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text, or NULL */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */
     /* of dgl_inspect() alone */
     struct dgl_tokenizer *tok; /* NULL = none */
     struct chat_source chat;
     struct dgl_model_info
-        info; /* what dgl_model_file_info() shows; strings point into this struct */
+        info; /* result of dgl_model_file_info(); its strings point into this struct */
 };
 
-/* What kind of model is at a path (not a synthetic one), by the names of files. A folder with
- * safetensors weights is a checkpoint even if somebody left a manifest.json in it. */
+/* Finds the format of the model at a path (not a synthetic one) by file names. A folder with
+ * safetensors weights is a checkpoint even if it also has a manifest.json. */
 enum dgl_status model_format_at(const struct dgl_log *log, const char *path,
                                 enum model_format *out);
-/* The same; what is no model is refused. */
+/* As model_format_at(), but refuses a path without a model. */
 enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
                                   enum model_format *out);
 
@@ -58,9 +58,9 @@ struct model_open_params {
      * org/name[:quant][@revision] in the local Hub cache: model_path.h */
     const char *path;
     bool verify;                        /* compare the files of a pack with its hashes */
-    const char *hash_cache;             /* cache folder that remembers right files; NULL = none */
-    bool trust_cache;                   /* with `verify`: what is remembered is not read again */
-    struct dgl_verify_result *verified; /* what was hashed; NULL = nobody asks */
+    const char *hash_cache;             /* cache folder of hash_cache.h, or NULL */
+    bool trust_cache;                   /* with `verify`: files in the cache are not read again */
+    struct dgl_verify_result *verified; /* number of hashed files and bytes, or NULL */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };

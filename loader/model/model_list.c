@@ -1,4 +1,4 @@
-/* Listing models by names and the beginning of files: nothing is checked that loading checks. */
+/* Lists models by file names and headers. It checks less than loading does. */
 #include "loader/model/model_list.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static uint64_t folder_bytes(const char *dir, const char *suffix)
     return bytes;
 }
 
-/* What config.json or manifest.json says of the weights; "" where they say nothing. */
+/* Type of the weights by config.json or manifest.json, or "". */
 static void folder_quant(const char *dir, enum model_format format, char out[GGUF_QUANT_BYTES])
 {
     static const char *const dtypes[] = {"torch_dtype", "dtype"};
@@ -96,7 +96,7 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
                                  const struct gguf_choice *choice)
 {
     char quant[GGUF_QUANT_BYTES];
-    /* A link to a file that is gone: what a download that broke off leaves in the Hub cache. */
+    /* A dangling link: an interrupted download leaves it in the Hub cache. */
     if (choice->bytes == 0)
         return DGL_OK;
     if (choice->quant[0])
@@ -106,7 +106,8 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
     return tell(w, &(struct dgl_model_entry){name, path, "gguf", quant, choice->bytes});
 }
 
-/* The models that a folder is or holds; `snapshot` NULL: not one of the Hub cache. */
+/* Lists the model of a folder and the GGUF models in it. `snapshot` is NULL outside the Hub cache.
+ * */
 static enum dgl_status look_at_folder(struct walk *w, const char *dir,
                                       const struct hub_snapshot *snapshot)
 {

@@ -12,7 +12,7 @@
 #include "loader/hf/hub_cache.h"
 #include "loader/rdrr/rdrr_format.h"
 
-/* The last component of a path; for "." and the like, of what it stands for. */
+/* Last component of a path. For "." and "..", that of the folder they name. */
 static char *name_of(const char *path)
 {
     size_t len = strlen(path);

@@ -1,4 +1,4 @@
-/* Texts beside the weights, out of a folder, a pack or a GGUF file. */
+/* Loads the small text files of a model from a folder, a pack or a GGUF file. */
 #include "loader/model/model_text.h"
 
 #include <stdlib.h>
@@ -13,8 +13,7 @@ enum dgl_status model_text_load(const struct model_texts *texts, const char *nam
 {
     if (texts->gguf)
         return gguf_text_load(texts->log, &blob_files, texts->dir, name, text, len);
-    /* Other converters' packs carry the files without listing them: nothing to check them
-     * against. */
+    /* Packs of other converters contain the files without listing them, so no hash is known. */
     if (texts->pack && (texts->pack->manifest.ours || texts->pack->manifest.num_copied > 0))
         return rdrr_copied_load(texts->log, texts->pack, name, text, len);
     char *path = dgl_path_join(texts->dir, name);

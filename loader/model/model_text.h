@@ -1,5 +1,4 @@
-/* model_text.h: the small texts beside the weights: tokenizer, generation settings, chat
- * templates. */
+/* model_text.h: the small text files of a model: tokenizer, generation settings, chat templates. */
 #ifndef DGL_LOADER_MODEL_TEXT_H
 #define DGL_LOADER_MODEL_TEXT_H
 

@@ -1,9 +1,10 @@
 /*
- * The Hugging Face config of a pack. Packs of ours and of the first generation carry the model's
- * own; newer packs of others only have "architecture" and "inference", whose values become fields
- * of a config: model_config.c is the one place that reads hyperparameters, and what it makes of
- * them is compared with the manifest afterwards (rdrr_inference.c), so that a config of the wrong
- * family is refused and not run.
+ * Hugging Face config of a pack. Packs of this converter and of the first generation contain the
+ * config of the model.
+ *
+ * Newer packs of others have only "architecture" and "inference". Their values are converted to
+ * fields of a config, because only model_config.c reads hyperparameters. rdrr_inference.c then
+ * compares the resulting description with the manifest, so a config of the wrong family is refused.
  */
 #include "loader/model/rdrr_config.h"
 
@@ -57,7 +58,7 @@ static enum dgl_status refuse(const struct sections *s, const char *group, const
     return status;
 }
 
-/* ---- what no model here computes ------------------------------------------------------------- */
+/* ---- features without support ---------------------------------------------------------------- */
 
 /* Accepted when absent, null, false, 0, or the number `neutral`. */
 static const struct switched_off {
@@ -160,7 +161,8 @@ static void copy_field(const struct sections *s, const char *path, const char *g
         put_field(s, path, field_of_json(value), group, key);
 }
 
-/* By what the fields switch on: each family here differs from the others in at least one. */
+/* Finds the family by the features that the fields enable: each family differs from the others in
+ * at least one. */
 static enum dgl_status family_find(const struct sections *s, const char **out)
 {
     bool plus_one = is_true(s, "normalization", "rmsNormWeightOffset");
@@ -205,7 +207,7 @@ static enum dgl_status put_activation(const struct sections *s, bool gemma)
     return refuse(s, "ffn", "activation", "\"silu\", \"swiglu\", \"gelu\", \"geglu\"");
 }
 
-/* Whether a layer sees everything before it. */
+/* Sets *out to true if the attention of a layer has no window. */
 static enum dgl_status layer_is_global(const struct sections *s, int64_t layer, bool *out)
 {
     struct dgl_str type = dgl_json_str(find(s, "layerPattern", "type"));

@@ -4,9 +4,9 @@
 
 #include "loader/desc/fields.h"
 
-/* Refuses what "architecture", "inference" and "moeConfig" may hold and this version does not
- * compute. The fields are those of the manifest's "config", or made of the former two; they borrow
- * from the document. */
+/* Refuses features of "architecture", "inference" and "moeConfig" that this version does not
+ * support. The fields come from "config" of the manifest, or from "architecture" and "inference".
+ * They borrow from the document. */
 enum dgl_status rdrr_config_read(struct dgl_json_reader r, const struct dgl_json *root, bool ours,
                                  struct fields *out);
 

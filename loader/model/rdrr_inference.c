@@ -1,6 +1,6 @@
-/* "architecture", "inference" and "eos_token_id" of a manifest: one list of values, written by
- * the converter and compared by the reader. The config beside them is the authority; this is
- * what other readers of the format use. */
+/* "architecture", "inference" and "eos_token_id" of a manifest, as one list of values. The
+ * converter writes it and the reader compares it. The config has priority; other readers of the
+ * format use these values. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -20,7 +20,7 @@ struct shape {
     const char *config; /* fields of config.json, without braces */
 };
 
-/* What all families write in the same words. */
+/* Fields that all families have. */
 #define SIZES(layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, context)             \
     "\"num_hidden_layers\":" #layers ",\"hidden_size\":" #hidden                                   \
     ",\"intermediate_size\":" #intermediate ",\"num_attention_heads\":" #heads                     \
@@ -151,7 +151,7 @@ static enum dgl_status parse(const struct dgl_log *log, const char *path, struct
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The list under construction, and afterwards what reads refer to. */
+/* Tensor list; it becomes the state of the tensor source. */
 struct tensors {
     struct dgl_arena names;
     struct tensor_info *info;
@@ -178,7 +178,7 @@ static enum dgl_dtype choose_dtype(const struct bind_rule *rule, bool of_layer,
     return cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0 : DGL_F16;
 }
 
-/* The tensor of a rule; layer -1 = of none. */
+/* Adds the tensor of a rule; layer is -1 outside of layers. */
 static enum dgl_status add_tensor(const struct dgl_log *log, struct tensors *t,
                                   const struct model_desc *desc, const struct quant *q,
                                   int32_t layer, const struct bind_rule *rule)
@@ -203,10 +203,10 @@ static enum dgl_status add_tensor(const struct dgl_log *log, struct tensors *t,
     return DGL_OK;
 }
 
-/* Vectors that make a greedy answer have many ids, so that a wrong one shows: attention adds little
- * to the residual stream, which so follows the last token rather than the mean of all; gains before
- * the head change signs, so that a head that is the embedding too does not find that token again.
- * Nobody reads matrices. */
+/* Values that give greedy answers with many different ids, so that a wrong id is noticed. Attention
+ * adds little to the residual stream, which therefore follows the last token and not the mean of
+ * all tokens. Norm weights before the head alternate in sign, so a tied head does not return the
+ * same token again. Matrices are never read. */
 static enum dgl_status read_vector(void *impl, const struct dgl_log *log, size_t index,
                                    uint64_t offset, void *dst, size_t size)
 {
@@ -251,8 +251,8 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
     enum dgl_status status = DGL_OK;
     if (!t->info)
         TRY(dgl_fail_memory(log, "tensor table", most * sizeof(*t->info)));
-    /* All that the description demands, experts stacked. Of tensors that stand for each other the
-     * first of the table is made. */
+    /* Adds all required tensors, experts stacked. Of alternatives, the first of the table is added.
+     * */
     for (size_t i = 0; i < bind_num_model_rules; i++) {
         const struct bind_rule *rule = &bind_model_rules[i];
         if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)
@@ -277,7 +277,7 @@ done:
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Of models/NAME/config.json NAME, of other files what is before .json. */
+/* Short name: NAME of models/NAME/config.json, or the file name without ".json". */
 static char *file_name(struct dgl_str path)
 {
     struct dgl_str part, before = {0}, last = {0};

@@ -38,7 +38,7 @@ struct verifier {
     uint64_t total;
     atomic_ullong bytes; /* done */
     atomic_bool stop;    /* the caller cancels */
-    pthread_t caller;    /* progress is told on this thread alone */
+    pthread_t caller;    /* the only thread that reports progress */
 };
 
 static void tell_progress(struct verifier *v)
@@ -101,7 +101,7 @@ done:
     return status;
 }
 
-/* Says nothing: what fails is done again, in order, and told then. */
+/* Logs no error. judge_file() repeats a failed file in order and logs it. */
 static enum dgl_status hash_item(void *ctx, size_t index)
 {
     struct verifier *v = ctx;

@@ -1,7 +1,7 @@
 /*
- * gguf_arch.h: what differs between GGUF and Hugging Face, as tables: architecture names, tensor
- * names, and what llama.cpp's converter does to the values of some tensors. Both directions read
- * the same tables.
+ * gguf_arch.h: tables of the differences between GGUF and Hugging Face: architecture names, tensor
+ * names, and tensors whose values the converter of llama.cpp changes. Reading and writing use the
+ * same tables.
  */
 #ifndef DGL_LOADER_GGUF_ARCH_H
 #define DGL_LOADER_GGUF_ARCH_H
@@ -41,26 +41,26 @@ struct gguf_arch {
 };
 /* The architecture called `name`: the one with or without experts. NULL = unknown. */
 const struct gguf_arch *gguf_arch_find(const char *name, size_t len, bool experts);
-/* The architecture of a Hugging Face model_type; NULL = none. */
+/* Returns the architecture of a Hugging Face model_type, or NULL. */
 const struct gguf_arch *gguf_arch_of_model_type(const char *model_type);
 /* "llama, qwen2, ...": for messages. */
 #define GGUF_ARCH_NAMES                                                                            \
     "llama, qwen2, qwen3, qwen3moe, gemma2, gemma3, phi3, gpt-oss, olmo2, smollm3, granite"
 
-/* A key below the architecture's name that changes the result: where the architecture does not use
- * it, only a value that says nothing may stand there. */
+/* A key "ARCH.SUFFIX" that changes the result. If the architecture does not use the key, only a
+ * neutral value is accepted. */
 struct gguf_key_rule {
-    const char *suffix;   /* what follows "ARCH." */
+    const char *suffix;   /* the part after "ARCH." */
     unsigned families;    /* gguf_family bits of those that use it */
-    bool of_window;       /* says nothing while the context fits in the window */
-    double neutral, also; /* values that say nothing */
+    bool of_window;       /* neutral if the context fits in the window */
+    double neutral, also; /* neutral values */
 };
 extern const struct gguf_key_rule gguf_key_rules[];
 extern const size_t gguf_num_key_rules;
-/* Whether the architecture uses a key that has a rule. */
+/* Returns true if the architecture uses a key that has a rule. */
 bool gguf_arch_uses(const struct gguf_arch *arch, const char *suffix);
 
-/* What becomes of a tensor on the way from GGUF to Hugging Face. */
+/* Change of a tensor on the way from GGUF to Hugging Face. */
 enum gguf_change {
     GGUF_AS_IS,
     GGUF_PERMUTE_Q, /* rows of each head, where the architecture is permuted */
@@ -73,8 +73,8 @@ enum gguf_change {
 };
 
 struct gguf_name_rule {
-    const char *gguf;  /* whole, or what follows "blk.N." */
-    const char *hf;    /* whole, or what follows "model.layers.N."; "%d" = the expert */
+    const char *gguf;  /* whole, or the part after "blk.N." */
+    const char *hf;    /* whole, or the part after "model.layers.N."; "%d" = the expert */
     const char *other; /* GGUF_INTERLEAVE, GGUF_JOINED: the second tensor, in the form of `gguf` */
     unsigned families; /* gguf_family bits */
     enum gguf_change change;

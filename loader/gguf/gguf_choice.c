@@ -215,7 +215,7 @@ void gguf_choices_finish(struct gguf_choices *choices)
     *choices = (struct gguf_choices){0};
 }
 
-/* `quant` is in the name, with separators or nothing around it. */
+/* Returns true if the name contains `quant` between separators. */
 static bool name_has(const char *name, struct dgl_str quant)
 {
     size_t len = strlen(name);

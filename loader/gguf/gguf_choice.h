@@ -17,19 +17,19 @@ struct gguf_choices {
     struct gguf_choice *list; /* sorted by name */
     size_t count, cap;
 };
-/* The models of a folder and, with `subfolders`, of the folders in it. The parts of a split model
- * are one; projectors and importance matrices, as their names tell, are none. */
+/* Lists the models of a folder and, with `subfolders`, of its subfolders. The parts of a split
+ * model are one entry. Projectors and importance matrices are recognised by name and left out. */
 enum dgl_status gguf_choices_list(const struct dgl_log *log, const char *dir, bool subfolders,
                                   struct gguf_choices *out);
 void gguf_choices_finish(struct gguf_choices *choices);
-/* Keeps the models that a quantisation, or another part of the name between separators, picks:
- * letters in any case, and exactly that one if it is the whole quantisation of one of them. */
+/* Keeps the models with this quantisation, or with this part of the name between separators. Case
+ * is ignored. If it is the whole quantisation of a model, only such models are kept. */
 void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
 
 /* The quantisation in a file's name, spelled as there, or "". */
 void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
-/* By general.file_type of the file, in lower case; "" where it has none that is known, or the file
- * cannot be read. */
+/* Sets `quant` by general.file_type of the file, in lower case. "" if the type is absent or
+ * unknown, or the file cannot be read. */
 void gguf_file_quant(const struct blob_source *source, const char *path,
                      char quant[GGUF_QUANT_BYTES]);
 

@@ -10,7 +10,7 @@
 #include "loader/gguf/gguf_rope.h"
 
 enum { MAX_SIZE = 1 << 27 };
-/* What scores may be scaled by: square roots of what query_pre_attn_scalar may be. */
+/* Range of the attention scale: 1 / square roots of the accepted query_pre_attn_scalar. */
 #define MIN_SCALE 1e-4
 #define MAX_SCALE 1e4
 
@@ -57,13 +57,13 @@ static enum dgl_status copy_f64(struct composer *c, const char *path, const char
     return status;
 }
 
-/* A value that files of the architecture do not say. */
+/* Sets a field that GGUF files of the architecture have no key for. */
 static void set_unsaid(struct composer *c, const char *path, struct field value)
 {
     fields_set(c->out, path, value, NULL);
 }
 
-/* The vocabulary is what the embedding table has rows for. */
+/* The vocabulary size is the number of rows of the embedding table. */
 static enum dgl_status put_vocab(struct composer *c)
 {
     long index = tensor_source_find(c->m->raw, "token_embd.weight");
@@ -123,8 +123,8 @@ done:
     return status;
 }
 
-/* layer_types of the families that alternate: the file lists the layers, or names a period: every
- * such layer sees everything, 0 = none does. */
+/* layer_types of families that alternate windows. The file has a list of layers or a period: every
+ * layer at a multiple of the period has no window, and 0 means that all layers have one. */
 static enum dgl_status put_layer_types(struct composer *c)
 {
     const struct gguf_model *m = c->m;
@@ -150,7 +150,8 @@ done:
     return status;
 }
 
-/* sliding_window; null where there is none, because in some families silence means one. */
+/* Sets sliding_window, or null without a window: in some families an absent field means a window.
+ * */
 static enum dgl_status put_window(struct composer *c)
 {
     static const char suffix[] = "attention.sliding_window";
@@ -200,13 +201,12 @@ static enum dgl_status put_experts(struct composer *c, const char *count_name)
     return copy_size(c, "num_experts_per_tok", "expert_used_count");
 }
 
-/* Families whose config says whether there are biases: a matter of the checkpoint, which GGUF says
- * by the tensors alone. */
+/* Families whose config has a field for biases. GGUF has no key for it: the tensors decide. */
 #define ATTENTION_BIAS                                                                             \
     (MLP_BIAS | GGUF_QWEN3 | GGUF_QWEN3_MOE | GGUF_GEMMA2 | GGUF_GEMMA3 | GGUF_GPT_OSS | GGUF_OLMO2)
 #define MLP_BIAS (GGUF_LLAMA | GGUF_SMOLLM3 | GGUF_GRANITE)
 
-/* Any of them promises all: what is missing then is named by model_bind(). */
+/* One of them is enough; model_bind() reports those that are missing. */
 static bool has_any(const struct gguf_model *m, const char *const *names, size_t count)
 {
     bool any = false;

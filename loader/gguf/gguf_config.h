@@ -6,7 +6,7 @@
 #include "loader/gguf/gguf_arch.h"
 #include "loader/gguf/gguf_file.h"
 
-/* What of a GGUF model the view of its tensors and the config need. */
+/* Facts of a GGUF model that the tensor view and the config need. */
 struct gguf_model {
     const struct gguf_file *file;    /* the first part's header */
     const struct tensor_source *raw; /* under the names of the file */

@@ -7,7 +7,7 @@
 struct gguf_cursor {
     const struct dgl_log *log;
     const struct gguf_input *in;
-    struct dgl_arena *arena; /* of what is read */
+    struct dgl_arena *arena; /* owns strings and arrays that are read */
     uint64_t at;             /* next byte of the file */
     uint8_t *window;         /* bytes [window_at, window_at + window_len) of the file */
     uint64_t window_at;
@@ -18,8 +18,8 @@ enum dgl_status gguf_cursor_init(const struct dgl_log *log, const struct gguf_in
                                  struct dgl_arena *arena, struct gguf_cursor *out);
 void gguf_cursor_finish(struct gguf_cursor *c);
 
-/* `count` elements of `size` bytes fit into what is left of the file and of GGUF_MAX_HEADER;
- * DGL_ERR_FORMAT naming `what` when not. */
+/* Checks that `count` elements of `size` bytes fit in the rest of the file and in GGUF_MAX_HEADER.
+ * Otherwise returns DGL_ERR_FORMAT; the message names `what`. */
 enum dgl_status gguf_cursor_need(struct gguf_cursor *c, const char *what, uint64_t count,
                                  uint64_t size);
 enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void *dst, size_t size);

@@ -43,7 +43,7 @@ static const struct ggml_type ggml_types[] = {
 
 /* magic, version, number of tensors, number of keys */
 #define PREAMBLE_BYTES 24
-/* What a key and a tensor have at least: lengths and types, an empty value. */
+/* Smallest sizes of a key and of a tensor description: lengths, types and an empty value. */
 #define MIN_KEY_BYTES    (8 + 1 + 4 + 1)
 #define MIN_TENSOR_BYTES (8 + 1 + 4 + 8 + 4 + 8)
 

@@ -82,7 +82,7 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
                                 struct gguf_file *out);
 void gguf_file_finish(struct gguf_file *file);
 
-/* Which of ggml's type numbers is `type`; false: it has none. */
+/* Sets *out to the type number of ggml. Returns false if the type has no number. */
 bool gguf_type_of_dtype(enum dgl_dtype type, uint32_t *out);
 
 /* ---- metadata by key ---- */

@@ -9,8 +9,8 @@
 
 enum { MAX_COUNT = 1 << 20, MAX_CONTEXT = 1 << 27 };
 
-/* Everything after "ARCH." that some architecture has and that is read, changes nothing, or is in
- * gguf_key_rules. */
+/* Known suffixes after "ARCH.": keys that are read, that change no result, or that gguf_key_rules
+ * lists. */
 static const char known_keys[] =
     "attention.causal attention.head_count attention.head_count_kv attention.key_length "
     "attention.key_length_swa attention.layer_norm_rms_epsilon attention.scale "
@@ -101,7 +101,7 @@ static bool number_of(const struct gguf_kv *kv, double *value, char *text, size_
     return is;
 }
 
-/* Keys that change the result, in an architecture that is computed without them. */
+/* Refuses keys that would change the result if the architecture does not use them. */
 static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf_model *m)
 {
     int64_t window = 0, context = 0;
@@ -128,7 +128,7 @@ done:
     return status;
 }
 
-/* Values of which only one is implemented. */
+/* Keys with a single supported value. */
 static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_model *m)
 {
     static const char *const pairs[][2] = {
@@ -170,7 +170,7 @@ done:
     return status;
 }
 
-/* Switches that would change what is computed. */
+/* Switches that would change the results. */
 static enum dgl_status check_switches(const struct dgl_log *log, const struct gguf_model *m)
 {
     static const struct {
@@ -220,7 +220,7 @@ static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m
                         "%s: general.architecture is \"%s\"%s; supported: " GGUF_ARCH_NAMES,
                         m->file->name, DGL_PRINTABLE_STR(name), experts > 0 ? " with experts" : "");
     m->experts = (int32_t)experts;
-    /* The architecture without a window of its own: with one, it is what others call Mistral. */
+    /* Llama with a sliding window is Mistral in Hugging Face. */
     int64_t window = 0;
     if (m->arch->family == GGUF_LLAMA)
         TRY(gguf_arch_i64(log, m, "attention.sliding_window", MAX_COUNT, &window));

@@ -1,4 +1,4 @@
-/* A GGUF file in the parts of a Hugging Face folder: what model_file.c and chat_source.c open. */
+/* Opens a GGUF file as the parts of a Hugging Face folder, for model_file.c and chat_source.c. */
 #ifndef DGL_LOADER_GGUF_MODEL_H
 #define DGL_LOADER_GGUF_MODEL_H
 
@@ -22,7 +22,7 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
                                 struct tensor_source *raw, struct gguf_parts *out);
 void gguf_parts_finish(struct gguf_parts *parts);
 
-/* The name ends in .gguf, or the file begins with its magic. */
+/* Returns true if the name ends in .gguf or the file begins with the magic. */
 bool gguf_is_model(const struct blob_source *source, const char *path);
 /* A regular file that begins with the magic. */
 bool gguf_has_magic(const struct blob_source *source, const char *path);
@@ -30,8 +30,8 @@ bool gguf_has_magic(const struct blob_source *source, const char *path);
 struct dgl_tokenizer;
 enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
                                     const char *path, struct dgl_tokenizer **out);
-/* tokenizer.json or tokenizer_config.json alone; *text stays as it is for other names and where the
- * file has none. Free it with free(). */
+/* Loads tokenizer.json or tokenizer_config.json alone. *text is unchanged for other names, and if
+ * the file has no tokenizer. The caller frees it with free(). */
 enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_source *source,
                                const char *path, const char *name, char **text, size_t *len);
 

@@ -1,10 +1,11 @@
-/* What a GGUF file calls the tensors that the rest of the loader knows by Hugging Face's names. */
+/* GGUF names of tensors that the loader refers to by Hugging Face names. */
 #include "loader/gguf/gguf_names.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Whether `name` is the rule's name in Hugging Face, with a number for its "%d"; -1 = without. */
+/* Returns true if `name` matches the Hugging Face name of the rule. Sets *number to the number at
+ * "%d", or -1. */
 static bool rule_matches(const struct gguf_name_rule *rule, const char *name, int64_t *number)
 {
     const char *mark = rule->hf ? strstr(rule->hf, "%d") : NULL;

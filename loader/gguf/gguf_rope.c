@@ -84,8 +84,8 @@ static bool is_scaled(const struct rope_reader *r)
     return by_factor && r->factor != 0 && r->factor != 1;
 }
 
-/* What HF calls llama3 is in GGUF one factor per frequency: longrope with the same factors at every
- * length and without a factor on the attention is the same rotation. */
+/* GGUF stores the llama3 scaling of Hugging Face as one factor per frequency. The same rotation is
+ * longrope with equal factors at every length and an attention factor of 1. */
 static enum dgl_status read_freqs(struct rope_reader *r, const float *freqs)
 {
     if (is_scaled(r))
@@ -201,8 +201,8 @@ static enum dgl_status read_scaling(struct rope_reader *r)
         return read_longrope(r);
     if (dgl_str_eq(r->type, "yarn"))
         return read_yarn(r);
-    /* Silence would mean the default of the family's class in Hugging Face, which is YaRN for
-     * GPT-OSS; in GGUF it means none. */
+    /* An absent field would mean the family's default in Hugging Face, which is YaRN for GPT-OSS.
+     * In GGUF it means no scaling. */
     bool linear = is_scaled(r);
     put(r, "rope_scaling.rope_type", field_str(linear ? "linear" : "default"), "rope.scaling.type");
     if (linear)

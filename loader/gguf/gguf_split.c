@@ -23,7 +23,7 @@ static enum dgl_status part_open(const struct dgl_log *log, const struct blob_so
     return gguf_file_parse(log, &in, &part->header);
 }
 
-/* GGUF files that go with a model and are none. */
+/* GGUF files that accompany a model and are not models. */
 static const struct {
     const char *key, *value, *what, *remedy;
 } companions[] = {
@@ -63,7 +63,7 @@ static enum dgl_status check_is_model(const struct dgl_log *log, const struct gg
     return status;
 }
 
-/* How many parts there are, and that this one is number `index` of them. */
+/* Reads the number of parts and checks that this part is number `index`. */
 static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_part *part,
                                   int64_t index, int64_t *count)
 {
@@ -82,7 +82,8 @@ static enum dgl_status split_read(const struct dgl_log *log, const struct gguf_p
     return status;
 }
 
-/* The path of part `index`, from that of the first; NULL when the first is not called so. */
+/* Returns the path of part `index` by the path of the first part, or NULL if the first has another
+ * name. */
 static char *part_path(const char *first, int count, int index)
 {
     char suffix[GGUF_SPLIT_SUFFIX_LEN + 16];
@@ -109,7 +110,7 @@ bool gguf_is_split_name(const char *path)
     return count > 1 && strcmp(path + len - GGUF_SPLIT_SUFFIX_LEN, suffix) == 0;
 }
 
-/* Of the parts so far: a thousand files may claim more tensors than there is memory. */
+/* Checks the number of tensors so far: a thousand files could claim more than memory can hold. */
 static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_set *set, bool all)
 {
     int64_t total = 0, want;

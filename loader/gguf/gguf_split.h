@@ -20,11 +20,11 @@ enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_sourc
 void gguf_set_close(struct gguf_set *set);
 /* Length of "-00002-of-00003.gguf". */
 #define GGUF_SPLIT_SUFFIX_LEN 20
-/* Called as one of several files is: NAME-00002-of-00003.gguf. */
+/* Returns true for a name of a split file: NAME-00002-of-00003.gguf. */
 bool gguf_is_split_name(const char *path);
 
-/* The tensors of all parts under the names of the file. Takes the set (which becomes empty) in
- * any case. */
+/* Makes a source of the tensors of all parts, with the names of the files. Consumes the set, also
+ * on failure; the set becomes empty. */
 enum dgl_status gguf_set_source(const struct dgl_log *log, struct gguf_set *set,
                                 struct tensor_source **out);
 

@@ -1,4 +1,4 @@
-/* Reading rearranged tensors, and the list of them in the making. */
+/* Tensor views that permute, interleave or stack rows when they are read. */
 #include "loader/gguf/gguf_units.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void tensors_free(struct gguf_unit_tensor *tensors, size_t count)
     free(tensors);
 }
 
-/* What the finished source keeps. */
+/* State of the finished source. */
 struct rearranged {
     struct tensor_source *raw;
     bool owns_raw;

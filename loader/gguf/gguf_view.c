@@ -1,4 +1,4 @@
-/* Building the view: which rule a tensor follows, and what its units are. */
+/* Builds the view of a GGUF file: the rule of each tensor and its units. */
 #include "loader/gguf/gguf_view.h"
 
 #include <inttypes.h>

@@ -20,7 +20,8 @@ static enum dgl_status list_read(struct gguf_reader r, const char *key, enum ggu
     return status;
 }
 
-/* An id is one of the list. -1, which some writers use for none, arrives as 2^32 - 1. */
+/* Reads an id below the number of tokens. Some writers store -1 for an absent id, which is read as
+ * 2^32 - 1. */
 static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t count, int64_t *out)
 {
     int64_t id = *out;
@@ -169,7 +170,7 @@ done:
     return status;
 }
 
-/* ---- what ends an answer ---- */
+/* ---- stop ids ---- */
 
 struct stops {
     const struct dgl_log *log;

@@ -171,7 +171,7 @@ enum dgl_status gguf_writer_align(struct gguf_writer *w)
 
 enum dgl_status gguf_writer_commit(struct gguf_writer *w)
 {
-    assert(w->written == w->data_bytes); /* all that was described, and nothing else */
+    assert(w->written == w->data_bytes); /* exactly the described data */
     return dgl_atomic_commit(&w->file);
 }
 

@@ -1,5 +1,5 @@
-/* Writing the GGUF container, version 3: keys and tensor descriptions first, then their data in
- * the same order. Knows nothing of models. */
+/* Writes the GGUF container, version 3: keys, tensor descriptions, then the data in the same order.
+ * Does not depend on models. */
 #ifndef DGL_LOADER_GGUF_WRITER_H
 #define DGL_LOADER_GGUF_WRITER_H
 

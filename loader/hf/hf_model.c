@@ -121,7 +121,7 @@ done:
     return status;
 }
 
-/* Each tensor of each file is listed under that file. */
+/* Checks that the index lists each tensor under the file that contains it. */
 static enum dgl_status weight_map_check(struct dgl_json_reader r, const struct hf_weights *w,
                                         const struct dgl_json *map)
 {
@@ -142,7 +142,7 @@ static enum dgl_status weight_map_check(struct dgl_json_reader r, const struct h
     return DGL_OK;
 }
 
-/* The other direction: everything that is listed exists. */
+/* Checks that every listed tensor exists. */
 static enum dgl_status weight_map_check_missing(struct dgl_json_reader r,
                                                 const struct dgl_json *map,
                                                 const struct tensor_source *src)

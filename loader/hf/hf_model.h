@@ -11,8 +11,8 @@
 #define HF_MAX_FILES 4096
 #define HF_MAX_INDEX (100u << 20)
 
-/* The index must agree exactly with what the files hold. Folders that only have weights in other
- * formats are DGL_ERR_UNSUPPORTED with the remedy. */
+/* The index must list exactly the tensors of the files. A folder that has weights in other formats
+ * only is DGL_ERR_UNSUPPORTED; the message has the remedy. */
 enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_source *source,
                                 const char *dir, struct tensor_source **out);
 

@@ -110,7 +110,7 @@ static enum dgl_status commit_read(const struct dgl_log *log, const char *repo,
     return status;
 }
 
-/* Every file under `dir`, which holds one name per branch or tag: "v1.0", "refs/pr/1". */
+/* Lists all files under `dir`: each is a branch or tag, such as "v1.0" or "refs/pr/1". */
 static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, const char *above,
                                  struct dgl_buf *out)
 {
@@ -125,7 +125,7 @@ static enum dgl_status refs_list(const struct dgl_log *log, const char *dir, con
         free(name);
         path = dgl_path_join(dir, names[i]);
         name = above[0] ? dgl_path_join(above, names[i]) : strdup(names[i]);
-        /* Deeper than any branch: somebody's link in a circle. */
+        /* Deeper than any branch: probably a link that forms a circle. */
         bool deep = name && strlen(name) > MAX_COMMIT;
         if (!path || !name)
             TRY(dgl_fail_memory(log, "revisions", count));
@@ -141,8 +141,8 @@ done:
     return status;
 }
 
-/* The commit that a revision is, or the only one that it begins; otherwise an error that lists what
- * is there. */
+/* Finds the commit that equals or begins with the revision. If no commit or several match, the
+ * error lists the available revisions. */
 static enum dgl_status commit_find(const struct dgl_log *log, const char *text, const char *repo,
                                    const struct hub_name *name, char **commit)
 {
@@ -275,7 +275,8 @@ repo_iterate(const struct dgl_log *log, const char *dir, const char *id,
         struct dgl_str rest = {known.p, known.len}, ref;
         dgl_buf_finish(&revision);
         bool is_main = false;
-        /* main is told by no name at all; of other branches and tags any one will do. */
+        /* A snapshot of main gets no revision. Otherwise any branch or tag of the commit is used.
+         * */
         while (known.len && !is_main && dgl_str_split(&rest, '\n', &ref)) {
             free(commit);
             commit = NULL;

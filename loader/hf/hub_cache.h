@@ -30,8 +30,8 @@ struct hub_snapshot {
     const char *revision; /* "" for the one of refs/main; a branch or tag, else the commit */
     const char *path;
 };
-/* Calls `cb` for each snapshot of each repository with models, sorted by repository; a status other
- * than DGL_OK ends the walk and is returned. A cache that does not exist has none. */
+/* Calls `cb` for each snapshot of each repository with models, sorted by repository. A status other
+ * than DGL_OK ends the walk and is returned. An absent cache is empty. */
 enum dgl_status hub_iterate(const struct dgl_log *log,
                             enum dgl_status (*cb)(void *priv, const struct hub_snapshot *snapshot),
                             void *priv);

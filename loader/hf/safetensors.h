@@ -1,7 +1,7 @@
 /*
- * safetensors.h: one .safetensors file: 8 bytes of header length, a JSON header, tensor bytes
- * without holes. The format's own rules are enforced as its reference implementation does, and
- * nothing in a file is trusted.
+ * safetensors.h: reads one .safetensors file: 8 bytes of header length, a JSON header, and tensor
+ * bytes without holes. The rules of the format are enforced as in its reference implementation.
+ * Every value of a file is checked.
  */
 #ifndef DGL_LOADER_SAFETENSORS_H
 #define DGL_LOADER_SAFETENSORS_H
@@ -24,8 +24,8 @@ struct safetensors_header {
     struct dgl_arena names;
 };
 
-/* Parses the JSON header of a file whose data section has `data_bytes` bytes. Pure: no file is
- * touched. `name` is what messages call the file. data_start is left 0. */
+/* Parses the JSON header of a file whose data section has `data_bytes` bytes, without reading any
+ * file. Messages use `name` for the file. data_start stays 0. */
 enum dgl_status safetensors_parse(const struct dgl_log *log, const char *name, const char *text,
                                   size_t len, uint64_t data_bytes, struct safetensors_header *out);
 /* Reads and parses the header of an open file. */

@@ -8,7 +8,7 @@
 
 #define FOLDER "additional_chat_templates"
 
-/* The template's name in the name of a file; empty when it is no template's. */
+/* Name of the template in a file name, or "" for another file. */
 static struct dgl_str name_in(const char *file, const char *prefix)
 {
     const size_t before = strlen(prefix), after = strlen(CHAT_FILE_SUFFIX), len = strlen(file);

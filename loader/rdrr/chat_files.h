@@ -1,7 +1,7 @@
 /*
- * chat_files.h: chat templates in files of their own, beside chat_template.jinja. A Hugging Face
- * folder has them as additional_chat_templates/NAME.jinja; in a pack, whose manifest lists plain
- * names only, such a file is chat_template.NAME.jinja.
+ * chat_files.h: chat templates that have files of their own. In a Hugging Face folder they are
+ * additional_chat_templates/NAME.jinja. In a pack, whose manifest lists plain names only, they are
+ * chat_template.NAME.jinja.
  */
 #ifndef DGL_LOADER_CHAT_FILES_H
 #define DGL_LOADER_CHAT_FILES_H
@@ -16,7 +16,8 @@
 /* `file` is the path below the model's folder, `name` the template's. */
 typedef enum dgl_status (*chat_file_fn)(void *priv, const char *file, struct dgl_str name);
 
-/* Calls `each` in the order of names until it fails. None is no fault. */
+/* Calls `each` for each file, sorted by name, until it fails. A model without such files is not an
+ * error. */
 enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_source *source,
                                 const char *dir, bool pack, chat_file_fn each, void *priv);
 

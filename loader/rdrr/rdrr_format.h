@@ -77,9 +77,9 @@ extern const char *const rdrr_copied_files[];
 
 /* Writes the keys "architecture" and "inference" into the object that is open in `w`. */
 void rdrr_inference_write(struct dgl_json_writer *w, const struct model_desc *desc);
-/* Compares a manifest's "architecture" and "inference" with what its config says (desc). Both
- * values are named where they disagree: DGL_ERR_FORMAT. `complete`: a key that
- * rdrr_inference_write() writes may not be missing. */
+/* Compares "architecture" and "inference" of a manifest with the description of its config. A
+ * difference is DGL_ERR_FORMAT; the message has both values. `complete`: keys that
+ * rdrr_inference_write() writes must not be missing. */
 enum dgl_status rdrr_inference_check(struct dgl_json_reader r, const struct dgl_json *manifest,
                                      const struct model_desc *desc, bool complete);
 

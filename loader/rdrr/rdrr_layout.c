@@ -70,7 +70,7 @@ struct view {
     enum rdrr_layout *layouts; /* [tensors] */
 };
 
-/* Halves out of floats; what they cannot hold is an error. */
+/* Converts floats to halves; a value that does not fit is an error. */
 static enum dgl_status halves_make(const struct dgl_log *log, const struct tensor_info *t,
                                    const float *from, size_t count, size_t step, uint16_t *to)
 {
@@ -216,7 +216,7 @@ static void view_destroy(void *impl)
     free(view);
 }
 
-/* What is read in another type than it is stored in costs memory: worth a line. */
+/* Reports tensors that are widened on reading, because that costs memory. */
 static void report_widened(const struct dgl_log *log, const struct tensor_source *src,
                            const enum rdrr_layout *layouts)
 {

@@ -26,9 +26,9 @@ bool rdrr_layout_bytes(enum rdrr_layout layout, enum dgl_dtype type, uint32_t ra
 
 /* The element type that a tensor is shown in: blocks that are not rows' own become f16. */
 enum dgl_dtype rdrr_shown_type(enum rdrr_layout layout, enum dgl_dtype type);
-/* Replaces *src, whose tensors have logical shapes and stored bytes, by a view that owns it; leaves
- * it alone when every layout is RDRR_ROW. `layouts`: of each tensor. On failure *src is what it
- * was, or NULL. */
+/* Replaces *src by a view that owns it; unchanged if every layout is RDRR_ROW. The tensors of *src
+ * have logical shapes and stored bytes. `layouts` has one entry per tensor. On failure *src is
+ * unchanged or NULL. */
 enum dgl_status rdrr_layout_wrap(const struct dgl_log *log, const enum rdrr_layout *layouts,
                                  struct tensor_source **src);
 

@@ -1,5 +1,4 @@
-/* manifest.json except its tensors: version, shards, copied files, hints, and what must be there
- * at all. */
+/* manifest.json except its tensors: version, shards, copied files, hints, and required keys. */
 #include "loader/rdrr/rdrr_manifest.h"
 
 #include <ctype.h>
@@ -22,8 +21,8 @@ const char *const rdrr_copied_files[] = {
     NULL,
 };
 
-/* Packs that are not a model by themselves, or not one of attention and nothing else: reading them
- * as one would give wrong weights. */
+/* Packs that are not complete models, or that are not pure attention models. Running them as
+ * transformers would give wrong results. */
 static const struct refused {
     const char *object, *key, *value; /* object NULL: the root; value NULL: any */
     const char *supported;
@@ -144,7 +143,7 @@ done:
     return status;
 }
 
-/* Which hints there are is the engine's business; what kind of value they have is the format's. */
+/* Checks the JSON type of each hint. The engine knows the names of hints. */
 static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_json *root,
                                    struct rdrr_manifest *out)
 {
@@ -179,8 +178,9 @@ static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_js
         if (!fits && type != DGL_JSON_NULL)
             return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type), wanted);
     }
-    /* DOPPLER's converter wrote hints into every pack, for another engine's kernels: what a device
-     * cannot meet is dropped there, as defaults are here. */
+    /* The converter of DOPPLER wrote hints for kernels of another engine into every pack. DOPPLER
+     * ignores a hint that the device cannot follow, so hints without an origin are defaults here.
+     * */
     bool defaults = origin ? dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT) : !out->ours;
     TRY(rdrr_value_text(r, hints, 0, &out->arena,
                         defaults ? &out->hint_defaults : &out->hint_pinned));
@@ -188,7 +188,7 @@ done:
     return status;
 }
 
-/* Packs of ours are complete: what is missing was taken out. */
+/* A pack of this converter has all keys. A missing key was removed. */
 static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl_json *root,
                                       const struct rdrr_manifest *m)
 {
@@ -209,7 +209,7 @@ done:
     return status;
 }
 
-/* Fields that say nothing to the engine still have to be what the format says. */
+/* Checks the types of fields that the engine does not use. */
 static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_json *root)
 {
     static const struct {
@@ -242,9 +242,10 @@ done:
     return status;
 }
 
-/* Other writers have more names for transformers ("mixtral", "gpt-oss"), and count the tokenizer's
- * own ids in vocabSize, which may be fewer than the embedding has. A missing architecture.vocabSize
- * is told by who needs it. */
+/* Checks that apply to packs of this converter only. Other writers use more names of model types
+ * ("mixtral", "gpt-oss"). They also count only the ids of the tokenizer in vocabSize, which may be
+ * fewer than the rows of the embedding. The readers of architecture.vocabSize report a missing
+ * value. */
 static enum dgl_status parse_ours(struct dgl_json_reader r, const struct dgl_json *root,
                                   const struct dgl_json *conversion, struct rdrr_manifest *out)
 {
@@ -267,7 +268,7 @@ static enum dgl_status parse_ours(struct dgl_json_reader r, const struct dgl_jso
         return dgl_json_fail(r, tokenizer,
                              "vocabSize is %" PRId64 ", but architecture.vocabSize is %" PRId64,
                              said, model);
-    /* conversion.skipped: a list of lines for people. */
+    /* conversion.skipped: lines to show to users */
     TRY(dgl_json_opt(r, conversion, "skipped", DGL_JSON_ARRAY, &list));
     size_t count = dgl_json_count(list);
     if (count == 0)
@@ -314,7 +315,7 @@ done:
     return status;
 }
 
-/* Where packs say how block formats are laid out; in the entries it goes before these. */
+/* Places where packs store the layout of block formats. A layout in an entry has priority. */
 static enum dgl_status parse_layouts(struct dgl_json_reader r, const struct dgl_json *root,
                                      struct rdrr_manifest *out)
 {

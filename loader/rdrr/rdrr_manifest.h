@@ -42,7 +42,7 @@ struct rdrr_manifest {
     struct dgl_arena arena; /* owns every string */
     const char *model_id;
     const char *quantization; /* lower case */
-    bool ours;                /* conversion.tool is RDRR_TOOL: nothing may be missing */
+    bool ours;                /* conversion.tool is RDRR_TOOL: all keys are required */
     bool first_generation;    /* version "1.0": some of its writers hashed with blake3 and said
                                  sha256 */
     enum dgl_hash_kind hash;
@@ -61,7 +61,7 @@ struct rdrr_manifest {
     size_t num_spans, cap_spans;
     struct rdrr_copied copied[RDRR_MAX_COPIED];
     size_t num_copied;
-    const char **skipped; /* [num_skipped] what the source had and the pack has not; of ours only */
+    const char **skipped; /* [num_skipped] source tensors that are not in the pack; ours only */
     size_t num_skipped;
     const char *hint_defaults; /* JSON text; NULL = none */
     const char *hint_pinned;

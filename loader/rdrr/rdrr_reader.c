@@ -8,7 +8,7 @@
 #include "core/base/file.h"
 #include "loader/rdrr/chat_files.h"
 
-/* Opens a file of the pack and checks its size against what the manifest says. */
+/* Opens a file of the pack and compares its size with the manifest. */
 static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_pack *pack,
                                    const char *name, uint64_t size, const char *hash,
                                    struct blob *out)
@@ -42,14 +42,14 @@ done:
 static enum dgl_status shard_open(const struct dgl_log *log, const struct rdrr_pack *pack,
                                   const struct rdrr_shard *shard, struct blob *out)
 {
-    /* Some writers of the first generation hashed with BLAKE3 and said sha256. */
+    /* Some writers of the first generation stored a BLAKE3 hash as sha256. */
     const struct rdrr_manifest *m = &pack->manifest;
     bool known = m->hash == DGL_HASH_SHA256 && !m->first_generation;
     return member_open(log, pack, shard->name, shard->size, known ? shard->hash : NULL, out);
 }
 
-/* A pack of ours lists every text file that it holds: one without an entry would be neither hashed
- * nor read. */
+/* A pack of this converter lists every text file. An unlisted file would not be verified or read.
+ * */
 struct listed {
     const struct dgl_log *log;
     const struct rdrr_pack *pack;
@@ -162,8 +162,8 @@ void rdrr_pack_close(struct rdrr_pack **pack)
     *pack = NULL;
 }
 
-/* Shards are opened for each read: large packs have more of them than a process may hold open,
- * and reads are large. */
+/* Shards are opened for each read: large packs have more shards than a process may have open files.
+ * Reads are large, so the cost is small. */
 static enum dgl_status pack_read(void *impl, const struct dgl_log *log, size_t index,
                                  uint64_t offset, void *dst, size_t size)
 {

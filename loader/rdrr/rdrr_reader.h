@@ -24,8 +24,8 @@ void rdrr_pack_close(struct rdrr_pack **pack);
 enum dgl_status rdrr_tensors_open(const struct dgl_log *log, struct rdrr_pack *pack,
                                   struct tensor_source **out);
 
-/* A copied text file, after its size and hash were found right; *text stays NULL when the pack
- * has none of that name. Free with free(). */
+/* Loads a copied text file and verifies its size and hash. *text is NULL if the pack has no such
+ * file. The caller frees it with free(). */
 enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pack *pack,
                                  const char *name, char **text, size_t *len);
 
@@ -34,7 +34,7 @@ enum dgl_status rdrr_copied_load(const struct dgl_log *log, const struct rdrr_pa
 struct rdrr_verify_params {
     const char *cache_dir; /* where right files are remembered (loader/model/hash_cache.h); NULL =
                               nowhere */
-    bool trust;            /* what is remembered is not read again */
+    bool trust;            /* files in the cache are not read again */
     int32_t threads;       /* 0 = one per processor */
     dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;

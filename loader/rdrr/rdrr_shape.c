@@ -1,5 +1,6 @@
-/* Shape, size and layout of an entry of "tensors". Packs say the layout in the entry, for the whole
- * pack, or only through the size: what was said goes first, and what does not fit is refused. */
+/* Shape, size and layout of an entry of "tensors". A pack has the layout in the entry, for the
+ * whole pack, or not at all. A stated layout has priority; otherwise the size decides. A size that
+ * does not match is refused. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -77,9 +78,9 @@ static bool fits(const struct tensor_info *info, enum rdrr_layout layout, uint64
     return rdrr_layout_bytes(layout, info->dtype, info->rank, info->shape, &bytes) && bytes == size;
 }
 
-/* What the pack says, where it fits; else by size, since tensors of one dimension and imports are
- * flat in every pack. Flat and columns are often equally large: columns were always said, so that
- * silence means flat. RDRR_LAYOUTS: none. */
+/* Uses the layout of the pack if the size matches. Otherwise the size decides: vectors and imported
+ * tensors are flat in every pack. Flat and column layouts are often equally large, but columns were
+ * always stated, so flat has priority. Returns RDRR_LAYOUTS if no layout matches. */
 static enum rdrr_layout layout_by_size(const struct tensor_info *info, bool said,
                                        enum rdrr_layout pack, uint64_t size)
 {
@@ -130,7 +131,7 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
     info->bytes = (uint64_t)size;
     uint64_t block = dgl_dtype_get(info->dtype)->block;
     if (!layout && !transposed) {
-        /* What the pack says for entries that are silent, if it does; else the size decides. */
+        /* An entry without a layout uses that of the pack; without both, the size decides. */
         bool said = block > 1 ? m->says_block_layout : strcmp(info->role, "matmul") == 0;
         enum rdrr_layout pack = !said ? RDRR_ROW : block > 1 ? m->block_layout : m->float_layout;
         t->layout = layout_by_size(info, said, pack, info->bytes);

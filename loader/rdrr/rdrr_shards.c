@@ -54,8 +54,8 @@ done:
     return status;
 }
 
-/* The algorithm of the pack, or where it says none, of the first shard that does. A pack of
- * others may say neither: sha256 was the default of every writer. */
+/* Reads the hash algorithm of the pack, or of the first shard that has one. Other writers may omit
+ * both; the default of every writer is sha256. */
 static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dgl_json *root,
                                        const struct dgl_json *shards, struct rdrr_manifest *out)
 {

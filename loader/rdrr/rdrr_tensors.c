@@ -11,7 +11,8 @@ static const char *const known_roles[] = {"embedding", "lm_head", "norm",     "m
                                           "conv",      "expert",  "router",   "other",
                                           "vision",    "audio",   "projector"};
 
-/* Ours say what the name says; others have classes of their own for some names. */
+/* Packs of this converter have the role that follows from the name. Other writers have other roles
+ * for some names. */
 static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_json *object,
                                   bool ours, struct tensor_info *info)
 {
@@ -29,8 +30,8 @@ static enum dgl_status parse_role(struct dgl_json_reader r, const struct dgl_jso
     if (!info->role)
         return dgl_json_fail(r, role, "\"%s\" is not a role of the format",
                              DGL_PRINTABLE(dgl_json_str(role).p));
-    /* Norms are vectors, the other roles that a name can tell are matrices: no vocabulary makes
-     * one of the other. */
+    /* Norms are vectors and other roles are matrices, so "norm" and another role contradict each
+     * other. */
     bool other = strcmp(info->role, "other") == 0 || strcmp(named, "other") == 0;
     bool contradicts = !other && (strcmp(info->role, "norm") == 0) != (strcmp(named, "norm") == 0);
     if (ours ? strcmp(info->role, named) != 0 : contradicts)
@@ -126,7 +127,7 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     info->name = dgl_arena_strndup(&m->arena, key.p, key.len);
     if (!info->name)
         return dgl_fail_memory(r.log, "tensor names", key.len);
-    /* Names of GGUF: its q and k rows may be permuted, which nothing in a pack tells. */
+    /* GGUF names: the rows of q and k may be permuted, and packs have no field for that. */
     if (strncmp(info->name, "blk.", 4) == 0)
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: tensors.%s has a name of GGUF; supported: names of Hugging Face. Use "
@@ -143,7 +144,7 @@ static enum dgl_status parse_tensor(struct dgl_json_reader r, const struct dgl_j
     TRY(parse_role(r, object, m->ours, info));
     TRY(check_storage(r, object, info));
     TRY(rdrr_shape_parse(r, object, m, t));
-    info->role = tensor_role_from_name(info->name); /* what was said only chose the layout */
+    info->role = tensor_role_from_name(info->name); /* the stated role chose the layout only */
     t->first_span = m->num_spans;
     TRY(dgl_json_opt(r, object, "spans", DGL_JSON_ARRAY, &spans));
     if (!spans)

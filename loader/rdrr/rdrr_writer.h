@@ -1,5 +1,5 @@
-/* Writes the byte stream of a pack: tensors one after the other, cut into hashed shard files.
- * Knows nothing of models; the layout is described in rdrr_format.h. */
+/* Writes the byte stream of a pack: tensors in order, cut into hashed shard files. Does not depend
+ * on models. rdrr_format.h describes the layout. */
 #ifndef DGL_LOADER_RDRR_WRITER_H
 #define DGL_LOADER_RDRR_WRITER_H
 
@@ -23,7 +23,7 @@ enum dgl_status rdrr_writer_create(const struct dgl_log *log,
 /* Pads to the next tensor start and gives its offset in the stream. */
 enum dgl_status rdrr_writer_begin(struct rdrr_writer *writer, uint64_t *offset);
 enum dgl_status rdrr_writer_write(struct rdrr_writer *writer, const void *bytes, size_t len);
-/* Completes the last shard; nothing may be written after it. */
+/* Completes the last shard. It must be the last write. */
 enum dgl_status rdrr_writer_end(struct rdrr_writer *writer);
 uint64_t rdrr_writer_size(const struct rdrr_writer *writer); /* of the stream so far */
 size_t rdrr_writer_num_shards(const struct rdrr_writer *writer);

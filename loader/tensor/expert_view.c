@@ -167,7 +167,8 @@ static enum dgl_status add_made(struct maker *m, const struct tensor_info *from,
     return DGL_OK;
 }
 
-/* The index of the tensor called as `t`, but with another ending; negative = none, or no memory. */
+/* Index of the tensor with the name of `t` but another ending. Negative: absent, or out of memory.
+ * */
 static long partner_find(struct maker *m, const struct tensor_info *t, const char *ending,
                          const char *other)
 {

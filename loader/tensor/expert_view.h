@@ -10,8 +10,8 @@
 
 #include "loader/tensor/tensor_source.h"
 
-/* Replaces *src by a view that owns it, or leaves it alone when it has no such tensors. A pair
- * that does not fit together is DGL_ERR_FORMAT. On failure *src is what it was, or NULL. */
+/* Replaces *src by a view that owns it. *src is unchanged if no tensor needs the view. A pair that
+ * does not match is DGL_ERR_FORMAT. On failure *src is unchanged or NULL. */
 enum dgl_status expert_view_wrap(const struct dgl_log *log, struct tensor_source **src);
 
 #endif

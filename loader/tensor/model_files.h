@@ -1,4 +1,4 @@
-/* Names of the files beside the weights, in Hugging Face folders and packs. */
+/* Names of the text files of a model, in Hugging Face folders and packs. */
 #ifndef DGL_LOADER_MODEL_FILES_H
 #define DGL_LOADER_MODEL_FILES_H
 

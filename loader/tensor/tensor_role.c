@@ -1,5 +1,4 @@
-/* What a tensor is for, as far as its name tells: the rules of the RDRR format for files that do
- * not say. */
+/* Role of a tensor by its name: the rules of the RDRR format for files without roles. */
 #include <string.h>
 
 #include "loader/tensor/tensor_source.h"

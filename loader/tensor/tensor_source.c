@@ -1,4 +1,4 @@
-/* A list of tensors with a hash index over their names, in front of whatever holds the bytes. */
+/* List of tensors with a hash index over their names; the implementation reads the bytes. */
 #include "loader/tensor/tensor_source.h"
 
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 struct tensor_info {
     const char *name; /* as in the file; owned by the source */
     enum dgl_dtype dtype;
-    /* as in rdrr_format.h; from the name where the file has none */
+    /* as in rdrr_format.h; derived from the name if the file has no role */
     const char *role;
     uint32_t rank;
     uint64_t shape[4]; /* row-major, [out, in] */
@@ -31,13 +31,13 @@ enum dgl_dtype dtype_tally_headline(const struct dtype_tally *tally);
 const char *tensor_shape_str(uint32_t rank, const uint64_t *shape, char text[TENSOR_SHAPE_TEXT]);
 
 struct tensor_source;
-/* What messages call the model: a folder or a manifest. */
+/* Name of the model in messages: a folder or a manifest. */
 const char *tensor_source_label(const struct tensor_source *src);
-/* What messages call a tensor: where the file has another name for it than the source shows, that
- * one. `name` need not be one of the source's: a missing tensor has a name too. */
+/* Name of a tensor in messages: its name in the file, if that differs. `name` may also be a tensor
+ * that is missing. */
 struct dgl_printable tensor_source_printable(const struct tensor_source *src, const char *name);
-/* The same uncut: nothing is appended when such files never have that tensor. False where the
- * file's name is `name` itself. */
+/* Appends the whole name in the file, or "" if such files never have the tensor. Returns false if
+ * the file uses `name` itself. */
 bool tensor_source_file_name(const struct tensor_source *src, const char *name,
                              struct dgl_buf *out);
 size_t tensor_source_count(const struct tensor_source *src);
@@ -50,7 +50,7 @@ enum dgl_status tensor_source_read(const struct dgl_log *log, const struct tenso
                                    size_t index, uint64_t offset, void *dst, size_t size);
 void tensor_source_destroy(struct tensor_source **src);
 
-/* For implementers (safetensors.c, rdrr_reader.c): the vtable behind the functions above. */
+/* Functions that an implementation provides (safetensors.c, rdrr_reader.c). */
 struct tensor_source_ops {
     enum dgl_status (*read)(void *impl, const struct dgl_log *log, size_t index, uint64_t offset,
                             void *dst, size_t size);
@@ -58,8 +58,8 @@ struct tensor_source_ops {
     /* Behind tensor_source_file_name(); NULL = names are those of the file. */
     bool (*file_name)(const void *impl, const char *name, struct dgl_buf *out);
 };
-/* Takes `impl` and copies `tensors` (names too); duplicate names are DGL_ERR_FORMAT. `label`
- * names the model in messages. On failure `impl` is destroyed. */
+/* Consumes `impl`, also on failure, and copies `tensors` with their names. Duplicate names are
+ * DGL_ERR_FORMAT. Messages use `label` for the model. */
 enum dgl_status tensor_source_create(const struct dgl_log *log, const char *label,
                                      const struct tensor_source_ops *ops, void *impl,
                                      const struct tensor_info *tensors, size_t count,

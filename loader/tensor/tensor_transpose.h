@@ -1,17 +1,18 @@
-/* Matrices that are stored by columns, read by rows: for the views that show tensors another way
- * than their files hold them. */
+/* Reads matrices row by row that are stored by columns, for views that show tensors in another
+ * order than their files. */
 #ifndef DGL_LOADER_TENSOR_TRANSPOSE_H
 #define DGL_LOADER_TENSOR_TRANSPOSE_H
 
 #include "loader/tensor/tensor_source.h"
 
-/* Where the bytes of a read lie in what is made for it. */
+/* Requested range of a tensor and its destination. */
 struct tensor_window {
     uint64_t offset; /* of the read, in the tensor as shown */
     size_t size;
     uint8_t *dst;
 };
-/* Copies what `made` (bytes [at, at + len) of the tensor as shown) has of the window. */
+/* Copies the part of `made` that lies in the window. `made` is bytes [at, at + len) of the tensor
+ * as shown. */
 void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_t at, uint64_t len);
 
 /* A tensor of whole values: stored [..., cols, rows], shown [..., rows, cols]. */

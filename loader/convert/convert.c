@@ -1,4 +1,4 @@
-/* A conversion from start to end: open, plan, write shards, copies and manifest, publish. */
+/* Converts a model to a pack: open, plan, write shards, text files and manifest, publish. */
 #include "loader/convert/convert.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ struct job {
     struct rdrr_writer *writer;
     struct convert_copy copies[RDRR_MAX_COPIED];
     size_t num_copies;
-    struct dgl_arena names; /* of copies that are no fixed ones */
+    struct dgl_arena names; /* file names of chat templates */
 };
 
 static bool wants_gguf(const struct dgl_convert_params *p)
@@ -161,7 +161,7 @@ static enum dgl_status copy_text(struct job *job, const char *from, const char *
     return status;
 }
 
-/* A template in a file of its own, by the name that it has in packs. */
+/* Copies a chat template that has a file of its own, under the name it has in packs. */
 static enum dgl_status copy_template(void *priv, const char *file, struct dgl_str name)
 {
     struct job *job = priv;
@@ -223,7 +223,7 @@ static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_resul
     const struct dgl_convert_params *params = job->params;
     struct dgl_buf text = {0};
 
-    /* Everything that can be refused is, before anything large is written. */
+    /* All refusals happen before large files are written. */
     enum dgl_status status;
     TRY(convert_folder_begin(log, params->out, params->force, &job->folder));
     TRY(open_input(job));

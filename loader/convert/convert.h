@@ -1,4 +1,4 @@
-/* Any model that model_file.h opens -> an RDRR version 1 pack. */
+/* Converts a model of any format that model_file.h opens to an RDRR version 1 pack. */
 #ifndef DGL_LOADER_CONVERT_H
 #define DGL_LOADER_CONVERT_H
 

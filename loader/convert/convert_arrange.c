@@ -25,9 +25,10 @@ static struct convert_item *item_of(const struct convert_plan *plan, long index)
     return NULL;
 }
 
-/* ---- gate and up as one ---------------------------------------------------------------------- */
+/* ---- fused gate and up ----------------------------------------------------------------------- */
 
-/* The name with FUSED for GATE; NULL = no such part, or no memory. */
+/* Returns the name with FUSED instead of GATE. NULL: the name has no such part, or out of memory.
+ * */
 static const char *fused_name(struct convert_plan *plan, const char *name)
 {
     const char *at = strstr(name, GATE);
@@ -130,7 +131,7 @@ static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_conve
     return DGL_OK;
 }
 
-/* Blocks that are cut elsewhere are encoded anew. */
+/* Another layout cuts blocks at other values, so they are encoded again. */
 static void warn_relaid(const struct dgl_log *log, const struct convert_plan *plan)
 {
     for (size_t i = 0; i < plan->count; i++) {
@@ -145,7 +146,7 @@ static void warn_relaid(const struct dgl_log *log, const struct convert_plan *pl
     }
 }
 
-/* ---- the text model's own names -------------------------------------------------------------- */
+/* ---- names of the text model ----------------------------------------------------------------- */
 
 static enum dgl_status rename_all(const struct dgl_log *log, struct convert_plan *plan)
 {

@@ -1,5 +1,5 @@
-/* The output folder of a conversion: built beside its place under a name of its own, put there
- * at the very end. */
+/* Output folder of a conversion. It is built under a temporary name next to its path and renamed at
+ * the end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifndef RENAME_EXCHANGE /* a C library without renameat2(), as musl 1.2.3 */
+#ifndef RENAME_EXCHANGE /* missing in some C libraries, such as musl 1.2.3 */
 #include <linux/fs.h>
 #include <sys/syscall.h>
 #define renameat2(...) ((int)syscall(SYS_renameat2, __VA_ARGS__))
@@ -107,7 +107,7 @@ static void sync_folder(const char *path)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
-    fsync(fd); /* some file systems cannot sync a folder, which is no error */
+    fsync(fd); /* some file systems cannot sync a folder; ignored */
     close(fd);
 }
 

@@ -1,5 +1,5 @@
-/* Matrices that are stored in columns, or with blocks across rows: bands of lines are gathered as
- * floats and encoded as if they were rows. */
+/* Writes matrices that are stored in columns, or with blocks that cross rows. Bands of lines are
+ * gathered as floats and encoded like rows. */
 #include <stdlib.h>
 
 #include "core/base/checked.h"
@@ -17,7 +17,8 @@ bool convert_is_relaid(const struct convert_item *item)
            (item->layout == RDRR_FLAT && item->rows > 1 && item->cols % block != 0);
 }
 
-/* A band: in columns, columns [first, first + count) of every row; flat, values of the stream. */
+/* A band of a matrix. Columns: columns [first, first + count) of every row. Flat: these values of
+ * the stream. */
 struct band {
     const struct convert_work *work;
     const struct convert_item *item;

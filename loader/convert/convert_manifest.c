@@ -23,7 +23,7 @@ static const struct convert_item *item_by_role(const struct convert_plan *plan, 
     return NULL;
 }
 
-/* The source's name without the suffix of an earlier conversion, plus that of this one. */
+/* Name of the source, with the suffix of an earlier conversion replaced by that of this one. */
 static void write_model_id(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     static const char *const suffixes[] = {"-f32",  "-f16",    "-bf16", "-q8_0",   "-q6_k",
@@ -79,8 +79,8 @@ static void write_head(struct dgl_json_writer *w, const struct convert_manifest 
     }
 }
 
-/* Config of the text model inside a larger model: its own values plus the ids of the outer config.
- * */
+/* Config of the text model inside a larger model: its own values plus the ids of the outer
+ * config. */
 static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *root,
                               const struct model_desc *desc)
 {

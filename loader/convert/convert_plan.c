@@ -31,7 +31,7 @@ static enum dgl_status find_recipe(const struct dgl_log *log, const char *name,
     *out = recipes[0];
     if (!name)
         return DGL_OK;
-    /* llama.cpp's quantizer has these too. */
+    /* names that the quantizer of llama.cpp accepts too */
     static const char *const aliases[][2] = {{"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
     const char *wanted = name;
     for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
@@ -65,7 +65,7 @@ static enum dgl_status override_role(const struct dgl_log *log, const char *opti
     return DGL_OK;
 }
 
-/* Encoders of block formats search, those of floats round. */
+/* Encoders of block formats search for the best codes; those of floats round. */
 static bool searches(enum dgl_dtype type)
 {
     return type != CONVERT_KEEP && dgl_dtype_get(type)->block > 1 && dgl_row_encodable(type);
@@ -126,7 +126,7 @@ enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct 
     return type == CONVERT_KEEP || !dgl_row_decodable(tensor->dtype) ? tensor->dtype : type;
 }
 
-/* llama.cpp's choice: the first and the last eighth of the layers, and every third between. */
+/* Follows llama.cpp: the first and the last eighth of the layers, and every third layer between. */
 static bool is_precise(const struct model_desc *desc, size_t index)
 {
     int eighth = desc->layers / 8;
@@ -138,8 +138,8 @@ static bool is_precise(const struct model_desc *desc, size_t index)
     return false;
 }
 
-/* An override without a matching tensor is refused. If the head is tied, the embedding is the head.
- * */
+/* An override without a matching tensor is refused. If the head is tied, the embedding is the
+ * head. */
 static enum dgl_status check_override(const struct dgl_log *log, const struct convert_plan *plan,
                                       const char *option, const char *given, const char *role)
 {

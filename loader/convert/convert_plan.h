@@ -21,16 +21,16 @@ struct convert_recipe {
                              are small and rounding them costs more than it saves */
     bool fast;            /* encoders do not search */
 };
-/* The recipe of params->quantize (NULL: everything as stored) with the overrides of single roles.
- * An unknown name fails, and so does `fast` where no role gets a block format. */
+/* Makes the recipe of params->quantize (NULL: everything as stored) with the overrides of single
+ * roles. An unknown name is refused, and so is `fast` if no role has a block format. */
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out);
-/* The type a tensor gets. Types without a decoder stay as they are. */
+/* Returns the new type of a tensor. Tensors of types without a decoder keep their type. */
 enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
                               bool precise);
 
-/* One tensor of the pack in the making. */
+/* One tensor of the output. */
 struct convert_item {
     const struct tensor_info *from;
     size_t index; /* in the source */
@@ -43,7 +43,7 @@ struct convert_item {
     bool fused;       /* rows [part_rows, rows) are those of tensor `second` of the source */
     size_t second;
     uint64_t part_rows;
-    enum rdrr_layout layout; /* of the stored matrix; rows and cols are the model's */
+    enum rdrr_layout layout; /* of the stored matrix; rows and cols are logical */
 };
 
 struct convert_plan {
@@ -52,18 +52,18 @@ struct convert_plan {
     size_t count;
     uint64_t bytes_in;
     enum rdrr_layout block_layout; /* of matrices in Q4_K */
-    bool text_only;                /* names and config are the text model's own */
+    bool text_only;                /* names and config of the text model */
     struct dgl_arena names;
 };
-/* Every tensor that the model uses, in the order of the source. */
+/* Plans every tensor that the model uses, in the order of the source. */
 enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_model_file *model,
                                   const struct convert_recipe *recipe, struct convert_plan *out);
-/* Sizes of an item from its type; sizes that overflow fail. */
+/* Computes the sizes of an item from its type. Sizes that overflow are refused. */
 enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item *item);
-/* An override of a role that no tensor has fails. */
+/* Refuses an override of a role without tensors. */
 enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
                                    const struct dgl_convert_params *params);
-/* `fast` for a plan whose types and layouts are final, and which encodes no blocks, fails. */
+/* Refuses `fast` if the plan encodes no blocks. Types and layouts must be final. */
 enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,
                                         const struct dgl_convert_params *params);
 void convert_plan_finish(struct convert_plan *plan);
@@ -87,7 +87,7 @@ struct convert_progress {
     void *priv;
     uint64_t done, total;
 };
-/* Where converted tensors go: a pack, or a GGUF file. */
+/* Destination of converted tensors: a pack or a GGUF file. */
 struct convert_sink {
     enum dgl_status (*begin)(void *priv, uint64_t *offset); /* of the tensor that follows */
     enum dgl_status (*write)(void *priv, const void *bytes, size_t len);
@@ -104,10 +104,11 @@ struct convert_work {
 enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
                                struct convert_progress *progress);
 
-/* Parts of it for convert_layout.c. Rows [row, row + rows) as stored in the source. */
+/* Steps of convert_tensor() that convert_layout.c also uses. Reads rows [row, row + rows) as stored
+ * in the source. */
 enum dgl_status convert_rows_read(const struct convert_work *work, const struct convert_item *item,
                                   uint64_t row, uint64_t rows, void *dst);
-/* Rows of the source to rows of the pack, on several threads; `first_row` is for messages. */
+/* Converts rows of the source on several threads; `first_row` is for messages. */
 struct convert_rows {
     const struct convert_item *item;
     const uint8_t *src;
@@ -115,16 +116,16 @@ struct convert_rows {
     uint64_t first_row, rows;
 };
 enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows);
-/* Appends to the tensor in progress. */
+/* Appends bytes to the current tensor. */
 enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len);
-/* Counts bytes of the source as done; cancels when the caller wishes. */
+/* Adds to the finished bytes of the source. Returns DGL_ERR_CANCELLED if the caller cancels. */
 enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes);
 
 /* ---- convert_layout.c ---- */
 
 /* Returns true if the item is not stored row by row. */
 bool convert_is_relaid(const struct convert_item *item);
-/* Writes such an item: the matrix is read as often as bands of it need. */
+/* Writes an item of another layout. The matrix is read once per band. */
 enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
                                struct convert_progress *progress);
 
@@ -144,18 +145,18 @@ struct convert_manifest {
     uint64_t shard_bytes;
     enum dgl_hash_kind hash;
 };
-/* The text of manifest.json, deterministic: no dates, no paths. */
+/* Writes the text of manifest.json. It is deterministic: no dates, no paths. */
 enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct convert_manifest *in,
                                        struct dgl_buf *out);
 
 /* ---- convert_folder.c: the output appears complete or not at all ---- */
 
 struct convert_folder {
-    char *path, *temp; /* temp is beside path until published */
+    char *path, *temp; /* temp is next to path until it is published */
     bool force, locked;
-    int lock; /* descriptor of temp, where locked */
+    int lock; /* descriptor of temp if `locked` */
 };
-/* Refuses an existing path without force, and with it whatever is neither a pack nor an empty
+/* Refuses an existing path. With `force`, refuses only paths that are neither a pack nor an empty
  * folder. */
 enum dgl_status convert_folder_begin(const struct dgl_log *log, const char *path, bool force,
                                      struct convert_folder *out);

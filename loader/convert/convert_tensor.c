@@ -1,4 +1,5 @@
-/* One tensor: rows are read in chunks, converted on several threads and written in order. */
+/* Converts one tensor: rows are read in chunks, converted on several threads and written in order.
+ * */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,20 +11,20 @@
 #define CHUNK_BYTES  (UINT64_C(16) << 20) /* of floats; at least one row */
 #define GROUP_VALUES 32768                /* per piece of work for a thread; at least one row */
 
-/* Rows of a chunk on their way through the codecs. */
+/* A chunk of rows to convert. */
 struct chunk {
     const struct convert_item *item;
     const uint8_t *src;
     uint8_t *dst;
     uint64_t rows, group; /* in the chunk, per piece of work */
     bool fast;
-    double limit;  /* magnitude that the new type can still hold */
+    double limit;  /* largest magnitude of the new type */
     uint64_t *bad; /* per piece: 1 + index of its first value that does not fit, or 0 */
     float *bad_value;
 };
 
-/* Index of the first value that the new type cannot hold, or cols. Infinities and NaN pass where
- * the type has them. */
+/* Returns the index of the first value that the new type cannot represent, or cols. Infinities and
+ * NaN are accepted if the type has them. */
 static uint64_t first_misfit(const struct chunk *c, const float *row)
 {
     bool block = dgl_dtype_get(c->item->type)->block > 1;

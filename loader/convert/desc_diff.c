@@ -1,4 +1,4 @@
-/* Two descriptions, field by field. */
+/* Compares two model descriptions field by field. */
 #include "loader/convert/desc_diff.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "core/base/mem.h"
 #include "loader/desc/rope_freq.h"
 
-/* An f32 is off by 6e-8 of its value at most; two of them may be multiplied. */
+/* The rounding error of an f32 is at most 6e-8 of its value, and two of them may be multiplied. */
 #define SAME 1e-6
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -229,7 +229,7 @@ static size_t step_compare(const struct rope_pair *p, int64_t tokens, size_t n)
 static void rope_compare(const struct rope_pair *p, const char *name, int32_t context,
                          struct desc_diff *out)
 {
-    /* Where steps depend on the length they do so at the lengths that were trained. */
+    /* Steps that depend on the length are compared at the trained lengths. */
     const int32_t at[] = {p->a->original_context, p->b->original_context};
     const int64_t lengths[] = {1, at[0], (int64_t)at[0] + 1, at[1], (int64_t)at[1] + 1, context};
     size_t n = (size_t)(p->a->dims < p->b->dims ? p->a->dims : p->b->dims) / 2, step = 0;

@@ -5,7 +5,7 @@
 
 #include "loader/desc/model_desc.h"
 
-/* The first field that differs, as config.json calls it, and its two values as text. */
+/* First differing field, with its name in config.json and both values as text. */
 struct desc_diff {
     bool found;
     char field[64], left[192], right[192];

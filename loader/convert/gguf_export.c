@@ -1,4 +1,4 @@
-/* An export from start to end: plan the types, describe, stream the data. */
+/* Exports a model as GGUF: plan types, write descriptions, stream data. */
 #include "loader/convert/gguf_export.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ struct export_job {
     const struct dgl_convert_params *params;
     const struct convert_recipe *recipe;
     const struct gguf_arch *arch;
-    /* The model with its tensors as GGUF has them; everything else is the caller's. */
+    /* The model with the tensors of the GGUF file; other fields borrow from the caller. */
     struct dgl_model_file view;
     bool *none_skipped;
     struct convert_plan plan;
@@ -111,7 +111,7 @@ done:
     return status;
 }
 
-/* general.file_type: the number that llama.cpp has for the mix. */
+/* Number of the mix in general.file_type of llama.cpp. */
 static uint32_t file_type(enum dgl_dtype headline)
 {
     static const struct {

@@ -1,5 +1,4 @@
-/* A model as a GGUF file: the parts of the export for gguf_export*.c, and the door for convert.c.
- */
+/* Exports a model as a GGUF file: functions of gguf_export*.c, and the entry for convert.c. */
 #ifndef DGL_LOADER_GGUF_EXPORT_H
 #define DGL_LOADER_GGUF_EXPORT_H
 
@@ -12,12 +11,12 @@ enum dgl_status gguf_export(const struct dgl_log *log, const struct dgl_convert_
                             const struct convert_recipe *recipe, const struct dgl_model_file *model,
                             struct dgl_convert_result *out);
 
-/* The way out of everything that GGUF cannot hold. */
+/* Remedy in messages about features that GGUF has no key for. */
 #define GGUF_AS_PACK "keep the model as a pack: leave out --to gguf"
 
 /* ---- gguf_export_view.c ---- */
 
-/* The model's tensors under GGUF's names, with the changes of gguf_arch.h the other way round.
+/* Makes a source of the tensors with GGUF names and with the changes of gguf_arch.h reversed.
  * `model` must outlive the source. Roles are those of the model's tensors. */
 enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct tensor_source **out);
@@ -41,8 +40,8 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
 
 enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct gguf_writer *w);
-/* Factors per frequency that GGUF keeps as tensors: *count of them, 0 to 2. Values are for free(),
- * names are static. */
+/* Factors per frequency that GGUF stores as tensors: *count of them, 0 to 2. The caller frees the
+ * values with free(); names are static. */
 struct gguf_rope_factors {
     const char *name;
     float *values;
@@ -55,8 +54,8 @@ enum dgl_status gguf_export_factors(const struct dgl_log *log, const struct rope
 
 /* ---- gguf_export_vocab.c ---- */
 
-/* tokenizer.ggml.* and chat templates. A tokenizer that GGUF's kinds cannot express is
- * DGL_ERR_UNSUPPORTED. */
+/* Writes tokenizer.ggml.* and the chat templates. Returns DGL_ERR_UNSUPPORTED for tokenizers of
+ * another kind. */
 enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
                                   struct gguf_writer *w);
 

@@ -1,4 +1,4 @@
-/* No file is written that says less than the model: its header is read back first. */
+/* Reads the header back before the file is written, so that no property of the model is lost. */
 #include "loader/convert/desc_diff.h"
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_model.h"

@@ -1,4 +1,4 @@
-/* Keys of a GGUF file from a model's description. */
+/* Writes the keys of a GGUF file from a model description. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static bool has_window(const struct keys *k, int32_t layer)
     return k->desc->layer[layer].window > 0;
 }
 
-/* "2, 5, 8, ... (12 in all)": the layers of which `is` is `value`. */
+/* Lists the layers for which `is` returns `value`: "2, 5, 8, ... (12 in all)". */
 static void list_layers(const struct keys *k, bool (*is)(const struct keys *k, int32_t layer),
                         bool value, struct dgl_buf *out)
 {
@@ -104,8 +104,8 @@ static enum dgl_status put_windows(struct keys *k)
     return DGL_OK;
 }
 
-/* Gemma's scale has no key that llama.cpp reads: it takes key_length, or hidden / heads for the
- * models of 27 billion parameters. */
+/* llama.cpp reads no key for the attention scale of Gemma. It uses key_length, or hidden / heads
+ * for models of 27 billion parameters. */
 static void put_gemma(struct keys *k)
 {
     const struct model_desc *d = k->desc;
@@ -149,7 +149,7 @@ static enum dgl_status put_experts(struct keys *k)
     return DGL_OK;
 }
 
-/* SmolLM3: which layers are rotated is fixed there. */
+/* In GGUF files of SmolLM3 the rotated layers are fixed. */
 static bool rotates_there(const struct keys *k, int32_t layer)
 {
     return k->arch->family != GGUF_SMOLLM3 || (layer + 1) % GGUF_NO_ROPE_INTERVAL != 0;
@@ -181,7 +181,7 @@ static enum dgl_status check_rotated(struct keys *k)
     return status;
 }
 
-/* Families of which llama.cpp reads biases that Hugging Face leaves to the config. */
+/* Families whose biases are optional in llama.cpp; in Hugging Face the config decides. */
 #define OPTIONAL_BIASES (GGUF_LLAMA | GGUF_GRANITE)
 
 static void check_biases(const struct keys *k)
@@ -227,7 +227,7 @@ enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_mod
         put_f32(&k, "attention.scale", d->attn_scale);
         put_f32(&k, "embedding_scale", d->embed_scale);
         put_f32(&k, "residual_scale", d->residual_scale);
-        put_f32(&k, "logit_scale", 1 / d->logit_scale); /* there a divisor */
+        put_f32(&k, "logit_scale", 1 / d->logit_scale); /* a divisor in GGUF */
     }
     check_biases(&k);
 done:

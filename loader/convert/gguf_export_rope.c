@@ -1,4 +1,4 @@
-/* Rotary embedding of a model as GGUF says it: keys, and factors per frequency as tensors. */
+/* Rotary embedding in GGUF: keys, and factors per frequency as tensors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,8 @@ static void put_type(struct gguf_writer *w, const struct gguf_arch *arch, const 
     gguf_put_str(w, gguf_arch_key(arch, "rope.scaling.type", key), dgl_str_of(type));
 }
 
-/* Both lists of longrope are one: GGUF's rope_freqs, which has no lengths. */
+/* Returns true if both lists of longrope are equal. GGUF stores them as rope_freqs, which does not
+ * depend on the length. */
 static bool is_single(const struct rope_desc *rope)
 {
     size_t bytes = (size_t)rope->dims / 2 * sizeof(double);
@@ -41,7 +42,7 @@ static double yarn_scale(double factor)
     return factor > 1 ? 0.1 * log(factor) + 1 : 1;
 }
 
-/* Without `truncate`, for which there is no key: gguf_export_check() compares it. */
+/* Does not write `truncate`, which has no key; gguf_export_check() compares it. */
 static void put_yarn(const struct rope_desc *rope, const struct gguf_arch *arch,
                      struct gguf_writer *w)
 {

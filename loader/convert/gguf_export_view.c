@@ -1,4 +1,4 @@
-/* The way back of gguf_view.c: Hugging Face's tensors as GGUF has them. */
+/* Inverse of gguf_view.c: Hugging Face tensors as GGUF stores them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "loader/gguf/gguf_units.h"
 #include "loader/quant/quant.h"
 
-/* The names of the tables are shorter by far. */
+/* longer than every name of the tables */
 enum { MAX_PREFIXED_NAME = 256 };
 
 struct exporter {
@@ -86,7 +86,7 @@ done:
     return status;
 }
 
-/* Expert 0 of `hf` exists: all of them become one tensor. */
+/* Joins all experts of `hf` to one tensor. Expert 0 exists. */
 static enum dgl_status add_stack(struct exporter *x, const char *prefix, const char *hf,
                                  const char *name)
 {
@@ -122,14 +122,14 @@ static enum dgl_status add_stack(struct exporter *x, const char *prefix, const c
     info.shape[2] = info.shape[1];
     info.shape[1] = info.shape[0];
     info.shape[0] = experts;
-    info.bytes *= experts; /* all of them lie in files */
+    info.bytes *= experts; /* cannot overflow: all of them are parts of files */
     return gguf_units_add(&x->units, &info, name, &t);
 done:
     free(sources);
     return status;
 }
 
-/* [experts, 2 n, ...] becomes the even and the odd units. */
+/* Splits [experts, 2 n, ...] into even and odd units. */
 static enum dgl_status add_halves(struct exporter *x, size_t index, const char *even,
                                   const char *odd)
 {
@@ -147,7 +147,8 @@ static enum dgl_status add_halves(struct exporter *x, size_t index, const char *
     return status == DGL_OK ? gguf_units_add(&x->units, &info, odd, &t) : status;
 }
 
-/* [2 n, ...] becomes its first n rows and the others. The source gives whole rows in any layout. */
+/* Splits [2 n, ...] into the first n rows and the others. The source returns whole rows in any
+ * layout. */
 static enum dgl_status add_parts(struct exporter *x, size_t index, const char *first,
                                  const char *second)
 {

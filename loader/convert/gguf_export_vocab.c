@@ -1,4 +1,4 @@
-/* A tokenizer.json as tokenizer.ggml.*: the way back of tokenizer_json.c. */
+/* Writes tokenizer.json as tokenizer.ggml.*: the inverse of tokenizer_json.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* Score of pieces that no merge makes: below all others. */
+/* Score of pieces that no merge produces: below all others. */
 #define SCORE_NONE (-1e6f)
 
 struct token {
@@ -94,7 +94,7 @@ done:
     return status;
 }
 
-/* Both halves of a merge, whichever way the file spells it. */
+/* Splits a merge into its halves, in both spellings of the file. */
 static bool merge_split(const struct dgl_json *merge, struct dgl_str *left, struct dgl_str *right)
 {
     if (dgl_json_is(merge, DGL_JSON_ARRAY)) {
@@ -111,7 +111,7 @@ static bool merge_split(const struct dgl_json *merge, struct dgl_str *left, stru
     return true;
 }
 
-/* A piece's score falls with the place of the first merge that makes it. */
+/* The score of a piece is minus the index of the first merge that produces it. */
 static void score(struct exporter *x, struct dgl_str left, struct dgl_str right, size_t rank)
 {
     struct dgl_buf whole = {0};
@@ -147,7 +147,7 @@ static enum dgl_status write_merges(struct exporter *x)
     return DGL_OK;
 }
 
-/* Where blanks have a mark, tokens that are looked for before that happens have blanks. */
+/* Tokens that are matched before spaces are replaced by marks contain spaces. */
 static void write_plain(struct exporter *x, struct dgl_str text)
 {
     struct dgl_buf plain = {0};
@@ -224,7 +224,7 @@ static enum dgl_status write_kind(struct exporter *x)
 
 /* ---- ids ---- */
 
-/* Which special tokens the post-processor puts before and after a text. */
+/* Finds out if the post-processor puts special tokens before and after a text. */
 static void find_wrapping(const struct dgl_json *post, bool *before, bool *after)
 {
     const struct dgl_json *list = dgl_json_get(post, "processors");
@@ -252,7 +252,7 @@ static int32_t token_id(const struct exporter *x, const char *name)
     return -1;
 }
 
-/* The stop ids go to the three keys there are, the tokenizer's own eos first. */
+/* Writes stop ids to the three available keys, eos of the tokenizer first. */
 static void write_stops(struct exporter *x)
 {
     static const char *const keys[] = {KEY("eos_token_id"), KEY("eot_token_id"),

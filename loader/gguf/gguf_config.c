@@ -150,8 +150,8 @@ done:
     return status;
 }
 
-/* Sets sliding_window, or null without a window: in some families an absent field means a window.
- * */
+/* Sets sliding_window, or null without a window: in some families an absent field means a
+ * window. */
 static enum dgl_status put_window(struct composer *c)
 {
     static const char suffix[] = "attention.sliding_window";

@@ -275,8 +275,8 @@ repo_iterate(const struct dgl_log *log, const char *dir, const char *id,
         struct dgl_str rest = {known.p, known.len}, ref;
         dgl_buf_finish(&revision);
         bool is_main = false;
-        /* A snapshot of main gets no revision. Otherwise any branch or tag of the commit is used.
-         * */
+        /* A snapshot of main gets no revision. Otherwise any branch or tag of the commit is
+         * used. */
         while (known.len && !is_main && dgl_str_split(&rest, '\n', &ref)) {
             free(commit);
             commit = NULL;

@@ -1,4 +1,4 @@
-/* Finding chat templates and special tokens in Hugging Face folders and packs. */
+/* Finds chat templates and special tokens in Hugging Face folders and packs. */
 #include "loader/model/chat_source.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ done:
     return status;
 }
 
-/* "chat_template" of the two JSON files that may have it. */
+/* Adds "chat_template" of a JSON file. */
 static enum dgl_status load_templates(const struct json_file *file, struct chat_source *out)
 {
     const struct dgl_json *value = dgl_json_get(file->root, "chat_template");
@@ -129,7 +129,7 @@ static enum dgl_status load_templates(const struct json_file *file, struct chat_
     }
 }
 
-/* A token is a text, or an object with its `content`. */
+/* Adds special tokens. A token is a text or an object with `content`. */
 static enum dgl_status load_tokens(const struct json_file *file, struct chat_source *out)
 {
     enum dgl_status status = DGL_OK;
@@ -264,7 +264,7 @@ static enum dgl_status load_texts(const struct model_texts *texts, struct chat_s
     TRY(load_json(texts, FILE_CHAT_JSON, load_templates, out));
     TRY(load_json(texts, FILE_TOKENIZER_CONFIG, load_config, out));
     TRY(load_json(texts, FILE_SPECIAL_TOKENS, load_tokens, out));
-    /* Large: looked at only when it is needed. */
+    /* Large file: read only if it is needed. */
     if (!has_both(out))
         TRY(load_json(texts, FILE_TOKENIZER, load_tokenizer, out));
 done:

@@ -16,13 +16,13 @@
 #include "core/base/json.h"
 
 #define CHAT_DEFAULT  "default"  /* name of an unnamed template */
-#define CHAT_TOOL_USE "tool_use" /* the one for conversations with tools */
+#define CHAT_TOOL_USE "tool_use" /* template for conversations with tools */
 
 struct chat_source_template {
     struct dgl_buf name, text, origin; /* origin: "chat_template.jinja" */
     bool file;                         /* the template has a file of its own */
 };
-/* A variable that templates know: "bos_token" and its text. */
+/* Variable for templates: "bos_token" and its text. */
 struct chat_source_token {
     const char *name; /* static */
     struct dgl_buf text;

@@ -1,4 +1,4 @@
-/* Hashes of files, one record per file and kind of hash. */
+/* Hashes of files: one record per file and kind of hash. */
 #include "loader/model/hash_cache.h"
 
 #include <inttypes.h>

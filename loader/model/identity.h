@@ -8,9 +8,9 @@
 
 #include "loader/model/model_file.h"
 
-/* SHA-256 of the description's numbers, of a pack's manifest (which has the hashes of its shards),
- * and of each tensor's name, type, shape and MODEL_SAMPLE_BYTES bytes from its middle. Of synthetic
- * models no bytes. One read per tensor: milliseconds. */
+/* SHA-256 of the numbers of the description, of the manifest of a pack (which contains the hashes
+ * of its shards), and of name, type, shape and MODEL_SAMPLE_BYTES bytes from the middle of each
+ * tensor. Synthetic models have no bytes. One read per tensor: milliseconds. */
 #define MODEL_SAMPLE_BYTES 256
 enum dgl_status model_identity(const struct dgl_log *log, const struct dgl_model_file *file,
                                char out[65]);

@@ -1,4 +1,4 @@
-/* Opening a model of any form and checking it from end to end, short of reading all weights. */
+/* Opens a model of any format and checks everything except the weights. */
 #include "loader/model/model_file.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ done:
     return status;
 }
 
-/* f->desc without tensors, out of the fields and generation_config.json. */
+/* Fills f->desc, without tensors, from the fields and generation_config.json. */
 static enum dgl_status desc_read(const struct dgl_log *log, const struct fields *config,
                                  struct dgl_model_file *f)
 {
@@ -61,7 +61,7 @@ done:
     return status;
 }
 
-/* The text of a config.json that other files have as fields. */
+/* Writes the text of config.json for formats that have the fields elsewhere. */
 static enum dgl_status config_write(const struct dgl_log *log, const struct fields *fields,
                                     struct dgl_model_file *f)
 {
@@ -75,7 +75,7 @@ static enum dgl_status config_write(const struct dgl_log *log, const struct fiel
     return f->config ? DGL_OK : dgl_fail_memory(log, "config", f->config_len);
 }
 
-/* Parts of a checkpoint that the model does without: the user should know, once. */
+/* Reports the parts of a checkpoint that the model does not use, once. */
 static void report_skipped(const struct dgl_log *log, const struct dgl_model_file *f)
 {
     struct dgl_buf text = {0};
@@ -103,7 +103,7 @@ done:
     return status;
 }
 
-/* The element type that most bytes have. */
+/* Returns the element type of most bytes. */
 static const char *dominant_dtype(const struct tensor_source *src)
 {
     uint64_t bytes[DGL_DTYPE_COUNT] = {0};
@@ -180,7 +180,7 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     const struct dgl_json_reader r = {.log = log, .doc = pack->doc};
     const struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
 
-    /* As copies: the pack goes to the tensor source. */
+    /* Copied, because the tensor source consumes the pack. */
     free(f->name);
     f->name = strdup(m->model_id);
     f->hint_defaults = m->hint_defaults ? strdup(m->hint_defaults) : NULL;

@@ -1,6 +1,5 @@
-/* A model opened on the host, whatever its form: Hugging Face folder, RDRR pack or GGUF
- * file.
- * One door for core. */
+/* An open model of any format: Hugging Face folder, RDRR pack or GGUF file. The interface for core.
+ * */
 #ifndef DGL_LOADER_MODEL_FILE_H
 #define DGL_LOADER_MODEL_FILE_H
 
@@ -38,7 +37,7 @@ struct dgl_model_file {
     char *hint_defaults, *hint_pinned; /* kernel hints of a manifest as JSON text, or NULL */
     char quantization[32];             /* headline: "bf16", "q4_k_m" */
     char manifest_sha256[65];          /* "" for folders */
-    /* of dgl_inspect() alone */
+    /* used by dgl_inspect() only */
     struct dgl_tokenizer *tok; /* NULL = none */
     struct chat_source chat;
     struct dgl_model_info
@@ -75,13 +74,13 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
                                    struct gguf_parts *parts, struct dgl_model_file **out);
 void model_file_close(struct dgl_model_file **file);
 
-/* Writes tokenizer_json where `vocab` is all there is: for conversions. */
+/* Writes tokenizer_json if the model has only `vocab`; for conversions. */
 enum dgl_status model_file_write_tokenizer(const struct dgl_log *log, struct dgl_model_file *file);
-/* The tokenizer of a model that has one (info.has_tokenizer). Messages name the file it is in. */
+/* Makes the tokenizer of a model that has one (info.has_tokenizer). Messages name its file. */
 struct dgl_tokenizer;
 enum dgl_status model_file_tokenizer(const struct dgl_log *log, const struct dgl_model_file *file,
                                      struct dgl_tokenizer **out);
-/* DGL_ERR_FORMAT when a tokenizer uses ids that the model has no row for. */
+/* Returns DGL_ERR_FORMAT if the tokenizer has ids without a row in the model. */
 enum dgl_status model_file_check_tokenizer(const struct dgl_log *log,
                                            const struct dgl_model_file *file,
                                            const struct dgl_tokenizer *tok);

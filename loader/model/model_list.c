@@ -106,8 +106,8 @@ static enum dgl_status tell_gguf(struct walk *w, const char *name, const char *p
     return tell(w, &(struct dgl_model_entry){name, path, "gguf", quant, choice->bytes});
 }
 
-/* Lists the model of a folder and the GGUF models in it. `snapshot` is NULL outside the Hub cache.
- * */
+/* Lists the model of a folder and the GGUF models in it. `snapshot` is NULL outside the Hub
+ * cache. */
 static enum dgl_status look_at_folder(struct walk *w, const char *dir,
                                       const struct hub_snapshot *snapshot)
 {

@@ -251,8 +251,8 @@ static enum dgl_status make_tensors(const struct dgl_log *log, const char *path,
     enum dgl_status status = DGL_OK;
     if (!t->info)
         TRY(dgl_fail_memory(log, "tensor table", most * sizeof(*t->info)));
-    /* Adds all required tensors, experts stacked. Of alternatives, the first of the table is added.
-     * */
+    /* Adds all required tensors, experts stacked. Of alternatives, the first of the table is
+     * added. */
     for (size_t i = 0; i < bind_num_model_rules; i++) {
         const struct bind_rule *rule = &bind_model_rules[i];
         if (rule->slot != offsetof(struct model_desc, head) || !desc->tied_head)

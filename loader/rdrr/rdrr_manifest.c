@@ -179,8 +179,8 @@ static enum dgl_status parse_hints(struct dgl_json_reader r, const struct dgl_js
             return dgl_json_fail(r, h, "is %s, wanted %s", dgl_json_type_name(type), wanted);
     }
     /* The converter of DOPPLER wrote hints for kernels of another engine into every pack. DOPPLER
-     * ignores a hint that the device cannot follow, so hints without an origin are defaults here.
-     * */
+     * ignores a hint that the device cannot follow, so hints without an origin are defaults
+     * here. */
     bool defaults = origin ? dgl_str_eq(dgl_json_str(origin), RDRR_HINTS_DEFAULT) : !out->ours;
     TRY(rdrr_value_text(r, hints, 0, &out->arena,
                         defaults ? &out->hint_defaults : &out->hint_pinned));

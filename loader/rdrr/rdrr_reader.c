@@ -48,8 +48,8 @@ static enum dgl_status shard_open(const struct dgl_log *log, const struct rdrr_p
     return member_open(log, pack, shard->name, shard->size, known ? shard->hash : NULL, out);
 }
 
-/* A pack of this converter lists every text file. An unlisted file would not be verified or read.
- * */
+/* A pack of this converter lists every text file. An unlisted file would not be verified or
+ * read. */
 struct listed {
     const struct dgl_log *log;
     const struct rdrr_pack *pack;

@@ -167,8 +167,8 @@ static enum dgl_status add_made(struct maker *m, const struct tensor_info *from,
     return DGL_OK;
 }
 
-/* Index of the tensor with the name of `t` but another ending. Negative: absent, or out of memory.
- * */
+/* Index of the tensor with the name of `t` but another ending. Negative: absent, or out of
+ * memory. */
 static long partner_find(struct maker *m, const struct tensor_info *t, const char *ending,
                          const char *other)
 {

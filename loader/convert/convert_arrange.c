@@ -27,8 +27,8 @@ static struct convert_item *item_of(const struct convert_plan *plan, long index)
 
 /* ---- fused gate and up ----------------------------------------------------------------------- */
 
-/* Returns the name with FUSED instead of GATE. NULL: the name has no such part, or out of memory.
- * */
+/* Returns the name with FUSED instead of GATE. NULL: the name has no such part, or out of
+ * memory. */
 static const char *fused_name(struct convert_plan *plan, const char *name)
 {
     const char *at = strstr(name, GATE);

@@ -1,5 +1,5 @@
-/* Converts one tensor: rows are read in chunks, converted on several threads and written in order.
- * */
+/* Converts one tensor: rows are read in chunks, converted on several threads and written in
+ * order. */
 #include <math.h>
 #include <stdlib.h>
 

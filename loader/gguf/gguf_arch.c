@@ -1,4 +1,4 @@
-/* The tables of architectures and tensor names. */
+/* Tables of architectures and tensor names. */
 #include "loader/gguf/gguf_arch.h"
 
 #include <string.h>
@@ -24,20 +24,20 @@ static const struct gguf_arch archs[] = {
 #define ALL     0xffffu
 #define GEMMAS  (GGUF_GEMMA2 | GGUF_GEMMA3)
 #define NO_PHI3 (ALL & ~(unsigned)GGUF_PHI3)
-/* Families whose second norm stands before the MLP and is called after attention. */
+/* Families whose second norm is before the MLP and is named after attention. */
 #define PLAIN (ALL & ~(unsigned)(GEMMAS | GGUF_GPT_OSS | GGUF_OLMO2))
 
 #define ALTERNATE (unsigned)(GEMMAS | GGUF_GPT_OSS)
 #define WINDOWED  (ALTERNATE | (unsigned)(GGUF_LLAMA | GGUF_MIXTRAL | GGUF_PHI3))
 
-/* Zero is how llama.cpp says that a scale or a cap is not there. */
+/* llama.cpp stores 0 for an absent scale or cap. */
 const struct gguf_key_rule gguf_key_rules[] = {
     {"attention.scale", GEMMAS | GGUF_GRANITE, false, 0, 0},
     {"attention.sliding_window", WINDOWED, true, 0, 0},
     {"attention.sliding_window_pattern", ALTERNATE, true, 0, 0},
     {"attn_logit_softcapping", GGUF_GEMMA2, false, 0, 0},
     {"embedding_scale", GGUF_GRANITE, false, 1, 0},
-    /* Mixtral and GPT-OSS always do it. */
+    /* always done in Mixtral and GPT-OSS */
     {"expert_weights_norm", ALL & ~(unsigned)(GGUF_MIXTRAL | GGUF_GPT_OSS), false, 1, 1},
     {"final_logit_softcapping", GEMMAS, false, 0, 0},
     {"logit_scale", GGUF_GRANITE, false, 1, 0},
@@ -78,7 +78,7 @@ const struct gguf_name_rule gguf_layer_names[] = {
     {"ffn_gate.weight", "mlp.gate_proj.weight", NULL, NO_PHI3, GGUF_AS_IS},
     {"ffn_up.weight", "mlp.up_proj.weight", NULL, NO_PHI3, GGUF_AS_IS},
     {"ffn_up.weight", "mlp.gate_up_proj.weight", NULL, GGUF_PHI3, GGUF_AS_IS},
-    /* Of packs: after the rules of the two, which the way in takes. */
+    /* For packs; after the rules of the two tensors, which reading uses. */
     {"ffn_gate.weight", "mlp.gate_up_proj.weight", "ffn_up.weight", NO_PHI3, GGUF_JOINED},
     {"ffn_down.weight", "mlp.down_proj.weight", NULL, ALL, GGUF_AS_IS},
     {"ffn_gate.bias", "mlp.gate_proj.bias", NULL, NO_PHI3, GGUF_AS_IS},

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SmolLM3: every fourth layer has no rotation; GGUF leaves it to the reader. */
+/* SmolLM3: every fourth layer has no rotation. GGUF has no key for it. */
 #define GGUF_NO_ROPE_INTERVAL 4
 
 /* One bit per family, for tables. */
@@ -37,9 +37,9 @@ struct gguf_arch {
      * turns neighbours (2i, 2i+1): llama.cpp's converter permutes them from (i, i + dims/2). */
     bool permuted;
     bool norm_plus_one;    /* norms are stored with the 1 that the model adds */
-    int32_t window_period; /* every such layer sees everything; 0 = no alternation by default */
+    int32_t window_period; /* every layer at a multiple has no window; 0 = no alternation */
 };
-/* The architecture called `name`: the one with or without experts. NULL = unknown. */
+/* Returns the architecture called `name`, with or without experts, or NULL. */
 const struct gguf_arch *gguf_arch_find(const char *name, size_t len, bool experts);
 /* Returns the architecture of a Hugging Face model_type, or NULL. */
 const struct gguf_arch *gguf_arch_of_model_type(const char *model_type);
@@ -68,7 +68,7 @@ enum gguf_change {
     GGUF_NORM,       /* minus 1, where norms are stored plus 1 */
     GGUF_EXPERTS,    /* [experts, rows, cols] becomes one tensor per expert */
     GGUF_INTERLEAVE, /* rows alternate with those of the tensor in `other` */
-    GGUF_JOINED,     /* the way out only: its rows are first those of this, then of `other` */
+    GGUF_JOINED,     /* writing only: first the rows of this tensor, then those of `other` */
     GGUF_DROP        /* read with the metadata, no tensor of the model */
 };
 
@@ -84,7 +84,7 @@ extern const size_t gguf_num_model_names;
 extern const struct gguf_name_rule gguf_layer_names[];
 extern const size_t gguf_num_layer_names;
 
-/* Splits "blk.12.rest"; false unless it has that form, without leading zeros. */
+/* Splits "blk.12.rest". Returns false for another form, or for leading zeros. */
 bool gguf_layer_split(const char *name, int32_t *layer, const char **rest);
 
 /* The row of a permuted matrix that holds row `row` of the Hugging Face order, for heads of

@@ -1,5 +1,5 @@
-/* Choosing among the GGUF models of a folder by the names that llama.cpp's tools give them:
- * NAME-QUANT.gguf, NAME-QUANT-00001-of-00003.gguf, QUANT/NAME-00001-of-00003.gguf. */
+/* Finds GGUF models of a folder by the names that the tools of llama.cpp use: NAME-QUANT.gguf,
+ * NAME-QUANT-00001-of-00003.gguf, QUANT/NAME-00001-of-00003.gguf. */
 #include "loader/gguf/gguf_choice.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static bool is_quant(struct dgl_str word)
     if (word.len < at + 2 || (word.p[at] | 0x20) != 'q' || word.p[at + 1] < '1' ||
         word.p[at + 1] > '8')
         return false;
-    /* Then groups of letters and digits, each after an underscore. */
+    /* Groups of letters and digits follow, each after an underscore. */
     for (at += 2; at < word.len; at++) {
         bool separator = word.p[at] == '_';
         bool first = word.p[at - 1] == '_' || !memchr(word.p, '_', at);
@@ -44,7 +44,7 @@ static bool is_quant(struct dgl_str word)
     return true;
 }
 
-/* The last quantisation among the words of a name without its ending. */
+/* Finds the last quantisation among the words of a name without its ending. */
 static bool find_quant(struct dgl_str name, char quant[GGUF_QUANT_BYTES])
 {
     for (size_t end = name.len; end > 0;) {
@@ -121,7 +121,7 @@ void gguf_file_quant(const struct blob_source *source, const char *path,
 
 /* ---- models of a folder ---------------------------------------------------------------------- */
 
-/* Parts of a model that is split, and files that go with a model. */
+/* Returns true for files that accompany a model: projectors and importance matrices. */
 static bool is_companion(const char *name)
 {
     const char *slash = strrchr(name, '/');

@@ -10,8 +10,8 @@
 
 struct gguf_choice {
     char *name; /* in the folder, "sub/x.gguf" in a subfolder; of the first part */
-    char quant[GGUF_QUANT_BYTES]; /* "Q4_K_M" as the name spells it; "" = it does not tell */
-    uint64_t bytes;               /* of all parts that are there */
+    char quant[GGUF_QUANT_BYTES]; /* "Q4_K_M" as in the name, or "" */
+    uint64_t bytes;               /* sum of all existing parts */
 };
 struct gguf_choices {
     struct gguf_choice *list; /* sorted by name */
@@ -26,7 +26,7 @@ void gguf_choices_finish(struct gguf_choices *choices);
  * is ignored. If it is the whole quantisation of a model, only such models are kept. */
 void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
 
-/* The quantisation in a file's name, spelled as there, or "". */
+/* Sets `quant` to the quantisation in a file's name, spelled as there, or "". */
 void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
 /* Sets `quant` by general.file_type of the file, in lower case. "" if the type is absent or
  * unknown, or the file cannot be read. */

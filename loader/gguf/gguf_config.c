@@ -1,4 +1,4 @@
-/* Fields of a GGUF model: which ones each family has, and where their values come from. */
+/* Config fields of each GGUF family and the keys that they come from. */
 #include "loader/gguf/gguf_config.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ enum { MAX_SIZE = 1 << 27 };
 #define MIN_SCALE 1e-4
 #define MAX_SCALE 1e4
 
-/* One GPT-OSS value that GGUF leaves to the reader. */
+/* Value of GPT-OSS that GGUF has no key for. */
 #define GPT_OSS_SWIGLU_LIMIT 7.0
 /* Layers of the Gemma models whose attention is scaled by hidden / heads instead of head_dim:
  * gemma-2-27b and gemma-3-27b, of which GGUF does not say so (llama.cpp goes by layers too). */
@@ -27,7 +27,7 @@ struct composer {
     char key[GGUF_ARCH_KEY_TEXT];
 };
 
-/* The key of the file below the architecture's name. */
+/* Key of the file after the name of the architecture. */
 static const char *key_of(struct composer *c, const char *suffix)
 {
     return gguf_arch_key(c->m->arch, suffix, c->key);
@@ -234,7 +234,7 @@ static void put_biases(struct composer *c)
 static enum dgl_status put_family(struct composer *c)
 {
     enum dgl_status status = DGL_OK;
-    bool norm = true; /* as llama.cpp does it for this architecture */
+    bool norm = true; /* the default of llama.cpp */
     struct field *rotates;
     switch (c->m->arch->family) {
     case GGUF_LLAMA:
@@ -270,7 +270,7 @@ static enum dgl_status put_family(struct composer *c)
         set_unsaid(c, "use_sliding_window", field_bool(false));
         set_unsaid(c, "no_rope_layer_interval", field_i64(GGUF_NO_ROPE_INTERVAL));
         rotates = fields_set_list(c->out, "no_rope_layers", (size_t)c->m->layers, NULL);
-        for (int32_t i = 0; rotates && i < c->m->layers; i++) /* 1 = it does */
+        for (int32_t i = 0; rotates && i < c->m->layers; i++) /* 1 = rotated */
             rotates[i] = field_i64((i + 1) % GGUF_NO_ROPE_INTERVAL != 0);
         break;
     case GGUF_GRANITE:

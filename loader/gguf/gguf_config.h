@@ -1,4 +1,4 @@
-/* GGUF metadata as the fields that the same model has in Hugging Face form. */
+/* Converts GGUF metadata to the fields of a Hugging Face config. */
 #ifndef DGL_LOADER_GGUF_CONFIG_H
 #define DGL_LOADER_GGUF_CONFIG_H
 

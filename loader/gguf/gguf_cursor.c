@@ -1,4 +1,4 @@
-/* The window over a GGUF header: bounds first, then bytes. */
+/* Buffered reading of a GGUF header: bounds are checked before bytes are read. */
 #include "loader/gguf/gguf_cursor.h"
 
 #include <inttypes.h>

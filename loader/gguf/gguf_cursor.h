@@ -1,4 +1,4 @@
-/* Reading a GGUF header from front to back, never beyond its end. */
+/* Reads a GGUF header from start to end and never beyond its end. */
 #ifndef DGL_LOADER_GGUF_CURSOR_H
 #define DGL_LOADER_GGUF_CURSOR_H
 
@@ -25,7 +25,7 @@ enum dgl_status gguf_cursor_need(struct gguf_cursor *c, const char *what, uint64
 enum dgl_status gguf_cursor_bytes(struct gguf_cursor *c, const char *what, void *dst, size_t size);
 enum dgl_status gguf_cursor_u32(struct gguf_cursor *c, const char *what, uint32_t *out);
 enum dgl_status gguf_cursor_u64(struct gguf_cursor *c, const char *what, uint64_t *out);
-/* A length and its bytes, NUL added; longer than `max` is an error. */
+/* Reads a length and its bytes and adds a NUL. Longer than `max` is an error. */
 enum dgl_status gguf_cursor_string(struct gguf_cursor *c, const char *what, uint64_t max,
                                    struct dgl_str *out);
 

@@ -1,4 +1,4 @@
-/* A GGUF header as a whole: preamble, keys, tensor descriptions, and the layout of the data. */
+/* Parses a GGUF header: preamble, keys, tensor descriptions, and the layout of the data. */
 #include "loader/gguf/gguf_file.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "core/base/utf8.h"
 #include "loader/gguf/gguf_value.h"
 
-/* ggml's type numbers. Those without `known` are named in messages only. */
+/* Type numbers of ggml. Types without `known` are only named in messages. */
 struct ggml_type {
     const char *name;
     uint32_t id;
@@ -154,8 +154,8 @@ static int tensor_compare(const void *a, const void *b)
     return 0;
 }
 
-/* Tensors one after the other from the start, with padding only; the file ends with the last one
- * or its padding. */
+/* Checks that tensors follow each other from the start with padding only, and that the file ends
+ * with the last tensor or its padding. */
 static enum dgl_status check_layout(const struct dgl_log *log, struct gguf_file *f,
                                     uint64_t data_bytes)
 {
@@ -246,7 +246,7 @@ enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_inp
         TRY(tensor_read(&c, out->alignment, &out->tensors[out->num_tensors]));
     if (!dgl_align_u64(c.at, out->alignment, &out->data_start))
         TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: the header's size overflows 64 bits", in->name));
-    /* a file without tensors may end with its header, unpadded */
+    /* A file without tensors may end with its header, without padding. */
     TRY(check_layout(log, out, in->size > out->data_start ? in->size - out->data_start : 0));
 done:
     gguf_cursor_finish(&c);

@@ -18,7 +18,7 @@
 #define GGUF_MAX_STRING    (UINT64_C(64) << 20)
 #define GGUF_MAX_HEADER    (UINT64_C(512) << 20)
 #define GGUF_MAX_FILES     1000
-#define GGUF_ALIGNMENT     32 /* where general.alignment is absent */
+#define GGUF_ALIGNMENT     32 /* default of general.alignment */
 #define GGUF_MAX_ALIGNMENT 65536
 #define GGUF_MAGIC         "GGUF"
 #define GGUF_VERSION       3
@@ -54,7 +54,7 @@ struct gguf_kv {
 };
 
 struct gguf_tensor {
-    struct tensor_info info; /* shape turned round: ggml lists the innermost dimension first */
+    struct tensor_info info; /* shape reversed: ggml lists the innermost dimension first */
     uint64_t begin;          /* from gguf_file.data_start */
 };
 
@@ -70,13 +70,13 @@ struct gguf_file {
     struct dgl_arena arena;
 };
 
-/* Where the bytes come from: an open file, or memory. */
+/* Input of the parser: an open file or memory. */
 struct gguf_input {
     const char *name;
     const struct blob *blob; /* NULL = `bytes` */
     const uint8_t *bytes;
     uint64_t size;
-    uint64_t stored; /* with `bytes`: how many there are, the header at least; 0 = all of `size` */
+    uint64_t stored; /* size of `bytes`, which contains at least the header; 0 = `size` */
 };
 enum dgl_status gguf_file_parse(const struct dgl_log *log, const struct gguf_input *in,
                                 struct gguf_file *out);
@@ -93,7 +93,8 @@ struct gguf_reader {
     const struct gguf_file *file;
 };
 const struct gguf_kv *gguf_find(const struct gguf_file *file, const char *key); /* NULL = absent */
-/* `opt` keeps *inout when the key is absent. Integers of any width; arrays are an error. */
+/* `opt` keeps *inout if the key is absent. Integers of any width are accepted; arrays are an
+ * error. */
 enum dgl_status gguf_opt_i64(struct gguf_reader r, const char *key, int64_t min, int64_t max,
                              int64_t *inout);
 enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min, int64_t max,
@@ -102,12 +103,13 @@ enum dgl_status gguf_need_i64(struct gguf_reader r, const char *key, int64_t min
 enum dgl_status gguf_opt_f64(struct gguf_reader r, const char *key, double *inout);
 enum dgl_status gguf_opt_bool(struct gguf_reader r, const char *key, bool *inout);
 enum dgl_status gguf_opt_str(struct gguf_reader r, const char *key, struct dgl_str *inout);
-/* An array whose elements are `type`; *out NULL when absent. */
+/* Reads an array of elements of `type`. *out is NULL if it is absent. */
 enum dgl_status gguf_opt_array(struct gguf_reader r, const char *key, enum gguf_type type,
                                const struct gguf_kv **out);
-/* Element `index` of an array or scalar of integers or booleans; false for other types. */
+/* Reads element `index` of an array or scalar of integers or booleans. Returns false for other
+ * types. */
 bool gguf_int_at(const struct gguf_kv *kv, uint64_t index, int64_t *out);
-/* The same of f32 and f64. */
+/* As gguf_int_at(), for f32 and f64. */
 bool gguf_float_at(const struct gguf_kv *kv, uint64_t index, double *out);
 /* The double whose shortest text is that of `value`: 1e-5f gives 1e-5, as it was written before
  * somebody stored it as f32. */

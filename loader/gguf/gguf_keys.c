@@ -1,4 +1,4 @@
-/* The keys of an architecture: which are read, and the sizes that everything else depends on. */
+/* Checks the keys of an architecture and reads the sizes that all other code depends on. */
 #include "loader/gguf/gguf_keys.h"
 
 #include <inttypes.h>
@@ -85,7 +85,7 @@ static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_m
     return DGL_OK;
 }
 
-/* The number in a key, as text too; false: it holds no single number. */
+/* Reads the number of a key, also as text. Returns false if the key is not a single number. */
 static bool number_of(const struct gguf_kv *kv, double *value, char *text, size_t size)
 {
     int64_t whole;
@@ -177,7 +177,7 @@ static enum dgl_status check_switches(const struct dgl_log *log, const struct gg
         const char *suffix;
         unsigned families;
     } switches[] = {{"attention.causal", ~0u},
-                    /* llama.cpp takes false as "no rotation" in Granite, and nowhere else */
+                    /* only in Granite, false means "no rotation" in llama.cpp */
                     {"rope.scaling.finetuned", GGUF_GRANITE}};
     char key[GGUF_ARCH_KEY_TEXT];
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {

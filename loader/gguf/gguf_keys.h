@@ -1,4 +1,4 @@
-/* Metadata keys below the architecture's name: "llama.block_count". */
+/* Metadata keys after the name of the architecture: "llama.block_count". */
 #ifndef DGL_LOADER_GGUF_KEYS_H
 #define DGL_LOADER_GGUF_KEYS_H
 

@@ -1,4 +1,4 @@
-/* Opening a GGUF model: the order of the steps. */
+/* Opens a GGUF model: the order of the steps. */
 #include "loader/gguf/gguf_model.h"
 
 #include <stdlib.h>

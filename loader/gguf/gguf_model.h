@@ -12,7 +12,7 @@ struct gguf_parts {
     struct fields config;            /* of a config.json; no name yet */
     struct vocab_lists vocab;        /* borrows from the file */
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
-    struct tensor_source *tensors;   /* under Hugging Face's names */
+    struct tensor_source *tensors;   /* with Hugging Face names */
 };
 enum dgl_status gguf_model_open(const struct dgl_log *log, const struct blob_source *source,
                                 const char *path, struct gguf_parts *out);
@@ -24,9 +24,9 @@ void gguf_parts_finish(struct gguf_parts *parts);
 
 /* Returns true if the name ends in .gguf or the file begins with the magic. */
 bool gguf_is_model(const struct blob_source *source, const char *path);
-/* A regular file that begins with the magic. */
+/* Returns true for a regular file that begins with the magic. */
 bool gguf_has_magic(const struct blob_source *source, const char *path);
-/* The tokenizer alone; a file without one is DGL_ERR_INVALID_ARG. */
+/* Loads the tokenizer alone. A file without one is DGL_ERR_INVALID_ARG. */
 struct dgl_tokenizer;
 enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
                                     const char *path, struct dgl_tokenizer **out);

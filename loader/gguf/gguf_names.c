@@ -56,7 +56,7 @@ bool gguf_tensor_name(const struct gguf_arch *arch, const char *name, struct dgl
     if (!layer_split(name, &layer, &rest))
         return false;
     rule = rule_of(gguf_layer_names, gguf_num_layer_names, rest, (unsigned)arch->family, &expert);
-    if (!rule) /* other architectures have it, this one keeps it in another tensor */
+    if (!rule) /* only other architectures have a tensor of that name */
         return rule_of(gguf_layer_names, gguf_num_layer_names, rest, ~0u, &expert) != NULL;
     dgl_buf_printf(out, "blk.%" PRId64 ".%s", layer, rule->gguf);
     if (rule->other)

@@ -1,4 +1,4 @@
-/* Rotary embedding: keys below rope., and the tensors that hold factors per frequency. */
+/* Rotary embedding: keys "rope.*" and the tensors with factors per frequency. */
 #include "loader/gguf/gguf_rope.h"
 
 #include <inttypes.h>
@@ -21,11 +21,11 @@ struct rope_reader {
     struct fields *out;
     int64_t dims, context;
     double theta;
-    struct dgl_str type; /* of scaling; empty = not said */
-    double factor;       /* 0 = not said */
+    struct dgl_str type; /* type of scaling, or empty */
+    double factor;       /* 0 = absent */
 };
 
-/* A field of rope_scaling; `suffix` NULL: files do not say it. */
+/* Sets a field of rope_scaling. `suffix` is NULL if files have no key for it. */
 static void put(const struct rope_reader *r, const char *path, struct field value,
                 const char *suffix)
 {
@@ -33,7 +33,7 @@ static void put(const struct rope_reader *r, const char *path, struct field valu
     fields_set(r->out, path, value, suffix ? gguf_arch_key(r->m->arch, suffix, key) : NULL);
 }
 
-/* [dims/2] factors; NULL in *out when the tensor is absent. */
+/* Reads [dims/2] factors. *out is NULL if the tensor is absent. */
 static enum dgl_status factors_read(struct rope_reader *r, const char *name, float **out)
 {
     long index = tensor_source_find(r->m->raw, name);
@@ -76,7 +76,7 @@ static void factors_put(const struct rope_reader *r, const char *path, const flo
         items[i] = field_f64(gguf_short_f64(factors[i]));
 }
 
-/* Scaled by a factor; no type with a factor is linear. */
+/* Returns true if positions are scaled by a factor. A factor without a type is linear. */
 static bool is_scaled(const struct rope_reader *r)
 {
     bool by_factor =
@@ -152,7 +152,7 @@ static enum dgl_status read_yarn(struct rope_reader *r)
     put(r, "rope_scaling.beta_slow", field_f64(slow), "rope.scaling.yarn_beta_slow");
     if (attn > 0)
         put(r, "rope_scaling.attention_factor", field_f64(attn), "rope.scaling.yarn_attn_factor");
-    if (r->m->arch->family == GGUF_GPT_OSS) /* the model's own config says so, GGUF cannot */
+    if (r->m->arch->family == GGUF_GPT_OSS) /* as in its config; GGUF has no key */
         put(r, "rope_scaling.truncate", field_bool(false), NULL);
     put(r, "rope_scaling.original_max_position_embeddings", field_i64(original),
         "rope.scaling.original_context_length");
@@ -160,7 +160,7 @@ done:
     return status;
 }
 
-/* The type is one of ours and has the factor that it cannot be without. */
+/* Checks that the type is supported and has the factor that it requires. */
 static enum dgl_status check_type(const struct rope_reader *r)
 {
     static const struct {

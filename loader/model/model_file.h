@@ -1,5 +1,5 @@
-/* An open model of any format: Hugging Face folder, RDRR pack or GGUF file. The interface for core.
- * */
+/* An open model of any format: Hugging Face folder, RDRR pack or GGUF file. The interface for
+ * core. */
 #ifndef DGL_LOADER_MODEL_FILE_H
 #define DGL_LOADER_MODEL_FILE_H
 

@@ -159,7 +159,7 @@ done:
     return status;
 }
 
-/* A path that a user named, and `depth` levels of folders in it. */
+/* Lists the models at a path and in `depth` levels of folders below it. */
 static enum dgl_status look_at_path(struct walk *w, const char *path, int depth)
 {
     char **names = NULL, *sub = NULL;
@@ -198,8 +198,9 @@ static enum dgl_status look_at_snapshot(void *priv, const struct hub_snapshot *s
     return w->stopped ? DGL_OK : look_at_folder(w, snapshot->path, snapshot);
 }
 
-/* $VARIABLE, one of the XDG specification only where it is absolute, else $HOME/DEFAULT, with
- * `tail` after it; a folder that is not there has no models. */
+/* Lists the models in $VARIABLE followed by `tail`, or in $HOME/DEFAULT followed by `tail`. A
+ * variable of the XDG specification is only used if it is absolute. An absent folder has no
+ * models. */
 static enum dgl_status look_at_place(struct walk *w, const char *variable, const char *in_home,
                                      const char *tail)
 {

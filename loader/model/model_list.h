@@ -1,4 +1,4 @@
-/* The models on this machine: of the Hub cache and of folders. */
+/* Lists the models on this machine: in the Hub cache and in folders. */
 #ifndef DGL_LOADER_MODEL_LIST_H
 #define DGL_LOADER_MODEL_LIST_H
 

@@ -30,7 +30,7 @@ static char *name_of(const char *path)
     return name;
 }
 
-/* A folder that has the weights of a checkpoint, or a manifest. */
+/* Returns true for a folder with the weights of a checkpoint or a manifest. */
 static bool has_weights(const char *dir)
 {
     static const char *const names[] = {HF_INDEX, HF_SINGLE, RDRR_MANIFEST};
@@ -43,7 +43,8 @@ static bool has_weights(const char *dir)
     return found;
 }
 
-/* "several: name one of a, b": `hub` NULL for a folder of the user's. */
+/* Refuses several models with "several: name one of a, b". `hub` is NULL for a folder of the
+ * user. */
 static enum dgl_status refuse_several(const struct dgl_log *log, const char *arg,
                                       const struct hub_name *hub,
                                       const struct gguf_choices *choices)

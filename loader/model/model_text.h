@@ -4,16 +4,16 @@
 
 #include "loader/rdrr/rdrr_reader.h"
 
-/* Where the texts of a model are. */
+/* Location of the text files of a model. */
 struct model_texts {
     const struct dgl_log *log;
     const char *dir;
     const struct rdrr_pack *pack; /* NULL = plain folder */
-    bool gguf;                    /* `dir` is a GGUF file: its keys make up the texts */
+    bool gguf;                    /* `dir` is a GGUF file, whose keys replace the texts */
 };
 
-/* From a pack with its size and hash checked. *text stays as it is when there is no such file; free
- * it with free(). */
+/* Loads a text. In a pack its size and hash are verified. *text is unchanged if the file is absent.
+ * The caller frees it with free(). */
 enum dgl_status model_text_load(const struct model_texts *texts, const char *name, char **text,
                                 size_t *len);
 

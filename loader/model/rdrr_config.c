@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The manifest's sections; NULL = absent. */
+/* Sections of the manifest, or NULL. */
 struct sections {
     struct dgl_json_reader r;
     const struct dgl_json *root, *architecture, *inference;
@@ -36,7 +36,7 @@ static bool is_true(const struct sections *s, const char *group, const char *key
     return dgl_json_is(value, DGL_JSON_BOOL) && dgl_json_bool(value);
 }
 
-/* A number that is there and not 1. */
+/* Returns true for a number other than 1. */
 static bool is_scale(const struct sections *s, const char *group, const char *key)
 {
     const struct dgl_json *value = find(s, group, key);
@@ -60,7 +60,7 @@ static enum dgl_status refuse(const struct sections *s, const char *group, const
 
 /* ---- features without support ---------------------------------------------------------------- */
 
-/* Accepted when absent, null, false, 0, or the number `neutral`. */
+/* Features that are accepted if the value is absent, null, false, 0, or `neutral`. */
 static const struct switched_off {
     const char *group, *key; /* group NULL: of "architecture" */
     double neutral;
@@ -124,9 +124,10 @@ static enum dgl_status check_off(const struct sections *s)
     return DGL_OK;
 }
 
-/* ---- a config out of "architecture" and "inference" ------------------------------------------ */
+/* ---- config by "architecture" and "inference"
+ * ------------------------------------------------- */
 
-/* Values that are copied as they are; the first place that has one. */
+/* Values that are copied unchanged, from the first place that has one. */
 static const struct copied_field {
     const char *name, *group, *key;
 } copied_fields[] = {
@@ -296,7 +297,7 @@ static enum dgl_status config_compose(const struct sections *s)
         copy_field(s, "attn_logit_softcapping", "attention", "attnLogitSoftcapping");
         copy_field(s, "final_logit_softcapping", "output", "finalLogitSoftcapping");
     } else if (strcmp(family, "granite") == 0) {
-        /* Granite's multipliers; the config has the reciprocal of some. */
+        /* Multipliers of Granite; the config has the reciprocal of two of them. */
         double logit = dgl_json_f64(find(s, "output", "logitInputScale"));
         double scalar = dgl_json_f64(find(s, "attention", "queryPreAttnScalar"));
         copy_field(s, "embedding_multiplier", "output", "embeddingScale");
@@ -317,7 +318,8 @@ done:
     return status;
 }
 
-/* ---- a config that is there ------------------------------------------------------------------ */
+/* ---- config in the manifest
+ * ------------------------------------------------------------------- */
 
 /* Other converters put the stop ids of generation_config.json into the manifest: they count
  * beside the config's. Each of the two is an id, a list or null. */
@@ -337,7 +339,8 @@ static void add_stops(struct fields *out, const struct dgl_json *eos)
     out->entries[out->count - 1].value.count = count;
 }
 
-/* Packs made of GGUF files carry its metadata as config, and tensors whose rows may be permuted. */
+/* Packs that were made from GGUF files have its metadata as config, and the rows of their tensors
+ * may be permuted. */
 static enum dgl_status check_keys(struct dgl_json_reader r, const struct dgl_json *config)
 {
     static const char *const gguf[] = {"blockCount", "embeddingLength", "attentionHeadCount"};

@@ -1,4 +1,4 @@
-/* The fields of a pack's model, out of its manifest. */
+/* Reads the config fields of a model from the manifest of its pack. */
 #ifndef DGL_LOADER_RDRR_CONFIG_H
 #define DGL_LOADER_RDRR_CONFIG_H
 

@@ -35,7 +35,7 @@ struct value {
 struct row {
     const char *section, *group, *key; /* group NULL: directly in the section */
     struct value value;
-    bool ours; /* others say the same in other ways: compared in packs of ours only */
+    bool ours; /* compared in packs of this converter only */
 };
 
 enum { MAX_ROWS = 64 };
@@ -67,7 +67,7 @@ static struct value f64(double f)
     return (struct value){.kind = VALUE_F64, .f = f};
 }
 
-/* null when it is `off`. */
+/* Writes null if the value is `off`. */
 static struct value f64_unless(double f, double off)
 {
     return f == off ? NONE : f64(f);
@@ -127,7 +127,7 @@ static void rows_architecture(struct rows *rows, const struct model_desc *d)
     add(rows, NULL, "rmsNormEps", f64(d->norm_eps));
 }
 
-/* The window of the layers that have one, and how many those are. */
+/* Finds the window and the number of layers that have it. */
 static int32_t window_count(const struct model_desc *d, int32_t *window)
 {
     int32_t count = 0;

@@ -1,4 +1,4 @@
-/* Published shapes as model files without weights. */
+/* Published shapes as models without weights. */
 #include "loader/model/synthetic_model.h"
 
 #include <inttypes.h>
@@ -156,7 +156,7 @@ struct tensors {
     struct dgl_arena names;
     struct tensor_info *info;
     size_t count;
-    bool norm_plus_one; /* gains are stored less one */
+    bool norm_plus_one; /* norm weights are stored minus 1 */
 };
 
 /* Routers are published in bf16; vectors and biases are f32 here. llama.cpp's fallback for rows

@@ -16,14 +16,14 @@
 
 enum { PIECE = 1 << 20 };
 
-/* One file that must have a hash, and where the manifest says so. */
+/* A file, its expected hash, and the field of the manifest that has it. */
 struct hashed_file {
     const char *name;
     enum dgl_hash_kind kind;
     const char *hash;
     uint64_t size;
     char field[320]; /* "shards[3].hash" */
-    char found[65];  /* "" = not hashed yet, or it could not be */
+    char found[65];  /* "" = not hashed yet, or hashing failed */
     struct dgl_file_stamp stamp;
     bool settled; /* the file did not change while it was read */
 };
@@ -50,7 +50,7 @@ static void tell_progress(struct verifier *v)
         v->stop = true;
 }
 
-/* The file's hash of one kind to file->found, or the remembered one. */
+/* Sets file->found to the hash of the file, or to the remembered hash. */
 static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
                                  struct hashed_file *file, enum dgl_hash_kind kind)
 {
@@ -109,11 +109,11 @@ static enum dgl_status hash_item(void *ctx, size_t index)
     enum dgl_status status = hash_file(v, NULL, file, file->kind);
     if (status == DGL_OK && strcmp(file->found, file->hash) != 0 &&
         !v->pack->manifest.first_generation)
-        status = DGL_ERR_INTEGRITY; /* the others need not begin */
+        status = DGL_ERR_INTEGRITY; /* stops the other threads */
     return status;
 }
 
-/* Judges a file; the hash of one that could not be read, or was not reached, is taken now. */
+/* Compares the hash of a file. Hashes it first if that failed before or did not happen. */
 static enum dgl_status judge_file(struct verifier *v, struct hashed_file *file)
 {
     enum dgl_status status = DGL_OK;
@@ -128,7 +128,7 @@ static enum dgl_status judge_file(struct verifier *v, struct hashed_file *file)
     }
     char wrong[65];
     memcpy(wrong, file->found, sizeof(wrong));
-    /* Some writers of the first generation hashed with blake3 and called it sha256. */
+    /* Some writers of the first generation stored a BLAKE3 hash as sha256. */
     if (v->pack->manifest.first_generation && file->kind == DGL_HASH_SHA256) {
         status = hash_file(v, v->log, file, DGL_HASH_BLAKE3);
         if (status == DGL_OK && strcmp(file->found, file->hash) == 0) {

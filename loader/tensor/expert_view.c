@@ -1,4 +1,4 @@
-/* The view of expert tensors: which ones it joins or turns, and reads through it. */
+/* View of expert tensors: joins or transposes some of them when they are read. */
 #include "loader/tensor/expert_view.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static void view_destroy(void *impl)
     free(view);
 }
 
-/* "X.weight" stands in the file as "X_blocks" and "X_scales", or as "X". */
+/* "X.weight" is in the file as "X_blocks" and "X_scales", or as "X". */
 static bool view_file_name(const void *impl, const char *name, struct dgl_buf *out)
 {
     static const char *const endings[] = {BLOCKS, ""};
@@ -139,7 +139,7 @@ static bool is_turned(const struct tensor_info *t)
             dgl_str_ends(dgl_str_of(t->name), ".experts.down_proj"));
 }
 
-/* The list under construction. */
+/* Tensor list of the view while it is built. */
 struct maker {
     const struct dgl_log *log;
     const struct tensor_source *below;
@@ -147,7 +147,7 @@ struct maker {
     struct tensor_info *infos;
     size_t count;
     struct dgl_arena names;
-    bool changes; /* some tensor is not as stored */
+    bool changes; /* some tensor differs from the stored one */
 };
 
 static enum dgl_status add_made(struct maker *m, const struct tensor_info *from, size_t base_len,
@@ -220,7 +220,7 @@ static enum dgl_status add_tensor(struct maker *m, size_t index)
     const struct tensor_info *t = tensor_source_at(m->below, index);
     if (dgl_str_ends(dgl_str_of(t->name), BLOCKS))
         return add_pair(m, index);
-    /* Scales come with their blocks; alone they stay, and binding refuses them. */
+    /* Scales are joined with their blocks. Scales without blocks stay, and binding refuses them. */
     if (dgl_str_ends(dgl_str_of(t->name), SCALES) && partner_find(m, t, SCALES, BLOCKS) >= 0)
         return DGL_OK;
     if (is_turned(t))
@@ -253,7 +253,7 @@ enum dgl_status expert_view_wrap(const struct dgl_log *log, struct tensor_source
     }
 done:
     if (m.view)
-        view_destroy(m.view); /* which has no source yet */
+        view_destroy(m.view); /* it does not own a source yet */
     free(m.infos);
     dgl_arena_finish(&m.names);
     return status;

@@ -1,4 +1,5 @@
-/* The tensors of an opened model, wherever their bytes lie: safetensors files, RDRR shards. */
+/* Tensors of an open model, independent of their storage: safetensors files, RDRR shards, GGUF
+ * files. */
 #ifndef DGL_LOADER_TENSOR_SOURCE_H
 #define DGL_LOADER_TENSOR_SOURCE_H
 
@@ -16,7 +17,7 @@ struct tensor_info {
     uint64_t bytes;    /* stored; matrices of block formats have each row padded to whole blocks */
 };
 
-/* The role that a name suggests; static string. Biases and unknown names are "other". */
+/* Returns the role by name (a static string). Biases and unknown names are "other". */
 const char *tensor_role_from_name(const char *name);
 /* Values per type, of all tensors and of linear layers (matmul, expert). `{0}` is empty. */
 struct dtype_tally {
@@ -24,7 +25,8 @@ struct dtype_tally {
 };
 void dtype_tally_add(struct dtype_tally *tally, const char *role, enum dgl_dtype type,
                      double values);
-/* The type of most values in linear layers; of all tensors when there is no such layer. */
+/* Returns the type of most values in linear layers, or in all tensors if there are no linear
+ * layers. */
 enum dgl_dtype dtype_tally_headline(const struct dtype_tally *tally);
 /* "[320, 64]" for messages. */
 #define TENSOR_SHAPE_TEXT 96
@@ -42,7 +44,7 @@ bool tensor_source_file_name(const struct tensor_source *src, const char *name,
                              struct dgl_buf *out);
 size_t tensor_source_count(const struct tensor_source *src);
 const struct tensor_info *tensor_source_at(const struct tensor_source *src, size_t index);
-/* Index by exact name; -1 = absent. Hashed. */
+/* Index by exact name, or -1. Hashed. */
 long tensor_source_find(const struct tensor_source *src, const char *name);
 /* Bytes [offset, offset + size) of a tensor's stored form, across files, shards and spans.
  * Thread-safe. */
@@ -55,7 +57,7 @@ struct tensor_source_ops {
     enum dgl_status (*read)(void *impl, const struct dgl_log *log, size_t index, uint64_t offset,
                             void *dst, size_t size);
     void (*destroy)(void *impl);
-    /* Behind tensor_source_file_name(); NULL = names are those of the file. */
+    /* Implements tensor_source_file_name(). NULL: names are those of the file. */
     bool (*file_name)(const void *impl, const char *name, struct dgl_buf *out);
 };
 /* Consumes `impl`, also on failure, and copies `tensors` with their names. Duplicate names are

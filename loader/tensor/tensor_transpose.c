@@ -1,4 +1,4 @@
-/* Turning matrices while they are read: a band of rows at a time, column by column. */
+/* Transposes matrices while they are read: a band of rows at a time, column by column. */
 #include "loader/tensor/tensor_transpose.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_
                (size_t)(end - from));
 }
 
-/* Reads the band's part of each stored row, which is a column here, and turns it. */
+/* Reads the band's part of each stored row, which is a column here, and transposes it. */
 static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_source *src,
                                  const struct tensor_transpose *t, const struct band *band,
                                  uint8_t *strip, uint8_t *out)

@@ -21,7 +21,7 @@ struct tensor_transpose {
     uint64_t rows, cols;
     uint32_t value; /* bytes */
 };
-/* Reads the window out of the tensor as shown, in bands of rows, in bounded memory. */
+/* Reads the window of the tensor as shown, in bands of rows and in bounded memory. */
 enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct tensor_source *src,
                                       const struct tensor_transpose *t,
                                       const struct tensor_window *w);

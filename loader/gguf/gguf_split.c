@@ -183,7 +183,7 @@ void gguf_set_close(struct gguf_set *set)
 
 /* ---- as a tensor source ---- */
 
-/* Where a tensor's bytes begin. */
+/* Start of the bytes of a tensor. */
 struct place {
     const struct blob *blob;
     uint64_t offset;

@@ -40,7 +40,7 @@ static bool rearranged_file_name(const void *impl, const char *name, struct dgl_
     return r->arch && gguf_tensor_name(r->arch, name, out);
 }
 
-/* Where unit `index` of a tensor lies: its source, and its number there. */
+/* Finds unit `index` of a tensor: its source and its number there. */
 static size_t unit_place(const struct gguf_unit_tensor *t, uint64_t index, uint64_t *at)
 {
     *at = index;

@@ -10,7 +10,7 @@
 enum gguf_order {
     GGUF_ORDER_SAME,      /* bytes from `begin` of source[0] */
     GGUF_ORDER_PERMUTE,   /* units of source[0]: ggml's order within heads becomes Hugging Face's */
-    GGUF_ORDER_UNPERMUTE, /* the way back */
+    GGUF_ORDER_UNPERMUTE, /* inverse of GGUF_ORDER_PERMUTE */
     GGUF_ORDER_ALTERNATE, /* units of source[0] and source[1] in turn */
     GGUF_ORDER_SECOND,    /* every second unit of source[0], beginning with number `begin` */
     GGUF_ORDER_STACK,     /* num_sources tensors of source_bytes each, one after the other */
@@ -32,19 +32,19 @@ struct gguf_units {
     const struct dgl_log *log;
     struct tensor_source *raw;
     bool owns_raw;                /* destroyed with the result */
-    const struct gguf_arch *arch; /* names in the file are GGUF's of it; NULL: those of the list */
+    const struct gguf_arch *arch; /* of GGUF names in the file; NULL: names of the list */
     struct gguf_unit_tensor *tensors;
-    struct tensor_info *infos; /* in step */
+    struct tensor_info *infos; /* arrays of the same length */
     size_t count, cap_tensors, cap_infos;
     struct dgl_arena names;
 };
 
-/* Takes `values` and `sources` of *t, on failure too. `name` NULL: out of memory. */
+/* Consumes `values` and `sources` of *t, also on failure. `name` NULL: out of memory. */
 enum dgl_status gguf_units_add(struct gguf_units *u, const struct tensor_info *info,
                                const char *name, const struct gguf_unit_tensor *t);
 /* Bytes of a row, or of a value of a vector. */
 uint64_t gguf_unit_bytes(const struct tensor_info *info);
-/* The source; `u` is empty afterwards. */
+/* Makes the source; `u` is empty afterwards. */
 enum dgl_status gguf_units_source(struct gguf_units *u, struct tensor_source **out);
 void gguf_units_finish(struct gguf_units *u);
 

@@ -1,4 +1,5 @@
-/* Metadata values: read from the header, looked up by key, given as the types that callers want. */
+/* Metadata values: reads them from the header, finds them by key, converts them to the types that
+ * callers need. */
 #include "loader/gguf/gguf_value.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* One key with its value, as it lies in a GGUF header. */
+/* One key with its value, as stored in a GGUF header. */
 #ifndef DGL_LOADER_GGUF_VALUE_H
 #define DGL_LOADER_GGUF_VALUE_H
 

@@ -52,7 +52,7 @@ static enum dgl_status add_permuted(struct builder *b, size_t index, const char 
     return add(b, info, name, &t);
 }
 
-/* Gemma stores 1 + w; Hugging Face, and the config that we hand on, store w. */
+/* GGUF files of Gemma store 1 + w. Hugging Face, and the config passed on, use w. */
 static enum dgl_status add_norm(struct builder *b, size_t index, const char *name)
 {
     struct tensor_info info = *tensor_source_at(b->m->raw, index);
@@ -162,7 +162,7 @@ static enum dgl_status add_changed(struct builder *b, size_t index, const char *
         return other ? add_interleaved(b, index, other, name)
                      : dgl_fail_memory(b->log, "tensor names", strlen(rule->other));
     }
-    case GGUF_JOINED: /* GGUF's names belong to the rules of the two apart */
+    case GGUF_JOINED: /* GGUF names belong to the rules of the two tensors */
     case GGUF_DROP:
         break;
     }
@@ -179,7 +179,7 @@ static const struct gguf_name_rule *rule_find(const struct gguf_name_rule *rules
     return NULL;
 }
 
-/* The second of two tensors that become one is consumed with the first. */
+/* The second of two joined tensors is read with the first. */
 static bool is_second(const char *rest, unsigned family)
 {
     for (size_t i = 0; i < gguf_num_layer_names; i++) {

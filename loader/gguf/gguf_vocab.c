@@ -1,4 +1,4 @@
-/* Reading tokenizer.ggml.*, and the ids that end an answer. */
+/* Reads tokenizer.ggml.* and the stop ids. */
 #include "loader/gguf/gguf_vocab.h"
 
 #include <inttypes.h>
@@ -98,7 +98,7 @@ static enum dgl_status lists_read(struct gguf_reader r, struct vocab_lists *v)
         if (!known)
             return dgl_fail_memory(r.log, KEY("token_type"), v->count);
         for (uint64_t i = 0; i < v->count; i++) {
-            int64_t type = TOKEN_UNUSED; /* also for types that are not known */
+            int64_t type = TOKEN_UNUSED; /* also for unknown types */
             gguf_int_at(types, i, &type);
             known[i] = (uint8_t)(type >= TOKEN_NORMAL && type <= TOKEN_BYTE ? type : TOKEN_UNUSED);
         }
@@ -195,7 +195,7 @@ static enum dgl_status stop_add(struct stops *s, int64_t id, const char *origin)
     return DGL_OK;
 }
 
-/* Control tokens by which published chat formats end a turn; GGUF has no mark for them. */
+/* Control tokens that end a turn in published chat formats. GGUF has no key for them. */
 static const char *const turn_ends[] = {
     "<|eot_id|>", "<|im_end|>",    "<|end|>",         "<|return|>", "<|call|>", "<end_of_turn>",
     "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",      "<eos>",    "</s>",
@@ -244,7 +244,7 @@ static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_
     dgl_jw_end_object(w);
 }
 
-/* The default template under its key, further ones under the key, a dot and their name. */
+/* Writes the default template under its key, and others under the key, a dot and their name. */
 static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
 {
     size_t skip = strlen(KEY_TEMPLATE);

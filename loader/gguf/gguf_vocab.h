@@ -10,7 +10,7 @@
  * lengths and tokens that are not text are DGL_ERR_FORMAT. */
 enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_file *file,
                                 struct vocab_lists *out);
-/* The ids that end an answer, ascending, each with the key or kind of token that says so. */
+/* Stop ids in ascending order, each with the key or the kind of token that it comes from. */
 enum dgl_status gguf_vocab_stops(const struct dgl_log *log, const struct vocab_lists *v,
                                  struct dgl_stop_id *out, size_t max, size_t *count);
 /* Appends tokenizer_config.json: chat templates, bos_token, eos_token and unk_token. */

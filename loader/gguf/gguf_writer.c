@@ -1,4 +1,4 @@
-/* GGUF out: bytes of keys and descriptions, then a stream of data. */
+/* Writes GGUF: bytes of keys and descriptions, then a stream of data. */
 #include "loader/gguf/gguf_writer.h"
 
 #include <assert.h>

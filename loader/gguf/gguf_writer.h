@@ -18,7 +18,7 @@ void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_put_f32(struct gguf_writer *w, const char *key, double value);
 void gguf_put_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_put_str(struct gguf_writer *w, const char *key, struct dgl_str value);
-/* Arrays: the head, then exactly `count` elements. */
+/* Begins an array; exactly `count` elements follow. */
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type type, uint64_t count);
 void gguf_add_str(struct gguf_writer *w, struct dgl_str value);
 void gguf_add_i32(struct gguf_writer *w, int32_t value);
@@ -34,13 +34,13 @@ enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w
  * messages. */
 enum dgl_status gguf_writer_header(const struct dgl_log *log, const struct gguf_writer *w,
                                    const char *name, struct dgl_buf *out);
-/* Writes it. */
+/* Writes the header to the file. */
 enum dgl_status gguf_writer_begin(const struct dgl_log *log, struct gguf_writer *w,
                                   const char *path);
-/* The data, in the order of the descriptions; gguf_writer_align() after each tensor. */
+/* Appends data in the order of the descriptions; gguf_writer_align() follows each tensor. */
 enum dgl_status gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t len);
 enum dgl_status gguf_writer_align(struct gguf_writer *w);
-/* Puts the file in place: complete or not at all. */
+/* Publishes the file, complete or not at all. */
 enum dgl_status gguf_writer_commit(struct gguf_writer *w);
 void gguf_writer_finish(struct gguf_writer *w);
 

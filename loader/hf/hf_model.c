@@ -1,4 +1,4 @@
-/* Opening the safetensors files of a folder and reading tensors from them. */
+/* Opens the safetensors files of a folder and reads tensors from them. */
 #include "loader/hf/hf_model.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ struct hf_file {
     struct safetensors_header header;
 };
 
-/* Where a tensor's bytes begin. */
+/* Start of the bytes of a tensor. */
 struct hf_place {
     const struct blob *blob;
     uint64_t offset;
@@ -25,7 +25,7 @@ struct hf_place {
 
 struct hf_weights {
     const struct blob_source *source;
-    const char *dir;       /* the caller's; valid while the folder is being opened */
+    const char *dir;       /* borrowed; valid while the folder is being opened */
     struct hf_file *files; /* ascending by name */
     size_t num_files;
     struct hf_place *places; /* by tensor index */

@@ -16,7 +16,8 @@ enum { MAX_COMMIT = 256, MIN_PREFIX = 4 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Only characters of `allowed`, and every component between slashes is a name. */
+/* Returns true if the text has only characters of `allowed` and every component between slashes is
+ * a name. */
 static bool part_is_valid(struct dgl_str part, const char *allowed)
 {
     struct dgl_str rest = part, name;
@@ -53,7 +54,7 @@ bool hub_name_parse(const char *text, struct hub_name *out)
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* The value of a variable, with ~ for the home folder as huggingface_hub takes it. */
+/* Value of a variable, with ~ replaced by the home folder as in huggingface_hub. */
 static bool put_env(struct dgl_buf *out, const char *name)
 {
     const char *value = getenv(name), *home = getenv("HOME");
@@ -83,7 +84,7 @@ char *hub_cache_dir(void)
     return dgl_buf_take(&out);
 }
 
-/* The commit in REPO/refs/REVISION; *commit stays NULL when there is no such file. */
+/* Reads the commit in REPO/refs/REVISION. *commit is NULL if the file is absent. */
 static enum dgl_status commit_read(const struct dgl_log *log, const char *repo,
                                    struct dgl_str revision, char **commit)
 {
@@ -255,7 +256,7 @@ done:
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all snapshots --------------------------------------------------------------------------- */
 
 /* Calls `cb` for each snapshot of the repository in `dir`. */
 static enum dgl_status
@@ -322,7 +323,7 @@ enum dgl_status hub_iterate(const struct dgl_log *log,
     for (size_t i = 0; i < count; i++) {
         if (!dgl_str_starts(dgl_str_of(names[i]), REPO_START))
             continue;
-        /* An organisation's name holds no "--". */
+        /* The name of an organisation never contains "--". */
         const char *rest = names[i] + strlen(REPO_START), *cut = strstr(rest, "--");
         dgl_buf_finish(&id);
         free(dir);

@@ -11,7 +11,7 @@
 struct hub_name {
     struct dgl_str org, repo, quant, revision;
 };
-/* False: not such a name. */
+/* Returns false for another form. */
 bool hub_name_parse(const char *text, struct hub_name *out);
 
 /* The folder: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
@@ -27,7 +27,7 @@ enum dgl_status hub_find(const struct dgl_log *log, const char *text, const stru
 /* A snapshot in the cache. */
 struct hub_snapshot {
     const char *id;       /* "org/name", "name" for repositories without an organisation */
-    const char *revision; /* "" for the one of refs/main; a branch or tag, else the commit */
+    const char *revision; /* "" for refs/main; otherwise a branch, a tag or the commit */
     const char *path;
 };
 /* Calls `cb` for each snapshot of each repository with models, sorted by repository. A status other

@@ -1,4 +1,4 @@
-/* The safetensors header: strict parser and the read that feeds it. */
+/* Strict parser of the safetensors header. */
 #include "loader/hf/safetensors.h"
 
 #include <inttypes.h>
@@ -89,7 +89,8 @@ static int entry_compare(const void *a, const void *b)
     return 0;
 }
 
-/* Every byte of the data section belongs to exactly one tensor: no room to hide another file. */
+/* Checks that every byte of the data section belongs to exactly one tensor, so that no other file
+ * can be hidden there. */
 static enum dgl_status check_layout(struct parser *p, uint64_t data_bytes)
 {
     struct safetensors_header *h = p->out;

@@ -14,7 +14,7 @@
 #define SAFETENSORS_MAX_TENSORS 100000
 
 struct safetensors_entry {
-    struct tensor_info info; /* name lives in the header's arena, role is static */
+    struct tensor_info info; /* name is in the arena of the header, role is static */
     uint64_t begin;          /* offset inside the data section */
 };
 struct safetensors_header {

@@ -1,4 +1,4 @@
-/* Finding chat templates in files of their own. */
+/* Finds chat templates that have files of their own. */
 #include "loader/rdrr/chat_files.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #define CHAT_FILE_PREFIX "chat_template." /* in packs, before the name */
 #define CHAT_FILE_SUFFIX ".jinja"
 
-/* `file` is the path below the model's folder, `name` the template's. */
+/* `file` is the path in the folder of the model, `name` the name of the template. */
 typedef enum dgl_status (*chat_file_fn)(void *priv, const char *file, struct dgl_str name);
 
 /* Calls `each` for each file, sorted by name, until it fails. A model without such files is not an

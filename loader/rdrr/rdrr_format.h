@@ -72,7 +72,7 @@ struct model_desc;
 #define RDRR_MAX_COPIED       16
 #define RDRR_MAX_COPIED_BYTES (UINT64_C(64) << 20)
 
-/* Text files of a source that are copied when present; NULL ends the list. */
+/* Text files that are copied from a source if they exist. The list ends with NULL. */
 extern const char *const rdrr_copied_files[];
 
 /* Writes the keys "architecture" and "inference" into the object that is open in `w`. */

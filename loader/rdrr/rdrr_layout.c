@@ -1,4 +1,4 @@
-/* Layouts of matrices in packs, and the view that reads every one of them by rows. */
+/* Layouts of matrices in packs, and a view that reads each of them by rows. */
 #include "loader/rdrr/rdrr_layout.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ static enum dgl_status halves_make(const struct dgl_log *log, const struct tenso
 
 /* ---- flat: blocks that cross rows ------------------------------------------------------------ */
 
-/* Blocks [first, first + count) as halves. */
+/* Reads blocks [first, first + count) as halves. */
 static enum dgl_status flat_piece(const struct dgl_log *log, const struct view *view, size_t index,
                                   uint64_t first, uint64_t count, struct tensor_window *w)
 {
@@ -276,7 +276,7 @@ enum dgl_status rdrr_layout_wrap(const struct dgl_log *log, const enum rdrr_layo
         view = NULL;
     }
     if (view)
-        view_destroy(view); /* which has no source yet */
+        view_destroy(view); /* it does not own a source yet */
     free(infos);
     return status;
 }

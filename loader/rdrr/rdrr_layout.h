@@ -17,14 +17,14 @@ enum rdrr_layout {
 
 /* "row", "column", "flat": in manifests and options. */
 const char *rdrr_layout_name(enum rdrr_layout layout);
-/* These and the other spellings that packs have: row_wise, col, column_wise, packed. */
+/* Accepts these names and other spellings of packs: row_wise, col, column_wise, packed. */
 bool rdrr_layout_parse(struct dgl_str text, enum rdrr_layout *out);
-/* Bytes of a tensor of this (logical) shape; false on overflow, or when the layout is not one for
- * its rank: columns are for matrices. */
+/* Computes the bytes of a tensor of this logical shape. Returns false on overflow, or if the layout
+ * does not support the rank: columns are for matrices. */
 bool rdrr_layout_bytes(enum rdrr_layout layout, enum dgl_dtype type, uint32_t rank,
                        const uint64_t *shape, uint64_t *out);
 
-/* The element type that a tensor is shown in: blocks that are not rows' own become f16. */
+/* Element type of a tensor as shown. Blocks that cross rows become f16. */
 enum dgl_dtype rdrr_shown_type(enum rdrr_layout layout, enum dgl_dtype type);
 /* Replaces *src by a view that owns it; unchanged if every layout is RDRR_ROW. The tensors of *src
  * have logical shapes and stored bytes. `layouts` has one entry per tensor. On failure *src is

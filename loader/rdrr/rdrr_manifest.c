@@ -42,7 +42,7 @@ static const struct refused {
     {"artifactIdentity", "artifactCompleteness", "incomplete", "complete packs"},
 };
 
-/* 1, or "1.0" as text, which the first generation wrote. */
+/* The version is 1, or the text "1.0" in the first generation. */
 static enum dgl_status check_version(struct dgl_json_reader r, const struct dgl_json *root,
                                      struct rdrr_manifest *out)
 {

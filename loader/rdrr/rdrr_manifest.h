@@ -26,7 +26,7 @@ struct rdrr_span {
 };
 
 struct rdrr_tensor {
-    struct tensor_info info; /* the shape is the model's, the bytes are the stored ones */
+    struct tensor_info info; /* logical shape and stored bytes */
     enum rdrr_layout layout;
     size_t first_span, num_spans; /* in rdrr_manifest.spans; their sizes sum to info.bytes */
 };
@@ -46,11 +46,11 @@ struct rdrr_manifest {
     bool first_generation;    /* version "1.0": some of its writers hashed with blake3 and said
                                  sha256 */
     enum dgl_hash_kind hash;
-    /* For entries that do not say their own: of floats' linear layers, of block formats. */
+    /* Layouts of entries without one: linear layers in floats, and block formats. */
     enum rdrr_layout float_layout, block_layout;
     bool says_block_layout;
-    const char *tensors_file; /* holds "tensors" instead of the manifest; NULL = inline */
-    uint64_t tensor_count;    /* as said, when says_count */
+    const char *tensors_file; /* file with "tensors"; NULL = in the manifest */
+    uint64_t tensor_count;    /* as in the manifest, if says_count */
     bool says_count;
     struct rdrr_shard *shards;
     size_t num_shards;
@@ -71,7 +71,7 @@ struct rdrr_manifest {
 enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_json_doc *doc,
                                     struct rdrr_manifest *out);
 void rdrr_manifest_finish(struct rdrr_manifest *manifest);
-/* NULL when the pack has no such copy. */
+/* Returns NULL if the pack has no such copy. */
 const struct rdrr_copied *rdrr_copied_find(const struct rdrr_manifest *manifest, const char *name);
 
 /* ---- parts, each in the file of its name ---- */
@@ -79,10 +79,10 @@ const struct rdrr_copied *rdrr_copied_find(const struct rdrr_manifest *manifest,
 /* rdrr_shards.c: hash algorithm, "shards" and "totalSize". */
 enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out);
-/* rdrr_tensors.c: `map` is an object of entries by name; shards must be there already. */
+/* rdrr_tensors.c: parses `map`, an object of entries by name. Shards must be parsed before. */
 enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_json *map,
                                    struct rdrr_manifest *out);
-/* rdrr_shape.c: shape, size and layout of an entry; type and role must be there already. */
+/* rdrr_shape.c: parses shape, size and layout of an entry. Type and role must be set before. */
 enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json *object,
                                  const struct rdrr_manifest *m, struct rdrr_tensor *t);
 /* Helpers that they share: a text that is not empty; 64 lowercase hex digits; a value as text. */

@@ -1,4 +1,4 @@
-/* Opening a pack and reading tensors out of its shards. */
+/* Opens a pack and reads tensors from its shards. */
 #include "loader/rdrr/rdrr_reader.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* An open RDRR pack: its manifest, its shards as a tensor_source, its hashes. */
+/* An open RDRR pack: manifest, hashes, and shards as a tensor_source. */
 #ifndef DGL_LOADER_RDRR_READER_H
 #define DGL_LOADER_RDRR_READER_H
 
@@ -14,8 +14,8 @@ struct rdrr_pack {
     struct rdrr_manifest manifest;
 };
 
-/* Reads manifest.json and checks that every file it names is there with its size; hashes are
- * rdrr_verify()'s. */
+/* Reads manifest.json and checks that every file in it exists with its size. rdrr_verify() checks
+ * hashes. */
 enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_source *source,
                                const char *dir, struct rdrr_pack **out);
 void rdrr_pack_close(struct rdrr_pack **pack);

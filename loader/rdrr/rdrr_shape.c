@@ -6,7 +6,7 @@
 
 #include "loader/rdrr/rdrr_manifest.h"
 
-/* An entry's dimensions: as the model has them, and as the file says. */
+/* Dimensions of an entry, logical or stored. */
 struct shape {
     uint32_t rank;
     uint64_t dim[4];
@@ -28,7 +28,7 @@ static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* The same but for the last dimension, which is `logical`'s, filled up to whole blocks. */
+/* Returns true if `stored` is `logical` with the last dimension padded to whole blocks. */
 static bool shape_is_padded(const struct shape *stored, const struct shape *logical, uint64_t block)
 {
     uint32_t last = stored->rank - 1;
@@ -140,7 +140,7 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
     } else if (!fits(info, t->layout, info->bytes)) {
         return fail_size(r, object, info, t->layout, info->bytes);
     }
-    /* Rows of whole blocks are the same bytes flat, and so are single values. */
+    /* If rows are whole blocks, or the tensor is a vector, flat and row layouts are equal. */
     if (t->layout == RDRR_FLAT && (info->rank == 1 || info->shape[info->rank - 1] % block == 0))
         t->layout = RDRR_ROW;
 done:

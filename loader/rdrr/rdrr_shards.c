@@ -1,4 +1,4 @@
-/* The shards of a manifest: names, sizes and hashes, in the spellings of every generation. */
+/* Shards of a manifest: names, sizes and hashes, in the spellings of every generation. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "core/base/checked.h"
 #include "loader/rdrr/rdrr_manifest.h"
 
-/* The key that holds a shard's hash. Newer packs repeat it under "blake3", whatever the algorithm
- * is; older ones have that key alone for that algorithm. */
+/* Returns the key of the hash of a shard. Newer packs repeat the hash under "blake3", whatever the
+ * algorithm is. Older packs have only that key if the algorithm is BLAKE3. */
 static const char *hash_key(const struct dgl_json *shard, enum dgl_hash_kind kind)
 {
     bool both = dgl_json_get(shard, "hash") && dgl_json_get(shard, "blake3");
@@ -15,7 +15,7 @@ static const char *hash_key(const struct dgl_json *shard, enum dgl_hash_kind kin
     return blake3 ? "blake3" : "hash";
 }
 
-/* The spelling "fileName" is that of the first generation. */
+/* The first generation spells the key "fileName". */
 static const char *name_key(const struct dgl_json *shard)
 {
     bool old = !dgl_json_get(shard, "filename") && dgl_json_get(shard, "fileName");

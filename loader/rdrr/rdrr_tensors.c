@@ -1,4 +1,4 @@
-/* The "tensors" of a manifest: entries, spans, and the proof that no two share a byte. */
+/* "tensors" of a manifest: entries, spans, and the check that no two tensors share a byte. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +164,7 @@ done:
     return status;
 }
 
-/* A span together with the tensor it belongs to, for sorting. */
+/* A span and its tensor, for sorting. */
 struct owned_span {
     struct rdrr_span span;
     const char *tensor;
@@ -181,7 +181,8 @@ static int span_compare(const void *a, const void *b)
     return 0;
 }
 
-/* Between spans there is at most alignment: no shared byte, and no room for something else. */
+/* Checks that spans do not overlap and that only alignment is between them, so that no other data
+ * can be hidden there. */
 static enum dgl_status check_layout(struct dgl_json_reader r, const struct rdrr_manifest *m)
 {
     const char *file = dgl_json_name(r.doc);
@@ -244,7 +245,7 @@ enum dgl_status rdrr_tensors_parse(struct dgl_json_reader r, const struct dgl_js
     TRY(check_layout(r, out));
     if (!out->ours)
         return DGL_OK;
-    /* A pack of ours says the type that the converter would find in its tensors. */
+    /* Packs of this converter have the headline that the converter would compute. */
     struct dtype_tally tally = {0};
     for (size_t i = 0; i < out->num_tensors; i++) {
         const struct tensor_info *t = &out->tensors[i].info;

@@ -1,4 +1,4 @@
-/* The byte stream of a pack, cut into hashed shard files. */
+/* Writes the byte stream of a pack, cut into hashed shard files. */
 #include "loader/rdrr/rdrr_writer.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct rdrr_writer {
     const struct dgl_log *log;
     struct rdrr_writer_params params;
     uint64_t size;                /* of the stream */
-    struct dgl_atomic_file *file; /* shard in progress; NULL between shards */
+    struct dgl_atomic_file *file; /* current shard; NULL between shards */
     struct dgl_hash *hash;
     uint64_t filled; /* bytes in it */
     struct rdrr_written_shard *shards;

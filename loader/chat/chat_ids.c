@@ -1,4 +1,5 @@
-/* Ids of conversations: answers keep the ids that were generated, the rest is encoded. */
+/* Token ids of conversations. Answers keep the ids that were generated. All other text is
+ * encoded. */
 #include "loader/chat/chat_ids.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "loader/jinja/jinja.h"
 #include "loader/tokenizer/tok_model.h"
 
-/* One call. */
+/* State of one chat_ids_encode(). */
 struct chat_encoder {
     const struct dgl_log *log;
     const struct dgl_tokenizer *tok;
@@ -15,7 +16,7 @@ struct chat_encoder {
     const struct dgl_answer *answers;
     size_t num_answers;
     struct token_ids *out;
-    size_t done, next; /* bytes encoded, answers passed */
+    size_t done, next; /* bytes encoded so far, index after the last answer used */
 };
 
 static bool is_blank(char c)
@@ -23,7 +24,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* [*start, *end) without the blanks at its ends. */
+/* Removes blanks from both ends of [*start, *end). */
 static void trim(const char *text, size_t *start, size_t *end)
 {
     while (*start < *end && is_blank(text[*start]))
@@ -32,8 +33,8 @@ static void trim(const char *text, size_t *start, size_t *end)
         --*end;
 }
 
-/* Whether the content [*start, *end) is the text `said`, but for blanks at its ends that may be the
- * template's; then the range becomes what the text covers. */
+/* Returns true if the content [*start, *end) is the text `said`, except for blanks at the ends that
+ * the template may have added. Then sets the range to the part that `said` covers. */
 static bool match_text(const struct chat_encoder *e, struct dgl_str said, size_t *start,
                        size_t *end)
 {
@@ -63,10 +64,11 @@ static enum dgl_status encode_until(struct chat_encoder *e, size_t end)
     return tokenizer_encode(e->log, e->tok, part.text, flags, e->out);
 }
 
-/* Looks at the bytes [start, end), which have one taint. */
+/* Handles the bytes [start, end), which have one taint. Uses the ids of the answer if they are the
+ * text of one. */
 static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end)
 {
-    size_t index = e->next; /* templates keep the order of answers */
+    size_t index = e->next; /* templates keep the order of the answers */
     while (index < e->num_answers && jinja_taint_of_answer(index) != e->rendered.taint[start])
         index++;
     if (index == e->num_answers)
@@ -83,7 +85,8 @@ static enum dgl_status take_run(struct chat_encoder *e, size_t start, size_t end
     TRY(tokenizer_decode(e->log, e->tok, ids.ids, answer->num_ids, false, &once));
     TRY(tokenizer_decode(e->log, e->tok, ids.ids, ids.count, false, &twice));
 
-    /* A blank that begins an answer is the template's if the template writes one there. */
+    /* A blank at the start of an answer belongs to the template if the template writes one
+     * there. */
     struct dgl_str first = {once.p, once.len}, later = {0};
     if (twice.len > once.len)
         later = (struct dgl_str){twice.p + once.len, twice.len - once.len};

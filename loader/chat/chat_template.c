@@ -1,4 +1,4 @@
-/* Choosing among a model's templates, and the variables of a render. */
+/* Chooses one of a model's templates and lists the variables of a render. */
 #include "loader/chat/chat_template.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ enum { max_template_bytes = 1 << 20 };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* What the text of a template tells of answers; that for tools comes last and counts. */
+/* Looks for the format of tool calls and for <think> in the text of a template. Call it for the
+ * template for tools last: the last format found is used. */
 static void look_for_replies(struct dgl_template *tmpl, struct dgl_str text)
 {
     const struct reply_format *found = reply_format_find(text);
@@ -20,7 +21,8 @@ static void look_for_replies(struct dgl_template *tmpl, struct dgl_str text)
     tmpl->thinks |= reply_format_thinks(text);
 }
 
-/* "PATH/chat_template.jinja", with the name of the template when the file has several. */
+/* Parses one template of a model. Its name in messages is "PATH/chat_template.jinja", followed by
+ * the name of the template if the file has several. */
 static enum dgl_status parse_source(const struct dgl_log *log, const char *path,
                                     const struct chat_source_template *from,
                                     struct jinja_template **out)
@@ -52,8 +54,8 @@ static enum dgl_status fail_missing(const struct dgl_log *log, const struct chat
     return status;
 }
 
-/* As transformers does: the template for tools stands in when tools are given, if both come from
- * the same place, where all files that hold one template each are one. */
+/* As in transformers, the template for tools replaces the plain one if tools are given and both
+ * come from the same place. All files with one template each are one place. */
 static enum dgl_status choose(const struct dgl_log *log, const struct chat_source *source,
                               const struct dgl_template_params *params, struct dgl_template *out)
 {
@@ -137,7 +139,7 @@ void chat_template_destroy(struct dgl_template **tmpl)
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-/* One render's variables; later ones of a name count. */
+/* Variables of one render. If a name repeats, the last variable is used. */
 struct variables {
     struct jinja_variable *items;
     size_t count;
@@ -173,7 +175,8 @@ static enum dgl_status check_messages(struct dgl_json_reader r, const struct dgl
     return DGL_OK;
 }
 
-/* What transformers hands to a template: tools and documents are there in any case. */
+/* Lists the variables that transformers passes to a template. `tools` and `documents` are always
+ * defined. */
 static bool list_variables(const struct dgl_template *tmpl, const struct dgl_json *root,
                            const struct dgl_json *messages, bool generation_prompt,
                            struct variables *out)
@@ -212,7 +215,7 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
     size_t len = params->messages_len ? params->messages_len : strlen(params->messages);
     TRY(dgl_json_parse(log, name, params->messages, len, &doc));
 
-    /* An array of messages, or an object that has one. */
+    /* The root is an array of messages, or an object with one. */
     const struct dgl_json *root = dgl_json_root(doc), *messages = root;
     struct dgl_json_reader reader = {log, doc};
     if (dgl_json_is(root, DGL_JSON_OBJECT))
@@ -223,7 +226,7 @@ enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl
                           dgl_json_type_name(dgl_json_type(root))));
     TRY(check_messages(reader, messages, params));
 
-    /* Moments as the clock on the wall shows them, as transformers does. */
+    /* The template sees the local time, as in transformers. */
     struct tm now;
     time_t clock = time(NULL);
     localtime_r(&clock, &now);

@@ -1,5 +1,4 @@
-/* chat_template.h: struct dgl_template: the templates of a model, parsed, and rendering them with
- * JSON messages. */
+/* chat_template.h: the parsed templates of a model. Renders JSON messages with them. */
 #ifndef DGL_LOADER_CHAT_TEMPLATE_H
 #define DGL_LOADER_CHAT_TEMPLATE_H
 
@@ -9,21 +8,22 @@
 
 /* Immutable after creation. */
 struct dgl_template {
-    struct jinja_template *plain;       /* NULL: only for conversations with tools */
-    struct jinja_template *with_tools;  /* NULL: `plain` does it all */
-    const struct reply_format *replies; /* NULL = calls of tools are in no format that is known */
-    bool thinks;                        /* a template has <think> */
+    struct jinja_template *plain;       /* NULL: the model only has a template for tools */
+    struct jinja_template *with_tools;  /* NULL: `plain` is used with tools too */
+    const struct reply_format *replies; /* NULL: the format of tool calls is unknown */
+    bool thinks;                        /* a template contains <think> */
     struct dgl_json_doc *constants; /* {"tokens": {"bos_token": ...}, "yes": true, "no": false} */
 };
 
-/* Templates of `source` by `name` (NULL: see dgl_template_params), or one of the file `file`.
- * `path` is the model's, for messages. */
+/* Chooses a template of `source` by params->name (NULL: see dgl_template_params), or parses the
+ * file params->file. params->path is the path of the model, for messages. */
 enum dgl_status chat_template_create(const struct dgl_log *log, const struct chat_source *source,
                                      const struct dgl_template_params *params,
                                      struct dgl_template **out);
 void chat_template_destroy(struct dgl_template **tmpl);
 
-/* Appends the text, and its taint (see jinja_render()) when `taint` is not NULL. */
+/* Appends the text to `text`, and its taint (see jinja_render()) to `taint` unless `taint` is
+ * NULL. */
 enum dgl_status chat_template_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                                      const struct dgl_render_params *params, struct dgl_buf *text,
                                      struct dgl_buf *taint);

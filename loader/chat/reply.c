@@ -1,6 +1,6 @@
-/* Answers of chat models, read as they come. A call is told when it is whole, since what only
- * began like one is text after all. Otherwise only blanks, which belong to neither side of a tag,
- * and what may become a tag are held back. */
+/* Reads answers of chat models while they are generated. A tool call is reported when it is
+ * complete, because text that only begins like a call is content. Apart from calls, only two things
+ * are held back: blanks next to a tag, and text that may become a tag. */
 #include "loader/chat/reply.h"
 
 #include <assert.h>
@@ -13,7 +13,8 @@
 
 #define THINK_OPEN  "<think>"
 #define THINK_CLOSE "</think>"
-/* A name with an id before arguments, and a header of harmony: what is longer is none. */
+/* Longest name (with an id) before arguments, and longest harmony header. Longer text is
+ * content. */
 #define MAX_NAME 256
 #define MAX_HEAD 1024
 
@@ -21,11 +22,11 @@ enum reply_state {
     REPLY_TEXT,
     REPLY_THINKS,
     REPLY_CALLS,
-    REPLY_HEAD, /* harmony, as the next */
+    REPLY_HEAD, /* harmony only, as REPLY_BODY */
     REPLY_BODY,
 };
 
-/* Brackets and strings of a JSON value, byte by byte. */
+/* Scanner for the end of a JSON value: counts brackets outside of strings. */
 struct json_scan {
     size_t pos;
     int depth;
@@ -34,22 +35,22 @@ struct json_scan {
 
 struct dgl_reply {
     const struct dgl_log *log;
-    const struct reply_format *format; /* NULL = calls are text */
+    const struct reply_format *format; /* NULL: calls are content */
     struct dgl_reply_params p;
-    enum dgl_status status; /* of the first failure */
+    enum dgl_status status; /* status of the first failure */
     enum reply_state state;
-    struct dgl_buf text; /* not told yet */
-    bool begins;         /* <think> may come */
-    bool drops_blanks;   /* behind a tag */
-    bool alone;          /* JSON would be a call */
+    struct dgl_buf text; /* text that is not reported yet */
+    bool begins;         /* <think> may follow */
+    bool drops_blanks;   /* skip blanks: the last token was a tag */
+    bool alone;          /* JSON without a tag would be a call */
     size_t num_calls;
-    /* of a call: where its JSON or name begins, behind what opened it; of harmony, behind its
-     * header */
+    /* In a call: start of its JSON or name, after the opening tag. In harmony: start of the body,
+     * after its header. */
     size_t call;
     struct json_scan scan;
-    /* of a body: what its header said */
+    /* In a harmony body: fields of its header. */
     enum dgl_reply_kind kind;
-    char function[MAX_NAME]; /* "" = it is no call */
+    char function[MAX_NAME]; /* "" if the body is not a call */
 };
 
 static bool is_blank(char c)
@@ -65,7 +66,7 @@ static void tell(struct dgl_reply *r, const struct dgl_reply_part *part)
         r->status = DGL_ERR_CANCELLED;
 }
 
-/* The next `len` bytes, which are then gone. */
+/* Reports the next `len` bytes. The caller then drops them. */
 static void tell_text(struct dgl_reply *r, enum dgl_reply_kind kind, size_t len)
 {
     if (len > 0)
@@ -97,7 +98,8 @@ static size_t trim_end(const struct dgl_reply *r, size_t end)
 
 enum match { MATCH_NO, MATCH_MAYBE, MATCH_YES };
 
-/* Whether the text goes on with a tag; "maybe" while the rest of it could come. */
+/* Compares the text at `at` with a tag. Returns MATCH_MAYBE if the text ends inside of the tag and
+ * more may come. */
 static enum match match_at(const struct dgl_reply *r, size_t at, const char *tag, bool last)
 {
     const size_t len = strlen(tag), left = r->text.len - at;
@@ -106,7 +108,7 @@ static enum match match_at(const struct dgl_reply *r, size_t at, const char *tag
     return !last && memcmp(r->text.p + at, tag, left) == 0 ? MATCH_MAYBE : MATCH_NO;
 }
 
-/* Where a tag begins; the length of the text where it is not. */
+/* Returns the offset of a tag, or the length of the text if there is none. */
 static size_t find(const struct dgl_reply *r, size_t from, const char *tag)
 {
     const char *at =
@@ -114,7 +116,7 @@ static size_t find(const struct dgl_reply *r, size_t from, const char *tag)
     return at ? (size_t)(at - r->text.p) : r->text.len;
 }
 
-/* Where the end of the text begins that a tag might begin in. */
+/* Returns the offset of the longest end of the text that could be the start of a tag. */
 static size_t find_partial(const struct dgl_reply *r, const char *tag)
 {
     const size_t most = strlen(tag) - 1;
@@ -124,7 +126,7 @@ static size_t find_partial(const struct dgl_reply *r, const char *tag)
     return r->text.len;
 }
 
-/* Goes on to the end of the value that begins at scan->pos. */
+/* Continues to the end of the value that begins at scan->pos. */
 static void scan_on(struct json_scan *s, const struct dgl_buf *text)
 {
     while (s->pos < text->len && !s->ended) {
@@ -152,8 +154,8 @@ static bool is_known(const struct dgl_reply *r, const char *name)
     return false;
 }
 
-/* Arguments as the text of a JSON object; false: they are none. Models write them as an object, or
- * as its text. */
+/* Writes arguments as the text of a JSON object. Returns false if they are not an object. Models
+ * write them as an object, or as a string with the text of an object. */
 static bool put_arguments(const struct dgl_json *value, struct dgl_buf *out)
 {
     struct dgl_json_writer w = dgl_json_writer(out, 0);
@@ -179,8 +181,8 @@ static const struct dgl_json *arguments_of(const struct dgl_json *call)
     return value ? value : dgl_json_get(call, "parameters");
 }
 
-/* Whether `call` is one; with `tells`, tells of it. A call of its own, without a tag, has to be one
- * of a function that there is, with arguments. */
+/* Returns true if `call` is a call, and reports it if `tells`. A call without a tag must have
+ * arguments and name a known function. */
 static bool take_call(struct dgl_reply *r, const struct dgl_json *call, bool tells)
 {
     const struct dgl_json *id = dgl_json_get(call, "id"), *arguments = arguments_of(call);
@@ -203,7 +205,7 @@ static bool take_call(struct dgl_reply *r, const struct dgl_json *call, bool tel
     return ok;
 }
 
-/* A value that is a call, or in some formats a list of them. */
+/* Reads a value that is a call, or a list of calls in some formats. */
 static bool take_calls(struct dgl_reply *r, struct dgl_str value)
 {
     struct dgl_json_doc *doc = NULL;
@@ -219,7 +221,7 @@ static bool take_calls(struct dgl_reply *r, struct dgl_str value)
     return ok;
 }
 
-/* Arguments alone: the name and the id, each ended by NUL, stood before them. */
+/* Reads a value with the arguments only. Name and id, both NUL-terminated, came before it. */
 static bool take_arguments(struct dgl_reply *r, const char *name, const char *id,
                            struct dgl_str value)
 {
@@ -241,7 +243,7 @@ static bool take_arguments(struct dgl_reply *r, const char *name, const char *id
     return ok;
 }
 
-/* Copies text without the blanks around it; false: it is too long. */
+/* Copies text without the blanks around it. Returns false if it is too long. */
 static bool copy_word(char out[MAX_NAME], struct dgl_str text)
 {
     text = dgl_str_trim(text);
@@ -253,7 +255,7 @@ static bool copy_word(char out[MAX_NAME], struct dgl_str text)
     return true;
 }
 
-/* What opened a call is text, and so is what follows, up to the next tag. */
+/* The opening tag becomes content, and so does the text up to the next tag. */
 static void refuse_call(struct dgl_reply *r)
 {
     const size_t len = r->call + r->alone;
@@ -271,8 +273,8 @@ static void accept_call(struct dgl_reply *r, size_t end)
     r->alone = r->format->alone;
 }
 
-/* What stands between the tag and the arguments: a name, and perhaps an id. *json is where the
- * arguments begin. */
+/* Reads the name, and the id if there is one, between the tag and the arguments. Sets *json to the
+ * start of the arguments. */
 static enum match read_name(const struct dgl_reply *r, size_t from, bool last, char name[MAX_NAME],
                             char id[MAX_NAME], size_t *json)
 {
@@ -290,7 +292,7 @@ static enum match read_name(const struct dgl_reply *r, size_t from, bool last, c
                : MATCH_NO;
 }
 
-/* Whether more can be done with the text that is there. */
+/* Returns true if the rest of the text can be read now, false if more text must come first. */
 static bool read_call(struct dgl_reply *r, bool last)
 {
     const struct reply_format *f = r->format;
@@ -321,8 +323,8 @@ static bool read_call(struct dgl_reply *r, bool last)
         found = match_at(r, at, f->close, last);
         end = found == MATCH_YES ? at + strlen(f->close) : end;
         if (found == MATCH_NO && last && match_at(r, at, f->close, false) == MATCH_MAYBE)
-            end = r->text.len; /* the answer ended in the tag */
-        if (found == MATCH_NO) /* or the tag is missing */
+            end = r->text.len; /* the answer ended inside of the tag */
+        if (found == MATCH_NO) /* the closing tag is missing */
             found = MATCH_YES;
     }
     if (found == MATCH_MAYBE)
@@ -345,7 +347,7 @@ static void begin_call(struct dgl_reply *r, size_t at, size_t len, bool alone)
     r->scan = (struct json_scan){0};
 }
 
-/* What may begin an answer, and only that: <think>, or a call without a tag. */
+/* Reads text that may only begin an answer: <think>, or a call without a tag. */
 static bool read_beginning(struct dgl_reply *r, bool last)
 {
     const size_t at = skip_blanks(r, 0);
@@ -369,7 +371,7 @@ static bool read_beginning(struct dgl_reply *r, bool last)
         begin_call(r, at, 0, true);
         return true;
     }
-    /* Llama 3 puts ";" between calls. */
+    /* Llama 3 writes ";" between calls. */
     if (at < r->text.len && r->text.p[at] == ';' && r->num_calls > 0) {
         drop(r, at + 1);
         r->drops_blanks = true;
@@ -422,7 +424,7 @@ static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start
 #define NUM_ENDS      (sizeof(ends) / sizeof(ends[0]))
 #define NUM_ENDS_GONE 3 /* the others begin the next header */
 
-/* A word of a header behind `tag`; empty where it is not. */
+/* Returns the word after `tag` in a header, or an empty string. */
 static struct dgl_str word_after(struct dgl_str head, const char *tag)
 {
     const char *at = memmem(head.p, head.len, tag, strlen(tag));
@@ -451,7 +453,7 @@ static void read_head(struct dgl_reply *r, struct dgl_str head)
     }
 }
 
-/* Between two bodies, or before the first. */
+/* Reads between two bodies, or before the first one. */
 static bool read_channels_head(struct dgl_reply *r, bool last)
 {
     static const char message[] = "<|message|>";
@@ -467,7 +469,7 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
         if (any == MATCH_MAYBE)
             return false;
         r->begins = false;
-        if (any == MATCH_NO) { /* a model that was not trained on channels */
+        if (any == MATCH_NO) { /* the model was not trained on channels */
             r->state = REPLY_BODY;
             r->kind = DGL_REPLY_CONTENT;
             r->function[0] = '\0';
@@ -479,13 +481,13 @@ static bool read_channels_head(struct dgl_reply *r, bool last)
         read_head(r, (struct dgl_str){r->text.p, at});
         r->call = at + strlen(message);
         r->state = REPLY_BODY;
-        if (!r->function[0]) { /* that of a call is text, should it be none */
+        if (!r->function[0]) { /* keep that of a call: it may become content */
             drop(r, r->call);
             r->call = 0;
         }
         return true;
     }
-    if (last || r->text.len > MAX_HEAD) /* no header says anything to the user */
+    if (last || r->text.len > MAX_HEAD) /* headers are never shown to the user */
         drop(r, last ? r->text.len : r->text.len - strlen(message));
     return false;
 }

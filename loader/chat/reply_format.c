@@ -1,12 +1,13 @@
-/* The table of formats of tool calls, which reply.c reads, as models were trained on them; a family
- * is known by its chat template. Sources: the templates that Meta, Mistral, Qwen, Nous Research and
- * OpenAI publish with their models, and OpenAI's description of harmony. */
+/* Table of tool call formats, for reply.c. Each model family was trained on one; its chat template
+ * shows which. Sources: the templates that Meta, Mistral, Qwen, Nous Research and OpenAI publish
+ * with their models, and OpenAI's description of harmony. */
 #include "loader/chat/reply_format.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* The first whose sign a template has: a template may quote tags of another family further down. */
+/* The first row whose `sign` the template contains is used: a template may quote tags of another
+ * family further down. */
 static const struct reply_format formats[] = {
     {.name = "harmony",
      .sign = "<|channel|>",

@@ -1,4 +1,4 @@
-/* reply_format.h: how families of chat models write calls of tools. */
+/* reply_format.h: formats of tool calls by model family. */
 #ifndef DGL_LOADER_REPLY_FORMAT_H
 #define DGL_LOADER_REPLY_FORMAT_H
 
@@ -8,26 +8,26 @@
 
 #define REPLY_FORMAT_TOKENS 8
 
-/* A call is JSON with `name` and `arguments` or `parameters`, but for what the fields say. Texts
- * are static; NULL = there is none. */
+/* A call is a JSON object with `name` and `arguments` or `parameters`; the fields describe
+ * exceptions. All strings are static. A string is NULL if the format has no such text. */
 struct reply_format {
     const char *name;
-    const char *sign;  /* a template that has it belongs to such a model */
-    const char *open;  /* before a call, or before a list of calls */
-    const char *close; /* behind it */
-    /* "NAME args JSON", with "id ID" before `args` perhaps, is a call too: JSON has the arguments
-     * alone */
+    const char *sign;  /* the format is used if the template contains this text */
+    const char *open;  /* text before a call or a list of calls */
+    const char *close; /* text after it */
+    /* "NAME args JSON" is a call too, possibly with "id ID" before `args`. The JSON has only the
+     * arguments. */
     const char *args, *id;
     bool list;     /* a call may be a JSON list of calls */
-    bool alone;    /* JSON that begins an answer is a call without `open` */
-    bool channels; /* OpenAI's harmony; `open` and the like do not count */
-    /* Of these texts, those that are special tokens; NULL ends. */
+    bool alone;    /* JSON at the start of an answer is a call, even without `open` */
+    bool channels; /* OpenAI's harmony; ignores `open`, `close`, `args` and `id` */
+    /* Texts above that are special tokens, ended by NULL. */
     const char *tokens[REPLY_FORMAT_TOKENS];
 };
 
-/* Of a template's text; NULL = none of those that are known. */
+/* Finds the format of a template by its text. Returns NULL if it is unknown. */
 const struct reply_format *reply_format_find(struct dgl_str tmpl);
-/* Whether a template knows <think>. */
+/* Returns true if the template contains <think> or </think>. */
 bool reply_format_thinks(struct dgl_str tmpl);
 
 #endif

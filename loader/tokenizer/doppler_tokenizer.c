@@ -1,4 +1,4 @@
-/* Reading DOPPLER's form of tokenizer.json: the lists of a GGUF vocabulary, by other names. */
+/* Reads DOPPLER's form of tokenizer.json: the lists of a GGUF vocabulary under other names. */
 #include "loader/tokenizer/doppler_tokenizer.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@ struct reader {
     struct dgl_json_reader json;
     const struct dgl_json *root;
     struct vocab_lists v;
-    uint8_t *types; /* v.types, while they are filled in */
+    uint8_t *types; /* v.types, writable while it is filled */
     bool typed;     /* the file has tokenTypes */
 };
 
-/* Hugging Face's files have their vocabulary inside of "model", which is a name here. */
+/* Hugging Face's files have the vocabulary inside of an object "model". Here "model" is a name. */
 static bool is_doppler(const struct dgl_json *root)
 {
     return dgl_json_get(root, "vocab") &&
@@ -30,7 +30,7 @@ static enum dgl_status unsupported(const struct reader *r, const char *key, stru
                     key, DGL_PRINTABLE_STR(value), supported);
 }
 
-/* A list that is there and has elements; else NULL. */
+/* Returns a list of at least one element. Sets *out to NULL if the list is missing or empty. */
 static enum dgl_status list_get(const struct reader *r, const char *key,
                                 const struct dgl_json **out)
 {
@@ -42,8 +42,9 @@ static enum dgl_status list_get(const struct reader *r, const char *key,
 
 /* ---- what kind of tokenizer it is ---- */
 
-/* `type` only tells which lists there are: a SentencePiece BPE vocabulary, which has scores and no
- * merges, is called "unigram". `model` is tokenizer.ggml.model of the GGUF file, and knows. */
+/* `type` only says which lists exist: a SentencePiece BPE vocabulary, which has scores and no
+ * merges, is called "unigram". `model` is tokenizer.ggml.model of the GGUF file and names the real
+ * kind. */
 static enum dgl_status kind_read(struct reader *r)
 {
     const struct dgl_json *type, *model, *merges, *scores;
@@ -116,7 +117,7 @@ static enum dgl_status tokens_read(struct reader *r)
     return status;
 }
 
-/* A list of one value per token; NULL when absent. */
+/* Returns a list of one value per token. Sets *out to NULL if it is missing or empty. */
 static enum dgl_status numbers_get(const struct reader *r, const char *key,
                                    const struct dgl_json **out)
 {
@@ -188,8 +189,8 @@ static enum dgl_status merges_read(struct reader *r)
     return status;
 }
 
-/* Ids that no token has (of two GGUF tokens of one text only the later is in the form) are unused.
- * Unigram's list has no gaps. */
+/* Marks ids without a token as unused. The form keeps only the later of two GGUF tokens with equal
+ * text. A Unigram list must have no gaps. */
 static enum dgl_status gaps_mark(struct reader *r)
 {
     for (uint64_t id = 0; id < r->v.count; id++) {
@@ -208,12 +209,12 @@ static enum dgl_status gaps_mark(struct reader *r)
 
 struct special {
     const char *name;
-    int64_t id; /* -1 = none */
+    int64_t id; /* -1 if missing */
     enum token_type type;
 };
 enum { SPECIAL_BOS, SPECIAL_EOS, SPECIAL_UNK, NUM_SPECIALS = 7 };
 
-/* Where no list tells the types of tokens, the special ones are those with a role. */
+/* If the file has no tokenTypes, the tokens with a role are the special ones. */
 static enum dgl_status specials_read(struct reader *r, struct special *specials)
 {
     const struct dgl_json *object;
@@ -286,7 +287,7 @@ static enum dgl_status vocab_read(struct reader *r)
     return DGL_OK;
 }
 
-/* The Hugging Face form of what `doc` has. */
+/* Writes the Hugging Face form of `doc`. */
 static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_json_doc *doc,
                                   struct dgl_buf *out)
 {

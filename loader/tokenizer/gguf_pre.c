@@ -1,4 +1,4 @@
-/* The table of pre-tokenizers; the patterns are those of the published tokenizer.json files. */
+/* Table of pre-tokenizers. The patterns are those of the published tokenizer.json files. */
 #include "loader/tokenizer/gguf_pre.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER            \
     "*|\\p{N}|" SLASH_BLANKS
 
-/* Of rows that cut alike, the first is written. */
+/* If several rows cut alike, gguf_pre_match() returns the first. */
 static const struct gguf_pre pres[] = {
     {"gpt-2", NULL, .digits = false},
     {"smollm", NULL, .digits = true},
@@ -84,14 +84,14 @@ static bool is_nfc(const struct dgl_json *normalizer)
     return type_is(normalizer, "NFC");
 }
 
-/* What a pre_tokenizer does, as far as this table can say it. */
+/* The properties of a pre_tokenizer that this table can express. */
 struct cuts {
     bool digits, byte_level, gpt2, other;
     struct dgl_str regex;
 };
 
-/* One step. A Split that keeps only what matches cuts like one that isolates matches: these
- * patterns match everything. */
+/* Reads one step. A Split that keeps only its matches cuts like one that isolates them, because
+ * these patterns match all text. */
 static void cuts_add(struct cuts *c, const struct dgl_json *step)
 {
     struct dgl_str behavior = dgl_json_str(dgl_json_get(step, "behavior"));
@@ -100,7 +100,7 @@ static void cuts_add(struct cuts *c, const struct dgl_json *step)
     bool whole = (dgl_str_eq(behavior, "Isolated") && !invert) ||
                  (dgl_str_eq(behavior, "Removed") && invert);
     if (c->byte_level)
-        c->other = true; /* nothing may follow it */
+        c->other = true; /* no step may follow it */
     else if (type_is(step, "Digits") && dgl_json_bool(dgl_json_get(step, "individual_digits")) &&
              !c->regex.p)
         c->digits = true;

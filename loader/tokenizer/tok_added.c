@@ -1,4 +1,4 @@
-/* Added tokens: loading them as the reference does, and finding them in text. */
+/* Added tokens: loads them as the reference does, and finds them in text. */
 #include "loader/tokenizer/tok_added.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static enum dgl_status add_token(struct dgl_json_reader r, struct tok_added_toke
                                  struct tok_added *out)
 {
     int32_t known = tok_vocab_find(contents, text.p, text.len);
-    if (known >= 0) /* the first one of a content counts otherwise */
+    if (known >= 0) /* otherwise the first token of a content is kept */
         out->tokens[known].special |= token.special;
     if (known >= 0 || text.len == 0)
         return DGL_OK;
@@ -74,8 +74,8 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
     return status;
 }
 
-/* Ids are those of the vocabulary; what it does not have is numbered behind it. The "id" of the
- * file has no say, as in the reference, and is only checked. */
+/* A token has its id of the vocabulary. Tokens that are not in the vocabulary are numbered after
+ * it. The "id" of the file is only checked, as in the reference. */
 static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_vocab *vocab,
                                   struct tok_added *out)
 {
@@ -106,7 +106,7 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
     return DGL_OK;
 }
 
-/* Two tokens that claim one id are damage, whatever ids they get in the end. */
+/* Two tokens with the same "id" are an error, even though the "id" is not used. */
 static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok_added *added)
 {
     int64_t largest = -1;
@@ -131,9 +131,9 @@ static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok
     return status;
 }
 
-/* Puts a token into the trie it belongs to, under its own normal form when it is looked for in
- * normalized text. Of tokens with one normal form the first counts
- * (in the reference any of them, from run to run). */
+/* Adds a token to its trie. A token that is searched in normalized text is added in its own normal
+ * form. If two tokens have the same normal form, the first is kept (the reference picks one at
+ * random in each run). */
 static enum dgl_status index_token(struct dgl_budget *budget,
                                    const struct tok_normalizer *normalizer,
                                    struct tok_scratch *scratch, struct tok_added *out,
@@ -152,7 +152,7 @@ static enum dgl_status index_token(struct dgl_budget *budget,
     if (!dgl_budget_append(budget, &token->decoded, text.p, text.len))
         return budget->status;
     struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
-    /* A node and its edge per byte. */
+    /* One node and one edge per byte. */
     if (!dgl_budget_bytes(budget, 64 * (uint64_t)text.len))
         return budget->status;
     bool known = text.len == 0 || tok_trie_find(trie, text) >= 0;
@@ -212,8 +212,8 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* The longest token that may begin at `start`: its index, with *end behind it; -1 when there is
- * none. *looks is how many bytes were looked at. */
+/* Returns the index of the longest token that begins at `start` and sets *end, or returns -1. Sets
+ * *looks to the number of bytes read. */
 static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
                           struct tainted_text text, size_t start, size_t *end, size_t *looks)
 {
@@ -250,7 +250,7 @@ static bool is_whole_word(struct dgl_str text, size_t start, size_t end)
     return !tok_is_word(cp);
 }
 
-/* The start of the blanks before `at`, `floor` at the least. */
+/* Returns the start of the blanks before `at`, at least `floor`. */
 static size_t skip_blanks_left(struct dgl_str text, size_t floor, size_t at)
 {
     while (at > floor) {
@@ -276,19 +276,20 @@ static size_t skip_blanks_right(struct dgl_str text, size_t at)
     return at;
 }
 
-/* A text being cut. */
+/* State of one tok_added_cut(). */
 struct cutter {
     struct dgl_budget *budget;
     const struct tok_added *added;
     struct dgl_str text;
-    size_t done;               /* [0, done) is covered by cuts */
-    size_t run_start, run_end; /* the last blanks that were swallowed: tokens may be blanks, and
-                                     each of a run would look to its end */
+    size_t done; /* [0, done) is covered by cuts */
+    /* Last run of blanks that rstrip found. Without it, each token of a run would scan the whole
+     * run. */
+    size_t run_start, run_end;
     struct tok_cuts *out;
 };
 
-/* Adds the text since c->done and the token, with the blanks that it swallows; a match that is
- * refused stays text. */
+/* Adds the text since c->done, then the token with the blanks that it absorbs. A rejected match
+ * stays text. */
 static enum dgl_status take_match(struct cutter *c, struct tok_cut match)
 {
     const struct tok_added_token *token = &c->added->tokens[match.token];
@@ -306,7 +307,7 @@ static enum dgl_status take_match(struct cutter *c, struct tok_cut match)
     if (match.start > c->done)
         status = tok_cuts_add(c->budget, c->out, (struct tok_cut){c->done, match.start, -1});
     c->done = match.end;
-    /* Blanks that the token before has swallowed already may have been all there was. */
+    /* The token may consist of blanks that the token before it has absorbed. */
     if (status == DGL_OK && match.start < match.end)
         status = tok_cuts_add(c->budget, c->out, match);
     return status;
@@ -331,7 +332,7 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
             if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * looks))
                 return budget->status;
         }
-        /* A match that is refused is behind us all the same: the search goes on after it. */
+        /* The search continues after a match even if the match is rejected. */
         i = match.end;
         if (match.token >= 0 && !(skip_special && added->tokens[match.token].special))
             status = take_match(&c, match);

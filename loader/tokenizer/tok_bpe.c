@@ -16,10 +16,10 @@
 #define PAGE_COUNT ((TOK_MAX_CP >> PAGE_BITS) + 1)
 
 struct tok_bpe {
-    bool ignore_merges; /* a piece that is a token is that token */
+    bool ignore_merges; /* if a whole piece is a token, do not merge */
     struct tok_merges merges;
     struct tok_bridges bridges;
-    /* id + 1 of tokens of one character; NULL = none on this page */
+    /* id + 1 of tokens of one character; NULL if the page has none */
     int32_t *char_pages[PAGE_COUNT];
 };
 
@@ -74,7 +74,7 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* Unused tokens have ids and no text that could be meant. */
+/* Unused tokens have ids, but their text must not be found. */
 static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_lists *lists,
                                   struct tok_vocab *vocab)
 {
@@ -96,7 +96,7 @@ static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_l
 
 /* ---- loading: merges ------------------------------------------------------------------------- */
 
-/* The two sides of a merge: ["a", "b"], or "a b" with exactly one blank. */
+/* Splits a merge: ["a", "b"], or "a b" with exactly one blank. */
 static bool split_merge(const struct dgl_json *merge, struct dgl_str text, struct dgl_str *left,
                         struct dgl_str *right)
 {
@@ -115,7 +115,8 @@ static bool split_merge(const struct dgl_json *merge, struct dgl_str text, struc
     return !memchr(right->p, ' ', right->len);
 }
 
-/* `json` is the merge in a document; NULL: it is one of a list. */
+/* Looks up the tokens of a merge. `json` is the merge in a document; if NULL, `text` is the merge
+ * of a list. */
 static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_json *json,
                                      struct dgl_str text, const struct tok_vocab *vocab,
                                      struct dgl_buf *joined, struct tok_merge *merge)
@@ -170,7 +171,7 @@ static enum dgl_status load_merges(struct dgl_json_reader r, const struct dgl_js
     for (const struct dgl_json *v = dgl_json_first(array); v; v = dgl_json_next(v)) {
         struct tok_merge merge = {.rank = rank};
         if (dgl_str_starts(dgl_json_str(v), "#version"))
-            continue; /* the first line of merges.txt, copied along */
+            continue; /* first line of merges.txt, copied by some converters */
         TRY(resolve_merge(r, v, (struct dgl_str){0}, &model->vocab, &joined, &merge));
         merges->slots[tok_merges_slot(merges, merge.left, merge.right)] = merge;
         rank++;
@@ -180,7 +181,7 @@ done:
     return status;
 }
 
-/* Those of a SentencePiece vocabulary are derived, and have ids already. */
+/* The merges of a SentencePiece vocabulary are derived and already consist of ids. */
 static enum dgl_status list_merges(struct dgl_json_reader r, const struct vocab_lists *lists,
                                    struct tok_model *model)
 {
@@ -237,8 +238,8 @@ static bool add_bridge(struct tok_bridges *bridges, int32_t left, int32_t right)
     return true;
 }
 
-/* The symbols that can stand at one end of a token: its character there, and the token itself
- * when it stands for a character that has none. */
+/* Symbols that can be at one end of a token: its character there, and the token itself if it
+ * replaces a character without a token. */
 struct ends {
     int32_t symbols[2];
 };
@@ -344,7 +345,7 @@ void tok_bpe_destroy(struct tok_bpe **bpe)
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* The bytes of a character as symbols, when all of them have a token. */
+/* Converts the bytes of a character to symbols. Returns false if a byte has no token. */
 static bool put_bytes(const struct tok_model *model, const char *bytes, size_t len,
                       int32_t *symbols)
 {
@@ -358,9 +359,9 @@ static bool put_bytes(const struct tok_model *model, const char *bytes, size_t l
     return true;
 }
 
-/* `symbols` has room for one per byte. Unknown characters wait until the next known one or the
- * end before they are written, and bytes of a later character overtake them: the reference does
- * so. */
+/* `symbols` must have space for one symbol per byte. As in the reference, unknown characters are
+ * written before the next known one or at the end, and bytes of a later character may be written
+ * before them. */
 static enum dgl_status first_symbols(const struct dgl_log *log, const struct tok_model *model,
                                      struct dgl_str piece, int32_t *symbols, size_t *count)
 {

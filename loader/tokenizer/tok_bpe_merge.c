@@ -1,9 +1,9 @@
 /*
- * Merging the symbols of one piece: lowest rank first, then leftmost.
+ * Merges the symbols of one piece: lowest rank first, then leftmost.
  *
- * A merge always makes a longer token, so that what stands at a place can be merged into the same
- * token only once: taking the lowest rank among the pairs that stand now gives what a queue with
- * outdated entries gives.
+ * A merge always makes a longer token, so a position can only once be merged into the same token.
+ * Choosing the lowest rank of the current pairs therefore gives the same result as a queue with
+ * outdated entries.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,11 @@
 #include "loader/text/tok_hash.h"
 #include "loader/tokenizer/tok_bpe.h"
 
-#define SMALL 24 /* symbols up to which scanning for the lowest rank is faster than a heap */
+#define SMALL 24 /* up to so many symbols, a scan for the lowest rank is faster than a heap */
 #define NONE  UINT32_MAX
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The slot of a pair, or the free one where it belongs. */
 size_t tok_merges_slot(const struct tok_merges *merges, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -49,7 +48,7 @@ static struct pair pair_of(const struct tok_merges *merges, int32_t left, int32_
     return m->left >= 0 ? (struct pair){m->rank, m->id} : (struct pair){NONE, -1};
 }
 
-/* Merges in place; returns how many symbols are left. `count` is at most SMALL. */
+/* Merges in place and returns the number of symbols left. `count` is at most SMALL. */
 static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, size_t count)
 {
     struct pair pairs[SMALL];
@@ -77,11 +76,11 @@ static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, siz
 /* ---- many symbols: linked list and heap ------------------------------------------------------ */
 
 struct node {
-    int32_t symbol; /* -1 = merged into the one before */
-    int32_t merged; /* what this and the next one make; -1 = nothing */
+    int32_t symbol; /* -1 = merged into the previous one */
+    int32_t merged; /* token of this and the next symbol; -1 = none */
     uint32_t prev, next;
 };
-/* Outdated when the node no longer makes `id`. */
+/* Outdated if the node no longer makes `id`. */
 struct candidate {
     uint32_t rank, node;
     int32_t id;
@@ -132,7 +131,7 @@ static void push(struct heap *heap, struct candidate item)
     heap->items[at] = item;
 }
 
-/* Notes what a node makes with its successor; true when there is something to queue. */
+/* Sets node->merged. Returns true if there is a candidate to queue. */
 static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint32_t at,
                        struct candidate *out)
 {
@@ -146,7 +145,7 @@ static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint
     return pair.id >= 0;
 }
 
-/* A pop and two pushes: some twenty looks at memory in a long piece. */
+/* A pop and two pushes read memory about twenty times in a long piece. */
 static bool merge_all(struct dgl_budget *budget, const struct tok_merges *merges,
                       struct node *nodes, struct heap *heap)
 {
@@ -172,7 +171,7 @@ static bool merge_all(struct dgl_budget *budget, const struct tok_merges *merges
     return true;
 }
 
-/* Merges in place; *count becomes how many symbols are left. */
+/* Merges in place and sets *count to the number of symbols left. */
 static enum dgl_status merge_large(struct dgl_budget *budget, const struct tok_merges *merges,
                                    struct tok_model_scratch *scratch, int32_t *symbols,
                                    size_t *count)

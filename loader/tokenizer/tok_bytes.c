@@ -1,4 +1,4 @@
-/* Printable Latin-1 bytes stand for themselves; the other 68 are the characters from U+0100 on,
+/* Printable Latin-1 bytes are their own characters. The other 68 are the characters from U+0100 on,
  * in order. */
 #include "loader/tokenizer/tok_bytes.h"
 
@@ -22,7 +22,7 @@ static uint32_t character_of(unsigned byte)
     return MOVED_BASE + 67; /* 0xAD */
 }
 
-/* -1: not in the alphabet. */
+/* Returns -1 if the character is not in the alphabet. */
 static int byte_of(uint32_t cp)
 {
     if (cp < MOVED_BASE)

@@ -1,4 +1,4 @@
-/* tok_bytes.h: GPT-2's alphabet for bytes: every byte as one printable character, and back. */
+/* tok_bytes.h: GPT-2's byte alphabet: maps every byte to one printable character, and back. */
 #ifndef DGL_LOADER_TOK_BYTES_H
 #define DGL_LOADER_TOK_BYTES_H
 
@@ -6,8 +6,8 @@
 
 /* Appends every byte of `text` as its character. */
 void tok_bytes_append_mapped(struct dgl_buf *out, struct dgl_str text);
-/* Appends the bytes that the characters of `text` stand for. False, and nothing appended, when
- * one is no such character. */
+/* Appends the byte of every character of `text`. Returns false and appends nothing if a character
+ * is not in the alphabet. */
 bool tok_bytes_append_unmapped(struct dgl_buf *out, struct dgl_str text);
 
 #endif

@@ -1,4 +1,4 @@
-/* The words of a text and their ids, by hash, one word per place. */
+/* Cache of merged words: one word per slot, by hash. */
 #include "loader/tokenizer/tok_cache.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Decoders: every step takes parts of tokens and hands parts of tokens to the next one, the
- * last one to the output. */
+/* Decoders: every step reads parts of tokens and passes parts of tokens to the next step. The last
+ * step writes to the output. */
 #include "loader/tokenizer/tok_decode.h"
 
 #include <stdlib.h>
@@ -15,21 +15,21 @@
 #define REPLACEMENT "\xEF\xBF\xBD"
 
 enum step_kind {
-    STEP_JOIN, /* blanks between tokens */
+    STEP_JOIN, /* writes blanks between tokens */
     STEP_REPLACE,
     STEP_BYTE_FALLBACK, /* "<0x41>" to its byte */
-    STEP_FUSE,          /* all tokens are one */
+    STEP_FUSE,          /* joins all tokens to one */
     STEP_STRIP,
     STEP_METASPACE,
-    STEP_BYTE_LEVEL, /* GPT-2's alphabet to bytes; all tokens are one */
+    STEP_BYTE_LEVEL, /* GPT-2's alphabet to bytes; joins all tokens to one */
 };
 
 struct tok_decode_step {
     enum step_kind kind;
     struct tok_pattern pattern;
-    char *content; /* what is put in place; for STEP_STRIP the character that goes */
+    char *content; /* the replacement; for STEP_STRIP the character to strip */
     size_t content_len;
-    int64_t start, stop; /* how many are stripped at most */
+    int64_t start, stop; /* how many to strip at most */
     struct tok_metaspace metaspace;
 };
 
@@ -98,8 +98,8 @@ void tok_decoder_finish(struct tok_decoder *decoder)
 
 static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end);
 
-/* Hands a part of a token to a step, or to the output behind the last one; `end`: it is the
- * last part. */
+/* Passes a part of a token to a step, or to the output after the last step. `end` marks the last
+ * part of the token. */
 static void pass(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
     if (!dgl_budget_steps(s->budget, dgl_budget_steps_of(part.len)))
@@ -110,7 +110,7 @@ static void pass(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
         dgl_budget_append(s->budget, s->out, part.p, part.len);
 }
 
-/* The same, to the step after `at`. */
+/* Passes a part to the step after `at`. */
 static void emit(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
     pass(s, at + 1, part, end);
@@ -128,8 +128,7 @@ static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str
         emit(s, at, (struct dgl_str){text->p, text->len}, true);
 }
 
-/* A run of bytes is text as a whole or not at all: one that is not UTF-8 is U+FFFD for every
- * byte. */
+/* A run of bytes is decoded as a whole: if it is not UTF-8, every byte becomes U+FFFD. */
 static void emit_bytes(struct tok_decode_stream *s, size_t at)
 {
     struct dgl_buf *run = &s->states[at].held;
@@ -144,7 +143,7 @@ static void emit_bytes(struct tok_decode_stream *s, size_t at)
     run->len = 0;
 }
 
-/* "<0x41>" stands for a byte. */
+/* Tokens such as "<0x41>" are bytes. */
 static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
 {
     int high = -1, low = -1;
@@ -161,7 +160,7 @@ static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct d
     emit(s, at, token, true);
 }
 
-/* Emits what is whole of the bytes so far; the beginning of a character waits. */
+/* Emits complete characters. The first bytes of an incomplete character are held back. */
 static void byte_level_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
 {
     struct dgl_buf *held = &s->states[at].held, *text = &s->states[at].made;
@@ -208,7 +207,7 @@ static void strip_part(struct tok_decode_stream *s, size_t at, struct dgl_str pa
     }
 }
 
-/* Marks are blanks, except those of the first token, which go when the scheme put them there. */
+/* Marks become blanks. The marks of the first token are dropped if the scheme added them. */
 static void metaspace_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
 {
     const struct tok_metaspace *m = &s->decoder->steps[at].metaspace;
@@ -288,7 +287,7 @@ void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget 
     *stream = (struct tok_decode_stream){.budget = budget, .decoder = decoder};
 }
 
-/* Longer tokens are rare: memory comes when they do. */
+/* Initial sizes. Longer tokens are rare and allocate more memory. */
 #define USUAL_TOKEN_BYTES 128
 #define USUAL_SPANS       32
 

@@ -4,17 +4,17 @@
 
 #include "core/base/json.h"
 
-/* Which pieces get a mark in front when they have none. */
+/* Pieces to which a mark is prepended if they have none. */
 enum tok_prepend_scheme { TOK_PREPEND_ALWAYS, TOK_PREPEND_FIRST, TOK_PREPEND_NEVER };
 
 struct tok_metaspace {
     enum tok_prepend_scheme scheme;
-    char mark[4]; /* one character: what stands for a blank */
+    char mark[4]; /* the character that replaces a blank */
     size_t mark_len;
     bool split; /* cut before every mark */
 };
 
-/* Newer files say prepend_scheme, older ones add_prefix_space. */
+/* Newer files have prepend_scheme, older ones add_prefix_space. */
 enum dgl_status tok_metaspace_load(struct dgl_json_reader r, const struct dgl_json *json,
                                    struct tok_metaspace *out);
 

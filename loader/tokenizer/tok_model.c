@@ -1,4 +1,4 @@
-/* Chooses between the kinds of models, and what they share. */
+/* Selects the kind of model, and shared functions of both kinds. */
 #include "loader/tokenizer/tok_model.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *
     enum dgl_status status = dgl_json_opt(r, json, "type", DGL_JSON_STRING, &type);
     if (status != DGL_OK)
         return status;
-    /* Old files do not say: merges make it BPE, a list as vocabulary Unigram. */
+    /* Old files have no type: merges mean BPE, a list as vocabulary means Unigram. */
     struct dgl_str name = dgl_json_str(type);
     bool bpe =
         type ? dgl_str_eq(name, "BPE") : dgl_json_is(dgl_json_get(json, "merges"), DGL_JSON_ARRAY);

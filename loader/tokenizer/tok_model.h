@@ -1,4 +1,4 @@
-/* tok_model.h: what turns pieces of text into ids: the vocabulary with BPE merges or Unigram
+/* tok_model.h: converts pieces of text to ids, by a vocabulary with BPE merges or Unigram
  * scores. */
 #ifndef DGL_LOADER_TOK_MODEL_H
 #define DGL_LOADER_TOK_MODEL_H
@@ -15,27 +15,27 @@ struct tok_unigram;
 /* Immutable after loading. */
 struct tok_model {
     struct tok_vocab vocab;
-    struct tok_bpe *bpe; /* one of the two */
+    struct tok_bpe *bpe; /* exactly one of the two is set */
     struct tok_unigram *unigram;
-    char *unk_token; /* what stands for a character without a token; NULL: it is dropped */
-    int32_t unk_id;  /* -1: no such token */
-    bool fuse_unk;   /* neighbouring unknown characters become one token */
+    char *unk_token; /* token of unknown characters; NULL: they are dropped */
+    int32_t unk_id;  /* -1 = not in the vocabulary */
+    bool fuse_unk;   /* adjacent unknown characters become one token */
     bool byte_fallback;
-    int32_t byte_ids[256]; /* of "<0x00>" to "<0xFF>"; -1 = missing */
+    int32_t byte_ids[256]; /* ids of "<0x00>" to "<0xFF>"; -1 = missing */
 };
 
 /* Working memory of one call, for any model. `{0}` is valid. */
 struct tok_model_scratch {
     int32_t *symbols;
     size_t cap_symbols;
-    void *nodes, *heap, *path; /* of the models' own types */
+    void *nodes, *heap, *path; /* types of the models */
     size_t cap_nodes, cap_heap, cap_path;
-    struct tok_cache cache; /* of BPE */
+    struct tok_cache cache; /* used by BPE */
 };
 void tok_model_scratch_finish(struct tok_model_scratch *scratch);
 
-/* `json` is the value of "model". With `lists` (NULL = none; BPE only), vocabulary and merges are
- * these. */
+/* `json` is the value of "model". If `lists` is not NULL (BPE only), it provides vocabulary and
+ * merges. */
 struct vocab_lists;
 enum dgl_status tok_model_load(struct dgl_json_reader r, const struct dgl_json *json,
                                const struct vocab_lists *lists, struct tok_model *out);
@@ -45,13 +45,13 @@ enum dgl_status tok_model_encode(struct dgl_budget *budget, const struct tok_mod
                                  struct tok_model_scratch *scratch, struct dgl_str piece,
                                  struct token_ids *out);
 
-/* Appends one id. */
+/* Append one id, or several. */
 enum dgl_status token_ids_add(const struct dgl_log *log, struct token_ids *ids, int32_t id);
 enum dgl_status token_ids_append(const struct dgl_log *log, struct token_ids *ids,
                                  const int32_t *more, size_t count);
-/* Looks up "<0x00>" to "<0xFF>" once the vocabulary is loaded. */
+/* Looks up "<0x00>" to "<0xFF>" after the vocabulary is loaded. */
 void tok_model_find_bytes(struct tok_model *model);
-/* A character has no token, and nothing can stand for it. */
+/* Reports a character that has no token and no replacement. */
 enum dgl_status tok_model_fail_unknown(const struct dgl_log *log, const struct tok_model *model);
 
 #endif

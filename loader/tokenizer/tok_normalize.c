@@ -1,5 +1,5 @@
-/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite, which then
- * change places. */
+/* Normalizers: each step reads scratch->normalized and writes scratch->rewrite. Then both are
+ * swapped. */
 #include "loader/tokenizer/tok_normalize.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct tok_normalize_step {
     enum step_kind kind;
     enum tok_normal_form form;
     struct tok_pattern pattern;
-    char *content; /* what is prepended or put in place */
+    char *content; /* text to prepend or the replacement */
     size_t content_len;
     bool left, right; /* sides to strip */
 };
@@ -119,7 +119,7 @@ static void lowercase(struct tainted_text from, size_t start, size_t end, struct
     }
 }
 
-/* What is put in place of a match comes from the last character of the match. */
+/* A replacement comes from the last character of its match. */
 static size_t origin_after_replace(const struct tok_spans *spans, size_t origin, size_t content_len)
 {
     size_t len = 0;
@@ -154,8 +154,8 @@ static enum dgl_status replace(struct dgl_budget *budget, const struct tok_norma
     return status;
 }
 
-/* A decomposition makes several characters of the first one: as many are of the same origin
- * afterwards. False: out of memory. */
+/* A decomposition turns the first character into several. All of them count as coming from it.
+ * Returns false if memory is exhausted. */
 static bool normal_form(const struct tok_normalize_step *step, struct tok_scratch *scratch,
                         struct tainted_text text, size_t *origin_len)
 {
@@ -181,7 +181,7 @@ static bool normal_form(const struct tok_normalize_step *step, struct tok_scratc
     return true;
 }
 
-/* From `text` into scratch->rewrite and its taint, which are empty. */
+/* Rewrites `text` to scratch->rewrite and its taint, which are empty. */
 static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normalize_step *step,
                              struct tok_scratch *scratch, struct tainted_text text,
                              size_t *origin_len)
@@ -234,11 +234,11 @@ enum dgl_status tok_normalize(struct dgl_budget *budget, const struct tok_normal
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
         if (s->normalized.len == 0)
-            break; /* nothing comes from nothing: Prepend leaves it alone too */
+            break; /* no step changes an empty text, not even Prepend */
         struct tainted_text now = {{s->normalized.p, s->normalized.len},
                                    text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
         s->rewrite.len = s->rewrite_taint.len = 0;
-        /* Characters are looked at one by one. */
+        /* The step reads the characters one by one. */
         if (!dgl_budget_steps(budget, now.text.len))
             return budget->status;
         status = apply(budget, &normalizer->steps[i], s, now, origin_len);

@@ -8,19 +8,19 @@
 
 struct tok_normalize_step;
 
-/* Sequences are flattened. `{0}` changes nothing. Immutable after loading. */
+/* Nested sequences are flattened. `{0}` changes nothing. Immutable after loading. */
 struct tok_normalizer {
     struct tok_normalize_step *steps;
     size_t count, cap;
 };
 
-/* `json` may be NULL or null: no normalizer. */
+/* If `json` is NULL or null, there is no normalizer. */
 enum dgl_status tok_normalizer_load(struct dgl_json_reader r, const struct dgl_json *json,
                                     struct tok_normalizer *out);
 void tok_normalizer_finish(struct tok_normalizer *normalizer);
 
 /* Replaces scratch->normalized by the normal form of `text`, and scratch->normalized_taint by its
- * taint when the text has any. *origin_len (see struct tok_piece) goes along. */
+ * taint if the text has any. Updates *origin_len (see struct tok_piece). */
 enum dgl_status tok_normalize(struct dgl_budget *budget, const struct tok_normalizer *normalizer,
                               struct tok_scratch *scratch, struct tainted_text text,
                               size_t *origin_len);

@@ -1,4 +1,4 @@
-/* Patterns: a literal is searched for directly, a regular expression through tok_regex. */
+/* Patterns: finds literals directly and regular expressions with tok_regex. */
 #include "loader/tokenizer/tok_pattern.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ enum dgl_status tok_pattern_load(struct dgl_json_reader r, const struct dgl_json
     if (dgl_json_is(literal, DGL_JSON_STRING) == dgl_json_is(regex, DGL_JSON_STRING))
         return dgl_json_fail(r, pattern, "wanted {\"String\": text} or {\"Regex\": text}");
     struct dgl_str text = dgl_json_str(literal ? literal : regex);
-    /* An empty literal matches between all characters, as the empty expression does. */
+    /* An empty literal matches between all characters, as an empty expression does. */
     if (regex || text.len == 0)
         return tok_regex_create(r.log, dgl_json_name(r.doc), text, &out->regex);
     return tok_pattern_init_literal(r.log, text, out);

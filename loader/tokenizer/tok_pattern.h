@@ -7,7 +7,7 @@
 
 /* Immutable after loading. */
 struct tok_pattern {
-    char *literal; /* when `regex` is NULL; not empty */
+    char *literal; /* used if `regex` is NULL; not empty */
     size_t literal_len;
     struct tok_regex *regex;
 };
@@ -15,15 +15,14 @@ struct tok_pattern {
 /* `json` is the component, `field` the name of its pattern. */
 enum dgl_status tok_pattern_load(struct dgl_json_reader r, const struct dgl_json *json,
                                  const char *field, struct tok_pattern *out);
-/* A regular expression that is part of a component's definition. */
+/* A regular expression that the definition of a component contains. */
 enum dgl_status tok_pattern_init(const struct dgl_log *log, const char *where, const char *regex,
                                  struct tok_pattern *out);
 enum dgl_status tok_pattern_init_literal(const struct dgl_log *log, struct dgl_str literal,
                                          struct tok_pattern *out); /* not empty */
 void tok_pattern_finish(struct tok_pattern *pattern);
 
-/* Replaces *out by spans that cover `text`, see tok_regex_find. *scratch is made when it is
- * needed. */
+/* Replaces *out by spans that cover `text`, see tok_regex_find(). Creates *scratch if necessary. */
 enum dgl_status tok_pattern_find(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                  struct tok_regex_scratch **scratch, struct dgl_str text,
                                  struct tok_spans *out);

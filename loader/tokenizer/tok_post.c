@@ -1,5 +1,5 @@
-/* Post-processors: TemplateProcessing for one text; ByteLevel only moves offsets, which nothing
- * here has. */
+/* Post-processors: TemplateProcessing for one text. ByteLevel only changes offsets, which do not
+ * exist here. */
 #include "loader/tokenizer/tok_post.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "loader/tokenizer/tok_model.h"
 #include "loader/tokenizer/tok_steps.h"
 
-#define MAX_IDS 1024 /* on one side of a text, of one template */
+#define MAX_IDS 1024 /* on one side of a text, per template */
 
 static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *what,
                                         struct dgl_str value)
@@ -18,7 +18,7 @@ static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *wh
                     dgl_json_name(r.doc), what, DGL_PRINTABLE_STR(value));
 }
 
-/* The ids of a special token of the template. */
+/* Appends the ids of a special token of the template. */
 static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_json *template,
                                    const struct dgl_json *item, int64_t max_id,
                                    struct token_ids *out)
@@ -42,7 +42,7 @@ done:
     return status;
 }
 
-/* Walks "single"; `out` gets what stands around the one place of the text. */
+/* Reads "single". Sets *out to the ids around the text, which must occur once. */
 static enum dgl_status walk_template(struct dgl_json_reader r, const struct dgl_json *template,
                                      int64_t max_id, struct tok_post *out)
 {
@@ -82,7 +82,7 @@ static enum dgl_status add_step(struct dgl_json_reader r, const struct dgl_json 
     if (!dgl_str_eq(type, "TemplateProcessing"))
         return fail_unsupported(r, "type", type);
 
-    /* The ids of a later processor go around those of the earlier ones. */
+    /* The ids of a later processor are placed around those of the earlier ones. */
     TRY(walk_template(r, json, load->max_id, &outer));
     TRY(token_ids_append(r.log, &outer.before, inner.before.ids, inner.before.count));
     TRY(token_ids_append(r.log, &load->out->behind, outer.behind.ids, outer.behind.count));

@@ -1,11 +1,11 @@
-/* tok_post.h: the "post_processor" of tokenizer.json: ids put around those of the text. */
+/* tok_post.h: the "post_processor" of tokenizer.json: ids around those of the text. */
 #ifndef DGL_LOADER_TOK_POST_H
 #define DGL_LOADER_TOK_POST_H
 
 #include "core/base/json.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* Sequences are flattened into what stands before and behind the text. `{0}` adds nothing. */
+/* Nested sequences are flattened to the ids before and after the text. `{0}` adds nothing. */
 struct tok_post {
     struct token_ids before; /* in order */
     struct token_ids behind;

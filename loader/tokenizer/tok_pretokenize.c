@@ -1,5 +1,5 @@
-/* Pre-tokenizers: each step reads the pieces of scratch->text and writes those of
- * scratch->next; then they change places. */
+/* Pre-tokenizers: each step reads the pieces of scratch->text and writes those of scratch->next.
+ * Then both are swapped. */
 #include "loader/tokenizer/tok_pretokenize.h"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 #include "loader/tokenizer/tok_steps.h"
 
 enum step_kind {
-    STEP_SPLIT,        /* by a pattern */
-    STEP_SPLIT_CLASS,  /* by characters of a class */
-    STEP_SPLIT_WORDS,  /* into words and runs of symbols, without blanks */
-    STEP_PREFIX_SPACE, /* a blank in front of every piece that has none */
+    STEP_SPLIT,        /* cuts at matches of a pattern */
+    STEP_SPLIT_CLASS,  /* cuts at characters of a class */
+    STEP_SPLIT_WORDS,  /* cuts into words and runs of symbols, without blanks */
+    STEP_PREFIX_SPACE, /* prepends a blank to every piece without one */
     STEP_MAP_BYTES,    /* bytes to GPT-2's alphabet */
     STEP_METASPACE,    /* blanks to a visible mark */
 };
@@ -44,7 +44,7 @@ static enum dgl_status add_step(struct dgl_json_reader r, struct tok_pretokenize
     return DGL_OK;
 }
 
-/* Absent keeps *inout. */
+/* Keeps *inout if the field is missing. */
 static enum dgl_status load_behavior(struct dgl_json_reader r, const struct dgl_json *json,
                                      enum tok_behavior *inout)
 {
@@ -154,13 +154,13 @@ static enum dgl_status cut(struct dgl_budget *budget, const struct tok_split_ste
                            &s->spans, piece, &s->next);
     }
 done:
-    tok_swap(&s->text.bytes, &s->next.bytes); /* the bytes stay */
+    tok_swap(&s->text.bytes, &s->next.bytes); /* the bytes do not change */
     return status;
 }
 
 /* ---- steps that rewrite ---------------------------------------------------------------------- */
 
-/* The text that goes in front of a piece. */
+/* Returns the text to prepend to a piece. */
 static struct dgl_str prefix_of(const struct tok_split_step *step, struct dgl_str text,
                                 bool at_origin)
 {

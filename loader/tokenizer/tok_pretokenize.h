@@ -1,5 +1,5 @@
-/* tok_pretokenize.h: the "pre_tokenizer" of tokenizer.json: cuts normalized text into pieces
- * for the model. */
+/* tok_pretokenize.h: the "pre_tokenizer" of tokenizer.json: cuts normalized text into pieces for
+ * the model. */
 #ifndef DGL_LOADER_TOK_PRETOKENIZE_H
 #define DGL_LOADER_TOK_PRETOKENIZE_H
 
@@ -8,19 +8,19 @@
 
 struct tok_split_step;
 
-/* Sequences are flattened. `{0}` leaves the text in one piece. Immutable after loading. */
+/* Nested sequences are flattened. `{0}` leaves the text in one piece. Immutable after loading. */
 struct tok_pretokenizer {
     struct tok_split_step *steps;
     size_t count, cap;
 };
 
-/* `json` may be NULL or null: no pre-tokenizer. */
+/* If `json` is NULL or null, there is no pre-tokenizer. */
 enum dgl_status tok_pretokenizer_load(struct dgl_json_reader r, const struct dgl_json *json,
                                       struct tok_pretokenizer *out);
 void tok_pretokenizer_finish(struct tok_pretokenizer *pretokenizer);
 
-/* Fills scratch->text with the pieces of `text`, which is not empty and not in the scratch
- * memory that pieces use. origin_len: see struct tok_piece. */
+/* Fills scratch->text with the pieces of `text`. `text` must not be empty and must not be in the
+ * memory that pieces use. For origin_len see struct tok_piece. */
 enum dgl_status tok_pretokenize(struct dgl_budget *budget,
                                 const struct tok_pretokenizer *pretokenizer,
                                 struct tok_scratch *scratch, struct dgl_str text,

@@ -1,4 +1,4 @@
-/* Working memory: growing arrays and how they are released. */
+/* Working memory: growing arrays, and their release. */
 #include "loader/tokenizer/tok_scratch.h"
 
 #include <stdlib.h>

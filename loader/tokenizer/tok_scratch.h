@@ -1,4 +1,4 @@
-/* tok_scratch.h: the working memory of one encode call; tokenizers themselves are immutable. */
+/* tok_scratch.h: the working memory of one encode call. Tokenizers themselves are immutable. */
 #ifndef DGL_LOADER_TOK_SCRATCH_H
 #define DGL_LOADER_TOK_SCRATCH_H
 
@@ -10,7 +10,7 @@
 /* A piece of text on its way to the model. */
 struct tok_piece {
     size_t start, len; /* in the bytes of its tok_text */
-    size_t origin_len; /* bytes at its front that come from the first character of the whole text */
+    size_t origin_len; /* leading bytes that come from the first character of the whole text */
 };
 /* Pieces, in order. `{0}` is empty. */
 struct tok_text {
@@ -31,13 +31,13 @@ struct tok_cuts {
 
 /* `{0}` is valid. */
 struct tok_scratch {
-    struct tok_regex_scratch *regex; /* made when a pattern is first used */
+    struct tok_regex_scratch *regex; /* created when a pattern is first used */
     struct tok_spans spans;
-    struct tok_cuts raw_cuts, cuts; /* around added tokens: in the raw text, in a normalized part */
-    struct dgl_buf normalized, rewrite; /* the part at hand; where a step writes what replaces it */
-    struct dgl_buf normalized_taint, rewrite_taint; /* of both, when the text has taint */
-    bool continues; /* the part at hand goes on with earlier text: nothing is put in front of it */
-    uint32_t *cps;  /* normal forms */
+    struct tok_cuts raw_cuts, cuts;     /* cuts of the raw text, and of a normalized part */
+    struct dgl_buf normalized, rewrite; /* current part, and the output of a step */
+    struct dgl_buf normalized_taint, rewrite_taint; /* their taint, if the text has any */
+    bool continues; /* the part continues earlier text: nothing is prepended */
+    uint32_t *cps;  /* for normal forms */
     size_t cap_cps;
     struct tok_text text, next; /* pieces before and after a step */
     struct tok_model_scratch model;
@@ -47,8 +47,8 @@ void tok_scratch_finish(struct tok_scratch *scratch);
 enum dgl_status tok_text_add(struct dgl_budget *budget, struct tok_text *text,
                              struct tok_piece piece);
 enum dgl_status tok_cuts_add(struct dgl_budget *budget, struct tok_cuts *cuts, struct tok_cut cut);
-/* origin_len of the part [start, end) of something whose origin_len is `origin`. */
+/* Returns origin_len of the part [start, end) of a text whose origin_len is `origin`. */
 size_t tok_origin_of(size_t origin, size_t start, size_t end);
-/* Exchanges two builders. */
+/* Swaps two builders. */
 void tok_swap(struct dgl_buf *a, struct dgl_buf *b);
 #endif

@@ -1,4 +1,4 @@
-/* Delimiters: how matches and the text between them become pieces. */
+/* Delimiters: turns matches and the text between them into pieces. */
 #include "loader/tokenizer/tok_split.h"
 
 #include "core/base/utf8.h"
@@ -22,7 +22,7 @@ bool tok_behavior_parse(struct dgl_str name, enum tok_behavior *out)
     return false;
 }
 
-/* Whether the span at `i` begins a piece, rather than continuing the one before. */
+/* Returns true if the span at `i` begins a piece, false if it continues the previous one. */
 static bool begins_piece(enum tok_behavior behavior, bool invert, const struct tok_spans *spans,
                          size_t i)
 {

@@ -1,5 +1,4 @@
-/* tok_split.h: what becomes of the matches of a delimiter, and delimiters that are classes of
- * characters. */
+/* tok_split.h: behaviors of delimiters, and delimiters that are classes of characters. */
 #ifndef DGL_LOADER_TOK_SPLIT_H
 #define DGL_LOADER_TOK_SPLIT_H
 
@@ -8,23 +7,24 @@
 enum tok_behavior {
     TOK_REMOVED,
     TOK_ISOLATED,             /* a piece of its own */
-    TOK_MERGED_WITH_PREVIOUS, /* part of the piece before */
+    TOK_MERGED_WITH_PREVIOUS, /* part of the previous piece */
     TOK_MERGED_WITH_NEXT,
-    TOK_CONTIGUOUS, /* neighbouring matches are one piece */
+    TOK_CONTIGUOUS, /* adjacent matches are one piece */
 };
-/* The spelling of tokenizer.json; false: unknown. */
+/* Parses the spelling of tokenizer.json. Returns false if it is unknown. */
 bool tok_behavior_parse(struct dgl_str name, enum tok_behavior *out);
 
-/* Appends the pieces that `spans` make of `piece` to scratch->next; spans count from the start
- * of the piece. Empty ones are dropped. `invert`: what did not match is the delimiter. */
+/* Cuts `piece` by `spans`, whose offsets are relative to the piece, and appends the pieces to
+ * scratch->next. Empty pieces are dropped. With `invert`, the text between matches is the
+ * delimiter. */
 enum dgl_status tok_split(struct dgl_budget *budget, enum tok_behavior behavior, bool invert,
                           const struct tok_spans *spans, struct tok_piece piece,
                           struct tok_text *out);
 
-/* Spans of a text where every character with `is` is a match of its own. */
+/* Returns spans in which every character with `is` is a match of its own. */
 enum dgl_status tok_find_class(struct dgl_budget *budget, bool (*is)(uint32_t cp),
                                struct dgl_str text, struct tok_spans *out);
-/* Spans that match runs of word characters, and runs of characters that are neither word
+/* Returns spans that match runs of word characters, and runs of characters that are neither word
  * characters nor blanks. */
 enum dgl_status tok_find_words(struct dgl_budget *budget, struct dgl_str text,
                                struct tok_spans *out);

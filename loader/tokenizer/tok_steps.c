@@ -1,18 +1,18 @@
-/* Walking steps and sequences of steps. */
+/* Reads nested steps and sequences of steps. */
 #include "loader/tokenizer/tok_steps.h"
 
 #include <string.h>
 
 #include "core/base/mem.h"
 
-#define MAX_DEPTH 16 /* of sequences in sequences */
+#define MAX_DEPTH 16 /* of nested sequences */
 
 struct walk {
     struct dgl_json_reader r;
     const char *list;
     tok_step_fn add;
     void *ctx;
-    size_t count; /* of steps so far */
+    size_t count; /* number of steps so far */
 };
 
 static enum dgl_status load_any(struct walk *w, const struct dgl_json *json, int depth)

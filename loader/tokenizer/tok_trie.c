@@ -1,4 +1,4 @@
-/* Tries as one hash table of edges: a step costs one probe, however many branches a node has. */
+/* Tries as one hash table of edges: a step costs one probe, even if a node has many branches. */
 #include "loader/tokenizer/tok_trie.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "core/base/mem.h"
 #include "loader/text/tok_hash.h"
 
-/* The slot of an edge, or the free one where it belongs. */
+/* Returns the slot of an edge, or the free slot where it belongs. */
 static size_t find_slot(const struct tok_trie *trie, uint32_t from, uint32_t byte)
 {
     size_t mask = trie->num_slots - 1;

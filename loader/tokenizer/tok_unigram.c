@@ -1,4 +1,4 @@
-/* Unigram: Viterbi over the tokens that begin at each character. */
+/* Unigram: Viterbi search over the tokens that begin at each character. */
 #include "loader/tokenizer/tok_unigram.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ struct tok_unigram {
     double unknown_score;
 };
 
-/* The best way to reach a byte of the piece. */
+/* The best path to a byte of the piece. */
 struct step {
     double score;
     size_t from; /* SIZE_MAX = not reached */
@@ -26,9 +26,9 @@ struct step {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* A score as the reference reads it: digits as an integer, times or divided by a power of ten,
- * which is a bit off for scores of more than 15 digits. Sums of scores that are equal on paper are
- * equal or not because of that bit. `text` is working memory. */
+/* Returns a score as the reference reads it: the digits as an integer, multiplied or divided by a
+ * power of ten. The result is slightly wrong for scores of more than 15 digits, and this error
+ * decides ties between sums of scores. `text` is working memory. */
 static double reference_score(double value, struct dgl_buf *text)
 {
     text->len = 0;
@@ -132,8 +132,8 @@ static void offer(struct step *to, double score, size_t from, int32_t id)
         *to = (struct step){score, from, id};
 }
 
-/* Offers every token that begins at `at`; true when one of them is exactly one character long.
- * *looks grows by the bytes that were looked at. */
+/* Offers every token that begins at `at`. Returns true if one of them is exactly one character
+ * long. Adds the number of bytes read to *looks. */
 static bool offer_tokens(const struct tok_unigram *unigram, struct dgl_str piece, size_t at,
                          size_t char_len, struct step *steps, size_t *looks)
 {
@@ -175,7 +175,7 @@ static enum dgl_status find_path(struct dgl_budget *budget, const struct tok_mod
     return DGL_OK;
 }
 
-/* Turns the steps around: steps[i].from becomes where the token that begins at byte i ends. */
+/* Reverses the path: steps[i].from becomes the end of the token that begins at byte i. */
 static void reverse_path(struct step *steps, size_t len)
 {
     size_t end = len, next = SIZE_MAX;
@@ -190,8 +190,8 @@ static void reverse_path(struct step *steps, size_t len)
     steps[0] = (struct step){0, next, next_id};
 }
 
-/* One token of the path, or several unknown characters taken together: their text may be a
- * token after all. */
+/* Appends one token of the path, or several unknown characters together: their text may be a
+ * token. */
 static enum dgl_status add_part(struct dgl_budget *budget, const struct tok_model *model,
                                 struct dgl_str part, struct token_ids *out)
 {

@@ -20,7 +20,7 @@ static int32_t slot_id(uint64_t slot)
     return (int32_t)(uint32_t)slot - 1;
 }
 
-/* The slot that holds a token, or the free one where it belongs. */
+/* Returns the slot of a token, or the free slot where it belongs. */
 static size_t find_slot(const struct tok_vocab *vocab, const char *token, size_t len, uint64_t hash)
 {
     size_t mask = vocab->num_slots - 1, at = hash & mask;

@@ -1,4 +1,4 @@
-/* Tokenizers: loading tokenizer.json, and the way of a text through its parts. */
+/* Tokenizers: loads tokenizer.json, and passes a text through all parts. */
 #include "loader/tokenizer/tokenizer.h"
 
 #include <assert.h>
@@ -27,9 +27,9 @@ struct dgl_tokenizer {
     int32_t max_id;
 };
 
-/* What one call may take: a base and so much per byte. Published tokenizers take 3 to 8 steps per
- * byte of texts that people write and up to 65 for a megabyte of one character, and up to 96 bytes
- * of memory; the rest is for those that nobody has published. */
+/* Limits of one call: a base and an amount per byte. Published tokenizers use 3 to 8 steps per byte
+ * of ordinary text, up to 65 for a megabyte of one character, and up to 96 bytes of memory. The
+ * rest is a margin for unusual tokenizers. */
 enum { base_steps = 100 * 1000 * 1000, steps_per_byte = 200 };
 enum { base_memory = 128 << 20, memory_per_byte = 256 };
 
@@ -48,8 +48,8 @@ static struct dgl_budget budget_of(const struct dgl_log *log, const char *work, 
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Fields of the file itself: a version that is known, and settings that are the caller's
- * business here. */
+/* Checks the fields of the file itself: the version, and settings that only the caller could
+ * apply. */
 static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_json *root)
 {
     const struct dgl_json *version;
@@ -95,7 +95,7 @@ done:
     return status;
 }
 
-/* Takes the document, which was made of `len` bytes. */
+/* Consumes `doc`, also on failure. It was parsed from `len` bytes. */
 static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc, size_t len,
                               const struct vocab_lists *lists, struct dgl_tokenizer **out)
 {
@@ -167,7 +167,7 @@ bool tokenizer_is_special(const struct dgl_tokenizer *tok, int32_t id)
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* One call of tokenizer_encode. */
+/* State of one tokenizer_encode(). */
 struct encoder {
     const struct dgl_log *log;
     struct dgl_budget budget;
@@ -177,7 +177,7 @@ struct encoder {
     struct token_ids *out;
 };
 
-/* Normalized text between added tokens. */
+/* Encodes normalized text between added tokens. */
 static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
@@ -193,8 +193,8 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size
     return status == DGL_OK ? e->budget.status : status;
 }
 
-/* Raw text between added tokens: normalized, then cut at those that are looked for in
- * normalized text. */
+/* Encodes raw text between added tokens: normalizes it, then cuts it at added tokens of normalized
+ * text. */
 static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, size_t origin_len)
 {
     struct tok_scratch *s = &e->scratch;
@@ -265,7 +265,7 @@ done:
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* The text of a token as the decoder gets it; false: nothing to decode. */
+/* Returns the text of a token for the decoder. Returns false if there is nothing to decode. */
 static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_special,
                        struct dgl_str *out)
 {

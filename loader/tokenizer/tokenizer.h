@@ -1,5 +1,5 @@
 /*
- * tokenizer.h: text to ids and back as Hugging Face's `tokenizers` does it, from tokenizer.json
+ * tokenizer.h: text to ids and back from tokenizer.json, as Hugging Face's `tokenizers` does
  * (docs/tokenizers.md). Immutable after creation: any number of threads may share one.
  */
 #ifndef DGL_LOADER_TOKENIZER_H
@@ -10,12 +10,12 @@
 
 struct dgl_tokenizer;
 
-/* `name` is for messages. Anything in the file that is not implemented is DGL_ERR_UNSUPPORTED
- * naming it. */
+/* `name` is for messages. Returns DGL_ERR_UNSUPPORTED for parts of the file that are not
+ * implemented, and names them. */
 enum dgl_status tokenizer_create(const struct dgl_log *log, const char *name, const char *json,
                                  size_t len, struct dgl_tokenizer **out);
-/* The same of the lists of a vocabulary, not VOCAB_NONE or VOCAB_UNIGRAM: what tokenizer_create()
- * makes of its tokenizer.json (tokenizer_json.h), without that text. */
+/* Creates a tokenizer from the lists of a vocabulary (not VOCAB_NONE or VOCAB_UNIGRAM): the same as
+ * from its tokenizer.json (tokenizer_json.h), without writing that text in full. */
 struct vocab_lists;
 enum dgl_status tokenizer_create_lists(const struct dgl_log *log, const struct vocab_lists *lists,
                                        struct dgl_tokenizer **out);
@@ -30,29 +30,30 @@ struct token_ids {
 };
 struct encode_flags {
     bool add_special, no_parse_special;
-    bool continues;       /* goes on with earlier text: no blank is put in front of it */
-    const uint8_t *taint; /* one per byte: no special token touches a byte that is not 0; or NULL */
+    bool continues;       /* continues earlier text: no blank is prepended */
+    const uint8_t *taint; /* one per byte, or NULL; special tokens match only bytes with taint 0 */
 };
 enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  struct dgl_str text, struct encode_flags flags,
                                  struct token_ids *out);
-/* Decodes everything at once; unknown ids are dropped. */
+/* Decodes all ids at once. Unknown ids are dropped. */
 enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  const int32_t *ids, size_t count, bool skip_special,
                                  struct dgl_buf *out);
 
-/* How the vocabulary or added_tokens spells a token; false: no such id. */
+/* Returns the spelling of a token in the vocabulary or added_tokens. Returns false if the id is
+ * unknown. */
 bool tokenizer_spelling(const struct dgl_tokenizer *tok, int32_t id, struct dgl_str *out);
 
-/* Streaming decode: what has been emitted after each id is a prefix of what tokenizer_decode()
- * of all ids gives, and never ends inside a character. A finished character is emitted at once,
- * except in a run of "<0x..>" tokens, whose text is not certain before the run ends. After a
- * failure, which is logged once, nothing is emitted. */
+/* Streaming decode. The text so far is always a prefix of the result of tokenizer_decode() for all
+ * ids, and never ends inside of a character. A complete character is emitted at once, except in a
+ * run of "<0x..>" tokens, whose text is not certain before the run ends. After a failure, which is
+ * logged once, no text is emitted. */
 struct detokenizer;
 enum dgl_status detokenizer_create(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                    bool skip_special, struct detokenizer **out);
 enum dgl_status detokenizer_push(struct detokenizer *d, int32_t id, struct dgl_buf *out);
-/* Emits what waits; the next id begins a new text. */
+/* Emits the text that was held back. The next id begins a new text. */
 enum dgl_status detokenizer_flush(struct detokenizer *d, struct dgl_buf *out);
 void detokenizer_destroy(struct detokenizer **d);
 

@@ -1,4 +1,4 @@
-/* The tokenizer.json that the lists of a vocabulary amount to. */
+/* Writes the lists of a vocabulary as tokenizer.json. */
 #include "loader/tokenizer/tokenizer_json.h"
 
 #include <stdlib.h>
@@ -54,9 +54,9 @@ static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
     "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "               \
     "\"use_regex\": true}"
 
-/* Before the model: SentencePiece writes every blank as the mark. Unigram is cut in its own way:
- * the mark goes in front only where the text has none there, and its pieces may span words,
- * therefore no split. */
+/* Writes the steps before the model: SentencePiece replaces every blank by the mark. Unigram
+ * prepends the mark only if the text does not begin with one, and its pieces may contain several
+ * words, so it has no split. */
 static void write_cutting(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     if (v->kind == VOCAB_BPE) {
@@ -133,8 +133,8 @@ static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
 
 /* ---- the model ---- */
 
-/* Unused tokens have ids and no text that could be meant. Added ones are listed here as well: this
- * is what gives them their ids. */
+/* Unused tokens have ids, but their text must not be found. Added tokens are listed here as well,
+ * because this list defines their ids. */
 static bool in_vocab(const struct vocab_lists *v, uint64_t id)
 {
     return vocab_token_type(v, id) != TOKEN_UNUSED;
@@ -173,7 +173,7 @@ static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_w
     return status;
 }
 
-/* Ids are places here: unused tokens are listed as well. */
+/* The position in the list is the id, so unused tokens are listed too. */
 static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_field_object(w, "model");

@@ -63,10 +63,11 @@ enum token_type vocab_token_type(const struct vocab_lists *v, uint64_t id)
 
 bool vocab_added_get(const struct vocab_lists *v, uint64_t id, struct vocab_added *out)
 {
-    /* Phi-3's published tokenizer swallows the blanks after its chat marks, but not after these. */
+    /* Phi-3's published tokenizer removes the blanks after its chat marks, but not after these
+     * tokens. */
     static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
     enum token_type type = vocab_token_type(v, id);
-    bool run = vocab_is_run(v, id); /* literal marks are looked for as well */
+    bool run = vocab_is_run(v, id); /* literal marks are listed as well */
     *out = (struct vocab_added){.special = type != TOKEN_USER_DEFINED && !run,
                                 .rstrip = v->strip_after_special};
     for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++)

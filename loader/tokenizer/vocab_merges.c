@@ -1,5 +1,6 @@
-/* SentencePiece joins the two neighbours whose union has the best score; BPE joins the two whose
- * merge comes first. With every possible union listed by falling score, both do the same. */
+/* SentencePiece joins the two adjacent pieces whose union has the best score. BPE joins the pair
+ * whose merge comes first. If all possible unions are listed by descending score, both give the
+ * same result. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ struct deriver {
 struct ranked {
     struct vocab_merge merge;
     double score;       /* infinite for runs of blanks */
-    size_t left, right; /* bytes, for those */
+    size_t left, right; /* lengths in bytes, for runs of blanks */
 };
 
 static bool is_piece(const struct vocab_lists *v, uint64_t id)
@@ -41,7 +42,7 @@ static bool pieces_fill(struct deriver *d)
     return true;
 }
 
-/* All ways to cut piece `id` into two pieces. */
+/* Adds all ways to cut piece `id` into two pieces. */
 static bool piece_cut(struct deriver *d, uint64_t id)
 {
     struct dgl_str piece = d->v->tokens[id];
@@ -50,7 +51,7 @@ static bool piece_cut(struct deriver *d, uint64_t id)
         at += dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
         if (at >= piece.len)
             break;
-        /* The left part is hashed, mostly in vain. */
+        /* Each cut hashes the left part, usually without a hit. */
         if (!dgl_budget_steps(&d->budget, dgl_budget_steps_of(at)))
             return false;
         int32_t left = tok_vocab_find(&d->pieces, piece.p, at);

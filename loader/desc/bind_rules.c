@@ -1,4 +1,4 @@
-/* The binding table and look-ups in it. */
+/* The binding table and its lookups. */
 #include "loader/desc/bind_rules.h"
 
 #include <string.h>
@@ -94,7 +94,7 @@ const struct bind_rule bind_layer_rules[] = {
     {"mlp.experts.down_proj_bias", LAYER(expert_down_bias), MATRIX(EXPERTS, HIDDEN),
      .with = PART_EXPERTS_GPT_OSS, .where = SPARSE},
 
-    /* All experts in one tensor each: how other formats than Hugging Face's keep them. */
+    /* All experts in one tensor each: the layout of formats other than Hugging Face's. */
     {"mlp.experts.gate_proj.weight", LAYER(expert_gate), STACK(EXPERT, HIDDEN), .where = SPARSE,
      .kind = STACKED, .instead = LAYER(expert_gate_up)},
     {"mlp.experts.up_proj.weight", LAYER(expert_up), STACK(EXPERT, HIDDEN), .where = SPARSE,
@@ -106,7 +106,7 @@ const struct bind_rule bind_layer_rules[] = {
 const size_t bind_num_model_rules = COUNT(bind_model_rules);
 const size_t bind_num_layer_rules = COUNT(bind_layer_rules);
 
-/* Buffers that a checkpoint stores although they follow from the config. */
+/* Buffers that some checkpoints store although they follow from the config. */
 static const char *const derived_buffers[] = {".rotary_emb.inv_freq", ".rotary_emb_local.inv_freq",
                                               ".masked_bias"};
 
@@ -157,7 +157,7 @@ void bind_dims_fill(const struct model_desc *d, uint64_t dims[DIM_COUNT])
     dims[DIM_TWO_EXPERT] = 2 * dims[DIM_EXPERT];
 }
 
-/* Whether `name` is the pattern with a number for its '*', without leading zeros. */
+/* Returns true if `name` is the pattern with a number, without leading zeros, for its '*'. */
 static bool name_matches(const char *pattern, const char *name, int32_t count, int32_t *number)
 {
     const char *star = strchr(pattern, '*');
@@ -191,7 +191,7 @@ static bool rule_find(const struct model_desc *d, int32_t layer, const char *nam
     return false;
 }
 
-/* Splits "model.layers.12.rest"; false unless the number is one that the model has. */
+/* Splits "model.layers.12.rest". Returns false if the model has no layer with this number. */
 static bool layer_parse(const char *name, int32_t layers, int32_t *layer, const char **rest)
 {
     size_t skip = strlen(LAYER_PREFIX);

@@ -1,4 +1,4 @@
-/* The table of config names and look-ups through it. */
+/* The table of config names and lookups through it. */
 #include "loader/desc/config_alias.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@ struct config_alias {
     const char *names[MAX_NAMES]; /* paths, the usual one first */
 };
 
-/* Where the parameters of the rotation are: one dialect's object, the other's, or a part of it when
- * the layers differ. */
+/* Possible objects with the parameters of the rotation: of the older dialect, of the newer one, and
+ * of a layer type in the newer one. */
 #define ROPE_NAMES(key)                                                                            \
     "rope_scaling." key, "rope_parameters." key, "rope_parameters.full_attention." key
 
@@ -101,7 +101,7 @@ struct dgl_printable config_printable(const struct config *c, const char *path)
     return shown;
 }
 
-/* A value as JSON. */
+/* Prints a value as JSON. */
 static struct dgl_printable value_printable(const struct field *value)
 {
     struct dgl_buf text = {0};
@@ -154,7 +154,7 @@ enum dgl_status config_refuse(const struct config *c, const char *path, const st
                     config_printable(c, path).text, value_printable(value).text, supported);
 }
 
-/* What a path goes through has to be objects. */
+/* Checks that all parents of a path are objects. */
 static enum dgl_status check_parents(const struct config *c, const char *path)
 {
     for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -182,7 +182,7 @@ enum dgl_status config_find(const struct config *c, const char *field, struct co
         status = check_parents(c, next.path);
         bool known = FIELD_IS_SET(hit->value), found = FIELD_IS_SET(next.value);
         if (!known && next.value.kind == FIELD_NULL)
-            hit->value = next.value; /* under the usual name */
+            hit->value = next.value; /* null, under the usual name */
         else if (!known && found)
             *hit = next;
         else if (status == DGL_OK && found && !field_equal(&hit->value, &next.value))

@@ -7,8 +7,7 @@
 
 enum field_rule {
     RULE_READ, /* model_config.c or stop_ids.c reads it */
-    RULE_NULL, /* supported at one value only, by the families that do not read it; null is always
-                   fine */
+    RULE_NULL, /* families that do not read it support one value only (or null) */
     RULE_FALSE,
     RULE_ONE,
     RULE_OBJECT, /* its fields are looked up as "object.field" */
@@ -17,7 +16,7 @@ enum field_rule {
 struct known_field {
     const char *field;
     enum field_rule rule;
-    uint32_t readers; /* enum family_bit: families that read it, whatever the rule says */
+    uint32_t readers; /* enum family_bit: families that read it, regardless of the rule */
 };
 
 #define SWITCHED_WINDOW (FAMILY_QWEN2 | FAMILY_QWEN3 | FAMILY_QWEN3_MOE | FAMILY_SMOLLM3)
@@ -126,10 +125,10 @@ static const struct known_field known_fields[] = {
     {"logit_scale", RULE_ONE, 0},
 };
 
-/* Training, Python, bookkeeping (dtype: tensors say theirs themselves; pretraining_tp: how
- * training was split; max_window_layers: only counts with a window; _sliding_window_pattern: what
- * layer_types was made from; initial_context_length: another word for the rope's), images of a
- * model whose text part is read, and the sampling defaults that old configs carry. */
+/* Fields of training, Python, bookkeeping, the image part of a model, and sampling defaults of old
+ * configs. Some need a reason: dtype (tensors have their own types), pretraining_tp (how training
+ * was split), max_window_layers (only used with a window), _sliding_window_pattern (layer_types was
+ * derived from it), initial_context_length (another name for a field of the rotation). */
 static const char harmless_fields[] =
     "_attn_implementation _attn_implementation_autoset _commit_hash _name_or_path "
     "_sliding_window_pattern architectures attention_dropout attn_implementation auto_map "
@@ -168,7 +167,7 @@ static const struct known_field *known_find(const char *field)
     return NULL;
 }
 
-/* NULL when `value` is fine under the rule, else the value that would be. */
+/* Returns NULL if the rule allows `value`, else the allowed value. */
 static const char *rule_violation(enum field_rule rule, const struct field *value)
 {
     switch (rule) {
@@ -185,7 +184,7 @@ static const char *rule_violation(enum field_rule rule, const struct field *valu
     return NULL;
 }
 
-/* A walk over the fields. */
+/* State of a walk over the fields. */
 struct field_walk {
     const struct config *c;
     uint32_t family;
@@ -216,7 +215,7 @@ static enum dgl_status check_field(const struct field_walk *w, const char *path,
     return wanted ? config_refuse(w->c, path, value, wanted) : DGL_OK;
 }
 
-/* `prefix` is "" or the object's path. */
+/* `prefix` is "" or the path of the object. */
 static enum dgl_status check_object(const struct field_walk *w, const struct dgl_json *object,
                                     const char *prefix)
 {

@@ -60,7 +60,7 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_PATTERN,
      .window = 4096,
      .window_pattern = 2},
-    /* Published image-and-text checkpoints only write what differs from the class. */
+    /* Published image-and-text checkpoints only store fields that differ from the class. */
     {.model_type = "gemma3_text",
      .classes = {"Gemma3ForCausalLM"},
      .bit = FAMILY_GEMMA3,
@@ -160,7 +160,7 @@ static const struct config_family families[] = {
 };
 enum { NUM_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
-/* Checkpoints that hold a text model beside others. */
+/* Checkpoints that contain a text model and other models. */
 struct outer_type {
     const char *model_type, *text_type;
     const char *classes[FAMILY_CLASSES];
@@ -202,9 +202,9 @@ static enum dgl_status refuse_type(const struct config *c, const struct config_h
     return status;
 }
 
-/* `architectures` names the class that computes the model: another head on the same body (for
- * classification, say) or a changed body often keeps the model_type. Absent in what no library
- * wrote. */
+/* `architectures` is the class that computes the model. Models with another head (for
+ * classification, say) or a changed body often keep the model_type. The field may be missing if a
+ * file was not written by a library. */
 static enum dgl_status check_class(const struct config *c, const char *const *classes)
 {
     struct field names;

@@ -1,7 +1,7 @@
 /*
- * config_family.h: what a config.json leaves unsaid, per model_type. Hugging Face's configuration
- * classes fill absent fields with their own defaults, which differ by family; this is the table of
- * them. Everything here can be overruled by a field of the file.
+ * config_family.h: defaults of config.json by model_type. Hugging Face's configuration classes fill
+ * missing fields with their own defaults, which differ by family. This is the table of these
+ * defaults. A field of the file overrides any of them.
  */
 #ifndef DGL_LOADER_CONFIG_FAMILY_H
 #define DGL_LOADER_CONFIG_FAMILY_H
@@ -9,7 +9,7 @@
 #include "loader/desc/config_alias.h"
 #include "loader/desc/model_desc.h"
 
-/* One bit per row of the table: which families read a field (config_check.c). FAMILY_OUTER is the
+/* One bit per row of the table: families that read a field (config_check.c). FAMILY_OUTER is the
  * object around a text_config. */
 enum family_bit {
     FAMILY_LLAMA = 1 << 0,
@@ -28,13 +28,13 @@ enum family_bit {
     FAMILY_OUTER = 1 << 13,
 };
 
-/* Which layers have the sliding window, unless layer_types says so. */
+/* Layers that have the sliding window, unless layer_types lists them. */
 enum window_rule {
     WINDOW_NEVER,
     WINDOW_EVERY,
     WINDOW_FROM,    /* from layer max_window_layers on */
-    WINDOW_PATTERN, /* all but every sliding_window_pattern-th */
-    WINDOW_NO_ROPE  /* those whose positions do not count */
+    WINDOW_PATTERN, /* all except every sliding_window_pattern-th */
+    WINDOW_NO_ROPE  /* layers without rotation */
 };
 
 enum { KV_AS_HEADS = -1 }; /* as many key-value heads as heads */
@@ -43,11 +43,11 @@ enum { FAMILY_CLASSES = 2 };
 
 struct config_family {
     const char *model_type;
-    const char *classes[FAMILY_CLASSES]; /* names in `architectures` that mean this model */
+    const char *classes[FAMILY_CLASSES]; /* names of this model in `architectures` */
     uint32_t bit;                        /* enum family_bit */
     uint32_t parts;                      /* enum model_part, before any field adds to it */
 
-    /* Sizes; 0 = the file must say. */
+    /* Sizes; 0 = the file must have the field. */
     int32_t hidden, layers, intermediate, vocab, context, heads;
     int32_t kv_heads; /* or KV_AS_HEADS */
     int32_t head_dim; /* 0 = hidden / heads */
@@ -63,7 +63,7 @@ struct config_family {
     bool embed_sqrt; /* embeddings are multiplied by sqrt(hidden) */
 
     enum window_rule window_rule;
-    bool window_switch;     /* only when use_sliding_window is true */
+    bool window_switch;     /* the window requires use_sliding_window */
     int32_t window;         /* sliding_window; 0 = null */
     int32_t window_pattern; /* sliding_window_pattern */
 
@@ -71,12 +71,11 @@ struct config_family {
     enum moe_scoring scoring;
 };
 
-/* NULL when the table lacks it. */
+/* Returns NULL if the table lacks it. */
 const struct config_family *config_family_find(const char *model_type);
 
-/* Finds the family of a config and enters the text_config of a checkpoint that also sees: *inner
- * is then that object, else the same as *c. An unknown model_type is DGL_ERR_UNSUPPORTED and
- * lists the known ones. */
+/* Finds the family of a config. For a multimodal checkpoint, *inner is its text_config, else a copy
+ * of *c. An unknown model_type is DGL_ERR_UNSUPPORTED, and the message lists the known ones. */
 enum dgl_status config_family_read(const struct config *c, struct config *inner,
                                    const struct config_family **out);
 

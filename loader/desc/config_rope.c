@@ -22,7 +22,7 @@ static const struct rope_name rope_names[] = {
 };
 #define ROPE_SUPPORTED "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\", \"longrope\""
 
-/* Phi-3's files called longrope by two other names first. */
+/* Phi-3's first files used two other names for longrope. */
 static const struct rope_name phi3_names[] = {{"su", ROPE_LONGROPE}, {"yarn", ROPE_LONGROPE}};
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -59,7 +59,7 @@ static enum dgl_status read_kind(const struct config *c, const struct config_fam
     return config_refuse(c, type.path, &type.value, ROPE_SUPPORTED);
 }
 
-/* A parameter without which the type means nothing. */
+/* Reads a parameter that the type requires. */
 static enum dgl_status need_f64(const struct config *c, const char *field, double min, double max,
                                 double *out)
 {
@@ -94,7 +94,7 @@ static enum dgl_status read_original(const struct config *c, const struct model_
     return status;
 }
 
-/* A factor that is left out is the ratio of the contexts after and before stretching. */
+/* A missing factor is the ratio of the contexts after and before stretching. */
 static enum dgl_status read_stretch(const struct config *c, const struct model_desc *d,
                                     struct rope_desc *rope)
 {
@@ -218,7 +218,7 @@ static enum dgl_status read_local(const struct config *c, const struct config_fa
     return need_f64(c, "rope_local_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
 }
 
-/* Parameters by layer type belong to families whose layers differ. */
+/* Only families whose layers differ have parameters by layer type. */
 static enum dgl_status check_nesting(const struct config *c, const struct config_family *family)
 {
     static const char *const types[] = {"full_attention", "sliding_attention"};
@@ -243,7 +243,7 @@ enum dgl_status config_rope_read(const struct config *c, const struct config_fam
     TRY(read_dims(c, out, &rope->dims));
     TRY(config_opt_f64(c, "rope_theta", 1e-3, 1e15, &rope->theta));
 
-    /* GPT-OSS stretches even when its file says nothing. */
+    /* GPT-OSS stretches even if its file has no parameters. */
     bool bare =
         config_get(c, "rope_scaling").count == 0 && config_get(c, "rope_parameters").count == 0;
     if (bare && (family->bit & FAMILY_GPT_OSS)) {
@@ -268,8 +268,8 @@ enum dgl_status config_rope_read(const struct config *c, const struct config_fam
     if (family->local_theta > 0)
         TRY(read_local(c, family, out));
 
-    /* Dynamic NTK goes on beyond the trained length, and yarn's length follows from its factor; the
-     * others say theirs in max_position_embeddings. */
+    /* Dynamic NTK works beyond the trained length, and yarn's length follows from its factor. Files
+     * of the other types have theirs in max_position_embeddings. */
     double context = floor(rope->original_context * rope->factor);
     if ((rope->kind == ROPE_DYNAMIC || rope->kind == ROPE_YARN) && context > out->context_max)
         out->context_max = context < MAX_CONTEXT ? (int32_t)context : MAX_CONTEXT;

@@ -1,4 +1,4 @@
-/* Fields: a list of those that were set, in front of a JSON object. */
+/* Fields: a list of fields that were set, which hide those of a JSON object. */
 #include "loader/desc/fields.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static bool same_text(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
-/* Numbers by value: 10000 and 1e4 are one. Members in the same order. */
+/* Compares numbers by value: 10000 equals 1e4. Members must have the same order. */
 bool field_equal(const struct field *a, const struct field *b)
 {
     bool numbers = (a->kind == FIELD_INT || a->kind == FIELD_REAL) &&
@@ -90,7 +90,7 @@ void field_write(struct dgl_json_writer *w, const struct field *value)
     switch (value->kind) {
     case FIELD_ABSENT:
     case FIELD_NULL:
-    case FIELD_OBJECT: /* only documents have them as values */
+    case FIELD_OBJECT: /* only documents contain objects */
         dgl_jw_null(w);
         break;
     case FIELD_BOOL:
@@ -142,13 +142,13 @@ struct field *fields_set_list(struct fields *fields, const char *path, size_t co
         fields->failed = true;
         return NULL;
     }
-    memset(items, 0, (count + 1) * sizeof(*items)); /* the one more is FIELD_ABSENT */
+    memset(items, 0, (count + 1) * sizeof(*items)); /* the last item is FIELD_ABSENT */
     fields_set(fields, path, (struct field){.kind = FIELD_LIST, .count = count, .items = items},
                where);
     return items;
 }
 
-/* Whether `path` is that of the object, or of a field below it. */
+/* Returns true if `path` is a field of the object. */
 static bool is_below(const char *path, const char *object, size_t len)
 {
     return strncmp(path, object, len) == 0 && path[len] == '.';
@@ -180,7 +180,7 @@ struct field fields_get(const struct fields *fields, const char *path)
 
 void fields_describe(const struct fields *fields, const char *path, struct dgl_buf *out)
 {
-    size_t len = strcspn(path, "["); /* what follows counts items */
+    size_t len = strcspn(path, "["); /* an index may follow */
     for (size_t i = 0; i < fields->count; i++) {
         const struct field_entry *e = &fields->entries[i];
         if (e->where && strncmp(e->path, path, len) == 0 && e->path[len] == 0) {
@@ -193,7 +193,7 @@ void fields_describe(const struct fields *fields, const char *path, struct dgl_b
 
 void fields_write(const struct fields *fields, struct dgl_json_writer *w)
 {
-    const char *object = NULL; /* that is open */
+    const char *object = NULL; /* the open object */
     size_t len = 0;
     dgl_jw_object(w);
     for (const struct dgl_json *v = dgl_json_first(fields->base); v; v = dgl_json_next(v)) {

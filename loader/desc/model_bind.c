@@ -1,4 +1,4 @@
-/* The walk over a source's tensors. */
+/* Binds the tensors of a source, one after the other. */
 #include "loader/desc/model_bind.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ struct binder {
     struct model_desc *desc;
     struct model_skipped *skipped;
     uint64_t dims[DIM_COUNT];
-    long spare_head; /* a head that tied embeddings make superfluous; TENSOR_NONE = none */
+    long spare_head; /* head tensor of a model with tied embeddings, or TENSOR_NONE */
     size_t left_out[BIND_NUM_PREFIXES];
 };
 
@@ -27,7 +27,7 @@ static void *slot_at(void *base, size_t slot)
     return (char *)base + slot;
 }
 
-/* What messages call a tensor of the source. */
+/* Returns the name of a tensor for messages. */
 static struct dgl_printable shown_at(const struct binder *b, size_t index)
 {
     return tensor_source_printable(b->src, tensor_source_at(b->src, index)->name);
@@ -41,7 +41,7 @@ static enum dgl_status skip_tensor(struct binder *b, size_t index, const char *w
     return model_skipped_add(b->log, b->skipped, &line);
 }
 
-/* The shape that a rule's tensor has in this model. */
+/* Sets `want` to the shape of the rule's tensor in this model and returns its rank. */
 static uint32_t wanted_shape(const struct binder *b, const struct bind_rule *rule,
                              uint64_t want[BIND_MAX_RANK])
 {
@@ -86,7 +86,7 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
                         wanted_text(b, m->rule, want_text));
     }
 
-    /* The index that the rule fills: for experts of their own, in a list that is made here. */
+    /* The index that the rule sets: for one tensor per expert, in a list that is created here. */
     void *slot = slot_at(m->base, m->rule->slot);
     struct expert_tensors *experts = slot;
     long *place = m->rule->kind == TENSOR ? slot : &experts->stacked;
@@ -103,7 +103,7 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
         return fail_twice(b, *place, t->name);
     *place = (long)index;
 
-    /* Every dimension is bounded by the config's ranges, and so is the number of tensors. */
+    /* No overflow: the config limits every dimension and the number of tensors. */
     uint64_t values = 1;
     for (uint32_t i = 0; i < t->rank; i++)
         values *= t->shape[i];
@@ -112,8 +112,8 @@ static enum dgl_status bind_tensor(struct binder *b, size_t index, const struct 
     return DGL_OK;
 }
 
-/* Some checkpoints store the head although it is the embedding table: harmless as long as that
- * is true. Compares the bytes of both, a piece at a time. */
+/* Some checkpoints store the head although it equals the embedding table. Compares the bytes of
+ * both, a piece at a time, and skips the head if they are equal. */
 static enum dgl_status skip_spare_head(struct binder *b)
 {
     enum { PIECE = 1 << 20 };
@@ -149,12 +149,12 @@ static enum dgl_status place_tensor(struct binder *b, size_t index)
     const char *stored = tensor_source_at(b->src, index)->name;
     const struct bind_prefix *p =
         b->desc->parts & PART_OTHER_MODES ? bind_prefix_find(stored) : NULL;
-    if (p && !p->replacement) { /* belongs to another part than the text model */
+    if (p && !p->replacement) { /* belongs to another part of the model */
         b->left_out[p - bind_prefixes]++;
         b->skipped->of_tensor[index] = true;
         return DGL_OK;
     }
-    struct dgl_buf name = {0}; /* the text model's own name for the tensor */
+    struct dgl_buf name = {0}; /* the name that the text model alone would have */
     struct bind_match m = {0};
     enum dgl_status status = DGL_OK;
     dgl_buf_printf(&name, "%s%s", p ? p->replacement : "", stored + (p ? strlen(p->prefix) : 0));
@@ -178,8 +178,8 @@ static enum dgl_status place_tensor(struct binder *b, size_t index)
     return status;
 }
 
-/* What the file would call the tensor of a rule; `layer` -1 = it is in none. *never: files of this
- * kind do not have it. */
+/* Returns the name that the tensor of a rule would have in the file. `layer` is -1 if it is in no
+ * layer. Sets *never if files of this kind do not have the tensor. */
 static struct dgl_printable rule_shown(const struct binder *b, int32_t layer,
                                        const struct bind_rule *rule, int32_t number, bool *never)
 {
@@ -203,7 +203,7 @@ static struct dgl_printable rule_shown(const struct binder *b, int32_t layer,
 static enum dgl_status missing(const struct binder *b, int32_t layer, const struct bind_rule *rule,
                                int32_t number)
 {
-    const struct bind_rule *other = NULL; /* whose tensor makes this one superfluous */
+    const struct bind_rule *other = NULL; /* a rule whose tensor replaces this one */
     for (size_t i = 0; rule->instead != 0 && !other && i < bind_num_layer_rules; i++) {
         const struct bind_rule *r = &bind_layer_rules[i];
         if (r->slot == rule->instead && r->kind == rule->kind && bind_rule_holds(r, b->desc, layer))
@@ -215,7 +215,7 @@ static enum dgl_status missing(const struct binder *b, int32_t layer, const stru
     struct dgl_printable name = rule_shown(b, layer, rule, number, &never), other_name = {{0}};
     if (other)
         other_name = rule_shown(b, layer, other, number, &other_never);
-    if (never && !other_never) { /* only the other one can be meant */
+    if (never && !other_never) { /* only the other tensor can exist */
         rule = other;
         name = other_name;
     } else if (!other_never) {
@@ -231,8 +231,7 @@ static enum dgl_status missing(const struct binder *b, int32_t layer, const stru
     return status;
 }
 
-/* A tensor that fills the slot, TENSOR_NONE when it is not filled; *number is then the first
- * expert without. */
+/* Returns a tensor in the slot, or TENSOR_NONE and the first expert without one in *number. */
 static long slot_tensor(const struct binder *b, void *base, size_t slot, enum rule_kind kind,
                         int32_t *number)
 {

@@ -1,4 +1,5 @@
-/* Fields -> hyperparameters: sizes, activations, scales, experts, and what differs by layer. */
+/* Reads hyperparameters from fields: sizes, activations, scales, experts, and properties of
+ * layers. */
 #include "loader/desc/model_config.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #define MIN_SCALE 1e-9
 #define MAX_SCALE 1e9
 
-/* Generous limits: beyond them a number is damage, not a model. */
+/* Generous limits. A larger number is an error in the file. */
 enum {
     MAX_LAYERS = 1024,
     MAX_HEADS = 1024,
@@ -22,8 +23,8 @@ enum {
     WIDTH_MULTIPLE = 4
 };
 
-/* quantization_config: MXFP4 expert matrices show in the tensors themselves (expert_view.h), other
- * schemes are not read. */
+/* quantization_config: MXFP4 expert matrices are recognized by their tensors (expert_view.h). Other
+ * schemes are not supported. */
 static enum dgl_status check_quantization(const struct config *c,
                                           const struct config_family *family)
 {
@@ -44,7 +45,7 @@ static enum dgl_status check_quantization(const struct config *c,
     return DGL_OK;
 }
 
-/* Absent sizes are the family's; families without one demand it. */
+/* Missing sizes are those of the family. If it has none, the field is required. */
 static enum dgl_status read_sizes(const struct config *c, const struct config_family *family,
                                   struct model_desc *d)
 {
@@ -70,7 +71,7 @@ static enum dgl_status read_sizes(const struct config *c, const struct config_fa
         *sizes[i].out = (int32_t)value;
     }
 
-    /* As many as heads when the file says null, or says nothing in most families. */
+    /* Equal to the number of heads if the field is null, or missing in most families. */
     TRY(config_find(c, "num_key_value_heads", &hit));
     bool as_heads = hit.value.kind == FIELD_NULL || family->kv_heads == KV_AS_HEADS;
     int64_t kv_heads = as_heads ? d->heads : family->kv_heads;
@@ -93,12 +94,12 @@ done:
     return status;
 }
 
-/* Numbers that are fine alone and wrong together. */
+/* Checks sizes that are valid alone, but not together. */
 static enum dgl_status check_sizes(const struct config *c, const struct model_desc *d)
 {
     const struct {
         const char *field;
-        const char *times; /* a second field, the value is their product; NULL = none */
+        const char *times; /* the value is the product with this field, if not NULL */
         int64_t value, of;
     } multiples[] = {
         {"hidden_size", NULL, d->hidden, 4},
@@ -170,7 +171,7 @@ static enum dgl_status read_act(const struct config *c, const struct config_fami
                             : status;
 }
 
-/* null switches a cap off, absent means the family's. */
+/* null disables a cap. A missing field means the default of the family. */
 static enum dgl_status read_cap(const struct config *c, const char *field, double fallback,
                                 double *out)
 {
@@ -186,7 +187,7 @@ static enum dgl_status read_scales(const struct config *c, const struct config_f
     enum dgl_status status = DGL_OK;
     d->attn_scale = 1.0 / sqrt((double)d->head_dim);
     d->embed_scale = d->residual_scale = d->logit_scale = 1.0;
-    if (family->embed_sqrt) /* Hugging Face keeps it in a float */
+    if (family->embed_sqrt) /* Hugging Face stores it as a float */
         d->embed_scale = (double)sqrtf((float)d->hidden);
     if (family->query_scalar > 0) {
         double scalar = family->query_scalar;
@@ -201,8 +202,8 @@ static enum dgl_status read_scales(const struct config *c, const struct config_f
             return config_refuse(c, "final_logit_softcapping", &cap, "null");
         }
     } else if (family->bit & FAMILY_GRANITE) {
-        /* Granite multiplies everywhere, but divides its logits; unlike in other families, the
-         * default of attention's multiplier is 1. */
+        /* Granite multiplies everywhere, but divides its logits. The default of its attention
+         * multiplier is 1, unlike in other families. */
         double divisor = 1.0;
         d->attn_scale = 1.0;
         TRY(config_opt_f64(c, "attention_multiplier", MIN_SCALE, MAX_SCALE, &d->attn_scale));
@@ -229,7 +230,7 @@ static enum dgl_status read_biases(const struct config *c, const struct config_f
     return status;
 }
 
-/* How many experts there are, and how they are chosen. */
+/* Reads the number of experts and how they are selected. */
 static enum dgl_status read_experts(const struct config *c, const struct config_family *family,
                                     struct model_desc *out)
 {
@@ -262,7 +263,7 @@ done:
 
 /* ---- what differs from layer to layer -------------------------------------------------------- */
 
-/* no_rope_layers: 1 = the layer rotates, 0 = it does not. */
+/* no_rope_layers: 1 = the layer has a rotation, 0 = it has none. */
 static enum dgl_status read_no_rope(const struct config *c, const struct config_family *family,
                                     struct model_desc *d)
 {
@@ -291,7 +292,7 @@ static enum dgl_status read_no_rope(const struct config *c, const struct config_
     return DGL_OK;
 }
 
-/* layer_types goes before any rule. */
+/* layer_types overrides any rule. */
 static enum dgl_status read_windows(const struct config *c, const struct config_family *family,
                                     struct model_desc *d)
 {
@@ -340,10 +341,10 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
                             "%s: layer %" PRId32
                             " is a sliding_attention layer, but %s is null or switched off",
                             c->fields->name, i, config_printable(c, "sliding_window").text);
-        /* A window as long as the longest text is none: Phi-3.5 writes twice the context. */
+        /* A window as long as the longest text has no effect. Phi-3.5 writes twice the context. */
         if (window && size < d->context_max)
             l->window = (int32_t)size;
-        /* The layers with a window are those that turn by the local theta. */
+        /* Layers with a window use the local theta. */
         if (window && family->local_theta > 0)
             l->rope = ROPE_LOCAL;
     }
@@ -351,7 +352,8 @@ done:
     return status;
 }
 
-/* Which layers have experts. mlp_only_layers are dense whatever decoder_sparse_step says. */
+/* Finds the layers with experts. Layers in mlp_only_layers are dense, regardless of
+ * decoder_sparse_step. */
 static enum dgl_status read_sparse(const struct config *c, const struct config_family *family,
                                    struct model_desc *out)
 {
@@ -386,7 +388,8 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
 {
     typedef enum dgl_status step(const struct config *, const struct config_family *,
                                  struct model_desc *);
-    /* After the sizes, which all of them need; the layers need the experts too. */
+    /* These steps need the sizes. read_windows needs the layers without rotation, read_sparse the
+     * experts. */
     static step *const steps[] = {read_norms,   read_act,         read_scales,
                                   read_biases,  config_rope_read, read_experts,
                                   read_no_rope, read_windows,     read_sparse};
@@ -398,8 +401,8 @@ enum dgl_status model_config_read(const struct config *c, struct model_desc *out
     bool nested = inner.prefix;
     TRY(check_quantization(c, family));
     TRY(check_quantization(&inner, family));
-    /* Tensors say their types themselves, but two names that disagree are a config put together
-     * from two. */
+    /* Tensors have their own types. But if two names for dtype disagree, two configs were mixed
+     * up. */
     TRY(config_find(c, "dtype", &dtype));
     TRY(config_find(&inner, "dtype", &dtype));
     snprintf(out->family, sizeof(out->family), "%s", family->model_type);

@@ -1,23 +1,23 @@
-/* The hyperparameters of a model_desc, from its fields alone. */
+/* Reads the hyperparameters of a model_desc from its fields. */
 #ifndef DGL_LOADER_MODEL_CONFIG_H
 #define DGL_LOADER_MODEL_CONFIG_H
 
 #include "loader/desc/config_family.h"
 
-/* Fills everything but tensors, stop ids and parameter count, and creates the layer list. Refuses
- * what this version does not know. */
+/* Sets everything except tensors, stop ids and parameter count, and creates the layer list. Refuses
+ * fields that this version does not support. */
 enum dgl_status model_config_read(const struct config *c, struct model_desc *out);
 
-/* Fills bos_id and stop_ids: the union of eos_token_id in `c`, in its text_config and in
- * generation_config (NULL = none). */
+/* Sets bos_id and stop_ids: the union of eos_token_id in `c`, in its text_config and in
+ * generation_config, which may be NULL. */
 enum dgl_status stop_ids_read(const struct config *c, const struct fields *generation_config,
                               struct model_desc *out);
 
-/* Makes out->layer for out->layers layers, every index TENSOR_NONE (model_desc.c). */
+/* Creates out->layer for out->layers layers, with all indices TENSOR_NONE (model_desc.c). */
 enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc *out);
 
-/* config_rope.c, a step of model_config_read(): out->rope[]. Needs head_dim and the context in
- * out->context_max, which a rotation that stretches it raises. */
+/* config_rope.c, a step of model_config_read(): sets out->rope[]. Requires head_dim and the context
+ * in out->context_max, and raises the latter if the rotation stretches it. */
 enum dgl_status config_rope_read(const struct config *c, const struct config_family *family,
                                  struct model_desc *out);
 

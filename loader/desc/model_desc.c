@@ -1,4 +1,4 @@
-/* config.json and tensors -> model_desc: the order of the steps. */
+/* Makes a model_desc from config.json and tensors, in the right order. */
 #include "loader/desc/model_desc.h"
 
 #include <stdlib.h>

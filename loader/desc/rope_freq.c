@@ -18,13 +18,13 @@ static double dynamic_theta(const struct rope_desc *r, int64_t tokens)
     return r->dims > 2 ? r->theta * pow(stretch, r->dims / (r->dims - 2.0)) : r->theta;
 }
 
-/* The pair, as a fraction, whose wave makes `turns` rotations over the original context. */
+/* Returns the pair, as a fraction, whose wave makes `turns` rotations over the original context. */
 static double yarn_pair(const struct rope_desc *r, double turns)
 {
     return r->dims * log(r->original_context / (turns * two_pi)) / (2 * log(r->theta));
 }
 
-/* Fast pairs stay as they are, slow ones are divided by the factor, a ramp lies between. */
+/* Fast pairs do not change, slow pairs are divided by the factor, with a ramp between them. */
 static void fill_yarn(const struct rope_desc *r, double *inv_freq)
 {
     double low = yarn_pair(r, r->beta_fast), high = yarn_pair(r, r->beta_slow);

@@ -1,4 +1,4 @@
-/* The ids that end an answer, each with the file that said so. */
+/* The ids that end an answer, each with the file that lists it. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 
 #define FROM_BOTH FILE_CONFIG ", " FILE_GENERATION_CONFIG
 
-/* Inserts in ascending order; an id that is there already gets both origins. */
+/* Inserts in ascending order. An id that is listed twice has both origins. */
 static enum dgl_status stop_add(const struct config *c, const char *path, const struct field *value,
                                 const char *origin, struct model_desc *d)
 {
@@ -58,7 +58,7 @@ static enum dgl_status stops_read(const struct config *c, const char *origin, st
 enum dgl_status stop_ids_read(const struct config *c, const struct fields *generation_config,
                               struct model_desc *out)
 {
-    /* Checkpoints that also see write their ids outside, or inside, or both. */
+    /* Multimodal checkpoints have their ids outside of text_config, inside of it, or both. */
     const struct config places[] = {*c, {c->log, c->fields, "text_config."}};
     const struct config generation = {.log = c->log, .fields = generation_config};
     enum dgl_status status;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The block formats hold ggml's bytes. MXFP4: the exponent byte, then byte j with value j low and
- * value j + 16 high, which is not the order of the tensors that checkpoints store. */
+/* The block formats have ggml's bytes. MXFP4: the exponent byte, then byte j with value j low and
+ * value j + 16 high. Checkpoints store their tensors in another order. */
 enum dgl_dtype {
     DGL_F32,
     DGL_F16,
@@ -27,7 +27,7 @@ enum dgl_dtype {
     DGL_MXFP4,
     DGL_IQ4_NL,
     DGL_IQ4_XS,
-    DGL_AFFINE, /* never in a file: what blocks without kernels become on the device */
+    DGL_AFFINE, /* never in a file: device format of blocks without kernels */
     DGL_DTYPE_COUNT
 };
 
@@ -39,12 +39,14 @@ struct dgl_dtype_traits {
     uint32_t block_bytes;    /* bytes per block */
 };
 const struct dgl_dtype_traits *dgl_dtype_get(enum dgl_dtype type);
-/* Any of the three spellings of a type of files, case-insensitive; false = unknown. */
+/* Parses any of the three spellings of a file type, ignoring case. Returns false if it is
+ * unknown. */
 bool dgl_dtype_parse(const char *text, size_t len, enum dgl_dtype *out);
-/* Bytes of one row of `cols` values, padded to whole blocks; false on overflow. */
+/* Computes the bytes of one row of `cols` values, padded to whole blocks. Returns false on
+ * overflow. */
 bool dgl_dtype_row_bytes(enum dgl_dtype type, uint64_t cols, uint64_t *out);
-/* Bytes of a whole tensor: rows (the last dimension) padded to whole blocks; rank 0 is one
- * value. False on overflow. */
+/* Computes the bytes of a tensor. Rows (the last dimension) are padded to whole blocks; rank 0 is
+ * one value. Returns false on overflow. */
 bool dgl_dtype_tensor_bytes(enum dgl_dtype type, uint32_t rank, const uint64_t *shape,
                             uint64_t *out);
 

@@ -1,5 +1,5 @@
-/* IEEE half and bfloat16 to and from float, in integers: the same bits on every compiler and
- * processor. */
+/* Converts IEEE half and bfloat16 to and from float with integers: the same bits on every compiler
+ * and processor. */
 #include <string.h>
 
 #include "loader/quant/quant.h"
@@ -18,7 +18,7 @@ static float bits_float(uint32_t bits)
     return value;
 }
 
-/* value / 2^shift to the nearest integer, ties to even; shift is 1 to 31. */
+/* Rounds value / 2^shift to the nearest integer, ties to even; shift is 1 to 31. */
 static uint32_t shift_round(uint32_t value, uint32_t shift)
 {
     uint32_t kept = value >> shift;
@@ -33,8 +33,7 @@ uint16_t dgl_f32_to_f16(float value)
         return (uint16_t)(sign | 0x7e00u | ((mag >> 13) & 0x3ffu));
     if (mag >= 0x47800000u) /* 65536 and above */
         return (uint16_t)(sign | 0x7c00u);
-    if (mag >=
-        0x38800000u) /* normal halves; a carry out of the mantissa is right, up to infinity */
+    if (mag >= 0x38800000u) /* normal; a carry out of the mantissa is correct */
         return (uint16_t)(sign | shift_round(mag - (112u << 23), 13));
     uint32_t shift = 126 - (mag >> 23); /* subnormal: units of 2^-24 */
     if (shift > 24)

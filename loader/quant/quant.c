@@ -1,4 +1,5 @@
-/* Rows of any element type to floats and back: picks the codec, pads the last block. */
+/* Converts rows of any element type to floats and back: selects the codec and pads the last
+ * block. */
 #include "loader/quant/quant.h"
 
 #include <math.h>
@@ -8,18 +9,18 @@
 #include "loader/quant/quant_block.h"
 
 #define F16_MAX 65504.0
-/* Of what one block becomes. */
+/* Largest size of a promoted block. */
 #define MAX_WIDE_BYTES (MAX_BLOCK_VALUES / AFFINE_VALUES * sizeof(struct affine_block))
 
-/* NULL: no such direction. Types of one value per block have the row functions, others the block
- * functions. */
+/* A pointer is NULL if the conversion does not exist. Types of one value per block use the row
+ * functions, other types the block functions. */
 struct codec {
     void (*row_decode)(const uint8_t *src, uint64_t count, float *dst);
     void (*row_encode)(const float *src, uint64_t count, uint8_t *dst);
     void (*decode)(const uint8_t *block, float *dst);
     void (*encode)(const float *x, size_t count, enum quant_effort effort, uint8_t *block);
-    double limit; /* of magnitudes that can be encoded */
-    /* One block into blocks of another type that hold the same values. */
+    double limit; /* largest magnitude that can be encoded */
+    /* Converts one block to blocks of another type with the same values. */
     enum dgl_dtype promoted;
     void (*promote)(const uint8_t *block, uint8_t *dst);
 };
@@ -58,7 +59,7 @@ static void bf16_encode(const float *src, uint64_t count, uint8_t *dst)
         store_u16(dst + 2 * i, dgl_f32_to_bf16(src[i]));
 }
 
-/* f16: 65520 and above round to infinity; bf16: the float after its limit does. */
+/* f16: 65520 and above round to infinity. bf16: the float after its limit does. */
 static const struct codec codecs[DGL_DTYPE_COUNT] = {
     [DGL_F32] = {.row_decode = f32_decode, .row_encode = f32_encode, .limit = INFINITY},
     [DGL_F16] = {.row_decode = f16_decode, .row_encode = f16_encode, .limit = 65519},
@@ -164,7 +165,7 @@ bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *
         block += from->block_bytes;
         bytes += whole;
     }
-    if (cols > 0) { /* the room ends with the last column's block, which may be a shorter one */
+    if (cols > 0) { /* dst may end with the last column's block, which may be shorter */
         uint8_t last[MAX_WIDE_BYTES];
         codec->promote(block, last);
         memcpy(bytes, last, (size_t)(dgl_div_up_u64(cols, to->block) * to->block_bytes));

@@ -1,34 +1,36 @@
-/* Block formats on the host: exact decoders, and encoders that search. Bit formats are ggml's
+/* Block formats on the host: exact decoders, and encoders with a search. Bit formats are ggml's
  * (docs/formats.md). */
 #ifndef DGL_LOADER_QUANT_H
 #define DGL_LOADER_QUANT_H
 
 #include "loader/quant/dtype.h"
 
-/* IEEE half and bfloat16, round to nearest even, NaN kept quiet. */
+/* IEEE half and bfloat16: round to nearest even, NaN becomes quiet. */
 uint16_t dgl_f32_to_f16(float value);
 float dgl_f16_to_f32(uint16_t bits);
 uint16_t dgl_f32_to_bf16(float value);
 float dgl_bf16_to_f32(uint16_t bits);
 
-/* One row of `cols` values: `src` holds dgl_dtype_row_bytes() bytes. Exact. False: type has no
- * decoder. */
+/* Decodes one row of `cols` values exactly. `src` has dgl_dtype_row_bytes() bytes. Returns false if
+ * the type has no decoder. */
 bool dgl_row_decode(enum dgl_dtype type, const void *src, uint64_t cols, float *dst);
-/* The padding of the last block is encoded as zeros and never influences the scales' quality.
- * False: type has no encoder. */
+/* Encodes one row. The padding of the last block is zeros and does not influence the scales.
+ * Returns false if the type has no encoder. */
 bool dgl_row_encode(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
 /* The same format without the search for the best codes: several times faster, less exact. */
 bool dgl_row_encode_fast(enum dgl_dtype type, const float *src, uint64_t cols, void *dst);
 
-/* A type that holds every value of `type` bit for bit, in more bytes; false: there is none. */
+/* Returns a larger type that represents every value of `type` exactly. Returns false if there is
+ * none. */
 bool dgl_dtype_promoted(enum dgl_dtype type, enum dgl_dtype *promoted);
-/* One row into that type: `dst` has room for its dgl_dtype_row_bytes(). False: there is none. */
+/* Converts one row to that type. `dst` has space for its dgl_dtype_row_bytes(). Returns false if
+ * there is none. */
 bool dgl_row_promote(enum dgl_dtype type, const void *src, uint64_t cols, void *dst);
 
 bool dgl_row_decodable(enum dgl_dtype type);
 bool dgl_row_encodable(enum dgl_dtype type);
-/* The largest magnitude that the encoder of `type` can hold; infinity: any. */
+/* Returns the largest magnitude that the encoder of `type` can represent, or infinity. */
 double dgl_row_limit(enum dgl_dtype type);
 
 #endif

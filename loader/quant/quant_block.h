@@ -1,5 +1,5 @@
-/* The block codecs behind quant.h: one whole block at a time. Encoders get how many of the values
- * count; those beyond are 0. Inside loader/ only. */
+/* The block codecs of quant.c: one whole block at a time. Encoders use the first `count`
+ * values; the others are 0. Inside loader/ only. */
 #ifndef DGL_LOADER_QUANT_BLOCK_H
 #define DGL_LOADER_QUANT_BLOCK_H
 
@@ -9,7 +9,7 @@
 
 #define MAX_BLOCK_VALUES 256
 
-/* What an encoder spends on a block. */
+/* Effort of an encoder. */
 enum quant_effort { QUANT_SEARCH, QUANT_FAST };
 
 /* ---- quant_legacy.c: 32 values share an f16 scale d, and an f16 minimum m in _1 ---- */
@@ -25,7 +25,8 @@ void q5_0_to_q8_0(const uint8_t *src, uint8_t *dst); /* the same values, as all 
 void q8_0_decode(const uint8_t *src, float *dst);
 void q8_0_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst);
 
-/* What block formats become that no other one holds: a value is scale * q - min, in f32. */
+/* Promoted form of block formats that no other format represents exactly: a value is scale * q -
+ * min, in f32. */
 #define AFFINE_VALUES 32
 #define AFFINE_GROUP  16
 struct affine_block {
@@ -34,7 +35,7 @@ struct affine_block {
         float scale, min;
     } group[AFFINE_VALUES / AFFINE_GROUP];
 };
-/* One block of 32, or 8 of one of 256. */
+/* Writes one block of 32 values, or 8 for a block of 256. */
 void q4_1_to_affine(const uint8_t *src, uint8_t *dst);
 void q5_1_to_affine(const uint8_t *src, uint8_t *dst);
 void q2_k_to_affine(const uint8_t *src, uint8_t *dst);
@@ -73,7 +74,7 @@ void q6_k_pack(const struct k_codes *codes, uint8_t *dst);
 void q3_k_to_q6_k(const uint8_t *src, uint8_t *dst);
 
 /* quant_k_search.c. Finds codes with a small squared error for the first `count` of 256 finite
- * values; those beyond are 0. */
+ * values; the others are 0. */
 enum k_type { K_Q4, K_Q5, K_Q6 };
 void quant_k_search(enum k_type type, const float x[K_VALUES], size_t count,
                     enum quant_effort effort, struct k_codes *codes);

@@ -1,4 +1,4 @@
-/* Formats whose 4-bit codes name the entries of a fixed table: mxfp4, iq4_nl, iq4_xs. */
+/* Formats whose 4-bit codes are indices into a fixed table: mxfp4, iq4_nl, iq4_xs. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static void sub_decode(const int8_t table[16], float d, const uint8_t *src, floa
     }
 }
 
-/* 2^(exponent - 128), half of what E8M0 means, because the table is doubled. The two smallest are
- * subnormal. */
+/* Returns 2^(exponent - 128), half of the value in E8M0, because the table is doubled. The two
+ * smallest are subnormal. */
 static float e8m0_half(uint8_t exponent)
 {
     uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -38,7 +38,7 @@ void mxfp4_decode(const uint8_t *src, float *dst)
     sub_decode(mxfp4_table, e8m0_half(src[0]), src + 1, dst);
 }
 
-/* The entry nearest to t, which is in units of the table; both zeros are entry 0. */
+/* Returns the entry nearest to t, which is in units of the table. Both zeros are entry 0. */
 static uint8_t mxfp4_nearest(double t)
 {
     static const double middles[] = {0.5, 1.5, 2.5, 3.5, 5, 7, 10};
@@ -59,9 +59,9 @@ static double mxfp4_codes(const float *x, size_t count, int exponent, uint8_t co
     return err;
 }
 
-/* The largest value is 6 at the exponent that the OCP specification takes, which cuts off what lies
- * between 6 and 8; the next one is better where that matters, the one before where it is one
- * outlier. */
+/* The exponent of the OCP specification maps the largest value to at most 8, but cuts off values
+ * between 6 and 8. The next exponent is better if there are many such values; the previous one is
+ * better if the largest value is a single outlier. */
 void mxfp4_encode(const float *x, size_t count, enum quant_effort effort, uint8_t *dst)
 {
     float amax = 0;
@@ -93,7 +93,7 @@ void iq4_nl_decode(const uint8_t *src, float *dst)
     sub_decode(iq4_table, dgl_f16_to_f32(load_u16(src)), src + 2, dst);
 }
 
-/* The table's entries for 16 bytes of codes. */
+/* Returns the table entries for 16 bytes of codes. */
 static void iq4_codes(const uint8_t *src, int8_t q[SUB])
 {
     for (int i = 0; i < SUB / 2; i++) {

@@ -1,4 +1,4 @@
-/* The k-quants: decoding, and packing of the codes that the searches find. */
+/* The k-quants: decoding, and packing of the codes that the search finds. */
 #include <string.h>
 
 #include "loader/quant/quant.h"
@@ -7,8 +7,9 @@
 /* ---- q4_k, q5_k: f16 d, f16 dmin, 12 bytes of 6-bit codes, [32 bytes of fifth bits,] 128 bytes of
  * nibbles ---- */
 
-/* Sub-blocks 0..3 in the low six bits of bytes 0..3 (sc) and 4..7 (m); sub-blocks 4..7 with their
- * low four bits in bytes 8..11 (sc low nibble, m high) and the top two above those of 0..3. */
+/* Sub-blocks 0..3 are in the low six bits of bytes 0..3 (sc) and 4..7 (m). Sub-blocks 4..7 have
+ * their low four bits in bytes 8..11 (sc low nibble, m high) and the top two above those of
+ * 0..3. */
 static void head_pack(const struct k_codes *codes, uint8_t *dst)
 {
     uint8_t *packed = dst + 4;
@@ -35,7 +36,7 @@ static void head_unpack(const uint8_t *src, struct k_codes *codes)
     }
 }
 
-/* Bytes 32 c .. 32 c + 31 hold the low four bits of sub-blocks 2 c and 2 c + 1. */
+/* Bytes 32 c .. 32 c + 31 have the low four bits of sub-blocks 2 c and 2 c + 1. */
 static void nibbles_pack(const int8_t *q, uint8_t *dst)
 {
     for (int i = 0; i < K_VALUES / 2; i++) {

@@ -19,18 +19,18 @@
 #define MAX_SUB_VECS (K_SUB / 4)
 #define STARTS       4 /* pairs that step 3 tries at most */
 
-/* How much of each step is done. */
+/* Amount of work per step. */
 struct plan {
     size_t first_cut, num_cuts;
-    int grid, starts, steps; /* steps: at most, of a descent; it usually stops after 3 */
+    int grid, starts, steps; /* steps: maximum of a descent; it usually stops after 3 */
 };
 
 static const struct format {
     int subs, vecs; /* sub-blocks of a block, vectors of a sub-block */
     float min_q, max_q, min_sc, max_sc;
-    float max_m;     /* 0: the format has no minimum */
-    float near[3];   /* offsets of the scales that step 3 tries; the first of equal errors wins */
-    float top, step; /* the grid gives the largest value code `top`, then `step` less each time */
+    float max_m;   /* 0: the format has no minimum */
+    float near[3]; /* offsets of the scales that step 3 tries; the first of equal errors is used */
+    float top, step; /* grid point i gives the largest value code `top` - i * `step` */
     struct plan plans[2];
 } formats[] = {
     [K_Q4] = {K_SUBS,
@@ -79,14 +79,14 @@ struct block {
     const struct plan *plan;
     float unit; /* real value = unit * x, a power of two */
     struct sub sub[K_MAX_SUBS];
-    /* The best line of each sub-block, and the sums of w, w*q and w*q*q of the codes on it: the
-     * curvature around it. */
+    /* The best line of each sub-block, and the curvature of its error: the sums of w, w*q and w*q*q
+     * of the codes on the line. */
     float a[K_MAX_SUBS], b[K_MAX_SUBS], n[K_MAX_SUBS], sq[K_MAX_SUBS], sqq[K_MAX_SUBS];
 };
 
 /* A pair of super-scales with the codes chosen for it. */
 struct attempt {
-    float d, dmin; /* in units of the block; f16 once multiplied by it */
+    float d, dmin; /* in units of the block; f16 after multiplying by it */
     float sc[K_MAX_SUBS], m[K_MAX_SUBS];
     float err;
 };
@@ -95,7 +95,7 @@ struct moments {
     float q, qq, xq;
 };
 
-/* Squared error of the line a*q - b with the best codes on it. */
+/* Returns the squared error of the line a*q - b with the best codes on it. */
 static float line_error(const struct format *f, const struct sub *s, float a, float b)
 {
     const f32x4 va = splat(a), vb = splat(b), inv = splat(reciprocal(a));
@@ -121,7 +121,7 @@ static struct moments line_moments(const struct format *f, const struct sub *s, 
     return (struct moments){lanes_sum(sq), lanes_sum(sqq), lanes_sum(sxq)};
 }
 
-/* The line that suits these codes best, with a and b not negative. */
+/* Finds the best line for these codes, with a and b not negative. */
 static void line_solve(const struct sub *s, struct moments q, float *a, float *b)
 {
     float det = s->n * q.qq - q.q * q.q;
@@ -183,7 +183,7 @@ static void fit_line(struct block *b, int at)
     b->n[at] = s->n;
 }
 
-/* The same without a minimum. Tries scales that give the largest magnitude a code around either end
+/* The same without a minimum. Tries scales that give the largest magnitude a code near either end
  * of the range, each followed by a least-squares step. */
 static void fit_scale(struct block *b, int at)
 {
@@ -212,8 +212,8 @@ static f32x4 load4(const float *p)
     return (f32x4){p[0], p[1], p[2], p[3]};
 }
 
-/* Sets t->err to the price, by curvature, of replacing the lines by multiples of d and dmin. The
- * codes are left in sc and m. dmin < 0: b is free. */
+/* Sets t->err to the price, by curvature, of replacing the lines by multiples of d and dmin. Sets
+ * t->sc and t->m to the codes. If dmin < 0, b is free. */
 static void block_price(const struct block *b, struct attempt *t)
 {
     f32x4 sum = {0}, dmin = splat(t->dmin), d = splat(t->d);
@@ -250,15 +250,15 @@ static void block_price(const struct block *b, struct attempt *t)
         t->err = lanes_sum(sum);
 }
 
-/* The step of grid point i, of either sign if scales have one. Later points use fewer codes, which
- * may fit all sub-blocks better. */
+/* Returns the step of grid point i, of either sign if scales have one. Later points use fewer
+ * codes, which may fit all sub-blocks better. */
 static float grid_step(const struct block *b, float largest, int i)
 {
     float code = b->f->top - b->f->step * (float)i;
     return round_super(largest / (b->f->min_sc < 0.0f && i % 2 == 0 ? -code : code), b->unit);
 }
 
-/* Makes the list of the cheapest attempts, best first. */
+/* Finds the cheapest attempts, best first. */
 static void block_scales(const struct block *b, struct attempt best[STARTS])
 {
     float largest = 0.0f, bmax = 0.0f;
@@ -292,7 +292,7 @@ static void block_scales(const struct block *b, struct attempt best[STARTS])
     }
 }
 
-/* The best codes next to those of `t`, by exact errors; sets t->err. */
+/* Finds the best codes next to those of `t`, by exact errors. Sets t->err. */
 static void block_codes(const struct block *b, struct attempt *t)
 {
     const struct format *f = b->f;
@@ -314,7 +314,7 @@ static void block_codes(const struct block *b, struct attempt *t)
     }
 }
 
-/* d and dmin by least squares for the codes of `t`, rounded. */
+/* Sets d and dmin by least squares for the codes of `t`, rounded. */
 static void block_solve(const struct block *b, struct attempt *t)
 {
     double uu = 0, uv = 0, vv = 0, xu = 0, xv = 0;

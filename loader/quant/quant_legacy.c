@@ -1,5 +1,5 @@
 /* Formats of 32 values with one f16 scale: q4_0, q4_1, q5_0, q5_1, q8_0. The encoders try a few
- * scales and keep the one with the least error. */
+ * scales and keep the one with the smallest error. */
 #include <math.h>
 #include <string.h>
 
@@ -100,30 +100,32 @@ void affine_decode(const uint8_t *src, float *dst)
 
 /* ---- encoders ---- */
 
-/* A format w = d * q with q in low..high, and what to divide the largest magnitude by for d. */
+/* A format w = d * q with q in low..high, and divisors that turn the largest magnitude into
+ * candidates for d. */
 struct levels {
     int low, high;
     size_t num_divisors;
     double divisors[12];
 };
 
-/* -128 is never written: the range stays symmetric, as ggml writes it. The largest value may land
- * up to half a step beyond the last level: a finer step serves the others. */
+/* -128 is never written, as in ggml: the range is symmetric. The largest value may be up to half a
+ * step beyond the last level, because a finer step is better for the other values. */
 static const struct levels q8_0_levels = {-127, 127, 4, {127.0, 127.15, 127.3, 127.45}};
-/* Either sign: the end of the range with one level more may serve either side. */
+/* Either sign, because one end of the range has one more level. */
 static const struct levels q4_0_levels = {
     -8, 7, 12, {-8, 8, -7.5, 7.5, -8.4, 8.4, -7, 7, -8.8, 8.8, -9.3, 9.3}};
 
-/* The nearest level, ties to even; NaN gives the lowest. */
+/* Returns the nearest level, ties to even. NaN gives the lowest level. */
 static inline double nearest_level(const struct levels *l, double t)
 {
-    const double magic = 0x1.8p52; /* adding it leaves no fraction bits */
+    const double magic = 0x1.8p52; /* adding it removes all fraction bits */
     t = t > l->low ? t : l->low;
     t = t < l->high ? t : l->high;
     return (t + magic) - magic;
 }
 
-/* Codes for scale `d` and their squared error; *fit is the scale that suits these codes best. */
+/* Finds codes for scale `d` and returns their squared error. Sets *fit to the best scale for these
+ * codes. */
 static double codes_for(const struct levels *l, const float *x, size_t count, float d,
                         int8_t q[LEGACY_VALUES], double *fit)
 {
@@ -140,7 +142,7 @@ static double codes_for(const struct levels *l, const float *x, size_t count, fl
     return err;
 }
 
-/* The codes with the least error; returns the bits of their scale. */
+/* Finds the codes with the smallest error and returns the bits of their scale. */
 static uint16_t levels_search(const struct levels *l, const float *x, size_t count,
                               enum quant_effort effort, int8_t best_q[LEGACY_VALUES])
 {

@@ -18,7 +18,7 @@
 #define WORD       (ALPHABETIC | MARKS | BIT(TOK_ND) | BIT(TOK_PC))
 #define CASED      (BIT(TOK_LU) | BIT(TOK_LL) | BIT(TOK_LT))
 
-/* Categories that code points have left since Unicode 14: these cannot be had by adding ranges. */
+/* Categories that lost code points since Unicode 14. Adding ranges cannot correct these. */
 #define SHRUNK (BIT(TOK_MN) | BIT(TOK_CN))
 
 /* Surrogates do not occur in UTF-8. */
@@ -70,7 +70,7 @@ static const struct {
     {"xdigit", {0, RANGES(hex_digits)}},
 };
 
-/* `known` equals `name` without regard to case, blanks, '-' and '_' in the latter. */
+/* Returns true if `known` equals `name`, ignoring case, blanks, '-' and '_' in the latter. */
 static bool name_equals(struct dgl_str name, const char *known)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -157,7 +157,7 @@ void tok_property_write_range(struct tok_range range, struct dgl_buf *out)
     tok_property_write_cp(range.last, out);
 }
 
-/* All code points of one category, one range after the other. */
+/* Writes all code points of one category as ranges. */
 static void write_category(enum tok_category wanted, struct dgl_buf *out)
 {
     struct tok_range range;

@@ -11,13 +11,13 @@
 #include "core/base/utf8.h"
 #include "loader/regex/tok_translate.h"
 
-/* Of one attempt to match at one place, beside the budget of the call, which callouts count: what
- * runs into these was made to. */
+/* Limits for one attempt to match at one position, in addition to the budget of the call, which
+ * callouts count. Only malicious patterns reach these limits. */
 #define MATCH_LIMIT    50000000u
 #define HEAP_LIMIT_KIB (256u << 10)
-#define JIT_STACK_MAX  (64u << 20) /* reserved, not used unless needed */
+#define JIT_STACK_MAX  (64u << 20) /* address space; pages are used only if needed */
 
-/* PCRE2 10.40 brought Unicode 14, from which the ranges of newer characters count. */
+/* PCRE2 10.40 introduced Unicode 14. The ranges of newer characters start there. */
 #if PCRE2_MAJOR == 10 && PCRE2_MINOR < 40
 #error "PCRE2 is older than 10.40"
 #endif
@@ -25,7 +25,7 @@
 struct tok_regex {
     char *where;
     pcre2_code *code;       /* for texts without characters that PCRE2 may not know */
-    pcre2_code *newer_code; /* for those with: its classes have more ranges and are slower */
+    pcre2_code *newer_code; /* for texts with such characters: larger and slower */
 };
 
 struct tok_regex_scratch {
@@ -63,7 +63,8 @@ static enum dgl_status compile(const struct dgl_log *log, const char *where, str
         status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: pattern is not implemented: %s", where,
                           message);
     } else {
-        /* Without JIT on this processor, matching interprets: slower, same result. */
+        /* Without JIT on this processor, PCRE2 interprets the pattern: slower, with the same
+         * result. */
         (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
     }
 done:
@@ -148,7 +149,8 @@ enum dgl_status tok_spans_add(struct dgl_budget *budget, struct tok_spans *spans
     return DGL_OK;
 }
 
-/* Whether PCRE2 may not know some character of the text; the first such one has three bytes. */
+/* Returns true if PCRE2 may not know a character of the text. The first such character has three
+ * bytes. */
 static bool has_newer(struct dgl_str text)
 {
     for (size_t i = 0; i < text.len;) {
@@ -164,14 +166,14 @@ static bool has_newer(struct dgl_str text)
     return false;
 }
 
-/* Where a search was when its pattern last called out. */
+/* Position of the search at its last callout. */
 struct search {
     struct dgl_budget *budget;
     size_t start, at;
 };
 
-/* Between two callouts of one attempt the search has moved over what it looked at. Going back costs
- * as much again: no more than twice the work is counted. */
+/* Between two callouts of one attempt the search has read the bytes that it moved over. Moving back
+ * may read as much again, so at most half of the work is not counted. */
 static int count_work(pcre2_callout_block *block, void *priv)
 {
     struct search *search = priv;
@@ -187,7 +189,7 @@ static enum dgl_status fail_match(struct dgl_budget *budget, const struct tok_re
                                   int error, size_t len)
 {
     char message[128] = "";
-    if (error == PCRE2_ERROR_CALLOUT) /* the budget has failed, and said so */
+    if (error == PCRE2_ERROR_CALLOUT) /* the budget has failed and has logged it */
         return budget->status;
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
     dgl_budget_fail(budget, error == PCRE2_ERROR_NOMEMORY ? DGL_ERR_NO_MEMORY : DGL_ERR_UNSUPPORTED,
@@ -220,11 +222,11 @@ enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex
             break;
         if (rc < 0)
             return fail_match(budget, regex, rc, text.len);
-        if (!dgl_budget_steps(budget, 4)) /* of the call itself */
+        if (!dgl_budget_steps(budget, 4)) /* cost of the call itself */
             return budget->status;
         size_t start = found[0], end = found[1];
         if (start == end && any && end == done) {
-            /* As in Oniguruma, an empty match right after the last match does not count. */
+            /* As in Oniguruma, an empty match directly after the last match is ignored. */
             do
                 from++;
             while (from < text.len && ((unsigned char)text.p[from] & 0xC0) == 0x80);

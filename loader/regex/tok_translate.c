@@ -7,10 +7,10 @@
  *   \b \w by another notion of words          classes and look-around
  *   (?x)                                      blanks and comments are dropped here
  *
- * The result has callouts, "(?C)", where matching can take another way or go on for long: after
- * every quantifier, at the end of every alternative of a group, and before alternatives with a
- * quantifier. Between two of them the work is at most one run of repetitions and what a pattern
- * says in a row, so that tok_regex.c can count it.
+ * The result has callouts, "(?C)", at every place where matching can try another way or continue
+ * for long: after every quantifier, at the end of every alternative of a group, and before alternatives
+ * with a quantifier. The work between two callouts is at most one run of repetitions and one
+ * sequence of the pattern, so tok_regex.c can count it.
  */
 #include "loader/regex/tok_translate.h"
 
@@ -23,20 +23,20 @@
 #define MAX_GROUP_DEPTH 100
 #define MAX_REPEAT      65535 /* PCRE2's limit */
 
-/* What a quantifier would apply to. */
+/* The item before a quantifier. */
 enum last { NOTHING, ASSERTION, ATOM, REPEATED };
 
 struct flags {
     bool icase, extended;
 };
 
-/* A group that is open; the whole pattern is the outermost. */
+/* An open group. The whole pattern is the outermost one. */
 struct group {
     size_t start, body, alternative; /* in t->out; `alternative` is the last one */
     struct flags flags;
     bool atom;            /* not a look-around */
-    bool repeats;         /* something in the last alternative has a quantifier */
-    bool earlier_repeats; /* in one before it */
+    bool repeats;         /* an item of the last alternative has a quantifier */
+    bool earlier_repeats; /* an item of an earlier alternative has one */
 };
 
 struct grammar {
@@ -45,7 +45,7 @@ struct grammar {
     size_t depth;
     enum last last;
     size_t last_start; /* in t->out */
-    char last_folded;  /* ASCII letter just before, without regard to case; 0 = none */
+    char last_folded;  /* ASCII letter just before if case is ignored; 0 = none */
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ uint32_t tok_translate_take(struct tok_translator *t)
     return cp;
 }
 
-/* Moves past `end`, or to the end of the pattern when it does not come; false then. */
+/* Moves past `end`. Returns false, at the end of the pattern, if there is no `end`. */
 static bool skip_past(struct tok_translator *t, char end)
 {
     while (!tok_translate_at_end(t))
@@ -94,7 +94,7 @@ static bool skip_past(struct tok_translator *t, char end)
 
 /* ---- atoms ----------------------------------------------------------------------------------- */
 
-/* Without regard to case, Oniguruma also lets two letters match one (ss and U+00DF, ligatures). */
+/* If case is ignored, Oniguruma also lets two letters match one (ss and U+00DF, ligatures). */
 static bool is_folding_pair(char first, char second)
 {
     static const char pairs[][3] = {"ss", "ff", "fi", "fl", "st"};
@@ -117,7 +117,7 @@ static enum dgl_status put_literal(struct grammar *g, uint32_t cp, bool icase)
     return DGL_OK;
 }
 
-/* \b and \B, by \w on both sides. */
+/* Writes \b or \B, with \w on both sides. */
 static void put_word_boundary(struct tok_translator *t, bool negated)
 {
     struct dgl_buf word = {0};
@@ -131,7 +131,7 @@ static void put_word_boundary(struct tok_translator *t, bool negated)
     dgl_buf_finish(&word);
 }
 
-/* After a backslash. */
+/* Translates an escape, after its backslash. */
 static enum dgl_status put_escape(struct grammar *g, bool icase)
 {
     struct tok_translator *t = g->t;
@@ -166,8 +166,8 @@ static void put_callout(struct grammar *g)
     dgl_buf_puts(&g->t->out, "(?C)");
 }
 
-/* Of the innermost group: it may be that of the whole pattern, whose first alternative begins where
- * the search says. */
+/* Ends an alternative of the innermost group. The first alternative of the whole pattern begins at
+ * the start of the search. */
 static void end_alternative(struct grammar *g)
 {
     struct dgl_buf *out = &g->t->out;
@@ -188,7 +188,7 @@ static void end_alternative(struct grammar *g)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* "imx-imx" after "(?" up to ')' or ':', which is not taken; `out` gets PCRE2's letters. */
+/* Reads "imx-imx" after "(?" up to ')' or ':', which stays. Writes PCRE2's letters. */
 static enum dgl_status take_flags(struct tok_translator *t, struct flags *flags)
 {
     bool on = true;
@@ -219,7 +219,7 @@ static enum dgl_status take_flags(struct tok_translator *t, struct flags *flags)
     }
 }
 
-/* After '('. */
+/* Reads a group after its '('. */
 static enum dgl_status open_group(struct grammar *g)
 {
     static const struct {
@@ -294,7 +294,8 @@ static bool take_number(struct tok_translator *t, uint32_t *value)
     return t->pos > start;
 }
 
-/* "{n}", "{n,}", "{,m}", "{n,m}". False leaves the position: the brace is a literal. */
+/* Reads "{n}", "{n,}", "{,m}" or "{n,m}". Returns false, without moving, if the brace is a
+ * literal. */
 static bool take_interval(struct tok_translator *t, struct dgl_buf *out, bool *fixed)
 {
     size_t start = t->pos++;
@@ -315,9 +316,9 @@ static bool take_interval(struct tok_translator *t, struct dgl_buf *out, bool *f
 }
 
 /*
- * One quantifier with its suffix, if one follows; *taken tells. An interval has no possessive form
- * in Ruby's syntax, and "{n}?" is an optional repetition: what follows then is a quantifier of its
- * own, which applies to the atom with the first.
+ * Reads one quantifier and its suffix, if any, and sets *taken. In Ruby's syntax an interval has no
+ * possessive form, and "{n}?" is an optional repetition. A character after it is another
+ * quantifier, which applies to the atom with the first one.
  */
 static enum dgl_status take_quantifier(struct grammar *g, bool *taken)
 {
@@ -367,7 +368,7 @@ done:
 
 /* ---- the grammar ----------------------------------------------------------------------------- */
 
-/* In extended patterns; false: neither. */
+/* For extended patterns. Returns false if there is neither. */
 static bool skip_blank_or_comment(struct tok_translator *t)
 {
     char c = tok_translate_peek(t, 0);
@@ -380,7 +381,7 @@ static bool skip_blank_or_comment(struct tok_translator *t)
     return true;
 }
 
-/* Anything but a quantifier. */
+/* Reads an item that is not a quantifier. */
 static enum dgl_status take_item(struct grammar *g)
 {
     struct tok_translator *t = g->t;
@@ -408,7 +409,7 @@ static enum dgl_status take_item(struct grammar *g)
         dgl_buf_putc(&t->out, t->pattern.p[t->pos++]);
         return DGL_OK;
     }
-    g->last_folded = before; /* of a letter just before */
+    g->last_folded = before; /* the letter just before */
     if (tok_translate_accept(t, "\\"))
         return put_escape(g, icase);
     return put_literal(g, tok_translate_take(t), icase);

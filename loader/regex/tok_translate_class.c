@@ -1,9 +1,8 @@
 /*
- * Escapes and bracket classes of Oniguruma's patterns.
- *
- * PCRE2's classes have no classes inside them, no intersections, and a complement of a property
- * cannot be extended by ranges. So a class is a PCRE2 class of its plain members, with the others
- * as alternatives to it; left sides of "&&" are look-aheads.
+ * Escapes and bracket classes of Oniguruma's patterns. PCRE2's classes cannot be nested or
+ * intersected, and ranges cannot be added to the complement of a property. So a class becomes a
+ * PCRE2 class of its plain members, with the other members as alternatives to it. Left sides of
+ * "&&" become look-aheads.
  */
 #include <string.h>
 
@@ -21,7 +20,7 @@ void tok_translate_property(const struct tok_translator *t, const struct tok_pro
 
 /* ---- escapes --------------------------------------------------------------------------------- */
 
-/* Up to `max` hex digits; returns how many. */
+/* Reads up to `max` hex digits and returns their number. */
 static size_t take_hex(struct tok_translator *t, size_t max, uint32_t *value)
 {
     size_t digits = 0;
@@ -85,7 +84,7 @@ enum dgl_status tok_translate_escape(struct tok_translator *t, bool in_class,
         else if (tok_translate_accept(t, "{"))
             ok = take_hex(t, 6, &out->cp) > 0 && tok_translate_accept(t, "}");
         else
-            ok = take_hex(t, 2, &out->cp) > 0 && out->cp < 0x80; /* above: a raw byte */
+            ok = take_hex(t, 2, &out->cp) > 0 && out->cp < 0x80; /* larger values are raw bytes */
         bool surrogate = out->cp >= 0xD800 && out->cp <= 0xDFFF;
         return ok && out->cp <= TOK_MAX_CP && !surrogate
                    ? DGL_OK
@@ -106,7 +105,7 @@ enum dgl_status tok_translate_escape(struct tok_translator *t, bool in_class,
 struct class_parts {
     struct dgl_buf lefts;  /* look-aheads: the left sides of "&&" */
     struct dgl_buf plain;  /* members of one PCRE2 class */
-    struct dgl_buf others; /* "|" and an expression, for each of the others */
+    struct dgl_buf others; /* "|" and an expression, for each other member */
     struct tok_cased cased;
 };
 
@@ -122,7 +121,8 @@ static void add_property(const struct tok_translator *t, const struct tok_escape
     tok_cased_add(&parts->cased, &escape->property, escape->negated);
 }
 
-/* "alpha:]" after "[:"; false leaves the position alone: a plain class that starts with a colon. */
+/* Reads "alpha:]" after "[:". Returns false, without moving, if this is a plain class that starts
+ * with a colon. */
 static bool take_posix(struct tok_translator *t, struct class_parts *parts)
 {
     size_t start = t->pos;
@@ -139,14 +139,14 @@ static bool take_posix(struct tok_translator *t, struct class_parts *parts)
     return true;
 }
 
-/* One character or escape. */
+/* Reads one character or escape. */
 static enum dgl_status take_member(struct tok_translator *t, struct tok_escape *out)
 {
     *out = (struct tok_escape){.cp = tok_translate_take(t)};
     return out->cp == '\\' ? tok_translate_escape(t, true, out) : DGL_OK;
 }
 
-/* A member, or a range when a '-' that is not the last character follows. */
+/* Reads a member, or a range if a '-' that is not the last character follows. */
 static enum dgl_status take_range(struct tok_translator *t, struct class_parts *parts)
 {
     struct tok_escape first, last;
@@ -177,7 +177,7 @@ static enum dgl_status take_range(struct tok_translator *t, struct class_parts *
     return DGL_OK;
 }
 
-/* The members since the last "&&", as one expression for one character. */
+/* Writes the members since the last "&&" as one expression for one character. */
 static void write_union(const struct class_parts *parts, struct dgl_buf *out)
 {
     struct dgl_str others = {parts->others.p, parts->others.len};

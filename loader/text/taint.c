@@ -1,4 +1,4 @@
-/* Marks of text that is cut, copied or rewritten. */
+/* Taint of text that is cut, copied or rewritten. */
 #include "loader/text/taint.h"
 
 #include <string.h>

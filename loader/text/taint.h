@@ -1,22 +1,22 @@
-/* taint.h: text with a mark per byte, and taint of text that is cut or rewritten. */
+/* taint.h: text with a taint per byte, and taint of text that is cut or rewritten. */
 #ifndef DGL_LOADER_TAINT_H
 #define DGL_LOADER_TAINT_H
 
 #include "core/base/str.h"
 
-/* One mark per byte: not 0 = data, which no special token may touch. NULL = nothing is data. */
+/* One taint per byte. Special tokens match only bytes with taint 0. NULL means 0 for all bytes. */
 struct tainted_text {
     struct dgl_str text;
     const uint8_t *taint;
 };
 
-/* The part [start, end). */
+/* Returns the part [start, end). */
 struct tainted_text tainted_part(struct tainted_text whole, size_t start, size_t end);
-/* Appends the part [start, end), and its taint when there are any. */
+/* Appends the part [start, end), and its taint if there is any. */
 void tainted_copy(struct tainted_text from, size_t start, size_t end, struct dgl_buf *text,
                   struct dgl_buf *taint);
-/* Appends `count` taint, for bytes that were made of the bytes [start, end): data when any of these
- * is. Appends nothing when the text has no taint. */
+/* Appends the taint of `count` bytes that were made from the bytes [start, end): data if any of
+ * these is data. Appends nothing if the text has no taint. */
 void tainted_merge(struct tainted_text from, size_t start, size_t end, size_t count,
                    struct dgl_buf *taint);
 

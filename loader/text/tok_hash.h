@@ -1,6 +1,6 @@
 /*
- * tok_hash.h: the hash functions of the tokenizer's tables. A table has a seed of its own, so that
- * a file cannot choose keys that collide.
+ * tok_hash.h: the hash functions of the tokenizer's tables. Each table has its own seed, so that a
+ * file cannot contain keys that collide.
  */
 #ifndef DGL_LOADER_TOK_HASH_H
 #define DGL_LOADER_TOK_HASH_H
@@ -19,13 +19,14 @@ static inline uint64_t tok_hash_u64(uint64_t key)
     return key ^ key >> 31;
 }
 
-/* Not to be foreseen by who writes a file. */
+/* Returns a seed that the author of a file cannot predict. */
 static inline uint64_t tok_hash_new_seed(void)
 {
     return tok_hash_u64(dgl_now_ns());
 }
 
-/* Eight bytes at a time; the value depends on the byte order of the machine and is never stored. */
+/* Hashes eight bytes at a time. The value depends on the byte order of the machine and is never
+ * stored. */
 static inline uint64_t tok_hash_bytes(const char *bytes, size_t len, uint64_t seed)
 {
     uint64_t hash = seed ^ len, part;

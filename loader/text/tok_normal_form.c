@@ -1,7 +1,7 @@
 /*
- * Normal forms (Unicode Standard, section 3.11) with utf8proc, which has a newer Unicode than the
- * reference: code points that are inert in Unicode 9 are kept from it. They neither change nor
- * combine, so they divide a text into parts that can be normalized each by itself.
+ * Normal forms (Unicode Standard, section 3.11) with utf8proc. Its Unicode is newer than that of
+ * the reference, so code points that are inert in Unicode 9 are not passed to it. These neither
+ * change nor combine, and divide a text into parts that can be normalized independently.
  */
 #include "loader/text/tok_normal_form.h"
 
@@ -14,9 +14,9 @@
 #include "core/base/utf8.h"
 #include "loader/text/tok_unicode.h"
 
-#define MAX_DECOMPOSITION 18 /* U+FDFA, the longest there is */
+#define MAX_DECOMPOSITION 18 /* U+FDFA, the longest one */
 
-/* Code points travel with their combining class in the upper byte. */
+/* The upper byte of a code point is its combining class. */
 #define CLASS_SHIFT 24
 #define CP_MASK     0xFFFFFFu
 
@@ -31,8 +31,8 @@ static void sort_few_marks(uint32_t *cps, size_t count)
     }
 }
 
-/* By class, stable. `other` has room for as many: texts of nothing but marks must not take
- * quadratic time. */
+/* Sorts by class, stable, in linearithmic time even for texts of marks only. `other` has space for
+ * as many. */
 static void sort_marks(uint32_t *cps, size_t count, uint32_t *other)
 {
     if (count <= 16) {
@@ -61,15 +61,15 @@ static void order_marks(uint32_t *cps, size_t count, uint32_t *other)
     }
 }
 
-/* Code points below are no second part of a composite, have no combining class and do not change.
- */
+/* Code points below this limit are never the second part of a composite, have no combining class
+ * and do not change. */
 static uint32_t inert_below(enum tok_normal_form form)
 {
     return form == TOK_NFC ? 0x300 : 0x80;
 }
 
-/* Normalizes one stretch that no neighbour can change. utf8proc would sort marks in quadratic time,
- * so that is done here. */
+/* Normalizes one part that its neighbours cannot change. Sorts marks here, because utf8proc needs
+ * quadratic time for it. */
 static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint32_t **cps,
                            size_t *cap, struct dgl_buf *out)
 {
@@ -79,12 +79,12 @@ static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint3
     for (size_t i = 0; i < part.len;) {
         uint32_t cp;
         int32_t parts[MAX_DECOMPOSITION];
-        int boundary = 0; /* of graphemes: not asked for */
+        int boundary = 0; /* state of graphemes, not used */
         i += dgl_utf8_decode(part.p + i, part.len - i, &cp);
         ssize_t len = utf8proc_decompose_char((int32_t)cp, parts, MAX_DECOMPOSITION,
                                               (utf8proc_option_t)options, &boundary);
         assert(len > 0 && len <= MAX_DECOMPOSITION);
-        /* Twice the room: the other half is for sorting. */
+        /* Twice the space: the second half is for sorting. */
         if (!dgl_grow((void **)cps, cap, 2 * (count + (size_t)len), sizeof(**cps)))
             return false;
         for (ssize_t j = 0; j < len; j++) {
@@ -105,8 +105,8 @@ static bool normalize_part(enum tok_normal_form form, struct dgl_str part, uint3
     return !out->failed;
 }
 
-/* Marks of out[done..], which was made of text[first, end). The first character, up to `head`,
- * keeps its mark unless it was composed with another. */
+/* Appends the taint of out[done..], which was made from text[first, end). The first character, up
+ * to `head`, keeps its taint unless it was composed with another one. */
 static void taint_part(struct tainted_text text, size_t first, size_t head, size_t end,
                        const struct dgl_buf *out, size_t done, struct dgl_buf *taint)
 {
@@ -125,7 +125,7 @@ bool tok_normal_form(enum tok_normal_form form, struct tainted_text tainted, uin
     struct dgl_str text = tainted.text;
     uint32_t limit = inert_below(form);
     size_t start = 0, i = 0; /* [start, i) does not change */
-    size_t floor = 0;        /* where a stretch may begin at the earliest */
+    size_t floor = 0;        /* earliest start of a part */
     while (i < text.len) {
         uint32_t cp;
         size_t step = dgl_utf8_decode(text.p + i, text.len - i, &cp);
@@ -135,7 +135,7 @@ bool tok_normal_form(enum tok_normal_form form, struct tainted_text tainted, uin
                 floor = i;
             continue;
         }
-        /* The stretch begins with the code point before, which may take part in a composition. */
+        /* The part begins with the previous code point, which may take part in a composition. */
         size_t first = i, head = i;
         while (first > floor && ((unsigned char)text.p[--first] & 0xC0) == 0x80)
             ;

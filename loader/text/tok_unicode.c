@@ -5,7 +5,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* [first, last] move by the same distance. */
+/* All code points in [first, last] move by the same distance. */
 struct lower_run {
     uint32_t first, last;
     int32_t delta;
@@ -22,8 +22,8 @@ struct script {
 
 #include "loader/text/tok_unicode_tables.inc"
 
-/* Index of the last of `count` keys that is at most `cp`, -1 when there is none. Keys are the
- * first uint32_t of items of `size` bytes, ascending, shifted left by `shift`. */
+/* Returns the index of the last of `count` keys that is at most `cp`, or -1. A key is the first
+ * uint32_t of an item of `size` bytes, shifted right by `shift`. Keys are ascending. */
 static long find_last(const void *items, size_t count, size_t size, unsigned shift, uint32_t cp)
 {
     size_t low = 0, high = count;

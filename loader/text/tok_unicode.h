@@ -1,5 +1,5 @@
 /*
- * tok_unicode.h: properties of code points as Hugging Face's tokenizers see them. Its parts carry
+ * tok_unicode.h: properties of code points as Hugging Face's tokenizers use them. Their parts have
  * different Unicode versions: regular expressions and categories 16.0, normal forms 9.0,
  * punctuation 8.0. Properties come from generated tables (tests/data/make/unicode_tables.py), case
  * and normal forms from utf8proc with generated tables of the differences.
@@ -13,7 +13,7 @@
 
 #define TOK_MAX_CP 0x10FFFFu
 
-/* Both ends belong to it. */
+/* Both ends are inclusive. */
 struct tok_range {
     uint32_t first, last;
 };
@@ -57,30 +57,30 @@ enum tok_category tok_category(uint32_t cp);
 bool tok_is_space(uint32_t cp);       /* White_Space: 25 code points */
 bool tok_is_numeric(uint32_t cp);     /* Nd, Nl, No */
 bool tok_is_word(uint32_t cp);        /* \w of Rust's regular expressions */
-bool tok_is_punctuation(uint32_t cp); /* of the Punctuation pre-tokenizer */
+bool tok_is_punctuation(uint32_t cp); /* as in the Punctuation pre-tokenizer */
 
-/* The run of equal categories number `index`, ascending; false beyond the last. */
+/* Returns the run `index` of equal categories, ascending. Returns false after the last one. */
 bool tok_category_run(size_t index, struct tok_range *range, enum tok_category *category);
-/* The run number `index` of code points with one category that they did not have in Unicode 14;
- * false beyond the last. */
+/* Returns the run `index` of code points with one category that they did not have in Unicode 14.
+ * Returns false after the last one. */
 bool tok_newer_run(size_t index, struct tok_range *range, enum tok_category *category);
 bool tok_is_newer(uint32_t cp);
-/* Name ("Han") and ranges of the script number `index`; NULL beyond the last. Only common
- * scripts have a table. */
+/* Returns the name ("Han") and ranges of the script `index`, or NULL after the last one. Only
+ * common scripts have a table. */
 const char *tok_script(size_t index, const struct tok_range **ranges, size_t *count);
-/* Alphabetic and Lowercase beyond what the categories L, Nl and Ll say. */
+/* Alphabetic and Lowercase code points that are not in the categories L, Nl and Ll. */
 const struct tok_range *tok_other_alphabetic(size_t *count);
 const struct tok_range *tok_other_lowercase(size_t *count);
 
-/* Lower case of one code point, context-free: one code point, or two for U+0130. Returns how
- * many. */
+/* Converts one code point to lower case, without context: to one code point, or two for U+0130.
+ * Returns their number. */
 size_t tok_lowercase(uint32_t cp, uint32_t out[2]);
 
-/* Whether normal forms of Unicode 9 leave a code point alone, whatever is next to it, and those of
- * later versions do not. */
+/* Returns true if normal forms of Unicode 9 never change a code point, regardless of its
+ * neighbours, but those of later versions may. */
 bool tok_is_inert(uint32_t cp);
 
-/* Start of the character that ends at `at`, which is not 0. */
+/* Returns the start of the character that ends at `at`, which is not 0. */
 static inline size_t tok_char_before(const char *text, size_t at)
 {
     do

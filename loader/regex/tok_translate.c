@@ -8,9 +8,9 @@
  *   (?x)                                      blanks and comments are dropped here
  *
  * The result has callouts, "(?C)", at every place where matching can try another way or continue
- * for long: after every quantifier, at the end of every alternative of a group, and before alternatives
- * with a quantifier. The work between two callouts is at most one run of repetitions and one
- * sequence of the pattern, so tok_regex.c can count it.
+ * for long: after every quantifier, at the end of every alternative of a group, and before
+ * alternatives with a quantifier. The work between two callouts is at most one run of repetitions
+ * and one sequence of the pattern, so tok_regex.c can count it.
  */
 #include "loader/regex/tok_translate.h"
 

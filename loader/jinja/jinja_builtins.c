@@ -88,13 +88,6 @@ static bool test_divisible(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-/* Variant: enum jinja_casing. */
-static bool test_has_case(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
-{
-    return jinja_has_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
-}
-
 enum table { FILTERS, TESTS };
 
 /* True if the value is the name of a filter or test. Variant: enum table. */
@@ -146,8 +139,8 @@ const struct jinja_builtin jinja_tests[] = {
     {"even", test_divisible, "", EVEN},
     {"odd", test_divisible, "", ODD},
     {"divisibleby", test_divisible, "num!", -1},
-    {"lower", test_has_case, "", JINJA_LOWER},
-    {"upper", test_has_case, "", JINJA_UPPER},
+    {"lower", jinja_filter_has_case, "", JINJA_LOWER},
+    {"upper", jinja_filter_has_case, "", JINJA_UPPER},
     {"filter", test_name, "", FILTERS},
     {"test", test_name, "", TESTS},
     {.name = NULL},

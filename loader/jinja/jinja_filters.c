@@ -9,20 +9,25 @@
 
 /* ---- strings ---- */
 
-/* Variant: enum jinja_casing. */
-static bool filter_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+bool jinja_filter_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value text;
     return jinja_to_text(run, &in->self, &text) &&
            jinja_change_case(run, &text, (enum jinja_casing)in->builtin->variant, out);
 }
 
-static bool filter_trim(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+bool jinja_filter_has_case(struct jinja_run *run, struct jinja_invocation *in,
+                           struct jinja_value *out)
+{
+    return jinja_has_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
+}
+
+bool jinja_filter_strip(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value text, set;
     return jinja_to_text(run, &in->self, &text) &&
            jinja_arg_text(run, in, 0, (struct jinja_value){0}, &set) &&
-           jinja_strip_text(run, &text, &set, JINJA_STRIP_BOTH, out);
+           jinja_strip_text(run, &text, &set, in->builtin->variant, out);
 }
 
 static bool filter_replace(struct jinja_run *run, struct jinja_invocation *in,
@@ -232,7 +237,7 @@ static bool filter_default(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-static bool filter_list(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+bool jinja_filter_list(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     return jinja_collect(run, &in->self, JINJA_LIST, out);
 }
@@ -677,11 +682,11 @@ static bool filter_round(struct jinja_run *run, struct jinja_invocation *in,
 }
 
 const struct jinja_builtin jinja_filters[] = {
-    {"upper", filter_case, "", JINJA_UPPER},
-    {"lower", filter_case, "", JINJA_LOWER},
-    {"title", filter_case, "", JINJA_TITLE_WORDS},
-    {"capitalize", filter_case, "", JINJA_CAPITALIZE},
-    {"trim", filter_trim, "chars", 0},
+    {"upper", jinja_filter_case, "", JINJA_UPPER},
+    {"lower", jinja_filter_case, "", JINJA_LOWER},
+    {"title", jinja_filter_case, "", JINJA_TITLE_WORDS},
+    {"capitalize", jinja_filter_case, "", JINJA_CAPITALIZE},
+    {"trim", jinja_filter_strip, "chars", JINJA_STRIP_BOTH},
     {"replace", filter_replace, "old! new! count", 0},
     {"string", filter_string, "", 0},
     {"escape", filter_escape, "", 0},
@@ -695,7 +700,7 @@ const struct jinja_builtin jinja_filters[] = {
     {"count", filter_length, "", 0},
     {"default", filter_default, "default_value boolean", 0},
     {"d", filter_default, "default_value boolean", 0},
-    {"list", filter_list, "", 0},
+    {"list", jinja_filter_list, "", 0},
     {"first", filter_first, "", 0},
     {"last", filter_last, "", 0},
     {"reverse", filter_reverse, "", 0},

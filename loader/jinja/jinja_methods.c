@@ -13,21 +13,6 @@ static const struct jinja_value absent;
 /* Variant of methods that work from either end of a string. */
 enum text_end { FROM_LEFT, FROM_RIGHT };
 
-/* Variant: enum jinja_casing. */
-static bool method_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return jinja_change_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
-}
-
-/* Variant: enum jinja_strip_side. */
-static bool method_strip(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
-{
-    struct jinja_value set;
-    return jinja_arg_text(run, in, 0, absent, &set) &&
-           jinja_strip_text(run, &in->self, &set, in->builtin->variant, out);
-}
-
 static bool method_replace(struct jinja_run *run, struct jinja_invocation *in,
                            struct jinja_value *out)
 {
@@ -376,28 +361,21 @@ static bool method_is(struct jinja_run *run, struct jinja_invocation *in, struct
     return jinja_step_bytes(run, s.len);
 }
 
-/* islower() and isupper(). Variant: enum jinja_casing. */
-static bool method_has_case(struct jinja_run *run, struct jinja_invocation *in,
-                            struct jinja_value *out)
-{
-    return jinja_has_case(run, &in->self, (enum jinja_casing)in->builtin->variant, out);
-}
-
 const struct jinja_builtin jinja_string_methods[] = {
-    {"strip", method_strip, "chars", JINJA_STRIP_BOTH},
-    {"lstrip", method_strip, "chars", JINJA_STRIP_LEFT},
-    {"rstrip", method_strip, "chars", JINJA_STRIP_RIGHT},
+    {"strip", jinja_filter_strip, "chars", JINJA_STRIP_BOTH},
+    {"lstrip", jinja_filter_strip, "chars", JINJA_STRIP_LEFT},
+    {"rstrip", jinja_filter_strip, "chars", JINJA_STRIP_RIGHT},
     {"split", method_split, "sep maxsplit", FROM_LEFT},
     {"rsplit", method_split, "sep maxsplit", FROM_RIGHT},
     {"splitlines", method_splitlines, "keepends", 0},
     {"partition", method_partition, "sep!", FROM_LEFT},
     {"rpartition", method_partition, "sep!", FROM_RIGHT},
-    {"upper", method_case, "", JINJA_UPPER},
-    {"lower", method_case, "", JINJA_LOWER},
-    {"casefold", method_case, "", JINJA_LOWER},
-    {"title", method_case, "", JINJA_TITLE},
-    {"capitalize", method_case, "", JINJA_CAPITALIZE},
-    {"swapcase", method_case, "", JINJA_SWAPCASE},
+    {"upper", jinja_filter_case, "", JINJA_UPPER},
+    {"lower", jinja_filter_case, "", JINJA_LOWER},
+    {"casefold", jinja_filter_case, "", JINJA_LOWER},
+    {"title", jinja_filter_case, "", JINJA_TITLE},
+    {"capitalize", jinja_filter_case, "", JINJA_CAPITALIZE},
+    {"swapcase", jinja_filter_case, "", JINJA_SWAPCASE},
     {"replace", method_replace, "old! new! count", 0},
     {"removeprefix", method_remove_end, "prefix!", FROM_LEFT},
     {"removesuffix", method_remove_end, "suffix!", FROM_RIGHT},
@@ -421,8 +399,8 @@ const struct jinja_builtin jinja_string_methods[] = {
     {"isspace", method_is, "", SPACE},
     {"isascii", method_is, "", ASCII},
     {"isprintable", method_is, "", PRINTABLE},
-    {"islower", method_has_case, "", JINJA_LOWER},
-    {"isupper", method_has_case, "", JINJA_UPPER},
+    {"islower", jinja_filter_has_case, "", JINJA_LOWER},
+    {"isupper", jinja_filter_has_case, "", JINJA_UPPER},
     /* Not supported in chat templates. */
     {.name = "center"},
     {.name = "encode"},
@@ -565,16 +543,14 @@ static bool list_reverse(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-static bool list_copy(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    return jinja_collect(run, &in->self, JINJA_LIST, out);
-}
-
-static bool list_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool own_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     if (!check_own(run, in))
         return false;
-    in->self.list->count = 0;
+    if (in->self.type == JINJA_DICT)
+        in->self.dict->count = 0;
+    else
+        in->self.list->count = 0;
     *out = jinja_none();
     return true;
 }
@@ -588,8 +564,8 @@ const struct jinja_builtin jinja_list_methods[] = {
     {"index", list_index, "value!", 0},
     {"count", list_count, "value!", 0},
     {"reverse", list_reverse, "", 0},
-    {"copy", list_copy, "", 0},
-    {"clear", list_clear, "", 0},
+    {"copy", jinja_filter_list, "", 0},
+    {"clear", own_clear, "", 0},
     {.name = "sort"}, /* not supported in chat templates */
     {.name = NULL},
 };
@@ -602,13 +578,15 @@ const struct jinja_builtin jinja_tuple_methods[] = {
 
 /* ---- dicts ---- */
 
+/* get() and setdefault(). Variant: true for the latter. */
 static bool dict_get(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
+    bool sets = in->builtin->variant;
     struct jinja_value *found;
-    if (!jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
+    if ((sets && !check_own(run, in)) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
         return false;
     *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
-    return true;
+    return found || !sets || jinja_dict_set(run, in->self.dict, &in->arg[0], out);
 }
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
@@ -668,16 +646,6 @@ static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, stru
     return jinja_dict_set_named(run, in->self.dict, call);
 }
 
-static bool dict_setdefault(struct jinja_run *run, struct jinja_invocation *in,
-                            struct jinja_value *out)
-{
-    struct jinja_value *found;
-    if (!check_own(run, in) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
-        return false;
-    *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
-    return found || jinja_dict_set(run, in->self.dict, &in->arg[0], out);
-}
-
 static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_dict *dict = in->self.dict;
@@ -696,25 +664,16 @@ static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
     return true;
 }
 
-static bool dict_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
-{
-    if (!check_own(run, in))
-        return false;
-    in->self.dict->count = 0;
-    *out = jinja_none();
-    return true;
-}
-
 const struct jinja_builtin jinja_dict_methods[] = {
-    {"get", dict_get, "key! default", 0},
+    {"get", dict_get, "key! default", false},
     {"items", dict_view, "", VIEW_ITEMS},
     {"keys", dict_view, "", VIEW_KEYS},
     {"values", dict_view, "", VIEW_VALUES},
     {"copy", dict_copy, "", 0},
     {"update", dict_update, NULL, 0},
-    {"setdefault", dict_setdefault, "key! default", 0},
+    {"setdefault", dict_get, "key! default", true},
     {"pop", dict_pop, "key! default", 0},
-    {"clear", dict_clear, "", 0},
+    {"clear", own_clear, "", 0},
     /* Not supported in chat templates. */
     {.name = "popitem"},
     {.name = "fromkeys"},

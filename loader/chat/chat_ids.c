@@ -114,11 +114,13 @@ enum dgl_status chat_ids_encode(const struct dgl_log *log, const struct dgl_toke
                              .num_answers = num_answers,
                              .out = out};
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0, end; i < rendered.text.len && status == DGL_OK; i = end) {
+    for (size_t i = 0, end; i < rendered.text.len; i = end) {
         for (end = i + 1; end < rendered.text.len && rendered.taint[end] == rendered.taint[i];)
             end++;
         if (rendered.taint[i] >= JINJA_TAINT_ANSWER)
-            status = take_run(&e, i, end);
+            TRY(take_run(&e, i, end));
     }
-    return status == DGL_OK ? encode_until(&e, rendered.text.len) : status;
+    status = encode_until(&e, rendered.text.len);
+done:
+    return status;
 }

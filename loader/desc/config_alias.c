@@ -177,22 +177,22 @@ enum dgl_status config_find(const struct config *c, const char *field, struct co
     if (!alias)
         alias = &itself;
     *hit = (struct config_hit){.path = alias->names[0]};
-    for (size_t n = 0; n < MAX_NAMES && alias->names[n] && status == DGL_OK; n++) {
+    for (size_t n = 0; n < MAX_NAMES && alias->names[n]; n++) {
         struct config_hit next = {config_get(c, alias->names[n]), alias->names[n]};
-        status = check_parents(c, next.path);
+        TRY(check_parents(c, next.path));
         bool known = FIELD_IS_SET(hit->value), found = FIELD_IS_SET(next.value);
         if (!known && next.value.kind == FIELD_NULL)
             hit->value = next.value; /* null, under the usual name */
         else if (!known && found)
             *hit = next;
-        else if (status == DGL_OK && found && !field_equal(&hit->value, &next.value))
-            status =
-                dgl_fail(c->log, DGL_ERR_FORMAT,
+        else if (found && !field_equal(&hit->value, &next.value))
+            TRY(dgl_fail(c->log, DGL_ERR_FORMAT,
                          "%s: %s is %s and %s is %s, but both mean the same: remove one of them",
                          c->fields->name, config_printable(c, hit->path).text,
                          value_printable(&hit->value).text, config_printable(c, next.path).text,
-                         value_printable(&next.value).text);
+                         value_printable(&next.value).text));
     }
+done:
     return status;
 }
 

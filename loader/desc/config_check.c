@@ -220,15 +220,16 @@ static enum dgl_status check_object(const struct field_walk *w, const struct dgl
                                     const char *prefix)
 {
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(object); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    struct dgl_buf path = {0};
+    for (const struct dgl_json *v = dgl_json_first(object); v; v = dgl_json_next(v)) {
         struct field value = field_of_json(v);
-        struct dgl_buf path = {0};
+        path.len = 0;
         dgl_buf_printf(&path, "%s%s%s", prefix, prefix[0] ? "." : "", dgl_json_key(v).p);
-        status = path.failed ? dgl_fail_memory(w->c->log, "field name", dgl_json_key(v).len)
-                             : check_field(w, path.p, &value);
-        dgl_buf_finish(&path);
+        TRY(path.failed ? dgl_fail_memory(w->c->log, "field name", dgl_json_key(v).len)
+                        : check_field(w, path.p, &value));
     }
+done:
+    dgl_buf_finish(&path);
     return status;
 }
 
@@ -238,12 +239,14 @@ enum dgl_status config_check_fields(const struct config *c, uint32_t family)
     struct dgl_buf unknown = {0};
     const struct field_walk walk = {.c = c, .family = family, .unknown = &unknown};
     const struct dgl_json *text = dgl_json_get(fields->base, "text_config");
-    enum dgl_status status = check_object(&walk, c->prefix ? text : fields->base, "");
-    for (size_t i = 0; i < fields->count && status == DGL_OK && !c->prefix; i++)
-        status = check_field(&walk, fields->entries[i].path, &fields->entries[i].value);
-    if (status == DGL_OK && unknown.len > 0 && !unknown.failed)
+    enum dgl_status status;
+    TRY(check_object(&walk, c->prefix ? text : fields->base, ""));
+    for (size_t i = 0; i < fields->count && !c->prefix; i++)
+        TRY(check_field(&walk, fields->entries[i].path, &fields->entries[i].value));
+    if (unknown.len > 0 && !unknown.failed)
         dgl_warn(c->log, "%s: ignoring fields that this version does not know: %s", fields->name,
                  unknown.p);
+done:
     dgl_buf_finish(&unknown);
     return status;
 }

@@ -46,12 +46,12 @@ static enum dgl_status stops_read(const struct config *c, const char *origin, st
     if (eos.kind != FIELD_LIST)
         return stop_add(c, "eos_token_id", &eos, origin, d);
     size_t i = 0;
-    for (struct field v = field_first(&eos); v.kind != FIELD_ABSENT && status == DGL_OK;
-         v = field_next(&v)) {
+    for (struct field v = field_first(&eos); v.kind != FIELD_ABSENT; v = field_next(&v)) {
         char path[48];
         snprintf(path, sizeof(path), "eos_token_id[%zu]", i++);
-        status = stop_add(c, path, &v, origin, d);
+        TRY(stop_add(c, path, &v, origin, d));
     }
+done:
     return status;
 }
 

@@ -93,16 +93,13 @@ static enum dgl_status tokens_read(struct reader *r)
 {
     const struct dgl_json *vocab;
     int64_t count = 0;
-    enum dgl_status status = dgl_json_need(r->json, r->root, "vocab", DGL_JSON_OBJECT, &vocab);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r->json, r->root, "vocabSize", 1, TOK_MAX_ID, &count);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_need(r->json, r->root, "vocab", DGL_JSON_OBJECT, &vocab));
+    TRY(dgl_json_need_i64(r->json, r->root, "vocabSize", 1, TOK_MAX_ID, &count));
     struct dgl_str *tokens = list_alloc(r, (size_t)count, sizeof(*tokens), "vocab", &status);
     r->v.tokens = tokens;
     r->v.count = (uint64_t)count;
-    for (const struct dgl_json *t = dgl_json_first(vocab); t && status == DGL_OK;
-         t = dgl_json_next(t)) {
+    for (const struct dgl_json *t = dgl_json_first(vocab); t && tokens; t = dgl_json_next(t)) {
         int64_t id;
         if (!dgl_json_i64(t, &id) || id < 0 || id >= count)
             return dgl_json_fail(r->json, t,
@@ -114,6 +111,7 @@ static enum dgl_status tokens_read(struct reader *r)
                                  DGL_PRINTABLE_STR(tokens[id]));
         tokens[id] = dgl_json_key(t);
     }
+done:
     return status;
 }
 
@@ -160,8 +158,7 @@ static enum dgl_status scores_read(struct reader *r)
     double *scores = list_alloc(r, (size_t)r->v.count, sizeof(*scores), "scores", &status);
     r->v.scores = scores;
     size_t i = 0;
-    for (const struct dgl_json *s = dgl_json_first(list); s && status == DGL_OK;
-         s = dgl_json_next(s), i++) {
+    for (const struct dgl_json *s = dgl_json_first(list); s && scores; s = dgl_json_next(s), i++) {
         if (!dgl_json_is(s, DGL_JSON_NUMBER))
             return dgl_json_fail(r->json, s, "%s, wanted a number",
                                  dgl_json_type_name(dgl_json_type(s)));
@@ -179,8 +176,7 @@ static enum dgl_status merges_read(struct reader *r)
     size_t count = dgl_json_count(list);
     struct dgl_str *merges = list_alloc(r, count, sizeof(*merges), "merges", &status);
     r->v.merges = merges;
-    for (const struct dgl_json *m = dgl_json_first(list); m && status == DGL_OK;
-         m = dgl_json_next(m)) {
+    for (const struct dgl_json *m = dgl_json_first(list); m && merges; m = dgl_json_next(m)) {
         if (!dgl_json_is(m, DGL_JSON_STRING))
             return dgl_json_fail(r->json, m, "%s, wanted a string \"left right\"",
                                  dgl_json_type_name(dgl_json_type(m)));
@@ -269,48 +265,35 @@ done:
 
 /* ---- the whole ---- */
 
-static enum dgl_status vocab_read(struct reader *r)
+enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
+                                          struct dgl_json_doc **out)
 {
     static enum dgl_status (*const steps[])(struct reader *) = {
         kind_read, tokens_read, types_read, scores_read, merges_read, gaps_mark, specials_apply,
     };
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == DGL_OK; i++)
-        status = steps[i](r);
-    if (status != DGL_OK || r->v.kind != VOCAB_BPE)
-        return status == DGL_OK ? vocab_mark_runs(r->json.log, &r->v) : status;
-    r->v.pre = gguf_pre_find(DGL_STR("gpt-2"));
-    dgl_warn(r->json.log,
-             "%s: DOPPLER's form does not say how texts are cut into words: GPT-2's pattern is "
-             "taken, which the tokenizer.json of the model may not have",
-             r->v.name);
-    return DGL_OK;
-}
-
-/* Writes the Hugging Face form of `doc`. */
-static enum dgl_status form_write(const struct dgl_log *log, const struct dgl_json_doc *doc,
-                                  struct dgl_buf *out)
-{
     struct reader r = {.json = {log, doc},
                        .root = dgl_json_root(doc),
                        .v = {.name = dgl_json_name(doc), .eot = -1, .eom = -1}};
-    enum dgl_status status = vocab_read(&r);
-    if (status == DGL_OK)
-        status = tokenizer_json_write(log, &r.v, true, out);
-    vocab_lists_finish(&r.v);
-    return status;
-}
-
-enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
-                                          struct dgl_json_doc **out)
-{
     struct dgl_buf text = {0};
+    enum dgl_status status = DGL_OK;
     *out = NULL;
-    if (!is_doppler(dgl_json_root(doc)))
+    if (!is_doppler(r.root))
         return DGL_OK;
-    enum dgl_status status = form_write(log, doc, &text);
-    if (status == DGL_OK)
-        status = dgl_json_parse(log, dgl_json_name(doc), text.p, text.len, out);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        TRY(steps[i](&r));
+    if (r.v.kind == VOCAB_BPE) {
+        r.v.pre = gguf_pre_find(DGL_STR("gpt-2"));
+        dgl_warn(log,
+                 "%s: DOPPLER's form does not say how texts are cut into words: GPT-2's pattern is "
+                 "taken, which the tokenizer.json of the model may not have",
+                 r.v.name);
+    } else {
+        TRY(vocab_mark_runs(log, &r.v));
+    }
+    TRY(tokenizer_json_write(log, &r.v, true, &text));
+    TRY(dgl_json_parse(log, dgl_json_name(doc), text.p, text.len, out));
+done:
+    vocab_lists_finish(&r.v);
     dgl_buf_finish(&text);
     return status;
 }

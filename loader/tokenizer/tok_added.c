@@ -59,17 +59,17 @@ static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_js
 {
     struct tok_vocab contents = {0};
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(json); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = load_token(r, v, &contents, out);
-    for (uint64_t id = 0; lists && id < lists->count && status == DGL_OK; id++) {
+    for (const struct dgl_json *v = dgl_json_first(json); v; v = dgl_json_next(v))
+        TRY(load_token(r, v, &contents, out));
+    for (uint64_t id = 0; lists && id < lists->count; id++) {
         struct vocab_added added;
         if (!vocab_added_get(lists, id, &added))
             continue;
         struct tok_added_token token = {
             .json_id = (int64_t)id, .special = added.special, .rstrip = added.rstrip};
-        status = add_token(r, token, lists->tokens[id], &contents, out);
+        TRY(add_token(r, token, lists->tokens[id], &contents, out));
     }
+done:
     tok_vocab_finish(&contents);
     return status;
 }
@@ -324,7 +324,7 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
     out->count = 0;
     if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
         return budget->status;
-    for (size_t i = 0; i < text.len && status == DGL_OK;) {
+    for (size_t i = 0; i < text.len;) {
         struct tok_cut match = {.start = i, .end = i + 1, .token = -1};
         if (trie->starts[(unsigned char)text.p[i]]) {
             size_t looks;
@@ -335,9 +335,10 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
         /* The search continues after a match even if the match is rejected. */
         i = match.end;
         if (match.token >= 0 && !(skip_special && added->tokens[match.token].special))
-            status = take_match(&c, match);
+            TRY(take_match(&c, match));
     }
-    if (status == DGL_OK && c.done < text.len)
-        status = tok_cuts_add(budget, out, (struct tok_cut){c.done, text.len, -1});
+    if (c.done < text.len)
+        TRY(tok_cuts_add(budget, out, (struct tok_cut){c.done, text.len, -1}));
+done:
     return status;
 }

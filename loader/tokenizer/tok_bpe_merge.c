@@ -230,13 +230,14 @@ enum dgl_status tok_bpe_merge(struct dgl_budget *budget, const struct tok_merges
     if (count <= SMALL)
         return merge_part(budget, merges, scratch, symbols, count, out);
     enum dgl_status status = DGL_OK;
-    for (size_t start = 0, end; status == DGL_OK && start < count; start = end) {
+    for (size_t start = 0, end; start < count; start = end) {
         end = start + 1;
         while (end < count && bridges->num_slots > 0 &&
                bridges->slots[tok_bridges_slot(bridges,
                                                tok_bridge_key(symbols[end - 1], symbols[end]))])
             end++;
-        status = merge_part(budget, merges, scratch, symbols + start, end - start, out);
+        TRY(merge_part(budget, merges, scratch, symbols + start, end - start, out));
     }
+done:
     return status;
 }

@@ -53,20 +53,21 @@ void tok_pattern_finish(struct tok_pattern *pattern)
 static enum dgl_status find_literal(struct dgl_budget *budget, const struct tok_pattern *pattern,
                                     struct dgl_str text, struct tok_spans *out)
 {
-    size_t done = 0, len = pattern->literal_len;
+    size_t done_to = 0, len = pattern->literal_len;
     enum dgl_status status = DGL_OK;
     out->count = 0;
     if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
         return budget->status;
-    while (status == DGL_OK && done < text.len) {
-        const char *hit = memmem(text.p + done, text.len - done, pattern->literal, len);
+    while (done_to < text.len) {
+        const char *hit = memmem(text.p + done_to, text.len - done_to, pattern->literal, len);
         size_t start = hit ? (size_t)(hit - text.p) : text.len;
-        if (start > done)
-            status = tok_spans_add(budget, out, (struct tok_span){done, start, false});
-        if (hit && status == DGL_OK)
-            status = tok_spans_add(budget, out, (struct tok_span){start, start + len, true});
-        done = hit ? start + len : text.len;
+        if (start > done_to)
+            TRY(tok_spans_add(budget, out, (struct tok_span){done_to, start, false}));
+        if (hit)
+            TRY(tok_spans_add(budget, out, (struct tok_span){start, start + len, true}));
+        done_to = hit ? start + len : text.len;
     }
+done:
     return status;
 }
 
@@ -88,14 +89,16 @@ enum dgl_status tok_pattern_replace(struct dgl_budget *budget, const struct tok_
                                     struct tok_spans *spans, struct dgl_str text,
                                     struct dgl_buf *out)
 {
-    enum dgl_status status = tok_pattern_find(budget, pattern, scratch, text, spans);
-    for (size_t i = 0; status == DGL_OK && i < spans->count; i++) {
+    enum dgl_status status;
+    TRY(tok_pattern_find(budget, pattern, scratch, text, spans));
+    for (size_t i = 0; i < spans->count; i++) {
         struct tok_span span = spans->items[i];
         struct dgl_str part = content;
         if (!span.match)
             part = (struct dgl_str){text.p + span.start, span.end - span.start};
         if (!dgl_budget_append(budget, out, part.p, part.len))
-            status = budget->status;
+            return budget->status;
     }
+done:
     return status;
 }

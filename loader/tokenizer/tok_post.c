@@ -29,14 +29,13 @@ static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_js
     TRY(dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table));
     TRY(dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry));
     TRY(dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids));
-    for (const struct dgl_json *v = dgl_json_first(ids); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    for (const struct dgl_json *v = dgl_json_first(ids); v; v = dgl_json_next(v)) {
         int64_t value;
         if (!dgl_json_i64(v, &value) || value < 0 || value > max_id)
             return dgl_json_fail(r, v, "wanted an id from 0 to %lld", (long long)max_id);
         if (out->count == MAX_IDS)
             return dgl_json_fail(r, v, "more than %d ids around a text", MAX_IDS);
-        status = token_ids_add(r.log, out, (int32_t)value);
+        TRY(token_ids_add(r.log, out, (int32_t)value));
     }
 done:
     return status;
@@ -46,23 +45,24 @@ done:
 static enum dgl_status walk_template(struct dgl_json_reader r, const struct dgl_json *template,
                                      int64_t max_id, struct tok_post *out)
 {
-    const struct dgl_json *single = NULL;
-    enum dgl_status status = dgl_json_need(r, template, "single", DGL_JSON_ARRAY, &single);
+    const struct dgl_json *single;
     size_t texts = 0;
-    for (const struct dgl_json *v = dgl_json_first(single); v && status == DGL_OK;
-         v = dgl_json_next(v)) {
+    enum dgl_status status;
+    TRY(dgl_json_need(r, template, "single", DGL_JSON_ARRAY, &single));
+    for (const struct dgl_json *v = dgl_json_first(single); v; v = dgl_json_next(v)) {
         const struct dgl_json *special = dgl_json_get(v, "SpecialToken");
         const struct dgl_json *sequence = dgl_json_get(v, "Sequence");
         if (special)
-            status = add_special(r, template, special, max_id, texts ? &out->behind : &out->before);
+            TRY(add_special(r, template, special, max_id, texts ? &out->behind : &out->before));
         else if (sequence && dgl_str_eq(dgl_json_str(dgl_json_get(sequence, "id")), "A"))
             texts++;
         else
-            status = dgl_json_fail(r, v, "wanted SpecialToken or Sequence A");
+            return dgl_json_fail(r, v, "wanted SpecialToken or Sequence A");
     }
-    if (status == DGL_OK && texts != 1)
+    if (texts != 1)
         return fail_unsupported(r, "a template that has the text not once, but",
                                 dgl_str_of(texts ? "more often" : "never"));
+done:
     return status;
 }
 

@@ -48,71 +48,62 @@ enum dgl_status tok_split(struct dgl_budget *budget, enum tok_behavior behavior,
                           struct tok_text *out)
 {
     enum dgl_status status = DGL_OK;
-    size_t origin = piece.origin_len;
-    for (size_t i = 0, next; i < spans->count && status == DGL_OK; i = next) {
+    for (size_t i = 0, next; i < spans->count; i = next) {
         for (next = i + 1; next < spans->count; next++)
             if (begins_piece(behavior, invert, spans, next))
                 break;
         size_t start = spans->items[i].start, end = spans->items[next - 1].end;
         bool removed = behavior == TOK_REMOVED && spans->items[i].match != invert;
-        if (removed || start == end)
-            continue;
-        status = tok_text_add(budget, out,
-                              (struct tok_piece){piece.start + start, end - start,
-                                                 tok_origin_of(origin, start, end)});
+        size_t origin = tok_origin_of(piece.origin_len, start, end);
+        if (!removed && start != end)
+            TRY(tok_text_add(budget, out,
+                             (struct tok_piece){piece.start + start, end - start, origin}));
     }
+done:
     return status;
 }
 
 enum dgl_status tok_find_class(struct dgl_budget *budget, bool (*is)(uint32_t cp),
                                struct dgl_str text, struct tok_spans *out)
 {
-    size_t done = 0;
+    size_t covered = 0;
     enum dgl_status status = DGL_OK;
     out->count = 0;
-    for (size_t i = 0, end; i < text.len && status == DGL_OK; i = end) {
+    for (size_t i = 0, end; i < text.len; i = end) {
         uint32_t cp;
         end = i + dgl_utf8_decode(text.p + i, text.len - i, &cp);
         if (!is(cp))
             continue;
-        if (i > done)
-            status = tok_spans_add(budget, out, (struct tok_span){done, i, false});
-        if (status == DGL_OK)
-            status = tok_spans_add(budget, out, (struct tok_span){i, end, true});
-        done = end;
+        if (i > covered)
+            TRY(tok_spans_add(budget, out, (struct tok_span){covered, i, false}));
+        TRY(tok_spans_add(budget, out, (struct tok_span){i, end, true}));
+        covered = end;
     }
-    if (status == DGL_OK && done < text.len)
-        status = tok_spans_add(budget, out, (struct tok_span){done, text.len, false});
+    if (covered < text.len)
+        TRY(tok_spans_add(budget, out, (struct tok_span){covered, text.len, false}));
+done:
     return status;
-}
-
-enum word_class { WORD, BLANK, OTHER };
-
-static enum word_class word_class(uint32_t cp)
-{
-    if (tok_is_word(cp))
-        return WORD;
-    return tok_is_space(cp) ? BLANK : OTHER;
 }
 
 enum dgl_status tok_find_words(struct dgl_budget *budget, struct dgl_str text,
                                struct tok_spans *out)
 {
+    enum { WORD, BLANK, OTHER } now = BLANK, next;
     enum dgl_status status = DGL_OK;
-    out->count = 0;
     size_t start = 0;
-    enum word_class now = BLANK;
-    for (size_t i = 0, len; i < text.len && status == DGL_OK; i += len) {
+    out->count = 0;
+    for (size_t i = 0, len; i < text.len; i += len) {
         uint32_t cp;
         len = dgl_utf8_decode(text.p + i, text.len - i, &cp);
-        enum word_class next = word_class(cp);
+        next = tok_is_word(cp) ? WORD : tok_is_space(cp) ? BLANK : OTHER;
         if (i > start && next != now) {
-            status = tok_spans_add(budget, out, (struct tok_span){start, i, now != BLANK});
+            TRY(tok_spans_add(budget, out, (struct tok_span){start, i, now != BLANK}));
             start = i;
         }
         now = next;
     }
-    if (status == DGL_OK && start < text.len)
-        status = tok_spans_add(budget, out, (struct tok_span){start, text.len, now != BLANK});
+    if (start < text.len)
+        TRY(tok_spans_add(budget, out, (struct tok_span){start, text.len, now != BLANK}));
+done:
     return status;
 }

@@ -55,45 +55,37 @@ static double reference_score(double value, struct dgl_buf *text)
     return value < 0 ? -size : size;
 }
 
-static enum dgl_status load_entry(struct dgl_json_reader r, const struct dgl_json *entry,
-                                  struct tok_model *model, int32_t id, struct dgl_buf *text)
-{
-    const struct dgl_json *token = dgl_json_at(entry, 0), *score = dgl_json_at(entry, 1);
-    if (!dgl_json_is(entry, DGL_JSON_ARRAY) || dgl_json_count(entry) != 2 ||
-        !dgl_json_is(token, DGL_JSON_STRING) || !dgl_json_is(score, DGL_JSON_NUMBER))
-        return dgl_json_fail(r, entry, "an entry of the vocabulary is [\"token\", score]");
-    struct dgl_str name = dgl_json_str(token);
-    model->unigram->scores[id] = reference_score(dgl_json_f64(score), text);
-    if (text->failed || !tok_vocab_add(&model->vocab, name, id) ||
-        !tok_trie_add(&model->unigram->trie, name, id))
-        return dgl_fail_memory(r.log, "vocabulary", model->vocab.text.len);
-    return DGL_OK;
-}
-
 static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
                                   struct tok_model *model)
 {
+    struct tok_unigram *unigram = model->unigram;
     const struct dgl_json *array;
-    enum dgl_status status = dgl_json_need(r, json, "vocab", DGL_JSON_ARRAY, &array);
-    if (status != DGL_OK)
-        return status;
+    struct dgl_buf text = {0};
+    double lowest = INFINITY;
+    int32_t id = 0;
+    enum dgl_status status;
+    TRY(dgl_json_need(r, json, "vocab", DGL_JSON_ARRAY, &array));
     size_t count = dgl_json_count(array);
     if (count > TOK_MAX_ID)
         return dgl_json_fail(r, array, "%zu tokens, at most %d are possible", count, TOK_MAX_ID);
-    model->unigram->scores = dgl_new_array(double, count);
-    if (!model->unigram->scores || !tok_vocab_reserve(&model->vocab, count))
+    unigram->scores = dgl_new_array(double, count);
+    if (!unigram->scores || !tok_vocab_reserve(&model->vocab, count))
         return dgl_fail_memory(r.log, "vocabulary", count * sizeof(double));
-    int32_t id = 0;
-    struct dgl_buf text = {0};
-    double lowest = INFINITY;
-    for (const struct dgl_json *v = dgl_json_first(array); v && status == DGL_OK;
-         v = dgl_json_next(v), id++) {
-        status = load_entry(r, v, model, id, &text);
-        if (status == DGL_OK && model->unigram->scores[id] < lowest)
-            lowest = model->unigram->scores[id];
+    for (const struct dgl_json *v = dgl_json_first(array); v; v = dgl_json_next(v), id++) {
+        const struct dgl_json *token = dgl_json_at(v, 0), *score = dgl_json_at(v, 1);
+        if (!dgl_json_is(v, DGL_JSON_ARRAY) || dgl_json_count(v) != 2 ||
+            !dgl_json_is(token, DGL_JSON_STRING) || !dgl_json_is(score, DGL_JSON_NUMBER))
+            TRY(dgl_json_fail(r, v, "an entry of the vocabulary is [\"token\", score]"));
+        unigram->scores[id] = reference_score(dgl_json_f64(score), &text);
+        if (text.failed || !tok_vocab_add(&model->vocab, dgl_json_str(token), id) ||
+            !tok_trie_add(&unigram->trie, dgl_json_str(token), id))
+            TRY(dgl_fail_memory(r.log, "vocabulary", model->vocab.text.len));
+        if (unigram->scores[id] < lowest)
+            lowest = unigram->scores[id];
     }
+    unigram->unknown_score = lowest - UNKNOWN_PENALTY;
+done:
     dgl_buf_finish(&text);
-    model->unigram->unknown_score = lowest - UNKNOWN_PENALTY;
     return status;
 }
 
@@ -222,16 +214,16 @@ enum dgl_status tok_unigram_encode(struct dgl_budget *budget, const struct tok_m
                          sizeof(struct step)))
         return budget->status;
     struct step *steps = scratch->path;
-    enum dgl_status status = find_path(budget, model, piece, steps);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(find_path(budget, model, piece, steps));
     reverse_path(steps, piece.len);
-    for (size_t at = 0, end; status == DGL_OK && at < piece.len; at = end) {
+    for (size_t at = 0, end; at < piece.len; at = end) {
         end = steps[at].from;
         bool unknown = model->unk_id >= 0 && steps[at].id == model->unk_id;
         while (unknown && end < piece.len && steps[end].id == model->unk_id)
             end = steps[end].from;
-        status = add_part(budget, model, (struct dgl_str){piece.p + at, end - at}, out);
+        TRY(add_part(budget, model, (struct dgl_str){piece.p + at, end - at}, out));
     }
+done:
     return status;
 }

@@ -182,15 +182,16 @@ static enum dgl_status encode_plain(struct encoder *e, struct dgl_str text, size
 {
     struct tok_scratch *s = &e->scratch;
     size_t room = e->out->cap;
-    enum dgl_status status =
-        tok_pretokenize(&e->budget, &e->tok->pretokenizer, s, text, origin_len);
-    for (size_t i = 0; status == DGL_OK && i < s->text.count; i++) {
+    enum dgl_status status;
+    TRY(tok_pretokenize(&e->budget, &e->tok->pretokenizer, s, text, origin_len));
+    for (size_t i = 0; i < s->text.count; i++) {
         struct dgl_str piece = {s->text.bytes.p + s->text.pieces[i].start, s->text.pieces[i].len};
-        status = tok_model_encode(&e->budget, &e->tok->model, &s->model, piece, e->out);
+        TRY(tok_model_encode(&e->budget, &e->tok->model, &s->model, piece, e->out));
     }
-    if (status == DGL_OK)
-        dgl_budget_bytes(&e->budget, (e->out->cap - room) * sizeof(*e->out->ids));
-    return status == DGL_OK ? e->budget.status : status;
+    dgl_budget_bytes(&e->budget, (e->out->cap - room) * sizeof(*e->out->ids));
+    status = e->budget.status;
+done:
+    return status;
 }
 
 /* Encodes raw text between added tokens: normalizes it, then cuts it at added tokens of normalized
@@ -199,20 +200,20 @@ static enum dgl_status encode_raw(struct encoder *e, struct tainted_text text, s
 {
     struct tok_scratch *s = &e->scratch;
     const struct tok_added *added = &e->tok->added;
-    enum dgl_status status = tok_normalize(&e->budget, &e->tok->normalizer, s, text, &origin_len);
+    enum dgl_status status;
+    TRY(tok_normalize(&e->budget, &e->tok->normalizer, s, text, &origin_len));
     struct tainted_text normalized = {{s->normalized.p, s->normalized.len},
                                       text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
-    if (status == DGL_OK)
-        status = tok_added_cut(&e->budget, added, &added->normalized, e->flags.no_parse_special,
-                               normalized, &s->cuts);
-    for (size_t i = 0; status == DGL_OK && i < s->cuts.count; i++) {
+    TRY(tok_added_cut(&e->budget, added, &added->normalized, e->flags.no_parse_special, normalized,
+                      &s->cuts));
+    for (size_t i = 0; i < s->cuts.count; i++) {
         struct tok_cut cut = s->cuts.items[i];
         struct dgl_str part = {s->normalized.p + cut.start, cut.end - cut.start};
-        status = cut.token >= 0
-                     ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                     : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end));
+        TRY(cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
+                           : encode_plain(e, part, tok_origin_of(origin_len, cut.start, cut.end)));
         s->continues = false;
     }
+done:
     return status;
 }
 
@@ -223,16 +224,18 @@ static enum dgl_status encode_text(struct encoder *e, struct tainted_text text)
     uint32_t cp;
     bool fresh = text.text.len && !e->flags.continues;
     size_t first_char = fresh ? dgl_utf8_decode(text.text.p, text.text.len, &cp) : 0;
-    enum dgl_status status = tok_added_cut(&e->budget, added, &added->raw,
-                                           e->flags.no_parse_special, text, &s->raw_cuts);
+    enum dgl_status status;
+    TRY(tok_added_cut(&e->budget, added, &added->raw, e->flags.no_parse_special, text,
+                      &s->raw_cuts));
     s->continues = e->flags.continues;
-    for (size_t i = 0; status == DGL_OK && i < s->raw_cuts.count; i++) {
+    for (size_t i = 0; i < s->raw_cuts.count; i++) {
         struct tok_cut cut = s->raw_cuts.items[i];
-        status = cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                                : encode_raw(e, tainted_part(text, cut.start, cut.end),
-                                             cut.start == 0 ? first_char : 0);
+        TRY(cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
+                           : encode_raw(e, tainted_part(text, cut.start, cut.end),
+                                        cut.start == 0 ? first_char : 0));
         s->continues = false;
     }
+done:
     return status;
 }
 
@@ -287,13 +290,13 @@ enum dgl_status tokenizer_decode(const struct dgl_log *log, const struct dgl_tok
     struct dgl_budget budget = budget_of(log, "decoding", decode_advice, count);
     tok_decode_stream_init(&stream, &budget, &tok->decoder);
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct dgl_str token;
         if (token_text(tok, ids[i], skip_special, &token))
-            status = tok_decode_push(&stream, token, out);
+            TRY(tok_decode_push(&stream, token, out));
     }
-    if (status == DGL_OK)
-        status = tok_decode_flush(&stream, out);
+    status = tok_decode_flush(&stream, out);
+done:
     tok_decode_stream_finish(&stream);
     return status;
 }

@@ -9,16 +9,6 @@ static void put_cstr(struct dgl_json_writer *w, const char *key, const char *tex
     dgl_jw_field_cstr(w, key, text);
 }
 
-static void put_bool(struct dgl_json_writer *w, const char *key, bool value)
-{
-    dgl_jw_field_bool(w, key, value);
-}
-
-static void put_raw(struct dgl_json_writer *w, const char *key, const char *json)
-{
-    dgl_jw_field_raw(w, key, json);
-}
-
 static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_field_array(w, "added_tokens");
@@ -29,11 +19,11 @@ static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
         dgl_jw_object(w);
         dgl_jw_field_u64(w, "id", id);
         dgl_jw_field_str(w, "content", v->tokens[id]);
-        put_bool(w, "single_word", false);
-        put_bool(w, "lstrip", false);
-        put_bool(w, "rstrip", added.rstrip);
-        put_bool(w, "normalized", false);
-        put_bool(w, "special", added.special);
+        dgl_jw_field_bool(w, "single_word", false);
+        dgl_jw_field_bool(w, "lstrip", false);
+        dgl_jw_field_bool(w, "rstrip", added.rstrip);
+        dgl_jw_field_bool(w, "normalized", false);
+        dgl_jw_field_bool(w, "special", added.special);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -62,13 +52,14 @@ static void write_cutting(struct dgl_json_writer *w, const struct vocab_lists *v
     if (v->kind == VOCAB_BPE) {
         gguf_pre_write(w, v->pre);
     } else if (v->kind == VOCAB_SPM) {
-        put_raw(w, "normalizer",
-                v->add_prefix ? SEQUENCE("normalizers", PREPEND ", " REPLACE(" ", MARK))
-                              : REPLACE(" ", MARK));
-        put_raw(w, "pre_tokenizer", "null");
+        dgl_jw_field_raw(w, "normalizer",
+                         v->add_prefix ? SEQUENCE("normalizers", PREPEND ", " REPLACE(" ", MARK))
+                                       : REPLACE(" ", MARK));
+        dgl_jw_field_raw(w, "pre_tokenizer", "null");
     } else {
-        put_raw(w, "normalizer", "null");
-        put_raw(w, "pre_tokenizer", v->add_prefix ? METASPACE("always") : METASPACE("never"));
+        dgl_jw_field_raw(w, "normalizer", "null");
+        dgl_jw_field_raw(w, "pre_tokenizer",
+                         v->add_prefix ? METASPACE("always") : METASPACE("never"));
     }
 }
 
@@ -115,7 +106,7 @@ static void write_special(struct dgl_json_writer *w, const struct vocab_lists *v
 static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     if (!v->add_bos && !v->add_eos) {
-        put_raw(w, "post_processor", "null");
+        dgl_jw_field_raw(w, "post_processor", "null");
         return;
     }
     dgl_jw_field_object(w, "post_processor");
@@ -183,7 +174,7 @@ static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v
         dgl_jw_i64(w, v->unk);
     else
         dgl_jw_null(w);
-    put_bool(w, "byte_fallback", true);
+    dgl_jw_field_bool(w, "byte_fallback", true);
     dgl_jw_field_array(w, "vocab");
     for (uint64_t id = 0; id < v->count; id++) {
         dgl_jw_array(w);
@@ -201,17 +192,17 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
     bool spm = v->kind == VOCAB_SPM;
     dgl_jw_field_object(w, "model");
     put_cstr(w, "type", "BPE");
-    put_raw(w, "dropout", "null");
+    dgl_jw_field_raw(w, "dropout", "null");
     dgl_jw_key(w, "unk_token");
     if (spm && v->unk >= 0)
         dgl_jw_str(w, v->tokens[v->unk]);
     else
         dgl_jw_null(w);
-    put_raw(w, "continuing_subword_prefix", "null");
-    put_raw(w, "end_of_word_suffix", "null");
-    put_bool(w, "fuse_unk", spm);
-    put_bool(w, "byte_fallback", spm);
-    put_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
+    dgl_jw_field_raw(w, "continuing_subword_prefix", "null");
+    dgl_jw_field_raw(w, "end_of_word_suffix", "null");
+    dgl_jw_field_bool(w, "fuse_unk", spm);
+    dgl_jw_field_bool(w, "byte_fallback", spm);
+    dgl_jw_field_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
     enum dgl_status status = DGL_OK;
     if (lists) {
         write_vocab(w, v);
@@ -228,16 +219,16 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
     enum dgl_status status = DGL_OK;
     dgl_jw_object(&w);
     put_cstr(&w, "version", "1.0");
-    put_raw(&w, "truncation", "null");
-    put_raw(&w, "padding", "null");
+    dgl_jw_field_raw(&w, "truncation", "null");
+    dgl_jw_field_raw(&w, "padding", "null");
     if (lists)
         write_added(&w, v);
     write_cutting(&w, v);
     write_post(&w, v);
-    put_raw(&w, "decoder",
-            v->kind == VOCAB_BPE ? BYTE_LEVEL
-            : v->add_prefix      ? SEQUENCE("decoders", BYTES ", " STRIP)
-                                 : SEQUENCE("decoders", BYTES));
+    dgl_jw_field_raw(&w, "decoder",
+                     v->kind == VOCAB_BPE ? BYTE_LEVEL
+                     : v->add_prefix      ? SEQUENCE("decoders", BYTES ", " STRIP)
+                                          : SEQUENCE("decoders", BYTES));
     if (v->kind == VOCAB_UNIGRAM)
         write_unigram(&w, v);
     else

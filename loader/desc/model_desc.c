@@ -55,21 +55,21 @@ enum dgl_status model_desc_init(const struct dgl_log *log, const struct model_de
                                 struct model_desc *out, struct model_skipped *skipped)
 {
     const struct config config = {.log = log, .fields = in->config};
+    enum dgl_status status;
     *out =
         (struct model_desc){.embed = TENSOR_NONE, .head = TENSOR_NONE, .final_norm = TENSOR_NONE};
     *skipped = (struct model_skipped){0};
     if (in->config->base && !dgl_json_is(in->config->base, DGL_JSON_OBJECT))
         return dgl_fail(log, DGL_ERR_FORMAT, "%s: is %s, wanted an object", in->config->name,
                         dgl_json_type_name(dgl_json_type(in->config->base)));
-    enum dgl_status status = model_config_read(&config, out);
-    if (status == DGL_OK)
-        status = stop_ids_read(&config, in->generation_config, out);
-    if (status == DGL_OK && !in->config_only)
-        status = model_bind(log, in->tensors, in->config->name, out, skipped);
-    if (status != DGL_OK) {
-        model_desc_finish(out);
-        model_skipped_finish(skipped);
-    }
+    TRY(model_config_read(&config, out));
+    TRY(stop_ids_read(&config, in->generation_config, out));
+    if (!in->config_only)
+        TRY(model_bind(log, in->tensors, in->config->name, out, skipped));
+    return DGL_OK;
+done:
+    model_desc_finish(out);
+    model_skipped_finish(skipped);
     return status;
 }
 

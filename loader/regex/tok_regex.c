@@ -211,10 +211,10 @@ enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex
     const PCRE2_SIZE *found = pcre2_get_ovector_pointer(scratch->data);
     struct search search = {.budget = budget};
     pcre2_set_callout(scratch->context, count_work, &search);
-    size_t from = 0, done = 0; /* [0, done) is covered by spans */
+    size_t from = 0, covered = 0; /* [0, covered) is covered by spans */
     bool any = false;
     enum dgl_status status = DGL_OK;
-    while (status == DGL_OK && from <= text.len) {
+    while (from <= text.len) {
         search.start = SIZE_MAX;
         int rc = pcre2_match(code, (PCRE2_SPTR)text.p, text.len, from, PCRE2_NO_UTF_CHECK,
                              scratch->data, scratch->context);
@@ -225,21 +225,21 @@ enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex
         if (!dgl_budget_steps(budget, 4)) /* cost of the call itself */
             return budget->status;
         size_t start = found[0], end = found[1];
-        if (start == end && any && end == done) {
+        if (start == end && any && end == covered) {
             /* As in Oniguruma, an empty match directly after the last match is ignored. */
             do
                 from++;
             while (from < text.len && ((unsigned char)text.p[from] & 0xC0) == 0x80);
             continue;
         }
-        if (start > done)
-            status = tok_spans_add(budget, out, (struct tok_span){done, start, false});
-        if (status == DGL_OK)
-            status = tok_spans_add(budget, out, (struct tok_span){start, end, true});
-        from = done = end;
+        if (start > covered)
+            TRY(tok_spans_add(budget, out, (struct tok_span){covered, start, false}));
+        TRY(tok_spans_add(budget, out, (struct tok_span){start, end, true}));
+        from = covered = end;
         any = true;
     }
-    if (status == DGL_OK && done < text.len)
-        status = tok_spans_add(budget, out, (struct tok_span){done, text.len, false});
+    if (covered < text.len)
+        TRY(tok_spans_add(budget, out, (struct tok_span){covered, text.len, false}));
+done:
     return status;
 }

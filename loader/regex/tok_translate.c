@@ -419,23 +419,23 @@ enum dgl_status tok_translate(struct tok_translator *t)
 {
     struct grammar g = {.t = t};
     enum dgl_status status = DGL_OK;
-    while (status == DGL_OK && !tok_translate_at_end(t)) {
+    while (!tok_translate_at_end(t)) {
         bool quantifier;
         if (g.groups[g.depth].flags.extended && skip_blank_or_comment(t))
             continue;
-        status = take_quantifier(&g, &quantifier);
+        TRY(take_quantifier(&g, &quantifier));
         if (quantifier)
             g.last_folded = 0;
-        else if (status == DGL_OK)
-            status = take_item(&g);
-        if (status == DGL_OK && t->out.len > TOK_TRANSLATE_MAX)
-            status = tok_translate_fail(t, "a pattern this long");
+        else
+            TRY(take_item(&g));
+        if (t->out.len > TOK_TRANSLATE_MAX)
+            return tok_translate_fail(t, "a pattern this long");
     }
-    if (status == DGL_OK && g.depth > 0)
-        status = tok_translate_fail(t, "a group without its closing parenthesis");
-    if (status == DGL_OK)
-        end_alternative(&g);
-    if (status == DGL_OK && t->out.failed)
+    if (g.depth > 0)
+        return tok_translate_fail(t, "a group without its closing parenthesis");
+    end_alternative(&g);
+    if (t->out.failed)
         status = dgl_fail_memory(t->log, "pattern", t->out.len);
+done:
     return status;
 }

@@ -117,16 +117,17 @@ static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok
     if (!owner)
         return dgl_fail_memory(r.log, "added tokens", (uint64_t)largest);
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < added->count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < added->count; i++) {
         const struct tok_added_token *token = &added->tokens[i];
         int32_t *slot = &owner[token->json_id];
         if (*slot)
-            status = dgl_fail(
-                r.log, DGL_ERR_FORMAT, "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
-                dgl_json_name(r.doc), DGL_PRINTABLE(added->tokens[*slot - 1].content.p),
-                DGL_PRINTABLE(token->content.p), token->json_id);
+            TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
+                         "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
+                         dgl_json_name(r.doc), DGL_PRINTABLE(added->tokens[*slot - 1].content.p),
+                         DGL_PRINTABLE(token->content.p), token->json_id));
         *slot = (int32_t)i + 1;
     }
+done:
     free(owner);
     return status;
 }

@@ -232,20 +232,21 @@ enum dgl_status tok_normalize(struct dgl_budget *budget, const struct tok_normal
     if (text.taint)
         dgl_buf_append(&s->normalized_taint, text.taint, text.text.len);
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; status == DGL_OK && i < normalizer->count; i++) {
-        if (s->normalized.len == 0)
-            break; /* no step changes an empty text, not even Prepend */
+    /* No step changes an empty text, not even Prepend. */
+    for (size_t i = 0; i < normalizer->count && s->normalized.len > 0; i++) {
         struct tainted_text now = {{s->normalized.p, s->normalized.len},
                                    text.taint ? (const uint8_t *)s->normalized_taint.p : NULL};
         s->rewrite.len = s->rewrite_taint.len = 0;
         /* The step reads the characters one by one. */
         if (!dgl_budget_steps(budget, now.text.len))
             return budget->status;
-        status = apply(budget, &normalizer->steps[i], s, now, origin_len);
+        TRY(apply(budget, &normalizer->steps[i], s, now, origin_len));
         tok_swap(&s->normalized, &s->rewrite);
         tok_swap(&s->normalized_taint, &s->rewrite_taint);
     }
-    if (status == DGL_OK && s->normalized_taint.failed)
+    if (s->normalized_taint.failed)
         dgl_budget_fail_memory(budget, s->normalized.len);
-    return status == DGL_OK ? budget->status : status;
+    status = budget->status;
+done:
+    return status;
 }

@@ -141,7 +141,7 @@ static enum dgl_status cut(struct dgl_budget *budget, const struct tok_split_ste
 {
     bool words = step->kind == STEP_SPLIT_WORDS;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < s->text.count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < s->text.count; i++) {
         struct tok_piece piece = s->text.pieces[i];
         struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
         if (!dgl_budget_steps(budget, 1 + piece.len / 4))
@@ -150,8 +150,8 @@ static enum dgl_status cut(struct dgl_budget *budget, const struct tok_split_ste
                 ? tok_pattern_find(budget, &step->pattern, &s->regex, text, &s->spans)
             : words ? tok_find_words(budget, text, &s->spans)
                     : tok_find_class(budget, step->is, text, &s->spans));
-        status = tok_split(budget, words ? TOK_REMOVED : step->behavior, words || step->invert,
-                           &s->spans, piece, &s->next);
+        TRY(tok_split(budget, words ? TOK_REMOVED : step->behavior, words || step->invert,
+                      &s->spans, piece, &s->next));
     }
 done:
     tok_swap(&s->text.bytes, &s->next.bytes); /* the bytes do not change */
@@ -201,7 +201,7 @@ static enum dgl_status rewrite(struct dgl_budget *budget, const struct tok_split
 {
     enum dgl_status status = DGL_OK;
     struct dgl_buf *out = &s->next.bytes;
-    for (size_t i = 0; i < s->text.count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < s->text.count; i++) {
         struct tok_piece piece = s->text.pieces[i];
         struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
         struct dgl_str origin = {text.p, piece.origin_len};
@@ -220,9 +220,10 @@ static enum dgl_status rewrite(struct dgl_budget *budget, const struct tok_split
             dgl_budget_fail_memory(budget, text.len);
         if (!dgl_budget_bytes(budget, out->cap - room))
             return budget->status;
-        status =
-            tok_text_add(budget, &s->next, (struct tok_piece){start, out->len - start, origin_len});
+        TRY(tok_text_add(budget, &s->next,
+                         (struct tok_piece){start, out->len - start, origin_len}));
     }
+done:
     return status;
 }
 
@@ -235,18 +236,19 @@ enum dgl_status tok_pretokenize(struct dgl_budget *budget,
     s->text.bytes.len = 0;
     if (!dgl_budget_append(budget, &s->text.bytes, text.p, text.len))
         return budget->status;
-    enum dgl_status status =
-        tok_text_add(budget, &s->text, (struct tok_piece){0, text.len, origin_len});
-    for (size_t i = 0; status == DGL_OK && i < pretokenizer->count; i++) {
+    enum dgl_status status;
+    TRY(tok_text_add(budget, &s->text, (struct tok_piece){0, text.len, origin_len}));
+    for (size_t i = 0; i < pretokenizer->count; i++) {
         const struct tok_split_step *step = &pretokenizer->steps[i];
         bool cuts = step->kind == STEP_SPLIT || step->kind == STEP_SPLIT_CLASS ||
                     step->kind == STEP_SPLIT_WORDS;
         s->next.count = 0;
         s->next.bytes.len = 0;
-        status = cuts ? cut(budget, step, s) : rewrite(budget, step, s);
+        TRY(cuts ? cut(budget, step, s) : rewrite(budget, step, s));
         struct tok_text pieces = s->text;
         s->text = s->next;
         s->next = pieces;
     }
+done:
     return status;
 }

@@ -1,7 +1,7 @@
 /*
  * Measures kernels and values of their tunables with a model's own operations: on its weights,
  * layer after layer, so that they are read from memory as in use, and on activations of a real
- * pass. Operations with the same request are one subject.
+ * pass. Operations with the same request are one target.
  */
 #include "core/measure/tune.h"
 
@@ -25,42 +25,42 @@
 #define SECONDS      120
 #define SAMPLED_ROWS 16 /* rows of the sampling operations in a pass over several sequences */
 
-/* ---- subjects -------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
-/* Returns the usage of the subject with the request of this operation, and creates it if it is new.
+/* Returns the pass of the target with the request of this operation, and creates it if it is new.
  * Returns NULL if the operation is not tuned or memory runs out. rows = 0 selects the number of
  * rows of the segment. */
-static struct usage *usage_of(struct tuner *t, const struct op *op, enum segment segment,
-                              int32_t rows)
+static struct target_pass *pass_of(struct tuner *t, const struct op *op, enum segment segment,
+                                   int32_t rows)
 {
     struct dgl_buf key = {0};
-    struct subject *subject = NULL;
+    struct target *target = NULL;
     kernel_request_key(&op->request, &key);
-    for (size_t i = 0; i < t->count && !subject && key.p; i++)
-        if (strcmp(t->subjects[i].key, key.p) == 0)
-            subject = &t->subjects[i];
-    if (!subject && key.p && !key.failed &&
-        dgl_grow((void **)&t->subjects, &t->cap, t->count + 1, sizeof(*t->subjects))) {
-        subject = &t->subjects[t->count++];
-        *subject = (struct subject){.key = dgl_buf_take(&key)};
+    for (size_t i = 0; i < t->count && !target && key.p; i++)
+        if (strcmp(t->targets[i].key, key.p) == 0)
+            target = &t->targets[i];
+    if (!target && key.p && !key.failed &&
+        dgl_grow((void **)&t->targets, &t->cap, t->count + 1, sizeof(*t->targets))) {
+        target = &t->targets[t->count++];
+        *target = (struct target){.key = dgl_buf_take(&key)};
     }
     dgl_buf_finish(&key);
     const bool counted =
         segment < SEG_PREFILL || (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64);
     const int32_t tokens = rows ? rows : counted ? plan_body_columns(segment) : 1;
-    for (uint32_t u = 0; subject && u < subject->num_usages; u++)
-        if (subject->usage[u].segment == segment && (!rows || subject->usage[u].tokens == rows))
-            return &subject->usage[u];
+    for (uint32_t u = 0; target && u < target->num_passes; u++)
+        if (target->pass[u].segment == segment && (!rows || target->pass[u].tokens == rows))
+            return &target->pass[u];
     /* Only the first of several bodies for prefill, or for several sequences, is measured. */
-    if (!subject || subject->num_usages == 2 ||
-        (subject->num_usages == 1 &&
-         (usage_is_prefill(&subject->usage[0]) || usage_is_crowd(&subject->usage[0]))))
+    if (!target || target->num_passes == 2 ||
+        (target->num_passes == 1 &&
+         (pass_is_prefill(&target->pass[0]) || pass_is_crowd(&target->pass[0]))))
         return NULL;
-    struct usage *usage = &subject->usage[subject->num_usages++];
-    *usage = (struct usage){.segment = segment, .tokens = tokens};
-    if (segment >= SEG_PREFILL && usage_is_prefill(usage))
-        usage->tokens = t->most_tokens;
-    return usage;
+    struct target_pass *pass = &target->pass[target->num_passes++];
+    *pass = (struct target_pass){.segment = segment, .tokens = tokens};
+    if (segment >= SEG_PREFILL && pass_is_prefill(pass))
+        pass->tokens = t->most_tokens;
+    return pass;
 }
 
 /* Bytes that an operation reads, which take most of its time: weights, or its part of the KV
@@ -84,25 +84,25 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
         const size_t count = t->count;
         if (t->p->op && strcmp(t->p->op, list.ops[i].label) != 0)
             continue;
-        struct usage *usage = usage_of(t, &list.ops[i], segment, rows);
+        struct target_pass *pass = pass_of(t, &list.ops[i], segment, rows);
         uint64_t bytes = 0;
-        if (!usage && t->count == count)
+        if (!pass && t->count == count)
             continue;
         if (t->count > count) { /* reported by all operations with the same request */
-            struct subject *subject = &t->subjects[count];
+            struct target *target = &t->targets[count];
             for (size_t k = i; k < list.count; k++)
                 if (strcmp(list.ops[k].label, list.ops[i].label) == 0)
-                    subject->share += (double)bytes_read(t, &list.ops[k]) / (double)all;
+                    target->share += (double)bytes_read(t, &list.ops[k]) / (double)all;
         }
-        for (size_t k = 0; usage && k < usage->count; k++)
-            bytes += usage->ops[k].bytes;
-        if (usage && bytes >= STREAM_BYTES)
+        for (size_t k = 0; pass && k < pass->count; k++)
+            bytes += pass->ops[k].bytes;
+        if (pass && bytes >= STREAM_BYTES)
             continue;
-        if (!usage ||
-            !dgl_grow((void **)&usage->ops, &usage->cap, usage->count + 1, sizeof(*usage->ops)))
+        if (!pass ||
+            !dgl_grow((void **)&pass->ops, &pass->cap, pass->count + 1, sizeof(*pass->ops)))
             status = dgl_fail_memory(t->log, "operations", list.count * sizeof(struct op));
         else
-            usage->ops[usage->count++] = list.ops[i];
+            pass->ops[pass->count++] = list.ops[i];
     }
     oplist_finish(&list);
     return status;
@@ -126,11 +126,11 @@ static bool is_run(const struct tuner *t, enum segment segment)
     return runs;
 }
 
-/* Order of tuning, since the time may end before all subjects are tuned. Subjects without a stored
+/* Order of tuning, since the time may end before all targets are tuned. Targets without a stored
  * result come first, then the oldest results, so that repeated short calls make progress. Among
  * equals the order is: decode and full prefill passes, sampling, passes over fewer tokens, and
  * optional segments. Within each the largest share comes first. */
-static int compare_subjects(const void *a, const void *b)
+static int compare_targets(const void *a, const void *b)
 {
     static const int order[SEG_COUNT] = {
         [SEG_DECODE] = 0,      [SEG_HEAD] = 0,        [SEG_PREFILL] = 0,    [SEG_SAMPLE_GREEDY] = 1,
@@ -140,10 +140,10 @@ static int compare_subjects(const void *a, const void *b)
         [SEG_BATCH_16] = 11,   [SEG_BATCH_64] = 12,   [SEG_BATCH_4] = 13,   [SEG_BATCH_2] = 14,
         [SEG_ADJUST] = 15,     [SEG_HIDDEN] = 15,     [SEG_SCORE] = 15,
     };
-    const struct subject *x = a, *y = b;
+    const struct target *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    const int first = order[x->usage[0].segment], second = order[y->usage[0].segment];
+    const int first = order[x->pass[0].segment], second = order[y->pass[0].segment];
     if (first != second)
         return first - second;
     if (x->share != y->share)
@@ -152,18 +152,18 @@ static int compare_subjects(const void *a, const void *b)
 }
 
 /* Uses the request with which the weights were placed, without their layout. */
-static enum dgl_status choose_default(const struct tuner *t, const struct subject *subject,
+static enum dgl_status choose_default(const struct tuner *t, const struct target *target,
                                       struct kernel_choice *out)
 {
     const struct plan_device *device = &t->s->model->dev->plan;
-    struct kernel_request request = subject->usage[0].ops[0].request;
-    for (uint32_t i = 0; i < request.num_attrs && subject->usage[0].segment == SEG_DECODE; i++)
+    struct kernel_request request = target->pass[0].ops[0].request;
+    for (uint32_t i = 0; i < request.num_attrs && target->pass[0].segment == SEG_DECODE; i++)
         if (strcmp(request.attrs[i].key, "layout") == 0)
             request.attrs[i].word = "none";
     return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
 }
 
-static enum dgl_status list_subjects(struct tuner *t)
+static enum dgl_status list_targets(struct tuner *t)
 {
     /* If several segments have the same request, the first one counts. */
     static const enum segment segments[] = {
@@ -188,85 +188,85 @@ static enum dgl_status list_subjects(struct tuner *t)
                      "names them",
                      t->p->op ? t->p->op : ""));
     for (size_t i = 0; i < t->count; i++) {
-        struct subject *subject = &t->subjects[i];
+        struct target *target = &t->targets[i];
         struct kernel_choice choice;
         bool f16 = precision && strcmp(precision, "f16") == 0;
         if (f16) {
-            TRY(choose_default(t, subject, &choice));
+            TRY(choose_default(t, target, &choice));
             f16 = choice.kernel->f16;
         }
-        /* A stored result is found by the texts of the subject's kernels. */
-        if (!tune_texts(t->set, subject->usage[0].ops[0].request.op, f16, subject->texts))
+        /* A stored result is found by the texts of the target's kernels. */
+        if (!tune_texts(t->set, target->pass[0].ops[0].request.op, f16, target->texts))
             TRY(dgl_fail_memory(t->log, "a digest of kernels", 65));
-        const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
-        subject->time = known ? known->time : 0;
-        subject->place = i;
+        const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
+        target->time = known ? known->time : 0;
+        target->place = i;
     }
-    qsort(t->subjects, t->count, sizeof(*t->subjects), compare_subjects);
+    qsort(t->targets, t->count, sizeof(*t->targets), compare_targets);
 done:
     return status;
 }
 
-/* ---- one subject ----------------------------------------------------------------------------- */
+/* ---- one target ------------------------------------------------------------------------------ */
 
-static enum dgl_status add_default(struct tuner *t, const struct subject *subject)
+static enum dgl_status add_default(struct tuner *t, const struct target *target)
 {
     struct kernel_choice choice;
-    enum dgl_status status = choose_default(t, subject, &choice);
-    return status == DGL_OK ? tuner_add(t, subject, choice.kernel->name, "") : status;
+    enum dgl_status status = choose_default(t, target, &choice);
+    return status == DGL_OK ? tuner_add(t, target, choice.kernel->name, "") : status;
 }
 
 /* The default alone, ready to be timed. */
-static enum dgl_status subject_begin(struct tuner *t, struct subject *subject)
+static enum dgl_status target_begin(struct tuner *t, struct target *target)
 {
     size_t best = 0;
     kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
     programs_init(&t->programs, t->s->model->dev, &t->table);
     enum dgl_status status;
-    TRY(tuner_share(t, subject));
-    TRY(add_default(t, subject));
+    TRY(tuner_share(t, target));
+    TRY(add_default(t, target));
     if (t->num == 0) /* hints for its tunables do not fit together */
         return DGL_OK;
-    for (uint32_t u = 0; u < subject->num_usages; u++) {
-        struct usage *usage = &subject->usage[u];
-        int32_t rows = usage->tokens;
-        if (usage->segment == SEG_SCORE)
+    for (uint32_t u = 0; u < target->num_passes; u++) {
+        struct target_pass *pass = &target->pass[u];
+        int32_t rows = pass->tokens;
+        if (pass->segment == SEG_SCORE)
             TRY(session_begin_scoring(t->s, &rows));
-        usage->tokens = rows < usage->tokens ? rows : usage->tokens;
+        pass->tokens = rows < pass->tokens ? rows : pass->tokens;
     }
     const uint64_t start = dgl_now_ns();
-    TRY(tuner_compile(t, subject, 0, 1));
+    TRY(tuner_compile(t, target, 0, 1));
     /* The programs were probably cached, so only a longer time is informative. */
     const uint64_t ns = dgl_now_ns() - start;
     t->candidate_ns = ns > t->candidate_ns ? ns : t->candidate_ns;
-    for (uint32_t u = subject->num_usages; u-- > 0;) {
-        TRY(tuner_prepare(t, &subject->usage[u]));
-        if (!t->contestants[0]->report->reason[0])
-            TRY(tuner_size_span(t, &subject->usage[u], t->contestants[0], u));
+    for (uint32_t u = target->num_passes; u-- > 0;) {
+        TRY(tuner_prepare(t, &target->pass[u]));
+        if (!t->candidates[0]->report->reason[0])
+            TRY(tuner_size_span(t, &target->pass[u], t->candidates[0], u));
     }
-    TRY(tuner_time(t, subject, 0, t->num, &best));
+    TRY(tuner_time(t, target, 0, t->num, &best));
 done:
-    subject->default_us = t->num ? t->contestants[0]->report->us : 0;
+    target->default_us = t->num ? t->candidates[0]->report->us : 0;
     return status;
 }
 
 /* Adds a measurement to the result and to the store. */
-static enum dgl_status report(struct tuner *t, const struct subject *subject, size_t winner,
+static enum dgl_status report(struct tuner *t, const struct target *target, size_t winner,
                               struct dgl_tune_op *op)
 {
     struct dgl_tune_result *r = t->r;
     struct dgl_tune_op *ops = realloc(r->ops, (r->num_ops + 1) * sizeof(*ops));
     if (ops)
         r->ops = ops;
-    op->phase = subject->usage[0].ops[0].phase;
-    op->op = subject->usage[0].ops[0].label;
-    op->tokens = subject->usage[0].tokens;
+    op->phase = target->pass[0].ops[0].phase;
+    op->op = target->pass[0].ops[0].label;
+    op->tokens = target->pass[0].tokens;
     op->winner = winner;
     op->complete = !t->late;
     op->num_candidates = t->num;
     op->candidates = dgl_new_array(struct dgl_tune_candidate, t->num);
-    op->request = strdup(subject->key);
-    memcpy(op->texts, subject->texts, sizeof(op->texts));
+    op->request = strdup(target->key);
+    memcpy(op->texts, target->texts, sizeof(op->texts));
     if (!ops || !op->candidates || !op->request) {
         free(op->candidates);
         free(op->request);
@@ -276,7 +276,7 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
     r->ops[r->num_ops++] = *op;
     if (t->p->compare || op->candidates[0].reason[0])
         return DGL_OK;
-    struct tune_entry entry = {.key = subject->key,
+    struct tune_entry entry = {.key = target->key,
                                .op = (char *)op->op,
                                .phase = op->phase,
                                .tokens = op->tokens,
@@ -285,7 +285,7 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
                                .tuned_us = op->tuned_us,
                                .spread = op->spread,
                                .time = (int64_t)time(NULL)};
-    memcpy(entry.texts, subject->texts, sizeof(entry.texts));
+    memcpy(entry.texts, target->texts, sizeof(entry.texts));
     memcpy(entry.kernel, t->reports[winner].kernel, sizeof(entry.kernel));
     memcpy(entry.default_kernel, t->reports[0].kernel, sizeof(entry.default_kernel));
     if (!tune_store_put(&t->store, &entry))
@@ -295,10 +295,10 @@ static enum dgl_status report(struct tuner *t, const struct subject *subject, si
 }
 
 /* *reached is cleared if time ran out before a candidate was tried. */
-static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bool *reached)
+static enum dgl_status tune_target(struct tuner *t, struct target *target, bool *reached)
 {
     struct dgl_tune_op op = {.default_us = 0};
-    const struct tune_entry *known = tune_store_find(&t->store, subject->key, subject->texts);
+    const struct tune_entry *known = tune_store_find(&t->store, target->key, target->texts);
     const uint64_t start = dgl_now_ns();
     size_t best = 0;
     bool beats = false;
@@ -306,33 +306,33 @@ static enum dgl_status tune_subject(struct tuner *t, struct subject *subject, bo
     known = known && tune_entry_says_more(known) ? known : NULL; /* a winner but the default */
     if (t->p->compare && !known)
         return DGL_OK;
-    enum dgl_status status = subject_begin(t, subject);
+    enum dgl_status status = target_begin(t, target);
     tuner_note(&t->begin_ns, dgl_now_ns() - start);
     t->late = false;
     TRY(status);
     if (t->num > 0 && !t->reports[0].reason[0]) {
-        op.default_us = subject->default_us;
+        op.default_us = target->default_us;
         if (known) /* one of the candidates, or the only one */
-            TRY(tuner_add(t, subject, known->kernel, known->tunes));
+            TRY(tuner_add(t, target, known->kernel, known->tunes));
         if (!t->p->compare) {
-            TRY(tuner_search(t, subject, &best));
+            TRY(tuner_search(t, target, &best));
         } else if (t->num > 1) {
-            TRY(tuner_compile(t, subject, 1, t->num));
+            TRY(tuner_compile(t, target, 1, t->num));
             best = !t->reports[1].reason[0];
         }
         if (best > 0)
-            TRY(tuner_pair(t, subject, best, &op, &beats));
+            TRY(tuner_pair(t, target, best, &op, &beats));
         const bool taken = beats || (t->p->compare && best > 0);
         op.best = best;
         op.tuned_us = taken ? op.best_us : op.default_us;
         if (t->p->compare ? best > 0 : t->num > 1)
-            TRY(report(t, subject, taken ? best : 0, &op));
+            TRY(report(t, target, taken ? best : 0, &op));
         *reached = t->num > 1 || !t->late;
     } else if (t->num > 0 && !t->p->compare) {
-        TRY(report(t, subject, 0, &op)); /* a default that is wrong is no measure */
+        TRY(report(t, target, 0, &op)); /* a default that is wrong is no measure */
     }
 done:
-    tuner_subject_end(t);
+    tuner_target_end(t);
     return status;
 }
 
@@ -342,19 +342,19 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     enum dgl_status status = DGL_OK;
     *count = 0;
     for (size_t i = 0; i < t->count; i++) {
-        const struct subject *subject = &t->subjects[i];
+        const struct target *target = &t->targets[i];
         kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
-        TRY(add_default(t, subject));
+        TRY(add_default(t, target));
         if (t->num > 0)
-            TRY(tuner_add_neighbours(t, subject, 0));
+            TRY(tuner_add_neighbours(t, target, 0));
         if (t->num > 0)
-            TRY(tuner_add_variants(t, subject));
+            TRY(tuner_add_variants(t, target));
         *count += t->num;
-        tuner_subject_end(t);
+        tuner_target_end(t);
     }
     return DGL_OK;
 done:
-    tuner_subject_end(t);
+    tuner_target_end(t);
     return status;
 }
 
@@ -365,10 +365,10 @@ static enum dgl_status list_left(const struct tuner *t)
     if (!r->left)
         return dgl_fail_memory(t->log, "operations", t->count * sizeof(*r->left));
     for (size_t i = 0; i < t->count; i++) {
-        const struct usage *usage = &t->subjects[i].usage[0];
-        if (!t->subjects[i].reached)
+        const struct target_pass *pass = &t->targets[i].pass[0];
+        if (!t->targets[i].reached)
             r->left[r->num_left++] = (struct dgl_tune_left){
-                .op = usage->ops[0].label, .phase = usage->ops[0].phase, .tokens = usage->tokens};
+                .op = pass->ops[0].label, .phase = pass->ops[0].phase, .tokens = pass->tokens};
     }
     return DGL_OK;
 }
@@ -429,7 +429,7 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
             .dev = dev, .set = t.set, .mode = KERNEL_JUDGE_QUICK, .go_on = go_on, .priv = &t},
         &t.judge));
     t.most_rows = tuner_crowd_most(&t);
-    TRY(list_subjects(&t));
+    TRY(list_targets(&t));
     TRY(tuner_crowd_begin(&t));
     if (!p->compare)
         TRY(count_candidates(&t, &candidates));
@@ -447,8 +447,8 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
         if (!tell(&t, i) || session_is_cancelled(s))
             status = DGL_ERR_CANCELLED;
         else if (dgl_now_ns() + t.begin_ns + t.candidate_ns < t.end_ns)
-            status = tune_subject(&t, &t.subjects[i], &reached);
-        t.subjects[i].reached = status == DGL_OK && reached;
+            status = tune_target(&t, &t.targets[i], &reached);
+        t.targets[i].reached = status == DGL_OK && reached;
     }
     if (status == DGL_OK)
         tell(&t, t.count);
@@ -462,11 +462,11 @@ done:
     tuner_crowd_end(&t);
     kernel_judge_destroy(&t.judge);
     for (size_t i = 0; i < t.count; i++) {
-        for (uint32_t u = 0; u < t.subjects[i].num_usages; u++)
-            free(t.subjects[i].usage[u].ops);
-        free(t.subjects[i].key);
+        for (uint32_t u = 0; u < t.targets[i].num_passes; u++)
+            free(t.targets[i].pass[u].ops);
+        free(t.targets[i].key);
     }
-    free(t.subjects);
+    free(t.targets);
     free(t.ids);
     tune_store_finish(&t.store);
     return status;

@@ -33,9 +33,9 @@ enum dgl_status tuner_crowd_begin(struct tuner *t)
                                               .progress_priv = t->s->progress_priv};
     int32_t rows = 1;
     for (size_t i = 0; i < t->count; i++)
-        for (uint32_t u = 0; u < t->subjects[i].num_usages; u++)
-            if (usage_is_crowd(&t->subjects[i].usage[u]) && t->subjects[i].usage[u].tokens > rows)
-                rows = t->subjects[i].usage[u].tokens;
+        for (uint32_t u = 0; u < t->targets[i].num_passes; u++)
+            if (pass_is_crowd(&t->targets[i].pass[u]) && t->targets[i].pass[u].tokens > rows)
+                rows = t->targets[i].pass[u].tokens;
     if (rows == 1)
         return DGL_OK;
     t->crowd = dgl_new(struct dgl_session);
@@ -76,14 +76,14 @@ enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, 
     return status;
 }
 
-enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage)
+enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *pass)
 {
     struct dgl_session *s = t->s, *crowd = t->crowd;
     struct gl_device *gl = s->model->dev->gl;
     const struct gl_range ids = crowd->memory.state[BUF_IDS];
     const struct gl_range pages = crowd->memory.state[BUF_PAGES];
     const uint64_t stride = ids.size / (uint64_t)crowd->sequences;
-    const struct recipe body = recipe_of(plan_batch_body(&s->model->engine->plan, usage->tokens));
+    const struct recipe body = recipe_of(plan_batch_body(&s->model->engine->plan, pass->tokens));
     const struct dgl_step step = {.pos = (uint32_t)t->depth,
                                   .tokens = 1,
                                   .context = (uint32_t)crowd->context,
@@ -97,14 +97,14 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage)
     TRY(session_follow(crowd));
     TRY(gl_buffer_write(gl, pages.buffer, pages.offset, s->pages.page,
                         ((s->pages.count + 1u) & ~1u) * sizeof(*s->pages.page)));
-    for (int32_t i = 0; i < usage->tokens; i++)
+    for (int32_t i = 0; i < pass->tokens; i++)
         TRY(gl_buffer_write(gl, ids.buffer,
                             ids.offset + (uint64_t)i * stride + (uint64_t)t->depth * 4,
                             &t->ids[(size_t)i % t->num_ids], 4));
-    TRY(tuner_crowd_write(t, &step, usage->tokens));
+    TRY(tuner_crowd_write(t, &step, pass->tokens));
     TRY(session_compile(crowd, body.segments));
     TRY(runner_run(&crowd->runner, body, &run));
-    TRY(exec_run_set_tokens(run, usage->tokens));
+    TRY(exec_run_set_tokens(run, pass->tokens));
     status = runner_queue(&crowd->runner, run, 1, DGL_PHASE_DECODE);
 done:
     return status;

@@ -10,7 +10,7 @@
 void tuner_drop(struct tuner *t, size_t first)
 {
     for (size_t i = first; i < t->num; i++) {
-        struct contestant *c = t->contestants[i];
+        struct candidate *c = t->candidates[i];
         for (int u = 0; u < 2; u++) {
             exec_run_destroy(&c->run[u]);
             exec_unref(&c->exec[u]);
@@ -22,7 +22,7 @@ void tuner_drop(struct tuner *t, size_t first)
     t->num = first < t->num ? first : t->num;
 }
 
-void tuner_subject_end(struct tuner *t)
+void tuner_target_end(struct tuner *t)
 {
     tuner_drop(t, 0);
     tuner_copy_end(t);
@@ -31,17 +31,17 @@ void tuner_subject_end(struct tuner *t)
 }
 
 /* Chooses as a model with these hints would. *fits is set if the choice follows the hints. */
-static enum dgl_status choose(struct tuner *t, const struct subject *subject,
+static enum dgl_status choose(struct tuner *t, const struct target *target,
                               const struct kernel_request *request, const char *kernel,
                               const char *tunes, struct kernel_choice *out, bool *fits)
 {
-    const struct op *op = &subject->usage[0].ops[0];
+    const struct op *op = &target->pass[0].ops[0];
     const struct plan_device *device = &t->s->model->dev->plan;
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
     *fits = true;
-    /* The hints of the tuner's layer: the kernel, and tunables that differ from their presets. */
-    struct tune_entry entry = {.key = subject->key, .tunes = (char *)tunes};
+    /* Hints of the tuner's layer: the kernel, and its tunables that differ from their presets. */
+    struct tune_entry entry = {.key = target->key, .tunes = (char *)tunes};
     snprintf(entry.kernel, sizeof(entry.kernel), "%s", kernel);
     tune_hints_put(&entry, 1, NULL, &json);
     enum dgl_status status = json.failed ? dgl_fail_memory(t->log, "hints", json.len)
@@ -74,20 +74,20 @@ static enum dgl_status choose(struct tuner *t, const struct subject *subject,
     return status;
 }
 
-/* Adds the prefill kernel for the subject's weights in a candidate's layout. */
-static enum dgl_status add_shared(struct tuner *t, const struct subject *subject,
+/* Adds the prefill kernel for the target's weights in a candidate's layout. */
+static enum dgl_status add_shared(struct tuner *t, const struct target *target,
                                   const struct kernel *kernel, const struct weight_layout *wanted,
                                   struct kernel_use **use, bool *fits)
 {
     const struct plan_device *device = &t->s->model->dev->plan;
-    const struct op *op = &subject->usage[1].ops[0];
+    const struct op *op = &target->pass[1].ops[0];
     const struct weight_layout *layout;
     struct kernel_request request;
     struct kernel_choice choice;
     *fits = true;
     for (size_t i = 0; i < t->num; i++)
-        if (t->contestants[i]->layout == wanted) {
-            *use = t->contestants[i]->shared_use;
+        if (t->candidates[i]->layout == wanted) {
+            *use = t->candidates[i]->shared_use;
             return DGL_OK;
         }
     *fits = tuner_request(t, op, kernel, &request, &layout) &&
@@ -97,7 +97,7 @@ static enum dgl_status add_shared(struct tuner *t, const struct subject *subject
     return *fits ? kernel_table_add(&t->table, &request, &choice, use) : DGL_OK;
 }
 
-enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
+enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
                           const char *tunes)
 {
     const struct kernel *found = kernel_set_find(t->set, kernel);
@@ -107,22 +107,22 @@ enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const 
     struct kernel_choice choice;
     enum dgl_status status = DGL_OK;
     bool fits = found && t->num < TUNER_MAX_CANDIDATES &&
-                tuner_request(t, &subject->usage[0].ops[0], found, &request, &layout) &&
-                (!layout || subject->usage[0].segment == SEG_DECODE);
+                tuner_request(t, &target->pass[0].ops[0], found, &request, &layout) &&
+                (!layout || target->pass[0].segment == SEG_DECODE);
     if (fits)
-        TRY(choose(t, subject, &request, kernel, tunes, &choice, &fits));
+        TRY(choose(t, target, &request, kernel, tunes, &choice, &fits));
     for (size_t i = 0; i < t->num && fits; i++) {
         const struct kernel_use same = {.choice = choice};
-        fits = !kernel_use_equal(t->contestants[i]->use, &same);
+        fits = !kernel_use_equal(t->candidates[i]->use, &same);
     }
-    if (fits && subject->shares)
-        TRY(add_shared(t, subject, found, layout, &shared_use, &fits));
+    if (fits && target->shares)
+        TRY(add_shared(t, target, found, layout, &shared_use, &fits));
     if (fits)
         TRY(kernel_table_add(&t->table, &request, &choice, &use));
 done:
     if (status != DGL_OK || !fits)
         return status;
-    struct contestant *c = dgl_new(struct contestant);
+    struct candidate *c = dgl_new(struct candidate);
     if (!c)
         return dgl_fail_memory(t->log, "a candidate", sizeof(*c));
     c->use = use;
@@ -132,7 +132,7 @@ done:
     *c->report = (struct dgl_tune_candidate){0};
     snprintf(c->report->kernel, sizeof(c->report->kernel), "%s", kernel);
     snprintf(c->report->tunes, sizeof(c->report->tunes), "%s", tunes);
-    t->contestants[t->num++] = c;
+    t->candidates[t->num++] = c;
     return DGL_OK;
 }
 
@@ -154,9 +154,9 @@ bool tune_with(const char *tunes, const char *name, int64_t value, char *out, si
     return n >= 0 && (size_t)n < size - used;
 }
 
-enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of)
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of)
 {
-    const struct contestant *c = t->contestants[of];
+    const struct candidate *c = t->candidates[of];
     const struct kernel *kernel = c->use->choice.kernel;
     char tunes[sizeof(c->report->tunes)];
     enum dgl_status status = DGL_OK;
@@ -166,18 +166,18 @@ enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subj
                     c->use->choice.vars[c->use->choice.num_consts + i].value &&
                 tune_with(c->report->tunes, kernel->tunes[i].name, kernel->tunes[i].choices[k],
                           tunes, sizeof(tunes)))
-                status = tuner_add(t, subject, kernel->name, tunes);
+                status = tuner_add(t, target, kernel->name, tunes);
     return status;
 }
 
-enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject)
+enum dgl_status tuner_add_variants(struct tuner *t, const struct target *target)
 {
-    const struct kernel *first = t->contestants[0]->use->choice.kernel;
+    const struct kernel *first = t->candidates[0]->use->choice.kernel;
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < kernel_set_count(t->set) && status == DGL_OK; i++) {
         const struct kernel *kernel = kernel_set_at(t->set, i);
         if (kernel != first && strcmp(kernel->op, first->op) == 0 && kernel->f16 == first->f16)
-            status = tuner_add(t, subject, kernel->name, "");
+            status = tuner_add(t, target, kernel->name, "");
     }
     return status;
 }

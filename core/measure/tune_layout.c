@@ -57,25 +57,25 @@ bool tuner_request(const struct tuner *t, const struct op *op, const struct kern
     return true;
 }
 
-/* Returns true if a usage contains an operation on that band of a weight. */
-static bool reads(const struct usage *usage, const struct ref *band)
+/* Returns true if a pass contains an operation on that band of a weight. */
+static bool reads(const struct target_pass *pass, const struct ref *band)
 {
-    for (size_t i = 0; i < usage->count; i++) {
-        const struct ref *own = &op_find_bind(&usage->ops[i], "W")->ref;
+    for (size_t i = 0; i < pass->count; i++) {
+        const struct ref *own = &op_find_bind(&pass->ops[i], "W")->ref;
         if (own->id == band->id && own->part == band->part)
             return true;
     }
     return false;
 }
 
-enum dgl_status tuner_share(struct tuner *t, struct subject *subject)
+enum dgl_status tuner_share(struct tuner *t, struct target *target)
 {
-    const struct usage *decode = &subject->usage[0];
-    struct usage *usage = &subject->usage[1];
+    const struct target_pass *decode = &target->pass[0];
+    struct target_pass *pass = &target->pass[1];
     struct oplist list = {0};
     bool any = false;
     uint32_t part;
-    if (subject->num_usages > 1 || decode->segment != SEG_DECODE ||
+    if (target->num_passes > 1 || decode->segment != SEG_DECODE ||
         !weight_of(t, decode->ops, &part))
         return DGL_OK;
     for (size_t i = 0; i < kernel_set_count(t->set) && !any; i++) {
@@ -87,20 +87,20 @@ enum dgl_status tuner_share(struct tuner *t, struct subject *subject)
     if (!any)
         return DGL_OK;
     enum dgl_status status = plan_segment_list(&t->s->model->engine->plan, SEG_PREFILL, &list);
-    *usage = (struct usage){.segment = SEG_PREFILL, .tokens = t->most_tokens};
+    *pass = (struct target_pass){.segment = SEG_PREFILL, .tokens = t->most_tokens};
     for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
         const struct op_bind *bind = op_find_bind(&list.ops[i], "W");
         if (!bind || bind->ref.kind != REF_WEIGHT || !reads(decode, &bind->ref) ||
-            (usage->count && !kernel_request_equal(&usage->ops[0].request, &list.ops[i].request)))
+            (pass->count && !kernel_request_equal(&pass->ops[0].request, &list.ops[i].request)))
             continue;
-        if (!dgl_grow((void **)&usage->ops, &usage->cap, usage->count + 1, sizeof(*usage->ops)))
+        if (!dgl_grow((void **)&pass->ops, &pass->cap, pass->count + 1, sizeof(*pass->ops)))
             status = dgl_fail_memory(t->log, "operations", list.count * sizeof(struct op));
         else
-            usage->ops[usage->count++] = list.ops[i];
+            pass->ops[pass->count++] = list.ops[i];
     }
     oplist_finish(&list);
-    subject->shares = usage->count > 0;
-    subject->num_usages += subject->shares;
+    target->shares = pass->count > 0;
+    target->num_passes += target->shares;
     return status;
 }
 
@@ -129,12 +129,12 @@ static bool place_copy(struct tuner_copy *c, const struct weight *weight)
     return true;
 }
 
-enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
+enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                  const struct weight_layout *layout)
 {
     const struct model_weights *weights = weights_of(t);
     const struct weight_buffers *own = &t->s->model->buffers;
-    const uint32_t usages = subject->shares ? 2 : 1;
+    const uint32_t passes = target->shares ? 2 : 1;
     struct tuner_copy *c = &t->copied;
     struct gl_device *gl = t->s->model->dev->gl;
     size_t bands = 0, ops = 0;
@@ -145,9 +145,9 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
                                    : dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
                                               "tune: kernels read %s weights in three layouts",
                                               dgl_dtype_get(layout->dtype)->name);
-    for (uint32_t u = 0; u < usages; u++)
-        for (size_t i = 0; i < subject->usage[u].count; i++, ops++)
-            bands += weight_of(t, &subject->usage[u].ops[i], &part)->num_bands;
+    for (uint32_t u = 0; u < passes; u++)
+        for (size_t i = 0; i < target->pass[u].count; i++, ops++)
+            bands += weight_of(t, &target->pass[u].ops[i], &part)->num_bands;
     c->layout = layout;
     c->weights = *weights;
     c->weights.matrices = dgl_new_array(struct weight *, weights->num_matrices);
@@ -166,9 +166,9 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
                weights->num_buffers * sizeof(*weights->buffer_bytes));
         memcpy(c->buffers.buffers, own->buffers, weights->num_buffers * sizeof(*own->buffers));
     }
-    for (uint32_t u = 0; u < usages; u++)
-        for (size_t i = 0; i < subject->usage[u].count && ok; i++) {
-            const struct weight *weight = weight_of(t, &subject->usage[u].ops[i], &part);
+    for (uint32_t u = 0; u < passes; u++)
+        for (size_t i = 0; i < target->pass[u].count && ok; i++) {
+            const struct weight *weight = weight_of(t, &target->pass[u].ops[i], &part);
             ok = c->weights.matrices[weight->id] != weight || place_copy(c, weight);
         }
     enum dgl_status status =

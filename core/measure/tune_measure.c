@@ -20,17 +20,17 @@
  * 842 us.) */
 #define WARM_NS 200000000ull
 
-static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct contestant *c,
+static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, struct candidate *c,
                             uint32_t u)
 {
-    const bool crowd = usage_is_crowd(usage);
+    const bool crowd = pass_is_crowd(pass);
     const struct memory *memory = c->layout ? &t->copied.memory
                                   : crowd   ? &t->crowd->memory
                                             : &t->s->memory;
     assert(!c->layout || !crowd);
     const struct plan *whole = &t->s->model->engine->plan;
     struct plan *plan = &c->plan[u];
-    struct plan_segment *segment = &plan->segment[usage->segment];
+    struct plan_segment *segment = &plan->segment[pass->segment];
     exec_run_destroy(&c->run[u]);
     exec_unref(&c->exec[u]);
     free(segment->use);
@@ -41,24 +41,24 @@ static enum dgl_status bind(struct tuner *t, const struct usage *usage, struct c
                           .splits = whole->splits,
                           .token_splits = whole->token_splits,
                           .sum_rows = whole->sum_rows};
-    segment->ops = (struct oplist){.ops = usage->ops, .count = usage->count};
-    segment->use = dgl_new_array(const struct kernel_use *, usage->count);
+    segment->ops = (struct oplist){.ops = pass->ops, .count = pass->count};
+    segment->use = dgl_new_array(const struct kernel_use *, pass->count);
     if (!segment->use)
-        return dgl_fail_memory(t->log, "a candidate", usage->count * sizeof(*segment->use));
-    for (size_t i = 0; i < usage->count; i++)
+        return dgl_fail_memory(t->log, "a candidate", pass->count * sizeof(*segment->use));
+    for (size_t i = 0; i < pass->count; i++)
         segment->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
     enum dgl_status status =
         exec_dispatch_create(t->s->model->dev, plan, &t->programs, &c->exec[u]);
     if (status == DGL_OK)
-        status = exec_run_create(c->exec[u], recipe_of(usage->segment), memory, &c->run[u]);
-    return status == DGL_OK ? exec_run_set_tokens(c->run[u], usage->tokens) : status;
+        status = exec_run_create(c->exec[u], recipe_of(pass->segment), memory, &c->run[u]);
+    return status == DGL_OK ? exec_run_set_tokens(c->run[u], pass->tokens) : status;
 }
 
 /* Writes the state of a step that samples or adjusts logits. The adjustments are small, because all
  * runs use the same logits. */
-static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage)
+static enum dgl_status write_sampling(struct tuner *t, const struct target_pass *pass)
 {
-    const enum segment segment = usage->segment;
+    const enum segment segment = pass->segment;
     static const char *const no_breakers[1];
     struct dgl_logit_bias bias[BIASES];
     const struct dgl_sampling sampling = {
@@ -82,23 +82,23 @@ static enum dgl_status write_sampling(struct tuner *t, const struct usage *usage
     for (int i = 0; i < BIASES; i++)
         bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
     sampling_to_step(&sampling, &step);
-    if (usage_is_crowd(usage))
-        return tuner_crowd_write(t, &step, usage->tokens);
+    if (pass_is_crowd(pass))
+        return tuner_crowd_write(t, &step, pass->tokens);
     enum dgl_status status = session_write_adjust(t->s, &sampling);
     return status == DGL_OK ? session_write_step(t->s, &step, 0) : status;
 }
 
-enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage)
+enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
 {
     struct dgl_session *s = t->s;
-    const int32_t need = usage_is_prefill(usage) ? usage->tokens : t->depth;
+    const int32_t need = pass_is_prefill(pass) ? pass->tokens : t->depth;
     const uint64_t start = dgl_now_ns();
     enum dgl_status status;
     memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
-    if (usage_is_crowd(usage)) {
-        TRY(tuner_crowd_prepare(t, usage));
-    } else if (usage_is_prefill(usage)) {
-        const bool scores = usage->segment > SEG_PREFILL;
+    if (pass_is_crowd(pass)) {
+        TRY(tuner_crowd_prepare(t, pass));
+    } else if (pass_is_prefill(pass)) {
+        const bool scores = pass->segment > SEG_PREFILL;
         session_trim(s, 0);
         TRY(session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
                                    (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0)));
@@ -116,33 +116,33 @@ done:
     return status;
 }
 
-enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
-                           uint32_t u, uint32_t lists, double *us)
+enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
+                           const struct candidate *c, uint32_t u, uint32_t lists, double *us)
 {
     struct gl_device *gl = t->s->model->dev->gl;
     const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
     uint64_t ns = UINT64_MAX;
     enum dgl_status status;
     for (int tries = 0; tries < 8 && ns == UINT64_MAX; tries++) {
-        if (usage->segment >= SEG_ADJUST)
-            TRY(write_sampling(t, usage));
+        if (pass->segment >= SEG_ADJUST)
+            TRY(write_sampling(t, pass));
         TRY(runner_write_args(&t->s->runner, c->run[u]));
         if (session_is_cancelled(t->s))
             TRY(DGL_ERR_CANCELLED);
-        TRY(gl_submit_span(gl, list, usage->count, lists, &ns));
+        TRY(gl_submit_span(gl, list, pass->count, lists, &ns));
     }
     if (ns == UINT64_MAX)
         TRY(dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
                      "the timer of %s was disjoint eight times in a row",
                      t->s->model->dev->info.renderer));
-    *us = (double)ns * 1e-3 / (double)(usage->count * lists);
+    *us = (double)ns * 1e-3 / (double)(pass->count * lists);
 done:
     t->busy_ns = dgl_now_ns();
     return status;
 }
 
-enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
-                           uint32_t u)
+enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
+                           const struct candidate *c, uint32_t u)
 {
     const uint64_t start = dgl_now_ns(), idle = start - t->busy_ns;
     const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
@@ -151,39 +151,39 @@ enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const str
     if (t->s->model->dev->info.software)
         return DGL_OK;
     do
-        status = tuner_span(t, usage, c, u, usage->lists ? usage->lists : 1, &us);
+        status = tuner_span(t, pass, c, u, pass->lists ? pass->lists : 1, &us);
     while (status == DGL_OK && dgl_now_ns() < end);
     return status;
 }
 
-enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
+enum dgl_status tuner_size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
                                 uint32_t u)
 {
-    const uint64_t most = usage_is_sampling(usage) ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
+    const uint64_t most = pass_is_sampling(pass) ? TUNER_SAMPLE_LISTS : SPAN_LISTS;
     double us = 0;
-    usage->lists = 1;
+    pass->lists = 1;
     enum dgl_status status;
-    TRY(tuner_warm(t, usage, c, u));
+    TRY(tuner_warm(t, pass, c, u));
     for (int i = 0; i < 2; i++) {
-        TRY(tuner_span(t, usage, c, u, 1, &us));
-        usage->probe_us = i == 0 || us < usage->probe_us ? us : usage->probe_us;
+        TRY(tuner_span(t, pass, c, u, 1, &us));
+        pass->probe_us = i == 0 || us < pass->probe_us ? us : pass->probe_us;
     }
-    const double list_ns = us * 1e3 * (double)usage->count + 1;
-    if (list_ns > (double)SPAN_MOST_NS && usage->count > 1) {
+    const double list_ns = us * 1e3 * (double)pass->count + 1;
+    if (list_ns > (double)SPAN_MOST_NS && pass->count > 1) {
         size_t fewer = (size_t)((double)SPAN_MOST_NS / (us * 1e3));
-        usage->count = fewer < 1 ? 1 : fewer < usage->count ? fewer : usage->count;
-        TRY(bind(t, usage, c, u));
+        pass->count = fewer < 1 ? 1 : fewer < pass->count ? fewer : pass->count;
+        TRY(bind(t, pass, c, u));
     } else if (list_ns < (double)SPAN_NS) {
         const uint64_t lists = (uint64_t)((double)SPAN_NS / list_ns) + 1;
-        usage->lists = (uint32_t)(lists < most ? lists : most);
+        pass->lists = (uint32_t)(lists < most ? lists : most);
     }
 done:
     return status;
 }
 
-/* Compiles a program of a contestant, if it is not compiled yet, and runs its known-answer test. An
- * error is stored in the contestant's reason. */
-static enum dgl_status try_use(struct tuner *t, struct contestant *c, const struct kernel_use *use,
+/* Compiles a program of a candidate, if it is not compiled yet, and runs its known-answer test. An
+ * error is stored in the candidate's reason. */
+static enum dgl_status try_use(struct tuner *t, struct candidate *c, const struct kernel_use *use,
                                bool *verified)
 {
     const struct gl_compile how = {.machine_code = true};
@@ -207,18 +207,18 @@ static enum dgl_status try_use(struct tuner *t, struct contestant *c, const stru
     return status;
 }
 
-enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
+enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size_t first,
                               size_t end)
 {
     const struct kernel_use *uses[TUNER_MAX_CANDIDATES] = {NULL};
     const struct gl_compile how = {.machine_code = true};
     for (size_t i = first; i < end; i++)
-        uses[i - first] = t->contestants[i]->use;
+        uses[i - first] = t->candidates[i]->use;
     enum dgl_status status = programs_compile(&t->programs, uses, end - first, &how);
     if (status == DGL_ERR_KERNEL) /* compile one by one to find the wrong one */
         status = DGL_OK;
     for (size_t i = first; i < end && status == DGL_OK; i++) {
-        struct contestant *c = t->contestants[i];
+        struct candidate *c = t->candidates[i];
         bool verified = true;
         if (session_is_cancelled(t->s))
             return DGL_ERR_CANCELLED;
@@ -227,36 +227,36 @@ enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, si
             status = try_use(t, c, c->shared_use, &verified);
         c->report->verified = c->report->verified && verified;
         if (status == DGL_OK && c->layout && !c->report->reason[0])
-            status = tuner_copy_begin(t, subject, c->layout);
+            status = tuner_copy_begin(t, target, c->layout);
         if (status == DGL_ERR_NO_MEMORY && c->layout) {
             tuner_copy_end(t);
             snprintf(c->report->reason, sizeof(c->report->reason),
                      "no memory for weights in layout %s beside the model's", c->layout->name);
             status = DGL_OK;
         }
-        for (uint32_t u = 0; u < subject->num_usages && status == DGL_OK && !c->report->reason[0];
+        for (uint32_t u = 0; u < target->num_passes && status == DGL_OK && !c->report->reason[0];
              u++)
-            status = bind(t, &subject->usage[u], c, u);
+            status = bind(t, &target->pass[u], c, u);
     }
     return status;
 }
 
-enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first, size_t end,
+enum dgl_status tuner_time(struct tuner *t, const struct target *target, size_t first, size_t end,
                            size_t *best)
 {
-    const struct usage *usage = &subject->usage[0];
+    const struct target_pass *pass = &target->pass[0];
     enum dgl_status status = DGL_OK;
     for (size_t i = first; i < end; i++) {
-        struct contestant *c = t->contestants[i];
-        double us = 0, best_us = t->contestants[*best]->report->us;
+        struct candidate *c = t->candidates[i];
+        double us = 0, best_us = t->candidates[*best]->report->us;
         if (c->report->reason[0])
             continue;
-        TRY(tuner_warm(t, usage, t->contestants[*best], 0));
-        TRY(tuner_span(t, usage, c, 0, 1, &us)); /* also the first run of the program */
+        TRY(tuner_warm(t, pass, t->candidates[*best], 0));
+        TRY(tuner_span(t, pass, c, 0, 1, &us)); /* also the first run of the program */
         c->report->us = us;
-        bool hopeless = us > HOPELESS * HOPELESS * usage->probe_us;
+        bool hopeless = us > HOPELESS * HOPELESS * pass->probe_us;
         for (int k = 0; k < TIMED_SPANS && !hopeless; k++) {
-            TRY(tuner_span(t, usage, c, 0, usage->lists, &us));
+            TRY(tuner_span(t, pass, c, 0, pass->lists, &us));
             c->report->us = k > 0 && c->report->us < us ? c->report->us : us;
             hopeless = best_us > 0 && c->report->us > HOPELESS * best_us;
         }
@@ -267,13 +267,13 @@ done:
     return status;
 }
 
-uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject)
+uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target)
 {
     double ns = 0;
-    for (uint32_t u = 0; u < subject->num_usages; u++) {
-        const struct usage *usage = &subject->usage[u];
+    for (uint32_t u = 0; u < target->num_passes; u++) {
+        const struct target_pass *pass = &target->pass[u];
         ns += (double)(t->prepare_ns + (t->s->model->dev->info.software ? 0 : WARM_NS)) +
-              usage->probe_us * 1e3 * (double)(usage->count * usage->lists) * 2 *
+              pass->probe_us * 1e3 * (double)(pass->count * pass->lists) * 2 *
                   (TUNER_PAIRED_ROUNDS + 1);
     }
     return (uint64_t)ns;

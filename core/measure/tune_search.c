@@ -14,22 +14,22 @@
 #define PAIRED_TRIES  2    /* a disturbance of the machine may spoil one of them */
 #define GAIN          0.99 /* less is noise */
 
-/* Adds a candidate that combines all single steps away from contestant `of`, among those from
+/* Adds a candidate that combines all single steps away from candidate `of`, among those from
  * `first` on, that were faster. */
-static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, size_t of,
+static enum dgl_status add_jump(struct tuner *t, const struct target *target, size_t of,
                                 size_t first)
 {
-    const struct contestant *c = t->contestants[of];
+    const struct candidate *c = t->candidates[of];
     const struct kernel_choice *base = &c->use->choice;
     char tunes[sizeof(c->report->tunes)], next[sizeof(c->report->tunes)];
     snprintf(tunes, sizeof(tunes), "%s", c->report->tunes);
     for (uint32_t i = 0; i < base->num_tunes; i++) {
-        const struct contestant *step = NULL;
+        const struct candidate *step = NULL;
         for (size_t k = first; k < t->num; k++) {
-            const struct contestant *n = t->contestants[k];
+            const struct candidate *n = t->candidates[k];
             char wanted[sizeof(tunes)];
             const int64_t value = n->use->choice.vars[base->num_consts + i].value;
-            if (n->use->choice.kernel == base->kernel && contestant_is_fit(n) &&
+            if (n->use->choice.kernel == base->kernel && candidate_is_fit(n) &&
                 n->report->us < GAIN * c->report->us &&
                 tune_with(c->report->tunes, base->kernel->tunes[i].name, value, wanted,
                           sizeof(wanted)) &&
@@ -42,17 +42,17 @@ static enum dgl_status add_jump(struct tuner *t, const struct subject *subject, 
                       step->use->choice.vars[base->num_consts + i].value, next, sizeof(next)))
             memcpy(tunes, next, sizeof(tunes));
     }
-    return tuner_add(t, subject, base->kernel->name, tunes);
+    return tuner_add(t, target, base->kernel->name, tunes);
 }
 
-/* Compiles and times contestants from `first` on in batches, and drops those that would end too
+/* Compiles and times candidates from `first` on in batches, and drops those that would end too
  * late. A batch fills half of the remaining time, because the next may take longer. */
-static enum dgl_status try_from(struct tuner *t, const struct subject *subject, size_t first,
+static enum dgl_status try_from(struct tuner *t, const struct target *target, size_t first,
                                 size_t *best)
 {
     enum dgl_status status = DGL_OK;
     while (first < t->num) {
-        const uint64_t start = dgl_now_ns(), pair_ns = tuner_pair_ns(t, subject);
+        const uint64_t start = dgl_now_ns(), pair_ns = tuner_pair_ns(t, target);
         const uint64_t left = start + pair_ns < t->end_ns ? t->end_ns - start - pair_ns : 0;
         const uint64_t fit = left / (t->candidate_ns + 1);
         size_t batch = fit / 2 < 1 ? 1 : fit / 2 < BATCH ? (size_t)fit / 2 : BATCH;
@@ -62,8 +62,8 @@ static enum dgl_status try_from(struct tuner *t, const struct subject *subject, 
             tuner_drop(t, first);
             break;
         }
-        TRY(tuner_compile(t, subject, first, first + batch));
-        TRY(tuner_time(t, subject, first, first + batch, best));
+        TRY(tuner_compile(t, target, first, first + batch));
+        TRY(tuner_time(t, target, first, first + batch, best));
         tuner_note(&t->candidate_ns, (dgl_now_ns() - start) / batch);
         first += batch;
     }
@@ -71,44 +71,44 @@ done:
     return status;
 }
 
-enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best)
+enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_t *best)
 {
     enum dgl_status status = DGL_OK;
     for (int round = 0; round < SEARCH_ROUNDS; round++) {
         const size_t from = *best, first = round == 0 ? 1 : t->num; /* [1] may be timed already */
-        const double from_us = t->contestants[from]->report->us;
-        TRY(tuner_add_neighbours(t, subject, from));
+        const double from_us = t->candidates[from]->report->us;
+        TRY(tuner_add_neighbours(t, target, from));
         if (round == 0)
-            TRY(tuner_add_variants(t, subject));
-        TRY(try_from(t, subject, first, best));
+            TRY(tuner_add_variants(t, target));
+        TRY(try_from(t, target, first, best));
         const size_t jump = t->num;
         if (!t->late)
-            TRY(add_jump(t, subject, from, first));
-        TRY(try_from(t, subject, jump, best));
-        if (t->late || t->contestants[*best]->report->us >= GAIN * from_us)
+            TRY(add_jump(t, target, from, first));
+        TRY(try_from(t, target, jump, best));
+        if (t->late || t->candidates[*best]->report->us >= GAIN * from_us)
             break;
     }
 done:
     return status;
 }
 
-enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_t winner,
+enum dgl_status tuner_pair(struct tuner *t, const struct target *target, size_t winner,
                            struct dgl_tune_op *out, bool *beats)
 {
     enum dgl_status status = DGL_OK;
     *beats = false;
     for (int tries = 0; tries < PAIRED_TRIES && !*beats; tries++) {
-        if (tries > 0 && dgl_now_ns() + tuner_pair_ns(t, subject) > t->end_ns)
+        if (tries > 0 && dgl_now_ns() + tuner_pair_ns(t, target) > t->end_ns)
             break;
         *beats = true;
-        for (uint32_t u = 0; u < subject->num_usages && *beats; u++) {
-            const struct usage *usage = &subject->usage[u];
+        for (uint32_t u = 0; u < target->num_passes && *beats; u++) {
+            const struct target_pass *pass = &target->pass[u];
             double us[2][TUNER_PAIRED_ROUNDS], ratio[TUNER_PAIRED_ROUNDS];
-            TRY(tuner_prepare(t, usage));
-            TRY(tuner_warm(t, usage, t->contestants[0], u));
+            TRY(tuner_prepare(t, pass));
+            TRY(tuner_warm(t, pass, t->candidates[0], u));
             for (int i = -1; i < TUNER_PAIRED_ROUNDS; i++)
                 for (int k = 0; k < 2; k++)
-                    TRY(tuner_span(t, usage, t->contestants[k ? winner : 0], u, usage->lists,
+                    TRY(tuner_span(t, pass, t->candidates[k ? winner : 0], u, pass->lists,
                                    &us[k][i < 0 ? 0 : i]));
             for (int i = 0; i < TUNER_PAIRED_ROUNDS; i++)
                 ratio[i] = us[1][i] / us[0][i];

@@ -1,16 +1,16 @@
-/* The parts of the tuner: its subjects, their candidates, the measurement and the search. */
+/* The parts of the tuner: its targets, their candidates, the measurement and the search. */
 #ifndef DGL_CORE_TUNER_H
 #define DGL_CORE_TUNER_H
 
 #include "core/oracle/kernel_check.h"
 #include "core/measure/tune.h"
 
-#define TUNER_MAX_CANDIDATES 128 /* of a subject */
+#define TUNER_MAX_CANDIDATES 128 /* of a target */
 #define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
 #define TUNER_PAIRED_ROUNDS  5
 
 /* Operations of one body with the same request. */
-struct usage {
+struct target_pass {
     enum segment segment;
     int32_t tokens; /* of a pass */
     struct op *ops;
@@ -19,35 +19,35 @@ struct usage {
     double probe_us; /* of the default, run once */
 };
 
-struct subject {
+struct target {
     char *key;
     char texts[65];
-    /* usage[0] is optimised. usage[1] exists if prefill, or a pass over several sequences, uses the
+    /* pass[0] is optimised. pass[1] exists if prefill, or a pass over several sequences, uses the
      * same request as decode. It must not become slower. */
-    struct usage usage[2];
-    uint32_t num_usages;
-    /* usage[1] is the prefill pass that reads the same weights with other kernels. Used if
+    struct target_pass pass[2];
+    uint32_t num_passes;
+    /* pass[1] is the prefill pass that reads the same weights with other kernels. Used if
      * candidates need another layout of the weights. */
     bool shares;
     double default_us; /* of one operation, at first sight */
     double share;      /* part of the bytes that the operations of its segment read */
-    size_t place;      /* among the subjects as they were listed */
+    size_t place;      /* among the targets as they were listed */
     int64_t time;      /* of its stored result, or 0 */
     bool reached;
 };
 
-/* A kernel with values of its tunables for the present subject. */
-struct contestant {
+/* A kernel with values of its tunables for the present target. */
+struct candidate {
     struct dgl_tune_candidate *report;   /* in `reports` */
-    struct kernel_use *use, *shared_use; /* use of usage[1], if the subject shares weights */
+    struct kernel_use *use, *shared_use; /* use of pass[1], if the target shares weights */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
     const struct weight_layout *layout;
-    struct plan plan[2]; /* plans that contain only the operations of a usage */
+    struct plan plan[2]; /* plans that contain only the operations of a pass */
     struct exec *exec[2];
     struct exec_run *run[2];
 };
 
-/* A copy of a subject's weights in another layout. */
+/* A copy of a target's weights in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
     /* a copy of the model's, with other bands for those weights */
@@ -67,7 +67,7 @@ struct tuner {
     struct kernel_set *set; /* kernel set without earlier tuning results; borrowed */
     struct kernel_judge *judge;
     struct tune_store store;
-    struct subject *subjects;
+    struct target *targets;
     size_t count, cap;
     int32_t *ids; /* [num_ids] */
     size_t num_ids;
@@ -77,40 +77,40 @@ struct tuner {
     uint64_t start_ns, busy_ns; /* start of the call; last time at which the device was busy */
     uint64_t end_ns;            /* no step begins that would end after this time */
     /* Recent duration of three steps: one candidate (compile, check and time), the setup of a
-     * subject, and the preparation of the buffers for a pass. */
+     * target, and the preparation of the buffers for a pass. */
     uint64_t candidate_ns, begin_ns, prepare_ns;
-    /* of the subject at hand */
+    /* of the target at hand */
     bool late;                /* candidates were left out for want of time */
     struct tuner_copy copied; /* for candidates of another layout */
     struct kernel_table table;
     struct programs programs;
-    struct contestant *contestants[TUNER_MAX_CANDIDATES]; /* [0]: the default */
+    struct candidate *candidates[TUNER_MAX_CANDIDATES]; /* [0]: the default */
     struct dgl_tune_candidate reports[TUNER_MAX_CANDIDATES];
     size_t num;
 };
 
 /* Operations on all rows of a pass. */
-static inline bool usage_is_prefill(const struct usage *usage)
+static inline bool pass_is_prefill(const struct target_pass *pass)
 {
-    return usage->segment <= SEG_PREFILL || usage->segment == SEG_HIDDEN ||
-           usage->segment == SEG_SCORE;
+    return pass->segment <= SEG_PREFILL || pass->segment == SEG_HIDDEN ||
+           pass->segment == SEG_SCORE;
 }
 
 /* Operations that draw a token. */
-static inline bool usage_is_sampling(const struct usage *usage)
+static inline bool pass_is_sampling(const struct target_pass *pass)
 {
-    return usage->segment >= SEG_SAMPLE_GREEDY && usage->segment <= SEG_SAMPLE_FULL;
+    return pass->segment >= SEG_SAMPLE_GREEDY && pass->segment <= SEG_SAMPLE_FULL;
 }
 
 /* Operations on one row of each of several sequences. */
-static inline bool usage_is_crowd(const struct usage *usage)
+static inline bool pass_is_crowd(const struct target_pass *pass)
 {
-    return (usage->segment >= SEG_BATCH_2 && usage->segment <= SEG_BATCH_64) ||
-           (usage_is_sampling(usage) && usage->tokens > 1);
+    return (pass->segment >= SEG_BATCH_2 && pass->segment <= SEG_BATCH_64) ||
+           (pass_is_sampling(pass) && pass->tokens > 1);
 }
 
 /* It runs, and was timed. */
-static inline bool contestant_is_fit(const struct contestant *c)
+static inline bool candidate_is_fit(const struct candidate *c)
 {
     return !c->report->reason[0] && c->report->us > 0;
 }
@@ -118,18 +118,18 @@ static inline bool contestant_is_fit(const struct contestant *c)
 /* tune_candidates.c */
 
 /* Adds a candidate, unless it cannot run here or was added before. */
-enum dgl_status tuner_add(struct tuner *t, const struct subject *subject, const char *kernel,
+enum dgl_status tuner_add(struct tuner *t, const struct target *target, const char *kernel,
                           const char *tunes);
-/* Adds all candidates that differ from a contestant in one tunable. */
-enum dgl_status tuner_add_neighbours(struct tuner *t, const struct subject *subject, size_t of);
+/* Adds all candidates that differ from a candidate in one tunable. */
+enum dgl_status tuner_add_neighbours(struct tuner *t, const struct target *target, size_t of);
 /* Adds all other kernels of the operation. */
-enum dgl_status tuner_add_variants(struct tuner *t, const struct subject *subject);
+enum dgl_status tuner_add_variants(struct tuner *t, const struct target *target);
 /* Copies `tunes` with one tunable set to a value. Returns false if the text does not fit. */
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
 /* Forgets the candidates from `first` on. */
 void tuner_drop(struct tuner *t, size_t first);
-/* The subject at hand is done with. */
-void tuner_subject_end(struct tuner *t);
+/* The target at hand is done with. */
+void tuner_target_end(struct tuner *t);
 
 /* tune_layout.c */
 
@@ -137,10 +137,10 @@ void tuner_subject_end(struct tuner *t);
  * layout if the weights have another one now. Returns false if the weights cannot have it. */
 bool tuner_request(const struct tuner *t, const struct op *op, const struct kernel *kernel,
                    struct kernel_request *out, const struct weight_layout **layout);
-/* Adds the usage for subject.shares if the set has kernels for another layout. */
-enum dgl_status tuner_share(struct tuner *t, struct subject *subject);
-/* Packs a copy of the subject's weights in that layout from the model's files. Slow. */
-enum dgl_status tuner_copy_begin(struct tuner *t, const struct subject *subject,
+/* Adds the pass for target.shares if the set has kernels for another layout. */
+enum dgl_status tuner_share(struct tuner *t, struct target *target);
+/* Packs a copy of the target's weights in that layout from the model's files. Slow. */
+enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
                                  const struct weight_layout *layout);
 void tuner_copy_end(struct tuner *t);
 
@@ -149,14 +149,14 @@ void tuner_copy_end(struct tuner *t);
 /* The largest number of sequences per pass for which memory is left; 1 if there is no room for
  * several. */
 int32_t tuner_crowd_most(const struct tuner *t);
-/* Creates t->crowd for the largest usage of the subjects. The session's scratch may move. */
+/* Creates t->crowd for the largest pass of the targets. The session's scratch may move. */
 enum dgl_status tuner_crowd_begin(struct tuner *t);
 void tuner_crowd_end(struct tuner *t);
 /* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
  * seeds. */
 enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
 /* As tuner_prepare(). */
-enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct usage *usage);
+enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *pass);
 
 /* tune_measure.c */
 
@@ -165,36 +165,36 @@ static inline void tuner_note(uint64_t *cost, uint64_t ns)
 {
     *cost = ns > *cost / 2 ? ns : *cost / 2;
 }
-/* Compiles contestants [first, end) in one batch and runs their known-answer tests. Failed
- * contestants get a reason. */
-enum dgl_status tuner_compile(struct tuner *t, const struct subject *subject, size_t first,
+/* Compiles candidates [first, end) in one batch and runs their known-answer tests. Failed
+ * candidates get a reason. */
+enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size_t first,
                               size_t end);
 /* Fills buffers and step table as in the middle of a pass with these operations. */
-enum dgl_status tuner_prepare(struct tuner *t, const struct usage *usage);
+enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass);
 /* Runs the operations until an idle GPU has raised its clocks. */
-enum dgl_status tuner_warm(struct tuner *t, const struct usage *usage, const struct contestant *c,
-                           uint32_t u);
+enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
+                           const struct candidate *c, uint32_t u);
 /* Chooses the number of repetitions per measurement, and measures fewer of the operations if one is
  * slow. */
-enum dgl_status tuner_size_span(struct tuner *t, struct usage *usage, struct contestant *c,
+enum dgl_status tuner_size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
                                 uint32_t u);
 /* One measurement: microseconds of an operation. */
-enum dgl_status tuner_span(struct tuner *t, const struct usage *usage, const struct contestant *c,
-                           uint32_t u, uint32_t lists, double *us);
-/* Times contestants [first, end); *best becomes the fastest. */
-enum dgl_status tuner_time(struct tuner *t, const struct subject *subject, size_t first, size_t end,
+enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
+                           const struct candidate *c, uint32_t u, uint32_t lists, double *us);
+/* Times candidates [first, end); *best becomes the fastest. */
+enum dgl_status tuner_time(struct tuner *t, const struct target *target, size_t first, size_t end,
                            size_t *best);
 /* Estimated duration of one attempt of paired rounds. */
-uint64_t tuner_pair_ns(const struct tuner *t, const struct subject *subject);
+uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target);
 
 /* tune_search.c */
 
 /* Searches from the candidate *best, which is timed, to the fastest candidate. */
-enum dgl_status tuner_search(struct tuner *t, const struct subject *subject, size_t *best);
-/* Measures default and winner alternately. *beats is set if the winner is faster in the first usage
- * by more than the spread of the ratio, and not slower in the other usage by more than the
+enum dgl_status tuner_search(struct tuner *t, const struct target *target, size_t *best);
+/* Measures default and winner alternately. *beats is set if the winner is faster in the first pass
+ * by more than the spread of the ratio, and not slower in the other pass by more than the
  * spread. */
-enum dgl_status tuner_pair(struct tuner *t, const struct subject *subject, size_t winner,
+enum dgl_status tuner_pair(struct tuner *t, const struct target *target, size_t winner,
                            struct dgl_tune_op *out, bool *beats);
 
 #endif

@@ -170,9 +170,9 @@ void kv_cache_drop(struct kv_cache *kv)
     kv_cache_init(kv, old.dev, old.layers, old.page_bytes, old.root);
     kv->promised = old.promised;
     kv->first = old.first;
-    kv->guest_pages = old.guest_pages;
+    kv->pool_pages = old.pool_pages;
     kv->whole = old.whole && old.promised > 0;
-    kv->last_node = old.last_node;
+    kv->last_page_id = old.last_page_id;
     kv->serial = old.serial + 1;
     kv->prefix_serial = old.prefix_serial + 1;
 }
@@ -189,16 +189,16 @@ static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_
 {
     assert(most <= DGL_KV_TABLE_PAGES);
     *out = (struct kv_pages){.page = dgl_new_array(uint16_t, most + 1u),
-                             .node = dgl_new_array(uint64_t, most + 1u),
+                             .page_id = dgl_new_array(uint64_t, most + 1u),
                              .most = most,
                              .prefix_serial = kv->prefix_serial,
                              .root = kv->root};
-    if (out->page && out->node)
+    if (out->page && out->page_id)
         return DGL_OK;
     free(out->page);
-    free(out->node);
+    free(out->page_id);
     *out = (struct kv_pages){0};
-    return dgl_fail_memory(kv->dev->log, "pages of a sequence", most * sizeof(*out->node));
+    return dgl_fail_memory(kv->dev->log, "pages of a sequence", most * sizeof(*out->page_id));
 }
 
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
@@ -210,44 +210,45 @@ enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
     if (status == DGL_OK)
         return DGL_OK;
     free(out->page);
-    free(out->node);
+    free(out->page_id);
     *out = (struct kv_pages){0};
     return status;
 }
 
-enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
+enum dgl_status kv_cache_join_pooled(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
 {
     enum dgl_status status = make_pages(kv, most, out);
-    out->guest = true;
+    out->pooled = true;
     return status;
 }
 
-enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left)
+enum dgl_status kv_cache_reserve_pool(struct kv_cache *kv, uint32_t pages, uint32_t first,
+                                      uint64_t left)
 {
     enum dgl_status status = promise(kv, pages, first, left);
     if (status == DGL_OK)
-        kv->guest_pages += pages;
+        kv->pool_pages += pages;
     return status;
 }
 
-void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first)
+void kv_cache_release_pool(struct kv_cache *kv, uint32_t pages, uint32_t first)
 {
-    kv->guest_pages -= pages;
-    assert(kv->guest_used <= kv->guest_pages);
+    kv->pool_pages -= pages;
+    assert(kv->pool_used <= kv->pool_pages);
     take_promise_back(kv, pages, first);
 }
 
 void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
 {
     const uint32_t most = pages->most;
-    const bool guest = pages->guest;
+    const bool pooled = pages->pooled;
     if (!pages->page)
         return;
     kv_cache_give(kv, pages, 0);
     free(pages->page);
-    free(pages->node);
+    free(pages->page_id);
     *pages = (struct kv_pages){0};
-    if (!guest)
+    if (!pooled)
         take_promise_back(kv, most, first_pages(most));
 }
 
@@ -256,13 +257,13 @@ void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
 void kv_cache_hold(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
 {
     struct kv_page *p = &kv->page[page];
-    if (p->refs == 0 && p->node)
-        kv_prefix_wake(kv, page);
+    if (p->refs == 0 && p->page_id)
+        kv_prefix_ref(kv, page);
     p->refs++;
     kv->dev->pages_used += p->refs == 1;
     kv->dev->pages_shared += p->refs == 2;
-    p->guests += pages->guest;
-    kv->guest_used += pages->guest && p->guests == 1;
+    p->pooled_refs += pages->pooled;
+    kv->pool_used += pages->pooled && p->pooled_refs == 1;
 }
 
 static void drop(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
@@ -272,12 +273,12 @@ static void drop(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
     p->refs--;
     kv->dev->pages_used -= p->refs == 0;
     kv->dev->pages_shared -= p->refs == 1;
-    p->guests -= pages->guest;
-    kv->guest_used -= pages->guest && p->guests == 0;
+    p->pooled_refs -= pages->pooled;
+    kv->pool_used -= pages->pooled && p->pooled_refs == 0;
     if (p->refs > 0)
         return;
-    if (p->node)
-        kv_prefix_idle(kv, page);
+    if (p->page_id)
+        kv_prefix_unref(kv, page);
     else
         kv->free[kv->num_free++] = page;
 }
@@ -289,8 +290,8 @@ static uint16_t find_free(struct kv_cache *kv)
     if (kv->num_free == 0) {
         const uint16_t oldest = kv->oldest;
         assert(oldest != KV_NO_PAGE);
-        kv_prefix_wake(kv, oldest);
-        kv_prefix_forget(kv, oldest);
+        kv_prefix_ref(kv, oldest);
+        kv_prefix_evict(kv, oldest);
         return oldest;
     }
     return kv->free[--kv->num_free];
@@ -303,14 +304,14 @@ static enum dgl_status make_room(struct kv_cache *kv, uint32_t more)
                                               : DGL_OK;
 }
 
-static enum dgl_status check_guest(const struct kv_cache *kv, const struct kv_pages *pages,
-                                   uint32_t more)
+static enum dgl_status check_pool(const struct kv_cache *kv, const struct kv_pages *pages,
+                                  uint32_t more)
 {
-    if (!pages->guest || kv->guest_used + more <= kv->guest_pages)
+    if (!pages->pooled || kv->pool_used + more <= kv->pool_pages)
         return DGL_OK;
     return dgl_fail(kv->dev->log, DGL_ERR_NO_MEMORY,
                     "%u more pages of the KV cache are wanted, %u of %u are taken", more,
-                    kv->guest_used, kv->guest_pages);
+                    kv->pool_used, kv->pool_pages);
 }
 
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
@@ -321,7 +322,7 @@ bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uin
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
 {
     const uint32_t more = count > pages->count ? count - pages->count : 0;
-    const uint32_t left = kv->guest_pages - kv->guest_used;
+    const uint32_t left = kv->pool_pages - kv->pool_used;
     return more > left ? more - left : 0;
 }
 
@@ -330,7 +331,7 @@ enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint3
     assert(count <= pages->most);
     if (count <= pages->count)
         return DGL_OK;
-    enum dgl_status status = check_guest(kv, pages, count - pages->count);
+    enum dgl_status status = check_pool(kv, pages, count - pages->count);
     if (status == DGL_OK)
         status = make_room(kv, count - pages->count);
     while (status == DGL_OK && pages->count < count) {
@@ -352,11 +353,11 @@ enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32
         return DGL_OK;
     const uint16_t from = pages->page[i];
     if (!kv_cache_must_copy(kv, pages, i)) {
-        if (kv->page[from].node)
-            kv_prefix_forget(kv, from);
+        if (kv->page[from].page_id)
+            kv_prefix_evict(kv, from);
         return DGL_OK;
     }
-    enum dgl_status status = check_guest(kv, pages, 1);
+    enum dgl_status status = check_pool(kv, pages, 1);
     if (status == DGL_OK)
         status = make_room(kv, 1);
     if (status != DGL_OK)
@@ -381,15 +382,15 @@ enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
                    struct kv_pages *to)
 {
-    assert(to->count == 0 && count <= from->count && count <= to->most && !to->guest);
+    assert(to->count == 0 && count <= from->count && count <= to->most && !to->pooled);
     for (; to->count < count; to->count++) {
         kv_cache_hold(kv, to, from->page[to->count]);
         to->page[to->count] = from->page[to->count];
     }
     to->prefix_serial = from->prefix_serial;
     to->root = from->root;
-    to->num_nodes = from->num_nodes < count ? from->num_nodes : count;
-    memcpy(to->node, from->node, to->num_nodes * sizeof(*to->node));
+    to->num_page_ids = from->num_page_ids < count ? from->num_page_ids : count;
+    memcpy(to->page_id, from->page_id, to->num_page_ids * sizeof(*to->page_id));
 }
 
 /* Pages are released in reverse, so that eviction drops the tail of a cached prefix before its
@@ -400,6 +401,6 @@ void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
         drop(kv, pages, pages->page[--pages->count]);
     if (pages->num_known > count)
         pages->num_known = count;
-    if (pages->num_nodes > count)
-        pages->num_nodes = count;
+    if (pages->num_page_ids > count)
+        pages->num_page_ids = count;
 }

@@ -8,7 +8,7 @@
  * few buffers. If all pages are taken, the cache moves to larger buffers. It starts with pages for
  * FIRST_TOKENS of each session, doubles with every move, and never exceeds the reserved pages. If
  * the device has no room for two copies during a move, all reserved pages are allocated at the
- * start, so that a session can always grow to its reservation. Guests are sequences without a
+ * start, so that a session can always grow to its reservation. Pooled sequences have no
  * reservation of their own. They share a pool of pages, and their scheduler makes sure that the
  * pool suffices.
  *
@@ -26,11 +26,11 @@
 #define KV_NO_PAGE UINT16_MAX
 
 struct kv_page {
-    uint32_t refs;   /* sequences that have it */
-    uint32_t guests; /* guests that have it */
+    uint32_t refs;        /* sequences that have it */
+    uint32_t pooled_refs; /* pooled sequences that have it */
     /* Used if the page can be found by its tokens: */
-    uint64_t node;         /* name of the page, never reused; 0 if the page is not cached */
-    uint64_t parent;       /* name of the page before it; the root if it is the first page */
+    uint64_t page_id;      /* never reused; 0 if the page is not cached */
+    uint64_t parent;       /* id of the page before it; the root if it is the first page */
     uint16_t next;         /* page with a like hash */
     uint16_t older, newer; /* neighbours in the list of cached pages that no sequence uses */
     int32_t ids[DGL_KV_PAGE];
@@ -44,11 +44,11 @@ struct kv_cache {
     uint64_t page_bytes;  /* of one layer */
     uint32_t most_pages;  /* that one binding reaches */
     uint32_t pages;       /* allocated pages */
-    uint32_t promised;    /* to all sequences, and to guests */
+    uint32_t promised;    /* to all sequences, and to the pool */
     uint32_t first;       /* pages of the reservation that are allocated from the start */
     bool whole;           /* all reserved pages are allocated from the start */
-    uint32_t guest_pages; /* promised to guests, all together */
-    uint32_t guest_used;  /* that guests have */
+    uint32_t pool_pages;  /* promised to pooled sequences, all together */
+    uint32_t pool_used;   /* that pooled sequences have */
     uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
     struct kv_page *page; /* [pages] */
     /* [pages]; the first num_free are unused, and the last of them is taken first */
@@ -57,7 +57,7 @@ struct kv_cache {
     uint32_t num_free;
     uint32_t num_idle;       /* cached pages that no sequence uses */
     uint16_t oldest, newest; /* of these */
-    uint64_t last_node;
+    uint64_t last_page_id;
     uint64_t root;          /* of a sequence without adapters and images */
     uint32_t prefix_serial; /* raised if all cached pages are forgotten */
     uint64_t bytes;
@@ -65,14 +65,14 @@ struct kv_cache {
 
 /* The pages of one sequence, by position. */
 struct kv_pages {
-    uint16_t *page; /* [count], allocated for [most], rounded up to an even number */
-    uint64_t *node; /* [num_nodes], names of the sequence's first pages, as far as they are known */
+    uint16_t *page;    /* [count], allocated for [most], rounded up to an even number */
+    uint64_t *page_id; /* [num_page_ids], of the sequence's first pages, as far as they are known */
     uint32_t count, most;
     uint32_t num_known; /* number of leading pages that are in the page table on the device */
-    uint32_t num_nodes;
-    uint32_t prefix_serial; /* of the names */
-    uint64_t root;          /* kv_prefix_root(); may change while there are no names */
-    bool guest;
+    uint32_t num_page_ids;
+    uint32_t prefix_serial; /* of the ids */
+    uint64_t root;          /* kv_prefix_root(); may change while there are no ids */
+    bool pooled;
 };
 
 /* A cache without memory. `root` is the root of every sequence that joins. */
@@ -83,12 +83,15 @@ void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
  * nothing on failure. */
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out);
-/* Adds a guest that may grow to `most` pages. Requires a pool from kv_cache_invite(). */
-enum dgl_status kv_cache_join_guest(struct kv_cache *kv, uint32_t most, struct kv_pages *out);
-/* Reserves a pool of `pages` for guests, of which `first` are allocated from the start. */
-enum dgl_status kv_cache_invite(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left);
-/* Releases that pool after all guests have left. */
-void kv_cache_uninvite(struct kv_cache *kv, uint32_t pages, uint32_t first);
+/* Adds a pooled sequence that may grow to `most` pages. Requires a pool from
+ * kv_cache_reserve_pool(). */
+enum dgl_status kv_cache_join_pooled(struct kv_cache *kv, uint32_t most, struct kv_pages *out);
+/* Reserves a pool of `pages` for pooled sequences, of which `first` are allocated from the
+ * start. */
+enum dgl_status kv_cache_reserve_pool(struct kv_cache *kv, uint32_t pages, uint32_t first,
+                                      uint64_t left);
+/* Releases that pool after all pooled sequences have left. */
+void kv_cache_release_pool(struct kv_cache *kv, uint32_t pages, uint32_t first);
 /* Gives back all pages and the reservation of a sequence. If no reservation is left, the memory of
  * the cache is freed. Accepts a sequence that is all zero. */
 void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages);
@@ -98,11 +101,12 @@ uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages);
 /* Frees the buffers. No sequence may hold a page. Reservations are kept. */
 void kv_cache_drop(struct kv_cache *kv);
 /* Takes pages until the sequence has `count`, at most `most`. May move the cache. On failure the
- * sequence keeps its pages. Returns DGL_ERR_NO_MEMORY if a guest has to wait: kv_cache_lacks(). */
+ * sequence keeps its pages. Returns DGL_ERR_NO_MEMORY if a pooled sequence has to wait:
+ * kv_cache_lacks(). */
 enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 /* Returns true if kv_cache_take() would move the cache. */
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
-/* Returns the number of pages that a guest has to wait for. */
+/* Returns the number of pages that a pooled sequence has to wait for. */
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
 /* Call before positions of page `i` are written. If the page is shared, or cached by its tokens,
  * the sequence gets a copy of its own. Does nothing if the sequence does not have the page. May
@@ -129,25 +133,25 @@ uint64_t kv_prefix_root(enum dgl_kv_type type, uint64_t adapters, uint64_t image
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to);
 /* The number of whole cached pages for ids[pos .. count). Returns 0 also if the first `pos` ids of
- * the sequence, a whole number of pages, have no known names. */
+ * the sequence, a whole number of pages, have no known ids. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
-/* Counts the cached pages for ids[0 .. count) that guests use. */
+/* Counts the cached pages for ids[0 .. count) that pooled sequences use. */
 uint32_t kv_prefix_held(const struct kv_cache *kv, uint64_t root, const int32_t *ids,
                         int32_t count);
 /* Replaces the pages from `pos` on by the cached pages for ids[pos .. count), as many as there are
- * and as a guest may have. */
-uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
+ * and as a pooled sequence may have. */
+uint32_t kv_prefix_reuse(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
                          int32_t pos, int32_t count);
 /* Call if the kernels change: other kernels compute other numbers, so no cached page may be
  * reused. */
-void kv_prefix_forget_all(struct kv_cache *kv);
+void kv_prefix_evict_all(struct kv_cache *kv);
 /* Evicts a page: it can no longer be found by its tokens. */
-void kv_prefix_forget(struct kv_cache *kv, uint16_t page);
-/* Idle: the last sequence left a cached page. Wake: a sequence takes the page again, or it is
- * evicted. */
-void kv_prefix_idle(struct kv_cache *kv, uint16_t page);
-void kv_prefix_wake(struct kv_cache *kv, uint16_t page);
+void kv_prefix_evict(struct kv_cache *kv, uint16_t page);
+/* Unref: the last sequence left a cached page, which may be evicted from now on. Ref: a sequence
+ * takes the page again, or it is evicted. */
+void kv_prefix_unref(struct kv_cache *kv, uint16_t page);
+void kv_prefix_ref(struct kv_cache *kv, uint16_t page);
 /* Inserts all cached pages into the buckets again, after their number has changed. */
 void kv_prefix_rehash(struct kv_cache *kv);
 

@@ -1,9 +1,9 @@
 /* Cache of full pages by their tokens and all tokens before them, so that sequences share a common
  * prefix.
  *
- * A cached page has a name and stores the name of the page before it. Two pages match if their
- * tokens and the names of their parents are equal. Both are compared; the hash only selects the
- * bucket. Names are never reused: if a page is evicted, the pages after it can no longer be found.
+ * A cached page has an id and stores the id of the page before it. Two pages match if their tokens
+ * and the ids of their parents are equal. Both are compared; the hash only selects the bucket. Ids
+ * are never reused: if a page is evicted, the pages after it can no longer be found.
  * The parent of a first page is the root of its sequence, so that different roots share nothing.
  * Cached pages without a user are kept in the order in which they were left. */
 #include <assert.h>
@@ -11,8 +11,8 @@
 
 #include "core/memory/kv_cache.h"
 
-#define FIRST_NODE 1            /* of names */
-#define ROOT       (1ull << 63) /* set in all roots, and in no name of a page */
+#define FIRST_PAGE_ID 1
+#define ROOT          (1ull << 63) /* set in all roots, and in no page id */
 
 /* SplitMix64's finisher over the hash so far and one more word. */
 static uint64_t mix(uint64_t h, uint64_t word)
@@ -57,7 +57,7 @@ void kv_prefix_rehash(struct kv_cache *kv)
         kv->bucket[i] = KV_NO_PAGE;
     for (uint32_t i = 0; i < kv->pages; i++) {
         struct kv_page *p = &kv->page[i];
-        if (!p->node)
+        if (!p->page_id)
             continue;
         uint16_t *bucket = bucket_of(kv, p->parent, p->ids);
         p->next = *bucket;
@@ -65,18 +65,18 @@ void kv_prefix_rehash(struct kv_cache *kv)
     }
 }
 
-void kv_prefix_forget(struct kv_cache *kv, uint16_t page)
+void kv_prefix_evict(struct kv_cache *kv, uint16_t page)
 {
     struct kv_page *p = &kv->page[page];
     uint16_t *link = bucket_of(kv, p->parent, p->ids);
-    assert(p->node);
+    assert(p->page_id);
     while (*link != page)
         link = &kv->page[*link].next;
     *link = p->next;
-    p->node = 0;
+    p->page_id = 0;
 }
 
-void kv_prefix_idle(struct kv_cache *kv, uint16_t page)
+void kv_prefix_unref(struct kv_cache *kv, uint16_t page)
 {
     struct kv_page *p = &kv->page[page];
     p->older = kv->newest;
@@ -86,7 +86,7 @@ void kv_prefix_idle(struct kv_cache *kv, uint16_t page)
     kv->num_idle++;
 }
 
-void kv_prefix_wake(struct kv_cache *kv, uint16_t page)
+void kv_prefix_ref(struct kv_cache *kv, uint16_t page)
 {
     const struct kv_page *p = &kv->page[page];
     *(p->older == KV_NO_PAGE ? &kv->oldest : &kv->page[p->older].newer) = p->newer;
@@ -94,26 +94,26 @@ void kv_prefix_wake(struct kv_cache *kv, uint16_t page)
     kv->num_idle--;
 }
 
-void kv_prefix_forget_all(struct kv_cache *kv)
+void kv_prefix_evict_all(struct kv_cache *kv)
 {
     while (kv->oldest != KV_NO_PAGE) {
         const uint16_t page = kv->oldest;
-        kv_prefix_wake(kv, page);
+        kv_prefix_ref(kv, page);
         kv->free[kv->num_free++] = page;
     }
     for (uint32_t i = 0; i < kv->pages; i++) {
-        kv->page[i].node = 0;
+        kv->page[i].page_id = 0;
         kv->bucket[i] = KV_NO_PAGE;
     }
     kv->prefix_serial++;
 }
 
 /* Returns true if the pages of the first `pos` tokens, a whole number of pages, have known
- * names. */
-static bool names_reach(const struct kv_cache *kv, const struct kv_pages *pages, int32_t pos)
+ * ids. */
+static bool ids_reach(const struct kv_cache *kv, const struct kv_pages *pages, int32_t pos)
 {
     return pos == 0 || (pages->prefix_serial == kv->prefix_serial &&
-                        pages->num_nodes >= (uint32_t)(pos / DGL_KV_PAGE));
+                        pages->num_page_ids >= (uint32_t)(pos / DGL_KV_PAGE));
 }
 
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
@@ -122,27 +122,27 @@ void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *
     uint32_t i = (uint32_t)(from / DGL_KV_PAGE);
     if (from == 0) {
         pages->prefix_serial = kv->prefix_serial;
-        pages->num_nodes = 0;
+        pages->num_page_ids = 0;
     }
-    if (pages->prefix_serial != kv->prefix_serial || pages->num_nodes < i)
+    if (pages->prefix_serial != kv->prefix_serial || pages->num_page_ids < i)
         return;
     for (; i < (uint32_t)(to / DGL_KV_PAGE); i++) {
         const int32_t *page_ids = ids + (size_t)i * DGL_KV_PAGE;
-        const uint64_t parent = i ? pages->node[i - 1] : pages->root;
+        const uint64_t parent = i ? pages->page_id[i - 1] : pages->root;
         uint16_t page = find(kv, parent, page_ids);
         if (page == KV_NO_PAGE) {
             page = pages->page[i];
             struct kv_page *p = &kv->page[page];
-            assert(!p->node && p->refs > 0);
-            p->node = FIRST_NODE + kv->last_node++;
+            assert(!p->page_id && p->refs > 0);
+            p->page_id = FIRST_PAGE_ID + kv->last_page_id++;
             p->parent = parent;
             memcpy(p->ids, page_ids, sizeof(p->ids));
             uint16_t *bucket = bucket_of(kv, parent, page_ids);
             p->next = *bucket;
             *bucket = page;
         }
-        pages->node[i] = kv->page[page].node;
-        pages->num_nodes = i + 1;
+        pages->page_id[i] = kv->page[page].page_id;
+        pages->num_page_ids = i + 1;
     }
 }
 
@@ -150,15 +150,15 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
                         int32_t pos, int32_t count)
 {
     assert(pos % DGL_KV_PAGE == 0);
-    if (!names_reach(kv, pages, pos))
+    if (!ids_reach(kv, pages, pos))
         return 0;
-    uint64_t parent = pos ? pages->node[pos / DGL_KV_PAGE - 1] : pages->root;
+    uint64_t parent = pos ? pages->page_id[pos / DGL_KV_PAGE - 1] : pages->root;
     uint32_t found = 0;
     for (; pos + DGL_KV_PAGE <= count; pos += DGL_KV_PAGE, found++) {
         const uint16_t page = find(kv, parent, ids + pos);
         if (page == KV_NO_PAGE)
             break;
-        parent = kv->page[page].node;
+        parent = kv->page[page].page_id;
     }
     return found;
 }
@@ -171,13 +171,13 @@ uint32_t kv_prefix_held(const struct kv_cache *kv, uint64_t root, const int32_t 
         const uint16_t page = find(kv, parent, ids + pos);
         if (page == KV_NO_PAGE)
             break;
-        held += kv->page[page].guests > 0;
-        parent = kv->page[page].node;
+        held += kv->page[page].pooled_refs > 0;
+        parent = kv->page[page].page_id;
     }
     return held;
 }
 
-uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
+uint32_t kv_prefix_reuse(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids,
                          int32_t pos, int32_t count)
 {
     const uint32_t first = (uint32_t)(pos / DGL_KV_PAGE);
@@ -188,14 +188,14 @@ uint32_t kv_prefix_adopt(struct kv_cache *kv, struct kv_pages *pages, const int3
         pages->prefix_serial = kv->prefix_serial;
     kv_cache_give(kv, pages, first);
     for (uint32_t i = first; i < first + found; i++) {
-        const uint64_t parent = i ? pages->node[i - 1] : pages->root;
+        const uint64_t parent = i ? pages->page_id[i - 1] : pages->root;
         const uint16_t page = find(kv, parent, ids + (size_t)i * DGL_KV_PAGE);
-        if (pages->guest && kv->page[page].guests == 0 && kv->guest_used >= kv->guest_pages)
+        if (pages->pooled && kv->page[page].pooled_refs == 0 && kv->pool_used >= kv->pool_pages)
             break;
         kv_cache_hold(kv, pages, page);
         pages->page[i] = page;
-        pages->node[i] = kv->page[page].node;
-        pages->count = pages->num_nodes = i + 1;
+        pages->page_id[i] = kv->page[page].page_id;
+        pages->count = pages->num_page_ids = i + 1;
     }
     return pages->count - first;
 }

@@ -550,7 +550,7 @@ static enum dgl_status make_change(struct dgl_model *m, struct model_change **ch
     m->engine = c->engine;
     m->weights = c->weights;
     m->kernels = c->set;
-    kv_prefix_forget_all(&m->kv); /* its numbers come from the old kernels */
+    kv_prefix_evict_all(&m->kv); /* its numbers come from the old kernels */
     m->untuned = c->untuned;
     c->engine = old.engine;
     c->weights = old.weights;

@@ -95,10 +95,10 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
         return status;
     const uint64_t left = model_memory_left(m);
     b->first_pages = (uint32_t)(first < pages ? first : pages);
-    status = kv_cache_invite(&m->kv, (uint32_t)pages, b->first_pages,
-                             left == 0      ? 0
-                             : left > state ? left - state
-                                            : 1);
+    status = kv_cache_reserve_pool(&m->kv, (uint32_t)pages, b->first_pages,
+                                   left == 0      ? 0
+                                   : left > state ? left - state
+                                                  : 1);
     b->pages = status == DGL_OK ? (uint32_t)pages : 0;
     b->info.pages = b->pages;
     device_leave(m->dev, &saved);
@@ -108,7 +108,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
 void batch_pages_finish(struct dgl_batch *b)
 {
     if (b->pages)
-        kv_cache_uninvite(&b->model->kv, b->pages, b->first_pages);
+        kv_cache_release_pool(&b->model->kv, b->pages, b->first_pages);
     b->pages = 0;
 }
 
@@ -179,7 +179,7 @@ static struct stay stay_of(const struct batch_request *r)
     const struct kv_pages *pages = &r->lane->session->pages;
     stay.taken = pages->count;
     for (uint32_t i = 0; i < pages->count; i++)
-        stay.own += kv->page[pages->page[i]].guests == 1;
+        stay.own += kv->page[pages->page[i]].pooled_refs == 1;
     return stay;
 }
 
@@ -201,7 +201,7 @@ static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps
 
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
 {
-    const int64_t free = (int64_t)b->model->kv.guest_pages - b->model->kv.guest_used;
+    const int64_t free = (int64_t)b->model->kv.pool_pages - b->model->kv.pool_used;
     struct stay stay[BATCH_MAX_SEQUENCES];
     int32_t count = 0;
     if (b->info.running == 0)
@@ -265,7 +265,7 @@ static void preempt(struct batch_request *r)
     dgl_debug(b->model->dev->log,
               "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
               (unsigned long long)r->id, r->lane->session->pages.count, batch_request_tokens(r),
-              b->model->kv.guest_used, b->model->kv.guest_pages);
+              b->model->kv.pool_used, b->model->kv.pool_pages);
     expect_more(b);
     decode_queue_drop(&r->g.queue);
     batch_pages_give(r->lane);

@@ -72,7 +72,7 @@ static enum dgl_status make_memory(struct dgl_session *s)
                                 s->memory.state[BUF_PAGES].offset, sizeof(struct dgl_kv_table));
     const uint32_t pages = plan_kv_pages(s->context);
     if (status == DGL_OK && s->sequences == 1)
-        status = s->guest ? kv_cache_join_guest(&m->kv, pages, &s->pages)
+        status = s->guest ? kv_cache_join_pooled(&m->kv, pages, &s->pages)
                           : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages);
     s->kv_serial = m->kv.serial;
     *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
@@ -374,7 +374,7 @@ enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *ado
     uint32_t found = kv_prefix_find(kv, &s->pages, s->ids, from, count - 1);
     if (from + (int32_t)found * DGL_KV_PAGE <= s->len)
         return DGL_OK;
-    found = kv_prefix_adopt(kv, &s->pages, s->ids, from, count - 1);
+    found = kv_prefix_reuse(kv, &s->pages, s->ids, from, count - 1);
     const int32_t to = from + (int32_t)found * DGL_KV_PAGE, had = s->len;
     if (to <= had) { /* fewer than were found: a guest's pages have run out */
         session_trim(s, to);

@@ -277,7 +277,7 @@ static void beginnings_are_kept(void **state)
     (void)state;
     struct dgl_batch *b = open_batch(2, 0);
     struct heard first = {0}, again = {0}, other = {0};
-    kv_prefix_forget_all(&engine.model->kv);
+    kv_prefix_evict_all(&engine.model->kv);
     submit(b, &requests[3], &first);
     run_all(b);
     submit(b, &requests[3], &again);

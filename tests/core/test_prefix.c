@@ -79,11 +79,11 @@ static void check_cache(const struct kv_cache *kv, const struct kv_pages *seqs)
             for (uint32_t i = 0; i < seqs[s].count; i++)
                 refs += seqs[s].page[i] == p;
         assert_int_equal(kv->page[p].refs, refs);
-        assert_int_equal(kv->page[p].guests, refs);
+        assert_int_equal(kv->page[p].pooled_refs, refs);
         used += refs > 0;
         shared += refs > 1;
     }
-    assert_int_equal(kv->guest_used, used);
+    assert_int_equal(kv->pool_used, used);
     assert_int_equal(counters().pages_used, used);
     assert_int_equal(counters().pages_shared, shared);
     assert_int_equal(kv->num_free + kv->num_idle + used, kv->pages);
@@ -100,9 +100,9 @@ static void test_events(void **state)
     struct gl_saved saved;
     uint32_t seed = 1, adopted = 0, refused = 0, gone = 0;
     assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
-    assert_int_equal(kv_cache_invite(kv, PAGES, 4, 0), DGL_OK);
+    assert_int_equal(kv_cache_reserve_pool(kv, PAGES, 4, 0), DGL_OK);
     for (int s = 0; s < SEQS; s++)
-        assert_int_equal(kv_cache_join_guest(kv, LENGTH, &seqs[s]), DGL_OK);
+        assert_int_equal(kv_cache_join_pooled(kv, LENGTH, &seqs[s]), DGL_OK);
     for (int round = 0; round < 3000; round++) {
         seed = seed * 1664525u + 1013904223u;
         const uint32_t s = (seed >> 8) % SEQS, what = seed >> 16 & 7;
@@ -112,7 +112,7 @@ static void test_events(void **state)
             continue;
         }
         if (what == 2 && round % 64 == 0) {
-            kv_prefix_forget_all(kv);
+            kv_prefix_evict_all(kv);
             continue;
         }
         if (seq->count == 0) /* a new text: few symbols, so that many begin alike */
@@ -122,7 +122,7 @@ static void test_events(void **state)
         /* What is known of it, then pages of its own. */
         const uint32_t had = seq->count;
         const uint32_t found =
-            kv_prefix_adopt(kv, seq, ids, (int32_t)had * DGL_KV_PAGE, LENGTH * DGL_KV_PAGE);
+            kv_prefix_reuse(kv, seq, ids, (int32_t)had * DGL_KV_PAGE, LENGTH * DGL_KV_PAGE);
         adopted += found;
         for (uint32_t i = had; i < had + found; i++) {
             const struct written *w = &written[seq->page[i]];
@@ -151,7 +151,7 @@ static void test_events(void **state)
     test_log_clear(&engine.log);
     for (int s = 0; s < SEQS; s++)
         kv_cache_leave(kv, &seqs[s]);
-    kv_cache_uninvite(kv, PAGES, 4);
+    kv_cache_release_pool(kv, PAGES, 4);
     device_leave(engine.device, &saved);
 }
 
@@ -165,9 +165,9 @@ static void test_one_bucket(void **state)
     int32_t ids[2 * DGL_KV_PAGE], like[2 * DGL_KV_PAGE];
     struct gl_saved saved;
     assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
-    assert_int_equal(kv_cache_invite(kv, 4, 4, 0), DGL_OK);
-    assert_int_equal(kv_cache_join_guest(kv, 2, &a), DGL_OK);
-    assert_int_equal(kv_cache_join_guest(kv, 2, &b), DGL_OK);
+    assert_int_equal(kv_cache_reserve_pool(kv, 4, 4, 0), DGL_OK);
+    assert_int_equal(kv_cache_join_pooled(kv, 2, &a), DGL_OK);
+    assert_int_equal(kv_cache_join_pooled(kv, 2, &b), DGL_OK);
     memcpy(ids, text, sizeof(ids));
     assert_int_equal(kv_cache_take(kv, &a, 2), DGL_OK);
     kv_prefix_note(kv, &a, ids, 0, 2 * DGL_KV_PAGE);
@@ -187,7 +187,7 @@ static void test_one_bucket(void **state)
     kv_prefix_rehash(kv);
     kv_cache_leave(kv, &a);
     kv_cache_leave(kv, &b);
-    kv_cache_uninvite(kv, 4, 4);
+    kv_cache_release_pool(kv, 4, 4);
     device_leave(engine.device, &saved);
 }
 
@@ -207,11 +207,11 @@ static void test_roots(void **state)
     int32_t ids[2 * DGL_KV_PAGE];
     memcpy(ids, text, sizeof(ids));
     assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
-    assert_int_equal(kv_cache_invite(kv, 2 * ROOTS, 4, 0), DGL_OK);
-    assert_int_equal(kv_cache_join_guest(kv, 2, &reader), DGL_OK);
+    assert_int_equal(kv_cache_reserve_pool(kv, 2 * ROOTS, 4, 0), DGL_OK);
+    assert_int_equal(kv_cache_join_pooled(kv, 2, &reader), DGL_OK);
     assert_true(reader.root == kv_prefix_root(engine.model->engine->plan.kv_type, 0, 0));
     for (int r = 0; r < ROOTS; r++) {
-        assert_int_equal(kv_cache_join_guest(kv, 2, &of[r]), DGL_OK);
+        assert_int_equal(kv_cache_join_pooled(kv, 2, &of[r]), DGL_OK);
         of[r].root = kv_prefix_root(roots[r].type, roots[r].adapters, roots[r].images);
         assert_int_equal(kv_prefix_find(kv, &of[r], ids, 0, 2 * DGL_KV_PAGE), 0);
         assert_int_equal(kv_cache_take(kv, &of[r], 2), DGL_OK);
@@ -220,7 +220,7 @@ static void test_roots(void **state)
     for (int r = 0; r < ROOTS; r++) {
         reader.root = of[r].root;
         assert_int_equal(kv_prefix_held(kv, reader.root, ids, 2 * DGL_KV_PAGE), 2);
-        assert_int_equal(kv_prefix_adopt(kv, &reader, ids, 0, 2 * DGL_KV_PAGE), 2);
+        assert_int_equal(kv_prefix_reuse(kv, &reader, ids, 0, 2 * DGL_KV_PAGE), 2);
         for (int i = 0; i < 2; i++)
             assert_int_equal(reader.page[i], of[r].page[i]);
         kv_cache_give(kv, &reader, 0);
@@ -229,7 +229,7 @@ static void test_roots(void **state)
     kv_cache_leave(kv, &reader);
     for (int r = 0; r < ROOTS; r++)
         kv_cache_leave(kv, &of[r]);
-    kv_cache_uninvite(kv, 2 * ROOTS, 4);
+    kv_cache_release_pool(kv, 2 * ROOTS, 4);
     device_leave(engine.device, &saved);
 }
 

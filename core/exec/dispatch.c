@@ -251,53 +251,43 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
     return ((const struct dispatch_run *)run->priv)->list;
 }
 
-/* Kernels of the operations of those segments, in their order; free(). */
-static enum dgl_status list_uses(const struct programs *programs, const struct plan *plan,
-                                 uint32_t segments, const struct kernel_use ***out, size_t *num)
+/* Compiles the programs of those segments, or begins to compile them in the background. */
+static enum dgl_status compile_segments(struct programs *programs, const struct plan *plan,
+                                        uint32_t segments, bool begin, const struct gl_compile *how)
 {
     const struct recipe recipe = {.segments = segments};
-    size_t count = 0, n = 0;
-    for (int s = 0; s < SEG_COUNT; s++)
-        if (plan_segment_runs(plan, recipe, (enum segment)s))
-            count += plan->segment[s].ops.count;
-    const struct kernel_use **uses = dgl_new_array(const struct kernel_use *, count);
-    if (!uses)
-        return dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses));
-    for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0;
-             plan_segment_runs(plan, recipe, (enum segment)s) && i < plan->segment[s].ops.count;
-             i++)
-            uses[n++] = plan->segment[s].use[i];
-    *out = uses;
-    *num = n;
-    return DGL_OK;
+    const struct kernel_use **uses = NULL;
+    size_t count = 0;
+    enum dgl_status status;
+    if (exec_is_compiled(programs, plan, segments))
+        return DGL_OK;
+    for (int s = 0; s < SEG_COUNT; s++) {
+        const size_t more = plan->segment[s].ops.count;
+        if (!plan_segment_runs(plan, recipe, (enum segment)s) || more == 0)
+            continue;
+        const struct kernel_use **all = realloc(uses, (count + more) * sizeof(*uses));
+        if (!all)
+            TRY(dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses)));
+        uses = all;
+        memcpy(uses + count, plan->segment[s].use, more * sizeof(*uses));
+        count += more;
+    }
+    status = begin ? programs_begin(programs, uses, count)
+                   : programs_compile(programs, uses, count, how);
+done:
+    free(uses);
+    return status;
 }
 
 enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
                              const struct gl_compile *how)
 {
-    const struct kernel_use **uses = NULL;
-    size_t count = 0;
-    if (exec_is_compiled(programs, plan, segments))
-        return DGL_OK;
-    enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
-    if (status == DGL_OK)
-        status = programs_compile(programs, uses, count, how);
-    free(uses);
-    return status;
+    return compile_segments(programs, plan, segments, false, how);
 }
 
 enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, uint32_t segments)
 {
-    const struct kernel_use **uses = NULL;
-    size_t count = 0;
-    if (exec_is_compiled(programs, plan, segments))
-        return DGL_OK;
-    enum dgl_status status = list_uses(programs, plan, segments, &uses, &count);
-    if (status == DGL_OK)
-        status = programs_begin(programs, uses, count);
-    free(uses);
-    return status;
+    return compile_segments(programs, plan, segments, true, NULL);
 }
 
 bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments)
@@ -340,13 +330,10 @@ enum dgl_status exec_single_record(struct exec_single *s, const struct op *op,
 {
     struct kernel_use *use = NULL;
     uint32_t block[KERNEL_MAX_PARAMS] = {0};
-    enum dgl_status status = kernel_table_find(&s->table, &op->request, &use);
-    if (status == DGL_OK)
-        status = plan_check_served(s->dev->log, op, use->choice.kernel);
-    if (status == DGL_OK)
-        status = programs_compile(&s->programs, (const struct kernel_use *const *)&use, 1, NULL);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(kernel_table_find(&s->table, &op->request, &use));
+    TRY(plan_check_served(s->dev->log, op, use->choice.kernel));
+    TRY(programs_compile(&s->programs, (const struct kernel_use *const *)&use, 1, NULL));
     const struct kernel *kernel = use->choice.kernel;
     *out = (struct gl_dispatch){.program = programs_get(&s->programs, use),
                                 .uniform = {{s->params, 0, sizeof(block)}},
@@ -354,9 +341,9 @@ enum dgl_status exec_single_record(struct exec_single *s, const struct op *op,
     for (uint32_t i = 0; i < kernel->num_binds; i++)
         bind_storage(out, kernel, i, ranges[op_find_bind(op, kernel->binds[i].name) - op->binds]);
     fill_params(op, kernel, 1, block);
-    status = kernel_use_groups(&s->dev->plan, use, 1, op_weight_rows(op), out->groups);
-    if (status == DGL_OK)
-        status = gl_buffer_write(s->dev->gl, s->params, 0, block, sizeof(block));
+    TRY(kernel_use_groups(&s->dev->plan, use, 1, op_weight_rows(op), out->groups));
+    TRY(gl_buffer_write(s->dev->gl, s->params, 0, block, sizeof(block)));
     gl_hazards_derive(out, 1, true);
+done:
     return status;
 }

@@ -36,29 +36,26 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
     run->groups = dgl_calloc(count, sizeof(*run->groups));
     enum dgl_status status = DGL_OK;
     if (!run->ops || !run->groups)
-        status = dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops));
-    for (int s = 0; s < SEG_COUNT && status == DGL_OK; s++) {
+        TRY(dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops)));
+    for (int s = 0; s < SEG_COUNT; s++) {
         const struct plan_segment *segment = &plan->segment[s];
         bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
         for (size_t i = 0; runs && i < segment->ops.count; i++)
             run->ops[run->count++] =
                 (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
     }
-    if (recipe.count && status == DGL_OK) {
+    if (recipe.count) {
         assert(recipe.first + recipe.count <= run->count);
         memmove(run->ops, run->ops + recipe.first, recipe.count * sizeof(*run->ops));
         run->count = recipe.count;
     }
-    if (status == DGL_OK)
-        status = exec->ops->compile(run);
-    if (status == DGL_OK)
-        status = exec_run_set_tokens(run, 1);
-    if (status == DGL_OK)
-        status = exec->ops->bind(run, memory);
+    TRY(exec->ops->compile(run));
+    TRY(exec_run_set_tokens(run, 1));
+    TRY(exec->ops->bind(run, memory));
     run->memory = memory;
-    if (status == DGL_OK)
-        *out = run;
-    else
+    *out = run;
+done:
+    if (status != DGL_OK)
         exec_run_destroy(&run);
     return status;
 }
@@ -91,15 +88,14 @@ enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens)
     if (run->tokens == tokens)
         return DGL_OK;
     run->tokens = 0; /* mixed counts, should one of them fail */
-    for (size_t i = 0; i < run->count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < run->count; i++) {
         const struct exec_op *e = &run->ops[i];
-        status = kernel_use_groups(run->exec->plan->device, e->use, tokens, op_weight_rows(e->op),
-                                   run->groups[i]);
+        TRY(kernel_use_groups(run->exec->plan->device, e->use, tokens, op_weight_rows(e->op),
+                              run->groups[i]));
     }
-    if (status == DGL_OK) {
-        run->tokens = tokens;
-        run->exec->ops->regroup(run);
-    }
+    run->tokens = tokens;
+    run->exec->ops->regroup(run);
+done:
     return status;
 }
 

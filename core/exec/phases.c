@@ -156,28 +156,26 @@ static enum dgl_status collect(struct collector *c, struct recipe recipe)
     const struct plan *plan = c->exec->base.plan;
     enum dgl_status status = DGL_OK;
     c->count = 0;
-    for (int s = 0; s < SEG_EARLY_EXIT && status == DGL_OK; s++) {
+    for (int s = 0; s < SEG_EARLY_EXIT; s++) {
         const struct plan_segment *segment = &plan->segment[s];
-        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count && status == DGL_OK;
-             i++) {
+        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count; i++) {
             struct phase_op *op = &c->ops[c->count++];
             op->op = &segment->ops.ops[i];
-            status = choose(c, segment->use[i], &op->choice);
-            if (status != DGL_OK)
-                break;
+            TRY(choose(c, segment->use[i], &op->choice));
             if (!kernel_groups_band(op->choice, 1, op_weight_rows(op->op),
                                     plan->device->limits.max_groups[0], op->groups)) {
                 snprintf(c->reason, REASON_SIZE, "%s: GROUPS gives no usable count",
                          op->choice->kernel->name);
-                status = DGL_ERR_UNSUPPORTED;
+                TRY(DGL_ERR_UNSUPPORTED);
             }
-            for (uint32_t j = 0; j < op->choice->kernel->num_binds && status == DGL_OK; j++) {
+            for (uint32_t j = 0; j < op->choice->kernel->num_binds; j++) {
                 const struct op_bind *bind =
                     op_find_bind(op->op, op->choice->kernel->binds[j].name);
-                status = place_of(c, resolve(c->memory, bind->ref), &op->place[j]);
+                TRY(place_of(c, resolve(c->memory, bind->ref), &op->place[j]));
             }
         }
     }
+done:
     return status;
 }
 
@@ -206,17 +204,18 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
     assert(params.barrier);
     if (!c->ops || !c->choices)
         return dgl_fail_memory(exec->base.log, "schedule of phases", count * sizeof(*c->ops));
-    enum dgl_status status = collect(c, recipe);
+    enum dgl_status status;
+    c->fits = false;
+    TRY(collect(c, recipe));
     params.count = c->count;
-    c->fits = status == DGL_OK;
-    if (status == DGL_OK)
-        status = place_of(c, memory->state[BUF_STEP], &params.step);
-    if (status == DGL_OK)
-        status = place_of(c, memory->state[BUF_IDS], &params.ids);
+    c->fits = true;
+    TRY(place_of(c, memory->state[BUF_STEP], &params.step));
+    TRY(place_of(c, memory->state[BUF_IDS], &params.ids));
     /* Candidates of the sampler: larger than what is wanted, and made anew for every token. */
-    if (status == DGL_OK)
-        status = place_of(c, memory->step_scratch[BUF_CAND], &params.scratch);
-    return status == DGL_OK ? phase_schedule_init(out, &params, c->reason) : status;
+    TRY(place_of(c, memory->step_scratch[BUF_CAND], &params.scratch));
+    status = phase_schedule_init(out, &params, c->reason);
+done:
+    return status;
 }
 
 static void collector_finish(struct collector *c)
@@ -245,19 +244,6 @@ static uint32_t main_local(const struct plan *plan, enum segment segment)
     return local;
 }
 
-/* `spare`: bytes of shared memory that kernels must leave. */
-static void collector_init(struct collector *c, const struct phases_exec *exec,
-                           const struct memory *memory, uint32_t local, int64_t spare)
-{
-    const struct plan_device *device = exec->base.plan->device;
-    *c = (struct collector){.exec = exec, .memory = memory, .local = local};
-    for (size_t i = 0; i < device->num_properties; i++) {
-        c->properties[i] = device->properties[i];
-        if (strcmp(c->properties[i].name, "SHARED_BYTES") == 0)
-            c->properties[i].value -= spare;
-    }
-}
-
 /* Schedule and text. The invocations of a work group are those that are asked for, else the first
  * of some numbers that every kernel takes. Shared memory has a pool per type: kernels that adapt to
  * it get less of it until all pools fit. */
@@ -284,10 +270,16 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
     }
     for (size_t i = 0; i < SHARED_STEPS * num_sizes && status == DGL_ERR_UNSUPPORTED; i++) {
         collector_finish(c);
-        collector_init(c, exec, memory, sizes[i / SHARED_STEPS],
-                       (int64_t)(i % SHARED_STEPS) * SHARED_STEP);
-        c->reason = reason;
-        c->passes = body != SEG_DECODE;
+        *c = (struct collector){.exec = exec,
+                                .memory = memory,
+                                .local = sizes[i / SHARED_STEPS],
+                                .reason = reason,
+                                .passes = body != SEG_DECODE};
+        for (size_t k = 0; k < plan->device->num_properties; k++) {
+            c->properties[k] = plan->device->properties[k];
+            if (strcmp(c->properties[k].name, "SHARED_BYTES") == 0) /* that kernels must leave */
+                c->properties[k].value -= (int64_t)(i % SHARED_STEPS) * SHARED_STEP;
+        }
         status = make_schedule(exec, recipe, memory, c, schedule);
         if (i == 0 || (c->fits && !told))
             snprintf(first, sizeof(first), "%s", reason);
@@ -532,21 +524,17 @@ static enum dgl_status phases_bind(struct exec_run *run, const struct memory *me
     const struct dgl_phase_control control = {.steps = 1, .max_spins = exec->params.max_spins};
     enum dgl_status status = generate(exec, run->recipe, memory, &c, &d->schedule, &d->text);
     if (status == DGL_ERR_UNSUPPORTED)
-        status = dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
-    if (status == DGL_OK)
-        status = make_program(exec, run->recipe, d);
-    if (status == DGL_OK)
-        status = make_table(exec, d);
-    if (status == DGL_OK)
-        status = list_groups(exec, d, &c);
-    if (status == DGL_OK)
-        status = gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control));
-    if (status == DGL_OK) {
-        d->groups = exec->params.groups;
-        fill_records(exec, d, &c, memory->state[BUF_PAGES]);
-        put_tokens(exec, d, (uint32_t)run->tokens);
-        status = write_table(exec, d);
-    }
+        dgl_fail(run->exec->log, status, "no program of phases: %s", reason);
+    TRY(status);
+    TRY(make_program(exec, run->recipe, d));
+    TRY(make_table(exec, d));
+    TRY(list_groups(exec, d, &c));
+    TRY(gl_buffer_write(dev->gl, d->control, 0, &control, sizeof(control)));
+    d->groups = exec->params.groups;
+    fill_records(exec, d, &c, memory->state[BUF_PAGES]);
+    put_tokens(exec, d, (uint32_t)run->tokens);
+    TRY(write_table(exec, d));
+done:
     collector_finish(&c);
     return status;
 }

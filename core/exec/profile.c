@@ -66,21 +66,20 @@ static enum dgl_status stream_time(struct stream *stream, struct dgl_device *dev
                                    double *rate)
 {
     const int copies = dev->info.software ? 1 : STREAM_COPIES;
-    enum dgl_status status = DGL_OK;
-    for (int i = 0; i <= STREAM_ROUNDS && status == DGL_OK; i++) {
+    const double bytes = (double)stream->ranges[0].size * copies;
+    enum dgl_status status;
+    for (int i = 0; i <= STREAM_ROUNDS; i++) {
         const uint64_t start = dgl_now_ns();
-        for (int k = 0; k < copies && status == DGL_OK; k++)
-            status = gl_submit(dev->gl, &stream->dispatch, 1, NULL);
-        if (status == DGL_OK)
-            status = gl_finish(dev->gl);
+        for (int k = 0; k < copies; k++)
+            TRY(gl_submit(dev->gl, &stream->dispatch, 1, NULL));
+        TRY(gl_finish(dev->gl));
         const uint64_t now = dgl_now_ns();
-        const double bytes = (double)stream->ranges[0].size * copies;
         const double got = bytes / (double)(now - start + 1);
-        if (status == DGL_OK && i > 0 && got > *rate)
-            *rate = got;
+        *rate = i > 0 && got > *rate ? got : *rate;
         if (i > 0 && now > end_ns)
             break;
     }
+done:
     return status;
 }
 
@@ -106,11 +105,12 @@ static enum dgl_status stream_measure(struct dgl_device *dev, struct kernel_set 
     }
     *rate = 0;
     /* All at a time: else the driver gives the same memory again. */
-    for (; made < tries && status == DGL_OK && (made == 0 || dgl_now_ns() < end_ns); made++) {
-        status = stream_init(&stream[made], dev, set, name, bytes);
-        if (status == DGL_OK)
-            status = stream_time(&stream[made], dev, end_ns, rate);
+    while (made < tries && (made == 0 || dgl_now_ns() < end_ns)) {
+        struct stream *next = &stream[made++];
+        TRY(stream_init(next, dev, set, name, bytes));
+        TRY(stream_time(next, dev, end_ns, rate));
     }
+done:
     for (int i = 0; i < made; i++)
         stream_finish(&stream[i], dev);
     return status;
@@ -136,24 +136,24 @@ enum dgl_status profile_dispatch(struct dgl_device *dev, struct kernel_set *set,
     struct stream stream = {0};
     uint64_t best_ns = UINT64_MAX;
     const uint64_t end_ns = dgl_now_ns() + DISPATCHES_END_NS;
-    enum dgl_status status =
-        list ? stream_init(&stream, dev, set, "copy", DISPATCHES_BYTES)
-             : dgl_fail_memory(dev->log, "dispatches", DISPATCHES * sizeof(*list));
-    for (size_t i = 0; i < DISPATCHES && list; i++)
+    enum dgl_status status;
+    *us = 0;
+    TRY(list ? stream_init(&stream, dev, set, "copy", DISPATCHES_BYTES)
+             : dgl_fail_memory(dev->log, "dispatches", DISPATCHES * sizeof(*list)));
+    for (size_t i = 0; i < DISPATCHES; i++)
         list[i] = stream.dispatch;
-    if (status == DGL_OK)
-        gl_hazards_derive(list, DISPATCHES, true);
-    for (int i = 0; i < STREAM_ROUNDS && status == DGL_OK; i++) {
+    gl_hazards_derive(list, DISPATCHES, true);
+    for (int i = 0; i < STREAM_ROUNDS; i++) {
         const uint64_t start = dgl_now_ns();
         if (i > 0 && start > end_ns)
             break;
-        status = gl_submit(dev->gl, list, DISPATCHES, NULL);
-        if (status == DGL_OK)
-            status = gl_finish(dev->gl);
+        TRY(gl_submit(dev->gl, list, DISPATCHES, NULL));
+        TRY(gl_finish(dev->gl));
         uint64_t ns = dgl_now_ns() - start;
         best_ns = ns < best_ns ? ns : best_ns;
     }
-    *us = status == DGL_OK ? (double)best_ns * 1e-3 / DISPATCHES : 0;
+    *us = (double)best_ns * 1e-3 / DISPATCHES;
+done:
     stream_finish(&stream, dev);
     free(list);
     return status;

@@ -82,19 +82,12 @@ struct source {
     enum gl_compile_end end;
 };
 
-static bool is_built_in(const struct kernel_choice *choice)
-{
-    bool built_in = choice->kernel->source == 0;
-    for (uint32_t i = 0; i < choice->kernel->num_libs && built_in; i++)
-        built_in = choice->libs[i]->source == 0;
-    return built_in;
-}
-
 /* Returns true if the compiler crashed or exceeded a limit on a built-in kernel: another kernel can
  * replace it. */
 static bool is_exceeded(const struct source *s)
 {
-    return s->end != GL_COMPILE_OK && s->end != GL_COMPILE_REFUSED && is_built_in(s->choice);
+    return s->end != GL_COMPILE_OK && s->end != GL_COMPILE_REFUSED &&
+           kernel_choice_is_builtin(s->choice);
 }
 
 static enum dgl_status source_refused(void *priv, bool linking, const char *words)
@@ -139,18 +132,18 @@ enum dgl_status programs_begin(struct programs *p, const struct kernel_use *cons
         TRY(dgl_fail_memory(p->dev->log, "program batch", count * sizeof(*params)));
     for (size_t i = known; i < p->begun_cap; i++)
         p->begun[i] = NULL;
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         bool have = programs_has(p, uses[i]) || p->begun[uses[i]->id];
         for (size_t j = 0; j < n && !have; j++)
             have = todo[j] == uses[i];
         if (have)
             continue;
-        status = make_source(p->dev->log, uses[i], &texts[n], &params[n]);
         todo[n++] = uses[i];
+        TRY(make_source(p->dev->log, uses[i], &texts[n - 1], &params[n - 1]));
     }
-    if (status == DGL_OK && n > 0)
-        status = gl_pendings_create(p->dev->gl, params, n, begun);
-    for (size_t i = 0; i < n && status == DGL_OK; i++)
+    if (n > 0)
+        TRY(gl_pendings_create(p->dev->gl, params, n, begun));
+    for (size_t i = 0; i < n; i++)
         p->begun[todo[i]->id] = begun[i];
 done:
     for (size_t i = 0; texts && i < n; i++)
@@ -187,11 +180,8 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
     enum dgl_status status = DGL_OK;
     p->exceeded = NULL;
     if (!missing || !texts || !params || !sources || !programs)
-        status = dgl_fail_memory(log, "program batch", count * sizeof(*params));
-    if (status == DGL_OK)
-        status = grow(p);
-    if (status != DGL_OK)
-        goto done;
+        TRY(dgl_fail_memory(log, "program batch", count * sizeof(*params)));
+    TRY(grow(p));
     for (size_t i = 0; i < count; i++) {
         bool have = p->program[uses[i]->id] != NULL;
         for (size_t j = 0; j < n && !have; j++)

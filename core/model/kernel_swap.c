@@ -8,15 +8,6 @@
 #include "core/base/mem.h"
 #include "core/oracle/kernel_check.h"
 
-/* Returns true if the program contains a text that is not built in. */
-static bool has_users_text(const struct kernel_choice *choice)
-{
-    bool users = choice->kernel->source != 0;
-    for (uint32_t i = 0; i < choice->kernel->num_libs && !users; i++)
-        users = choice->libs[i]->source != 0;
-    return users;
-}
-
 /* Compares two requests without the attributes of weight storage, which other kernels may
  * change. */
 static bool same_work(const struct kernel_request *a, const struct kernel_request *b)
@@ -70,18 +61,16 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
     const struct dgl_log *log = m->dev->log;
     const struct kernel *kernel = use->choice.kernel;
     struct kernel_verdict verdict;
-    enum dgl_status status = make_judge(m, swap);
-    if (status == DGL_OK)
-        status = kernel_judge_use(
-            swap->judge,
-            &(struct kernel_subject){.request = &use->request,
-                                     .choice = &use->choice,
-                                     .program = programs_get(&swap->engine->programs, use)},
-            &verdict);
-    if (status != DGL_OK)
-        return status;
     struct dgl_buf files = {0}; /* the edited files, if there are any */
-    if (has_users_text(&use->choice))
+    enum dgl_status status;
+    TRY(make_judge(m, swap));
+    TRY(kernel_judge_use(
+        swap->judge,
+        &(struct kernel_subject){.request = &use->request,
+                                 .choice = &use->choice,
+                                 .program = programs_get(&swap->engine->programs, use)},
+        &verdict));
+    if (!kernel_choice_is_builtin(&use->choice))
         kernel_choice_origin(&use->choice, &files);
     const char *path = files.p && !files.failed ? files.p : kernel->path;
     if (verdict.kind == KERNEL_WRONG)
@@ -89,6 +78,7 @@ static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *
                           verdict.text);
     if (verdict.kind == KERNEL_SKIPPED)
         dgl_warn(log, "%s: it runs without a known-answer test: %s", path, verdict.text);
+done:
     dgl_buf_finish(&files);
     return status;
 }
@@ -111,11 +101,9 @@ static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap 
     const struct dgl_log *log = m->dev->log;
     const struct kernel *kernel = idle->kernel;
     struct kernel_verdict verdict;
-    enum dgl_status status = make_judge(m, swap);
-    if (status == DGL_OK)
-        status = kernel_judge_kernel(swap->judge, kernel->name, &verdict);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(make_judge(m, swap));
+    TRY(kernel_judge_kernel(swap->judge, kernel->name, &verdict));
     kernel_judge_forget(swap->judge);
     idle->ran = verdict.kind == KERNEL_PASSED;
     if (verdict.kind == KERNEL_WRONG && !verdict.built)
@@ -125,6 +113,7 @@ static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap 
                           edited_path(swap->engine->programs.table->set, kernel), verdict.text);
     if (verdict.kind == KERNEL_SKIPPED && kernel->source != 0)
         dgl_warn(log, "%s: it is not compiled here: %s", kernel->path, verdict.text);
+done:
     return status;
 }
 
@@ -192,7 +181,7 @@ enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engi
     for (size_t i = 0; i < table->count; i++) {
         const struct kernel_use *use = table->uses[i];
         if (!programs_has(&engine->programs, use) &&
-            (has_users_text(&use->choice) || was_compiled(m->engine, &use->request)))
+            (!kernel_choice_is_builtin(&use->choice) || was_compiled(m->engine, &use->request)))
             swap->fresh[swap->count++] = use;
     }
     if (swap->count > 0)
@@ -229,7 +218,7 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
     account_push(dev, &account);
     while (swap->judged < swap->count && more && status == DGL_OK) {
         const struct kernel_use *use = swap->fresh[swap->judged++];
-        if (swap->unchecked || !has_users_text(&use->choice))
+        if (swap->unchecked || kernel_choice_is_builtin(&use->choice))
             continue;
         status = check_use(m, swap, use);
         more = wait;

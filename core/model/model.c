@@ -308,30 +308,21 @@ enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p
                                                  .progress_priv = p->progress_priv,
                                              },
                                              &m->file);
-    if (status == DGL_OK)
-        status = model_check_supported(log, m->file->path, &m->file->desc);
-    if (status != DGL_OK)
-        return status;
+    TRY(status);
+    TRY(model_check_supported(log, m->file->path, &m->file->desc));
     const struct model_desc *desc = &m->file->desc;
     m->no_tuned = p->no_tuned;
     m->info = m->file->info;
     m->info.path = m->file->path;
     if (m->file->info.has_tokenizer) {
-        status = model_file_tokenizer(log, m->file, &m->tok);
-        if (status == DGL_OK)
-            status = model_file_check_tokenizer(log, m->file, m->tok);
+        TRY(model_file_tokenizer(log, m->file, &m->tok));
+        TRY(model_file_check_tokenizer(log, m->file, m->tok));
     }
-
-    if (status == DGL_OK)
-        note_pack_kernels(m, p->kernels);
+    note_pack_kernels(m, p->kernels);
 
     /* List, choose, plan: the device is not used yet. */
-    if (status == DGL_OK)
-        status = make_kernel_set(m, p->kernels, &m->untuned, &m->kernels);
-    if (status == DGL_OK)
-        status = place_weights(m, m->kernels, p->kv_type, &m->weights);
-    if (status != DGL_OK)
-        return status;
+    TRY(make_kernel_set(m, p->kernels, &m->untuned, &m->kernels));
+    TRY(place_weights(m, m->kernels, p->kv_type, &m->weights));
     note_changed(m, m->weights, m->kernels);
     if (p->context < 0 || p->context > desc->context_max)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -340,19 +331,16 @@ enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *p
     m->info.weight_bytes = m->weights->bytes;
     m->info.context = p->context ? p->context : desc->context_max;
     struct plan_params params = plan_params(m, m->kernels, m->weights, p->kv_type);
-    status = engine_create(dev, &params, p->executor, &m->engine);
-    if (status == DGL_OK)
-        status =
-            plan_check_hints(&m->engine->plan, m->info.path, model_expands_q4_k(m, m->kernels));
-    if (status != DGL_OK)
-        return status;
+    TRY(engine_create(dev, &params, p->executor, &m->engine));
+    TRY(plan_check_hints(&m->engine->plan, m->info.path, model_expands_q4_k(m, m->kernels)));
     plan_warn_unused(&m->engine->plan, NULL, m->info.path);
     plan_tell_hints(&m->engine->plan, NULL);
     kv_cache_init(&m->kv, dev, (uint32_t)desc->layers,
                   plan_kv_layer_bytes(&m->engine->plan, DGL_KV_PAGE),
                   kv_prefix_root(p->kv_type, 0, 0));
     m->context = gl_device_context(dev->gl);
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *p)

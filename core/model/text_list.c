@@ -42,31 +42,34 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m)
 {
     const struct dgl_log *log = m->dev->log;
     struct plan *plan = &m->engine->plan;
-    enum dgl_status status = plan_add_batch(plan);
-    bool *seen = dgl_new_array(bool, plan->kernels.count);
-    if (status == DGL_OK && !seen)
-        status = dgl_fail_memory(log, "texts of kernels", plan->kernels.count);
+    struct dgl_buf text = {0};
+    bool *seen = NULL;
+    enum dgl_status status;
+    TRY(plan_add_batch(plan));
+    seen = dgl_new_array(bool, plan->kernels.count);
+    if (!seen)
+        TRY(dgl_fail_memory(log, "texts of kernels", plan->kernels.count));
     for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0; i < plan->segment[s].ops.count && status == DGL_OK; i++) {
+        for (size_t i = 0; i < plan->segment[s].ops.count; i++) {
             const struct kernel_use *use = plan->segment[s].use[i];
             const struct kernel *kernel = use->choice.kernel;
-            struct dgl_buf text = {0};
             if (seen[use->id])
                 continue;
             seen[use->id] = true;
-            status = kernel_generate(log, &use->choice, &text);
-            if (status == DGL_OK && text.failed)
-                status = dgl_fail_memory(log, kernel->name, text.len);
-            if (status == DGL_OK)
-                status = add(list, log,
-                             (struct text){.name = kernel->name,
-                                           .op = kernel->op,
-                                           .origin = kernel->origin,
-                                           .source = text.p,
-                                           .len = text.len,
-                                           .planned = true});
+            TRY(kernel_generate(log, &use->choice, &text));
+            if (text.failed)
+                TRY(dgl_fail_memory(log, kernel->name, text.len));
+            TRY(add(list, log,
+                    (struct text){.name = kernel->name,
+                                  .op = kernel->op,
+                                  .origin = kernel->origin,
+                                  .source = text.p,
+                                  .len = text.len,
+                                  .planned = true}));
             dgl_buf_finish(&text);
         }
+done:
+    dgl_buf_finish(&text);
     free(seen);
     return status;
 }

@@ -16,14 +16,6 @@ bool trust_is_wrong(const struct kernel_verdict *verdict)
     return verdict->kind == KERNEL_WRONG && !(verdict->worst > 1 && verdict->worst <= IMPRECISE);
 }
 
-static bool is_built_in(const struct kernel_choice *choice)
-{
-    bool built_in = choice->kernel->source == 0;
-    for (uint32_t i = 0; i < choice->kernel->num_libs && built_in; i++)
-        built_in = choice->libs[i]->source == 0;
-    return built_in;
-}
-
 /* Runs the known-answer test of a program, once for all processes of this device and driver. */
 static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
                                  const struct kernel_use *use, bool *wrong)
@@ -65,7 +57,8 @@ static size_t list_new(const struct engine *engine, uint32_t segments,
             continue;
         for (size_t i = 0; i < plan->segment[s].ops.count; i++) {
             const struct kernel_use *use = plan->segment[s].use[i];
-            bool known = !is_built_in(&use->choice) || !programs_has(&engine->programs, use) ||
+            bool known = !kernel_choice_is_builtin(&use->choice) ||
+                         !programs_has(&engine->programs, use) ||
                          !kernel_judge_knows(use->request.op);
             for (size_t j = 0; j < count && !known; j++)
                 known = out[j] == use;

@@ -11,6 +11,7 @@
 #include "core/oracle/kernel_run.h"
 #include "core/oracle/op_problem.h"
 #include "core/oracle/ref_ops.h"
+#include "core/plan/kernel_table.h"
 #include "core/plan/weight_layout.h"
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
@@ -96,15 +97,6 @@ void kernel_case_describe(const struct kernel_case *c, struct dgl_buf *out)
         dgl_buf_printf(out, " from %u", (unsigned)c->pos);
 }
 
-/* Returns true if the kernel or one of its libs is not built in. */
-static bool is_given(const struct kernel_choice *choice)
-{
-    bool given = choice->kernel->source != 0;
-    for (uint32_t l = 0; l < choice->kernel->num_libs; l++)
-        given = given || choice->libs[l]->source != 0;
-    return given;
-}
-
 /* Names the other kernels, all built in, that took part in a wrong answer. The subject is the only
  * one that may have texts that are not built in. */
 static void name_others(const struct kernel_judge *judge, struct kernel_verdict *verdict,
@@ -123,7 +115,7 @@ static void name_others(const struct kernel_judge *judge, struct kernel_verdict 
             dgl_buf_printf(&unused, "%s%s", unused.len ? ", " : "", kernel->name);
         last = kernel;
     }
-    if (last && !is_given(subject))
+    if (last && kernel_choice_is_builtin(subject))
         dgl_buf_printf(&text, "; computed together with %s, all of them built in",
                        others.p ? others.p : "");
     else if (last)

@@ -108,3 +108,11 @@ enum dgl_status kernel_use_groups(const struct plan_device *device, const struct
     return dgl_fail(device->log, DGL_ERR_KERNEL, "%s:%u: %s", use->choice.kernel->path,
                     (unsigned)use->choice.kernel->groups_line, why);
 }
+
+bool kernel_choice_is_builtin(const struct kernel_choice *choice)
+{
+    bool builtin = choice->kernel->source == 0;
+    for (uint32_t i = 0; i < choice->kernel->num_libs && builtin; i++)
+        builtin = choice->libs[i]->source == 0;
+    return builtin;
+}

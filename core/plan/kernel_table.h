@@ -47,4 +47,7 @@ void kernel_table_cut(struct kernel_table *table, size_t count);
 enum dgl_status kernel_use_groups(const struct plan_device *device, const struct kernel_use *use,
                                   int32_t tokens, uint32_t rows, uint32_t groups[3]);
 
+/* Returns true if the program of a choice has only built-in texts. */
+bool kernel_choice_is_builtin(const struct kernel_choice *choice);
+
 #endif

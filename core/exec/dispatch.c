@@ -17,13 +17,13 @@ struct params {
     uint32_t block[MAX_BLOCKS][KERNEL_MAX_PARAMS]; /* [count] */
 };
 
-/* Layers, sequences and recipes have most of their blocks in common: each is there once, until the
- * executor goes, so that a run which is made for another sequence makes no buffer. */
+/* Most parameter blocks of layers, sequences and recipes are equal. Each distinct block is stored
+ * once, until the executor is destroyed. So a run for another sequence needs no new buffer. */
 struct dispatch_exec {
     struct exec base;
     struct dgl_device *dev;
     struct programs *programs;
-    struct params *params; /* the one with room first */
+    struct params *params; /* the first one has free blocks */
 };
 
 struct dispatch_run {
@@ -56,8 +56,8 @@ done:
     return status;
 }
 
-/* The operation's parameters as the kernel's block has them. `op_count`: operations in the recipe.
- */
+/* Fills the parameter block of a kernel from the operation. `op_count` is the number of operations
+ * in the recipe. */
 static void fill_params(const struct op *op, const struct kernel *kernel, uint32_t op_count,
                         uint32_t block[KERNEL_MAX_PARAMS])
 {
@@ -86,7 +86,7 @@ static uint64_t block_stride(const struct dispatch_exec *exec)
     return align > BLOCK_BYTES ? align : (BLOCK_BYTES + align - 1) / align * align;
 }
 
-/* A buffer for more blocks, before those that are full. */
+/* Adds a buffer for more blocks in front of the full buffers. */
 static enum dgl_status add_params(struct dispatch_exec *exec)
 {
     struct params *params = dgl_new(struct params);
@@ -105,7 +105,7 @@ static enum dgl_status add_params(struct dispatch_exec *exec)
     return DGL_OK;
 }
 
-/* The block of these words, which is written on first use. */
+/* Returns the range of a block with these words, which is written on first use. */
 static enum dgl_status find_block(struct dispatch_exec *exec,
                                   const uint32_t words[KERNEL_MAX_PARAMS], struct gl_range *out)
 {
@@ -162,7 +162,7 @@ static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *
     if (status != DGL_OK)
         return status;
     if (RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)) {
-        /* Group counts are in ARGS one after the other, in the order of the list. */
+        /* ARGS contains the group counts in the order of the dispatch list. */
         struct gl_range args = memory->state[BUF_ARGS];
         if (run->count * 12 > args.size)
             return dgl_fail(run->exec->log, DGL_ERR_UNSUPPORTED,

@@ -1,5 +1,5 @@
-/* An engine: a plan for one set of kernels with its programs and the executors that run it, and
- * which of them decodes. Replaced whole when kernels are swapped. */
+/* An engine: a plan for one set of kernels, its programs, and the executors that run it. A change
+ * of kernels replaces the whole engine. */
 #ifndef DGL_CORE_ENGINE_H
 #define DGL_CORE_ENGINE_H
 
@@ -35,26 +35,27 @@ struct engine {
     struct exec *exec;            /* runs `plan`, a dispatch per operation */
     struct persistent persistent; /* runs its decode steps */
     enum dgl_executor wanted;
-    uint32_t judged; /* segments whose programs gave known answers; core/model/trust.c */
-    char no_persistent[PERSISTENT_REASON]; /* why there is none */
-    uint64_t decoded_ns;                   /* when it first decoded; 0 = not yet */
+    /* segments whose programs passed their known-answer tests; core/model/trust.c */
+    uint32_t judged;
+    char no_persistent[PERSISTENT_REASON]; /* why `persistent` has no executor */
+    uint64_t decoded_ns;                   /* time of the first decode step, or 0 */
     struct engine_choice choice[ENGINE_CHOICES];
-    const struct engine_choice *last; /* the one that decoded last; NULL = none */
+    const struct engine_choice *last; /* choice of the last decode step, or NULL */
 };
 
-/* Compiles nothing yet. On failure *out is NULL. DGL_ERR_UNSUPPORTED: `wanted` cannot run on this
- * device. */
+/* Does not compile. On failure *out is NULL. Returns DGL_ERR_UNSUPPORTED if `wanted` cannot run on
+ * this device. */
 enum dgl_status engine_create(struct dgl_device *dev, const struct plan_params *params,
                               enum dgl_executor wanted, struct engine **out);
-/* How tokens are decoded, as dgl_model_executor() tells it. */
+/* Describes the current way to decode, for dgl_model_executor(). */
 void engine_executor(const struct engine *engine, struct dgl_executor_info *out);
-/* The choice for decode steps of the recipe, borrowed; NULL: it is no such step, or several ways to
- * sample are in one. */
+/* Returns the choice for decode steps of the recipe, borrowed. Returns NULL if the recipe is no
+ * decode step or samples in several ways. */
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe);
-/* What the choice comes to, as dgl_model_executor() tells it. */
+/* Describes a choice, for dgl_model_executor(). */
 void engine_choice_info(const struct engine *engine, const struct engine_choice *choice,
                         struct dgl_executor_info *out);
-/* Accepts NULL in *engine. Runs of it may still be destroyed, but not submitted. */
+/* Accepts NULL in *engine. Runs of the engine may be destroyed later, but not submitted. */
 void engine_destroy(struct engine **engine);
 
 #endif

@@ -87,7 +87,7 @@ enum dgl_status exec_run_set_tokens(struct exec_run *run, int32_t tokens)
     enum dgl_status status = DGL_OK;
     if (run->tokens == tokens)
         return DGL_OK;
-    run->tokens = 0; /* mixed counts, should one of them fail */
+    run->tokens = 0; /* on failure some counts are new and some are old */
     for (size_t i = 0; i < run->count; i++) {
         const struct exec_op *e = &run->ops[i];
         TRY(kernel_use_groups(run->exec->plan->device, e->use, tokens, op_weight_rows(e->op),

@@ -1,10 +1,10 @@
-/* The phase executor as a persistent one. */
+/* Implements persistent.h with the phase executor. */
 #include "core/exec/persistent.h"
 
 #include "core/exec/phases.h"
 #include "kernels/phase_control.h"
 
-/* Work groups of the poll: more than any device runs at once. */
+/* Work groups of the poll, more than any device runs at once. */
 #define LAUNCH 4096
 
 static enum dgl_status check(struct exec *exec, struct recipe recipe, const struct memory *memory,

@@ -14,18 +14,18 @@
 
 #define REASON_SIZE 256
 
-/* The sequence's arena as uint, float and vec4, weights, KV cache, control words. */
+/* Arena of the sequence as uint, float and vec4; weights; KV cache; control words. */
 #define LEAST_BINDINGS 6
 #define SHARED_STEP    6144
 #define SHARED_STEPS   7
 
 struct phases_pending {
-    struct gl_pending *program; /* of `text`; NULL = none */
+    struct gl_pending *program; /* program of `text`, or NULL */
     struct dgl_buf text;
-    bool optional; /* the executor's end does not wait for it */
+    bool optional; /* destroying the executor does not wait for it */
 };
 
-/* Widths of programs: of steps of one sequence, of up to 2, 4 and 8. */
+/* Widths of programs: 1 sequence, and up to 2, 4 and 8. */
 #define WIDTHS 4
 _Static_assert(1 << (WIDTHS - 1) == PLAN_PHASE_ROWS, "the largest of them");
 
@@ -34,23 +34,24 @@ struct phases_exec {
     struct dgl_device *dev;
     struct exec_phases_params params;
     struct phases_pending pending[WIDTHS][PHASE_FORMS]; /* by width and form */
-    struct phases_run *runs;                            /* all that have a program */
+    struct phases_run *runs;                            /* all runs with a program */
 };
 
 struct phases_run {
-    struct phases_run *next;        /* of the executor's */
-    struct phase_schedule schedule; /* its uses' choices are gone */
+    struct phases_run *next;        /* in the list of the executor */
+    struct phase_schedule schedule; /* the kernel choices of its operations are freed */
     struct dgl_buf text;
     struct gl_program *program;
-    struct gl_buffer *table;   /* the uniform block, then a block with a range of rows per record */
-    uint32_t *words;           /* [size / 4], of the table */
-    uint64_t size, first;      /* bytes of it, and where the blocks of records begin */
-    uint64_t stride;           /* from a block to the next */
-    uint32_t *row_groups;      /* [columns][num_rows][2]: groups in x, in all, for so many tokens */
-    bool stale;                /* the table is of another number of tokens */
+    struct gl_buffer *table; /* the uniform block, then a block with a range of rows per record */
+    uint32_t *words;         /* [size / 4], of the table */
+    uint64_t size, first;    /* bytes of the table buffer; offset of the first record block */
+    uint64_t stride;         /* from one record block to the next */
+    /* [columns][num_rows][2], by number of tokens: groups in x, and all groups */
+    uint32_t *row_groups;
+    bool stale;                /* the table buffer is out of date */
     uint32_t groups;           /* of a persistent dispatch */
     struct gl_buffer *control; /* struct dgl_phase_control */
-    /* Of a token, one after the other: a dispatch for each row (one_row), else for each part. */
+    /* Dispatches of a token in order: one per row (one_row), else one per part. */
     struct gl_dispatch *records;
     size_t num_records;
 };
@@ -71,24 +72,25 @@ static struct phases_pending *pending_of(struct phases_exec *exec, struct recipe
 
 /* ---- schedule -------------------------------------------------------------------------------- */
 
-/* What is collected to make a schedule. */
+/* Inputs of a schedule. */
 struct collector {
     const struct phases_exec *exec;
     const struct memory *memory;
     struct phase_op *ops;
     size_t count;
-    struct kernel_choice **choices; /* [table.count], by kernel_use.id; NULL = none yet */
+    struct kernel_choice **choices; /* [table.count], by kernel_use.id; NULL if not chosen yet */
     const struct gl_buffer **buffers;
     size_t num_buffers, cap_buffers;
-    struct kernel_var properties[KERNEL_MAX_PROPERTIES]; /* of the device, for one kernel of many */
+    /* of the device, with the shared memory of one kernel among many */
+    struct kernel_var properties[KERNEL_MAX_PROPERTIES];
     uint32_t local;
     bool passes; /* over several sequences */
-    bool fits;   /* every kernel takes the invocations */
+    bool fits;   /* every kernel can have these invocations */
     char *reason;
 };
 
-/* The memory of a step: scratch is the sequence's own, or that of several, but for what is too
- * large for that. */
+/* Resolves a reference for decode steps. Scratch comes from the step arena of the sequences if that
+ * has the buffer; large buffers are only in the workspace. */
 static struct gl_range resolve(const struct memory *memory, struct ref ref)
 {
     const bool own = ref.kind == REF_ACT && memory->step_scratch[ref.id].buffer;
@@ -118,7 +120,8 @@ static bool has_word(const struct kernel_request *request, const char *key, cons
     return false;
 }
 
-/* The kernel of a use with the program's invocations, the same for all operations that share it. */
+/* Chooses the kernel of a use with the program's number of invocations. Operations with the same
+ * use share the choice. */
 static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
                               const struct kernel_choice **out)
 {
@@ -128,7 +131,8 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
         *choice = dgl_new(struct kernel_choice);
         if (!*choice)
             return dgl_fail_memory(c->exec->base.log, "kernel of a phase", sizeof(**choice));
-        /* One that cannot do with less shared memory has what it needs, and others make room. */
+        /* If the kernel cannot use less shared memory, it gets the full limit, and other kernels
+         * get less. */
         if (!kernel_choice_resize(plan->kernels.set, &use->request, c->properties,
                                   plan->device->num_properties, &use->choice, c->local, *choice) &&
             !kernel_choice_resize(plan->kernels.set, &use->request, plan->device->properties,
@@ -138,7 +142,8 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
             return DGL_ERR_UNSUPPORTED;
         }
     }
-    /* All invocations of a group have a part in the sum of a row's squares. */
+    /* All invocations of a group add up the squares of a row, so their number determines the order
+     * of the sum. */
     const bool norms = has_word(&use->request, "pre", "norm");
     if (c->passes && norms && use->choice.local[0] != c->local) {
         snprintf(c->reason, REASON_SIZE, "%s with %u invocations adds up a norm in another order",
@@ -149,8 +154,8 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
     return DGL_OK;
 }
 
-/* The segments' operations in order, without the early exit: the program looks by itself whether
- * the sequence has stopped. */
+/* Collects the operations of the segments in order, without the early exit. The program itself
+ * checks whether the sequence has stopped. */
 static enum dgl_status collect(struct collector *c, struct recipe recipe)
 {
     const struct plan *plan = c->exec->base.plan;
@@ -211,7 +216,7 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
     c->fits = true;
     TRY(place_of(c, memory->state[BUF_STEP], &params.step));
     TRY(place_of(c, memory->state[BUF_IDS], &params.ids));
-    /* Candidates of the sampler: larger than what is wanted, and made anew for every token. */
+    /* The sampler's candidates: the buffer is large enough, and each token overwrites it. */
     TRY(place_of(c, memory->step_scratch[BUF_CAND], &params.scratch));
     status = phase_schedule_init(out, &params, c->reason);
 done:
@@ -230,7 +235,8 @@ static void collector_finish(struct collector *c)
     c->buffers = NULL;
 }
 
-/* The invocations of the kernel that reads most: the others follow it. */
+/* Returns the invocations of the kernel that reads the most bytes. All other kernels use the same
+ * number. */
 static uint32_t main_local(const struct plan *plan, enum segment segment)
 {
     const struct plan_segment *body = &plan->segment[segment];
@@ -244,9 +250,9 @@ static uint32_t main_local(const struct plan *plan, enum segment segment)
     return local;
 }
 
-/* Schedule and text. The invocations of a work group are those that are asked for, else the first
- * of some numbers that every kernel takes. Shared memory has a pool per type: kernels that adapt to
- * it get less of it until all pools fit. */
+/* Makes the schedule and the source. The invocations of a work group are the requested number, or
+ * the first of several numbers that all kernels support. Shared memory has one pool per type.
+ * Kernels that can use less shared memory get less until all pools fit. */
 static enum dgl_status generate(const struct phases_exec *exec, struct recipe recipe,
                                 const struct memory *memory, struct collector *c,
                                 struct phase_schedule *schedule, struct dgl_buf *text)
@@ -277,7 +283,7 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
                                 .passes = body != SEG_DECODE};
         for (size_t k = 0; k < plan->device->num_properties; k++) {
             c->properties[k] = plan->device->properties[k];
-            if (strcmp(c->properties[k].name, "SHARED_BYTES") == 0) /* that kernels must leave */
+            if (strcmp(c->properties[k].name, "SHARED_BYTES") == 0) /* spare bytes for the pools */
                 c->properties[k].value -= (int64_t)(i % SHARED_STEPS) * SHARED_STEP;
         }
         status = make_schedule(exec, recipe, memory, c, schedule);
@@ -285,7 +291,7 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
             snprintf(first, sizeof(first), "%s", reason);
         told |= c->fits;
     }
-    /* The reason of the first size that all kernels take, if there is one. */
+    /* Report the reason of the first size that all kernels support, if there is one. */
     if (status == DGL_ERR_UNSUPPORTED)
         snprintf(reason, REASON_SIZE, "%s", first);
     schedule->program.form = (enum phase_form)recipe.form;
@@ -321,7 +327,7 @@ enum dgl_status exec_phases_check(struct exec *base, struct recipe recipe,
 
 /* ---- program --------------------------------------------------------------------------------- */
 
-/* A device need not like a program of this size: that is for the caller to tell. */
+/* The driver may refuse a program of this size. The caller reports it, so the log stays quiet. */
 static struct gl_program_params program_params(const struct dgl_buf *text)
 {
     return (struct gl_program_params){
@@ -345,7 +351,7 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
     enum dgl_status status = generate(exec, recipe, memory, &c, &schedule, &text);
     phase_schedule_finish(&schedule);
     collector_finish(&c);
-    assert(status != DGL_ERR_UNSUPPORTED); /* the caller has asked */
+    assert(status != DGL_ERR_UNSUPPORTED); /* the caller has called exec_phases_check() */
     if (status == DGL_OK && text.failed)
         status = dgl_fail_memory(base->log, "program of phases", text.len);
     if (status == DGL_OK && !(pending->program && same_text(&pending->text, &text))) {
@@ -368,7 +374,7 @@ bool exec_phases_is_ready(const struct exec *base, struct recipe recipe)
     return !program || gl_pending_is_ready(exec->dev->gl, program);
 }
 
-/* The program of the run's text: that of another sequence, the pending one, or a new one. */
+/* Gets the program of run->text: from another run, from the pending program, or newly compiled. */
 static enum dgl_status make_program(struct phases_exec *exec, struct recipe recipe,
                                     struct phases_run *run)
 {
@@ -388,7 +394,8 @@ static enum dgl_status make_program(struct phases_exec *exec, struct recipe reci
         status = gl_pending_take(dev->gl, &pending->program, &run->program);
         dgl_buf_finish(&pending->text);
     } else {
-        /* Machine code too: the first dispatch would compile it, which nothing watches. */
+        /* Also make machine code. Otherwise the first dispatch would compile it, without the watch
+         * on slow compilations. */
         status = gl_programs_create(dev->gl, &params, 1, &(struct gl_compile){.machine_code = true},
                                     &run->program);
     }
@@ -408,7 +415,7 @@ static enum dgl_status phases_compile(struct exec_run *run)
     return run->priv ? DGL_OK : dgl_fail_memory(run->exec->log, "run", sizeof(struct phases_run));
 }
 
-/* Groups of each row of the table for every number of tokens that a pass may have. */
+/* Computes the groups of each row of the table for every possible number of tokens. */
 static enum dgl_status list_groups(const struct phases_exec *exec, struct phases_run *d,
                                    const struct collector *c)
 {
@@ -432,7 +439,7 @@ static enum dgl_status list_groups(const struct phases_exec *exec, struct phases
     return DGL_OK;
 }
 
-/* Gives the table the groups of a pass over so many tokens. */
+/* Puts the groups of a pass over `tokens` tokens into the table. */
 static void put_tokens(struct phases_exec *exec, struct phases_run *d, uint32_t tokens)
 {
     const struct phase_program *p = &d->schedule.program;
@@ -454,7 +461,7 @@ static enum dgl_status write_table(struct phases_exec *exec, struct phases_run *
     return gl_buffer_write(exec->dev->gl, d->table, 0, d->words, d->size);
 }
 
-/* The table and the ranges of rows, each range at an aligned offset. */
+/* Makes the table, followed by the range of rows of each record at an aligned offset. */
 static enum dgl_status make_table(struct phases_exec *exec, struct phases_run *d)
 {
     struct dgl_device *dev = exec->dev;
@@ -487,7 +494,7 @@ static enum dgl_status make_table(struct phases_exec *exec, struct phases_run *d
     return status;
 }
 
-/* All buffers are read and written by every record. */
+/* Fills the dispatch records. Every record may read and write all buffers. */
 static void fill_records(struct phases_exec *exec, struct phases_run *d, const struct collector *c,
                          struct gl_range pages)
 {
@@ -539,7 +546,7 @@ done:
     return status;
 }
 
-/* Buffers are bound whole; where in them things are, the table says, of either sequence. */
+/* Whole buffers are bound. The offsets are in the table and are equal for both sequences. */
 static void phases_move(struct exec_run *run, const struct memory *to)
 {
     struct phases_run *d = run->priv;
@@ -552,7 +559,7 @@ static void phases_move(struct exec_run *run, const struct memory *to)
     }
 }
 
-/* The table is written with the next submit. */
+/* The next submit writes the table. */
 static void phases_regroup(struct exec_run *run)
 {
     struct phases_run *d = run->priv;
@@ -560,7 +567,7 @@ static void phases_regroup(struct exec_run *run)
         put_tokens(exec_of(run->exec), d, (uint32_t)run->tokens);
 }
 
-/* One dispatch for all tokens, or several for each of them. */
+/* Submits one dispatch for all tokens, or several dispatches per token. */
 static enum dgl_status phases_submit(struct exec_run *run, uint32_t steps, uint64_t *gpu_ns)
 {
     struct phases_exec *exec = exec_of(run->exec);
@@ -601,7 +608,7 @@ static void phases_destroy(struct exec_run *run)
     run->priv = NULL;
 }
 
-/* A program that nobody has waited for so far goes into the cache folder, for the next process. */
+/* Stores a pending program in the cache folder, for the next process. */
 static void phases_finish(struct exec *base)
 {
     struct phases_exec *exec = exec_of(base);

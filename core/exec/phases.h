@@ -1,7 +1,8 @@
 /*
- * phases.h: the phase executor: decoding as one program of many phases (kernels/phases.h). One
- * dispatch runs one row of its table for one token, or all rows for several tokens with waits of
- * all work groups for each other in between; both give the same tokens.
+ * phases.h: the phase executor: decodes with one program of many phases (kernels/phases.h). One
+ * dispatch runs either one row of the program's table for one token, or all rows for several
+ * tokens. In the second case all work groups wait for each other after each row. Both compute the
+ * same tokens.
  */
 #ifndef DGL_CORE_PHASES_H
 #define DGL_CORE_PHASES_H
@@ -10,50 +11,52 @@
 #include "core/plan/phase_schedule.h"
 
 struct exec_phases_params {
-    /* A dispatch per row and token, with as many groups as the row's kernel asks for: work groups
-     * never wait for each other. Else one dispatch for all rows and all tokens of a submit. */
+    /* Issue one dispatch per row and token, with the groups of the kernel of that row, so that work
+     * groups never wait for each other. Otherwise one dispatch runs all rows and all tokens of a
+     * submit. */
     bool one_row;
-    uint32_t groups;    /* of the latter, all of which must be resident at once */
-    uint32_t local;     /* invocations of a work group; 0 = chosen */
-    uint32_t max_spins; /* polls of one wait before it is given up */
-    bool finishes;      /* its end waits for a program on its way, which goes into the cache */
+    uint32_t groups;    /* work groups of that dispatch; all must be resident at once */
+    uint32_t local;     /* invocations of a work group; 0 lets the executor choose */
+    uint32_t max_spins; /* polls of one wait before the dispatch aborts */
+    bool finishes;      /* destroying it waits for pending programs, which are then cached */
 };
 
-/* An executor for recipes that evaluate and sample: of one sequence (recipe_decode()), or of
- * several with a body of plan_batch_body(), PLAN_PHASE_ROWS of them at most; others are refused
- * when a run is made. A run of the latter is for as many rows as exec_run_set_tokens() says, which
- * are those of the step table. `plan` is borrowed. */
+/* Creates an executor for recipes that evaluate and sample: of one sequence (recipe_decode()), or
+ * of at most PLAN_PHASE_ROWS sequences with a body of plan_batch_body(). Creating a run of another
+ * recipe fails. A run of several sequences has as many rows as exec_run_set_tokens() sets, which
+ * are the rows of the step table. `plan` is borrowed. */
 enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *plan,
                                    const struct exec_phases_params *params, struct exec **out);
 
-/* Whether a run of the recipe, bound to `memory`, can be made: DGL_ERR_UNSUPPORTED, not logged,
- * when it cannot, and `reason` says why; when it can, why a token takes several dispatches, or
- * nothing. Compiles nothing. recipe.form does not matter. `text` (NULL = not wanted): the program
- * in its first form, appended; `forms` likewise: what differs in the others. */
+/* Checks whether a run of the recipe, bound to `memory`, can be created. Returns
+ * DGL_ERR_UNSUPPORTED, without a log line, if not, and sets `reason`. Otherwise `reason` explains
+ * why a token needs several dispatches, or is "". Does not compile. Ignores recipe.form. Appends
+ * the program in its first form to `text`, and the differences of the other forms to `forms`. Both
+ * may be NULL. */
 enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
                                   struct dgl_buf *text, struct dgl_buf *forms);
-/* Starts the compiler for such a run; exec_run_create() then takes its program. One program of each
- * form and width is on its way at a time: another one takes its place. `optional`: params.finishes
- * does not count. */
+/* Starts to compile the program of such a run, which exec_run_create() then uses. At most one
+ * program of each form and width is pending; a new one replaces it. `optional`: params.finishes
+ * does not apply. */
 enum dgl_status exec_phases_begin(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, bool optional);
-/* Whether exec_run_create() would not wait for it. */
+/* Returns true if exec_run_create() would not wait for the compiler. */
 bool exec_phases_is_ready(const struct exec *exec, struct recipe recipe);
 
 struct dgl_device *exec_phases_device(const struct exec *exec);
 
-/* ---- of a run that was made by it ------------------------------------------------------------ */
+/* ---- runs of this executor ------------------------------------------------------------------ */
 
-/* Dispatches of a token. */
+/* Number of dispatches per token. */
 uint32_t exec_phases_parts(const struct exec_run *run);
-/* The first of them; groups[0] may be changed between submits. */
+/* The first of these dispatches. groups[0] may be changed between submits. */
 struct gl_dispatch *exec_phases_record(struct exec_run *run);
 /* The control words: struct dgl_phase_control (kernels/phase_control.h). */
 struct gl_range exec_phases_control(const struct exec_run *run);
-/* Groups of its persistent dispatch from now on. */
+/* Sets the work groups of each later persistent dispatch. */
 void exec_phases_set_groups(struct exec_run *run, uint32_t groups);
-/* The program's text. Borrowed. */
+/* Source of the program. Borrowed. */
 struct dgl_str exec_phases_text(const struct exec_run *run);
 
 #endif

@@ -8,29 +8,30 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 
-/* Large enough that launch costs and caches do not count, and no larger: one H200 (driver 580)
- * copies 4,098 GB/s between two of 192 MiB, 4,011 between two of 256 and 2,085 between two of 384
- * (its translation of addresses). A software renderer launches nothing and takes seconds for as
- * much, one that interprets shaders (softpipe) minutes. */
+/* Large enough that launch costs and caches do not matter, but not larger: one H200 (driver 580)
+ * copies 4,098 GB/s between two buffers of 192 MiB, 4,011 of 256 MiB, and 2,085 of 384 MiB, because
+ * of address translation. Software renderers have no launch cost and would need seconds; renderers
+ * that interpret shaders (softpipe) would need minutes. */
 #define STREAM_BYTES             (192ull << 20)
 #define STREAM_BYTES_SOFTWARE    (64ull << 20)
 #define STREAM_BYTES_INTERPRETED (1ull << 20)
-/* The best of so many buffers: one H200 told 2,590 to 4,063 GB/s for one copy, by where its two
- * buffers lay. Of each the best of some submits; the first warms up. */
+/* Number of buffer pairs, of which the fastest counts: one H200 reached 2,590 to 4,063 GB/s,
+ * depending on the addresses of the two buffers. For each pair the fastest of several submits
+ * counts. The first submit warms up. */
 #define STREAM_TRIES  4
 #define STREAM_ROUNDS 4
-#define STREAM_COPIES 4 /* of a submit */
-/* No further one after it. */
+#define STREAM_COPIES 4 /* per submit */
+/* No further pair is started after this time. */
 #define STREAM_END_NS 300000000ull
-/* Dispatches that depend on one another, in one submit. */
+/* Dispatches in one submit, each of which depends on the one before. */
 #define DISPATCHES       128
 #define DISPATCHES_BYTES 4096
-/* No further round after it. */
+/* No further round is started after this time. */
 #define DISPATCHES_END_NS 200000000ull
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* One dispatch of `copy` or `read` over `bytes`; the buffers are the caller's to destroy. */
+/* One dispatch of `copy` or `read` over `bytes`. The caller destroys the buffers. */
 struct stream {
     struct exec_single single;
     struct gl_range ranges[2];
@@ -61,7 +62,7 @@ static void stream_finish(struct stream *c, struct dgl_device *dev)
     exec_single_finish(&c->single);
 }
 
-/* Bytes of SRC that pass per nanosecond; the best of some rounds. */
+/* Measures the bytes of SRC per nanosecond: the best of several rounds. */
 static enum dgl_status stream_time(struct stream *stream, struct dgl_device *dev, uint64_t end_ns,
                                    double *rate)
 {
@@ -97,14 +98,14 @@ static enum dgl_status stream_measure(struct dgl_device *dev, struct kernel_set 
     enum dgl_status status = DGL_OK;
     int tries = caps->software ? 1 : STREAM_TRIES, made = 0;
     bytes = bytes < most ? bytes : most;
-    if (free_bytes > 0 && bytes > 4096) { /* half of what a model has left */
+    if (free_bytes > 0 && bytes > 4096) { /* at most half of the free memory */
         const uint64_t half = free_bytes > dev->held_bytes ? (free_bytes - dev->held_bytes) / 2 : 0;
         while (tries > 1 && 2 * bytes * (uint64_t)tries > half)
             tries--;
         bytes = half < 8192 ? 4096 : half / 2 < bytes ? half / 2 / 16 * 16 : bytes;
     }
     *rate = 0;
-    /* All at a time: else the driver gives the same memory again. */
+    /* All pairs exist at once; otherwise the driver would reuse the same memory. */
     while (made < tries && (made == 0 || dgl_now_ns() < end_ns)) {
         struct stream *next = &stream[made++];
         TRY(stream_init(next, dev, set, name, bytes));
@@ -129,7 +130,6 @@ enum dgl_status profile_read(struct dgl_device *dev, struct kernel_set *set, dou
     return stream_measure(dev, set, "read", gbps);
 }
 
-/* Records that depend on one another, as those of a plan do, and do next to nothing. */
 enum dgl_status profile_dispatch(struct dgl_device *dev, struct kernel_set *set, double *us)
 {
     struct gl_dispatch *list = dgl_new_array(struct gl_dispatch, DISPATCHES);
@@ -161,7 +161,6 @@ done:
 
 /* ---- a profile ------------------------------------------------------------------------------- */
 
-/* Records that depend on one another, as those of a plan do, and do next to nothing. */
 enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
                              struct kernel_set *set)
 {
@@ -201,7 +200,7 @@ static struct dgl_profile_entry *find_entry(struct profile *p, const struct dgl_
     return &sums->entries[sums->num_entries++];
 }
 
-/* Weights, and once the keys and values that some row of a sequence sees. */
+/* Bytes of weights, plus the keys and values that the rows of a sequence read, counted once. */
 static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e,
                            const struct profile_pass *pass)
 {
@@ -215,7 +214,7 @@ static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e,
         return e->op->bytes + (uint64_t)pass->sequences *
                                   plan_kv_read_bytes(plan, bind->ref.id, tokens, pass->held);
     }
-    /* A row of the table for each token. */
+    /* Each token reads one row of the table. */
     return strcmp(e->op->request.op, "embed") == 0 ? e->op->bytes * (uint64_t)run->tokens
                                                    : e->op->bytes;
 }

@@ -1,6 +1,5 @@
-/* GPU time per operation and kernel, the host's time per decoded token, and the bandwidth of a
- * plain copy to hold them against. Works with any executor: it asks for the time of each
- * operation. */
+/* GPU time per operation and kernel, host time per decoded token, and the copy bandwidth of the
+ * device for comparison. Works with any executor that can time single operations. */
 #ifndef DGL_CORE_PROFILE_H
 #define DGL_CORE_PROFILE_H
 
@@ -11,42 +10,43 @@ struct profile {
     struct dgl_device *dev;
     struct dgl_profile sums;
     size_t cap_entries, cap_steps;
-    bool decoding_only;   /* passes of prompts, up to the first token, are not added */
-    uint64_t step_end_ns; /* when the last step ended, or decoding began: dgl_now_ns() */
+    bool decoding_only;   /* prefill passes, up to the first token, are not added */
+    uint64_t step_end_ns; /* dgl_now_ns() at the end of the last step or at the start of decoding */
 };
 
-/* Measures what a timer costs. */
+/* Measures the cost of a timer. */
 enum dgl_status profile_init(struct profile *profile, struct dgl_device *dev,
                              struct kernel_set *set);
-/* Frees what a result holds and zeroes it. */
+/* Frees the arrays of a result and zeroes it. */
 void profile_sums_finish(struct dgl_profile *sums);
 
-/* What a run is of. */
+/* Description of a pass. */
 struct profile_pass {
     enum dgl_phase phase;
-    int32_t sequences; /* each with one token; 1: all tokens of the pass are of one */
-    int32_t held;      /* tokens of the sequence after the pass; of several: in the mean */
+    /* number of sequences with one token each; if 1, all tokens are of one sequence */
+    int32_t sequences;
+    int32_t held; /* tokens of the sequence after the pass, or the mean of all sequences */
 };
-/* Submits a run once with a timer around every operation, waits, and adds the times. *gpu_ns (may
- * be NULL) grows by the sum without the timers' cost, as far as it is known. */
+/* Submits a run once with a timer around every operation, waits, and adds the times. Adds the sum
+ * of known times, without the cost of the timers, to *gpu_ns, which may be NULL. */
 enum dgl_status profile_run(struct profile *profile, struct exec_run *run,
                             const struct profile_pass *pass, uint64_t *gpu_ns);
-/* Adds a run that has just ended; ns [count] are the times of its operations (UINT64_MAX =
- * unknown), NULL = none is known. */
+/* Adds a run that has just ended. ns[count] are the times of its operations (UINT64_MAX if
+ * unknown), or NULL. */
 enum dgl_status profile_add(struct profile *profile, const struct exec_run *run,
                             const struct profile_pass *pass, const uint64_t *ns);
-/* Adds a decoded token (of each sequence), whose times are known but for host_ns, which is what is
- * left since the last one; it ends now. */
+/* Adds a decode step that ends now. All times are set except host_ns, which becomes the remaining
+ * time since the last step. */
 enum dgl_status profile_step(struct profile *profile, struct dgl_profile_step step);
 
-/* Bytes per second, read plus written, of a plain copy, the best of some: what the device's memory
- * gives to compute kernels. Allocates up to 1.5 GiB, and no more than half of what is left, for its
- * duration. */
+/* Measures the memory bandwidth for compute kernels: bytes per second, read plus written, of the
+ * best of several plain copies. Temporarily allocates at most 1.5 GiB and at most half of the free
+ * memory. */
 enum dgl_status profile_copy(struct dgl_device *dev, struct kernel_set *set, double *gbps);
-/* The same of reading alone. */
+/* Like profile_copy(), but only reads. */
 enum dgl_status profile_read(struct dgl_device *dev, struct kernel_set *set, double *gbps);
-/* Microseconds of a dispatch that waits for the one before and does next to nothing: the best of
- * some submits. */
+/* Measures the microseconds of a minimal dispatch that waits for the one before: the best of
+ * several submits. */
 enum dgl_status profile_dispatch(struct dgl_device *dev, struct kernel_set *set, double *us);
 
 #endif

@@ -36,7 +36,7 @@ struct gl_program *programs_get(const struct programs *p, const struct kernel_us
     return p->program[use->id];
 }
 
-/* Room for all uses of the table. */
+/* Makes room for all uses of the table. */
 static enum dgl_status grow(struct programs *p)
 {
     const size_t known = p->cap;
@@ -47,7 +47,8 @@ static enum dgl_status grow(struct programs *p)
     return DGL_OK;
 }
 
-/* Of any two sets: kernels and libs are compared by their texts. */
+/* Compares kernels and libs of two choices by their texts, so the choices may come from different
+ * sets. */
 static bool same_text(const struct kernel_choice *a, const struct kernel_choice *b)
 {
     bool same = a->kernel->text_len == b->kernel->text_len && a->num_vars == b->num_vars &&
@@ -74,7 +75,7 @@ enum dgl_status programs_share(struct programs *p, const struct programs *from)
     return status;
 }
 
-/* A text on its way to the driver. */
+/* A source that is being compiled. */
 struct source {
     const struct dgl_log *log;
     const struct kernel_choice *choice;
@@ -102,7 +103,7 @@ static enum dgl_status source_refused(void *priv, bool linking, const char *word
                                linking, words);
 }
 
-/* The text of a use, for the driver. */
+/* Generates the source of a use. */
 static enum dgl_status make_source(const struct dgl_log *log, const struct kernel_use *use,
                                    struct dgl_buf *text, struct gl_program_params *params)
 {

@@ -1,4 +1,4 @@
-/* The poll and the test, as dispatches. */
+/* Probes with dispatches how many work groups are resident at once. */
 #include "core/exec/residency.h"
 
 #include <stdio.h>
@@ -6,10 +6,10 @@
 #include "core/base/clock.h"
 #include "kernels/phase_control.h"
 
-/* Looks without a newcomer after which a poll closes, 2.5 ms on one NVIDIA H200 (driver 580): a
- * hundred times as long as it takes a group to start. Where a program runs for the first time some
- * start much later (4 of 132 groups had joined in 0.7 ms there), so that the largest of several
- * polls counts: none can count groups that do not run side by side. */
+/* Polls without a new work group after which the count ends: 2.5 ms on one NVIDIA H200 (driver
+ * 580), a hundred times as long as the start of a group takes. During the first run of a program
+ * some groups start much later (4 of 132 groups had joined after 0.7 ms). So the largest of several
+ * counts is used. A count never includes groups that are not resident at once. */
 #define QUIET_SPINS 8000
 #define POLLS       3
 

@@ -1,26 +1,27 @@
-/* Whether the work groups of a program may wait for each other: how many run side by side, and
- * whether barriers hold among them and writes are seen. Asked of the program itself
- * (kernels/lib/phase/device_barrier.glsl). */
+/* Finds out how many work groups of a program may wait for each other: how many are resident at
+ * once, and whether barriers between them work and their writes become visible. The program itself
+ * is run for this (kernels/lib/phase/device_barrier.glsl). */
 #ifndef DGL_CORE_RESIDENCY_H
 #define DGL_CORE_RESIDENCY_H
 
 #include "core/memory/device.h"
 
-/* Looks at the counter of a barrier after which a dispatch is given up: 28 ms at 0.37 us each (one
- * NVIDIA H200, driver 580). A phase of the largest models takes less than 2 ms. */
+/* Polls of a barrier before a dispatch aborts: 28 ms at 0.37 us per poll (one NVIDIA H200, driver
+ * 580). A phase of the largest models takes less than 2 ms. */
 #define RESIDENCY_MAX_SPINS 75000
 
 struct residency_params {
-    const struct gl_dispatch *record; /* of the program; `groups` is not looked at */
-    struct gl_range control;          /* struct dgl_phase_control, bound to it */
+    const struct gl_dispatch *record; /* dispatch of the program; `groups` is ignored */
+    struct gl_range control;          /* struct dgl_phase_control, which the dispatch binds */
     uint32_t launch;                  /* groups that take part in the poll */
 };
 struct residency {
-    uint32_t groups;     /* that may wait for each other; 0 = none */
-    uint64_t barrier_ns; /* one barrier among them, with 4 KiB exchanged at every other one */
-    char reason[160];    /* why none */
+    uint32_t groups; /* work groups that may wait for each other, or 0 */
+    /* time of one barrier among them; 4 KiB are exchanged at every second barrier */
+    uint64_t barrier_ns;
+    char reason[160]; /* reason if groups is 0 */
 };
-/* Waits for the device: some milliseconds. Leaves the control words zeroed. */
+/* Waits for the device, for some milliseconds. Leaves the control words zeroed. */
 enum dgl_status residency_probe(struct dgl_device *dev, const struct residency_params *params,
                                 struct residency *out);
 

@@ -7,13 +7,13 @@
 
 struct synthetic_filler {
     struct exec_single single;
-    uint32_t seed; /* another one for every band */
+    uint32_t seed; /* differs for each band */
 };
 
 /* Call synthetic_filler_finish() also on failure. */
 enum dgl_status synthetic_filler_init(struct synthetic_filler *f, struct dgl_device *dev,
                                       struct kernel_set *set);
-/* Accepts one that is all zero. */
+/* Accepts a zeroed struct. */
 void synthetic_filler_finish(struct synthetic_filler *f);
 /* weight_upload_params.fill; `ctx` is a struct synthetic_filler. */
 enum dgl_status synthetic_fill(void *ctx, const struct weight *weight,

@@ -1,5 +1,5 @@
-/* Winners of the tuner: one record file per device, driver and limits, KEY.tune
- * (core/base/record_file.h). Hints of an entry are checked like any hints, so a wrong entry can
+/* Stored results of the tuner: one record file per device, driver and limits, KEY.tune
+ * (core/base/record_file.h). Hints of an entry are checked like all hints, so a wrong entry can
  * make a model slow, but not wrong. */
 #include "core/exec/tune_store.h"
 
@@ -171,7 +171,7 @@ void tune_store_hints(const struct tune_store *store, const struct kernel_set *s
     bool *valid = dgl_new_array(bool, store->count);
     const char *precision = kernel_set_hint(set, "computePrecision", NULL);
     const bool allow_f16 = precision && strcmp(precision, "f16") == 0;
-    char op[64] = "", texts[2][65] = {""}; /* [1]: in f16 */
+    char op[64] = "", texts[2][65] = {""}; /* [1]: for kernels of PRECISION f16 */
     *count = 0;
     for (size_t i = 0; valid && i < store->count; i++) {
         const struct tune_entry *entry = &store->items[i];

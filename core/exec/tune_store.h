@@ -1,24 +1,23 @@
-/* Winners of the tuner on disk: for each request the kernel and the tunables that were the fastest
- * on a device, and how they become the tuner's layer of hints. One file per device, driver and
- * limits. */
+/* Stored results of the tuner: the fastest kernel and tunables of each request on a device, and
+ * their conversion to the hints of the tuner's layer. One file per device, driver and limits. */
 #ifndef DGL_CORE_TUNE_STORE_H
 #define DGL_CORE_TUNE_STORE_H
 
 #include "core/memory/device.h"
 
-/* What was found out about one request. Where the default was not beaten, `kernel` is the default
- * one and `tunes` is empty. */
+/* Result of one request. If the default was not beaten, `kernel` is the default kernel and `tunes`
+ * is empty. */
 struct tune_entry {
     char *key;            /* kernel_request_key() */
-    char *op;             /* the plan's word for it: "qkv" */
-    enum dgl_phase phase; /* and in what kind of pass of how many tokens it was measured */
+    char *op;             /* label of the operation in the plan, such as "qkv" */
+    enum dgl_phase phase; /* phase and tokens of the measured pass */
     int32_t tokens;
     char texts[65];  /* tune_texts() of its kernels, in the precision of `kernel` */
     char kernel[64]; /* NAME */
     char default_kernel[64];
     char *tunes; /* "WG_SIZE=128 EACH=2", blank-separated; "" = presets */
     double default_us, tuned_us;
-    double spread; /* of the ratio of the two in paired rounds, largest less smallest */
+    double spread; /* largest minus smallest ratio of the two in paired rounds */
     int64_t time;  /* seconds since 1970 */
 };
 struct tune_store {
@@ -26,33 +25,34 @@ struct tune_store {
     size_t count, cap;
 };
 
-/* What is known of the device; empty where there is no file that this user wrote whole. */
+/* Loads the results of the device. The store is empty if there is no complete file of this user. */
 void tune_store_load(struct tune_store *store, struct dgl_device *dev);
-/* False: not kept. */
+/* Returns false if the results could not be stored. */
 bool tune_store_save(const struct tune_store *store, struct dgl_device *dev);
-/* Removes the device's file. False: there is one, and it cannot be removed. */
+/* Removes the file of the device. Returns false if there is a file that cannot be removed. */
 bool tune_store_reset(struct dgl_device *dev);
 void tune_store_finish(struct tune_store *store);
-/* Adds a copy, in place of one with the same key and texts. False: out of memory. */
+/* Adds a copy of the entry, and replaces an entry with the same key and texts. Returns false if
+ * memory runs out. */
 bool tune_store_put(struct tune_store *store, const struct tune_entry *entry);
-/* NULL: nothing is known. */
+/* Returns NULL if there is no such entry. */
 const struct tune_entry *tune_store_find(const struct tune_store *store, const char *key,
                                          const char *texts);
 
-/* The default was beaten. */
+/* Returns true if the entry is not the default. */
 bool tune_entry_says_more(const struct tune_entry *entry);
 
 /* SHA-256, in hex, over the texts of all kernels of the set that serve an operation, and of their
- * libs: another kernel, or another text of one, is another measurement, and so is one of kernels of
- * PRECISION f16, which are compared with each other alone. False: out of memory. */
+ * libs. Results are only valid for equal texts. Kernels of PRECISION f16 are only compared with
+ * each other, so `f16` is part of the digest. Returns false if memory runs out. */
 bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out[65]);
-/* What the entries ask for, as a JSON object of hints for KERNEL_LAYER_TUNER; `take` says which of
- * them count, NULL = all. */
+/* Writes the entries as a JSON object of hints for KERNEL_LAYER_TUNER. `take` selects entries; NULL
+ * selects all. */
 void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *take,
                     struct dgl_buf *json);
-/* The entries whose texts are those of the set, as such hints; *count is how many say more than the
- * defaults. Of kernels of PRECISION f16 where computePrecision is f16, and then instead of what was
- * measured of others for the same request. */
+/* Writes the entries whose texts equal those of the set, as such hints. *count is the number of
+ * entries that differ from the defaults. If computePrecision is f16, entries of kernels of
+ * PRECISION f16 are also written, instead of other entries for the same request. */
 void tune_store_hints(const struct tune_store *store, const struct kernel_set *set,
                       struct dgl_buf *json, size_t *count);
 

@@ -151,15 +151,14 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
     /* Verdicts of known answers and of earlier compiles do not count: nothing runs, and every
      * source of the plan is to be compiled. */
     kernel_records_hide_wrong(dev);
-    status = model_plan(m, &model);
-    if (status == DGL_OK)
-        status = text_list_add_plan(&list, m);
-    if (status == DGL_OK && (p->all || p->executor == DGL_EXECUTOR_PERSISTENT))
-        status = add_persistent(&list, m, p->executor);
-    if (status == DGL_OK && p->all)
-        status = text_list_add_all(&list, m);
-    if (status == DGL_OK)
-        status = compile(dev, p, &list);
+    TRY(model_plan(m, &model));
+    TRY(text_list_add_plan(&list, m));
+    if (p->all || p->executor == DGL_EXECUTOR_PERSISTENT)
+        TRY(add_persistent(&list, m, p->executor));
+    if (p->all)
+        TRY(text_list_add_all(&list, m));
+    TRY(compile(dev, p, &list));
+done:
     text_list_finish(&list);
     model_destroy(m);
     dev->plan = plan;

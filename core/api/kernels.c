@@ -16,29 +16,28 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
     struct dgl_kernels_params all = *params;
     char *path = NULL, *name = NULL, *own = NULL;
     const char **dirs = dgl_new_array(const char *, params->num_dirs + 1);
-    enum dgl_status status = model_path_resolve(log, params->pack, &path, &name);
-    if (status == DGL_OK) {
-        own = dgl_path_join(path, PACK_KERNELS);
-        if (!own || !dirs)
-            status = dgl_fail_memory(log, "the folders of kernels", params->num_dirs);
-    }
-    if (status == DGL_OK && dgl_path_is_link(own))
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: a link, and no folder of the pack's own: name where it leads with "
-                          "--kernel-dir",
-                          own);
-    else if (status == DGL_OK && dgl_path_present(own) && !dgl_path_is_dir(own))
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: no folder: the kernels that a pack brings are files in one", own);
-    if (status == DGL_OK && (dgl_path_is_dir(own) || kernel_texts_in(params, own))) {
+    enum dgl_status status;
+    TRY(model_path_resolve(log, params->pack, &path, &name));
+    own = dgl_path_join(path, PACK_KERNELS);
+    if (!own || !dirs)
+        TRY(dgl_fail_memory(log, "the folders of kernels", params->num_dirs));
+    if (dgl_path_is_link(own))
+        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "%s: a link, and no folder of the pack's own: name where it leads with "
+                     "--kernel-dir",
+                     own));
+    if (dgl_path_present(own) && !dgl_path_is_dir(own))
+        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "%s: no folder: the kernels that a pack brings are files in one", own));
+    if (dgl_path_is_dir(own) || kernel_texts_in(params, own)) {
         dirs[0] = own;
         for (size_t i = 0; i < params->num_dirs; i++)
             dirs[i + 1] = params->dirs[i];
         all.dirs = dirs;
         all.num_dirs++;
     }
-    if (status == DGL_OK)
-        status = kernel_set_create(log, &all, out);
+    TRY(kernel_set_create(log, &all, out));
+done:
     free(own);
     free(path);
     free(name);

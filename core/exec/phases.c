@@ -677,9 +677,3 @@ struct gl_range exec_phases_control(const struct exec_run *run)
     const struct phases_run *d = run->priv;
     return (struct gl_range){d->control, 0, sizeof(struct dgl_phase_control)};
 }
-
-struct dgl_str exec_phases_text(const struct exec_run *run)
-{
-    const struct phases_run *d = run->priv;
-    return (struct dgl_str){d->text.p, d->text.len};
-}

@@ -56,7 +56,5 @@ struct gl_dispatch *exec_phases_record(struct exec_run *run);
 struct gl_range exec_phases_control(const struct exec_run *run);
 /* Sets the work groups of each later persistent dispatch. */
 void exec_phases_set_groups(struct exec_run *run, uint32_t groups);
-/* Source of the program. Borrowed. */
-struct dgl_str exec_phases_text(const struct exec_run *run);
 
 #endif

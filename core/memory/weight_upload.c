@@ -72,7 +72,7 @@ static enum dgl_status stage_rows(struct upload *u, const struct weight *w,
 {
     const struct dgl_log *log = u->dev->log;
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < w->num_slices && status == DGL_OK; i++) {
+    for (size_t i = 0; i < w->num_slices; i++) {
         const struct weight_slice *s = &u->wb->weights->slices[w->first_slice + i];
         const struct tensor_info *info = tensor_at(u, s->tensor);
         uint64_t begin = slice_index(s, row), end = slice_index(s, row + count), row_bytes;
@@ -81,19 +81,17 @@ static enum dgl_status stage_rows(struct upload *u, const struct weight *w,
         if (!dgl_dtype_row_bytes(info->dtype, w->cols, &row_bytes))
             return dgl_fail(log, DGL_ERR_FORMAT, "%s: row size overflows",
                             DGL_PRINTABLE(info->name));
-        status =
-            tensor_source_read(log, u->p->tensors, (size_t)s->tensor, (s->from + begin) * row_bytes,
-                               stage->file, (size_t)((end - begin) * row_bytes));
+        TRY(tensor_source_read(log, u->p->tensors, (size_t)s->tensor, (s->from + begin) * row_bytes,
+                               stage->file, (size_t)((end - begin) * row_bytes)));
         uint32_t *dst = stage->packed + (s->to + begin * s->step - row) * band->row_words;
-        for (uint64_t j = 0; j < end - begin && status == DGL_OK; j++) {
+        for (uint64_t j = 0; j < end - begin; j++)
             if (!pack_row(w, band, info->dtype, stage, stage->file + j * row_bytes,
                           dst + j * s->step * band->row_words))
-                status = dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: cannot pack %s rows",
-                                  DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name);
-        }
-        if (status == DGL_OK)
-            status = advance(u, (end - begin) * row_bytes);
+                TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: cannot pack %s rows",
+                             DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
+        TRY(advance(u, (end - begin) * row_bytes));
     }
+done:
     return status;
 }
 
@@ -118,14 +116,14 @@ static enum dgl_status upload_band(struct upload *u, const struct weight *w,
                           .changed = dgl_calloc(1, changed)};
     enum dgl_status status = DGL_OK;
     if (!stage.file || !stage.packed || !stage.row || !stage.changed)
-        status = dgl_fail_memory(u->dev->log, "weight staging", step * (widest + row_bytes));
-    for (uint64_t first = 0; first < band->rows && status == DGL_OK; first += step) {
+        TRY(dgl_fail_memory(u->dev->log, "weight staging", step * (widest + row_bytes)));
+    for (uint64_t first = 0; first < band->rows; first += step) {
         uint64_t count = step < band->rows - first ? step : band->rows - first;
-        status = stage_rows(u, w, band, &stage, band->row0 + first, count);
-        if (status == DGL_OK)
-            status = gl_buffer_write(u->dev->gl, range.buffer, range.offset + first * row_bytes,
-                                     stage.packed, count * row_bytes);
+        TRY(stage_rows(u, w, band, &stage, band->row0 + first, count));
+        TRY(gl_buffer_write(u->dev->gl, range.buffer, range.offset + first * row_bytes,
+                            stage.packed, count * row_bytes));
     }
+done:
     free(stage.file);
     free(stage.packed);
     free(stage.row);

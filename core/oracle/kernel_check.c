@@ -684,11 +684,8 @@ enum dgl_status kernel_judge_time(struct kernel_judge *judge, const struct kerne
     *out = (struct kernel_timing){0};
     if (!choice)
         return dgl_fail_memory(judge->params.dev->log, use->request->op, sizeof(*choice));
-    status = choice_of(judge, use, choice);
-    if (status == DGL_OK)
-        status = go_on(judge);
-    if (status != DGL_OK)
-        goto done;
+    TRY(choice_of(judge, use, choice));
+    TRY(go_on(judge));
     if (!rule) {
         skip(&verdict, choice->kernel->name, "no known answers for its operation");
         goto done;

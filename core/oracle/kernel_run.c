@@ -54,16 +54,6 @@ static enum dgl_status refused(void *priv, bool linking, const char *words)
     return kernel_fail_program(c->log, c->choice, c->text, linking, words);
 }
 
-/* Consumes `source` on success. */
-static bool keep(struct kernel_runner *r, char *source, struct gl_program *program)
-{
-    if (!dgl_grow((void **)&r->programs, &r->cap_programs, r->num_programs + 1,
-                  sizeof(*r->programs)))
-        return false;
-    r->programs[r->num_programs++] = (struct kept_program){source, program};
-    return true;
-}
-
 static bool tell_compiling(void *priv, const char *phase, uint64_t done, uint64_t total)
 {
     const struct kernel_runner *r = priv;
@@ -81,11 +71,10 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
     struct dgl_error error;
     const struct dgl_log log = dgl_log_with_error(r->dev->log, &error);
     struct compiling compiling = {&log, choice, {0}};
-    enum dgl_status status = kernel_generate(&log, choice, &text);
-    if (status == DGL_OK && text.failed)
-        status = dgl_fail_memory(r->dev->log, kernel->name, kernel->text_len);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(kernel_generate(&log, choice, &text));
+    if (text.failed)
+        TRY(dgl_fail_memory(r->dev->log, kernel->name, kernel->text_len));
     for (size_t i = 0; i < r->num_programs; i++)
         if (strcmp(r->programs[i].source, text.p) == 0) {
             *out = r->programs[i].program;
@@ -104,42 +93,18 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
     uint64_t start_ns = dgl_now_ns();
     status = gl_programs_create(r->dev->gl, &params, 1, &how, out);
     r->dev->compile_ns += dgl_now_ns() - start_ns;
-    if (status == DGL_OK && keep(r, text.p, *out)) {
-        text = (struct dgl_buf){0};
-    } else if (status == DGL_OK) {
+    TRY(status);
+    if (!dgl_grow((void **)&r->programs, &r->cap_programs, r->num_programs + 1,
+                  sizeof(*r->programs))) {
         gl_program_destroy(r->dev->gl, out);
-        status = dgl_fail_memory(r->dev->log, kernel->name, text.len);
+        TRY(dgl_fail_memory(r->dev->log, kernel->name, text.len));
     }
+    r->programs[r->num_programs++] = (struct kept_program){text.p, *out};
+    text = (struct dgl_buf){0};
 done:
     if (error.text[0])
         snprintf(why, KERNEL_RUN_WHY, "%.*s", KERNEL_RUN_WHY - 1, error.text);
     dgl_buf_finish(&text);
-    return status;
-}
-
-enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sources, size_t count)
-{
-    struct gl_program_params *params = dgl_new_array(struct gl_program_params, count);
-    struct gl_program **programs = dgl_new_array(struct gl_program *, count);
-    const struct gl_compile how = {.progress_cb = tell_compiling, .progress_priv = r};
-    enum dgl_status status;
-    TRY(params && programs ? DGL_OK : DGL_ERR_NO_MEMORY);
-    for (size_t i = 0; i < count; i++)
-        params[i] = (struct gl_program_params){.source = sources[i],
-                                               .len = strlen(sources[i]),
-                                               .label = "measured",
-                                               .origin = "builtin"};
-    TRY(gl_programs_create(r->dev->gl, params, count, &how, programs));
-    for (size_t i = 0; i < count; i++) {
-        char *source = strdup(sources[i]);
-        if (!source || !keep(r, source, programs[i])) {
-            free(source);
-            gl_program_destroy(r->dev->gl, &programs[i]);
-        }
-    }
-done:
-    free(params);
-    free(programs);
     return status;
 }
 
@@ -225,18 +190,20 @@ static enum dgl_status upload(struct run *run, struct held *h)
     const struct gl_buffer_params params = {.size = size, .label = b->name};
     uint32_t *words = dgl_new_array(uint32_t, part_words(b));
     struct part part = {0};
-    enum dgl_status status = words ? gl_buffer_create(gl, &params, &h->buffer)
-                                   : dgl_fail_memory(run->r->dev->log, b->name, size);
-    if (status == DGL_OK && b->bits)
-        status = fill_bits(gl, h->buffer, b->words, run->p->seed);
-    while (status == DGL_OK && !b->bits && next_part(b, &part)) {
+    enum dgl_status status;
+    TRY(words ? gl_buffer_create(gl, &params, &h->buffer)
+              : dgl_fail_memory(run->r->dev->log, b->name, size));
+    if (b->bits)
+        TRY(fill_bits(gl, h->buffer, b->words, run->p->seed));
+    while (!b->bits && next_part(b, &part)) {
         for (size_t i = 0; i < part.count; i++)
             words[i] = part.at + i < part.lo || part.at + i >= part.hi ? GUARD : PROBLEM_POISON;
         if (b->before && part.hi > part.lo)
             memcpy(words + (part.lo - part.at), b->before + (part.lo - GUARD_WORDS),
                    4 * (part.hi - part.lo));
-        status = gl_buffer_write(gl, h->buffer, 4ull * part.at, words, 4ull * part.count);
+        TRY(gl_buffer_write(gl, h->buffer, 4ull * part.at, words, 4ull * part.count));
     }
+done:
     free(words);
     return status;
 }
@@ -297,14 +264,14 @@ static enum dgl_status download(struct run *run, const struct held *h)
     if (!h->buffer || b->bits)
         return DGL_OK;
     uint32_t *words = dgl_new_array(uint32_t, part_words(b));
-    enum dgl_status status =
-        words ? DGL_OK : dgl_fail_memory(run->r->dev->log, b->name, 4ull * part_words(b));
-    while (status == DGL_OK && next_part(b, &part)) {
-        status =
-            gl_buffer_read(run->r->dev->gl, h->buffer, 4ull * part.at, words, 4ull * part.count);
-        if (status == DGL_OK && !take_part(run, b, &part, words))
-            status = DGL_ERR_KERNEL;
+    enum dgl_status status;
+    TRY(words ? DGL_OK : dgl_fail_memory(run->r->dev->log, b->name, 4ull * part_words(b)));
+    while (next_part(b, &part)) {
+        TRY(gl_buffer_read(run->r->dev->gl, h->buffer, 4ull * part.at, words, 4ull * part.count));
+        if (!take_part(run, b, &part, words))
+            TRY(DGL_ERR_KERNEL);
     }
+done:
     free(words);
     return status;
 }

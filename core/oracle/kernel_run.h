@@ -34,9 +34,6 @@ void kernel_runner_forget(struct kernel_runner *r);
  * words of the driver, its further lines went to the device's log. */
 enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kernel_choice *choice,
                                       struct gl_program **out, char why[KERNEL_RUN_WHY]);
-/* Compiles texts together, as many at a time as the driver does. */
-enum dgl_status kernel_runner_compile(struct kernel_runner *r, char *const *sources, size_t count);
-
 /* A stage of a problem with the kernel that runs it. */
 struct kernel_stage {
     const struct kernel_choice *choice;

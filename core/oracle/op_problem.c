@@ -17,11 +17,6 @@ static const struct op_rule *const rules[] = {
     &op_rule_sample_next,  &op_rule_sample_args,   &op_rule_batch_report,
 };
 
-const struct op_rule *op_rule_at(size_t i)
-{
-    return i < sizeof(rules) / sizeof(rules[0]) ? rules[i] : NULL;
-}
-
 const struct op_rule *op_rule_find(const char *op)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

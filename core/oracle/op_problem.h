@@ -55,7 +55,6 @@ struct op_rule {
 
 /* Returns NULL if there is no such operation. */
 const struct op_rule *op_rule_find(const char *op);
-const struct op_rule *op_rule_at(size_t i); /* NULL beyond the last */
 
 /* The rules of each file. */
 extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_synth,

@@ -387,33 +387,32 @@ static enum dgl_status add_expert(struct oracle *s, const struct layer_desc *l, 
     if (fused) {
         struct product m = expert_product(&l->expert_gate_up, e, 2 * inner, hidden);
         m.count = count, m.x = s->rows, m.y = s->gate;
-        status = multiply(s, m, l->expert_gate_up_bias, e);
+        TRY(multiply(s, m, l->expert_gate_up_bias, e));
     } else {
         struct product gate = expert_product(&l->expert_gate, e, inner, hidden);
         struct product up = expert_product(&l->expert_up, e, inner, hidden);
         gate.count = up.count = count, gate.x = up.x = s->rows;
         gate.y = s->gate, up.y = s->up;
-        status = multiply(s, gate, TENSOR_NONE, 0);
-        if (status == DGL_OK)
-            status = multiply(s, up, TENSOR_NONE, 0);
+        TRY(multiply(s, gate, TENSOR_NONE, 0));
+        TRY(multiply(s, up, TENSOR_NONE, 0));
     }
     /* Fused: rows 2i and 2i + 1 are gate and up of feature i. No result overtakes its operands. */
-    for (size_t i = 0; i < count * inner && status == DGL_OK; i++)
+    for (size_t i = 0; i < count * inner; i++)
         s->gate[i] = fused ? oracle_glu(d->act, s->gate[2 * i], s->gate[2 * i + 1], d->act_alpha,
                                         d->act_limit)
                            : oracle_glu(d->act, s->gate[i], s->up[i], d->act_alpha, d->act_limit);
     struct product down = expert_product(&l->expert_down, e, hidden, inner);
     down.count = count, down.x = s->gate, down.y = s->results;
-    if (status == DGL_OK)
-        status = multiply(s, down, l->expert_down_bias, e);
+    TRY(multiply(s, down, l->expert_down_bias, e));
     count = 0;
-    for (size_t i = 0; i < s->count * top_k && status == DGL_OK; i++) {
+    for (size_t i = 0; i < s->count * top_k; i++) {
         if (s->expert[i] != e)
             continue;
         for (size_t j = 0; j < hidden; j++)
             s->out[i / top_k * hidden + j] += s->weight[i] * s->results[count * hidden + j];
         count++;
     }
+done:
     return status;
 }
 

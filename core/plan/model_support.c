@@ -39,16 +39,6 @@ static const struct part parts[] = {
 /* Limits of a head: one vec4 per invocation, in work groups of the 128 that every device has. */
 enum { HEAD_VEC4 = 4, HEAD_MAX = 512 };
 
-static enum dgl_status check_head(const struct dgl_log *log, const char *path,
-                                  const struct model_desc *desc)
-{
-    if (desc->head_dim % HEAD_VEC4 == 0 && desc->head_dim <= HEAD_MAX)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                    "%s: head_dim is %d; the engine computes multiples of %d up to %d", path,
-                    (int)desc->head_dim, HEAD_VEC4, HEAD_MAX);
-}
-
 /* Kernels rotate multiples of 4; for 2 mod 4 the rows of q and k are rearranged (weight_list.c),
  * which is not done for vectors, nor for two sets that differ, nor undone by a scale of 0. */
 static enum dgl_status check_rotated(const struct dgl_log *log, const char *path,
@@ -81,9 +71,11 @@ static enum dgl_status check_rotated(const struct dgl_log *log, const char *path
 enum dgl_status model_check_supported(const struct dgl_log *log, const char *path,
                                       const struct model_desc *desc)
 {
-    enum dgl_status status = check_head(log, path, desc);
-    if (status == DGL_OK)
-        status = check_rotated(log, path, desc);
+    if (desc->head_dim % HEAD_VEC4 != 0 || desc->head_dim > HEAD_MAX)
+        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                        "%s: head_dim is %d; the engine computes multiples of %d up to %d", path,
+                        (int)desc->head_dim, HEAD_VEC4, HEAD_MAX);
+    enum dgl_status status = check_rotated(log, path, desc);
     if (status != DGL_OK)
         return status;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

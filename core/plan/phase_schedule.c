@@ -305,8 +305,9 @@ static enum dgl_status place_ops(struct builder *b)
     struct phase_program *p = b->program;
     struct phase_schedule *out = b->out;
     const bool all_fit = b->num_aspects + 1 <= most_views(b);
-    enum dgl_status status = begin_part(b, 0);
-    for (uint32_t a = 0; a < b->num_aspects && status == DGL_OK; a++) {
+    enum dgl_status status;
+    TRY(begin_part(b, 0));
+    for (uint32_t a = 0; a < b->num_aspects; a++) {
         const bool own = b->aspects[a].buffer == b->params->step.buffer;
         if (!own && !all_fit)
             continue;
@@ -316,7 +317,7 @@ static enum dgl_status place_ops(struct builder *b)
                           most_views(b));
         show(b, add_view(b, a), a);
     }
-    for (size_t i = 0; i < b->params->count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < b->params->count; i++) {
         const struct phase_op *op = &b->params->ops[i];
         const struct kernel *kernel = op->choice->kernel;
         for (int k = 1; k < 3; k++)
@@ -325,10 +326,8 @@ static enum dgl_status place_ops(struct builder *b)
         if (op->choice->local[0] != b->params->local)
             return refuse(b, "%s has %lld invocations, not %u", kernel->name,
                           (long long)op->choice->local[0], b->params->local);
-        status = place_op(b, i);
+        TRY(place_op(b, i));
     }
-    if (status != DGL_OK)
-        return status;
     for (uint32_t i = out->num_parts; i-- > 0;) {
         const bool final = i + 1 == out->num_parts;
         out->parts[i].last = final ? (uint32_t)b->params->count : out->parts[i + 1].first;
@@ -346,7 +345,8 @@ static enum dgl_status place_ops(struct builder *b)
     p->views[p->num_views++] = (struct phase_view){.type = "uint", .written = true};
     p->parts = out->num_parts;
     out->wanted_views = (uint32_t)b->num_aspects + 1;
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* ---- uses ------------------------------------------------------------------------------------ */
@@ -470,20 +470,18 @@ enum dgl_status phase_schedule_init(struct phase_schedule *out,
     p->row_words = PHASE_ROW_WORDS;
     p->barrier = params->barrier;
     if (!b.use || !p->uses)
-        status = dgl_fail_memory(params->log, "schedule of phases", count * sizeof(*p->uses));
-    if (status == DGL_OK)
-        status = list_aspects(&b);
-    if (status == DGL_OK)
-        status = place_ops(&b);
-    if (status == DGL_OK && phase_shared_bytes(p) > params->max_shared_bytes)
-        status = refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
-                        (long long)phase_shared_bytes(p), params->max_shared_bytes);
+        TRY(dgl_fail_memory(params->log, "schedule of phases", count * sizeof(*p->uses)));
+    TRY(list_aspects(&b));
+    TRY(place_ops(&b));
+    if (phase_shared_bytes(p) > params->max_shared_bytes)
+        TRY(refuse(&b, "it needs %lld bytes of shared memory, the device has %u",
+                   (long long)phase_shared_bytes(p), params->max_shared_bytes));
     /* For all later rows, begin() runs after the step was loaded. */
-    const struct kernel *first = status == DGL_OK ? params->ops[0].choice->kernel : NULL;
-    if (first && first->begins && (first->uses_step || first->writes_step))
-        status = refuse(&b, "%s begins the step and has both begin() and STEP", first->name);
-    if (status == DGL_OK)
-        status = fill_table(&b, out);
+    const struct kernel *first = params->ops[0].choice->kernel;
+    if (first->begins && (first->uses_step || first->writes_step))
+        TRY(refuse(&b, "%s begins the step and has both begin() and STEP", first->name));
+    TRY(fill_table(&b, out));
+done:
     free(b.use);
     free(b.aspects);
     if (status != DGL_OK)

@@ -258,19 +258,17 @@ static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
     fill_segment(segment, which, ops);
     segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
     if (segment->ops.failed || !segment->use)
-        status =
-            dgl_fail_memory(device->log, "operation list", segment->ops.count * sizeof(struct op));
-    for (size_t i = 0; i < segment->ops.count && status == DGL_OK; i++) {
+        TRY(dgl_fail_memory(device->log, "operation list", segment->ops.count * sizeof(struct op)));
+    for (size_t i = 0; i < segment->ops.count; i++) {
         const struct op *op = &segment->ops.ops[i];
         struct kernel_use *use = NULL;
         uint32_t groups[3];
-        status = kernel_table_find(&plan->kernels, &op->request, &use);
-        if (status == DGL_OK)
-            status = plan_check_served(device->log, op, use->choice.kernel);
-        if (status == DGL_OK)
-            status = kernel_use_groups(device, use, 1, op_weight_rows(op), groups);
+        TRY(kernel_table_find(&plan->kernels, &op->request, &use));
+        TRY(plan_check_served(device->log, op, use->choice.kernel));
+        TRY(kernel_use_groups(device, use, 1, op_weight_rows(op), groups));
         segment->use[i] = use;
     }
+done:
     return status;
 }
 

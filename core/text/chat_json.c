@@ -77,28 +77,25 @@ static enum dgl_status load_answer(struct loader *l, const struct dgl_json *valu
     int64_t index, id;
     if (!dgl_json_is(value, DGL_JSON_OBJECT) || !l->list.count)
         return dgl_json_fail(l->r, value, "wanted an object with the index of a message and ids");
-    enum dgl_status status =
-        dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->list.count - 1, &index);
-    if (status == DGL_OK)
-        status = dgl_json_need(l->r, value, "ids", DGL_JSON_ARRAY, &list);
-    if (status != DGL_OK)
-        return status;
+    int32_t *ids = NULL;
+    enum dgl_status status;
+    TRY(dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->list.count - 1, &index));
+    TRY(dgl_json_need(l->r, value, "ids", DGL_JSON_ARRAY, &list));
     struct chat_message *m = &l->list.items[index];
     size_t count = 0;
-    int32_t *ids = dgl_new_array(int32_t, dgl_json_count(list));
+    ids = dgl_new_array(int32_t, dgl_json_count(list));
     if (!ids)
-        return dgl_fail_memory(l->r.log, "ids", dgl_json_count(list) * sizeof(*ids));
+        TRY(dgl_fail_memory(l->r.log, "ids", dgl_json_count(list) * sizeof(*ids)));
     for (const struct dgl_json *v = dgl_json_first(list); v; v = dgl_json_next(v)) {
-        if (!dgl_json_i64(v, &id) || id < 0 || id > INT32_MAX) {
-            free(ids);
-            return dgl_json_fail(l->r, v, "wanted a token id");
-        }
+        if (!dgl_json_i64(v, &id) || id < 0 || id > INT32_MAX)
+            TRY(dgl_json_fail(l->r, v, "wanted a token id"));
         ids[count++] = (int32_t)id;
     }
     if (!m->ids && count &&
         spells(l->tok, ids, count, (struct dgl_str){m->content, m->content_len}) &&
         !chat_message_set_ids(m, ids, count))
-        status = dgl_fail_memory(l->r.log, "ids", count * sizeof(*ids));
+        TRY(dgl_fail_memory(l->r.log, "ids", count * sizeof(*ids)));
+done:
     free(ids);
     return status;
 }
@@ -137,22 +134,20 @@ static enum dgl_status load_others(struct loader *l, const struct dgl_json *root
 static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
 {
     const struct dgl_json *messages = root, *answers = NULL;
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     if (dgl_json_is(root, DGL_JSON_OBJECT)) {
-        status = dgl_json_need(l->r, root, "messages", DGL_JSON_ARRAY, &messages);
-        if (status == DGL_OK)
-            status = dgl_json_opt(l->r, root, "answers", DGL_JSON_ARRAY, &answers);
-        if (status == DGL_OK)
-            status = dgl_json_opt_i64(l->r, root, "hidden", 0, (int64_t)dgl_json_count(messages),
-                                      &l->hidden);
-        if (status == DGL_OK)
-            status = load_others(l, root);
+        TRY(dgl_json_need(l->r, root, "messages", DGL_JSON_ARRAY, &messages));
+        TRY(dgl_json_opt(l->r, root, "answers", DGL_JSON_ARRAY, &answers));
+        TRY(dgl_json_opt_i64(l->r, root, "hidden", 0, (int64_t)dgl_json_count(messages),
+                             &l->hidden));
+        TRY(load_others(l, root));
     } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
         return dgl_json_fail(l->r, root, "wanted an array of messages, or an object with messages");
     }
-    if (status == DGL_OK)
-        status = load_list(l, messages, load_message);
-    return status == DGL_OK ? load_list(l, answers, load_answer) : status;
+    TRY(load_list(l, messages, load_message));
+    TRY(load_list(l, answers, load_answer));
+done:
+    return status;
 }
 
 enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json)

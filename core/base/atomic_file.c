@@ -174,6 +174,17 @@ done:
     return status;
 }
 
+enum dgl_status dgl_atomic_store(const struct dgl_log *log, const char *path, const void *bytes,
+                                 size_t len)
+{
+    struct dgl_atomic_file *file = NULL;
+    enum dgl_status status = dgl_atomic_create(log, path, &file);
+    if (status != DGL_OK)
+        return status;
+    dgl_atomic_write(file, bytes, len); /* the commit fails if this write failed */
+    return dgl_atomic_commit(&file);
+}
+
 void dgl_atomic_abort(struct dgl_atomic_file **handle)
 {
     struct dgl_atomic_file *file = *handle;

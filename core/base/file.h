@@ -70,6 +70,9 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
                                  size_t len); /* DGL_ERR_IO when full */
 /* fsync and rename. Consumes *file, also on failure. */
 enum dgl_status dgl_atomic_commit(struct dgl_atomic_file **file);
+/* Replaces the file at `path` by `len` bytes, as a whole or not at all. */
+enum dgl_status dgl_atomic_store(const struct dgl_log *log, const char *path, const void *bytes,
+                                 size_t len);
 /* Removes the temporaries of this path whose process was killed. */
 void dgl_atomic_sweep(const struct dgl_log *log, const char *path);
 void dgl_atomic_abort(struct dgl_atomic_file **file);

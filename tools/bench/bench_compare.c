@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/stats.h"
+#include "core/base/status.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/report.h"
 
@@ -221,42 +222,44 @@ int bench_compare(const struct options *opt)
     struct dgl_json_doc *doc[2] = {NULL, NULL};
     const struct kind *kind[2] = {NULL, NULL};
     struct judgement judgements[MOST_JUDGED];
+    struct runs runs[2] = {{NULL, 0}, {NULL, 0}};
     struct dgl_buf out = {0};
     bool regression = false;
     int code = EXIT_FAILED;
     enum dgl_status status = DGL_OK;
     console_init(&console, opt);
-    for (size_t i = 0; i < 2 && status == DGL_OK; i++) {
-        status = dgl_json_load(&console.log, opt->arg[i + 1], MAX_REPORT, &doc[i]);
-        if (status == DGL_OK && !(kind[i] = kind_of(&console.log, doc[i])))
-            status = DGL_ERR_FORMAT;
+    for (size_t i = 0; i < 2; i++) {
+        TRY(dgl_json_load(&console.log, opt->arg[i + 1], MAX_REPORT, &doc[i]));
+        kind[i] = kind_of(&console.log, doc[i]);
+        if (!kind[i])
+            TRY(DGL_ERR_FORMAT);
     }
-    if (status == DGL_OK && kind[0] != kind[1])
-        status = dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
-                          "%s is a report of `%s`, %s one of `%s`: nothing to compare", opt->arg[1],
-                          kind[0]->form, opt->arg[2], kind[1]->form);
-    for (size_t i = 0; status == DGL_OK && i < kind[0]->num_judged; i++) {
-        struct runs runs[2] = {{NULL, 0}, {NULL, 0}};
+    if (kind[0] != kind[1])
+        TRY(dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
+                     "%s is a report of `%s`, %s one of `%s`: nothing to compare", opt->arg[1],
+                     kind[0]->form, opt->arg[2], kind[1]->form));
+    for (size_t i = 0; i < kind[0]->num_judged; i++) {
         const struct figure *figure = &kind[0]->judged[i];
-        for (size_t j = 0; j < 2 && status == DGL_OK; j++)
-            status = read_runs((struct dgl_json_reader){&console.log, doc[j]}, figure, &runs[j]);
-        if (status == DGL_OK)
-            judgements[i] = judge(figure, &runs[0], &runs[1]);
-        regression |= status == DGL_OK && judgements[i].regression;
-        free(runs[0].values);
-        free(runs[1].values);
+        for (size_t j = 0; j < 2; j++) {
+            free(runs[j].values);
+            runs[j] = (struct runs){NULL, 0};
+            TRY(read_runs((struct dgl_json_reader){&console.log, doc[j]}, figure, &runs[j]));
+        }
+        judgements[i] = judge(figure, &runs[0], &runs[1]);
+        regression |= judgements[i].regression;
     }
-    if (status == DGL_OK) {
-        const struct dgl_json *a = dgl_json_root(doc[0]), *b = dgl_json_root(doc[1]);
-        warn_different(&console.log, kind[0], a, b);
-        print(opt, kind[0], judgements, a, b, &out);
-        code = out_exit(out_buf(&out));
-    }
+    const struct dgl_json *a = dgl_json_root(doc[0]), *b = dgl_json_root(doc[1]);
+    warn_different(&console.log, kind[0], a, b);
+    print(opt, kind[0], judgements, a, b, &out);
+    code = out_exit(out_buf(&out));
     if (code == EXIT_OK && regression) {
         console_error("%s is slower than %s by more than %.0f%% (p < %.2f)", opt->arg[2],
                       opt->arg[1], REGRESSION_PERCENT, SIGNIFICANT_P);
         code = EXIT_FAILED;
     }
+done:
+    free(runs[0].values);
+    free(runs[1].values);
     dgl_json_destroy(&doc[0]);
     dgl_json_destroy(&doc[1]);
     return code;

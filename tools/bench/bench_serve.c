@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/stats.h"
+#include "core/base/status.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/commands.h"
 #include "tools/bench/http_client.h"
@@ -371,33 +372,32 @@ static void drop_request(struct load_request *r)
 
 /* Two requests by which words are counted in the server's tokens; they also say at once what it
  * refuses. */
-static enum dgl_status count_words(struct load *load)
+static enum dgl_status count_words(struct load *load, const struct dgl_log *log)
 {
     static const int32_t num_words[2] = {16, 80};
     struct load_request probe[2] = {{.load = load}, {.load = load}};
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 2 && status == DGL_OK; i++) {
+    for (size_t i = 0; i < 2; i++) {
         probe[i].asked_answer = 1;
         probe[i].prompt_tokens = -1;
         if (!begin(load, &probe[i], num_words[i], i)) {
             load->no_memory = true;
-            status = DGL_ERR_NO_MEMORY;
-            break;
+            TRY(DGL_ERR_NO_MEMORY);
         }
         while (probe[i].end_ns == 0 && !interrupted())
             http_client_wait(load->client, INTERRUPT_TICK_MS);
         if (probe[i].end_ns == 0)
-            status = DGL_ERR_CANCELLED;
-        else if (probe[i].failed)
-            status = DGL_ERR_IO;
+            TRY(DGL_ERR_CANCELLED);
+        if (probe[i].failed)
+            TRY(dgl_fail(log, DGL_ERR_IO, "%s: %s", load->url,
+                         DGL_PRINTABLE(load->failure[0].what)));
     }
-    if (status == DGL_ERR_IO)
-        console_error("%s: %s", load->url, DGL_PRINTABLE(load->failure[0].what));
     const int64_t few = probe[0].prompt_tokens, many = probe[1].prompt_tokens;
-    load->counted = status == DGL_OK && few > 0 && many > few;
+    load->counted = few > 0 && many > few;
     load->tokens_per_word =
         load->counted ? (double)(many - few) / (num_words[1] - num_words[0]) : 1;
     load->tokens_beside = load->counted ? (double)few - load->tokens_per_word * num_words[0] : 0;
+done:
     for (size_t i = 0; i < 2; i++)
         drop_request(&probe[i]);
     load->ended = 0;
@@ -574,27 +574,26 @@ int bench_serve(const struct options *opt)
     (void)known;
     snprintf(load->url, sizeof(load->url), "%s/%scompletions", base, opt->chat ? "chat/" : "");
     load->client = http_client_create(key && key[0] ? key : NULL);
-    if (load->client)
-        status = find_model(load, base);
-    if (status == DGL_OK)
-        status = count_words(load);
-    if (status == DGL_OK && !load->counted)
+    if (!load->client)
+        goto done;
+    TRY(find_model(load, base));
+    TRY(count_words(load, &console.log));
+    if (!load->counted)
         dgl_warn(&console.log,
                  "the server tells no usage: a word of a prompt counts as a token, an "
                  "event with text as one of an answer");
-    if (status == DGL_OK && !draw_requests(load))
-        status = dgl_fail_memory(&console.log, "requests",
-                                 LOAD_MOST_REQUESTS * sizeof(struct load_request));
-    if (status == DGL_OK && load->count == 0)
-        status = dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
-                          "no request came in %g s at %g a second: raise --rate or --duration",
-                          opt->duration, opt->rate);
-    if (status == DGL_OK && opt->plot)
-        status = dgl_atomic_create(&console.log, opt->plot, &figure);
-    if (status == DGL_OK)
-        status = run_load(load, &console);
-    if (status == DGL_OK)
-        status = summarise(load, &console.log);
+    if (!draw_requests(load))
+        TRY(dgl_fail_memory(&console.log, "requests",
+                            LOAD_MOST_REQUESTS * sizeof(struct load_request)));
+    if (load->count == 0)
+        TRY(dgl_fail(&console.log, DGL_ERR_INVALID_ARG,
+                     "no request came in %g s at %g a second: raise --rate or --duration",
+                     opt->duration, opt->rate));
+    if (opt->plot)
+        TRY(dgl_atomic_create(&console.log, opt->plot, &figure));
+    TRY(run_load(load, &console));
+    TRY(summarise(load, &console.log));
+done:;
     int code = status == DGL_OK ? out_exit(load_print(load)) : exit_code(status);
     if (code == EXIT_OK && opt->plot)
         code = exit_code(load_plot(&console.log, load, &figure));

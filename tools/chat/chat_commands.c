@@ -41,7 +41,6 @@ static bool needs_file(const struct chat *c, const char *verb, const char *arg, 
 static int run_save(struct chat *c, const char *arg)
 {
     const struct dgl_log *log = &c->engine.console.log;
-    struct dgl_atomic_file *file = NULL;
     char *json = NULL;
     size_t len;
     bool session;
@@ -53,14 +52,7 @@ static int run_save(struct chat *c, const char *arg)
     }
     if (dgl_chat_save(c->talk, &json, &len) != DGL_OK)
         return EXIT_OK;
-    enum dgl_status status = dgl_atomic_create(log, arg, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, json, len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    else if (file)
-        dgl_atomic_abort(&file);
-    if (status == DGL_OK)
+    if (dgl_atomic_store(log, arg, json, len) == DGL_OK)
         console_note(&c->engine.console, "%zu message%s written to %s",
                      dgl_chat_num_messages(c->talk), dgl_chat_num_messages(c->talk) == 1 ? "" : "s",
                      arg);

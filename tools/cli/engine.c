@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/options_table.h"
 #include "tools/cli/typing.h"
@@ -265,55 +266,52 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
         path = model_path(opt, bundled);
     if (!path)
         return DGL_ERR_INVALID_ARG;
-    enum dgl_status status = dgl_model_find(&e->console.log, path);
-    if (status == DGL_OK && opt->trace)
-        status = trace_create(&e->trace, &e->console.log, opt->trace);
-    uint64_t at = dgl_now_ns();
-    if (status == DGL_OK)
-        status = engine_open_kernels(e, opt);
+    uint64_t at = start;
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_model_find(&e->console.log, path));
+    if (opt->trace)
+        TRY(trace_create(&e->trace, &e->console.log, opt->trace));
+    at = dgl_now_ns();
+    TRY(engine_open_kernels(e, opt));
     lap(&at, &e->times.kernels_ns);
-    if (status == DGL_OK)
-        status = engine_open_device(e, opt);
+    TRY(engine_open_device(e, opt));
     lap(&at, &e->times.device_ns);
-    if (status == DGL_OK) {
-        trace_watch(&e->trace, e->device);
-        bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
-        const char *executor = opt->executor ? opt->executor : "auto";
-        const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
-        e->console.work = "loading";
-        status = dgl_model_load(
-            e->device,
-            dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
-                             .hash_weights = strcmp(hash, "always") == 0  ? DGL_HASH_ALWAYS
-                                             : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
-                                                                          : DGL_HASH_CHANGED,
-                             .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16, .no_tuned = opt->no_tune,
-                             .executor = strcmp(executor, "dispatch") == 0 ? DGL_EXECUTOR_DISPATCH
-                                         : strcmp(executor, "persistent") == 0
-                                             ? DGL_EXECUTOR_PERSISTENT
-                                             : DGL_EXECUTOR_AUTO,
-                             .progress_cb = console_progress, .progress_priv = &e->console),
-            &e->model);
-    }
+    trace_watch(&e->trace, e->device);
+    bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
+    const char *executor = opt->executor ? opt->executor : "auto";
+    const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
+    e->console.work = "loading";
+    TRY(dgl_model_load(
+        e->device,
+        dgl_model_params(.path = path, .kernels = e->kernels, .context = opt->context,
+                         .hash_weights = strcmp(hash, "always") == 0  ? DGL_HASH_ALWAYS
+                                         : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
+                                                                      : DGL_HASH_CHANGED,
+                         .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16, .no_tuned = opt->no_tune,
+                         .executor = strcmp(executor, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
+                                     : strcmp(executor, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
+                                                                           : DGL_EXECUTOR_AUTO,
+                         .progress_cb = console_progress, .progress_priv = &e->console),
+        &e->model));
     lap(&at, &e->times.model_ns);
-    const int32_t granted = status == DGL_OK ? dgl_model_get_info(e->model)->context : 0;
-    if (status == DGL_OK && session)
-        status = dgl_session_create(
+    const int32_t granted = dgl_model_get_info(e->model)->context;
+    if (session)
+        TRY(dgl_session_create(
             e->model,
             dgl_session_params(.context =
                                    opt->session_context < granted ? opt->session_context : granted,
                                .chunk = opt->ubatch, .chunk_name = "--ubatch",
                                .progress_cb = console_progress, .progress_priv = &e->console),
-            &e->session);
+            &e->session));
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
     trace_add(&e->trace, "load", start, start + e->load_ns);
-    if (e->device)
-        dgl_device_get_counters(e->device, &e->load);
-    if (status == DGL_OK && e->session)
+    dgl_device_get_counters(e->device, &e->load);
+    if (e->session)
         interrupt_watch(e->session);
-    if (status == DGL_OK && interrupted())
+    if (interrupted())
         status = DGL_ERR_CANCELLED;
+done:
     return status;
 }
 

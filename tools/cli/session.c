@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 
 #define MAX_SEED 9007199254740991 /* as --seed */
 
@@ -65,34 +66,28 @@ static enum dgl_status read_note(const struct engine *e, const char *path, struc
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s was written by another program: give another name", path);
     dgl_buf_printf(&name, "%s: the command's part", path);
-    enum dgl_status status = dgl_json_parse(log, name.p ? name.p : path, data.p, data.len, &doc);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_json_parse(log, name.p ? name.p : path, data.p, data.len, &doc));
     const struct dgl_json *root = dgl_json_root(doc);
     struct dgl_json_reader r = {log, doc};
-    status = dgl_json_need(r, root, "command", DGL_JSON_STRING, &command);
-    if (status == DGL_OK && !dgl_str_eq(dgl_json_str(command), note->command))
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s is a session of `dopplergl %s`, not of %s: give another name", path,
-                          DGL_PRINTABLE_STR(dgl_json_str(command)), note->command);
-    if (status == DGL_OK)
-        status = dgl_json_need_i64(r, root, "seed", 0, MAX_SEED, &seed);
-    if (status == DGL_OK && strcmp(note->command, "generate") == 0) {
-        status = dgl_json_need_i64(r, root, "draws", 0, UINT32_MAX, &draws);
-        if (status == DGL_OK)
-            status = read_pending(r, root, dgl_model_get_info(e->model)->vocab, note);
-    } else if (status == DGL_OK) {
+    TRY(dgl_json_need(r, root, "command", DGL_JSON_STRING, &command));
+    if (!dgl_str_eq(dgl_json_str(command), note->command))
+        TRY(dgl_fail(log, DGL_ERR_INVALID_ARG,
+                     "%s is a session of `dopplergl %s`, not of %s: give another name", path,
+                     DGL_PRINTABLE_STR(dgl_json_str(command)), note->command));
+    TRY(dgl_json_need_i64(r, root, "seed", 0, MAX_SEED, &seed));
+    if (strcmp(note->command, "generate") == 0) {
+        TRY(dgl_json_need_i64(r, root, "draws", 0, UINT32_MAX, &draws));
+        TRY(read_pending(r, root, dgl_model_get_info(e->model)->vocab, note));
+    } else {
         struct dgl_buf out = {0};
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        status = dgl_json_need(r, root, "conversation", DGL_JSON_OBJECT, &conversation);
-        if (status == DGL_OK) {
-            dgl_jw_value(&w, conversation);
-            note->conversation_len = out.len;
-            note->conversation = dgl_buf_take(&out);
-        }
-        if (status == DGL_OK && !note->conversation)
-            status = dgl_fail_memory(log, "the conversation", data.len);
-        dgl_buf_finish(&out);
+        TRY(dgl_json_need(r, root, "conversation", DGL_JSON_OBJECT, &conversation));
+        dgl_jw_value(&w, conversation);
+        note->conversation_len = out.len;
+        note->conversation = dgl_buf_take(&out);
+        if (!note->conversation)
+            TRY(dgl_fail_memory(log, "the conversation", data.len));
     }
     note->seed = (uint64_t)seed;
     note->draws = (uint32_t)draws;

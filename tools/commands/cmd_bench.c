@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/status.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/options_table.h"
@@ -237,22 +238,23 @@ static enum dgl_status sweep(struct engine *e, struct bench_report *report)
     p.prompt_tokens = 1;
     p.decode_tokens = tokens;
     p.depth = 0;
-    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+    for (size_t i = 0; i < BENCH_MAX_POINTS; i++) {
         if (i > 0 && !next_length(i - 1, 7, context - tokens - 1, &p.depth))
             break;
-        status = measure_point(e, &p, SWEEP_DEPTH, &report->depth[report->num_depths]);
-        report->num_depths += status == DGL_OK;
+        TRY(measure_point(e, &p, SWEEP_DEPTH, &report->depth[report->num_depths]));
+        report->num_depths++;
         rows.done++;
     }
     p.depth = 0;
     p.decode_tokens = 1;
-    for (size_t i = 0; status == DGL_OK && i < BENCH_MAX_POINTS; i++) {
+    for (size_t i = 0; i < BENCH_MAX_POINTS; i++) {
         if (!next_length(i, 0, context - 2, &p.prompt_tokens))
             break;
-        status = measure_point(e, &p, SWEEP_PROMPT, &report->prompt[report->num_prompts]);
-        report->num_prompts += status == DGL_OK;
+        TRY(measure_point(e, &p, SWEEP_PROMPT, &report->prompt[report->num_prompts]));
+        report->num_prompts++;
         rows.done++;
     }
+done:
     rows.done = rows.total;
     rows_progress(&rows, "", 0, 0);
     return status;
@@ -382,7 +384,7 @@ static enum dgl_status matrix(const struct options *opt, struct engine *e,
     bool typed = colon && strcmp(colon + 1, dgl_model_get_info(e->model)->quantization) == 0;
     int len = (int)(typed ? (size_t)(colon - opt->shape) : strlen(opt->shape));
     enum dgl_status status = DGL_OK;
-    for (; rows.done < num_types && status == DGL_OK; rows.done++) {
+    for (; rows.done < num_types; rows.done++) {
         const char *type = types[rows.done];
         struct layout_hints list = {.count = 0};
         snprintf(path, sizeof(path), "synthetic:%.*s:%s", len, opt->shape, type);
@@ -398,10 +400,10 @@ static enum dgl_status matrix(const struct options *opt, struct engine *e,
             else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)
                 console_error("bench --matrix: %s with %s: %s", type, list.hint[k - 1],
                               dgl_status_str(status));
-            if (status != DGL_OK)
-                break;
+            TRY(status);
         }
     }
+done:
     rows.done = rows.total;
     rows_progress(&rows, "", 0, 0);
     return status;
@@ -430,28 +432,28 @@ int command_bench(const struct options *opt)
         model_shape_path(opt, shape);
     with.session_context = run_context(opt);
     const uint64_t begun_ns = dgl_now_ns();
-    enum dgl_status status = engine_open(&e, &with, opt->shape ? shape : NULL, true);
+    enum dgl_status status = DGL_OK;
+    TRY(engine_open(&e, &with, opt->shape ? shape : NULL, true));
     e.console.since_ns = begun_ns; /* what follows loading takes as long again */
     /* That they cannot be written shows before anything is measured. */
-    if (status == DGL_OK && opt->plot)
-        status = dgl_atomic_create(&e.console.log, opt->plot, &figure);
-    if (status == DGL_OK) {
-        struct dgl_bench_params params = bench_params(opt, &e);
-        struct decode_weights weights = {"", ""};
-        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
-        snprintf(report->layout, sizeof(report->layout), "%s", weights.layout);
-        status = dgl_bench(e.session, &params, &report->result);
-    }
+    if (opt->plot)
+        TRY(dgl_atomic_create(&e.console.log, opt->plot, &figure));
+    struct dgl_bench_params params = bench_params(opt, &e);
+    struct decode_weights weights = {"", ""};
+    dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+    snprintf(report->layout, sizeof(report->layout), "%s", weights.layout);
+    TRY(dgl_bench(e.session, &params, &report->result));
     /* Where nothing is stored for the device, nothing is measured. */
-    if (status == DGL_OK && !opt->no_tune)
-        status = dgl_tune(e.session,
-                          dgl_tune_params(.compare = true, .progress_cb = console_progress,
-                                          .progress_priv = &e.console),
-                          &report->tuned);
-    if (status == DGL_OK && opt->sweep)
-        status = opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report);
-    if (status == DGL_OK && opt->matrix)
-        status = matrix(&with, &e, report);
+    if (!opt->no_tune)
+        TRY(dgl_tune(e.session,
+                     dgl_tune_params(.compare = true, .progress_cb = console_progress,
+                                     .progress_priv = &e.console),
+                     &report->tuned));
+    if (opt->sweep)
+        TRY(opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report));
+    if (opt->matrix)
+        TRY(matrix(&with, &e, report));
+done:;
     int code = status == DGL_OK ? out_exit(bench_print(report)) : exit_code(status);
     if (code == EXIT_OK && opt->plot)
         code = exit_code(bench_plot(&e.console.log, report, &figure));

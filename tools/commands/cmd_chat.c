@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/status.h"
 #include "tools/chat/chat.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/input.h"
@@ -33,17 +34,18 @@ static enum dgl_status open_all(struct chat *c, const char *model)
 {
     struct console console;
     console_init(&console, c->opt);
-    enum dgl_status status = dgl_template_load(
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_template_load(
         &console.log,
         dgl_template_params(.path = model, .file = c->opt->template, .name = c->opt->template_name),
-        &c->tmpl);
-    if (status == DGL_OK)
-        status = engine_open(&c->engine, c->opt, model, true);
-    if (status == DGL_OK)
-        status = dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
-                                                 .context_shift = c->opt->context_shift),
-                                 &c->talk);
-    return status == DGL_OK ? chat_params(c) : status;
+        &c->tmpl));
+    TRY(engine_open(&c->engine, c->opt, model, true));
+    TRY(dgl_chat_create(dgl_chat_params(.session = c->engine.session, .tmpl = c->tmpl,
+                                        .context_shift = c->opt->context_shift),
+                        &c->talk));
+    TRY(chat_params(c));
+done:
+    return status;
 }
 
 /* ---- talking --------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "core/base/hash.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "tools/commands/kernels.h"
 #include "tools/cli/report.h"
 
@@ -100,18 +101,12 @@ static enum dgl_status read_known(struct compiling *c)
 static enum dgl_status keep_text(const struct compiling *c, const struct dgl_compiled_text *text)
 {
     const struct dgl_log *log = &c->console->log;
-    struct dgl_atomic_file *file = NULL;
     struct dgl_buf path = {0};
     if (!c->opt->out)
         return DGL_OK;
     dgl_buf_printf(&path, "%s/%s-%s.comp", c->opt->out, text->name, text->sha256);
     enum dgl_status status = path.failed ? dgl_fail_memory(log, "path", path.len)
-                                         : dgl_atomic_create(log, path.p, &file);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(file, text->source, text->len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&file);
-    dgl_atomic_abort(&file);
+                                         : dgl_atomic_store(log, path.p, text->source, text->len);
     dgl_buf_finish(&path);
     return status;
 }
@@ -228,7 +223,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
     char shape[MODEL_SHAPE_MAX], bundled[MODEL_PATH_MAX];
     const char *path = NULL, *executor = opt->executor ? opt->executor : "auto";
     uint64_t memory_bytes = 0;
-    int code = EXIT_FAILED;
+    enum dgl_status status = DGL_OK;
     if (opt->shape)
         model_shape_path(opt, shape);
     path = opt->shape ? shape : model_path(opt, bundled);
@@ -236,37 +231,35 @@ int kernels_compile(struct engine *e, const struct options *opt)
         return EXIT_FAILED;
     if (opt->memory_limit && !parse_bytes(opt->memory_limit, &memory_bytes))
         return EXIT_USAGE;
-    enum dgl_status status = opt->shape ? DGL_OK : dgl_model_find(&e->console.log, path);
-    if (status == DGL_OK)
-        status = read_known(&c);
-    if (status == DGL_OK && opt->out)
-        status = dgl_dir_make(&e->console.log, opt->out);
-    if (status == DGL_OK)
-        status = engine_open_kernels(e, opt);
-    if (status == DGL_OK)
-        status = engine_open_device(e, opt);
+    if (!opt->shape)
+        TRY(dgl_model_find(&e->console.log, path));
+    TRY(read_known(&c));
+    if (opt->out)
+        TRY(dgl_dir_make(&e->console.log, opt->out));
+    TRY(engine_open_kernels(e, opt));
+    TRY(engine_open_device(e, opt));
     e->console.cache = NULL; /* nothing that is compiled here is kept or run */
     c.w = dgl_json_writer(&c.out, 0);
-    if (status == DGL_OK && opt->json) {
+    if (opt->json) {
         dgl_jw_object(&c.w);
         report_device(&c.w, e->device);
         report_text(&c.w, "model", path);
         dgl_jw_field_array(&c.w, "texts");
     }
-    if (status == DGL_OK)
-        status = dgl_kernels_compile(
-            e->device,
-            dgl_kernels_compile_params(
-                    .path = path, .kernels = e->kernels, .no_tuned = opt->no_tune,
-                    .executor = strcmp(executor, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
-                                : strcmp(executor, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
-                                                                      : DGL_EXECUTOR_AUTO,
-                    .all = opt->all, .seconds = opt->time_limit, .memory_bytes = memory_bytes,
-                    .known = c.hash, .num_known = c.num_hashes, .cb = tell, .priv = &c,
-                    .progress_cb = console_progress, .progress_priv = &e->console));
+    TRY(dgl_kernels_compile(
+        e->device,
+        dgl_kernels_compile_params(
+                .path = path, .kernels = e->kernels, .no_tuned = opt->no_tune,
+                .executor = strcmp(executor, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
+                            : strcmp(executor, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
+                                                                  : DGL_EXECUTOR_AUTO,
+                .all = opt->all, .seconds = opt->time_limit, .memory_bytes = memory_bytes,
+                .known = c.hash, .num_known = c.num_hashes, .cb = tell, .priv = &c,
+                .progress_cb = console_progress, .progress_priv = &e->console)));
+done:
     if (status == DGL_ERR_CANCELLED && c.status != DGL_OK)
         status = c.status;
-    code = status == DGL_OK ? end(&c) : exit_code(status);
+    const int code = status == DGL_OK ? end(&c) : exit_code(status);
     dgl_buf_finish(&c.out);
     dgl_buf_finish(&c.failures);
     free(c.known);

@@ -211,7 +211,6 @@ int kernels_new(struct engine *e, const struct options *opt)
     const struct dgl_log *log = &e->console.log;
     const char *name = opt->arg[1];
     char path[80], *text = NULL;
-    struct dgl_atomic_file *file = NULL;
     size_t len = 0;
     snprintf(path, sizeof(path), "%s.comp", name);
     const char *to = opt->out ? opt->out : path;
@@ -227,12 +226,7 @@ int kernels_new(struct engine *e, const struct options *opt)
     } else if (!opt->force && dgl_path_present(to)) {
         console_error("%s is there already; --force replaces it", to);
     } else {
-        status = dgl_atomic_create(log, to, &file);
-        if (status == DGL_OK)
-            status = dgl_atomic_write(file, text, len);
-        if (status == DGL_OK)
-            status = dgl_atomic_commit(&file);
-        dgl_atomic_abort(&file);
+        status = dgl_atomic_store(log, to, text, len);
         code = exit_code(status);
         if (status == DGL_OK)
             console_note(&e->console, "%s: a kernel for %s, to be given as --kernel-file %s", to,

@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/report.h"
@@ -76,35 +77,35 @@ int command_models(const struct options *opt)
     const char *first = opt->num_args == 0 ? model_bundled(bundled) : NULL;
     char *real = first ? realpath(first, NULL) : NULL; /* "build/../tests" otherwise */
     enum dgl_status status = DGL_OK;
+    int code = EXIT_OK;
     console_init(&console, opt);
     first = real;
     l.w = dgl_json_writer(&l.out, 0);
     if (l.json)
         dgl_jw_array(&l.w);
     if (first)
-        status = dgl_models_iterate(&console.log, dgl_models_params(.dirs = &first, .num_dirs = 1),
-                                    add_model, &l);
-    if (status == DGL_OK)
-        status = dgl_models_iterate(&console.log,
-                                    dgl_models_params(.dirs = opt->num_args ? opt->arg : NULL,
-                                                      .num_dirs = (size_t)opt->num_args),
-                                    add_model, &l);
-    if (status == DGL_OK && l.failed)
-        status = dgl_fail_memory(&console.log, "list of models", l.count * sizeof(*l.row));
-    if (status == DGL_OK && interrupted())
-        status = DGL_ERR_CANCELLED;
-    int code = exit_code(status);
-    if (status == DGL_OK && l.json) {
+        TRY(dgl_models_iterate(&console.log, dgl_models_params(.dirs = &first, .num_dirs = 1),
+                               add_model, &l));
+    TRY(dgl_models_iterate(&console.log,
+                           dgl_models_params(.dirs = opt->num_args ? opt->arg : NULL,
+                                             .num_dirs = (size_t)opt->num_args),
+                           add_model, &l));
+    if (l.failed)
+        TRY(dgl_fail_memory(&console.log, "list of models", l.count * sizeof(*l.row)));
+    if (interrupted())
+        TRY(DGL_ERR_CANCELLED);
+    if (l.json) {
         dgl_jw_end_array(&l.w);
         dgl_buf_putc(&l.out, '\n');
-    } else if (status == DGL_OK && l.count) {
+    } else if (l.count) {
         put_table(&l);
-    } else if (status == DGL_OK) {
+    } else {
         console_say("no models here; `hf download org/name` fetches one, `dopplergl models --help` "
                     "says where they are looked for");
     }
-    if (status == DGL_OK && l.out.len)
+    if (l.out.len)
         code = out_exit(out_buf(&l.out));
+done:
     dgl_buf_finish(&l.out);
     for (size_t i = 0; i < l.count; i++) {
         free(l.row[i].name);
@@ -112,5 +113,5 @@ int command_models(const struct options *opt)
     }
     free(l.row);
     free(real);
-    return code;
+    return status == DGL_OK ? code : exit_code(status);
 }

@@ -6,6 +6,7 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/input.h"
@@ -39,15 +40,12 @@ static enum dgl_status write_tensor(struct logits *l)
         prefix[i] = (unsigned char)((uint64_t)header.len >> (8 * i));
     enum dgl_status status = DGL_OK;
     if (header.failed)
-        status = dgl_fail_memory(&l->engine.console.log, "header", header.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(l->file, prefix, sizeof(prefix));
-    if (status == DGL_OK)
-        status = dgl_atomic_write(l->file, header.p, header.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(l->file, l->values, (size_t)bytes);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(&l->file);
+        TRY(dgl_fail_memory(&l->engine.console.log, "header", header.len));
+    TRY(dgl_atomic_write(l->file, prefix, sizeof(prefix)));
+    TRY(dgl_atomic_write(l->file, header.p, header.len));
+    TRY(dgl_atomic_write(l->file, l->values, (size_t)bytes));
+    TRY(dgl_atomic_commit(&l->file));
+done:
     dgl_buf_finish(&header);
     return status;
 }
@@ -63,27 +61,22 @@ int command_logits(const struct options *opt)
 {
     struct logits l = {0};
     struct stat info;
+    enum dgl_status status = DGL_OK;
     int code = ids_parse(opt->ids, &l.ids);
     if (code != EXIT_OK)
         goto done;
-    enum dgl_status status = engine_open(&l.engine, opt, NULL, true);
+    TRY(engine_open(&l.engine, opt, NULL, true));
     /* Before the work and not after it; a device file would be replaced by the rename. */
-    if (status == DGL_OK && stat(opt->out, &info) == 0 && !S_ISREG(info.st_mode))
-        status = dgl_fail(&l.engine.console.log, DGL_ERR_INVALID_ARG,
-                          "-o %s is not a regular file: name one, or a new one", opt->out);
-    if (status == DGL_OK)
-        status = dgl_atomic_create(&l.engine.console.log, opt->out, &l.file);
-    if (status == DGL_OK)
-        status =
-            dgl_logits(l.engine.session,
-                       dgl_logits_params(.ids = l.ids.ids, .num_ids = l.ids.count, .all = opt->all),
-                       &l.values, &l.rows);
-    if (status == DGL_OK) {
-        l.vocab = dgl_model_get_info(l.engine.model)->vocab;
-        status = write_tensor(&l);
-    }
-    code = exit_code(status);
-    if (status == DGL_OK && opt->json) {
+    if (stat(opt->out, &info) == 0 && !S_ISREG(info.st_mode))
+        TRY(dgl_fail(&l.engine.console.log, DGL_ERR_INVALID_ARG,
+                     "-o %s is not a regular file: name one, or a new one", opt->out));
+    TRY(dgl_atomic_create(&l.engine.console.log, opt->out, &l.file));
+    TRY(dgl_logits(l.engine.session,
+                   dgl_logits_params(.ids = l.ids.ids, .num_ids = l.ids.count, .all = opt->all),
+                   &l.values, &l.rows));
+    l.vocab = dgl_model_get_info(l.engine.model)->vocab;
+    TRY(write_tensor(&l));
+    if (opt->json) {
         struct dgl_buf out = {0};
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
         dgl_jw_object(&w);
@@ -99,7 +92,7 @@ done:
     dgl_free(l.values);
     engine_close(&l.engine);
     free(l.ids.ids);
-    return code;
+    return status == DGL_OK ? code : exit_code(status);
 }
 
 /* ---- perplexity ------------------------------------------------------------------------------ */

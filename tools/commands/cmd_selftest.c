@@ -1,6 +1,7 @@
 /* selftest: known answers of the built-in kernels; which ones a driver computes wrongly. */
 #include <string.h>
 
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/report.h"
@@ -62,21 +63,20 @@ int command_selftest(const struct options *opt)
             return EXIT_USAGE;
         }
     }
-    enum dgl_status status = engine_open_device(&e, opt);
+    enum dgl_status status = DGL_OK;
+    int code = EXIT_OK;
+    TRY(engine_open_device(&e, opt));
     t.w = dgl_json_writer(&t.out, 0);
-    if (status == DGL_OK && t.json) {
+    if (t.json) {
         dgl_jw_object(&t.w);
         report_device(&t.w, e.device);
         dgl_jw_field_array(&t.w, "kernels");
     }
-    if (status == DGL_OK)
-        status =
-            dgl_selftest(e.device, dgl_selftest_params(.name = opt->num_args ? opt->arg[0] : NULL,
-                                                       .quick = opt->quick, .cb = tell, .priv = &t,
-                                                       .progress_cb = console_progress,
-                                                       .progress_priv = &e.console));
-    int code = exit_code(status);
-    if (status == DGL_OK && t.json) {
+    TRY(dgl_selftest(e.device, dgl_selftest_params(.name = opt->num_args ? opt->arg[0] : NULL,
+                                                   .quick = opt->quick, .cb = tell, .priv = &t,
+                                                   .progress_cb = console_progress,
+                                                   .progress_priv = &e.console)));
+    if (t.json) {
         dgl_jw_end_array(&t.w);
         report_u64(&t.w, "passed", t.passed);
         report_u64(&t.w, "rounds", t.rounds);
@@ -84,20 +84,19 @@ int command_selftest(const struct options *opt)
         report_u64(&t.w, "skipped", t.skipped);
         dgl_jw_end_object(&t.w);
         dgl_buf_putc(&t.out, '\n');
-    } else if (status == DGL_OK) {
+    } else {
         dgl_buf_printf(&t.out, "%u passed, %u only round, %u wrong, %u skipped\n", t.passed,
                        t.rounds, t.wrong, t.skipped);
     }
-    if (status == DGL_OK)
-        code = out_exit(out_buf(&t.out));
-    else
-        dgl_buf_finish(&t.out);
-    if (status == DGL_OK && t.wrong > 0) {
+    code = out_exit(out_buf(&t.out));
+    if (t.wrong > 0) {
         console_error("%s: %u kernel%s wrongly; update the driver, or take another device",
                       dgl_device_get_info(e.device)->renderer, t.wrong,
                       t.wrong == 1 ? " computes" : "s compute");
         code = EXIT_FAILED;
     }
+done:
+    dgl_buf_finish(&t.out);
     engine_close(&e);
-    return code;
+    return status == DGL_OK ? code : exit_code(status);
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/input.h"
@@ -110,20 +111,21 @@ static enum dgl_status write_both(const struct tokenize *t, const char *name, st
 {
     static const char *const key[2] = {"ids", "ids_special"};
     struct dgl_json_writer w = dgl_json_writer(out, 0);
+    int32_t *ids[2] = {NULL, NULL};
+    size_t count[2];
     enum dgl_status status = DGL_OK;
     dgl_jw_object(&w);
-    for (int i = 0; i < 2 && status == DGL_OK; i++) {
-        int32_t *ids = NULL;
-        size_t count = 0;
-        status = encode(t, name, text, i == 1, &ids, &count);
-        if (status == DGL_OK)
-            report_ids(&w, key[i], ids, count);
-        if (status == DGL_OK && i == 1 && t->opt->pieces)
-            status = write_pieces(t, &w, ids, count);
-        dgl_free(ids);
+    for (int i = 0; i < 2; i++) {
+        TRY(encode(t, name, text, i == 1, &ids[i], &count[i]));
+        report_ids(&w, key[i], ids[i], count[i]);
     }
+    if (t->opt->pieces)
+        TRY(write_pieces(t, &w, ids[1], count[1]));
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');
+done:
+    dgl_free(ids[0]);
+    dgl_free(ids[1]);
     return status;
 }
 
@@ -183,23 +185,22 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
     struct dgl_json_doc *doc = NULL;
     struct id_list ids = {0};
     const struct dgl_json *text = NULL;
-    enum dgl_status status = dgl_json_parse(&t->console.log, name, line.p, line.len, &doc);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_json_parse(&t->console.log, name, line.p, line.len, &doc));
     struct dgl_json_reader r = {&t->console.log, doc};
-    if (!dgl_json_is(dgl_json_root(doc), DGL_JSON_OBJECT)) {
-        status = dgl_json_fail(r, dgl_json_root(doc), "%s, wanted {\"%s\": ...}",
-                               dgl_json_type_name(dgl_json_type(dgl_json_root(doc))),
-                               t->opt->decode ? "ids" : "text");
-    } else if (t->opt->decode) {
-        status = read_ids(t, r, dgl_json_root(doc), &ids);
-        if (status == DGL_OK)
-            status = write_decoded(t, &ids, out);
+    const struct dgl_json *root = dgl_json_root(doc);
+    if (!dgl_json_is(root, DGL_JSON_OBJECT))
+        TRY(dgl_json_fail(r, root, "%s, wanted {\"%s\": ...}",
+                          dgl_json_type_name(dgl_json_type(root)),
+                          t->opt->decode ? "ids" : "text"));
+    if (t->opt->decode) {
+        TRY(read_ids(t, r, root, &ids));
+        TRY(write_decoded(t, &ids, out));
     } else {
-        status = dgl_json_need(r, dgl_json_root(doc), "text", DGL_JSON_STRING, &text);
-        if (status == DGL_OK)
-            status = write_both(t, name, dgl_json_str(text), out);
+        TRY(dgl_json_need(r, root, "text", DGL_JSON_STRING, &text));
+        TRY(write_both(t, name, dgl_json_str(text), out));
     }
+done:
     free(ids.ids);
     dgl_json_destroy(&doc);
     return status;
@@ -236,26 +237,27 @@ static int one_text(const struct tokenize *t)
     struct dgl_buf text = {0}, out = {0};
     int32_t *ids = NULL;
     size_t count = 0;
-    enum dgl_status status;
+    enum dgl_status status = DGL_ERR_INVALID_ARG;
     if (t->opt->prompt)
         dgl_buf_puts(&text, t->opt->prompt);
     else if (!input_slurp("-", &text))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     struct dgl_str whole = {text.p ? text.p : "", text.len};
-    if (!input_is_utf8("tokenize: the text", whole)) {
-        status = DGL_ERR_INVALID_ARG;
-    } else if (t->opt->json) {
-        status = write_both(t, NULL, whole, &out);
-    } else {
-        status = encode(t, NULL, whole, true, &ids, &count);
-        if (status == DGL_OK && t->opt->pieces) {
-            status = print_pieces(t, ids, count, &out);
-        } else if (status == DGL_OK) {
-            for (size_t i = 0; i < count; i++)
-                dgl_buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
-            dgl_buf_putc(&out, '\n');
-        }
+    if (!input_is_utf8("tokenize: the text", whole))
+        goto done;
+    if (t->opt->json) {
+        TRY(write_both(t, NULL, whole, &out));
+        goto done;
     }
+    TRY(encode(t, NULL, whole, true, &ids, &count));
+    if (t->opt->pieces) {
+        TRY(print_pieces(t, ids, count, &out));
+        goto done;
+    }
+    for (size_t i = 0; i < count; i++)
+        dgl_buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
+    dgl_buf_putc(&out, '\n');
+done:;
     int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
     dgl_buf_finish(&out);
     dgl_buf_finish(&text);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/mem.h"
+#include "core/base/status.h"
 #include "tools/bench/tune_report.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
@@ -85,36 +86,38 @@ static int look_at_stored(const struct options *opt)
     struct stored s = {.json = opt->json};
     console_init(&e.console, opt);
     s.w = dgl_json_writer(&s.out, 0);
-    enum dgl_status status = engine_open_device(&e, opt);
-    if (s.json && opt->tune_show)
-        dgl_jw_array(&s.w);
-    if (status == DGL_OK)
-        status = opt->tune_reset ? dgl_tuned_iterate(e.device, count_one, &s.count)
-                                 : dgl_tuned_iterate(e.device, show_one, &s);
-    if (status == DGL_OK && opt->tune_reset)
-        status = dgl_tuned_reset(e.device);
-    if (s.json && opt->tune_show) {
-        dgl_jw_end_array(&s.w);
-        dgl_buf_putc(&s.out, '\n');
-    } else if (s.json && status == DGL_OK) {
-        dgl_jw_object(&s.w);
-        report_device(&s.w, e.device);
-        report_u64(&s.w, "removed", s.count);
-        dgl_jw_end_object(&s.w);
-        dgl_buf_putc(&s.out, '\n');
-    }
-    int code = exit_code(status);
-    if (code == EXIT_OK && opt->tune_show && s.count == 0)
-        console_note(&e.console, "nothing is stored for this device: `dopplergl tune` measures");
-    if (code == EXIT_OK && opt->tune_reset)
+    enum dgl_status status = DGL_OK;
+    int code = EXIT_OK;
+    TRY(engine_open_device(&e, opt));
+    if (opt->tune_show) {
+        if (s.json)
+            dgl_jw_array(&s.w);
+        TRY(dgl_tuned_iterate(e.device, show_one, &s));
+        if (s.json)
+            dgl_jw_end_array(&s.w);
+        if (s.count == 0)
+            console_note(&e.console, "nothing is stored for this device: `dopplergl tune` "
+                                     "measures");
+    } else {
+        const struct dgl_device_info *info = dgl_device_get_info(e.device);
+        TRY(dgl_tuned_iterate(e.device, count_one, &s.count));
+        TRY(dgl_tuned_reset(e.device));
+        if (s.json) {
+            dgl_jw_object(&s.w);
+            report_device(&s.w, e.device);
+            report_u64(&s.w, "removed", s.count);
+            dgl_jw_end_object(&s.w);
+        }
         console_note(&e.console, "tune: removed %zu result%s for %s (%s)", s.count,
-                     s.count == 1 ? "" : "s", dgl_device_get_info(e.device)->renderer,
-                     dgl_device_get_info(e.device)->driver);
-    if (code == EXIT_OK)
-        code = out_exit(out_buf(&s.out));
+                     s.count == 1 ? "" : "s", info->renderer, info->driver);
+    }
+    if (s.json)
+        dgl_buf_putc(&s.out, '\n');
+    code = out_exit(out_buf(&s.out));
+done:
     dgl_buf_finish(&s.out);
     engine_close(&e);
-    return code;
+    return status == DGL_OK ? code : exit_code(status);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -139,19 +142,16 @@ static enum dgl_status try_executors(struct engine *e, const struct options *opt
     struct dgl_executor_info info;
     engine_close(e);
     *e = (struct engine){0};
-    enum dgl_status status = engine_open(e, opt, path, true);
-    if (status == DGL_OK)
-        status = dgl_bench(e->session,
-                           dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 4,
-                                            .repetitions = 1, .progress_cb = console_progress,
-                                            .progress_priv = &e->console),
-                           &r);
-    if (status == DGL_OK) {
-        dgl_model_executor(e->model, &info);
-        console_note(&e->console, "tune: decoding by %s dispatches: %s",
-                     info.executor == DGL_EXECUTOR_PERSISTENT ? "persistent" : "single",
-                     info.reason);
-    }
+    enum dgl_status status = DGL_OK;
+    TRY(engine_open(e, opt, path, true));
+    TRY(dgl_bench(e->session,
+                  dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 4, .repetitions = 1,
+                                   .progress_cb = console_progress, .progress_priv = &e->console),
+                  &r));
+    dgl_model_executor(e->model, &info);
+    console_note(&e->console, "tune: decoding by %s dispatches: %s",
+                 info.executor == DGL_EXECUTOR_PERSISTENT ? "persistent" : "single", info.reason);
+done:
     dgl_bench_result_finish(&r);
     return status;
 }

@@ -15,6 +15,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/generation.h"
 #include "tools/watch/watch.h"
@@ -228,21 +229,18 @@ static enum dgl_status open_template(struct serve *s)
 static enum dgl_status open_model(struct serve *s)
 {
     struct dgl_batch_info info;
-    enum dgl_status status = engine_open(&s->engine, s->opt, NULL, false);
-    if (status == DGL_OK)
-        status = dgl_batch_create(
-            s->engine.model,
-            dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
-                             .context = s->opt->context, .chunk = s->opt->ubatch,
-                             .chunk_name = "--ubatch", .invariant = s->opt->batch_invariant,
-                             .progress_cb = console_progress, .progress_priv = &s->engine.console),
-            &s->batch);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status = DGL_OK;
+    TRY(engine_open(&s->engine, s->opt, NULL, false));
+    TRY(dgl_batch_create(
+        s->engine.model,
+        dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
+                         .context = s->opt->context, .chunk = s->opt->ubatch,
+                         .chunk_name = "--ubatch", .invariant = s->opt->batch_invariant,
+                         .progress_cb = console_progress, .progress_priv = &s->engine.console),
+        &s->batch));
     s->sampling = openai_sampling;
-    status = dgl_model_sampling(s->engine.model, &s->sampling);
-    if (status == DGL_OK)
-        status = open_template(s);
+    TRY(dgl_model_sampling(s->engine.model, &s->sampling));
+    TRY(open_template(s));
     name_model(s);
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_batch(&s->metrics, &info);
@@ -250,6 +248,7 @@ static enum dgl_status open_model(struct serve *s)
     dgl_session_estimate(s->engine.model,
                          dgl_session_params(.context = info.context, .chunk = s->opt->ubatch),
                          &s->metrics.memory);
+done:
     return status;
 }
 
@@ -263,18 +262,19 @@ static enum dgl_status answer_first(struct serve *s)
     size_t left = 1;
     enum dgl_status status = DGL_OK;
     dgl_batch_get_info(s->batch, &info);
-    for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = dgl_batch_submit(
-            s->batch,
-            dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1, .max_tokens = 4,
-                               .ignore_eos = true, .sampling = s->sampling),
-            NULL);
-    while (status == DGL_OK && left > 0 && !interrupted())
-        status = dgl_batch_step(s->batch, &left);
-    if (status == DGL_OK && interrupted())
-        status = DGL_ERR_CANCELLED;
+    for (int i = 0; i < 2; i++)
+        TRY(dgl_batch_submit(s->batch,
+                             dgl_request_params(.ids = ids, .num_ids = info.context > 3 ? 3 : 1,
+                                                .max_tokens = 4, .ignore_eos = true,
+                                                .sampling = s->sampling),
+                             NULL));
+    while (left > 0 && !interrupted())
+        TRY(dgl_batch_step(s->batch, &left));
+    if (interrupted())
+        TRY(DGL_ERR_CANCELLED);
     dgl_batch_get_info(s->batch, &info);
     serve_metrics_begin(&s->metrics, &info);
+done:
     return status;
 }
 

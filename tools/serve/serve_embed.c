@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/status.h"
 #include "tools/serve/serve.h"
 
 static void write_answer(struct serve_exchange *ex)
@@ -99,22 +100,21 @@ enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over)
         return DGL_OK;
     s->engine.console.log.error = &why;
     if (!s->embedder)
-        status = dgl_session_create(s->engine.model,
-                                    dgl_session_params(.context = s->metrics.batch.context,
-                                                       .chunk = s->opt->ubatch,
-                                                       .chunk_name = "--ubatch"),
-                                    &s->embedder);
-    if (status == DGL_OK && !e->rows) {
+        TRY(dgl_session_create(s->engine.model,
+                               dgl_session_params(.context = s->metrics.batch.context,
+                                                  .chunk = s->opt->ubatch,
+                                                  .chunk_name = "--ubatch"),
+                               &s->embedder));
+    if (!e->rows) {
         e->rows = dgl_new_array(float, ex->request.num_prompts *width);
         e->sum = dgl_new_array(double, width);
     }
-    if (status == DGL_OK) {
-        dgl_session_passes(s->embedder, &passes);
-        hidden = dgl_new_array(float, (size_t)passes.tokens *width);
-        status = hidden && e->rows && e->sum
-                     ? read_pass(ex, hidden, width, (size_t)passes.tokens)
-                     : dgl_fail_memory(&s->engine.console.log, "embeddings", width);
-    }
+    dgl_session_passes(s->embedder, &passes);
+    hidden = dgl_new_array(float, (size_t)passes.tokens *width);
+    if (!hidden || !e->rows || !e->sum)
+        TRY(dgl_fail_memory(&s->engine.console.log, "embeddings", width));
+    TRY(read_pass(ex, hidden, width, (size_t)passes.tokens));
+done:
     s->engine.console.log.error = NULL;
     free(hidden);
     if (status == DGL_ERR_DEVICE_LOST) {

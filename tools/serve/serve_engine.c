@@ -7,6 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/status.h"
 #include "tools/serve/serve.h"
 #include "tools/watch/watch.h"
 
@@ -239,15 +240,15 @@ static void start_job(struct serve_exchange *ex)
     enum dgl_status status = DGL_OK;
     size_t submitted = 0;
     s->engine.console.log.error = &why;
-    for (; submitted < ex->num_choices && status == DGL_OK; submitted += status == DGL_OK) {
+    for (; submitted < ex->num_choices; submitted++) {
         struct serve_choice *c = &ex->choices[submitted];
         c->exchange = ex;
         c->index = (int32_t)submitted;
         if (ex->request.kind == SERVE_CHAT)
-            status = begin_reply(c);
-        if (status == DGL_OK)
-            status = submit_choice(ex, submitted);
+            TRY(begin_reply(c));
+        TRY(submit_choice(ex, submitted));
     }
+done:
     s->engine.console.log.error = NULL;
     if (status == DGL_OK && ex->request.stream) {
         ex->state = EXCHANGE_STREAMS;

@@ -17,6 +17,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/mem.h"
+#include "core/base/status.h"
 #include "tools/watch/watch_files.h"
 
 #define QUIET_NS  100000000ull  /* editors save in several steps */
@@ -252,17 +253,19 @@ static void advance(struct watch *w, bool start, bool wait)
     log->error = &w->error;
     log->level = log->level > DGL_LOG_PROGRESS ? log->level : DGL_LOG_PROGRESS;
     if (start) {
-        status = read_next(w);
-        if (status == DGL_OK && !snapshot_take(w, w->next, &w->next_texts)) {
-            status = DGL_ERR_NO_MEMORY; /* the set is not handed to the model */
-            w->failed = true;
-        }
-        equal = status == DGL_OK && snapshots_equal(&w->current, &w->next_texts);
+        TRY(read_next(w));
+        w->failed = !snapshot_take(w, w->next, &w->next_texts);
+        if (w->failed)
+            TRY(DGL_ERR_NO_MEMORY); /* the set is not handed to the model */
+        equal = snapshots_equal(&w->current, &w->next_texts);
     }
-    if (status == DGL_OK && !equal && !wait)
-        status = dgl_model_prepare_kernels(w->engine->model, w->next, &ready);
-    if (status == DGL_OK && !equal && ready)
-        status = dgl_model_set_kernels(w->engine->model, w->next);
+    if (equal)
+        goto done;
+    if (!wait)
+        TRY(dgl_model_prepare_kernels(w->engine->model, w->next, &ready));
+    if (ready)
+        TRY(dgl_model_set_kernels(w->engine->model, w->next));
+done:
     *log = console_log;
     if (w->failed) {
         console_error("out of memory: edits of kernels are no longer watched");

@@ -407,12 +407,6 @@ done:
 
 /* ---- the load -------------------------------------------------------------------------------- */
 
-static int32_t words_for(const struct load *load, int32_t tokens)
-{
-    const double count = round((tokens - load->tokens_beside) / load->tokens_per_word);
-    return count > 1 ? (int32_t)count : 1;
-}
-
 static enum dgl_status run_load(struct load *load, struct console *console)
 {
     const size_t most = (size_t)load->opt->connections;
@@ -431,7 +425,9 @@ static enum dgl_status run_load(struct load *load, struct console *console)
                 break;
             }
             const uint64_t seed = (uint64_t)load->opt->seed * LOAD_MOST_REQUESTS + load->begun + 2;
-            if (!begin(load, r, words_for(load, r->asked_prompt), seed))
+            const double words_wanted =
+                round((r->asked_prompt - load->tokens_beside) / load->tokens_per_word);
+            if (!begin(load, r, words_wanted > 1 ? (int32_t)words_wanted : 1, seed))
                 load->no_memory = true;
         }
         if (load->no_memory)

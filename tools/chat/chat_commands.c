@@ -146,14 +146,6 @@ static void say_setting(const struct chat *c, const struct option *o)
     dgl_buf_finish(&value);
 }
 
-static int say_settings(const struct chat *c, const struct command *command)
-{
-    struct dgl_str rest = dgl_str_of(settable), name;
-    while (dgl_str_split(&rest, ' ', &name))
-        say_setting(c, option_named(command, name));
-    return EXIT_OK;
-}
-
 static int run_set(struct chat *c, const char *arg)
 {
     const struct command *command = command_find("chat");
@@ -163,8 +155,12 @@ static int run_set(struct chat *c, const char *arg)
     struct options before = c->set;
     uint64_t seed = c->params.sampling.seed;
     char origin[80];
-    if (!*arg)
-        return say_settings(c, command);
+    if (!*arg) {
+        struct dgl_str rest = dgl_str_of(settable);
+        while (dgl_str_split(&rest, ' ', &name))
+            say_setting(c, option_named(command, name));
+        return EXIT_OK;
+    }
     if (!o || !option_has_word(dgl_str_of(settable), ' ', name)) {
         console_error("/set knows no %s; /set alone lists what there is", DGL_PRINTABLE_STR(name));
         return EXIT_OK;

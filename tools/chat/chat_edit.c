@@ -195,14 +195,6 @@ static char *prompt_of(EditLine *el)
 }
 
 /* \1 encloses characters that take no room on the screen. */
-static void set_prompt(struct line_editor *e, const char *prompt)
-{
-    const char *no_color = getenv("NO_COLOR");
-    bool plain = no_color && no_color[0];
-    e->prompt.len = 0;
-    dgl_buf_printf(&e->prompt, plain ? "%s" : "\1\033[1;32m\1%s\1\033[0m\1", prompt);
-}
-
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void remember(void *priv, const char *line)
@@ -294,7 +286,10 @@ static enum line_status line_ended(const struct line_editor *e)
 enum line_status line_editor_read(struct line_editor *e, const char *prompt, struct dgl_buf *line)
 {
     int bytes = 0;
-    set_prompt(e, prompt);
+    const char *no_color = getenv("NO_COLOR");
+    const bool plain = no_color && no_color[0];
+    e->prompt.len = 0;
+    dgl_buf_printf(&e->prompt, plain ? "%s" : "\1\033[1;32m\1%s\1\033[0m\1", prompt);
     if (e->prompt.failed)
         return LINE_END;
     e->empty = true;

@@ -133,12 +133,6 @@ void console_say(const char *fmt, ...)
     put_line("", text);
 }
 
-static size_t terminal_columns(void)
-{
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-}
-
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     static uint64_t kernels_ns; /* since when kernels are being made ready */
@@ -159,8 +153,11 @@ bool console_progress(void *priv, const char *what, uint64_t done, uint64_t tota
             console_note(c, "compiling kernels, as every time: nothing keeps them");
     }
     if (drawn && c->bar) {
-        const struct bar_look look = {
-            .columns = terminal_columns(), .colour = !no_color || !no_color[0], .work = c->work};
+        struct winsize size = {0};
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+        const struct bar_look look = {.columns = size.ws_col ? size.ws_col : 80,
+                                      .colour = !no_color || !no_color[0],
+                                      .work = c->work};
         struct dgl_buf line = {0};
         clear_bar();
         size_t columns = bar_draw(&bar, &look, now_ns, &line);

@@ -7,16 +7,6 @@
 #include "tools/cli/engine.h"
 #include "tools/cli/options_table.h"
 
-/* One line for each flag of another program that was taken and does nothing. */
-static void tell_notes(const struct options *opt)
-{
-    struct console console;
-    console_init(&console, opt);
-    for (int i = 0; i < opt->num_notes; i++)
-        dgl_notice(&console.log, "%.*s has no effect: %s", (int)strcspn(opt->note_spelling[i], "="),
-                   opt->note_spelling[i], opt->note[i]->why);
-}
-
 int main(int argc, char **argv)
 {
     struct options opt;
@@ -45,7 +35,12 @@ int main(int argc, char **argv)
     if (command->run == command_help || command->run == command_version ||
         options_add_defaults(command, &opt)) {
         const struct option *hints = option_named(command, DGL_STR("kernel-hints"));
-        tell_notes(&opt);
+        struct console console;
+        console_init(&console, &opt);
+        for (int i = 0; i < opt.num_notes; i++)
+            dgl_notice(&console.log, "%.*s has no effect: %s",
+                       (int)strcspn(opt.note_spelling[i], "="), opt.note_spelling[i],
+                       opt.note[i]->why);
         if (hints && option_source(hints, &opt) == OPTION_FROM_COMMAND_LINE &&
             !engine_check_hints(&opt))
             code = EXIT_USAGE;

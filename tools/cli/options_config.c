@@ -279,17 +279,6 @@ static bool add_key(struct defaults *d, const struct dgl_json *value)
     return ok;
 }
 
-/* -v: the keys that were taken, `verbose` itself perhaps among them. */
-static void tell_keys(struct defaults *d, const struct dgl_json *root)
-{
-    console_init(&d->console, d->opt);
-    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
-        const struct option *o = row_of(d->command, dgl_json_key(v));
-        if (o && option_is_for(o, d->command) && option_source(o, d->opt) == OPTION_FROM_CONFIG)
-            dgl_info(&d->console.log, "%s: %s", d->path, o->name);
-    }
-}
-
 static bool add_file(struct defaults *d)
 {
     enum dgl_status status = dgl_json_load(&d->console.log, d->path, MAX_CONFIG, &d->opt->config);
@@ -304,7 +293,12 @@ static bool add_file(struct defaults *d)
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v))
         if (!add_key(d, v))
             return false;
-    tell_keys(d, root);
+    console_init(&d->console, d->opt);
+    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+        const struct option *o = row_of(d->command, dgl_json_key(v));
+        if (o && option_is_for(o, d->command) && option_source(o, d->opt) == OPTION_FROM_CONFIG)
+            dgl_info(&d->console.log, "%s: %s", d->path, o->name);
+    }
     return true;
 }
 

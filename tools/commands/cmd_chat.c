@@ -50,14 +50,9 @@ done:
 
 /* ---- talking --------------------------------------------------------------------------------- */
 
-static bool is_blank(struct dgl_str text)
-{
-    return dgl_str_trim(text).len == 0 && memchr(text.p ? text.p : "", '\0', text.len) == NULL;
-}
-
 static int take_message(struct chat *c, struct dgl_str text)
 {
-    if (is_blank(text))
+    if (dgl_str_trim(text).len == 0 && !memchr(text.p ? text.p : "", '\0', text.len))
         return EXIT_OK;
     if (!input_is_utf8("chat: the message", text))
         return c->interactive ? EXIT_OK : EXIT_FAILED;

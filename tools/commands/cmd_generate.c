@@ -78,24 +78,19 @@ bool command_generate_check(const struct options *opt)
     return watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
-/* A pipe that was inherited and not meant may never bring anything. */
-static void tell_waiting(const struct options *opt)
-{
-    struct console console;
-    console_init(&console, opt);
-    dgl_notice(&console.log, "waiting for the prompt from standard input");
-}
-
 static int read_prompt(struct generate *g, const struct options *opt)
 {
+    struct console console;
     const char *file = opt->file ? opt->file : "-";
     if (opt->ids)
         return ids_parse(opt->ids, &g->ids);
     g->goes_on = opt->session && !opt->prompt && !opt->file && !input_is_piped();
     if (g->goes_on)
         return EXIT_OK;
-    if (!opt->prompt && !opt->file && !input_comes_soon())
-        tell_waiting(opt);
+    if (!opt->prompt && !opt->file && !input_comes_soon()) { /* perhaps an inherited pipe */
+        console_init(&console, opt);
+        dgl_notice(&console.log, "waiting for the prompt from standard input");
+    }
     if (opt->prompt)
         dgl_buf_puts(&g->prompt, opt->prompt);
     else if (!input_slurp(file, &g->prompt))

@@ -290,14 +290,6 @@ static void *look_after_clients(void *priv)
     return NULL;
 }
 
-/* Answers that are finished have a moment to be sent. */
-static void wait_for_readers(const struct serve *s)
-{
-    const uint64_t until = dgl_now_ns() + 1000000000u;
-    while (atomic_load(&s->active) > 0 && dgl_now_ns() < until)
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-}
-
 /* For who started it on --port 0. */
 static bool print_address(const struct serve *s, const char *host, uint16_t port)
 {
@@ -345,8 +337,10 @@ static int serve_run(struct serve *s)
                     (unsigned)port);
         if (!s->opt->json || print_address(s, host, port))
             code = serve_engine_run(s);
-        if (code != EXIT_CANCELLED)
-            wait_for_readers(s);
+        /* Finished answers have a moment to be sent. */
+        const uint64_t until = dgl_now_ns() + 1000000000u;
+        while (code != EXIT_CANCELLED && atomic_load(&s->active) > 0 && dgl_now_ns() < until)
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         if (code == EXIT_OK && last_signal == SIGINT)
             code = EXIT_CANCELLED;
     } else {

@@ -295,17 +295,6 @@ static void take_jobs(struct serve *s, bool wait)
     }
 }
 
-/* One pass of the oldest request for embeddings: answers go on in between. */
-static enum dgl_status embed_on(struct serve *s, struct serve_exchange *ex)
-{
-    bool over = false;
-    atomic_store(&s->beat_ns, dgl_now_ns());
-    enum dgl_status status = serve_embed_step(ex, &over);
-    if (over)
-        end_job(ex);
-    return status;
-}
-
 static struct serve_exchange *oldest_embedding(const struct serve *s)
 {
     struct serve_exchange *found = NULL;
@@ -394,8 +383,13 @@ int serve_engine_run(struct serve *s)
         atomic_store(&s->beat_ns, left > 0 ? dgl_now_ns() : 0);
         enum dgl_status status = dgl_batch_step(s->batch, &left);
         struct serve_exchange *embeds = oldest_embedding(s);
-        if (status == DGL_OK && embeds)
-            status = embed_on(s, embeds);
+        if (status == DGL_OK && embeds) {
+            bool over = false;
+            atomic_store(&s->beat_ns, dgl_now_ns());
+            status = serve_embed_step(embeds, &over);
+            if (over)
+                end_job(embeds);
+        }
         lost = status == DGL_ERR_DEVICE_LOST ? lost + 1 : 0;
         if (status != DGL_OK && (lost == 0 || lost > 2 || !rebuild(s))) {
             fail_all(s, "the device does not answer any more");

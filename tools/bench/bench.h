@@ -1,4 +1,4 @@
-/* What `bench` measured, and the forms in which it is told. */
+/* Results of `bench` and their output formats. */
 #ifndef DGL_TOOLS_BENCH_H
 #define DGL_TOOLS_BENCH_H
 
@@ -36,10 +36,10 @@ struct bench_report {
     size_t num_depths, num_prompts, num_batches;
     struct bench_cell cell[BENCH_MAX_CELLS]; /* [num_cells] of --matrix, in its order */
     size_t num_cells;
-    struct dgl_tune_result tuned; /* what a tuner chose, against the defaults */
+    struct dgl_tune_result tuned; /* the tuner's choices against the defaults */
 };
 
-/* To standard output; false after an error line. */
+/* Prints the report to standard output. Returns false after an error line. */
 bool bench_print(const struct bench_report *report);
 /* The figure of --plot. Consumes the file. */
 enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report,
@@ -49,7 +49,7 @@ enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report 
 int bench_compare(const struct options *opt);
 int bench_load(const struct options *opt);
 int bench_serve(const struct options *opt);
-/* Whether the options of `bench serve` have values that it takes; false after an error line. */
+/* Returns false after an error line if a value of an option of `bench serve` is invalid. */
 bool bench_serve_check(const struct options *opt);
 
 #endif

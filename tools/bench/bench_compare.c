@@ -1,5 +1,4 @@
-/* bench compare: what changed from a report to another, and whether that is a regression. Opens no
- * device. */
+/* bench compare: differences between two reports, and regressions. Opens no device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ struct figure {
 
 enum { MOST_JUDGED = 2 };
 
-/* What a form of the command reports: its suite, and which fields count. */
+/* Fields that a report of one suite has. */
 struct kind {
     const char *suite, *form;
     struct figure judged[MOST_JUDGED];
@@ -61,7 +60,8 @@ static const struct kind kinds[] = {
               "seed", "slo_ttft_ms", "slo_itl_ms"}},
 };
 
-/* The kind of a report; NULL after an error line. The first one also of reports that say none. */
+/* Returns the kind of a report, or NULL after an error line. A report without a suite is of the
+ * first kind. */
 static const struct kind *kind_of(const struct dgl_log *log, const struct dgl_json_doc *doc)
 {
     const struct dgl_json *suite = dgl_json_get(dgl_json_root(doc), "suite");
@@ -140,7 +140,7 @@ static struct judgement judge(const struct figure *figure, const struct runs *a,
     return j;
 }
 
-/* "OBJECT.FIELD" or "FIELD"; NULL where there is none. */
+/* Finds "OBJECT.FIELD" or "FIELD". Returns NULL if it is missing. */
 static const struct dgl_json *find_figure(const struct dgl_json *root, const char *name)
 {
     char object[32];

@@ -21,8 +21,8 @@ struct residency {
     uint64_t pages, resident;
 };
 
-/* Pages of a file that the system holds in memory; `drop` asks it to forget them first, which it
- * does with those that are written back and nobody maps. */
+/* Counts the pages of a file that the system holds in memory. `drop` first asks the system to
+ * forget them, which works for pages that are written back and that no process maps. */
 static void look_at_file(const char *path, bool drop, struct residency *sum)
 {
     struct stat st;
@@ -65,7 +65,8 @@ static void look_at_model(const char *path, bool drop, struct residency *sum)
     else
         dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (dir && of && !dgl_path_is_dir(path))
-        prefix = (size_t)(of - base) - 5; /* of NAME-00001-of-00003.gguf what all parts have */
+        /* Common part of the names of split files, of NAME-00001-of-00003.gguf: NAME. */
+        prefix = (size_t)(of - base) - 5;
     if (dir && dgl_dir_list(NULL, dir, &names, &count) == DGL_OK) {
         for (size_t i = 0; i < count; i++) {
             char *file = strncmp(names[i], base, prefix) == 0 ? dgl_path_join(dir, names[i]) : NULL;
@@ -137,7 +138,7 @@ int bench_load(const struct options *opt)
         return EXIT_FAILED;
     struct dgl_model_file *file = NULL;
     console_init(&e.console, opt);
-    /* The folder or file that a name of the Hub cache stands for, and what is to be read. */
+    /* Resolves a name of the Hub cache to its folder or file, and lists the files to read. */
     enum dgl_status status = dgl_inspect(&e.console.log, dgl_inspect_params(.path = path), &file);
     if (status != DGL_OK)
         return exit_code(status);

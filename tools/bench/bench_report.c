@@ -300,7 +300,7 @@ static bool print_json(const struct bench_report *report)
 
 /* ---- CSV and Markdown ------------------------------------------------------------------------ */
 
-/* A text as a field: with every `mark` behind an `escape`. */
+/* Appends a text as a field, with an `escape` before every `mark`. */
 static void put_field(struct dgl_buf *out, const char *text, char mark, char escape)
 {
     for (; *text; text++) {
@@ -486,9 +486,9 @@ bool bench_print(const struct bench_report *report)
 
 /* ---- figure ---------------------------------------------------------------------------------- */
 
-/* What the run measured: of a sweep decoding by depth, prefill by length and its time, or a step's
- * time and the rate by the number of sequences; of a matrix decoding by the bytes of weights; else
- * the time of each token. */
+/* Plots the results. A sweep plots decode speed by depth, and prefill speed and time by length, or
+ * the time and rate of a step by number of sequences. A matrix plots decode speed by bytes of
+ * weights. Any other run plots the time of each token. */
 enum dgl_status bench_plot(const struct dgl_log *log, const struct bench_report *report,
                            struct dgl_atomic_file **file)
 {

@@ -1,6 +1,7 @@
-/* bench serve: an open-loop load on a server that speaks OpenAI's interface. Requests begin when a
- * clock says so, whatever became of those before, and their times count from then on: a server that
- * is late cannot thin out the load that measures it (coordinated omission). */
+/* bench serve: an open-loop load on a server of OpenAI's interface. Each request begins at a time
+ * that was drawn beforehand, even if earlier requests are not answered yet. Its times are measured
+ * from that moment. A slow server therefore cannot reduce the load that measures it (coordinated
+ * omission). */
 #include "tools/bench/bench_serve.h"
 
 #include <assert.h>
@@ -24,7 +25,7 @@
 #define MAX_LINE  (1u << 20) /* of a stream */
 #define MAX_REPLY (1u << 20)
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- requested load -------------------------------------------------------------------------- */
 
 bool load_lengths_parse(const char *text, struct load_lengths *out)
 {
@@ -102,7 +103,7 @@ static const char *const words[] = {
     "then", "do",    "first", "any",  "my",   "now",  "such", "like", "our"};
 #define NUM_WORDS (sizeof(words) / sizeof(words[0]))
 
-/* The body of a request, with so many words drawn from `seed`. */
+/* Writes the body of a request with `num_words` words drawn from `seed`. */
 static void put_body(struct dgl_buf *out, const struct load *load, int32_t num_words,
                      int32_t answer, uint64_t seed)
 {
@@ -161,7 +162,7 @@ static void fail_request(struct load_request *r, const char *what, struct dgl_st
     load->failure[kind].count++;
 }
 
-/* The message of OpenAI's error object in a text; empty when there is none. Borrowed from *doc. */
+/* Returns the message of OpenAI's error object in a text, or empty text. Borrowed from *doc. */
 static struct dgl_str error_message(const char *text, size_t len, struct dgl_json_doc **doc)
 {
     *doc = NULL;
@@ -296,7 +297,7 @@ static void end_answer(void *priv, int status, const char *error)
     snprintf(a->error, sizeof(a->error), "%s", error ? error : "");
 }
 
-/* Asks which model there is, unless -m says it. */
+/* Asks the server for its model, unless -m names it. */
 static enum dgl_status find_model(struct load *load, const char *base)
 {
     const struct option *m = option_named(command_find("bench"), DGL_STR("model"));
@@ -370,8 +371,8 @@ static void drop_request(struct load_request *r)
     r->gap_ms = NULL;
 }
 
-/* Two requests by which words are counted in the server's tokens; they also say at once what it
- * refuses. */
+/* Sends two requests to learn how many of the server's tokens a word is. They also show at once if
+ * the server refuses such requests. */
 static enum dgl_status count_words(struct load *load, const struct dgl_log *log)
 {
     static const int32_t num_words[2] = {16, 80};
@@ -439,7 +440,7 @@ static enum dgl_status run_load(struct load *load, struct console *console)
     return DGL_OK;
 }
 
-/* Of values that stay in their order. */
+/* Computes quantiles. The values keep their order. */
 static bool find_quantiles(const double *values, size_t count, struct quantiles *out)
 {
     double *sorted = dgl_new_array(double, count ? count : 1);
@@ -510,7 +511,7 @@ static enum dgl_status summarise(struct load *load, const struct dgl_log *log)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* The address up to and with /v1. False: it is none. */
+/* Writes the address up to and including /v1. Returns false if `arg` is not an address. */
 static bool base_url(const char *arg, char out[1024])
 {
     struct dgl_str url = dgl_str_of(arg);

@@ -1,4 +1,4 @@
-/* A load of requests on a server, and what came of it. */
+/* A load of requests on a server, and its results. */
 #ifndef DGL_TOOLS_BENCH_SERVE_H
 #define DGL_TOOLS_BENCH_SERVE_H
 
@@ -21,7 +21,7 @@ struct load_request {
     struct load *load;
     uint64_t due_ns;   /* when it was to begin, by the clock alone */
     uint64_t begun_ns; /* when it did */
-    uint64_t first_ns; /* first token; 0 = none came */
+    uint64_t first_ns; /* first token; 0 if no token was received */
     uint64_t last_ns;  /* last one */
     uint64_t end_ns;
     int32_t asked_prompt, asked_answer;   /* tokens */
@@ -40,17 +40,17 @@ struct load_failure {
 };
 
 struct quantiles {
-    double mean, p50, p90, p99, max; /* NaN of nothing */
+    double mean, p50, p90, p99, max; /* NaN if there are no values */
 };
 
 struct load {
     const struct options *opt;
     struct http_client *client;
     char url[2048];  /* of completions */
-    char model[256]; /* "" = none is named */
+    char model[256]; /* "" if no model is named */
     struct load_lengths prompt, answer;
     double tokens_per_word, tokens_beside; /* of a prompt */
-    bool counted;                          /* the server told both */
+    bool counted;                          /* the server reported both numbers of tokens */
     struct load_request *request;          /* [count], by due_ns */
     size_t count, begun, ended;
     bool no_memory;
@@ -60,7 +60,7 @@ struct load {
     double seconds; /* from the first arrival to the last end */
     size_t finished, failed, good;
     double *ttft_ms, *answer_ms, *late_ms; /* [finished], in the order of arrival */
-    double *tpot_ms;                       /* [num_tpot]: answers of two tokens and more */
+    double *tpot_ms;                       /* [num_tpot]: answers of at least two tokens */
     double *itl_ms;                        /* [num_itl] */
     size_t num_tpot, num_itl;
     struct quantiles ttft, itl, tpot, whole, late;
@@ -69,10 +69,10 @@ struct load {
     size_t num_failures;
 };
 
-/* "128", "16-512", "log:16-512"; false: none of these. */
+/* Parses "128", "16-512" or "log:16-512". Returns false if the text has another form. */
 bool load_lengths_parse(const char *text, struct load_lengths *out);
 
-/* To standard output; false after an error line. */
+/* Prints the results to standard output. Returns false after an error line. */
 bool load_print(const struct load *load);
 /* The figure of --plot. Consumes the file. */
 enum dgl_status load_plot(const struct dgl_log *log, const struct load *load,

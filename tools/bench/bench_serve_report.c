@@ -89,7 +89,7 @@ static bool print_json(const struct load *load)
 
 static void put_quantiles(struct dgl_buf *out, const char *name, const struct quantiles *q)
 {
-    if (isnan(q->mean)) /* of nothing */
+    if (isnan(q->mean)) /* no values */
         dgl_buf_printf(out, "%-22s %10s %10s %10s %10s %10s\n", name, "-", "-", "-", "-", "-");
     else
         dgl_buf_printf(out, "%-22s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, q->mean, q->p50,
@@ -183,7 +183,7 @@ static bool open_line(const struct load *load, double x[2 * PARTS], double y[2 *
     return true;
 }
 
-/* A limit far beyond what was measured would press that to the edge. */
+/* Leaves out a limit far above the measured values: it would press them to the edge. */
 static struct plot_line limit_line(const char *name, const double x[2], const double y[2],
                                    double most)
 {

@@ -217,7 +217,7 @@ void http_client_wait(struct http_client *c, int ms)
         struct exchange *e = NULL;
         if (m->msg != CURLMSG_DONE)
             continue;
-        const CURLcode result = m->data.result; /* `m` goes with its handle */
+        const CURLcode result = m->data.result; /* `m` is freed with its handle */
         curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&e);
         end_exchange(c, e, result);
         ms = 0;

@@ -9,23 +9,25 @@ struct http_client;
 
 struct http_request {
     const char *url;  /* copied */
-    const char *body; /* JSON, copied; NULL: GET */
+    const char *body; /* JSON, copied; NULL selects GET */
     size_t body_len;
     int timeout_s; /* of the whole exchange */
-    /* A part of the answer's body as it comes, never empty; false ends the exchange. */
+    /* Called for each part of the answer's body that was received, never for an empty one.
+     * Returning false ends the exchange. */
     bool (*data_cb)(void *priv, int status, const char *bytes, size_t len);
-    /* Once, last. `status` 0: there was no answer, or not all of it, as `error` says (borrowed,
-     * else NULL). */
+    /* The last call, made once. If `status` is 0, the answer is missing or incomplete, and `error`
+     * (borrowed) says why. Otherwise `error` is NULL. */
     void (*end_cb)(void *priv, int status, const char *error);
     void *priv;
 };
 
-/* `key` (NULL = none) goes with every request. Proxies of the environment are not asked. NULL after
- * an error line. */
+/* Every request carries `key`, unless it is NULL. Proxies named in the environment are not used.
+ * Returns NULL after an error line. */
 struct http_client *http_client_create(const char *key);
 /* Exchanges in progress end without a callback. */
 void http_client_destroy(struct http_client **client);
-/* Callbacks come from http_client_wait(). False: no memory, no callback comes. */
+/* http_client_wait() makes the callbacks. Returns false if memory is exhausted; there is no
+ * callback then. */
 bool http_client_begin(struct http_client *c, const struct http_request *request);
 /* Exchanges in progress. */
 size_t http_client_running(const struct http_client *c);

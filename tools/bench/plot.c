@@ -1,4 +1,5 @@
-/* Axes, ticks and lines. Every number comes from the caller: nothing is smoothed or left out. */
+/* Axes, ticks and lines. Every number comes from the caller; values are neither smoothed nor left
+ * out. */
 #include "tools/bench/plot.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 struct dgl_atomic_file;
 
 struct plot_line {
-    const char *name; /* NULL: it needs none; of two lines of a panel at most */
+    const char *name; /* NULL: no label; at most two lines of a panel have one */
     const double *x, *y;
     size_t count;
     bool bare; /* its points are not marked */
@@ -22,12 +22,11 @@ struct plot_panel {
     size_t num_lines;
 };
 
-/* Appends a document. Values are 0 or more; axes begin at 0 but for logarithms. Panels without
- * points are empty. */
+/* Appends a document. Values must be at least 0. Axes begin at 0, except for logarithmic ones. A
+ * panel without points is empty. */
 void plot_svg(struct dgl_buf *out, const char *title, const struct plot_panel *panels,
               size_t num_panels);
-/* Writes one, all or nothing, to a file that was created before what it shows was measured.
- * Consumes the file. */
+/* Writes a plot, all or nothing, to a file that was created before measuring. Consumes the file. */
 enum dgl_status plot_write(const struct dgl_log *log, struct dgl_atomic_file **file,
                            const char *title, const struct plot_panel *panels, size_t num_panels);
 

@@ -7,7 +7,7 @@
 #include "tools/cli/screen.h"
 #include "tools/watch/watch.h"
 
-/* Of the last answer. */
+/* Figures of the last answer. */
 struct chat_figures {
     size_t prompt, reused, tokens;
     double prefill_tps, decode_tps;
@@ -16,7 +16,7 @@ struct chat_figures {
 
 struct chat {
     const struct options *opt;
-    struct options set; /* they, and what /set changed */
+    struct options set; /* options, and changes made by /set */
     struct engine engine;
     struct dgl_template *tmpl;
     struct dgl_chat *talk;
@@ -27,7 +27,7 @@ struct chat {
     struct watch *watch; /* NULL without --watch-kernels */
     struct chat_figures last;
     bool answered;    /* `last` is of this conversation, since it began or was loaded */
-    bool held;        /* what the session holds is of this conversation */
+    bool held;        /* the session contains tokens of this conversation */
     bool interactive; /* standard input is a terminal: Ctrl-C ends an answer, not the program */
     bool output_lost;
     bool quit;
@@ -38,7 +38,7 @@ struct chat {
 int turn_answer(struct chat *c);
 /* One answer to the messages of a file, as text or JSON. */
 int turn_answer_file(struct chat *c, const char *messages, size_t len);
-/* The parameters of answers from the options with what /set changed. */
+/* Sets the parameters of answers from the options and the changes made by /set. */
 enum dgl_status chat_params(struct chat *c);
 
 /* The session of --session from its file, conversation and seed with it; a message that waits there

@@ -1,5 +1,5 @@
-/* Commands of a chat: lines that begin with a slash. Their output goes to standard error, so that
- * standard output holds answers and nothing else. */
+/* Commands of a chat: lines that begin with a slash. Their output is written to standard error, so
+ * that standard output contains only answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define MAX_FILE ((size_t)256 << 20)
 
 struct chat_verb {
-    const char *name, *arg, *help; /* arg NULL: takes none; help NULL: not listed */
+    const char *name, *arg, *help; /* arg NULL: no argument; help NULL: not listed */
     int (*run)(struct chat *c, const char *arg);
 };
 
@@ -29,7 +29,7 @@ static int run_reset(struct chat *c, const char *arg)
     return EXIT_OK;
 }
 
-/* With --session a verb without a name means its file: *session. */
+/* With --session, a verb without a name uses the session's file and sets *session. */
 static bool needs_file(const struct chat *c, const char *verb, const char *arg, bool *session)
 {
     *session = !*arg && c->opt->session;
@@ -110,7 +110,7 @@ static int run_undo(struct chat *c, const char *arg)
     return EXIT_OK;
 }
 
-/* With the seed of before the answer would be that of before. */
+/* Answers the last message again. The old seed would give the old answer. */
 static int run_retry(struct chat *c, const char *arg)
 {
     (void)arg;
@@ -127,7 +127,7 @@ static int run_retry(struct chat *c, const char *arg)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* Options that /set takes, beside n-predict. */
+/* Options that /set accepts, apart from n-predict. */
 static const char settable[] = "temp top-k top-p min-p repeat-penalty presence-penalty "
                                "frequency-penalty repeat-last-n dry-multiplier dry-base "
                                "dry-allowed-length dry-penalty-last-n seed n-predict";
@@ -183,7 +183,7 @@ static int run_set(struct chat *c, const char *arg)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* ", 12.3 tok/s"; nothing where nothing was measured. */
+/* Returns ", 12.3 tok/s", or "" if there is no measurement. */
 static const char *rate(char out[32], double tps)
 {
     out[0] = '\0';

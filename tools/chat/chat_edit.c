@@ -1,5 +1,5 @@
-/* Line editing with libedit. Characters are read here and not by libedit: a signal then ends the
- * wait at once, none is lost, and input is UTF-8 in every locale. */
+/* Line editing with libedit. This file reads the characters instead of libedit. A signal then ends
+ * the wait at once, no character is lost, and input is UTF-8 in every locale. */
 #include "tools/chat/chat_edit.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ struct line_editor {
     struct chat_history file;
     struct dgl_buf prompt;
     sigset_t handled, before; /* signals that are blocked except while waiting */
-    bool empty;               /* nothing was typed when a signal ended the waiting */
+    bool empty;               /* a signal ended the wait before anything was typed */
 };
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -83,7 +83,8 @@ static void follow_terminal(EditLine *el)
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* False: a signal that ends the line, or an error. Signals come only while it waits. */
+/* Returns false after a signal that ends the line, or after an error. Signals are only delivered
+ * while it waits. */
 static bool wait_for_input(struct line_editor *e)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -97,8 +98,8 @@ static bool wait_for_input(struct line_editor *e)
         if (ready < 0 && errno != EINTR)
             return false;
     }
-    /* ppoll() prefers input to a signal, but Ctrl-C came before the input that is there: it has
-     * dropped what was typed until then. */
+    /* ppoll() prefers input to a signal. If both are there, Ctrl-C came first: it dropped
+     * everything that had been typed before it. */
     sigprocmask(SIG_SETMASK, &e->before, NULL);
     sigprocmask(SIG_BLOCK, &e->handled, NULL);
     return ready > 0 && !interrupted();
@@ -134,7 +135,7 @@ static int read_char(EditLine *el, wchar_t *out)
     return 1;
 }
 
-/* False: a signal or the end of input came before the end mark. */
+/* Returns false if a signal or the end of input came before the end mark. */
 static bool read_paste(struct line_editor *e, struct dgl_buf *out)
 {
     const size_t mark = strlen(PASTE_END);
@@ -149,8 +150,9 @@ static bool read_paste(struct line_editor *e, struct dgl_buf *out)
     return false;
 }
 
-/* As characters, with line ends as '\n' (terminals send '\r') and none at the end: it belongs to
- * what was marked with the mouse more than to the message. NUL would end the line. */
+/* Converts pasted text to characters. Line ends become '\n' (terminals send '\r'). A line end at
+ * the end is dropped, because it usually comes from the selection with the mouse. NUL is dropped,
+ * because it would end the line. */
 static wchar_t *paste_chars(const struct dgl_buf *text)
 {
     wchar_t *chars = text->failed ? NULL : dgl_new_array(wchar_t, text->len + 1);
@@ -294,7 +296,8 @@ enum line_status line_editor_read(struct line_editor *e, const char *prompt, str
         return LINE_END;
     e->empty = true;
     sigprocmask(SIG_BLOCK, &e->handled, &e->before);
-    el_set(e->el, EL_PREP_TERM, 1); /* before the prompt: what follows it is not echoed twice */
+    /* Before the prompt, so that the terminal does not echo the text after it twice. */
+    el_set(e->el, EL_PREP_TERM, 1);
     bracket_pastes(true);
     /* Resized during an answer: there is no line yet to draw again. */
     if (window_changed) {

@@ -11,9 +11,9 @@ enum line_status {
 };
 
 struct line_editor;
-/* NULL: standard input or output is no terminal, or one that cannot be edited on. While an editor
- * exists, SIGHUP and SIGQUIT end the chat as SIGTERM does, so that the terminal is given back as it
- * was. */
+/* Returns NULL if standard input or output is not a terminal, or if the terminal does not support
+ * editing. While an editor exists, SIGHUP and SIGQUIT end the chat as SIGTERM does, so that the
+ * terminal is restored. */
 struct line_editor *line_editor_create(void);
 /* The line without its newline. The terminal is only changed during the call. */
 enum line_status line_editor_read(struct line_editor *e, const char *prompt, struct dgl_buf *line);

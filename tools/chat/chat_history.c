@@ -1,6 +1,6 @@
-/* The history file. Pasted messages have lines: their ends are '\r' in the file. Lines are appended
- * as they are typed, so that a crash loses none and several chats may share the file; the beginning
- * is dropped when the file has grown long. */
+/* The history file. Line ends inside a pasted message are stored as '\r'. Lines are appended as
+ * they are typed: a crash loses none, and several chats may share the file. The beginning of a long
+ * file is dropped. */
 #include "tools/chat/chat_history.h"
 
 #include <fcntl.h>

@@ -14,9 +14,9 @@ struct chat_input {
 void chat_input_init(struct chat_input *in);
 void chat_input_finish(struct chat_input *in);
 
-/* The next message, its lines joined with newlines. A line that ends with a backslash goes on in
- * the next one; three quotation marks at the beginning of a message open a block that ends with
- * three at the end of a line. */
+/* Reads the next message and joins its lines with newlines. A line that ends with a backslash
+ * continues in the next one. Three quotation marks at the beginning of a message open a block,
+ * which ends with three quotation marks at the end of a line. */
 enum line_status chat_input_read(struct chat_input *in, struct dgl_buf *message);
 
 #endif

@@ -1,5 +1,5 @@
-/* One turn of a chat: an answer to standard output and to the conversation, and what is said about
- * it. */
+/* One turn of a chat: the answer is written to standard output and added to the conversation, and
+ * notes about it are printed. */
 #include <string.h>
 
 #include "tools/chat/chat.h"
@@ -24,7 +24,7 @@ static bool keep_going(void *priv, int32_t id)
     return !interrupted();
 }
 
-/* `print`: the answer's text goes to the screen. */
+/* `print`: the answer is printed. */
 static void prepare(struct chat *c, bool print, struct dgl_generate_params *out)
 {
     *out = c->params;
@@ -41,7 +41,7 @@ enum dgl_status chat_params(struct chat *c)
     return generation_params(&c->engine, &c->set, &c->lists, &c->params);
 }
 
-/* After a loss of the device: what the conversation held is evaluated again on a new context. */
+/* Restores the session after the device was lost. The conversation is evaluated again. */
 static enum dgl_status open_again(struct chat *c)
 {
     const struct console *console = &c->engine.console;
@@ -57,7 +57,7 @@ static enum dgl_status open_again(struct chat *c)
 
 /* ---- in a conversation ----------------------------------------------------------------------- */
 
-/* Tells why the answer ended, and what the model no longer sees. */
+/* Prints why the answer ended, and how many messages left the model's context. */
 static int end_answer(struct chat *c, const struct dgl_generate_result *r, size_t hidden_before)
 {
     const struct dgl_model_info *info = dgl_model_get_info(c->engine.model);

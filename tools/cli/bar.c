@@ -1,4 +1,4 @@
-/* Progress bar: when it is drawn, and what of it fits. */
+/* Progress bar: decides when to draw and which parts fit. */
 #include "tools/cli/bar.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #define MAX_CELLS 40
 #define MIN_CELLS 10
 
-/* Whether this is another bar than before. */
+/* Returns true if a report belongs to other work than the current bar. */
 static bool is_new(const struct bar *bar, const char *what, uint64_t done, uint64_t total)
 {
     return strncmp(bar->what, what, sizeof(bar->what) - 1) != 0 || done < bar->done ||

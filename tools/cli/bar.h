@@ -5,7 +5,7 @@
 
 #include "core/base/str.h"
 
-#define BAR_FIRST_NS 500000000u /* work that is shorter shows none */
+#define BAR_FIRST_NS 500000000u /* shorter work shows no bar */
 #define BAR_NEXT_NS  100000000u /* between two drawings */
 
 /* `{0}` is no work. */
@@ -18,23 +18,23 @@ struct bar {
     uint32_t draws;    /* so far */
 };
 
-/* Takes a report of progress in units of `what`; another unit, or less done than before, begins new
- * work. True: it is time to draw. Work that is done is none. */
+/* Records a report of progress in units of `what`. Another unit, or less done than before, begins
+ * new work. Returns true if the bar should be drawn now. Finished work has no bar. */
 bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total, uint64_t now_ns);
 
-/* Before bar_update(): work that is new began at `start_ns` already, as a part of what takes
- * long. */
+/* Call it before bar_update(). Tells that new work began earlier, at `start_ns`, as a part of
+ * longer work. */
 void bar_expect(struct bar *bar, const char *what, uint64_t done, uint64_t total,
                 uint64_t start_ns);
 
 struct bar_look {
     size_t columns; /* of the terminal; the last one stays free */
     bool colour;
-    const char *work; /* names what goes through bytes; NULL = by its unit */
+    const char *work; /* name of work that is counted in bytes; NULL = named by its unit */
 };
-/* Appends the line without control characters other than colours: work, how far, cells, rate, time
- * left; what does not fit is left out from the end, cells shrink first. Returns the columns that it
- * takes. */
+/* Appends the line: work, progress, cells, rate, time left. It has no control characters other than
+ * colours. If it does not fit, the cells shrink first, and then parts are left out from the end.
+ * Returns the number of columns. */
 size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now_ns,
                 struct dgl_buf *out);
 

@@ -24,7 +24,7 @@ int command_bench(const struct options *opt);
 int command_version(const struct options *opt);
 int command_help(const struct options *opt);
 
-/* Whether the options of a command line go together; false after an error line. */
+/* Returns false after an error line if options exclude each other. */
 bool command_generate_check(const struct options *opt);
 bool command_chat_check(const struct options *opt);
 bool command_serve_check(const struct options *opt);
@@ -42,15 +42,15 @@ bool command_help_check(const struct options *opt);
 
 /* All of them, ended by a row without a name. */
 extern const struct command commands[];
-/* NULL when there is none of that name. */
+/* Returns NULL if no command has that name. */
 const struct command *command_find(const char *name);
 /* The error line about a word that is no command; EXIT_USAGE. */
 int command_unknown(const char *name);
 /* Usage and options of a command to standard output; an exit code. */
 int help_about(const struct command *command);
 
-/* What the package installs, and docs/cli.md: all of it from the tables of commands and options, to
- * standard output. */
+/* Print the files that the package installs, and docs/cli.md, from the tables of commands and
+ * options. */
 void help_markdown(void);
 void help_man(void);
 void help_completion(const char *shell); /* bash, zsh or fish */

@@ -20,7 +20,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* The terminal's bar, of which there is one: any line must first clear it. */
+/* The only bar of the terminal. Any line must clear it first. */
 static struct bar bar;
 /* Kernels that a cache has are ready sooner. */
 #define COMPILING_NS 200000000u
@@ -314,8 +314,8 @@ bool interrupt_wait_input(int fd)
 {
     struct pollfd input = {.fd = fd, .events = POLLIN};
     int ready = 0;
-    /* The limit is for a signal that comes just before poll(), or that a thread of the driver
-     * handles: neither ends the waiting. A fault is told by reading. */
+    /* The time limit covers a signal that arrives just before poll(), or that a thread of the
+     * driver handles: neither ends the wait. Reading reports a fault of `fd`. */
     while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR))) {
         ready = poll(&input, 1, INTERRUPT_TICK_MS);
         if (ready == 0)
@@ -324,7 +324,7 @@ bool interrupt_wait_input(int fd)
     return !signalled;
 }
 
-/* With SIGTERM kept away for the moment, which must not be lost. */
+/* SIGTERM is blocked for the moment, because it must not be lost. */
 void interrupt_forget(void)
 {
     sigset_t all, before;

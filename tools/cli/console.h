@@ -16,12 +16,13 @@ struct console {
     struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
     bool quiet;
     bool bar; /* progress bars: standard error is a terminal, without -q */
-    /* For the bar; borrowed. NULL: nobody knows. */
-    const char *work; /* names what goes through bytes: "loading" */
+    /* For the bar; borrowed. NULL if unknown. */
+    const char *work; /* names work that is counted in bytes: "loading" */
     /* When the command began whose bars follow one another, dgl_now_ns(); 0: each waits its own
      * half second. */
     uint64_t since_ns;
-    const char *cache; /* folder that keeps compiled kernels; "" = none does */
+    /* Folder of compiled kernels; "" if they are not kept, NULL to print no line about it. */
+    const char *cache;
 };
 void console_init(struct console *c, const struct options *opt);
 /* A statistics or device line; not shown with -q. */
@@ -29,18 +30,18 @@ void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* A line that somebody asked for: shown with -q too. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Whether standard output and standard error end up in one place: a terminal, a file, a pipe. */
+/* Returns true if standard output and standard error are the same terminal, file or pipe. */
 bool console_streams_meet(void);
 /* Progress callback; `priv` is a struct console. After half a second it shows a bar on a terminal,
  * whose line it clears at the end; that kernels are compiled is also a line that stays. Returns
  * false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 
-/* Exact bytes to standard output, where a bar is cleared first; false (after an error line) when
- * they could not be written. */
+/* Writes bytes unchanged to standard output and clears the bar first. Returns false after an error
+ * line. */
 bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
-/* Flushes; false (after an error line) when anything was lost. */
+/* Flushes standard output. Returns false after an error line if bytes were lost. */
 bool out_flush(void);
 /* Ends an unfinished line where standard output is a terminal: the shell's prompt would stick to
  * it. */
@@ -60,18 +61,18 @@ void process_prepare(void);
 void interrupt_watch(struct dgl_session *session);
 /* One more signal with the effect of SIGTERM. */
 void interrupt_catch(int number);
-/* For another handler: what that of those signals does. */
+/* Does what the handlers of those signals do. For use in another handler. */
 void interrupt_note(int number);
-/* The signal that came, 0 = none. One that is to end the program is not hidden by SIGINT. */
+/* Last signal received, or 0. SIGTERM and SIGHUP are kept even if a SIGINT arrives after them. */
 int interrupted(void);
-/* Who waits for input looks at interrupted() this often. */
+/* Functions that wait for input check interrupted() this often. */
 #define INTERRUPT_TICK_MS 200
-/* Waits until `fd` has something to read, its end or a fault; false after one of those signals,
- * however shortly before the call it came. */
+/* Waits until `fd` has data, its end or an error. Returns false after one of those signals, even if
+ * it came just before the call. */
 bool interrupt_wait_input(int fd);
-/* What is to be done meanwhile, several times a second; NULL = nothing. */
+/* Sets a callback that runs several times a second during such a wait. NULL removes it. */
 void console_set_idle(void (*cb)(void *priv), void *priv);
-/* For who waits in another way. */
+/* Runs that callback. For code that waits in another way. */
 void console_idle(void);
 /* Forgets a SIGINT that was meant for work that is over. */
 void interrupt_forget(void);

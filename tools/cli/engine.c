@@ -21,7 +21,7 @@ static bool lacks_device; /* one could not be opened */
 
 /* ---- data files ------------------------------------------------------------------------------ */
 
-/* `dir`/`inside`/BUNDLED into `path`; false if there is no manifest in it. */
+/* Writes `dir`/`inside`/BUNDLED to `path`. Returns false if it has no manifest. */
 static bool try_dir(const char *dir, const char *inside, char path[MODEL_PATH_MAX])
 {
     char manifest[MODEL_PATH_MAX + 16];
@@ -92,7 +92,7 @@ bool model_check_shape(const struct options *opt)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* What reasons call the value of an option: "--q4k-matmul", or the key of the settings. */
+/* Name of an option in reasons: "--q4k-matmul", or the key of the configuration file. */
 static void name_source(const struct options *opt, const char *option, char out[64])
 {
     const struct option *o = option_named(command_find("generate"), dgl_str_of(option));
@@ -191,11 +191,12 @@ bool engine_check_hints(const struct options *opt)
 /* Seconds of processor time for one kernel that this process compiles. */
 #define COMPILE_SECONDS 60
 
-/* Nothing but the end of the process stops a driver's compiler. Called on another thread, while the
- * command's own is in the driver. */
+/* Only the end of the process stops a driver's compiler. This function is called on another thread
+ * while the command's thread is in the driver. */
 static void compiling(void *priv, const char *kernel, double seconds, bool over)
 {
-    static double signal_seconds; /* of the kernel, when the signal was seen; 0 = none */
+    /* Seconds of the kernel when the signal was seen; 0 if there was no signal. */
+    static double signal_seconds;
     struct engine *e = priv;
     const bool samples = strncmp(kernel, "sample_", 7) == 0;
     if (!interrupted() || (signal_seconds > 0 && seconds < signal_seconds))

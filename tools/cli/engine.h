@@ -6,7 +6,7 @@
 #include "tools/cli/console.h"
 #include "tools/cli/trace.h"
 
-/* Of opening, in order. */
+/* Times of the steps of engine_open(), in their order. */
 struct engine_times {
     uint64_t kernels_ns, device_ns, model_ns, session_ns;
 };
@@ -24,27 +24,27 @@ struct engine {
     struct trace trace; /* of --trace; the command commits it when it has succeeded */
 };
 
-/* `path` NULL: the model of the options, or the bundled one. `session` false stops after the model.
- * Whatever it returns, engine_close() follows. */
+/* `path` NULL: the model of the options, or the bundled one. `session` false: stops after the
+ * model. Call engine_close() afterwards, also on failure. */
 enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
                             bool session);
 /* The kernel layers alone; console_init() first. */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
-/* Their texts without any hints: for what chooses no kernel, and tells which ones there are when a
- * hint names none of them. */
+/* Opens the kernels without any hints, for commands that choose no kernel. They can then list the
+ * available kernels even if a hint names an unknown one. */
 enum dgl_status engine_open_texts(struct engine *e, const struct options *opt);
-/* Whether kernels of files are read, from whatever source: then the command line alone does not say
- * which kernels there are. */
+/* Returns true if kernels are read from files. The available kernels then depend on more than the
+ * command line. */
 bool engine_has_kernel_files(const struct options *opt);
-/* Whether --kernel-hints of the command line names kernels, tunables and requests that there are,
- * where no files of kernels are read; false after an error line. Opens nothing. */
+/* Checks that the kernels, tunables and requests of --kernel-hints exist. Does nothing if kernels
+ * are read from files. Returns false after an error line. Opens no file or device. */
 bool engine_check_hints(const struct options *opt);
 /* Reads the kernel layers into another set. The caller owns *out. */
 enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
                                     struct dgl_kernels **out);
 /* The device alone, with its line; console_init() first. */
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
-/* Whether that failed the last time. */
+/* Returns true if the last call of engine_open_device() failed. */
 bool engine_lacks_device(void);
 /* A device whose driver still compiles stays open: closing it would wait for the compiler. */
 void engine_close(struct engine *e);
@@ -52,11 +52,11 @@ void engine_close(struct engine *e);
 _Noreturn void engine_exit(int code);
 
 #define MODEL_PATH_MAX 4096
-/* The bundled model: of DOPPLERGL_DATA, the build tree or PREFIX/share/dopplergl. `buffer`; NULL
- * when there is none. */
+/* Finds the bundled model in DOPPLERGL_DATA, the build tree or PREFIX/share/dopplergl. Returns
+ * `buffer`, or NULL if there is none. */
 const char *model_bundled(char buffer[MODEL_PATH_MAX]);
-/* The model of the options, or the bundled one. Borrowed from the options or in `buffer`; NULL
- * after an error line when there is none. */
+/* Returns the path of the model of the options, or of the bundled one. It is borrowed from the
+ * options or stored in `buffer`. Returns NULL after an error line if there is no model. */
 const char *model_path(const struct options *opt, char buffer[MODEL_PATH_MAX]);
 /* Writes the path by which the library opens the shape of --shape. */
 #define MODEL_SHAPE_MAX (MODEL_PATH_MAX + 16)

@@ -109,7 +109,7 @@ enum dgl_status generation_check(const struct options *opt)
     return status;
 }
 
-/* generation_config.json where no flag says otherwise. */
+/* Uses generation_config.json for options without a flag. */
 static enum dgl_status model_defaults(const struct engine *e, const struct options *opt,
                                       struct dgl_sampling *out)
 {
@@ -147,7 +147,8 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Without a first token after a cancellation, nobody knows how much of the prompt was evaluated. */
+/* If the call was cancelled before the first token, the number of evaluated prompt tokens is
+ * unknown. */
 double generation_prefill_tps(const struct dgl_generate_result *r)
 {
     /* Cancelled before the first token: how much of the prompt was evaluated is not known. */
@@ -201,7 +202,7 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_kernels(w, e->model);
 }
 
-/* ", 12 tok/s"; nothing where nothing was measured. */
+/* Appends ", 12 tok/s", or "" if there is no measurement. */
 static void put_rate(struct dgl_buf *line, double tps)
 {
     if (tps > 0)

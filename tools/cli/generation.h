@@ -12,7 +12,7 @@ struct generation_lists {
     struct dgl_logit_bias bias[OPTIONS_MAX_STRS];
     size_t num_stop, num_breakers, num_biases;
 };
-/* False after an error line. generation_lists_finish() follows, also after a failure. */
+/* Returns false after an error line. Call generation_lists_finish() afterwards, also on failure. */
 bool generation_lists_init(struct generation_lists *lists, const struct options *opt);
 void generation_lists_finish(struct generation_lists *lists);
 
@@ -25,7 +25,7 @@ enum dgl_status generation_params(const struct engine *e, const struct options *
                                   const struct generation_lists *lists,
                                   struct dgl_generate_params *out);
 
-/* Tokens per second, 0 where nothing was measured. */
+/* Tokens per second, or 0 if they were not measured. */
 double generation_prefill_tps(const struct dgl_generate_result *r);
 double generation_decode_tps(const struct dgl_generate_result *r);
 

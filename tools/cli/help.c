@@ -75,7 +75,7 @@ static void cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* Of one command alone or with some others; of the commands that run a model; of all. */
+/* Options of some commands, of all commands that run a model, and of all commands. */
 enum group { GROUP_OWN, GROUP_KERNELS, GROUP_COMMON };
 
 static enum group group_of(const struct option *o)
@@ -83,8 +83,8 @@ static enum group group_of(const struct option *o)
     return option_is_common(o) ? GROUP_COMMON : option_is_kernel(o) ? GROUP_KERNELS : GROUP_OWN;
 }
 
-/* The options of one group as a table, of one command or, with NULL, of any. False: there are
- * none. */
+/* Prints the options of one group as a table: those of one command, or of any command if it is
+ * NULL. Returns false if there are none. */
 static bool option_rows(const struct command *command, enum group group)
 {
     const struct option *o;
@@ -128,7 +128,7 @@ static void command_section(const struct command *c)
         printf("\nAnd the options that choose kernels, above.\n");
 }
 
-/* Flags of llama.cpp and Hugging Face, with what they mean here. */
+/* Prints the flags of llama.cpp and Hugging Face with their meaning here. */
 static void foreign_section(void)
 {
     const struct foreign_option *f;

@@ -14,7 +14,8 @@
 #include "core/base/utf8.h"
 #include "tools/cli/console.h"
 
-/* The next part of "1,2,3" as a number; false after the last, or at one that is none (*bad). */
+/* Reads the next part of "1,2,3". Returns false after the last part, or sets *bad if a part is not
+ * a number. */
 static bool next_id(const char **at, int64_t *id, bool *bad)
 {
     if (!*at)
@@ -147,7 +148,7 @@ bool input_is_utf8(const char *what, struct dgl_str text)
 
 bool input_line(struct dgl_buf *line)
 {
-    /* What was read beyond the last line: standard input is one stream. */
+    /* Bytes of standard input that were read after the last line. */
     static char block[65536];
     static size_t at, len;
     bool end = false;

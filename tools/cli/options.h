@@ -18,7 +18,7 @@ struct option_strs {
     size_t count;
 };
 
-/* Who said an option's value; a later one prevails. */
+/* Source of an option's value. A later one in this list has priority. */
 enum option_source {
     OPTION_DEFAULT,
     OPTION_FROM_CONFIG,
@@ -50,9 +50,10 @@ struct options {
     /* kernels */
     struct option_strs kernel_dir, kernel_file;
     const char *kernel_config, *kernel_profile, *kernel_hints;
-    /* kernels.json beside the configuration file, no option; NULL: none */
+    /* kernels.json next to the configuration file, not an option; NULL if it is missing */
     const char *user_kernels;
-    char *user_kernels_path; /* where it is, or would be; NULL: nowhere */
+    /* Its path, even if the file does not exist; NULL if there is no folder for it. */
+    char *user_kernels_path;
     bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick, watch_kernels, unsafe_kernels, compile_only;
@@ -97,34 +98,35 @@ struct options {
     int argc;
 
     uint8_t source[OPTIONS_MAX_ROWS]; /* enum option_source, by row of the table */
-    /* options of other programs that were given and do nothing here: as they were spelled */
+    /* given options of other programs that have no effect here, as they were spelled */
     const struct foreign_option *note[OPTIONS_MAX_NOTES];
     const char *note_spelling[OPTIONS_MAX_NOTES];
     int num_notes;
-    struct dgl_json_doc *config; /* owns the texts of the configuration file; NULL = none */
-    char *config_hints;          /* kernel hints that the file has as an object, as text; free() */
+    /* Owns the texts of the configuration file; NULL if there is no file. */
+    struct dgl_json_doc *config;
+    char *config_hints; /* kernel hints that the file has as an object, as text; free() */
 };
 
 struct command {
     const char *name;
     const char *usage;   /* "IN OUT [options]" */
     const char *summary; /* one line */
-    const char *details; /* Markdown; NULL = nothing beyond the options */
+    const char *details; /* Markdown; NULL if the options say everything */
     int min_args, max_args;
     int (*run)(const struct options *opt); /* exit code */
-    /* Whether the options of the command line go together; false after an error line. Opens
-     * nothing. NULL = they do. */
+    /* Returns false after an error line if options exclude each other. Opens no file or device.
+     * NULL: there is nothing to check. */
     bool (*check)(const struct options *opt);
-    /* Long name of the option that an argument stands for, without dashes; NULL = none. */
+    /* Long name, without dashes, of the option that an argument replaces, or NULL. */
     const char *arg_means;
 };
 
-/* Fills *out with defaults and the values of the command line. False: one error line is on standard
- * error, exit code 2. Opens nothing. */
+/* Fills *out with defaults and the values of the command line. Returns false after one error line
+ * (exit code 2). Opens no file or device. */
 bool options_parse(const struct command *command, int argc, char **argv, struct options *out);
 /* Adds the values of the environment (DOPPLERGL_MODEL, DOPPLERGL_DEVICE) and of the configuration
- * file, dopplergl/config.json in XDG_CONFIG_HOME or ~/.config, for options of `command` about which
- * the command line says nothing. False: one error line, exit code 1. */
+ * file for options of `command` that the command line omits. The file is dopplergl/config.json in
+ * XDG_CONFIG_HOME or ~/.config. Returns false after one error line (exit code 1). */
 bool options_add_defaults(const struct command *command, struct options *out);
 /* A line for each value of the environment that `command` has taken: after a failure. `device`: of
  * opening one; else its choice has no part in it. */

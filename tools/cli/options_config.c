@@ -46,7 +46,7 @@ struct defaults {
     const char *path; /* of the file */
 };
 
-/* Whether a source of lower rank may still say something about the option. */
+/* Returns true if a source of lower rank may still set the option. */
 static bool is_open(const struct defaults *d, const struct option *o)
 {
     if (option_source(o, d->opt) != OPTION_DEFAULT)
@@ -83,7 +83,7 @@ static bool add_kernel_dir(struct defaults *d)
 
 static const struct {
     const char *variable, *option;
-    bool secret; /* its value is never told */
+    bool secret; /* its value is never printed */
 } from_environment[] = {
     {"DOPPLERGL_MODEL", "model", false},    {"DOPPLERGL_DEVICE", "device", false},
     {"DOPPLERGL_HOST", "host", false},      {"DOPPLERGL_PORT", "port", false},
@@ -334,7 +334,7 @@ static bool add_user_kernels(struct defaults *d)
     return ok;
 }
 
-/* The XDG specification leaves such values out; whoever set them means something. */
+/* The XDG specification ignores relative paths, but the user meant something by them. */
 static void warn_relative(const struct defaults *d)
 {
     static const char *const variables[] = {"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",

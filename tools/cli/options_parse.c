@@ -1,4 +1,4 @@
-/* Options of the command line: values, spellings, and the one line about what is wrong. */
+/* Options of the command line: values, spellings, and the error line. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static const struct options defaults = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* What a number that is another program's may have been meant for. */
+/* Names our option if the number was probably meant for the flag of another program. */
 static const char *meant_elsewhere(const struct option *o)
 {
     const bool of_bench = option_has_word(dgl_str_of(o->commands), ' ', DGL_STR("bench"));
@@ -99,7 +99,7 @@ void option_set_flag(const struct option *o, bool value, struct options *out)
         *(bool *)field = value;
 }
 
-/* `words`, separated by bars, hold `word` in any case. */
+/* Returns true if `words`, separated by bars, contain `word`. Ignores case. */
 static bool has_quant(const char *words, const char *word)
 {
     struct dgl_str rest = dgl_str_of(words), part;
@@ -144,7 +144,7 @@ bool option_store(const struct option *o, const char *origin, const char *value,
         return ids_are_numbers(origin, value);
     case TYPE_DEVICE:
         *(const char **)field = value;
-        /* Which devices there are is the library's to say. */
+        /* The library checks whether the device exists. */
         return option_has_word(DGL_STR("any|software"), '|', dgl_str_of(value)) ||
                value[0] == '/' || dgl_parse_u64(dgl_str_of(value), INT32_MAX, &row) ||
                bad_value(o, origin, value);
@@ -176,7 +176,7 @@ bool option_store(const struct option *o, const char *origin, const char *value,
     }
 }
 
-/* ---- what is not an option ------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* The walk over argv. */
 struct cursor {
@@ -193,7 +193,7 @@ static bool is_attached(const struct cursor *c, const char *arg)
     return o && o->arg && arg[2] && strchr("0123456789-=", arg[2]);
 }
 
-/* The command that has an option of that name; NULL = there is none. */
+/* Returns the command that has an option of that name, or NULL. */
 static const struct command *owner_of(struct dgl_str name)
 {
     for (const struct command *other = commands; other->name; other++)
@@ -227,8 +227,8 @@ static bool unknown(const struct cursor *c, const char *arg)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* `attached` is what follows "=", or NULL. `foreign` is how another program spells the option, with
- * its dashes; empty where it is ours. */
+/* `attached` is the text after "=", or NULL. `foreign` is the spelling of another program, with its
+ * dashes, or empty if the option is ours. */
 static bool take(struct cursor *c, const struct option *o, struct dgl_str foreign,
                  const char *attached, struct options *out)
 {
@@ -289,7 +289,7 @@ static bool take_foreign(struct cursor *c, const struct foreign_option *f, struc
     return true;
 }
 
-/* -q, and runs of flags: -qv. A letter that takes a value stands alone. */
+/* Parses -q, and runs of flags such as -qv. A letter with a value must be alone. */
 static bool take_letters(struct cursor *c, const char *arg, struct options *out)
 {
     for (const char *p = arg + 1; *p; p++) {
@@ -327,7 +327,7 @@ static bool take_option(struct cursor *c, const char *arg, struct options *out)
     return true;
 }
 
-/* An argument that stands for an option: `generate TEXT` is `generate -p TEXT`. */
+/* Stores an argument that replaces an option: `generate TEXT` is `generate -p TEXT`. */
 static bool take_argument_as_option(const struct command *command, struct options *out)
 {
     const struct option *o = option_named(command, dgl_str_of(command->arg_means));

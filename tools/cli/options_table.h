@@ -1,4 +1,4 @@
-/* What a row of the option table in options.c has, for what parses, explains and completes. */
+/* A row of the option table in options.c, for parsing, help and completion. */
 #ifndef DGL_TOOLS_OPTIONS_TABLE_H
 #define DGL_TOOLS_OPTIONS_TABLE_H
 
@@ -8,7 +8,7 @@
 enum option_type {
     TYPE_FLAG,
     TYPE_COUNT,
-    TYPE_STR,  /* any text, also none */
+    TYPE_STR,  /* any text, also an empty one */
     TYPE_PATH, /* text that is not empty */
     TYPE_STRS,
     TYPE_PATHS,
@@ -16,7 +16,7 @@ enum option_type {
     TYPE_I64,
     TYPE_F64,
     TYPE_WORD,
-    TYPE_QUANT, /* a word in any case */
+    TYPE_QUANT, /* a word; case is ignored */
     TYPE_IDS,
     TYPE_DATE,
     TYPE_DEVICE,
@@ -25,7 +25,7 @@ enum option_type {
 
 struct option {
     const char *commands; /* blank-separated; "*" = all */
-    char letter;          /* 0 = none */
+    char letter;          /* 0 if it has none */
     const char *name;     /* without dashes */
     const char *arg;      /* NULL for flags */
     const char *help;
@@ -33,16 +33,17 @@ struct option {
     size_t offset;     /* in struct options */
     double min, max;   /* numbers */
     const char *words; /* TYPE_WORD, TYPE_QUANT: allowed, "a|b" */
-    size_t given;      /* offset of a bool that records that it was given; 0 = none */
+    /* Offset of a bool that records that it was given; 0 if there is no such bool. */
+    size_t given;
 };
 
 /* A flag of llama.cpp or Hugging Face that people type from habit. */
 struct foreign_option {
     const char *commands;
     const char *spellings; /* with dashes, blank-separated */
-    const char *means;     /* name of our option for it; NULL = none */
-    const char *arg;       /* where `means` is NULL: its value, "[a|b]" one of these or none */
-    const char *why;       /* why it does nothing here; where `refused`, what to do instead */
+    const char *means;     /* name of our option for it, or NULL */
+    const char *arg;       /* if `means` is NULL: its value; "[a|b]": optional */
+    const char *why;       /* why it has no effect here; if `refused`, the remedy */
     bool refused;
 };
 
@@ -53,7 +54,7 @@ const struct foreign_option *foreign_option_at(size_t i);
 bool option_is_for(const struct option *option, const struct command *command);
 bool option_is_common(const struct option *option); /* of every command */
 bool option_is_kernel(const struct option *option); /* of commands that run a model */
-/* Of a command: by long name, or by letter. NULL = it has none. */
+/* Find an option of a command by long name or by letter. Return NULL if it has none. */
 const struct option *option_named(const struct command *command, struct dgl_str name);
 const struct option *option_lettered(const struct command *command, char letter);
 /* Spelled with its dashes. */
@@ -68,7 +69,7 @@ void option_set_flag(const struct option *o, bool value, struct options *out);
 void option_set_source(const struct option *o, enum option_source source, struct options *out);
 enum option_source option_source(const struct option *o, const struct options *opt);
 
-/* Options that choose kernels, by what they choose. */
+/* Options that choose kernels. */
 #define OPTIONS_KERNEL_FILES "kernel-dir kernel-file allow-pack-kernels"
 #define OPTIONS_KERNEL_HINTS "kernel-config kernel-hints"
 #define OPTIONS_KERNEL_WORDS                                                                       \
@@ -79,8 +80,9 @@ enum option_source option_source(const struct option *o, const struct options *o
     OPTIONS_KERNEL_FILES " " OPTIONS_KERNEL_HINTS " " OPTIONS_KERNEL_WORDS                         \
                          " " OPTIONS_KERNEL_LOADING
 
-/* Whether the command line gives none of `names`, blank-separated, which do nothing in this form of
- * the command, "kernels list"; false after an error line. `command` may lack some of them. */
+/* Returns false after an error line if the command line sets any of `names` (separated by blanks),
+ * which have no effect in this form of the command, for example "kernels list". `command` may lack
+ * some of them. */
 bool options_are_used(const struct options *opt, const char *command, const char *form,
                       const char *names);
 

@@ -1,4 +1,4 @@
-/* Profiles for people and programs. What is not known is null or a dash, never 0. */
+/* Profiles as text and as JSON. An unknown value is null or a dash, never 0. */
 #include "tools/cli/profile.h"
 
 #include <stdlib.h>
@@ -100,8 +100,8 @@ static double median_us(const struct dgl_profile *p, uint64_t *scratch, size_t a
     return count ? (double)scratch[count / 2] * 1e-3 : 0;
 }
 
-/* Medians over tokens of one kind: those without timers, which are as fast as any, unless only
- * timers tell what the GPU took. */
+/* Prints medians over tokens of one kind: tokens without timers, which run at full speed, unless
+ * only timers measure the time of the GPU. */
 static void put_steps(struct dgl_buf *out, const struct dgl_profile *p, int32_t sequences)
 {
     static const size_t at[] = {

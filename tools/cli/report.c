@@ -116,7 +116,8 @@ static size_t columns_of(struct dgl_str word)
     return columns;
 }
 
-/* Words of a text, parted by blanks and line ends; false at its end. */
+/* Splits the next word off a text, at blanks and line ends. Returns false at the end of the
+ * text. */
 static bool next_word(struct dgl_str *rest, struct dgl_str *word)
 {
     while (rest->len && (*rest->p == ' ' || *rest->p == '\n'))

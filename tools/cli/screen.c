@@ -58,7 +58,7 @@ static bool closes(uint32_t cp)
     return false;
 }
 
-/* What is held back goes to `out`, behind a newline where it does not fit. */
+/* Moves the text that is held back to `out`, after a newline if it does not fit. */
 static void put_word(struct screen *s, struct dgl_buf *out)
 {
     size_t width = terminal_width(), cells = s->blank_cells + s->word_cells;

@@ -9,22 +9,22 @@ struct screen {
     bool terminal;     /* standard output is one */
     bool plain;        /* a terminal: control characters are spelled, "\x1b" */
     bool wraps;        /* at the terminal's width; words are held back until they are complete */
-    bool at_newline;   /* the last byte that was given is a newline, or there was none */
-    bool after_return; /* a '\r' waits for what follows: with '\n' it is a line end */
+    bool at_newline;   /* the last byte was a newline, or there was no text */
+    bool after_return; /* a '\r' was read: a '\n' after it makes one line end */
     size_t column;     /* cells taken in the line */
     struct dgl_buf blanks, word; /* held back, in this order */
     size_t blank_cells, word_cells;
     uint32_t last; /* character of the word */
-    bool wide;     /* it takes two cells: a line may end behind it */
+    bool wide;     /* it is two cells wide: a line may end after it */
     bool failed;   /* out of memory */
 };
 
 /* Standard output as it is; `raw`: every byte, to a terminal too. */
 void screen_init(struct screen *s, bool wrap, bool raw);
-/* Text in whole characters, printed at once but for what is held back. False after an error
- * line. */
+/* Prints text in whole characters, at once except for a part that is held back. Returns false after
+ * an error line. */
 bool screen_write(struct screen *s, const char *text, size_t len);
-/* Prints what was held back; the next text begins a new one. */
+/* Prints the text that was held back. The next text begins a new one. */
 bool screen_end(struct screen *s);
 void screen_finish(struct screen *s);
 

@@ -143,8 +143,8 @@ static void put_note(struct dgl_buf *out, const struct session_note *note)
     dgl_jw_end_object(&w);
 }
 
-/* The signal that ended an answer does not end the writing of what stands; the next one cancels the
- * library's call. */
+/* The signal that ended an answer must not end the writing of the session. The next signal cancels
+ * the library's call. */
 static bool draw_only(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     console_progress(priv, what, done, total);

@@ -1,16 +1,16 @@
-/* `--session FILE` of `generate` and `chat`: the library's session file, with what the command has
- * to remember beside it as JSON. */
+/* `--session FILE` of `generate` and `chat`: the library's session file, in which the command
+ * stores data of its own as JSON. */
 #ifndef DGL_TOOLS_SESSION_H
 #define DGL_TOOLS_SESSION_H
 
 #include "tools/cli/engine.h"
 
-/* What goes with a session. */
+/* Data of the command in a session file. */
 struct session_note {
     const char *command; /* "generate", "chat": neither takes the other's file. Static */
     uint64_t seed;       /* of the last answer */
-    /* generate: what continues the tokens that are held (the rest of a prompt, the last token of an
-     * answer), and how many draws the answer has had. */
+    /* generate: tokens that follow those of the session (the rest of a prompt, the last token of an
+     * answer), and the number of random draws of the answer. */
     int32_t *pending; /* [num_pending]; free() */
     size_t num_pending;
     uint32_t draws;
@@ -19,11 +19,10 @@ struct session_note {
 };
 void session_note_finish(struct session_note *note);
 
-/* Whether a file can be made at `path`, as far as that is known beforehand; false after an error
- * line. */
+/* Returns false after an error line if a file can certainly not be created at `path`. */
 bool session_place_is_fit(const char *path);
-/* Loads the session of a file that is there, and fills *note, whose command is set, with what goes
- * with it; *found = false where there is no file. */
+/* Loads the session if the file exists, and fills *note, whose command is set. Sets *found to false
+ * if there is no file. */
 enum dgl_status session_read(struct engine *e, const char *path, struct session_note *note,
                              bool *found);
 /* Writes the session, also after an interruption: only another one ends that. Tells so. */

@@ -35,7 +35,7 @@ static void begin_stretch(struct trace *t, const char *category, const char *nam
 {
     begin_event(t, "X", name, track);
     report_text(&t->json, "cat", category);
-    /* What began before the trace did begins with it. */
+    /* An event that began before the trace is shown from the beginning of the trace. */
     uint64_t late = start_ns < t->origin_ns ? t->origin_ns - start_ns : 0;
     report_f64(&t->json, "ts", (double)(start_ns + late - t->origin_ns) * 1e-3);
     report_f64(&t->json, "dur", (double)(duration_ns > late ? duration_ns - late : 0) * 1e-3);

@@ -9,7 +9,7 @@ struct dgl_atomic_file;
 
 struct trace {
     struct dgl_atomic_file *file; /* NULL = no trace */
-    struct dgl_device *device;    /* that is watched; NULL = none yet */
+    struct dgl_device *device;    /* watched device, or NULL */
     struct dgl_buf text;
     struct dgl_json_writer json;
     uint64_t origin_ns; /* of its time stamps */
@@ -19,7 +19,7 @@ struct trace {
 enum dgl_status trace_create(struct trace *t, const struct dgl_log *log, const char *path);
 /* Tells of all that the device does from now on; the trace ends before the device does. */
 void trace_watch(struct trace *t, struct dgl_device *device);
-/* A stretch of the host's time that the device knows nothing of. */
+/* Adds a span of host time without device work. */
 void trace_add(struct trace *t, const char *name, uint64_t start_ns, uint64_t end_ns);
 /* Consumes the trace, as trace_abort() does. Accepts one that is all zero. */
 enum dgl_status trace_commit(struct trace *t);

@@ -5,7 +5,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* Of the terminal, of which there is one. */
+/* State of the terminal, of which there is only one. */
 static struct termios before;
 static bool held;
 

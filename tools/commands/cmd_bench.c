@@ -1,5 +1,5 @@
-/* bench: a model's speed; by depth, length, number of sequences, type and layout of weights; what
- * two runs differ in. */
+/* bench: speed of a model by depth, length, number of sequences, and type and layout of weights;
+ * differences between two runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const quants[] = {"q4_k", "q4_k_m", "q4_0", "q5_k", "q6_k",
                                      "q8_0", "mxfp4",  "f16",  "bf16"};
 enum { NUM_QUANTS = sizeof(quants) / sizeof(quants[0]) };
 
-/* Whether --types, where it is given, names only types. */
+/* Returns false after an error line if --types has an unknown type. */
 static bool check_types(const char *types)
 {
     struct dgl_str rest = dgl_str_of(types), part;
@@ -131,7 +131,7 @@ static int32_t run_context(const struct options *opt)
                                                            : INT32_MAX;
 }
 
-/* Progress of rows of measurements, each of which may be over before a bar would be drawn. */
+/* Progress of rows of measurements. A single row may be finished before its bar would be drawn. */
 struct rows {
     struct console *console;
     const char *what;
@@ -163,7 +163,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
 
 /* ---- sweep ----------------------------------------------------------------------------------- */
 
-/* 1 << i up to `most`, then `most`; false beyond that. `first` is i of the first. */
+/* Writes 1 << (first + i), at most `most`. Returns false after `most`. */
 static bool next_length(size_t i, int first, int32_t most, int32_t *out)
 {
     int64_t power = (int64_t)1 << ((int)i + first);
@@ -218,7 +218,7 @@ static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report
     return status;
 }
 
-/* Depths from 128 and prompts from 1, doubling up to what fits the context. */
+/* Measures depths from 128 and prompts from 1, doubled until the context is full. */
 static enum dgl_status sweep(struct engine *e, struct bench_report *report)
 {
     struct dgl_bench_params p = bench_params(report->opt, e);
@@ -299,8 +299,9 @@ static bool find_decode_weights(void *priv, const struct dgl_plan_step *step)
     return false;
 }
 
-/* One cell: weights of the type that `path` ends in, by the kernels that are chosen or with a hint.
- * *made false: the hint leads to no other layout here, or none of its kernels can run. */
+/* Measures one cell: weights of the type at the end of `path`, with the chosen kernels or with a
+ * hint. Sets *made to false if the hint leads to no other layout, or if none of its kernels can
+ * run. */
 static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
                                     const char *hint, struct bench_report *report,
                                     struct rows *rows, bool *made)
@@ -434,8 +435,8 @@ int command_bench(const struct options *opt)
     const uint64_t begun_ns = dgl_now_ns();
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&e, &with, opt->shape ? shape : NULL, true));
-    e.console.since_ns = begun_ns; /* what follows loading takes as long again */
-    /* That they cannot be written shows before anything is measured. */
+    e.console.since_ns = begun_ns; /* the measurements take about as long as loading */
+    /* The files are created first: an error is then reported before the measurements. */
     if (opt->plot)
         TRY(dgl_atomic_create(&e.console.log, opt->plot, &figure));
     struct dgl_bench_params params = bench_params(opt, &e);
@@ -443,7 +444,7 @@ int command_bench(const struct options *opt)
     dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
     snprintf(report->layout, sizeof(report->layout), "%s", weights.layout);
     TRY(dgl_bench(e.session, &params, &report->result));
-    /* Where nothing is stored for the device, nothing is measured. */
+    /* If no results are stored for the device, this measures nothing. */
     if (!opt->no_tune)
         TRY(dgl_tune(e.session,
                      dgl_tune_params(.compare = true, .progress_cb = console_progress,

@@ -1,4 +1,4 @@
-/* cache: what the cache folder holds, by kind, device and driver; emptying it. */
+/* cache: lists the cache folder by kind, device and driver, and empties it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 /* One of ours. */
 struct cached {
-    char *name, *device; /* device "" where the file names none */
+    char *name, *device; /* device is "" if the file names none */
     const struct dgl_cache_kind *kind;
     uint64_t bytes;
     struct timespec modified;
@@ -28,15 +28,15 @@ struct cached {
 
 struct folder {
     char *path;
-    int dir; /* -1: there is none yet */
+    int dir; /* -1 if the folder does not exist */
     struct cached *files;
-    size_t count, others; /* others: what is not ours, which nothing here touches */
+    size_t count, others; /* others: files of other programs, which are left alone */
 };
 
 #define MOST_BYTES (128u << 20)
 
-/* Device and driver of a file, or "" if it names none. The caller frees it. Returns NULL if memory
- * is exhausted. */
+/* Returns the device and driver of a file, or "" if it names none. The caller frees it. Returns
+ * NULL if memory is exhausted. */
 static char *read_device(const struct folder *f, const struct cached *c)
 {
     char *bytes = NULL, *device = NULL;

@@ -105,7 +105,7 @@ static int run_talk(struct chat *c)
         code = talk(c);
     console_set_idle(NULL, NULL);
     chat_input_finish(&c->input);
-    /* Whatever ended it, what was said stands. */
+    /* The session is kept, however the chat ended. */
     if (kept && dgl_device_is_lost(c->engine.device))
         console_note(&c->engine.console, "session: not written, %s is as it was", c->opt->session);
     else if (kept)

@@ -1,4 +1,4 @@
-/* convert, verify: commands about files, which open no device (but for verify --smoke). */
+/* convert, verify: commands about files. Only verify --smoke opens a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@ struct generate {
     bool output_lost;
     struct watch *watch;
     struct session_note note; /* with --session */
-    bool goes_on;             /* no prompt: what the session's file holds is continued */
+    bool goes_on;             /* no prompt: the text of the session's file is continued */
 };
 
 /* The prompt as it was given; ids as the text that they stand for. Only once it is known to be
@@ -116,8 +116,8 @@ static int read_prompt(struct generate *g, const struct options *opt)
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
-/* The session of the file, if there is one, and where there is no prompt what it holds as one: the
- * answer goes on with the draws that it would have gone on with. */
+/* Loads the session of the file, if it exists. Without a prompt, the pending tokens of the session
+ * are the prompt, and the random draws continue. */
 static enum dgl_status take_session(struct generate *g, const struct options *opt)
 {
     const struct dgl_log *log = &g->engine.console.log;
@@ -145,8 +145,8 @@ static enum dgl_status take_session(struct generate *g, const struct options *op
     return DGL_OK;
 }
 
-/* What stands goes to the file. The last token of an answer is not held yet, nor is the rest of a
- * prompt that was cut short. */
+/* Writes the session. The last token of an answer, and the rest of a prompt that was cut short, are
+ * not evaluated yet: they are stored as pending. */
 static enum dgl_status put_session(struct generate *g, const char *path)
 {
     const struct dgl_generate_result *r = &g->result;

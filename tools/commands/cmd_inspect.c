@@ -1,4 +1,4 @@
-/* inspect: what a model is made of, on one screen; with --json all of it. */
+/* inspect: the parts of a model on one screen, or all of them with --json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -26,7 +26,8 @@ void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
     } rows[] = {{"name", k->name},     {"op", k->op},         {"variant", k->variant},
                 {"origin", k->origin}, {"sha256", k->sha256}, {"summary", k->summary}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const bool none = rows[i].value == k->sha256 && !k->sha256[0]; /* of a file that is none */
+        /* Of a file that could not be read. */
+        const bool none = rows[i].value == k->sha256 && !k->sha256[0];
         report_text(w, rows[i].key, none ? NULL : rows[i].value);
     }
 }
@@ -64,7 +65,7 @@ struct explanation {
     struct dgl_buf lazy; /* steps outside of layers that are compiled at their first use */
     bool short_passes;   /* some in layers, which are of passes over few tokens */
     int32_t batch;       /* sequences of a pass; 1 = all that the plan has */
-    uint32_t dispatches; /* of that pass, without what draws tokens */
+    uint32_t dispatches; /* steps of that pass, without sampling */
     bool failed;
 };
 
@@ -111,10 +112,10 @@ static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
 struct others {
     struct dgl_json_writer *w; /* NULL: as text */
     struct dgl_buf line;
-    const char *reason; /* of the step: what it says is not repeated */
+    const char *reason; /* of the step; it is not repeated */
 };
 
-/* In JSON all, as text those that are for such steps. */
+/* Prints an alternative: all of them as JSON, as text only those for such steps. */
 static bool put_other(void *priv, const struct dgl_plan_alternative *a)
 {
     struct others *o = priv;
@@ -160,7 +161,7 @@ static void put_step(struct dgl_buf *out, const struct dgl_model *model,
     size_t start = out->len;
     dgl_buf_printf(out, "  %-14s %-24s %-20s", s->op, s->kernel->name, s->shape);
     size_t column = out->len - start;
-    /* A wide shape leaves no room for the reason beside it. */
+    /* A wide shape leaves no room for the reason on its line. */
     if (column > 2 + 15 + 25 + 20) {
         dgl_buf_printf(out, "\n%16s", "");
         column = 16;
@@ -323,7 +324,7 @@ static int explain(struct engine *e, const struct options *opt)
 {
     struct listing l;
     struct explanation x = {.l = &l};
-    /* A session knows whether its decode steps can be one dispatch, and what was measured. */
+    /* Only a session can tell whether decode steps run as one dispatch, and the measurements. */
     enum dgl_status status = engine_open(e, opt, NULL, true);
     if (status != DGL_OK)
         return exit_code(status);
@@ -369,7 +370,7 @@ static const struct action {
     const char *name, *usage;
     int min_args, max_args; /* with the name */
     int (*run)(struct engine *e, const struct options *opt);
-    const char *unused; /* options that it does nothing with; `model` also where no pack is read */
+    const char *unused; /* options without effect; `model` also if no pack is read */
 } actions[] = {
     {"list", "`list`", 1, 1, list,
      ALL_BUT_FILES " op shape quick generated output force model batch" COMPILE_ONLY},
@@ -396,7 +397,7 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
-/* Whether the action does something with all options of the command line. */
+/* Returns false after an error line if the action ignores an option of the command line. */
 static bool uses_options(const struct action *action, const struct options *opt)
 {
     const bool generated = action->run == kernels_show && opt->generated;

@@ -1,4 +1,5 @@
-/* kernels check --compile-only: compiles every source that a model's plan uses, and runs none. */
+/* kernels check --compile-only: compiles every source that a model's plan uses, without
+ * running it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,7 +239,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
         TRY(dgl_dir_make(&e->console.log, opt->out));
     TRY(engine_open_kernels(e, opt));
     TRY(engine_open_device(e, opt));
-    e->console.cache = NULL; /* nothing that is compiled here is kept or run */
+    e->console.cache = NULL; /* compiled kernels are neither kept nor run here */
     c.w = dgl_json_writer(&c.out, 0);
     if (opt->json) {
         dgl_jw_object(&c.w);

@@ -64,7 +64,7 @@ struct generated {
     const struct dgl_plan_use *use, *last;
     size_t num_others;
     enum dgl_status status;
-    bool named; /* some step has the kernel, whatever --op says */
+    bool named; /* a step uses the kernel, even if it is not one of --op */
 };
 
 static bool show_step(void *priv, const struct dgl_plan_step *s)

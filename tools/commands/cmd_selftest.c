@@ -1,4 +1,4 @@
-/* selftest: known answers of the built-in kernels; which ones a driver computes wrongly. */
+/* selftest: runs the known-answer tests of the built-in kernels and reports wrong ones. */
 #include <string.h>
 
 #include "core/base/status.h"

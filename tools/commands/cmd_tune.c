@@ -1,5 +1,5 @@
-/* tune: measures kernels and values of their tunables for a model's operations; shows and removes
- * what was stored. */
+/* tune: measures kernels and their tunables for a model's operations; shows and removes stored
+ * results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,8 @@ done:
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* What measuring needs, and no more: the model's own context may take most of the memory. */
+/* Context that measuring needs, and no more: the model's own context may need most of the
+ * memory. */
 static int32_t context_of(const struct options *opt, const char *path)
 {
     struct dgl_model_file *file = NULL;
@@ -134,8 +135,8 @@ static int32_t context_of(const struct options *opt, const char *path)
     return need < most ? (int32_t)need : most;
 }
 
-/* With the kernels that were found the model decodes by another program: the trial of executors
- * that later processes go by. A bench waits for the compiler and tries. */
+/* Runs the trial of executors again, because the model decodes by another program with the new
+ * kernels. Later processes use its result. A bench waits for the compiler and makes the trial. */
 static enum dgl_status try_executors(struct engine *e, const struct options *opt, const char *path)
 {
     struct dgl_bench_result r = {0};
@@ -191,7 +192,7 @@ int command_tune(const struct options *opt)
                      dgl_tune_params(.depth = opt->depth, .seconds = opt->seconds, .op = opt->op,
                                      .progress_cb = console_progress, .progress_priv = &e.console),
                      &r);
-    /* After Ctrl-C too: what was finished is kept. */
+    /* Finished operations are kept and shown after Ctrl-C too. */
     if (opt->json && r.num_ops + (status == DGL_OK)) {
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
         dgl_jw_object(&w);

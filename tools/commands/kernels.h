@@ -1,4 +1,4 @@
-/* Actions of `kernels` that have a file of their own, and what they share. */
+/* Actions of `kernels` in files of their own, and their shared functions. */
 #ifndef DGL_TOOLS_KERNELS_H
 #define DGL_TOOLS_KERNELS_H
 
@@ -18,7 +18,7 @@ int kernels_compile(struct engine *e, const struct options *opt);
 /* Returns true if the options of `check --compile-only` are valid, otherwise prints an error. */
 bool kernels_compile_check(const struct options *opt);
 
-/* Whether --shape of `bench` is a list of KEY=VALUE; says what is not. */
+/* Returns false after an error line if --shape of `bench` is not a list of KEY=VALUE. */
 bool kernels_check_shape(const struct options *opt);
 
 #endif

@@ -83,7 +83,8 @@ bool serve_is_loopback(const char *host)
     return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
-/* Whether a page can send it as its origin: SCHEME://HOST[:PORT] in small letters, or null. */
+/* Returns true if a page can send this as its origin: SCHEME://HOST[:PORT] in small letters, or
+ * null. */
 static bool is_origin(const char *text)
 {
     static const char small[] = "abcdefghijklmnopqrstuvwxyz0123456789+-._:[]";
@@ -94,7 +95,7 @@ static bool is_origin(const char *text)
            host[3 + strspn(host + 3, small)] == '\0';
 }
 
-/* Whether a header can have it. */
+/* Returns true if a header can contain the key. */
 static bool is_sendable(struct dgl_str key)
 {
     for (size_t i = 0; i < key.len; i++)
@@ -118,7 +119,8 @@ bool command_serve_check(const struct options *opt)
     return false;
 }
 
-/* Whether the address may be open to others; asked when the environment has had its say. */
+/* Returns false after an error line if other machines can reach the address and no key is
+ * required. */
 static bool check_host(const struct serve *s)
 {
     if (serve_is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
@@ -195,11 +197,12 @@ static void name_model(struct serve *s)
     snprintf(s->model_name, sizeof(s->model_name), "%.*s", (int)name.len, name.p);
 }
 
-/* Values of requests that say nothing: OpenAI's, then the model's own. */
+/* Values of omitted fields: OpenAI's defaults, then the model's own. */
 static const struct dgl_sampling openai_sampling = {
     .temperature = 1, .top_p = 1, .repeat_last_n = -1};
 
-/* The template is optional, completions need none; but for one that was asked for. */
+/* Loads the chat template. It is optional, because completions need none, unless the options name
+ * one. */
 static enum dgl_status open_template(struct serve *s)
 {
     const struct dgl_log *log = &s->engine.console.log;
@@ -252,9 +255,9 @@ done:
     return status;
 }
 
-/* The first answers compile what all need, alone and together, sampled as requests are that say
- * nothing: nobody is to wait for that, and a model that cannot answer is told of before it is
- * asked. */
+/* Runs first answers, alone and together, with default sampling. They compile the kernels that all
+ * requests need, so that no client waits for that. A model that cannot answer is reported before
+ * the first request. */
 static enum dgl_status answer_first(struct serve *s)
 {
     static const int32_t ids[3] = {0};
@@ -290,7 +293,7 @@ static void *look_after_clients(void *priv)
     return NULL;
 }
 
-/* For who started it on --port 0. */
+/* Prints the address for the program that started the server with --port 0. */
 static bool print_address(const struct serve *s, const char *host, uint16_t port)
 {
     struct dgl_buf line = {0};

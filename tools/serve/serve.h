@@ -1,6 +1,6 @@
-/* The server: HTTP threads (serve_http.h) read requests, one thread with the device answers them
- * (serve_engine.c). They meet in an exchange, one request with what is to be sent of its answer,
- * whose lock whoever touches it holds. */
+/* The server: HTTP threads (serve_http.h) read requests, and the engine thread, which owns the
+ * device, answers them (serve_engine.c). They share exchanges: a request with the part of its
+ * answer that is to be sent. A thread must hold the lock of an exchange to use it. */
 #ifndef DGL_TOOLS_SERVE_H
 #define DGL_TOOLS_SERVE_H
 
@@ -16,7 +16,7 @@ struct MHD_Connection;
 struct MHD_Daemon;
 struct serve;
 
-/* A sampled token whose probability is wanted, until its text goes out. */
+/* A sampled token with its probability, until its text is sent. */
 struct serve_logprob {
     struct dgl_choice chosen, top[DGL_TOP_LOGPROBS_MAX];
     size_t num_top;
@@ -36,17 +36,17 @@ struct serve_call {
     char *name, *arguments;
 };
 
-/* One of the answers of a request. */
+/* One answer of a request. */
 struct serve_choice {
     struct serve_exchange *exchange;
     int32_t index;
     uint64_t id; /* in the batch; 0 = not submitted, or over */
     bool ended;
-    struct serve_logprob *logprobs; /* [num_logprobs], of what is not out yet */
+    struct serve_logprob *logprobs; /* [num_logprobs], not sent yet */
     size_t num_logprobs, cap_logprobs;
     size_t offset; /* characters of the tokens so far; for logprobs of completions */
     struct serve_spelling spelling;
-    struct dgl_reply *reply;  /* chat: what the text says */
+    struct dgl_reply *reply;  /* chat: parser of the text */
     struct dgl_buf text;      /* of a whole answer */
     struct dgl_buf reasoning; /* of a whole answer */
     struct serve_call *calls; /* [num_calls] of a whole answer */
@@ -80,14 +80,14 @@ struct serve_exchange {
     pthread_mutex_t lock;
     /* Under the lock: */
     enum serve_state state;
-    struct MHD_Connection *connection; /* NULL = gone */
+    struct MHD_Connection *connection; /* NULL if the client left */
     int fd;
     bool suspended; /* MHD waits for serve_exchange_wake() */
-    bool gone;      /* nobody reads any more */
+    bool gone;      /* the client is gone */
     bool finished;
     int status; /* of HTTP */
     const char *allow, *content_type;
-    const char *policy; /* of a page: what it may do */
+    const char *policy; /* of a page: its Content-Security-Policy */
     bool retry;         /* Retry-After */
     struct dgl_buf out;
     size_t sent;
@@ -116,29 +116,29 @@ struct serve_exchange {
 struct serve {
     const struct options *opt;
     struct engine engine;
-    struct dgl_template *tmpl;           /* NULL = the model has none */
-    int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that its answers need */
+    struct dgl_template *tmpl;           /* NULL if the model has none */
+    int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that the template's answers need */
     size_t num_shown;
     struct dgl_batch *batch;
     struct dgl_session *embedder; /* made at the first request */
-    struct dgl_sampling sampling; /* of requests that say nothing */
+    struct dgl_sampling sampling; /* defaults of requests */
     char model_name[256];
     size_t most_choices;            /* that the batch can hold */
     struct serve_exchange *running; /* the engine's, by next_job: each holds a reference */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
     char *page_policy;
-    /* [num_keys], of which one is asked for; none = nobody is */
+    /* [num_keys], each of which is accepted; empty: no key is required */
     char **keys;
     size_t num_keys;
-    int log_fd; /* the access log; -1 = none */
+    int log_fd; /* access log, or -1 */
     pthread_mutex_t lock;
     pthread_cond_t wake;  /* of the engine */
     pthread_cond_t large; /* of the reader of large bodies */
     /* Under the lock: */
     struct serve_exchange *exchanges;
     struct serve_exchange *first_job, *last_job;
-    bool over;                                       /* nobody takes jobs any more */
+    bool over;                                       /* jobs are no longer accepted */
     struct serve_exchange *first_large, *last_large; /* bodies, each holds a reference */
     bool reads_no_more;
     struct serve_link *links; /* connections */
@@ -146,8 +146,8 @@ struct serve {
     char unwell[256];         /* why /health is not; "" = it is */
     /* */
     atomic_bool ready;        /* the model can answer */
-    atomic_bool draining;     /* nothing new is taken */
-    atomic_bool stopping;     /* and nobody waits any more */
+    atomic_bool draining;     /* new requests are refused */
+    atomic_bool stopping;     /* waiting requests are refused, too */
     atomic_size_t active;     /* exchanges that wait for the engine or are being sent */
     _Atomic uint64_t beat_ns; /* the engine's last sign of life while it works; 0 = it is idle */
 };
@@ -168,8 +168,8 @@ bool serve_http_start(struct serve *s, uint16_t *port);
 /* No new connections. */
 void serve_http_quiesce(struct serve *s);
 void serve_http_stop(struct serve *s);
-/* What a thread of the server's does besides, several times a second: clients that went away, that
- * take too long to ask, or that wait for a sign of life. */
+/* Called several times a second on a thread of the server. Looks for clients that left, that send
+ * too slowly, or whose stream needs a sign of life. */
 void serve_http_look(struct serve *s);
 
 /* ---- the access log -------------------------------------------------------------------------- */
@@ -177,8 +177,7 @@ void serve_http_look(struct serve *s);
 /* An error line when it cannot be written. */
 bool serve_log_open(struct serve *s);
 void serve_log_close(struct serve *s);
-/* A line for an exchange that nobody works on any more: only then are the tokens of one whose
- * client left known. */
+/* Writes the line of a finished exchange. The tokens of a client that left are only known then. */
 void serve_log_write(const struct serve_exchange *ex);
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -195,14 +194,16 @@ void serve_page_answer(struct serve_exchange *ex);
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
 /* Thread that reads large bodies until the server is stopping; `priv` is the server. */
 void *serve_job_read_large(void *priv);
-/* On the engine's thread: one pass of a request for embeddings; *over: it is answered, or nobody
- * waits for it. Not DGL_OK: the device is lost; the prompt begins anew then. */
+/* Runs one pass of a request for embeddings on the engine thread. Sets *over if the request was
+ * answered or its client left. If the result is not DGL_OK, the device is lost, and the prompt
+ * begins anew. */
 enum dgl_status serve_embed_step(struct serve_exchange *ex, bool *over);
-/* On the engine's thread: until it is told to stop; an exit code. */
+/* Runs on the engine thread until the server stops. Returns an exit code. */
 int serve_engine_run(struct serve *s);
-/* When the batch is gone: lets go of requests that nobody will answer. */
+/* Releases requests that will not be answered. The batch must be gone. */
 void serve_engine_drop(struct serve *s);
-/* Whether an address, or NULL, the default, is of this machine alone. */
+/* Returns true if the address, or the default if it is NULL, can only be reached from this
+ * machine. */
 bool serve_is_loopback(const char *host);
 /* Signals that came so far. */
 int serve_signals(void);
@@ -210,12 +211,12 @@ int serve_hangups(void);
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Of a choice, to the exchange's `out`; its lock is held. */
+/* These append to the exchange's `out`. Its lock is held. */
 void serve_reply_begin(struct serve_exchange *ex); /* of a stream */
 void serve_reply_text(struct serve_choice *c, const char *text, size_t len);
 /* Counts the text of the next token; how many characters were before it. */
 size_t serve_reply_offset(struct serve_choice *c, int32_t id);
-/* Chat: a part of the answer. False: there is no memory for it. */
+/* Chat: adds a part of the answer. Returns false if memory is exhausted. */
 bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part);
 void serve_reply_end(struct serve_choice *c);
 /* After the last choice. */

@@ -1,4 +1,4 @@
-/* The engine's thread, which owns the device: jobs become sequences of a batch, whose tokens and
+/* The engine thread, which owns the device. Jobs become sequences of a batch; their tokens and
  * texts become answers. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,7 @@
 #include "tools/serve/serve.h"
 #include "tools/watch/watch.h"
 
-/* How long the engine sleeps with nothing to do: signals and the state of the device are looked at
- * this often. */
+/* Sleep of the idle engine. Signals and the state of the device are checked this often. */
 #define IDLE_MS 100
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -66,7 +65,7 @@ void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *
 
 /* ---- the jobs at hand ------------------------------------------------------------------------ */
 
-/* Of answers whose end the batch has not told. */
+/* Counts the tokens of answers whose end the batch has not reported. */
 static void count_cut(struct serve_exchange *ex)
 {
     pthread_mutex_lock(&ex->lock);
@@ -232,7 +231,7 @@ static enum dgl_status begin_reply(struct serve_choice *c)
         &c->reply);
 }
 
-/* All choices or none: those before one that is refused are taken back. */
+/* Submits all choices or none. If one is refused, the ones before it are cancelled. */
 static void start_job(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
@@ -338,7 +337,7 @@ static void reload_kernels(struct serve *s, struct watch *watch)
     console_error("the kernels stay as they were");
 }
 
-/* Nothing will be answered any more: all that wait hear why. */
+/* Refuses all waiting requests with the reason. No request is answered afterwards. */
 static void fail_all(struct serve *s, const char *why)
 {
     tell_health(s, why);
@@ -357,7 +356,7 @@ static void fail_all(struct serve *s, const char *why)
     }
 }
 
-/* A lost device comes back once in a row; should that fail, nothing is left to serve with. */
+/* Opens a lost device again, once in a row. If that fails, the server must end. */
 static bool rebuild(struct serve *s)
 {
     tell_health(s, "the device was lost and is being opened again");

@@ -1,5 +1,4 @@
-/* What the head of a request decides: its route, whether its API key is right, and whether where it
- * ends is beyond doubt. */
+/* Decisions from the head of a request: its route, its API key, and whether its end is certain. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -64,7 +63,7 @@ static bool has_key(const struct serve *s, const char *authorization)
     bool found = false;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
         return false;
-    /* Blanks around a header's value are none of it; libmicrohttpd leaves those at its end. */
+    /* Removes blanks around the value of a header; libmicrohttpd leaves those at its end. */
     const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
     for (size_t i = 0; i < s->num_keys; i++)
         found |= same_secret(given, s->keys[i]);
@@ -89,7 +88,7 @@ static bool same_name(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && strncasecmp(a.p, b.p, a.len) == 0;
 }
 
-/* What follows "https://" or "http://"; empty where an origin is neither. */
+/* Returns the text after "https://" or "http://", or empty text if an origin has neither. */
 static struct dgl_str authority_of(const char *origin)
 {
     const char *at = origin ? strstr(origin, "://") : NULL;
@@ -110,10 +109,10 @@ static bool is_this_machine(struct dgl_str host)
            (strcasecmp(tail, "localhost") == 0 && host.len > 10 && tail[-1] == '.');
 }
 
-/* Where no key is asked for, the place decides who may ask; but a browser on this machine runs
- * programs of strangers. One may send requests across origins, whose answers it only cannot read,
- * and one from a name that its owner has made lead to this machine (DNS rebinding) reads them,
- * too. */
+/* Returns the reason why a request is refused, or NULL. Without a key, only this machine may send
+ * requests. But a browser on this machine runs programs of strangers. They may send requests to
+ * other origins, and only cannot read the answers. A page whose host name was made to lead to this
+ * machine (DNS rebinding) can read them, too. */
 static const char *why_foreign(const struct serve *s, struct dgl_str name, const char *origin)
 {
     const char *allowed = s->opt->cors;
@@ -132,17 +131,17 @@ static const char *why_foreign(const struct serve *s, struct dgl_str name, const
 /* Headers by which a request could mean another to a proxy than to us. */
 struct framing {
     const char *begin, *end; /* the bytes of the head, from the method on */
-    const char *at;          /* behind what was looked at of them; NULL = not there */
+    const char *at;          /* position after the checked bytes; NULL if the head is unknown */
     size_t hosts, lengths, codings;
     bool junk;    /* bytes that are in no line that we were given */
     bool moved;   /* a header is not where it was read: it had several lines */
     bool chunked; /* the coding */
-    bool broken;  /* a header's name is none */
+    bool broken;  /* the name of a header is invalid */
     bool control; /* a value has a character that no line may have */
 };
 
-/* A line that goes on below. Where the header had no value, libmicrohttpd takes what follows for a
- * part of its name. */
+/* Returns true if a line continues below. If the header had no value, libmicrohttpd adds the next
+ * line to its name. */
 static bool is_folded(const char *name, const char *header)
 {
     const size_t len = strlen(header);
@@ -154,8 +153,8 @@ static bool is_read_at(const struct framing *f, const char *text)
     return text && (uintptr_t)text >= (uintptr_t)f->begin && (uintptr_t)text < (uintptr_t)f->end;
 }
 
-/* libmicrohttpd hands out texts that end with their first NUL: what stands behind one in its line
- * is between two of the texts, where only what parts lines may be. */
+/* libmicrohttpd returns texts that end at their first NUL. The rest of such a line is between two
+ * texts, where only separators of lines may be. */
 static void look_between(struct framing *f, const char *to)
 {
     for (; f->at && f->at < to; f->at++)
@@ -220,14 +219,15 @@ static enum MHD_Result note_header(void *priv, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* RFC 9112, 2.2, 3.2, 5.1, 5.2 and 6.3: what libmicrohttpd leaves to us, or does not do well. */
+/* Checks of RFC 9112 (2.2, 3.2, 5.1, 5.2 and 6.3) that libmicrohttpd leaves to its users or does
+ * incompletely. */
 static void refuse_framing(struct MHD_Connection *connection, const struct serve_first_line *line,
                            struct serve_error *error)
 {
     struct framing f = {0};
     look_at_first_line(&f, connection, line);
     mhd.get_connection_values(connection, MHD_HEADER_KIND, note_header, &f);
-    const bool known = f.at != NULL; /* of a library that copies what it reads, nothing is */
+    const bool known = f.at != NULL; /* false if the library copies the bytes that it reads */
     look_between(&f, f.end);
     if (f.broken)
         serve_refuse(error, 400, NULL, "the name of a header is empty, or has a blank or the like");
@@ -250,7 +250,7 @@ static void refuse_framing(struct MHD_Connection *connection, const struct serve
         serve_refuse(error, 501, NULL, "of transfer encodings only chunked is taken");
 }
 
-/* A host and a port as a URL may have them; with a user's name it is none of HTTP. */
+/* Checks a host and port of a URL. HTTP has no user name here. */
 static bool is_authority(struct dgl_str name)
 {
     static const char marks[] = "-._~!$&'()*+,;=:[]";
@@ -260,8 +260,8 @@ static bool is_authority(struct dgl_str name)
     return name.len > 0 && name.p[0] != ':';
 }
 
-/* The host that a request is to, "HOST:PORT": that of its target, where it has one, whatever Host
- * says (RFC 9112, 3.2.2). */
+/* Returns the host of a request, "HOST:PORT". A host in the target has priority over the header
+ * Host (RFC 9112, 3.2.2). */
 static struct dgl_str host_asked(struct MHD_Connection *connection, const char *target)
 {
     const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");

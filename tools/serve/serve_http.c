@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
 
-/* Of a body that will be refused so much is read, so that the client can read the answer. */
+/* Part of a refused body that is read, so that the client can read the answer. */
 #define DISCARD_BYTES (64u << 20)
 #define THREADS       4
 
@@ -63,8 +63,8 @@ static struct serve_exchange *begin_exchange(struct serve *s, struct MHD_Connect
     return ex;
 }
 
-/* Of a path: %XX are bytes, but for %00, which would end the text that routes are compared with. A
- * host has none that mean bytes, and what they mean could end it elsewhere than for a proxy. */
+/* Unescapes a path. %XX becomes a byte, except for %00: it would end the text that routes are
+ * compared with. A host is left as it is, because a proxy could see another end of it. */
 static size_t unescape(void *priv, struct MHD_Connection *connection, char *text)
 {
     const size_t before = serve_head_before_path(text);
@@ -200,7 +200,8 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Connections at a time; 0: the limit of descriptors leaves too few, which was told. */
+/* Returns the number of connections at a time, or 0 after an error line if the limit of descriptors
+ * leaves too few. */
 static unsigned connections(const struct options *opt)
 {
     enum { RESERVE = 64, FEWEST = 8 }; /* the model's and the driver's; else one client fills it */

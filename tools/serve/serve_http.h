@@ -1,5 +1,5 @@
-/* The server's side of HTTP: libmicrohttpd as it was loaded, connections, and what the steps of a
- * request, from its first line to the last byte of its answer, ask of each other. */
+/* The server's side of HTTP: libmicrohttpd as it was loaded, connections, and the steps of a
+ * request from its first line to the last byte of its answer. */
 #ifndef DGL_TOOLS_SERVE_HTTP_H
 #define DGL_TOOLS_SERVE_HTTP_H
 
@@ -7,7 +7,7 @@
 
 #include "tools/serve/serve.h"
 
-/* Of the first line and the headers of one request; what MHD needs besides is in it. */
+/* Limit of the first line and the headers of one request, including MHD's own data. */
 #define SERVE_HEAD_BYTES 32768
 
 /* clang-format off */
@@ -22,12 +22,12 @@ struct serve_mhd {
     MHD_FUNCTIONS(MHD_FIELD)
 };
 
-/* What serve_mhd_load() found. */
+/* Functions that serve_mhd_load() found. */
 extern struct serve_mhd mhd;
 /* An error line when the library is not there. */
 bool serve_mhd_load(void);
 
-/* A connection: while no request of it is being answered, it has so long for the next one. */
+/* A connection. It has a time limit for the next request while it has none. */
 struct serve_link {
     struct serve *server;
     struct serve_link *next, *before;
@@ -39,22 +39,22 @@ struct serve_link {
     size_t target_len;  /* up to the first NUL */
 };
 
-/* NULL: there was no memory for it. */
+/* Returns NULL if memory is exhausted. */
 struct serve_link *serve_link_of(struct MHD_Connection *connection);
 /* MHD's notification of connections; `priv` is the server. */
 void serve_link_note(void *priv, struct MHD_Connection *connection, void **context,
                      enum MHD_ConnectionNotificationCode how);
-/* serve_http_look(); whether all could be looked at. */
+/* Part of serve_http_look(). Returns false if not all connections could be checked. */
 bool serve_link_look(struct serve *s);
-/* Nobody reads its answer any more. The lock is held. */
+/* Marks an exchange whose client left. The lock is held. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
 void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
 /* Counts and logs a request that libmicrohttpd refused with this status. */
 void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int status);
 
-/* Bytes of a request's target before its path: none, or a scheme and a host, as clients write them
- * to proxies. */
+/* Returns the length of a request's target before its path: 0, or a scheme and a host, which
+ * clients of proxies send. */
 size_t serve_head_before_path(const char *target);
 /* The first line of a request as libmicrohttpd gives it. */
 struct serve_first_line {
@@ -62,7 +62,7 @@ struct serve_first_line {
 };
 /* Notes the target before libmicrohttpd cuts it into pieces. */
 void *serve_head_note_target(void *priv, const char *target, struct MHD_Connection *connection);
-/* Answers what the head of a request already decides. */
+/* Answers a request whose head already decides the answer. */
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
                        const struct serve_first_line *line);
 /* The body is there. */
@@ -75,7 +75,7 @@ void serve_send_suspend(struct serve_exchange *ex);
 /* Answers at once. */
 void serve_info_health(struct serve_exchange *ex);
 void serve_info_models(struct serve_exchange *ex);
-/* Of the one model, by its name after this. */
+/* Prefix of the path of the model; its name follows. */
 #define SERVE_MODEL_PATH "/v1/models/"
 void serve_info_model(struct serve_exchange *ex);
 void serve_info_metrics(struct serve_exchange *ex);

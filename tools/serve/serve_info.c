@@ -1,12 +1,11 @@
-/* What the server tells of itself: /health, /v1/models, /metrics, and a path that it does not have
- * yet. */
+/* Status pages of the server: /health, /v1/models, /metrics, and unknown paths. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
 
-/* An engine that works and shows no sign of life for so long is not well. */
+/* A working engine is unhealthy after this time without a sign of life. */
 #define SILENT_NS 120000000000ull
 
 void serve_info_health(struct serve_exchange *ex)

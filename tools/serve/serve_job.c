@@ -1,6 +1,6 @@
-/* From the body of a request to a job: prompts are rendered and tokenized on the threads that read
- * them, or, large ones, one after the other on a thread of their own. What needs no device is
- * answered here. */
+/* Makes a job of the body of a request. Prompts are rendered and tokenized on the threads that read
+ * them; large bodies are read one after another on a thread of their own. Requests that need no
+ * device are answered here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "core/base/log.h"
 #include "tools/serve/serve.h"
 
-/* An HTTP thread has streams of others to send: it reads bodies of so many bytes at most, which
- * takes milliseconds. */
+/* Largest body that an HTTP thread reads. That takes milliseconds; longer reading would delay the
+ * streams that it sends. */
 #define LARGE_BYTES 65536
 
 /* Adds ids that it consumes to those of the exchange. */
@@ -28,7 +28,7 @@ static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32
     return ok;
 }
 
-/* The field that has what a kind of request is about. */
+/* Name of the main field of a kind of request. */
 static const char *field_of(enum serve_kind kind)
 {
     switch (kind) {
@@ -46,7 +46,7 @@ static const char *field_of(enum serve_kind kind)
     return "";
 }
 
-/* Whether the ids that a client gave are tokens of the model. */
+/* Refuses ids that are not tokens of the model. */
 static bool check_ids(const struct serve_exchange *ex, struct serve_error *error)
 {
     const struct serve_request *r = &ex->request;
@@ -120,7 +120,7 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     return ex->ends || serve_refuse(error, 500, NULL, "out of memory for the request");
 }
 
-/* What the last tokens of a chat's prompt spell: reasoning may have begun there. */
+/* Decodes the last tokens of a chat's prompt: reasoning may begin there. */
 static bool keep_prompt_end(struct serve_exchange *ex)
 {
     enum { tokens = 8 };

@@ -9,8 +9,8 @@
 #include "core/base/clock.h"
 #include "tools/serve/serve_http.h"
 
-/* A connection with no request at hand goes after so long where its client has closed its half, or
- * where others may be waiting for a place. */
+/* An idle connection is closed after this time if its client has closed its half, or if others may
+ * be waiting for a place. */
 #define HALF_NS 1000000000ull
 
 struct serve_link *serve_link_of(struct MHD_Connection *connection)
@@ -20,7 +20,7 @@ struct serve_link *serve_link_of(struct MHD_Connection *connection)
     return info ? info->socket_context : NULL;
 }
 
-/* libmicrohttpd closes what has no first line of HTTP without a word, to us as well. */
+/* libmicrohttpd closes a connection without a first line of HTTP, and does not report it. */
 static void log_no_request(const struct serve_link *link, struct MHD_Connection *connection)
 {
     struct serve_exchange ex = {.server = link->server,
@@ -82,7 +82,7 @@ void serve_exchange_leave(struct serve_exchange *ex)
 bool serve_link_look(struct serve *s)
 {
     const uint64_t now = dgl_now_ns(), patience = (uint64_t)s->opt->timeout * 1000000000u;
-    /* A stream that says nothing for so long gets a comment: proxies close silent connections. */
+    /* A silent stream receives a comment after this time: proxies close silent connections. */
     const uint64_t comment_ns = (uint64_t)s->opt->sse_ping_interval * 1000000000u;
     bool all = true;
     char byte;
@@ -90,13 +90,13 @@ bool serve_link_look(struct serve *s)
     pthread_mutex_lock(&s->lock);
     for (const struct serve_link *link = s->links; link; link = link->next)
         links++;
-    /* The threads share the places out beforehand: one may have none left sooner than all. */
+    /* The threads share the places beforehand: one thread may be full before the others. */
     const bool crowded = links + s->max_links / 8 >= s->max_links;
     for (struct serve_link *link = s->links; link; link = link->next) {
         const uint64_t since = atomic_load(&link->since_ns);
         if (atomic_load(&link->busy) || now < since || now - since < HALF_NS)
             continue;
-        /* MHD goes on waiting for the rest of a request line that ended. */
+        /* MHD continues to wait for the rest of a request line that has ended. */
         if (now - since > patience || (crowded && !atomic_load(&link->begun)) ||
             recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             shutdown(link->fd, SHUT_RDWR);

@@ -1,4 +1,4 @@
-/* What `serve` counts, and its text for Prometheus. */
+/* Counters of `serve`, and their text for Prometheus. */
 #ifndef DGL_TOOLS_SERVE_METRICS_H
 #define DGL_TOOLS_SERVE_METRICS_H
 
@@ -27,7 +27,7 @@ struct serve_metrics {
 void serve_metrics_request(struct serve_metrics *m, int status);
 void serve_metrics_token(struct serve_metrics *m, bool first, double seconds);
 void serve_metrics_batch(struct serve_metrics *m, const struct dgl_batch_info *info);
-/* What the batch did so far is no client's. */
+/* Excludes the work of the batch until now from the counters. */
 void serve_metrics_begin(struct serve_metrics *m, const struct dgl_batch_info *info);
 void serve_metrics_write(struct serve_metrics *m, struct dgl_buf *out);
 

@@ -1,5 +1,5 @@
-/* libmicrohttpd, loaded when a server starts (no other command needs it), and what it refuses by
- * itself, in our words. */
+/* Loads libmicrohttpd when a server starts (other commands do not need it), and replaces the error
+ * bodies that the library sends by itself. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/socket.h>
@@ -49,13 +49,13 @@ static const char *why_refused(unsigned status)
     }
 }
 
-/* libmicrohttpd answers what it cannot read with HTML, and no option changes that; version 0.9.75
- * (Debian 12) sends the head of that answer twice where the Content-Length is malformed, and
- * nothing at all where the first line has many arguments. It queues those answers by its own
- * MHD_queue_response(), whose name this one takes (a program's symbols come before those of what it
- * loads): the answer leaves here, and the connection takes no more, so that the library finds it
- * closed. Our own answers go through mhd.queue_response, the library's. Where a library was linked
- * with -Bsymbolic, its own words remain. */
+/* libmicrohttpd answers malformed requests with HTML, and no option changes that. Version 0.9.75
+ * (Debian 12) also sends the head of that answer twice if the Content-Length is malformed, and
+ * sends no answer if the first line has many arguments. The library queues those answers with its
+ * own MHD_queue_response(). This function replaces it, because the symbols of a program come before
+ * those of the libraries that it loads. It sends an error object and shuts the connection down, so
+ * that the library finds it closed. Our own answers use the library's function, mhd.queue_response.
+ * A library that was linked with -Bsymbolic still sends HTML. */
 __attribute__((visibility("default"))) enum MHD_Result
 MHD_queue_response(struct MHD_Connection *connection, unsigned status,
                    struct MHD_Response *response)
@@ -73,7 +73,8 @@ MHD_queue_response(struct MHD_Connection *connection, unsigned status,
     if (!body.failed)
         dgl_buf_append(&out, body.p, body.len);
     if (link && !body.failed && !out.failed) {
-        /* A client that has no room for so little has not read what it was sent before. */
+        /* If the socket has no room for these few bytes, the client has not read the data before
+         * them. */
         if (send(link->fd, out.p, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             errno = 0;
         /* Closing over bytes that were not read would take the answer back. */

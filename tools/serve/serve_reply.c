@@ -49,8 +49,8 @@ static void write_usage(const struct serve_exchange *ex, struct dgl_json_writer 
 
 /* ---- logprobs -------------------------------------------------------------------------------- */
 
-/* The text that a token has behind another one (at the beginning some decoders drop a blank), to be
- * released with dgl_free(). */
+/* Returns the text of a token after another one (some decoders drop a blank at the beginning). Free
+ * *owned with dgl_free(). */
 static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char **owned)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
@@ -61,7 +61,7 @@ static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char 
         return DGL_STR("");
     if (!memmem(*owned, len, REPLACEMENT, 3))
         return (struct dgl_str){*owned + ends[0], ends[1] - ends[0]};
-    dgl_free(*owned); /* a part of a character: what it is alone */
+    dgl_free(*owned); /* a part of a character: its text if it is decoded alone */
     if (dgl_decode(NULL, tok, &id, 1, false, owned, &len) != DGL_OK)
         return DGL_STR("");
     return (struct dgl_str){*owned, len};
@@ -83,8 +83,8 @@ static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *i
     return characters;
 }
 
-/* Whether the last of these ids goes on with a character that those before it left unfinished: that
- * is no U+FFFD any more then, or still the last one. */
+/* Returns true if the last id continues a character that the ids before it left unfinished. Its
+ * text then no longer ends in U+FFFD, or that U+FFFD is the last character still. */
 static bool goes_on(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count)
 {
     char *before = NULL, *all = NULL;
@@ -97,7 +97,7 @@ static bool goes_on(const struct dgl_tokenizer *tok, const int32_t *ids, size_t 
     return on;
 }
 
-/* Tokens are decoded behind the one before them, as in a text. */
+/* Tokens are decoded after the token before them, as in a text. */
 size_t serve_reply_offset(struct serve_choice *c, int32_t id)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(c->exchange->server->engine.model);
@@ -226,7 +226,7 @@ static void send_event(struct serve_exchange *ex)
     serve_exchange_wake(ex);
 }
 
-/* What an event says of a choice; all zero: it begins. */
+/* Contents of one event of a choice. All zero: the first event. */
 struct delta {
     struct dgl_str text, reasoning;
     const struct serve_call *call;

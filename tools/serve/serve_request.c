@@ -1,6 +1,6 @@
-/* Requests as OpenAI's interface has them. A field that is known and has another type, or a value
- * out of range, is refused by its name; what this server does not do is refused where it would
- * change the answer; other fields are ignored, as OpenAI ignores them. */
+/* Requests of OpenAI's interface. A known field with a wrong type or a value out of range is
+ * refused by its name. An unsupported field is refused if it would change the answer. Other fields
+ * are ignored, as OpenAI does. */
 #include "tools/serve/serve_request.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nesting of what goes to a template. */
+/* Limit of nesting in values for a template. */
 #define MAX_DEPTH     40
 #define MAX_STOP_LEN  1024
 #define MAX_PROMPT_ID 2147483647
@@ -446,8 +446,8 @@ static void write_calls(struct dgl_json_writer *w, const struct dgl_json *calls)
     dgl_jw_end_array(w);
 }
 
-/* Whether calls of an earlier answer are what they should be: objects, whose function has a
- * name and arguments. */
+/* Checks the calls of an earlier answer: each is an object whose function has a name and
+ * arguments. */
 static bool check_calls(const struct reader *rd, size_t message, const struct dgl_json *calls)
 {
     size_t index = 0;

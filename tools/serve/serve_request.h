@@ -1,5 +1,5 @@
-/* Bodies of requests to `serve`: JSON from strangers to what is to be done, or to the error that
- * OpenAI's interface has for it. Knows neither HTTP nor models. */
+/* Bodies of requests to `serve`: untrusted JSON becomes a request, or an error of OpenAI's
+ * interface. Independent of HTTP and models. */
 #ifndef DGL_TOOLS_SERVE_REQUEST_H
 #define DGL_TOOLS_SERVE_REQUEST_H
 
@@ -14,7 +14,7 @@ struct serve_error {
     char param[96];          /* "" = null */
     char message[1024];
 };
-/* Fills *error with type invalid_request_error; false, for `return`. */
+/* Fills *error with type invalid_request_error. Returns false, for use in a return statement. */
 bool serve_refuse(struct serve_error *error, int status, const char *param, const char *fmt, ...)
     DGL_PRINTF(4, 5);
 /* {"error":{...}} */
@@ -61,8 +61,9 @@ struct serve_request {
     size_t num_stop;
 };
 
-/* Reads a body of `len` bytes; `sampling` are the values that it may leave out. False: *error tells
- * why. serve_request_finish() in either case. Thread-safety: several threads at once. */
+/* Reads a body of `len` bytes. `sampling` has the values of omitted fields. Returns false and fills
+ * *error if the body is refused. Call serve_request_finish() in either case. Thread-safety: several
+ * threads at once. */
 bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *sampling, const char *body,
                         size_t len, struct serve_request *out, struct serve_error *error);
 void serve_request_finish(struct serve_request *r);

@@ -41,7 +41,7 @@ struct watch {
     const struct options *opt;
     char *pack_dir; /* the pack's folder of kernels; NULL without --allow-pack-kernels */
     struct watch_files *files;
-    uint64_t first_ns, last_ns; /* first and last change that was not read yet; 0: none */
+    uint64_t first_ns, last_ns; /* first and last change that was not read yet, or 0 */
     struct snapshot current;    /* texts of the set in force */
     bool expects_line;          /* a change was reported: the user waits for a line about it */
     struct dgl_kernels *next;   /* the set that is being prepared, or NULL */
@@ -49,7 +49,7 @@ struct watch {
     struct dgl_error error; /* of `next` */
     struct dgl_buf notices; /* of `next` */
     struct dgl_buf remarks; /* all lines that were printed as remarks */
-    bool failed;            /* an error line was printed: nothing is watched any more */
+    bool failed;            /* an error line was printed, and watching has ended */
 };
 
 /* ---- snapshots ------------------------------------------------------------------------------- */
@@ -413,7 +413,7 @@ void watch_destroy(struct watch **watch)
     if (!w)
         return;
     if (!interrupted())
-        look(w, true, true, false); /* what was saved last has its line, too */
+        look(w, true, true, false); /* print a line about the last saved file, too */
     drop_next(w);
     snapshot_finish(&w->current);
     dgl_buf_finish(&w->notices);

@@ -93,12 +93,12 @@ static const struct option table[] = {
     {"generate chat", 0, "stop", "TEXT", "end the answer before this text; may be repeated",
      TYPE_STRS, FIELD(stop), 0, 0, NULL, 0},
     {"generate", 0, "session", "FILE",
-     "go on with the session of this file, if it is there, and keep it there in the end: of a "
-     "prompt only what is new is evaluated; without one, the text goes on where it ended",
+     "continue the session of this file, if it exists, and store the session there at the end; "
+     "only the new part of a prompt is evaluated, and without a prompt the text continues",
      TYPE_PATH, FIELD(session), 0, 0, NULL, 0},
     {"chat", 0, "session", "FILE",
-     "go on with the conversation of this file, if it is there, and keep it there in the end, with "
-     "what was evaluated of it",
+     "continue the conversation of this file, if it exists, and store it there at the end, with "
+     "its evaluated tokens",
      TYPE_PATH, FIELD(session), 0, 0, NULL, 0},
     {"chat", 0, "context-shift", NULL,
      "a full context does not end the conversation: the model no longer sees its oldest half, the "
@@ -117,8 +117,8 @@ static const struct option table[] = {
     {"generate chat", 0, "ignore-eos", NULL, "do not end at a stop token", TYPE_FLAG,
      FIELD(ignore_eos), 0, 0, NULL, 0},
     {"generate chat", 0, "model-defaults", NULL,
-     "sampling values of the model's generation_config.json where no flag says otherwise",
-     TYPE_FLAG, FIELD(model_defaults), 0, 0, NULL, 0},
+     "use the sampling values of the model's generation_config.json for omitted options", TYPE_FLAG,
+     FIELD(model_defaults), 0, 0, NULL, 0},
     {"generate chat", 0, "readback-interval", "N",
      "tokens per readback, 1 to " DIGITS(
          DGL_READBACK_INTERVAL_MAX) " (default: 1 on software, " DIGITS(DGL_READBACK_INTERVAL) " on"
@@ -150,7 +150,7 @@ static const struct option table[] = {
     {"tokenize", 0, "decode", NULL,
      "read `{\"ids\":[…]}` lines, write `{\"text\":…}` lines, with or without --jsonl", TYPE_FLAG,
      FIELD(decode), 0, 0, NULL, 0},
-    {"tokenize", 0, "pieces", NULL, "show what each id stands for", TYPE_FLAG, FIELD(pieces), 0, 0,
+    {"tokenize", 0, "pieces", NULL, "show the text of each id", TYPE_FLAG, FIELD(pieces), 0, 0,
      NULL, 0},
     {"tokenize", 0, "skip-special", NULL, "leave special tokens out of decoded text", TYPE_FLAG,
      FIELD(skip_special), 0, 0, NULL, 0},
@@ -171,7 +171,7 @@ static const struct option table[] = {
      "which of the model's templates (default: `default`, or `tool_use` where there is one and "
      "tools are given)",
      TYPE_STR, FIELD(template_name), 0, 0, NULL, 0},
-    {"template", 0, "add-generation-prompt", NULL, "end with what begins an answer", TYPE_FLAG,
+    {"template", 0, "add-generation-prompt", NULL, "end with the beginning of an answer", TYPE_FLAG,
      FIELD(add_generation_prompt), 0, 0, NULL, 0},
     {"template", 0, "now", "DATE",
      "2025-06-15 or 2025-06-15T12:30:00, for templates that tell the date (default: the local "
@@ -281,12 +281,13 @@ static const struct option table[] = {
     {"tune", 0, "op", "OP", "only operations of this name in the plan, such as qkv", TYPE_PATH,
      FIELD(op), 0, 0, NULL, 0},
     {"tune", 0, "seconds", "N",
-     "nothing is begun that would end later; what is not stored yet comes first (default: 120)",
+     "begin no measurement that would end later; operations without a stored result come first "
+     "(default: 120)",
      TYPE_I32, FIELD(seconds), 1, 86400, NULL, 0},
-    {"tune", 0, "show", NULL, "list what is stored for the device, and measure nothing", TYPE_FLAG,
+    {"tune", 0, "show", NULL, "list the stored results of the device without measuring", TYPE_FLAG,
      FIELD(tune_show), 0, 0, NULL, 0},
-    {"tune", 0, "reset", NULL, "remove what is stored for the device", TYPE_FLAG, FIELD(tune_reset),
-     0, 0, NULL, 0},
+    {"tune", 0, "reset", NULL, "remove the stored results of the device", TYPE_FLAG,
+     FIELD(tune_reset), 0, 0, NULL, 0},
     {"bench", 0, "batch", "B",
      "sequences that decode together, 1 to " DIGITS(
          DGL_BENCH_BATCH_MAX) " (default: 1); prefill tokens per pass are --ubatch",
@@ -312,11 +313,9 @@ static const struct option table[] = {
     {"bench", 0, "matrix", NULL,
      "with --shape: every type of weights in every layout that kernels read", TYPE_FLAG,
      FIELD(matrix), 0, 0, NULL, 0},
-    {"bench", 0, "types", "NAME,NAME",
-     "types of --matrix, in the order in which they are told (default: all)", TYPE_PATH,
-     FIELD(types), 0, 0, NULL, 0},
-    {"bench", 0, "plot", "FILE.svg", "draw what was measured", TYPE_PATH, FIELD(plot), 0, 0, NULL,
-     0},
+    {"bench", 0, "types", "NAME,NAME", "types of --matrix, in their order (default: all)",
+     TYPE_PATH, FIELD(types), 0, 0, NULL, 0},
+    {"bench", 0, "plot", "FILE.svg", "draw the results", TYPE_PATH, FIELD(plot), 0, 0, NULL, 0},
     {"bench", 0, "md", NULL, "a Markdown table", TYPE_FLAG, FIELD(md), 0, 0, NULL, 0},
     {"bench", 0, "rate", "R",
      "with `serve`: requests per second, which come by chance as from many people (default: 1)",
@@ -358,8 +357,8 @@ static const struct option table[] = {
     {"bench", 0, "csv", NULL, "comma-separated output", TYPE_FLAG, FIELD(csv), 0, 0, NULL, 0},
 
     {"kernels", 0, "op", "OP",
-     "of `new`: what the kernel computes, an operation or one with words of WHEN lines "
-     "(matmul/decode/pre=join); of `show --generated`: for which step of the model (qkv)",
+     "of `new`: operation of the kernel, with or without words of WHEN lines "
+     "(matmul/decode/pre=join); of `show --generated`: step of the model (qkv)",
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
     {"kernels", 0, "shape", "KEY=VALUE,...|NAME",
      "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
@@ -417,7 +416,8 @@ static const struct option table[] = {
     {ENGINE, 0, "kernel-file", "FILE", "a single kernel file; may be repeated", TYPE_PATHS,
      FIELD(kernel_file), 0, 0, NULL, 0},
     {ENGINE, 0, "allow-pack-kernels", NULL,
-     "read the folder `kernels` of the pack too, below --kernel-dir: programs of whoever made it",
+     "also read the folder `kernels` of the pack, with lower priority than --kernel-dir; these are "
+     "programs of the pack's author",
      TYPE_FLAG, FIELD(allow_pack_kernels), 0, 0, NULL, 0},
     {ENGINE, 0, "kernel-config", "FILE", "kernel hints from a JSON file", TYPE_PATH,
      FIELD(kernel_config), 0, 0, NULL, 0},
@@ -441,8 +441,8 @@ static const struct option table[] = {
      "hint attentionDecode: auto, tiled_large, tiled_small, streaming, subgroup", TYPE_WORD,
      FIELD(attention_decode), 0, 0, "auto|tiled_large|tiled_small|streaming|subgroup", 0},
     {"generate chat serve logits perplexity bench verify kernels", 0, "no-tune", NULL,
-     "leave out what `dopplergl tune` stored for the device", TYPE_FLAG, FIELD(no_tune), 0, 0, NULL,
-     0},
+     "ignore the results that `dopplergl tune` stored for the device", TYPE_FLAG, FIELD(no_tune), 0,
+     0, NULL, 0},
     {ENGINE, 0, "hash-weights", "WHEN",
      "compare a pack's files with its hashes: changed (since they were last found right), always, "
      "never (default: changed)",
@@ -473,7 +473,7 @@ static const struct option table[] = {
      "wait for the compiler)",
      TYPE_WORD, FIELD(executor), 0, 0, "auto|dispatch|persistent", 0},
     {"*", 'c', "ctx-size", "N",
-     "context length in tokens; 0 is the model's, lowered to what fits (default: 0)", TYPE_I32,
+     "context length in tokens; 0 is the model's, lowered until it fits (default: 0)", TYPE_I32,
      FIELD(context), 0, I32_MAX, NULL, 0},
     {"*", 0, "json", NULL, "machine-readable output", TYPE_FLAG, FIELD(json), 0, 0, NULL, 0},
     {"*", 'q', "quiet", NULL, "errors only on standard error", TYPE_FLAG, FIELD(quiet), 0, 0, NULL,

@@ -6,7 +6,7 @@ installed library, whatever its version.
 
 `dgl.lib` has the functions, `dgl.struct["dgl_limits"]` the structs, `dgl.value["DGL_LOG_WARN"]` enums and macros,
 `dgl.params(NAME, ...)` makes a `struct dgl_NAME_params` as the macros of C do. Functions that return a status raise `dgl.Error`
-when it is not DGL_OK, with the line of the log. Handles are c_void_p. ctypes lets other Python threads run during a call.
+when it is not DGL_OK, with the error line. Handles are c_void_p. ctypes lets other Python threads run during a call.
 
 The header is looked for below DOPPLERGL_PREFIX, else below the prefix that this file is installed under, else in /usr/local
 and /usr; the library in lib of that prefix, or a folder of it, else where the loader looks.
@@ -73,29 +73,20 @@ lib = c.CDLL(next(iter(glob.glob(f"{prefix}/lib/{_so}") + glob.glob(f"{prefix}/l
 
 
 class Error(Exception):
-    """A status that is not DGL_OK: `status`, and the line that the log got."""
+    """A status that is not DGL_OK: `status`, and the error line."""
 
     def __init__(self, status, line):
         super().__init__(line or lib.dgl_status_str(status).decode())
         self.status = status
 
 
-WRITE = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
-_last = [""]
-
-
-@WRITE
-def _write(_priv, level, text):
-    if level == value["DGL_LOG_ERROR"]:
-        _last[0] = text.decode(errors="replace")
-
-
-log = struct["dgl_log"](write=c.cast(_write, c.c_void_p), level=value["DGL_LOG_ERROR"])
+_error = struct["dgl_error"]()
+log = struct["dgl_log"](error=c.addressof(_error))
 
 
 def _check(status, _function, _arguments):
     if status != 0:
-        line, _last[0] = _last[0], ""
+        line, _error.text = _error.text.decode(errors="replace"), b""
         raise Error(status, line)
     return status
 

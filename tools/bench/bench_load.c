@@ -12,6 +12,7 @@
 #include "core/base/file.h"
 #include "core/base/mem.h"
 #include "core/base/stats.h"
+#include "core/base/status.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/report.h"
 
@@ -146,19 +147,22 @@ int bench_load(const struct options *opt)
     bytes = info->weight_bytes;
     snprintf(name, sizeof(name), "%s", info->name);
     snprintf(quantization, sizeof(quantization), "%s", info->quantization);
-    for (int32_t i = -1; i < runs && status == DGL_OK; i++) {
+    for (int32_t i = -1; i < runs; i++) {
         struct load_run *run = i < 0 ? &cold : &warm[i];
         with.quiet = opt->quiet || i >= 0; /* one device line */
         look_at_model(info->path, i < 0, &held);
         run->resident = held.pages ? (double)held.resident / (double)held.pages : 0;
-        status = engine_open(&e, &with, path, true);
+        TRY(engine_open(&e, &with, path, true));
         run->times = e.times;
-        if (i + 1 < runs || status != DGL_OK)
+        if (i + 1 < runs)
             engine_close(&e);
     }
+done:
     dgl_model_file_destroy(&file);
-    if (status != DGL_OK)
+    if (status != DGL_OK) {
+        engine_close(&e);
         return exit_code(status);
+    }
     qsort(warm, (size_t)runs, sizeof(warm[0]), by_model_time);
     const struct load_run *median = &warm[runs / 2];
     if (opt->json) {

@@ -8,6 +8,7 @@
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
+#include "core/base/status.h"
 
 enum { WIDTH = 420, HEIGHT = 300, LEFT = 64, RIGHT = 16, TOP = 56, BOTTOM = 48, TICKS = 5 };
 
@@ -158,11 +159,10 @@ enum dgl_status plot_write(const struct dgl_log *log, struct dgl_atomic_file **f
     enum dgl_status status = DGL_OK;
     plot_svg(&svg, title, panels, num_panels);
     if (svg.failed)
-        status = dgl_fail_memory(log, "figure", svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_write(*file, svg.p, svg.len);
-    if (status == DGL_OK)
-        status = dgl_atomic_commit(file);
+        TRY(dgl_fail_memory(log, "figure", svg.len));
+    TRY(dgl_atomic_write(*file, svg.p, svg.len));
+    TRY(dgl_atomic_commit(file));
+done:
     dgl_atomic_abort(file);
     dgl_buf_finish(&svg);
     return status;

@@ -207,13 +207,14 @@ static enum dgl_status sweep_batch(struct engine *e, struct bench_report *report
     p.progress_priv = &rows;
     p.skip_copy = true;
     p.prompt_tokens = 1;
-    for (size_t i = 0; !asked && status == DGL_OK; i++) {
+    for (size_t i = 0; !asked; i++) {
         p.batch = counts[i] < report->opt->batch ? counts[i] : report->opt->batch;
         asked = p.batch == report->opt->batch;
-        status = measure_point(e, &p, SWEEP_BATCH, &report->batch[report->num_batches]);
-        report->num_batches += status == DGL_OK;
+        TRY(measure_point(e, &p, SWEEP_BATCH, &report->batch[report->num_batches]));
+        report->num_batches++;
         rows.done++;
     }
+done:
     rows_progress(&rows, "", 0, 0);
     return status;
 }
@@ -300,11 +301,10 @@ static bool find_decode_weights(void *priv, const struct dgl_plan_step *step)
 }
 
 /* Measures one cell: weights of the type at the end of `path`, with the chosen kernels or with a
- * hint. Sets *made to false if the hint leads to no other layout, or if none of its kernels can
- * run. */
+ * hint. Adds no cell if the hint leads to a layout that was measured before. */
 static enum dgl_status measure_cell(const struct options *opt, const char *path, const char *quant,
                                     const char *hint, struct bench_report *report,
-                                    struct rows *rows, bool *made)
+                                    struct rows *rows)
 {
     struct engine e;
     struct options with = *opt;
@@ -312,39 +312,34 @@ static enum dgl_status measure_cell(const struct options *opt, const char *path,
     struct decode_weights weights = {"", ""};
     struct bench_cell *cell = &report->cell[report->num_cells];
     const char *unpacked = "";
+    enum dgl_status status = DGL_OK;
     with.extra_hint = hint;
     with.quiet = true;
     with.trace = NULL;
     with.log_level = hint ? "none" : opt->log_level;
     rows_progress(rows, "", 0, 0);
-    enum dgl_status status = engine_open(&e, &with, path, true);
-    *made = status == DGL_OK;
-    if (status == DGL_OK) {
-        dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
-        if (strncmp(weights.type, quant, strlen(weights.type)) != 0)
-            unpacked = weights.type;
-        snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
-        snprintf(cell->layout, sizeof(cell->layout), "%s%s%s", unpacked, unpacked[0] ? " " : "",
-                 weights.layout);
-    }
-    for (size_t i = 0; *made && i < report->num_cells; i++)
-        *made = strcmp(report->cell[i].quantization, quant) != 0 ||
-                strcmp(report->cell[i].layout, cell->layout) != 0;
-    if (*made) {
-        struct dgl_bench_params p = bench_params(opt, &e);
-        p.skip_copy = true;
-        p.profile = false;
-        p.progress_cb = rows_progress;
-        p.progress_priv = rows;
-        status = dgl_bench(e.session, &p, &r);
-        *made = status == DGL_OK;
-    }
-    if (*made) {
-        cell->weight_bytes = dgl_model_get_info(e.model)->weight_bytes;
-        dgl_bench_result_finish(&r);
-        cell->result = r;
-        report->num_cells++;
-    }
+    TRY(engine_open(&e, &with, path, true));
+    dgl_model_plan_iterate(e.model, find_decode_weights, &weights);
+    if (strncmp(weights.type, quant, strlen(weights.type)) != 0)
+        unpacked = weights.type;
+    snprintf(cell->quantization, sizeof(cell->quantization), "%s", quant);
+    snprintf(cell->layout, sizeof(cell->layout), "%s%s%s", unpacked, unpacked[0] ? " " : "",
+             weights.layout);
+    for (size_t i = 0; i < report->num_cells; i++)
+        if (strcmp(report->cell[i].quantization, quant) == 0 &&
+            strcmp(report->cell[i].layout, cell->layout) == 0)
+            goto done;
+    struct dgl_bench_params p = bench_params(opt, &e);
+    p.skip_copy = true;
+    p.profile = false;
+    p.progress_cb = rows_progress;
+    p.progress_priv = rows;
+    TRY(dgl_bench(e.session, &p, &r));
+    cell->weight_bytes = dgl_model_get_info(e.model)->weight_bytes;
+    dgl_bench_result_finish(&r);
+    cell->result = r;
+    report->num_cells++;
+done:
     engine_close(&e);
     return status;
 }
@@ -393,9 +388,7 @@ static enum dgl_status matrix(const struct options *opt, struct engine *e,
         if (strcmp(type, "q4_k") == 0)
             snprintf(list.hint[list.count++], sizeof(list.hint[0]), "q4kMatmul=dequant_f16");
         for (size_t k = 0; k <= list.count && report->num_cells < BENCH_MAX_CELLS; k++) {
-            bool made = false;
-            status =
-                measure_cell(opt, path, type, k ? list.hint[k - 1] : NULL, report, &rows, &made);
+            status = measure_cell(opt, path, type, k ? list.hint[k - 1] : NULL, report, &rows);
             if (k && status == DGL_ERR_UNSUPPORTED)
                 status = DGL_OK; /* of a kernel that cannot run here */
             else if (k && status != DGL_OK && status != DGL_ERR_CANCELLED)

@@ -71,9 +71,10 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
                                     const int32_t *ids, size_t count)
 {
     struct pieces pieces;
-    enum dgl_status status = pieces_init(t, ids, count, &pieces);
+    enum dgl_status status = DGL_OK;
+    TRY(pieces_init(t, ids, count, &pieces));
     dgl_jw_field_array(w, "pieces");
-    for (size_t i = 0; status == DGL_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         dgl_jw_object(w);
         report_i64(w, "id", ids[i]);
         dgl_jw_field_str(w, "token", piece_spelling(&pieces, i));
@@ -81,6 +82,7 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
+done:
     pieces_finish(&pieces);
     return status;
 }
@@ -90,8 +92,9 @@ static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids
                                     struct dgl_buf *out)
 {
     struct pieces pieces;
-    enum dgl_status status = pieces_init(t, ids, count, &pieces);
-    for (size_t i = 0; status == DGL_OK && i < count; i++) {
+    enum dgl_status status = DGL_OK;
+    TRY(pieces_init(t, ids, count, &pieces));
+    for (size_t i = 0; i < count; i++) {
         struct dgl_str parts[2] = {piece_spelling(&pieces, i), piece_text(&pieces, i)};
         dgl_buf_printf(out, "%d", ids[i]);
         for (size_t k = 0; k < 2; k++) {
@@ -101,6 +104,7 @@ static enum dgl_status print_pieces(const struct tokenize *t, const int32_t *ids
         }
         dgl_buf_putc(out, '\n');
     }
+done:
     pieces_finish(&pieces);
     return status;
 }

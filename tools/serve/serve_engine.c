@@ -323,10 +323,8 @@ static void reload_kernels(struct serve *s, struct watch *watch)
         console_note(&e->console, "kernels were read again");
         return;
     }
-    enum dgl_status status = engine_open_kernels(e, s->opt);
-    if (status == DGL_OK)
-        status = dgl_model_set_kernels(e->model, e->kernels);
-    if (status == DGL_OK) {
+    if (engine_open_kernels(e, s->opt) == DGL_OK &&
+        dgl_model_set_kernels(e->model, e->kernels) == DGL_OK) {
         dgl_kernels_destroy(&before);
         console_note(&e->console, "kernels were read again");
         return;

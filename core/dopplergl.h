@@ -247,14 +247,14 @@ int dgl_compiler_main(int argc, char **argv);
  * DGL_ERR_UNSUPPORTED: the given context is below ES 3.1. The device borrows `log`. Slow. */
 enum dgl_status dgl_device_create(const struct dgl_log *log, const struct dgl_device_params *params,
                                   struct dgl_device **out);
-/* Closes the device, after everything that was made from it. Blocks; while
- * dgl_device_is_compiling() for as long as the driver's compiler takes. */
+/* Closes the device. Destroy everything made from it first. Blocks. If dgl_device_is_compiling() is
+ * true, it may wait until the driver's compiler ends. */
 void dgl_device_destroy(struct dgl_device **dev);
-/* Whether the driver still compiles a program that nobody waits for: the one of DGL_EXECUTOR_AUTO
- * when its model is destroyed (seconds; compiled in threads of the driver). On some drivers
- * dgl_device_destroy() and the process's exit() then wait for it. A program that has nothing else
- * to do may leave the device open, flush its files and end by _exit(). Cheap. False for a lost
- * device. */
+/* Returns true if the driver still compiles a program that is no longer needed. This happens if
+ * DGL_EXECUTOR_AUTO started a trial, the driver compiles on its own threads, and the model was
+ * destroyed within those seconds. On some drivers dgl_device_destroy() and exit() then wait for the
+ * compiler. A program that is otherwise finished may leave the device open, flush its files and
+ * call _exit(). Returns false for a lost device. Cheap. */
 bool dgl_device_is_compiling(struct dgl_device *dev);
 /* The device's row of the device table. Borrowed from the device. */
 const struct dgl_device_info *dgl_device_get_info(const struct dgl_device *dev);
@@ -278,200 +278,214 @@ struct dgl_device_facts {
 void dgl_device_get_facts(struct dgl_device *dev, struct dgl_device_facts *out);
 /* GL_VERSION. Borrowed from the device. */
 const char *dgl_device_gl_version(const struct dgl_device *dev);
-/* True after a reset: every call on the device then fails at once with DGL_ERR_DEVICE_LOST, and
- * only destroying and dgl_model_rebuild() still work. */
+/* Returns true after a device reset. Every call on the device then fails at once with
+ * DGL_ERR_DEVICE_LOST, except the destroy functions and dgl_model_rebuild(). */
 bool dgl_device_is_lost(const struct dgl_device *dev);
-/* Folder that keeps compiled kernels for later processes; NULL: they are compiled again each time,
- * because dgl_device_params.cache_dir is "", the folder cannot be written or belongs to others too,
- * or the driver gives no program binaries; then the folder keeps only what else is known of it.
- * Borrowed from the device. */
+/* Folder in which compiled kernels are stored for later processes. Returns NULL if kernels are
+ * compiled again in each process. Reasons: dgl_device_params.cache_dir is "", the folder cannot be
+ * written, other users can write to it, or the driver does not support program binaries. In the
+ * last case the folder still stores test results, tunings and hashes. Borrowed from the device. */
 const char *dgl_device_cache_dir(const struct dgl_device *dev);
 
-/* Work since the device was opened; the difference of two readings is the work between them. */
+/* Work since the device was opened. Subtract two readings to get the work between them. */
 struct dgl_counters {
-    uint64_t tokens;          /* evaluated: of prompts and one by one */
-    uint64_t submits;         /* entries into the driver that start work or wait for it: a flush, a
-                                 wait on a fence, a map of a result */
+    uint64_t tokens; /* evaluated, in prefill and in decode */
+    /* calls into the driver that start work or wait for it: a flush, a wait on a fence, a map of a
+     * result */
+    uint64_t submits;
     uint64_t readbacks;       /* results copied to the host, of any size */
     uint64_t dispatches;      /* compute dispatches, also those with no work groups */
     uint64_t barriers;        /* memory barriers, also those before copies and readbacks */
     uint64_t buffers_created; /* GL buffers */
-    uint64_t programs_linked; /* compiled, or taken from the cache of programs */
+    uint64_t programs_linked; /* compiled, or loaded from the program cache */
     uint64_t readback_bytes;  /* from the device to the host */
     uint64_t upload_bytes;    /* from the host to the device */
-    uint64_t pages_used;      /* of KV caches, 64 tokens each, that sequences have; now, also in a
-                                 sum of work */
-    uint64_t pages_shared;    /* of these, such as several sequences have */
-    uint64_t prefix_hit_tokens; /* of prompts, that other sequences had evaluated */
+    /* pages of KV caches (64 tokens each) in use now; a difference of two readings has the current
+     * value too */
+    uint64_t pages_used;
+    uint64_t pages_shared; /* pages in pages_used that several sequences share */
+    /* prompt tokens whose keys and values were reused from other sequences */
+    uint64_t prefix_hit_tokens;
 };
 /* Copies the counters of the device to *out. */
 void dgl_device_get_counters(const struct dgl_device *dev, struct dgl_counters *out);
 
-/* What the device does at best, measured: kernels can be held against it. */
+/* Measured upper limits of the device, to compare kernels with. */
 struct dgl_device_speed {
-    double dispatch_us; /* a dispatch that waits for the one before, in a long list of them */
-    double read_gbps;   /* reading memory alone, 10^9 bytes per second */
-    double copy_gbps;   /* copying it, read plus written */
+    double dispatch_us; /* time of one dispatch that depends on the previous one, in a long list */
+    double read_gbps;   /* memory reads, 10^9 bytes per second */
+    double copy_gbps;   /* memory copies, read plus written, 10^9 bytes per second */
 };
-/* Measures the device with built-in kernels, by the host's clock. Allocates up to 1 GiB, and no
- * more than half of what is free, for its duration. Slow: a fraction of a second; on renderers that
- * interpret shaders, seconds. On failure *out is zero. */
+/* Measures the device with built-in kernels and the host's clock. Meanwhile it allocates up to 1
+ * GiB, at most half of the free memory. Slow: a fraction of a second; seconds on renderers that
+ * interpret shaders. On failure *out is zero. */
 enum dgl_status dgl_device_measure(struct dgl_device *dev, struct dgl_device_speed *out);
 
 /* Parts of a generation. */
 enum dgl_phase { DGL_PHASE_PREFILL, DGL_PHASE_DECODE, DGL_PHASE_SAMPLE };
 
-/* What an event is about. */
+/* Kinds of events. */
 enum dgl_event_kind {
-    DGL_EVENT_COMPILE,  /* a kernel was compiled, or found in the cache; `name` is the kernel's */
-    DGL_EVENT_SUBMIT,   /* what dgl_counters.submits counts: "flush", "wait" or "map" */
+    DGL_EVENT_COMPILE, /* a kernel was compiled or loaded from the cache; `name` is the kernel */
+    /* one of the calls that dgl_counters.submits counts: "flush", "wait" or "map" */
+    DGL_EVENT_SUBMIT,
     DGL_EVENT_READBACK, /* waiting for a result and copying it to the host: "readback" */
     DGL_EVENT_RECORD,   /* queueing the dispatches of a pass or of a batch of tokens: "record" */
-    DGL_EVENT_OP,       /* an operation on the GPU, in a call that profiles: its name in the plan */
+    DGL_EVENT_OP,       /* an operation on the GPU, if the call profiles; `name` as in the plan */
 };
-/* A stretch of time of the host or, DGL_EVENT_OP, of the GPU. Strings are borrowed for the call. */
+/* A time span on the host, or on the GPU for DGL_EVENT_OP. Strings are borrowed for the call. */
 struct dgl_event {
     enum dgl_event_kind kind;
     enum dgl_phase phase; /* DGL_EVENT_RECORD, DGL_EVENT_OP */
     const char *name;
     const char *kernel; /* DGL_EVENT_OP; "" otherwise */
-    /* By CLOCK_MONOTONIC. The GPU has a clock of its own: the operations of a pass are placed one
-     * after the other so that the last one ends when the host learned that it had. */
+    /* CLOCK_MONOTONIC. The GPU has a separate clock. The operations of a pass are placed one after
+     * another so that the last one ends when the host saw that the pass had finished. */
     uint64_t start_ns;
     uint64_t duration_ns;
-    uint64_t bytes; /* DGL_EVENT_READBACK; DGL_EVENT_OP as dgl_profile_entry has it */
+    uint64_t bytes; /* DGL_EVENT_READBACK; DGL_EVENT_OP: same as dgl_profile_entry.bytes */
 };
-/* Calls `cb` (NULL: no longer) for every event on the device from now on, when it has ended, on the
- * thread that made the library call. The callback may not call the library. */
+/* Calls `cb` after each later event on the device, on the thread that made the library call. NULL
+ * ends the trace. The callback must not call the library. */
 void dgl_device_set_trace(struct dgl_device *dev,
                           void (*cb)(void *priv, const struct dgl_event *event), void *priv);
 
 /* ---- kernels: text, layers and choices (no device needed) ------------------------------------ */
 
-/* A set of kernel files with hints for choosing among them. Models copy the sets that they are
- * given. Thread-safety: unsafe, one thread at a time. */
+/* A set of kernel files, with hints that select among them. A model copies the set that it
+ * receives. Thread-safety: unsafe, one thread at a time. */
 struct dgl_kernels;
 
 /* One kernel. Strings are borrowed from the set. */
 struct dgl_kernel_info {
     const char *name;    /* unique in its set: "matmul_decode_subgroup" */
     const char *op;      /* the operation that it computes: "matmul" */
-    const char *variant; /* told apart from other kernels of the operation by this word */
+    const char *variant; /* distinguishes the kernels of one operation */
     const char *origin;  /* "builtin" or the path of the file */
     char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
     const char *summary; /* first line of its header comment */
-    const char *layout;  /* that it wants weights in; "" = the usual one of their type */
+    const char *layout;  /* required layout of weights; "" = the default layout of their type */
 };
 
-/* Text of a file of kernels or hints: of one in `dirs`, by the folder's path as it is given there,
- * a slash and the name in it, of `files`, `user_config` or `config_file`. The file need not be
- * there. */
+/* Text that replaces a kernel file or hint file. `path` is a path of `files`, `user_config` or
+ * `config_file`, or a folder of `dirs` as written there, a slash and the file's name. The file need
+ * not exist. */
 struct dgl_kernel_text {
     const char *path;
-    const char *text; /* NULL: as if the file were not there */
+    const char *text; /* NULL: the file is treated as missing */
     size_t len;
 };
-/* Layers over the built-in kernels and heuristics, low to high: a later one wins. */
+/* Layers over the built-in kernels and heuristics, lowest first. A later layer replaces an earlier
+ * one. */
 struct dgl_kernels_params {
-    /* name or path of a pack whose own folder `kernels` is read below `dirs`: the files are
-     * programs of whoever made the pack; NULL = none. Without such a folder nothing is read */
+    /* Name or path of a pack whose folder `kernels` is read as a layer below `dirs`. These kernels
+     * are programs written by the author of the pack. NULL = none. A pack without that folder adds
+     * no layer. */
     const char *pack;
-    /* folders: each *.comp in them replaces the kernel of its NAME, in this order */
+    /* Folders, in this order. Each *.comp file in a folder replaces the kernel of the same NAME. */
     const char *const *dirs;
     size_t num_dirs;
-    const char *const *files; /* single override files, each of another NAME */
+    const char *const *files; /* single override files, all with different NAMEs */
     size_t num_files;
-    const char *user_config;  /* file with a JSON object of kernel hints, below config_file; NULL */
+    /* path of a JSON object of kernel hints, a layer below config_file; NULL = none */
+    const char *user_config;
     const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */
     const char *profile;      /* "fast", "safe", "fused", ...; NULL = none */
     const char *hints;        /* JSON object of kernel hints; NULL = none */
-    const char *const *flags; /* single hints, "attentionDecode=streaming", highest */
+    const char *const *flags; /* single hints, "attentionDecode=streaming"; the highest layer */
     size_t num_flags;
-    /* What reasons and errors call `profile`, `hints` and each of `flags`: where they were said.
-     * NULL, also as one of flag_origins: "--kernel-profile NAME", "--kernel-hints", "flag" */
+    /* Names of `profile`, `hints` and each entry of `flags` in reasons and errors: the place where
+     * the user wrote them. NULL (also as an entry of flag_origins) means "--kernel-profile NAME",
+     * "--kernel-hints" and "flag". */
     const char *profile_origin, *hints_origin;
     const char *const *flag_origins;
-    /* texts that count instead of files: what an editor holds, what a file was when it was right */
+    /* texts used in place of files: unsaved text of an editor, or the last correct state of a file
+     */
     const struct dgl_kernel_text *texts;
     size_t num_texts;
-    bool allow_empty_dirs; /* folders of `dirs` may hold no kernel; else DGL_ERR_INVALID_ARG */
-    /* dgl_model_set_kernels() takes kernels of folders and files without their known-answer tests:
-     * wrong ones give wrong tokens */
+    /* folders of `dirs` may be without kernels; otherwise that is DGL_ERR_INVALID_ARG */
+    bool allow_empty_dirs;
+    /* dgl_model_set_kernels() skips the known-answer tests of kernels from folders and files. A
+     * wrong kernel then produces wrong tokens. */
     bool unchecked;
-    /* Files of `dirs` and `files` that cannot be read or taken are left out, dgl_kernels_check()
-     * tells of each as failed, and models refuse the set; else the first is the error of the call,
-     * as is one of `files` that does not exist */
+    /* If true, files of `dirs` and `files` that are unreadable or invalid are left out.
+     * dgl_kernels_check() reports each of them as failed, and models refuse the set. If false, the
+     * first such file is the error of the call. A missing file of `files` is always an error. */
     bool keep_faults;
 };
 #define dgl_kernels_params(...) (&(struct dgl_kernels_params){__VA_ARGS__})
 
-/* Reads and checks kernel files and hints. DGL_ERR_KERNEL: an unknown directive or another fault of
- * a kernel file; DGL_ERR_INVALID_ARG: a hint, a profile or a folder that makes no sense;
- * DGL_ERR_IO and DGL_ERR_FORMAT: a file that cannot be read. Slow. */
+/* Reads and checks kernel files and hints. DGL_ERR_KERNEL: a kernel file has an unknown directive
+ * or another fault. DGL_ERR_INVALID_ARG: an invalid hint, profile or folder. DGL_ERR_IO,
+ * DGL_ERR_FORMAT: a file cannot be read. Slow. */
 enum dgl_status dgl_kernels_create(const struct dgl_log *log,
                                    const struct dgl_kernels_params *params,
                                    struct dgl_kernels **out);
-/* Judges dgl_kernels_params.hints as far as that is possible without kernels: whether it is a JSON
- * object of hints that exist, with values that they take. Names under `variants` and `tunes` are
- * not looked at. DGL_ERR_INVALID_ARG names the first fault; DGL_ERR_FORMAT: not JSON. */
+/* Checks dgl_kernels_params.hints without reading kernels: it must be a JSON object of existing
+ * hints with valid values. Names under `variants` and `tunes` are not checked. DGL_ERR_INVALID_ARG
+ * names the first fault. DGL_ERR_FORMAT: not JSON. */
 enum dgl_status dgl_kernels_check_hints(const struct dgl_log *log, const char *hints);
 /* Frees the set. */
 void dgl_kernels_destroy(struct dgl_kernels **kernels);
-/* Calls `cb` once per kernel, in the order of the set; false from `cb` ends the iteration. */
+/* Calls `cb` once per kernel, in the order of the set. Iteration stops if `cb` returns false. */
 void dgl_kernels_iterate(const struct dgl_kernels *kernels,
                          bool (*cb)(void *priv, const struct dgl_kernel_info *info), void *priv);
-/* The kernel's text as written, *len bytes (`len` may be NULL) and a NUL; NULL when there is no
- * such kernel. Borrowed from the set. */
+/* Returns the unmodified text of a kernel: *len bytes (`len` may be NULL) and a NUL. Returns NULL
+ * if the set has no such kernel. Borrowed from the set. */
 const char *dgl_kernels_source(const struct dgl_kernels *kernels, const char *name, size_t *len);
 
 /* A kernel or a lib of a set that is not built in. Strings are borrowed for the call. */
 struct dgl_kernel_override {
     const char *name;
     bool is_lib;
-    const char *origin;  /* the file */
-    const char *text;    /* its text */
-    size_t len;          /* of it, in bytes; a NUL follows */
-    char sha256[65];     /* of the file, its lines ending in LF; hexadecimal */
-    const char *builtin; /* what it replaces: "kernels/op/norm/norm_rms.comp"; NULL = nothing */
-    /* From that, or from nothing, as `diff -u` has it, CRLF counted as LF; "" = no difference */
+    const char *origin; /* the file */
+    const char *text;   /* its text */
+    size_t len;         /* bytes of `text`; a NUL follows */
+    char sha256[65];    /* of the file, its lines ending in LF; hexadecimal */
+    /* the replaced built-in file: "kernels/op/norm/norm_rms.comp"; NULL = no file */
+    const char *builtin;
+    /* Difference between `builtin` (or an empty file) and `text`, in the format of `diff -u`. CRLF
+     * counts as LF. "" = no difference. */
     const char *diff;
 };
-/* Calls `cb` for each kernel, then for each lib that came with folders and files; false from `cb`
- * ends the iteration. Host work of milliseconds. */
+/* Calls `cb` for each kernel and then for each lib from folders and files. Iteration stops if `cb`
+ * returns false. Milliseconds of host work. */
 enum dgl_status dgl_kernels_overrides(const struct dgl_log *log, const struct dgl_kernels *kernels,
                                       bool (*cb)(void *priv,
                                                  const struct dgl_kernel_override *override),
                                       void *priv);
-/* A kernel file to begin with, called `name`: a copy of the built-in kernel for `op`, an operation
- * ("norm") or one with words of its kernels' WHEN lines ("matmul/decode/pre=join"). *text, *len
- * bytes and a NUL, transferred: dgl_free(). DGL_ERR_INVALID_ARG: there is a kernel of that name,
- * the name is none, or nothing is for `op` ("", too): lines of the log then tell which operations
- * there are, with their words. */
+/* Writes a starting point for a new kernel: a copy of the built-in kernel for `op`, renamed to
+ * `name`. `op` is an operation ("norm"), or an operation with words of its kernels' WHEN lines
+ * ("matmul/decode/pre=join"). Transfers *text (dgl_free), *len bytes and a NUL.
+ * DGL_ERR_INVALID_ARG: a kernel of that name exists, the name is invalid, or no kernel matches `op`
+ * (such as ""). In the last case the log lists the operations with their words. */
 enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl_kernels *kernels,
                                      const char *name, const char *op, char **text, size_t *len);
 
-/* What became of a kernel on a device. */
+/* Test result of a kernel on a device. */
 enum dgl_verdict {
     DGL_VERDICT_PASSED,
-    DGL_VERDICT_FAILED,  /* does not compile, touches what is not its own, computes wrongly, or says
-                            what no device can have: LOCAL 0 */
-    DGL_VERDICT_SKIPPED, /* no case of it can run on the device */
+    /* does not compile, writes outside of its buffers, computes wrong results, or has a directive
+     * that is invalid on every device: LOCAL 0 */
+    DGL_VERDICT_FAILED,
+    DGL_VERDICT_SKIPPED, /* the device can run none of its test cases */
 };
 /* Strings are borrowed for the call. */
 struct dgl_kernel_verdict {
-    /* A lib that no kernel splices is told as skipped: it has a name, an origin and a sha256, and
-     * "" for the rest; so does a file that was left out, as failed, without a sha256. */
+    /* A lib that no kernel includes is reported as skipped, with only name, origin and sha256 set.
+     * A file that was left out is reported as failed, with only name and origin set. All other
+     * strings are "". */
     const struct dgl_kernel_info *kernel;
     enum dgl_verdict verdict;
-    uint32_t cases; /* that ran; a wrong one is the last */
-    double worst;   /* largest error as a part of what the kernel's TOLERANCE allows */
-    /* Failed: kernel, case, element, what it is and what was wanted, or the driver's first error
-     * with its place. Skipped: the rule that does not hold here. "" = passed. */
+    uint32_t cases; /* test cases that ran; testing stops at the first wrong case */
+    double worst;   /* largest error divided by the error that the kernel's TOLERANCE allows */
+    /* Failed: kernel, case, element, actual and expected value, or the driver's first error with
+     * its location. Skipped: the rule that this device does not meet. "" = passed. */
     const char *reason;
 };
 struct dgl_kernels_check_params {
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
-    bool overrides_only; /* of `kernels` those with a text (of a lib, too) that is not built in */
+    bool overrides_only; /* only kernels whose text, or whose lib's text, is not built in */
     bool quick;          /* two cases of each kernel instead of all */
     /* Called for each kernel, in the order of the set; false cancels. */
     bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict);
@@ -480,47 +494,47 @@ struct dgl_kernels_check_params {
     void *progress_priv;
 };
 #define dgl_kernels_check_params(...) (&(struct dgl_kernels_check_params){__VA_ARGS__})
-/* Known-answer tests: compiles each kernel for inputs of odd sizes, runs it and compares with
- * results in doubles. A kernel that fails is no failed call: `cb` is told. Very slow without
- * `quick`: a program for each case. */
+/* Runs known-answer tests: compiles each kernel for inputs of odd sizes, runs it and compares its
+ * results with results in doubles. A kernel that fails is reported to `cb` and is no error of the
+ * call. Very slow without `quick`: one program per test case. */
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
                                   const struct dgl_kernels_check_params *params);
 
 struct dgl_selftest_params {
     const char *name; /* of one kernel; NULL = all */
     bool quick;       /* two cases of each kernel instead of all */
-    /* Called for each kernel, in the order of the set; false cancels. `wrong`: it is not used on
-     * this device from now on; a kernel that failed only by rounding more than its TOLERANCE
-     * allows, up to 16 times, still is. */
+    /* Called for each kernel, in the order of the set. Return false to cancel. If `wrong` is true,
+     * the kernel is not used on this device from now on. A kernel whose only fault is a rounding
+     * error of up to 16 times its TOLERANCE fails, but is still used. */
     bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict, bool wrong);
     void *priv;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
     void *progress_priv;
 };
 #define dgl_selftest_params(...) (&(struct dgl_selftest_params){__VA_ARGS__})
-/* Asks the built-in kernels for known answers, also those that were found wrong before, and records
- * which ones compute wrongly on this device with its driver: models that are loaded from now on, by
- * other processes too (where there is a cache folder), do without them. DGL_ERR_INVALID_ARG: there
- * is no kernel of that name. Very slow without `quick`. */
+/* Runs the known-answer tests of the built-in kernels, including those that failed before. It
+ * records the kernels that compute wrong results with this device and driver. Models loaded later
+ * do not use them; with a cache folder this includes other processes. DGL_ERR_INVALID_ARG: no
+ * kernel has that name. Very slow without `quick`. */
 enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftest_params *params);
 
 /* Time of one kernel for one request. Strings are borrowed for the call. */
 struct dgl_kernel_time {
-    struct dgl_kernel_verdict verdict; /* it is checked first; only a kernel that passed is timed */
-    const char *request;               /* operation, attributes and sizes, for people */
-    double us;      /* median of its dispatches on the device's clock; without one, host's */
-    double best_us; /* of the quickest dispatch */
+    struct dgl_kernel_verdict verdict; /* the kernel is checked first and timed only if it passed */
+    const char *request;               /* operation, attributes and sizes, as text for the user */
+    double us;      /* median time of a dispatch, on the device's clock or else the host's */
+    double best_us; /* shortest dispatch */
     bool gpu_clock;
-    double alone_us;              /* from submit to finished, on the host's clock */
-    uint64_t bytes, flops;        /* that a dispatch moves and computes at least */
-    double copy_gbps, copy_share; /* what copying memory reaches, and bytes / us as a part of it */
+    double alone_us; /* time of a single dispatch from submit to finish, on the host's clock */
+    uint64_t bytes, flops;        /* minimum bytes moved and operations computed by one dispatch */
+    double copy_gbps, copy_share; /* rate of a memory copy, and (bytes / us) divided by that rate */
 };
 struct dgl_kernels_bench_params {
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
-    const char *name;                  /* required: of a kernel */
-    /* "weight=q4_k,K=4096,N=14336,tokens=8": attributes and sizes (docs/operations.md); what is
-     * left out is typical of a large model. Without a type of weights: all of the kernel. NULL = ""
-     */
+    const char *name;                  /* required: name of a kernel */
+    /* Attributes and sizes (docs/operations.md): "weight=q4_k,K=4096,N=14336,tokens=8". Omitted
+     * sizes are those of a typical large model. Without a weight type, all types of the kernel are
+     * timed. NULL = "". */
     const char *shape;
     uint32_t dispatches;                                        /* timed; 0 = 20 */
     bool (*cb)(void *priv, const struct dgl_kernel_time *time); /* per request; false cancels */
@@ -529,12 +543,12 @@ struct dgl_kernels_bench_params {
     void *progress_priv;
 };
 #define dgl_kernels_bench_params(...) (&(struct dgl_kernels_bench_params){__VA_ARGS__})
-/* DGL_ERR_INVALID_ARG: there is no such kernel, or `shape` has something that its operation has
- * not. Slow. */
+/* Times one kernel. DGL_ERR_INVALID_ARG: there is no such kernel, or `shape` has an attribute or a
+ * size that its operation does not have. Slow. */
 enum dgl_status dgl_kernels_bench(struct dgl_device *device,
                                   const struct dgl_kernels_bench_params *params);
-/* The faults that dgl_kernels_bench() finds in a name and a shape without a device:
- * DGL_ERR_INVALID_ARG. */
+/* Checks a name and a shape like dgl_kernels_bench(), without a device. DGL_ERR_INVALID_ARG on a
+ * fault. */
 enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
                                         const struct dgl_kernels *kernels, const char *name,
                                         const char *shape);
@@ -545,45 +559,46 @@ enum dgl_status dgl_kernels_check_shape(const struct dgl_log *log,
 struct dgl_tokenizer;
 
 /* Reads a tokenizer. `path` is a model (pack, Hugging Face folder, GGUF file) or a tokenizer.json.
- * DGL_ERR_INVALID_ARG: the model has none; DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED and DGL_ERR_IO: of
- * the file. Slow. */
+ * DGL_ERR_INVALID_ARG: the model has no tokenizer. DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED, DGL_ERR_IO:
+ * errors of the file. Slow. */
 enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
                                    struct dgl_tokenizer **out);
-/* Frees the tokenizer; not for one that is borrowed from a model. */
+/* Frees the tokenizer. Do not call it on a tokenizer borrowed from a model. */
 void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
 
 struct dgl_encode_params {
     bool add_special;      /* add the special tokens of the post-processor (BOS ...) */
     bool no_parse_special; /* treat special tokens in the text as plain text */
-    const char *source;    /* prefix of log lines: where the text is from; NULL = none */
+    const char *source;    /* prefix of log lines: the source of the text; NULL = none */
 };
 #define dgl_encode_params(...) (&(struct dgl_encode_params){__VA_ARGS__})
 
-/* Ids of a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
- * DGL_ERR_INVALID_ARG: the text is not UTF-8, or has a character for which the tokenizer has no
- * token, not even an unknown one; DGL_ERR_UNSUPPORTED: the tokenizer makes more work of the text
- * than its length explains (docs/tokenizers.md, limits), also of the two below;
- * DGL_ERR_CANCELLED: dgl_log.cancelled. */
+/* Encodes a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
+ * DGL_ERR_INVALID_ARG: the text is not UTF-8, or the tokenizer has no token (not even an unknown
+ * token) for one of its characters. DGL_ERR_UNSUPPORTED: the text needs more work than its length
+ * explains (docs/tokenizers.md, limits); dgl_decode() and dgl_decode_pieces() have the same limit.
+ * DGL_ERR_CANCELLED: dgl_log.cancelled returned true. */
 enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                            const char *text, size_t len, const struct dgl_encode_params *params,
                            int32_t **ids, size_t *count);
-/* Text of ids [count]; ids without a token are ignored. Transfers *text (dgl_free), *len bytes and
+/* Decodes ids [count]. Ids without a token are ignored. Transfers *text (dgl_free), *len bytes and
  * a NUL. */
 enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                            const int32_t *ids, size_t count, bool skip_special, char **text,
                            size_t *len);
-/* Text of ids [count], special tokens included, with the share of each id: the first ends[i] bytes
- * are the text of ids[0..i]. An unfinished character belongs to the id that completes it. `ends`
- * [count] is the caller's. Transfers *text (dgl_free), *len bytes and a NUL. */
+/* Decodes ids [count] with special tokens, and reports the part of the text that each id produced:
+ * the first ends[i] bytes are the text of ids[0..i]. An unfinished character belongs to the id that
+ * completes it. The caller provides `ends` [count]. Transfers *text (dgl_free), *len bytes and a
+ * NUL. */
 enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                   const int32_t *ids, size_t count, size_t *ends, char **text,
                                   size_t *len);
-/* Spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes; NULL when no token has
- * this id. Borrowed from the tokenizer. */
+/* Returns the spelling of a token in the vocabulary ("<0x0A>", "<|end|>"), *len bytes. Returns NULL
+ * if no token has this id. Borrowed from the tokenizer. */
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len);
-/* The largest id of a token; between 0 and it there may be ids without one. */
+/* Returns the largest id of a token. Some ids between 0 and it may have no token. */
 int32_t dgl_tokenizer_max_id(const struct dgl_tokenizer *tok);
-/* Consumes an array or text that a function of this header transferred; NULL is fine. */
+/* Consumes an array or a text that a function of this header transferred. Accepts NULL. */
 void dgl_free(void *p);
 
 /* ---- chat templates (no device needed) ------------------------------------------------------- */
@@ -594,25 +609,26 @@ struct dgl_template;
 
 struct dgl_template_params {
     const char *path; /* required: pack, Hugging Face folder, GGUF file */
-    const char *file; /* a template to use in place of the model's own; NULL = the model's */
-    /* one of the model's: "tool_use", ...; NULL = "tool_use" where there is one and tools are
-     * given, else the default one */
+    const char *file; /* file of a template that replaces the model's; NULL = the model's */
+    /* Name of one of the model's templates: "tool_use", ... NULL selects "tool_use" if the model
+     * has it and tools are given, and the default template otherwise. */
     const char *name;
 };
 #define dgl_template_params(...) (&(struct dgl_template_params){__VA_ARGS__})
 
-/* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has none, or none of that name;
- * DGL_ERR_FORMAT and DGL_ERR_UNSUPPORTED: of the template, with its line. Slow. */
+/* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has no template, or none of that name.
+ * DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED: faults of a template, with its line. Slow. */
 enum dgl_status dgl_template_load(const struct dgl_log *log,
                                   const struct dgl_template_params *params,
                                   struct dgl_template **out);
 /* Frees the templates. */
 void dgl_template_destroy(struct dgl_template **tmpl);
 
-/* An answer of the model that the messages hold as text, as the ids that were generated. */
+/* The ids that the model generated for an answer that the messages contain as text. */
 struct dgl_answer {
-    size_t message;     /* index of the assistant's message that holds the answer as text */
-    const int32_t *ids; /* [num_ids], without the id that ended the answer: templates write that */
+    size_t message; /* index of the assistant message that contains the answer */
+    /* [num_ids], without the id that ended the answer: the template writes that one */
+    const int32_t *ids;
     size_t num_ids;
 };
 
@@ -623,23 +639,23 @@ struct dgl_render_params {
     size_t messages_len; /* bytes; 0 = strlen(messages) */
     /* name of the messages in log lines, usually their path; NULL = "messages" */
     const char *messages_name;
-    bool add_generation_prompt;       /* end with the beginning of an answer of the assistant */
-    const struct tm *now;             /* for templates that tell the date; NULL = local time */
+    bool add_generation_prompt;       /* end the text with the start of an assistant message */
+    const struct tm *now;             /* date for templates that write it; NULL = local time */
     const struct dgl_answer *answers; /* [num_answers], dgl_render_ids() only; ascending */
     size_t num_answers;
 };
 #define dgl_render_params(...) (&(struct dgl_render_params){__VA_ARGS__})
 
-/* Text of messages in the template. Transfers *text (dgl_free), *len bytes and a NUL.
- * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception, whose own words are
- * logged; DGL_ERR_FORMAT: malformed messages, or an operation on values of the wrong kind. */
+/* Renders messages with the template. Transfers *text (dgl_free), *len bytes and a NUL.
+ * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception, whose text is logged.
+ * DGL_ERR_FORMAT: malformed messages, or an operation on values of the wrong type. */
 enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                            const struct dgl_render_params *params, char **text, size_t *len);
-/* Ids of the rendered text for a model. Only text of the template itself becomes special tokens:
- * special tokens that messages, tools or any other variable spell out stay plain text. An answer
- * whose text the template renders unchanged is not encoded again but keeps its ids, so that the
- * beginning of the conversation equals the ids that a session already holds. Transfers *ids
- * [*count] (dgl_free). Errors as dgl_render() and dgl_encode(). */
+/* Renders and encodes messages for a model. Only text of the template itself becomes special
+ * tokens. Special tokens that messages, tools or other variables spell out stay plain text. If the
+ * template renders the text of an answer unchanged, the answer keeps its generated ids and is not
+ * encoded again. The start of the conversation then equals the ids that a session already stores.
+ * Transfers *ids [*count] (dgl_free). Errors as dgl_render() and dgl_encode(). */
 enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_template *tmpl,
                                const struct dgl_tokenizer *tok,
                                const struct dgl_render_params *params, int32_t **ids,
@@ -647,60 +663,63 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
 
 /* ---- replies (no device needed) -------------------------------------------------------------- */
 
-/* Reads the answer of a chat model as it comes: what is meant for the user, what was thought before
- * it, and calls of tools in the format of the template's family: Llama 3, Qwen and Hermes, Mistral,
- * GPT-OSS (harmony). What only looks like a call is content, and so are calls in other formats.
- * Thread-safety: one thread at a time. */
+/* Parses the answer of a chat model while it is generated, into content for the user, reasoning and
+ * tool calls. Tool calls are parsed in the format of the template's family: Llama 3, Qwen and
+ * Hermes, Mistral, GPT-OSS (harmony). Calls in other formats are content, as is text that only
+ * resembles a call. Thread-safety: one thread at a time. */
 struct dgl_reply;
 
 enum dgl_reply_kind {
     DGL_REPLY_CONTENT,
-    DGL_REPLY_REASONING, /* in <think>, or in harmony's channel `analysis` */
-    DGL_REPLY_CALL,      /* a whole one */
+    DGL_REPLY_REASONING, /* inside <think>, or in harmony's channel `analysis` */
+    DGL_REPLY_CALL,      /* one complete call */
 };
 /* Borrowed for the call. */
 struct dgl_reply_part {
     enum dgl_reply_kind kind;
     const char
-        *text;  /* [len], the next piece; of a call its arguments, the text of a JSON object */
+        *text;  /* [len], the next piece of the text, or the arguments of a call as a JSON object */
     size_t len; /* bytes */
-    const char *name; /* of a call: the function */
-    const char *id;   /* of a call: as the model wrote it; NULL = it wrote none */
+    const char *name; /* function name of a call */
+    const char *id;   /* id of a call, as the model wrote it; NULL if it wrote none */
 };
 
 struct dgl_reply_params {
     const struct dgl_template *tmpl; /* required; borrowed for the call */
-    /* The prompt's text, or the end of it: the template may have begun the reasoning. NULL = it has
-     * not. Borrowed for the call. */
+    /* The prompt's text, or the end of it. If the template opened a reasoning block there, the
+     * answer starts inside that block. NULL = it does not. Borrowed for the call. */
     const char *prompt_end;
-    bool calls; /* tools were given; false: nothing is a call */
-    /* [num_functions], names of the tools, borrowed until the end: JSON that begins an answer of
-     * Llama 3 is a call only of one of them */
+    bool calls; /* the prompt offers tools; false = calls are not parsed */
+    /* [num_functions], names of the tools, borrowed until the end. For Llama 3, JSON at the start
+     * of an answer is a call only if it names one of them. */
     const char *const *functions;
     size_t num_functions;
-    bool keep_reasoning; /* it is content, with its tags where those are text */
-    bool (*part_cb)(void *priv, const struct dgl_reply_part *part); /* required; false cancels */
-    void *priv;                                                     /* its first argument */
+    bool keep_reasoning; /* report reasoning as content, with its tags if those are text */
+    /* required; return false to cancel */
+    bool (*part_cb)(void *priv, const struct dgl_reply_part *part);
+    void *priv; /* its first argument */
 };
 #define dgl_reply_params(...) (&(struct dgl_reply_params){__VA_ARGS__})
 
-/* DGL_ERR_INVALID_ARG: a field that is required is missing. `log` is borrowed until the end. */
+/* Creates a parser. DGL_ERR_INVALID_ARG: a required field is missing. `log` is borrowed until the
+ * parser is destroyed. */
 enum dgl_status dgl_reply_create(const struct dgl_log *log, const struct dgl_reply_params *params,
                                  struct dgl_reply **out);
-/* Frees it. Not from the callback. */
+/* Frees the parser. Must not be called from the callback. */
 void dgl_reply_destroy(struct dgl_reply **reply);
-/* The next `len` bytes of the answer, which may end anywhere. DGL_ERR_CANCELLED once the callback
- * has returned false. */
+/* Adds the next `len` bytes of the answer. They may end anywhere, also inside a character.
+ * DGL_ERR_CANCELLED once the callback has returned false. */
 enum dgl_status dgl_reply_push(struct dgl_reply *reply, const char *text, size_t len);
-/* The answer is over: tells what was held back. */
+/* Ends the answer and reports the text that was held back. */
 enum dgl_status dgl_reply_end(struct dgl_reply *reply);
 
-/* "llama3", "hermes", "mistral" or "harmony"; NULL = calls are not read with this template. Static.
- */
+/* Returns "llama3", "hermes", "mistral" or "harmony", or NULL if calls are not parsed with this
+ * template. Static. */
 const char *dgl_template_call_format(const struct dgl_template *tmpl);
 #define DGL_REPLY_TOKENS_MAX 16
-/* Special tokens that the text of such answers has to hold, for dgl_generate_params.shown and
- * dgl_request_params.shown: to ids [DGL_REPLY_TOKENS_MAX], which is the caller's; how many. */
+/* Copies the special tokens that such answers must contain as text to ids [DGL_REPLY_TOKENS_MAX],
+ * which the caller provides. Pass them in dgl_generate_params.shown or dgl_request_params.shown.
+ * Returns their number. */
 size_t dgl_template_reply_tokens(const struct dgl_template *tmpl, const struct dgl_tokenizer *tok,
                                  int32_t *ids);
 

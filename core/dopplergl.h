@@ -731,27 +731,28 @@ struct dgl_model;
 /* Element type of the KV cache. */
 enum dgl_kv_type { DGL_KV_F16 = 0, DGL_KV_F32 };
 
-/* When the files of a pack are compared with the hashes that it carries. */
+/* When the files of a pack are checked against their stored hashes. */
 enum dgl_hash_weights {
-    /* Those that changed since they were last found right, by device, inode, size and times; the
-     * device's cache folder remembers. Without one, and just after they were written: always. */
+    /* Only files that changed since their last successful check, by device, inode, size and times.
+     * The device's cache folder stores these facts. Files are always checked if there is no cache
+     * folder, or if they were written moments ago. */
     DGL_HASH_CHANGED = 0,
     DGL_HASH_ALWAYS,
-    DGL_HASH_NEVER, /* what another process verified, or an embedder ships itself */
+    DGL_HASH_NEVER, /* for files that another process verified or that ship with the program */
 };
 
-/* How tokens are decoded one by one. */
+/* How the decode phase runs on the device. */
 enum dgl_executor {
-    /* persistent where it was found faster, else dispatch. Where nothing is known yet it is tried
-     * by a model that has decoded for a second, if the driver compiles in threads of its own, and
-     * by dgl_bench(), which waits for the compiler; then in other forms of its program, of which
-     * the fastest goes on and is remembered */
+    /* Persistent if a trial on this device showed that it is faster, else dispatch. Without a
+     * stored result a trial runs after a second of decoding, if the driver compiles on its own
+     * threads. dgl_bench() also runs the trial and waits for the compiler. If persistent wins,
+     * variants of its program are tried, and the fastest is used and stored. */
     DGL_EXECUTOR_AUTO = 0,
-    DGL_EXECUTOR_DISPATCH, /* a dispatch per operation */
-    /* one dispatch for many tokens, whose work groups wait for each other: slow to compile, the
-     * other one decoding meanwhile, and tried against that first, once per program and device.
-     * dgl_model_destroy() waits for a compiler that has not finished, as the device's cache folder
-     * keeps what it makes */
+    DGL_EXECUTOR_DISPATCH, /* one dispatch per operation */
+    /* One dispatch for many tokens; its work groups wait for each other. It compiles slowly, and
+     * single dispatches decode meanwhile. Its results are then compared with theirs, once per
+     * program and device. dgl_model_destroy() waits for an unfinished compiler, because the cache
+     * folder keeps the result. */
     DGL_EXECUTOR_PERSISTENT,
 };
 
@@ -762,10 +763,11 @@ struct dgl_model_params {
     const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     enum dgl_hash_weights hash_weights;
-    int32_t context; /* tokens of the longest session; 0 = the model's maximum, lowered to fit */
+    /* maximum tokens of a session; 0 = the model's maximum, lowered to fit the device */
+    int32_t context;
     enum dgl_kv_type kv_type;
     enum dgl_executor executor;
-    bool no_tuned;               /* leave out what dgl_tune() stored for the device */
+    bool no_tuned;               /* ignore the results that dgl_tune() stored for the device */
     dgl_progress_cb progress_cb; /* may be NULL */
     void *progress_priv;         /* first argument of progress_cb */
 };
@@ -777,10 +779,10 @@ struct dgl_stop_id {
     const char *origin; /* "config.json", "generation_config.json", ... */
 };
 
-/* Facts about a model. Strings and arrays are borrowed from the object that gave it. */
+/* Facts about a model. Strings and arrays are borrowed from the object that returned it. */
 struct dgl_model_info {
-    const char *path;         /* as given; in the Hub cache or in a folder, of the model found */
-    const char *name;         /* for people */
+    const char *path; /* as given, or the path of the model found in the Hub cache or in a folder */
+    const char *name; /* display name */
     const char *family;       /* architecture: "llama", "qwen3", ... */
     const char *quantization; /* of most weights: "q4_k", "f16", ... */
     int32_t vocab;            /* ids, 0 to vocab - 1 */
@@ -790,52 +792,53 @@ struct dgl_model_info {
     int32_t kv_heads;     /* of keys and values */
     int32_t head_dim;     /* elements of one head */
     int32_t intermediate; /* elements between the feed-forward matrices */
-    int32_t context_max;  /* the model's own limit, tokens */
-    int32_t context;      /* granted to sessions, tokens; see dgl_model_params.context */
+    int32_t context_max;  /* the model's limit, in tokens */
+    int32_t context;      /* tokens that a session may have; see dgl_model_params.context */
     uint64_t parameters;
-    uint64_t weight_bytes; /* on the device for a loaded model, in the files for an inspected one */
+    uint64_t weight_bytes; /* on the device for a loaded model, in its files for an inspected one */
     const struct dgl_stop_id *stop_ids; /* [num_stop_ids] */
     size_t num_stop_ids;
     bool has_tokenizer;
 };
 
-/* Checks that there is something at `path`, or in the Hub cache under that name: the first step of
- * dgl_model_load(), possible before there is a device. Reads nothing of the model. DGL_ERR_IO:
- * there is not; DGL_ERR_INVALID_ARG: several GGUF models are there, which the line lists. */
+/* Checks that `path`, or a model of that name in the Hub cache, exists. This is the first step of
+ * dgl_model_load() and needs no device. It does not read the model. DGL_ERR_IO: not found.
+ * DGL_ERR_INVALID_ARG: several GGUF models were found; the error line lists them. */
 enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path);
 
 /* One model on this machine. Strings are borrowed for the call. */
 struct dgl_model_entry {
-    const char *name;         /* as dgl_model_params.path takes it */
-    const char *path;         /* of the file or folder */
-    const char *form;         /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
-    const char *quantization; /* as the files say, in lower case: "q4_k_m", "bf16"; "" = unknown */
-    uint64_t bytes;           /* of the files with weights; of a pack, of all files */
+    const char *name; /* usable as dgl_model_params.path */
+    const char *path; /* of the file or folder */
+    const char *form; /* "pack", "checkpoint" (Hugging Face folder) or "gguf" */
+    /* as stored in the files, in lower case: "q4_k_m", "bf16"; "" = unknown */
+    const char *quantization;
+    uint64_t bytes; /* size of the files with weights; of all files of a pack */
 };
 struct dgl_models_params {
-    /* [num_dirs], models, or folders that are searched two levels deep; NULL = the Hub cache,
-     * $XDG_DATA_HOME/dopplergl/models (~/.local/share) and llama.cpp's cache */
+    /* [num_dirs]: models, or folders that are searched two levels deep. NULL = the Hub cache,
+     * $XDG_DATA_HOME/dopplergl/models (~/.local/share) and llama.cpp's cache. */
     const char *const *dirs;
     size_t num_dirs;
 };
 #define dgl_models_params(...) (&(struct dgl_models_params){__VA_ARGS__})
-/* Calls `cb` once per model, folder by folder, sorted by name; false from `cb` ends the iteration.
- * Looks at names, sizes and the beginning of files, so that a model of the list may still be one
- * that cannot be loaded. The three folders may be missing, one of `dirs` may not: DGL_ERR_IO. Slow.
+/* Calls `cb` once per model, folder by folder, sorted by name. Iteration stops if `cb` returns
+ * false. Only names, sizes and the start of files are read, so a listed model may still fail to
+ * load. The three default folders may be missing. DGL_ERR_IO: a folder of `dirs` is missing. Slow.
  */
 enum dgl_status dgl_models_iterate(const struct dgl_log *log,
                                    const struct dgl_models_params *params,
                                    bool (*cb)(void *priv, const struct dgl_model_entry *entry),
                                    void *priv);
-/* Reads, verifies, uploads and plans a model. The model borrows the device. DGL_ERR_NO_MEMORY
- * before anything is allocated when the device cannot hold it; DGL_ERR_INVALID_ARG: no path, or a
- * context beyond the model's; DGL_ERR_UNSUPPORTED names the part of the model that this library
- * does not compute, or why the executor that was asked for cannot run on the device (which may
- * also come of the first call that decodes); DGL_ERR_IO, DGL_ERR_FORMAT and DGL_ERR_INTEGRITY: of
- * the files; DGL_ERR_CANCELLED. Very slow. */
+/* Reads, verifies, uploads and plans a model. The model borrows the device. DGL_ERR_NO_MEMORY: the
+ * device cannot store the model; nothing was allocated. DGL_ERR_INVALID_ARG: no path, or a context
+ * beyond the model's. DGL_ERR_UNSUPPORTED names a part of the model that this library does not
+ * compute, or the reason why the requested executor cannot run on the device (the first call that
+ * decodes may also return it). DGL_ERR_IO, DGL_ERR_FORMAT, DGL_ERR_INTEGRITY: errors of the files.
+ * DGL_ERR_CANCELLED. Very slow. */
 enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_params *params,
                                struct dgl_model **out);
-/* Frees the model, after its sessions. */
+/* Frees the model. Destroy its sessions first. */
 void dgl_model_destroy(struct dgl_model **model);
 /* Facts about the model. Borrowed from the model. */
 const struct dgl_model_info *dgl_model_get_info(const struct dgl_model *model);
@@ -892,36 +895,42 @@ struct dgl_kernels_compile_params {
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 
-/* generation_config.json verbatim, *len bytes; NULL when there is none. Borrowed from the model. */
+/* Returns the unmodified generation_config.json, *len bytes, or NULL if the model has none.
+ * Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
-/* Replaces the kernels of a live model (NULL = built-in ones), all or nothing: on failure the old
- * programs stay in use and the next token is the one that they compute. Programs whose text is
- * the same are kept; kernels and libs of folders and files are compiled at once, and each must
- * give the known answers of its operation within its TOLERANCE (dgl_kernels_params.unchecked
- * leaves that out): milliseconds for each beside its compilation. So must those that are new and
- * serve no step of the model, unless they cannot run on the device, which is told as a warning.
- * Takes effect at the next call on any session; called from token_cb or text_cb of
- * dgl_generate(), where alone it may be during a call, with the next tokens that are queued.
- * Sessions keep their tokens and what was evaluated of them. Weights that the new kernels want
- * in another type or layout (the hint q4kMatmul) are packed again from the model's files, which
- * takes as long as loading them; the device holds none of them twice meanwhile, so that a
- * failure then (no memory, an unreadable file) has the old ones loaded again, and should that
- * fail too, calls that compute fail until dgl_model_rebuild() brings them back.
- * dgl_model_info.weight_bytes follows. DGL_ERR_NO_MEMORY: the weights would not fit;
- * DGL_ERR_UNSUPPORTED: a hint cannot be met here; DGL_ERR_KERNEL: one does not compile, or
- * computes wrongly; DGL_ERR_INVALID_ARG: in a call that profiles. Slow;
- * dgl_model_prepare_kernels() does most of it beforehand. */
+/* Replaces the kernels of a model in use (NULL = built-in ones). On failure the old kernels stay in
+ * use and produce the next token.
+ *
+ * Programs with unchanged text are kept. Kernels and libs from folders and files are compiled at
+ * once, and each must pass the known-answer tests of its operation (milliseconds each, plus
+ * compilation; dgl_kernels_params.unchecked skips the tests). This includes new ones that no step
+ * of the model uses. If such a kernel cannot run on the device, a warning is logged instead.
+ *
+ * The change takes effect at the next call on any session. During a call, only token_cb and text_cb
+ * of dgl_generate() may call this function. It then takes effect with the next tokens that are
+ * queued. Sessions keep their tokens and their evaluated state.
+ *
+ * If the new kernels require another type or layout of weights (the hint q4kMatmul), the weights
+ * are packed again from the model's files. This is as slow as loading them. The device never stores
+ * both versions: if packing fails (no memory, an unreadable file), the old weights are loaded
+ * again. If that fails too, calls that compute fail until dgl_model_rebuild() succeeds.
+ * dgl_model_info.weight_bytes is updated.
+ *
+ * DGL_ERR_NO_MEMORY: the weights would not fit. DGL_ERR_UNSUPPORTED: this device cannot meet a
+ * hint. DGL_ERR_KERNEL: a kernel does not compile, or computes wrong results. DGL_ERR_INVALID_ARG:
+ * called during a call that profiles. Slow; dgl_model_prepare_kernels() does most of the work in
+ * advance. */
 enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_kernels *kernels);
-/* Does a part of what dgl_model_set_kernels() of the same kernels does before it changes anything,
- * so that tokens go on meanwhile; to be called from token_cb of dgl_generate(), or between
- * calls, until *ready says that only the change is left. The first call plans, and compiles;
- * where the driver compiles on threads of its own it only starts them, and calls do nothing
- * until they are done. Then each call runs one known-answer test: milliseconds; of a kernel that
- * serves no step those of `dopplergl kernels check --quick`, which are compiled first. Fails as
- * dgl_model_set_kernels() does, and what was prepared is given up; so it is when either is
- * called with another handle, and by dgl_model_rebuild(). It need not be called at all, nor to
- * its end. */
+/* Does a part of the work of a later dgl_model_set_kernels() with the same kernels, and changes
+ * nothing. Optional. Call it from token_cb of dgl_generate() or between calls, until *ready is
+ * true; tokens are generated meanwhile. The first call plans and compiles. If the driver compiles
+ * on its own threads, the first call only starts them, and further calls do nothing until they end.
+ * Each later call runs one known-answer test (milliseconds). For kernels that no step uses, the
+ * tests are those of `dopplergl kernels check --quick`, which are compiled first.
+ *
+ * Errors as dgl_model_set_kernels(). The prepared work is discarded after an error, by
+ * dgl_model_rebuild(), and if either function is called with another set. */
 enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
                                           const struct dgl_kernels *kernels, bool *ready);
 
@@ -930,32 +939,32 @@ struct dgl_rebuild_params {
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_rebuild_params(...) (&(struct dgl_rebuild_params){__VA_ARGS__})
-/* After DGL_ERR_DEVICE_LOST: opens a new context on the same row of the device table, brings the
- * weights there again from the model's files, and each session with the tokens that it held, which
- * it evaluates again (dgl_session_params.progress_cb hears of the kernels). Handles, and what is
- * borrowed from them, stay valid. Nothing to do, and DGL_OK, while the model is not lost. Other
- * models on the device fail with DGL_ERR_DEVICE_LOST until they are rebuilt too. DGL_ERR_NO_DEVICE:
- * the device does not open again; DGL_ERR_UNSUPPORTED: the caller's own EGL context was lost, or
- * another device or driver is in its place; DGL_ERR_IO and DGL_ERR_FORMAT: of the files;
- * DGL_ERR_CANCELLED. After a failure it may be called again; when only the evaluation of tokens
- * failed, sessions hold a prefix. Very slow. */
+/* Recovers a model after DGL_ERR_DEVICE_LOST. It opens a new context on the same row of the device
+ * table, uploads the weights again from the model's files, and evaluates the tokens of each session
+ * again (dgl_session_params.progress_cb reports the kernels). Handles and borrowed pointers stay
+ * valid. If the model is not lost, it returns DGL_OK and does nothing. Other models on the device
+ * fail with DGL_ERR_DEVICE_LOST until they are rebuilt too. DGL_ERR_NO_DEVICE: the device does not
+ * open again. DGL_ERR_UNSUPPORTED: the caller's own EGL context was lost, or another device or
+ * driver is in its place. DGL_ERR_IO, DGL_ERR_FORMAT: errors of the files. DGL_ERR_CANCELLED. After
+ * a failure the call may be repeated. If only the evaluation of tokens failed, sessions contain a
+ * prefix of their tokens. Very slow. */
 enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebuild_params *params);
 
 /* How a model decodes, and why. */
 struct dgl_executor_info {
     enum dgl_executor executor; /* not DGL_EXECUTOR_AUTO */
     const char *name;           /* "dispatch" or "persistent". Static */
-    /* borrowed until the model computes again or gets other kernels */
+    /* borrowed until the model computes again or its kernels are replaced */
     const char *reason;
 };
-/* How the last token was decoded, to *out; before any was, how the first one would be. What a
- * trial finds out about a device, whether work groups may wait for each other there and what is
- * faster, is remembered in the device's cache folder, and DGL_EXECUTOR_AUTO goes by it. A
- * persistent dispatch that does not finish, as where another process takes part of the device, is
- * given up within 50 ms; its tokens are computed again by single dispatches. */
+/* Copies to *out how the last token was decoded, or before the first token, how that one would be.
+ * The results of a trial (whether work groups may wait for each other, and which executor is
+ * faster) are stored in the device's cache folder; DGL_EXECUTOR_AUTO uses them. A persistent
+ * dispatch that does not finish, for example because another process uses a part of the device, is
+ * abandoned within 50 ms. Single dispatches then compute its tokens again. */
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out);
 
-/* Of a step: which kernel serves it, and how. Opaque. */
+/* The kernel of a plan step and how the step uses it. Opaque. */
 struct dgl_plan_use;
 
 /* One step of a plan, with the reason for its kernel. Strings are borrowed for the call. */
@@ -964,38 +973,40 @@ struct dgl_plan_step {
     int32_t layer;     /* -1 outside the layers */
     const char *op;    /* "qkv", "attention", ... */
     const char *shape; /* "N=512 K=256 q4_k" */
-    /* type of its weights on the device, and in which layout: "q4_k", "native"; "" = it has none */
+    /* type and layout of its weights on the device: "q4_k", "native"; "" = no weights */
     const char *weight, *layout;
-    /* `origin` names all files of its program that are not built in, libs too, " + " between them;
-     * `sha256` is over the kernel's file and those of its libs, one after the other */
+    /* `origin` lists all files of the program that are not built in, libs included, separated by "
+     * + ". `sha256` is the hash of the kernel's file followed by the files of its libs. */
     const struct dgl_kernel_info *kernel;
     const char *reason;
-    const char *fallback; /* hints that were passed over here, and why ("A; B"); NULL = none was */
-    int32_t tokens;       /* of the pass that the figures below are for: the most of its kind */
-    uint32_t groups[3];   /* work groups of the dispatch */
-    uint32_t local[3];    /* invocations of a group */
-    /* Invocations of the dispatch, and how many of them have work by the kernel's ACTIVE line (all
-     * in its GROUPS without one). 0: its GROUPS or ACTIVE cannot be evaluated. */
+    const char *fallback; /* hints that this step ignores, with reasons ("A; B"); NULL = none */
+    /* tokens of the pass that the fields below describe: the longest pass of its kind */
+    int32_t tokens;
+    uint32_t groups[3]; /* work groups of the dispatch */
+    uint32_t local[3];  /* invocations of a group */
+    /* Invocations of the dispatch, and the number of those with work by the kernel's ACTIVE line
+     * (without an ACTIVE line, all invocations of its GROUPS). 0 if GROUPS or ACTIVE cannot be
+     * evaluated. */
     uint64_t launched, active;
-    uint64_t bytes; /* of weights that the dispatch reads */
-    /* Compiled by the first call that wants it: a sampler, scores, short passes. The others are
-     * compiled while weights are loaded, where the driver has threads for that. */
+    uint64_t bytes; /* bytes of weights that the dispatch reads */
+    /* Compiled by the first call that uses it: samplers, scores, short passes. The other kernels
+     * are compiled while weights are loaded, if the driver has threads for that. */
     bool lazy;
     const struct dgl_plan_use *use; /* borrowed until the model's kernels are replaced */
 };
-/* Calls `cb` once per step of the model's plan, in order; false from `cb` ends the iteration. A
- * warning tells of given kernel files that no step uses when the kernels are set or the model is
- * loaded. */
+/* Calls `cb` once per step of the model's plan, in order. Iteration stops if `cb` returns false.
+ * (If no step uses a given kernel file, a warning is logged when the kernels are set or the model
+ * is loaded.) */
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 
-/* The same for a pass over the next tokens of `sequences` sequences that are written together
- * (dgl_batch), 1 to DGL_BENCH_BATCH_MAX: first its operations, each a dispatch, then, with phase
- * DGL_PHASE_SAMPLE, all that may be done to the logits of its rows, the ways to draw from them, of
- * which a step runs those that its rows ask for, and the report to the host. `tokens` of a step is
- * `sequences`. From then on dgl_model_plan_iterate() has the passes over several sequences too, as
- * after dgl_batch_create(). DGL_ERR_UNSUPPORTED: the model's kernels, or the bindings of its
- * device, do not take so many in a pass. Host arithmetic only. */
+/* Calls `cb` once per step of a decode pass over `sequences` sequences (dgl_batch), 1 to
+ * DGL_BENCH_BATCH_MAX. The first steps are the operations, one dispatch each. The last steps have
+ * phase DGL_PHASE_SAMPLE: changes of the logits, the available samplers (a pass runs those that its
+ * rows request) and the report to the host. `tokens` of each step is `sequences`. Afterwards
+ * dgl_model_plan_iterate() also lists the passes over several sequences, as after
+ * dgl_batch_create(). DGL_ERR_UNSUPPORTED: the model's kernels or the device's bindings do not
+ * support so many sequences in a pass. Host arithmetic only. */
 enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
                                      bool (*cb)(void *priv, const struct dgl_plan_step *step),
                                      void *priv);
@@ -1003,13 +1014,13 @@ enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
 /* Another kernel of a step's operation. Strings are borrowed for the call. */
 struct dgl_plan_alternative {
     const struct dgl_kernel_info *kernel;
-    bool serves;     /* it is for such steps: WHEN and LAYOUT hold */
-    bool runs;       /* and could run on this device */
-    int64_t prefer;  /* its rank, where it could */
-    const char *why; /* it was not chosen */
+    bool serves;     /* its WHEN and LAYOUT match the step */
+    bool runs;       /* it matches and could run on this device */
+    int64_t prefer;  /* its rank, if `runs` */
+    const char *why; /* the reason why it was not chosen */
 };
-/* Calls `cb` for each kernel of the operation that the step did not get, in the order of the set;
- * false from `cb` ends the iteration. */
+/* Calls `cb` for each kernel of the operation that was not chosen for the step, in the order of the
+ * set. Iteration stops if `cb` returns false. */
 void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_use *use,
                            bool (*cb)(void *priv, const struct dgl_plan_alternative *alternative),
                            void *priv);
@@ -1017,15 +1028,16 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
 struct dgl_plan_tunable {
     const char *name;
     int64_t value;
-    /* "default": the kernel's preset; else who said so: "tuner", "manifest", a file, a flag */
+    /* "default" for the kernel's preset, else the source of the value: "tuner", "manifest", a file,
+     * a flag */
     const char *origin;
 };
-/* Calls `cb` for each tunable of the kernel that the step got, in the order of its file; false from
- * `cb` ends the iteration. */
+/* Calls `cb` for each tunable of the step's kernel, in the order of its file. Iteration stops if
+ * `cb` returns false. */
 void dgl_plan_tunables(const struct dgl_plan_use *use,
                        bool (*cb)(void *priv, const struct dgl_plan_tunable *tunable), void *priv);
-/* The GLSL that the driver gets for a step: *text, *len bytes and a NUL, transferred:
- * dgl_free(). */
+/* Returns the GLSL of a step as passed to the driver. Transfers *text (dgl_free), *len bytes and a
+ * NUL. */
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
                                 char **text, size_t *len);
 
@@ -1035,19 +1047,19 @@ enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_
 struct dgl_session;
 
 struct dgl_session_params {
-    int32_t context; /* tokens; 0 = what the model granted */
-    /* prefill tokens per pass; 0 = chosen for the device, and fewer where passes take long */
+    int32_t context; /* tokens; 0 = dgl_model_info.context */
+    /* prefill tokens per pass; 0 = chosen for the device, with shorter passes on a slow device */
     int32_t chunk;
     const char *chunk_name; /* name of `chunk` in error lines; NULL = "session chunk" */
-    /* May be NULL; in kernels. A call on the session first compiles the kernels that it will run
-     * and that no earlier call has compiled, before it computes anything: seconds where nothing is
-     * cached. Called before the first and after each of them; false cancels the call, which keeps
+    /* May be NULL; counts kernels. A call on the session compiles the kernels that it needs before
+     * it computes anything. This takes seconds if the cache is empty. progress_cb is called before
+     * the first kernel and after each kernel. If it returns false, the call is cancelled and keeps
      * none of them in memory. */
     dgl_progress_cb progress_cb;
     void *progress_priv; /* first argument of progress_cb */
-    /* Prompts that begin with the same tokens as those of other such sessions of the model take
-     * what these have evaluated, in pages of 64 tokens, also after they are gone, until their
-     * pages are wanted. Logits then agree within rounding with those of a session alone. */
+    /* If true, the session shares evaluated prompt prefixes with other such sessions of the model,
+     * in pages of 64 tokens. The pages stay after those sessions are destroyed, until they are
+     * evicted. Logits then equal those of an unshared session within rounding. */
     bool share_prefix;
 };
 #define dgl_session_params(...) (&(struct dgl_session_params){__VA_ARGS__})
@@ -1055,89 +1067,93 @@ struct dgl_session_params {
 /* Device memory of a model with one session, or with the sequences of a batch. */
 struct dgl_memory {
     uint64_t weight_bytes;
-    uint64_t kv_bytes; /* when the context is full: the cache grows with the sessions' tokens */
+    uint64_t kv_bytes; /* KV cache for a full context; the cache grows with the sessions' tokens */
     uint64_t scratch_bytes;
-    uint64_t available_bytes; /* left by other models and sessions; 0 = unknown */
+    uint64_t available_bytes; /* available to this model and session; 0 = unknown */
     int32_t context;          /* the estimate is for this many tokens */
-    /* the largest that would fit (of a batch, each sequence); equal to context when it fits */
+    /* largest context that would fit (of a batch: for each sequence); equals `context` if that fits
+     */
     int32_t context_fit;
 };
 /* Estimates the memory of a session before it is created. Host arithmetic only. */
 void dgl_session_estimate(const struct dgl_model *model, const struct dgl_session_params *params,
                           struct dgl_memory *out);
 
-/* Allocates scratch, and KV cache for a part of the context; the rest when tokens come, in pages of
- * 64. So much of the device stays promised to the session: DGL_ERR_NO_MEMORY before anything is
- * allocated when its whole context does not fit beside what other sessions hold and were promised.
- * A model's sessions share the cache; it goes with the last of them. The session borrows the model.
- * DGL_ERR_INVALID_ARG: a context beyond the granted one, or a chunk beyond the device's limits.
- * Slow. */
+/* Creates a session. It allocates scratch and KV cache for a part of the context. The cache grows
+ * with the tokens, in pages of 64, and memory for the whole context stays reserved.
+ * DGL_ERR_NO_MEMORY: the whole context does not fit beside the memory that other sessions use or
+ * reserve; nothing was allocated. The sessions of a model share its cache, which is freed with the
+ * last session. The session borrows the model. DGL_ERR_INVALID_ARG: `context` is beyond
+ * dgl_model_info.context, or `chunk` is beyond the device's limits. Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
                                    struct dgl_session **out);
-/* Another session of the model that holds the same tokens, which are not evaluated again: the two
- * share the pages of the KV cache, and whoever writes to one gets a copy of it. params = NULL: as
- * the session was made; else its context is at least what the session holds, 0 = that of the
- * session. Its sampler and its callbacks are its own. Not from a callback of a call on `session`.
- * Fails as dgl_session_create() does, of whose whole context this one is promised as much. Slow. */
+/* Creates a session with the tokens of `session` without evaluating them again. Both share the
+ * pages of the KV cache; a session that writes to a shared page gets a copy of it. If params is
+ * NULL, the parameters of `session` are used. Otherwise the context must have room for the tokens
+ * of `session`; 0 = the context of `session`. The sampler and the callbacks are not shared. Must
+ * not be called from a callback of a call on `session`. Errors and reserved memory as
+ * dgl_session_create(). Slow. */
 enum dgl_status dgl_session_clone(struct dgl_session *session,
                                   const struct dgl_session_params *params,
                                   struct dgl_session **out);
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
-/* Stops the call in progress after the current kernel that is compiled, or in the middle of a
- * chunk or token; the session stays consistent. Without a call in progress it does nothing: each
- * call begins uncancelled.
- * Thread-safety: safe on any thread while the session lives, async-signal-safe. */
+/* Stops the call in progress: after the kernel that is being compiled, or in the middle of a chunk
+ * or token. The session stays consistent. Without a call in progress it does nothing, and later
+ * calls are not cancelled. Thread-safety: safe on any thread while the session exists,
+ * async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
-/* Tokens evaluated and held. */
+/* Returns the number of evaluated tokens in the session. */
 int32_t dgl_session_len(const struct dgl_session *session);
-/* How prompts are cut into passes. On a GPU the first token of a large model is evaluated alone and
- * timed; where a pass of `most` tokens could keep it in one dispatch for much more than 100 ms,
- * passes are shorter, and timed again: watchdogs reset devices that are busy for longer. Tokens are
- * the same, logits within rounding. Not with a `chunk` that was asked for, and not on software
- * renderers, which have no watchdog. */
+/* How prompts are split into passes. On a GPU the first token of a large model is evaluated and
+ * timed alone. If one dispatch of a pass of `most` tokens could take much more than 100 ms, passes
+ * become shorter and are timed again, because watchdogs reset devices that are busy for longer.
+ * Tokens stay the same; logits stay the same within rounding. Passes have a fixed length if the
+ * caller set `chunk`, and on software renderers, which have no watchdog. */
 struct dgl_pass_info {
-    int32_t most;   /* tokens of a pass, as asked for or chosen for the device */
-    int32_t tokens; /* of the next pass, at most: fewer on a slow device */
-    /* The last pass of any session of the model that was timed; 0 = none was, or need be. */
+    int32_t most;   /* maximum tokens of a pass, as requested or as chosen for the device */
+    int32_t tokens; /* maximum tokens of the next pass; lower on a slow device */
+    /* Tokens of the last timed pass of any session of the model; 0 = no pass was timed. */
     int32_t timed_tokens;
-    uint64_t layer_ns; /* a layer of it: longer than any of its dispatches */
-    /* The largest dispatch of decoding, that of the head, estimated; 0 = unknown. */
+    uint64_t layer_ns; /* time of one layer of that pass, an upper bound for its dispatches */
+    /* Estimated time of the head, the largest dispatch of a decode step; 0 = unknown. */
     uint64_t head_ns;
 };
-/* To *out, as of the session's last call. */
+/* Copies the state after the session's last call to *out. */
 void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out);
-/* Keeps the first `len` tokens; a `len` beyond the held tokens changes nothing. */
+/* Keeps the first `len` tokens. Does nothing if the session has fewer. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 
-/* Makes the session hold exactly ids[0..count): reuses the common prefix, evaluates the rest in
- * chunks. *reused (`reused` may be NULL) is the length of that prefix. DGL_ERR_INVALID_ARG: no ids,
- * more than the context holds, or an id outside the vocabulary; DGL_ERR_CANCELLED. On error the
- * session holds a prefix of ids. Does not wait for the last chunk. */
+/* Changes the session's tokens to ids[0..count). The common prefix is reused; the rest is evaluated
+ * in chunks. *reused (`reused` may be NULL) is the length of that prefix. DGL_ERR_INVALID_ARG: no
+ * ids, more ids than the context has room for, or an id outside the vocabulary. DGL_ERR_CANCELLED.
+ * On error the session contains a prefix of ids. Does not wait for the last chunk. */
 enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids, size_t count,
                                  size_t *reused);
 
-/* Ids of the tokens held, [dgl_session_len()]. Borrowed until the session's next call. */
+/* Returns the ids of the session's tokens, [dgl_session_len()]. Borrowed until the session's next
+ * call. */
 const int32_t *dgl_session_ids(const struct dgl_session *session);
 
-/* Most bytes of dgl_session_save_params.data, 256 MiB. */
+/* Maximum of dgl_session_save_params.data_len, 256 MiB. */
 #define DGL_SESSION_DATA_MAX 268435456
 
 struct dgl_session_save_params {
-    const char *path;            /* required: the file to write, or to replace */
-    const char *data;            /* [data_len], the caller's own, which dgl_session_load() brings */
-    size_t data_len;             /* bytes, at most DGL_SESSION_DATA_MAX */
+    const char *path; /* required: the file to write, or to replace */
+    const char *data; /* [data_len], any data of the caller; dgl_session_load() returns it */
+    size_t data_len;  /* bytes, at most DGL_SESSION_DATA_MAX */
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_session_save_params(...) (&(struct dgl_session_save_params){__VA_ARGS__})
-/* Writes what the session holds to a file (docs/formats.md, "Session files"): ids, keys and values,
- * and the last token's logits where they are there. The file is private (mode 0600), appears whole
- * or not at all, and has per token 4 bytes and what the KV cache has: 2 * layers * kv_heads *
- * head_dim numbers, of windowed layers too. Random numbers need no place in it: a call draws from
- * its seed and dgl_sampling.draws on, and penalties look at the ids. DGL_ERR_IO of the disk;
- * DGL_ERR_INVALID_ARG: no path, or data that are too many; DGL_ERR_CANCELLED. The session stays as
- * it is. Blocks, slow: about the time of writing that file. */
+/* Writes a session to a file (docs/formats.md, "Session files"): ids, keys and values, and the
+ * logits of the last token if they are available. The file is private (mode 0600) and appears
+ * complete or not at all. Each token uses 4 bytes plus its part of the KV cache: 2 * layers *
+ * kv_heads * head_dim numbers, windowed layers included. Sampler state is not needed: random
+ * numbers depend only on the seed and dgl_sampling.draws, and penalties only on the ids.
+ * DGL_ERR_IO: errors of the disk. DGL_ERR_INVALID_ARG: no path, or too much data.
+ * DGL_ERR_CANCELLED. The session is not changed. Blocks. Slow: about as long as writing the file.
+ */
 enum dgl_status dgl_session_save(struct dgl_session *session,
                                  const struct dgl_session_save_params *params);
 
@@ -1147,38 +1163,42 @@ struct dgl_session_load_params {
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_session_load_params(...) (&(struct dgl_session_load_params){__VA_ARGS__})
-/* Replaces what the session holds by that of a file: it then goes on as the one that was saved, by
- * the same tokens on the same device and kernels. The file may come from another device, process or
- * context; it must be of this model (its description and a sample of its weights), tokenizer, type
- * of the KV cache and precision of kernels: DGL_ERR_INVALID_ARG names what differs.
- * DGL_ERR_CONTEXT_FULL: it has more tokens than the context; DGL_ERR_FORMAT: no session file, or
- * one that was cut off; DGL_ERR_UNSUPPORTED: of another version or order of bytes. After each of
- * these, and DGL_ERR_IO of opening, the session is as it was. DGL_ERR_INTEGRITY: damaged;
- * DGL_ERR_CANCELLED; after these and any other failure it holds nothing. *data, *data_len bytes and
- * a NUL, are those that were saved, transferred: dgl_free(); NULL after a failure. Both may be
- * NULL: they are left out. Blocks, slow: about the time of reading that file. */
+/* Replaces the session's state by that of a file. The session then continues like the saved one,
+ * with the same tokens on the same device and kernels. The file may come from another device,
+ * process or context.
+ *
+ * DGL_ERR_INVALID_ARG names a difference: the model (its description and a sample of its weights),
+ * the tokenizer, the type of the KV cache and the precision of kernels must match.
+ * DGL_ERR_CONTEXT_FULL: the file has more tokens than the context. DGL_ERR_FORMAT: not a session
+ * file, or truncated. DGL_ERR_UNSUPPORTED: another version or byte order. After these errors, and
+ * DGL_ERR_IO while opening, the session is unchanged. DGL_ERR_INTEGRITY: the file is damaged.
+ * DGL_ERR_CANCELLED. After these and any other error the session is empty.
+ *
+ * Transfers *data (dgl_free), the saved data of *data_len bytes and a NUL; NULL after a failure.
+ * `data` and `data_len` may both be NULL if the data is not wanted. Blocks. Slow: about as long as
+ * reading the file. */
 enum dgl_status dgl_session_load(struct dgl_session *session,
                                  const struct dgl_session_load_params *params, char **data,
                                  size_t *data_len);
 
 struct dgl_eval_params {
-    /* [num_ids], appended to the tokens that the session holds. None = the last token held is
-     * looked at again: after dgl_session_sync() its logits cost a readback, otherwise it is
-     * evaluated once more. */
+    /* [num_ids], appended to the session's tokens. If there are no ids, the results are those of
+     * the last token. After dgl_session_sync() its logits only need a readback; otherwise it is
+     * evaluated again. */
     const int32_t *ids;
     size_t num_ids; /* tokens */
-    bool all;       /* a row of results for each of `ids`; false = for the last one alone */
+    bool all;       /* one row of results per id; false = only for the last id */
 };
 #define dgl_eval_params(...) (&(struct dgl_eval_params){__VA_ARGS__})
-/* Evaluates tokens after those that the session holds, which stay: the step of a sampler,
- * classifier or search of one's own. `logits`, float [rows, vocab], and `hidden`, float [rows,
- * hidden], are the caller's with rows = num_ids for `all` and else 1; NULL = not wanted. Hidden
- * states are those after the final norm, as `last_hidden_state` of transformers is. With neither,
- * tokens are only appended. DGL_ERR_CONTEXT_FULL: the context has no room for all ids, nothing was
- * evaluated; DGL_ERR_INVALID_ARG: an id outside the vocabulary, or no ids and nothing held;
- * DGL_ERR_CANCELLED. After another error or a cancellation the session holds a prefix of the
- * sequence, and the results are not to be read. Blocks; a token costs one pass through the model
- * and one readback, several ids cost chunks. */
+/* Appends tokens to the session and evaluates them, for the caller's own sampler, classifier or
+ * search. The caller provides `logits`, float [rows, vocab], and `hidden`, float [rows, hidden];
+ * rows is num_ids if `all` is set and 1 otherwise. NULL = not wanted. If both are NULL, tokens are
+ * only appended. Hidden states are those after the final norm, like `last_hidden_state` of
+ * transformers. DGL_ERR_CONTEXT_FULL: the context has no room for all ids; no token was evaluated.
+ * DGL_ERR_INVALID_ARG: an id outside the vocabulary, or no ids and an empty session.
+ * DGL_ERR_CANCELLED. After any other error or a cancellation the session contains a prefix of the
+ * sequence, and the results are undefined. Blocks. One token costs one pass through the model and
+ * one readback; several ids cost one pass per chunk. */
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
                                  float *logits, float *hidden);
 

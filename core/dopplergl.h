@@ -15,7 +15,7 @@
  *     dgl_model_destroy(&model);
  *     dgl_device_destroy(&dev);
  *
- * Rules that hold for every declaration unless its comment says otherwise.
+ * Rules that apply to every declaration unless its comment states an exception.
  *
  * R1 Ownership has three words. Borrowed: the receiver reads it and never frees it. Transferred:
  *    the receiver frees it with the named function. Consumed: the callee frees it, also on failure.
@@ -27,9 +27,8 @@
  *    the defaults, except for fields marked required. `dgl_x_params(.field = ...)` builds one in
  *    place.
  * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative.
- *    The explanation (what, where, both values, what to do) goes once, as one line of level
- *    DGL_LOG_ERROR, to the log of the device or of the call. A NULL log is legal everywhere and
- *    drops the text. Comments name the errors of a function except these: DGL_ERR_NO_MEMORY of any
+ *    One line of level DGL_LOG_ERROR goes to the log of the device or of the call: the fault, its
+ *    place, both values and a remedy. A NULL log is legal everywhere and drops the text. Comments name the errors of a function except these: DGL_ERR_NO_MEMORY of any
  *    function, DGL_ERR_GPU and DGL_ERR_DEVICE_LOST of those that use a device, DGL_ERR_KERNEL of
  *    those that compute (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of
  *    constructors whose out pointer is NULL.
@@ -42,7 +41,7 @@
  *    Destroying works. exec() first, or fork before the first device.
  * R5 EGL. The caller's current EGL context is the same after every call as before it.
  * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is
- *    UTF-8 with an explicit length where it may hold U+0000; strings without one end in NUL.
+ *    UTF-8 with an explicit length where it may contain U+0000; strings without one end in NUL.
  * R7 The library never exits, prints, installs signal handlers or sets the locale, and keeps no
  *    global state but the id of the process that first opened a device (R4).
  * R8 Cost. Slow: opens devices, reads files or compiles kernels, milliseconds to seconds. Very
@@ -101,7 +100,7 @@ enum dgl_log_level {
     DGL_LOG_NONE = 0, /* as a log's level: no lines at all */
     DGL_LOG_ERROR,    /* the one line that explains a failed call */
     DGL_LOG_WARN,     /* the call goes on, but not as asked or not at full speed */
-    DGL_LOG_NOTICE,   /* nothing is wrong, but the user should know: parts of a model left out */
+    DGL_LOG_NOTICE,   /* no fault, but the user should know: parts of a model left out */
     DGL_LOG_PROGRESS, /* a kernel that the driver still compiles, every few seconds */
     DGL_LOG_INFO,     /* devices, limits, choices */
     DGL_LOG_DEBUG,    /* details for authors of kernels and of this library */
@@ -134,8 +133,8 @@ struct dgl_log {
 };
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
- * "kernels"; borrowed). False cancels the call, which then returns DGL_ERR_CANCELLED and leaves
- * nothing half made. Called on the thread that made the library call. */
+ * "kernels"; borrowed). If it returns false, the call undoes unfinished
+ * work and returns DGL_ERR_CANCELLED. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -759,7 +758,7 @@ enum dgl_executor {
 struct dgl_model_params {
     /* required: pack, Hugging Face folder, GGUF file, a folder with a single GGUF model,
      * "org/name[:quant][@revision]" in the Hub cache, "synthetic:SHAPE[:quant]", or
-     * "synthetic:FILE[:quant]" where FILE, a config.json, holds a '/' or ends in ".json" */
+     * "synthetic:FILE[:quant]" where FILE, a config.json, contains a '/' or ends in ".json" */
     const char *path;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     enum dgl_hash_weights hash_weights;
@@ -1202,53 +1201,56 @@ struct dgl_eval_params {
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
                                  float *logits, float *hidden);
 
-/* A number that is added to the logit of a token. */
+/* A number to add to the logit of a token. */
 struct dgl_logit_bias {
     int32_t id;
-    float bias; /* -INFINITY: the token is never chosen while another can be; not NaN */
+    float bias; /* -INFINITY: the token is chosen only if no other token can be; must not be NaN */
 };
 /* Most entries of dgl_sampling.logit_bias. */
 #define DGL_LOGIT_BIAS_MAX 1024
 
 /* Sampling parameters, applied in this order: logit bias, penalties (repetition, presence,
- * frequency), DRY, top-k, top-p, min-p, temperature, draw; greedy choice comes after the penalties
- * too. Windows are the last tokens of the session, prompt included; their cost grows with the
- * window, and all is done on the device. docs/formats.md has the arithmetic and the random
- * generator. Arrays and texts are borrowed as parameters are (R2). */
+ * frequency), DRY, top-k, top-p, min-p, temperature, draw. Greedy choice also follows the
+ * penalties. A window is the last tokens of the session, prompt included; the cost grows with it.
+ * Sampling runs on the device. docs/formats.md has the arithmetic and the random generator. Arrays
+ * and texts are borrowed like other parameters (R2). */
 struct dgl_sampling {
     float temperature;    /* 0 = greedy; at most 1000 */
     int32_t top_k;        /* most likely tokens to keep, at most 128; 0 or -1 = off */
-    float top_p;          /* sum of probabilities to keep; 0 or 1 = off */
-    float min_p;          /* least probability to keep, relative to the largest; 0 = off */
+    float top_p;          /* total probability of the tokens to keep; 0 or 1 = off */
+    float min_p;          /* minimum probability, relative to the largest; 0 = off */
     float repeat_penalty; /* divides positive logits, multiplies others; 0.01 to 100; 0, 1 = off */
-    float presence_penalty;  /* taken from the logit of every token in the window; -100 to 100 */
-    float frequency_penalty; /* taken as often as the token is in the window; -100 to 100 */
-    int32_t repeat_last_n;   /* window of these three, tokens; 0 = off, -1 = the whole context */
-    /* DRY takes multiplier * base^(length - allowed length) from the logit of a token that would
-     * prolong a repeat of at least the allowed length, 1,024 tokens beyond that at most. */
+    float presence_penalty; /* subtracted from the logit of each token in the window; -100 to 100 */
+    float frequency_penalty; /* subtracted once per occurrence in the window; -100 to 100 */
+    /* window of these three penalties, tokens; 0 = off, -1 = the whole context */
+    int32_t repeat_last_n;
+    /* DRY subtracts multiplier * base^(length - allowed length) from the logit of a token that
+     * would extend a repetition of at least the allowed length. The exponent is at most 1,024. */
     float dry_multiplier;       /* 0 = off; at most 100 */
     float dry_base;             /* 1 to 100; 0 = 1.75 */
     int32_t dry_allowed_length; /* tokens; 0 = 2 */
-    int32_t dry_penalty_last_n; /* its window, tokens; 0 = off, -1 = the whole context */
-    /* [num_dry_breakers], texts of 1 to 40 bytes that no repeat reaches over; NULL = newline,
-     * colon, quotation mark, asterisk, where the model has a tokenizer. Others than in the
-     * session's last call cost milliseconds: each token's text is searched for them. */
+    int32_t dry_penalty_last_n; /* window of DRY, tokens; 0 = off, -1 = the whole context */
+    /* [num_dry_breakers], texts of 1 to 40 bytes that end a repetition. NULL = newline, colon,
+     * quotation mark and asterisk, if the model has a tokenizer. If they differ from those of the
+     * session's last call, the text of every token is searched for them, which costs milliseconds.
+     */
     const char *const *dry_breakers;
     size_t num_dry_breakers;
-    const struct dgl_logit_bias *logit_bias; /* [num_logit_bias]; those of one token add up */
+    /* [num_logit_bias]; entries with the same id are added */
+    const struct dgl_logit_bias *logit_bias;
     size_t num_logit_bias;
     uint64_t seed; /* equal seeds give equal answers */
-    /* Draws that were made with the seed before: so that an answer goes on where an earlier call
-     * ended, with the numbers that call would have gone on with; 0 = none */
+    /* Number of random draws to skip. Set it to continue an answer of an earlier call with the
+     * random numbers that the earlier call would have used next. 0 = none. */
     uint32_t draws;
 };
-/* Checks the ranges as dgl_generate() does, possible before there is a device. DGL_ERR_INVALID_ARG
- * names the field. */
+/* Checks the ranges like dgl_generate(), without a device. DGL_ERR_INVALID_ARG names the field. */
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
 
-/* Puts the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
- * min_p, repetition_penalty) into *sampling; what it does not say, and everything for a model
- * without that file, stays. DGL_ERR_FORMAT names a field with another type, or out of range. */
+/* Copies the values of the model's generation_config.json (do_sample, temperature, top_k, top_p,
+ * min_p, repetition_penalty) to *sampling. Fields that the file does not set, or all fields if
+ * there is no file, are unchanged. DGL_ERR_FORMAT names a field with the wrong type or a value out
+ * of range. */
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling);
 
 /* Why a generation ended. */
@@ -1262,12 +1264,12 @@ enum dgl_finish {
 /* "eos", "stop", "length", "context", "cancelled". Static. */
 const char *dgl_finish_str(enum dgl_finish finish);
 
-/* Tokens per readback on a hardware device unless dgl_generate_params says otherwise (software
- * renderers: 1), and the most that one readback brings. */
+/* Default of dgl_generate_params.readback_interval on a hardware device (1 on software renderers),
+ * and its maximum. */
 #define DGL_READBACK_INTERVAL     8
 #define DGL_READBACK_INTERVAL_MAX 256
 
-/* dgl_generate_params.max_tokens that samples nothing: the prompt is evaluated, and that is all. */
+/* Value of dgl_generate_params.max_tokens that evaluates the prompt and samples no token. */
 #define DGL_TOKENS_NONE (-2)
 
 /* Sums over all timed dispatches of one operation with one kernel in one phase. Strings are
@@ -1277,32 +1279,35 @@ struct dgl_profile_entry {
     const char *kernel;
     enum dgl_phase phase; /* DGL_PHASE_PREFILL: up to the first token */
     uint64_t calls;       /* dispatches */
-    uint64_t gpu_ns;      /* without the timers' own cost; 0 with timed = false: not available */
-    uint64_t bytes;       /* weights and cached keys and values that were read */
+    uint64_t gpu_ns;      /* without the cost of the timers; 0 if `timed` is false */
+    uint64_t bytes;       /* bytes of weights, cached keys and cached values that were read */
     bool timed;
 };
-/* Where the time of one decoded token went, by the host's clock: the four follow one another and
- * their sum over all steps is the time of decoding. */
+/* Host time of one decode step, in four consecutive parts. The sum over all steps is the decode
+ * time. */
 struct dgl_profile_step {
-    uint64_t host_ns; /* since the step before: text, stop strings, the caller's callbacks */
-    /* queueing the dispatches; the GPU may have begun. With timers their cost too; of a renderer in
-     * software, which computes meanwhile, without timers all of its work */
+    uint64_t host_ns; /* time since the previous step: text, stop strings, the caller's callbacks */
+    /* Queueing the dispatches, while the GPU may already work. It includes the cost of timers. A
+     * software renderer without timers does all its work in this time. */
     uint64_t record_ns;
-    uint64_t gpu_ns;      /* from then until the GPU had finished; 0 = the device cannot tell */
-    uint64_t readback_ns; /* bringing the token to the host, with the wait where gpu_ns is 0 */
-    /* With timers around each operation, which let no two of them overlap: slower than a plain
-     * step. Every other step is so, where the device has timers. */
+    uint64_t gpu_ns; /* from then until the GPU finished; 0 = the device cannot measure it */
+    /* copying the token to the host; includes the wait for the GPU if gpu_ns is 0 */
+    uint64_t readback_ns;
+    /* True if each operation was timed. Timers prevent dispatches from overlapping, so such a step
+     * is slower. Every second step is timed, if the device has timers. */
     bool timed;
 };
-/* Where the time of a call went. Such a call reads every token back before it queues the next one.
- * Owned by the result that holds it. */
+/* Profile of a call. A call that profiles reads each token back before it queues the next step.
+ * Owned by the result that contains it. */
 struct dgl_profile {
     struct dgl_profile_entry *entries; /* [num_entries], in the order of their first dispatch */
     size_t num_entries;
-    struct dgl_profile_step *steps; /* [num_steps], of decoded tokens (one of each sequence) */
+    struct dgl_profile_step *steps; /* [num_steps], one per decoded token (of each sequence) */
     size_t num_steps;
-    double copy_gbps;  /* a plain copy on this device, read plus written, 10^9 bytes per second */
-    uint64_t timer_ns; /* a timer's cost, taken from each dispatch; 0 = none, or no timers */
+    /* rate of a plain copy on this device, read plus written, 10^9 bytes per second */
+    double copy_gbps;
+    /* cost of a timer, subtracted from each dispatch; 0 = no cost or no timers */
+    uint64_t timer_ns;
 };
 
 struct dgl_generate_params {
@@ -1311,61 +1316,62 @@ struct dgl_generate_params {
     const int32_t *ids;    /* [num_ids] */
     size_t num_ids;        /* tokens */
     bool no_parse_special; /* see dgl_encode_params */
-    /* most tokens of the answer; 0 or -1 = until a stop or the end of the context;
+    /* maximum tokens of the answer; 0 or -1 = until a stop or the end of the context; or
      * DGL_TOKENS_NONE */
     int32_t max_tokens;
     struct dgl_sampling sampling;
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;
-    bool ignore_eos;           /* stop ids do not end the answer */
-    const int32_t *shown;      /* [num_shown], special tokens that leave their text in the answer */
-    size_t num_shown;          /* the others leave none */
+    bool ignore_eos;      /* stop ids do not end the answer */
+    const int32_t *shown; /* [num_shown], special tokens whose text is part of the answer's text */
+    size_t num_shown;     /* other special tokens have no text */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
-    /* A full context does not end the answer: half of the tokens after the first `keep` are
-     * dropped, and those behind them are evaluated again in their new places, which takes as long
-     * as a prompt of that length. The prompt itself must fit. */
+    /* If true, a full context does not end the answer. Half of the tokens after the first `keep`
+     * are dropped. The tokens after them are evaluated again at their new positions, which is as
+     * slow as a prompt of that length. The prompt must fit. */
     bool context_shift;
-    int32_t keep; /* tokens of the prompt, at most half of the context; 0 = none */
-    /* Fills dgl_generate_result.profile; the tokens are the same, later. Measures a copy of up to
-     * 256 MiB first. */
+    int32_t keep; /* prompt tokens to keep at a shift, at most half of the context; 0 = none */
+    /* Fill dgl_generate_result.profile. The tokens are the same, but the call is slower. A copy of
+     * up to 256 MiB is measured first. */
     bool profile;
-    /* Receives the answer as it comes, in whole characters, borrowed for the call; false cancels.
-     * */
+    /* Receives the answer's text while it is generated, in whole characters, borrowed for the call.
+     * Return false to cancel. */
     bool (*text_cb)(void *priv, const char *text, size_t len);
-    /* Receives each sampled id before its text; false cancels. */
+    /* Receives each sampled id before its text. Return false to cancel. */
     bool (*token_cb)(void *priv, int32_t id);
     void *priv; /* first argument of both callbacks */
 };
 #define dgl_generate_params(...) (&(struct dgl_generate_params){__VA_ARGS__})
 
-/* A generation. Arrays and text are owned by the result: dgl_generate_result_finish(). */
+/* Result of a generation. Arrays and text are owned by the result: dgl_generate_result_finish(). */
 struct dgl_generate_result {
     enum dgl_finish finish;
     int32_t *prompt_ids; /* [num_prompt_ids] */
     int32_t *tokens;     /* [num_tokens], sampled; the stop id that ended the answer is one */
     size_t num_prompt_ids;
     size_t num_tokens;
-    size_t num_reused;  /* prompt tokens that the session already held */
+    size_t num_reused;  /* prompt tokens that the session already contained */
     size_t num_shifted; /* tokens that context_shift dropped */
-    /* without prompt, stop string and special tokens that are not shown; invalid UTF-8 as U+FFFD;
-     * ends in NUL */
+    /* without the prompt, the stop string and special tokens that are not in `shown`; invalid UTF-8
+     * is replaced by U+FFFD; NUL-terminated */
     char *text;
     size_t text_len; /* bytes */
-    /* compiling kernels and trying executors; not part of the three that follow */
+    /* time of compiling kernels and executor trials; not part of the three times below */
     uint64_t compile_ns;
-    uint64_t prefill_ns;         /* evaluating the prompt */
-    uint64_t first_token_ns;     /* from the start of prefill to the first token on the host */
-    uint64_t decode_ns;          /* all tokens after the first */
-    uint64_t record_ns;          /* of decode_ns: the host's time for queueing steps */
-    struct dgl_counters prefill; /* compiling, and up to the first token's readback */
-    struct dgl_counters decode;  /* after it */
-    struct dgl_profile profile;  /* empty unless asked for */
+    uint64_t prefill_ns;     /* evaluating the prompt */
+    uint64_t first_token_ns; /* from the start of prefill to the first token on the host */
+    uint64_t decode_ns;      /* all tokens after the first */
+    uint64_t record_ns;      /* host time for queueing steps, a part of decode_ns */
+    /* from the start, with compilation, to the first token's readback */
+    struct dgl_counters prefill;
+    struct dgl_counters decode; /* after the first token */
+    struct dgl_profile profile; /* empty unless asked for */
 };
-/* Evaluates a prompt and samples tokens until something ends the answer. DGL_OK also when
- * cancelled: `finish` tells. DGL_ERR_INVALID_ARG: parameters, or a prompt that does not fit the
- * session. *out is always initialised and is released with dgl_generate_result_finish(), also after
- * a failure; the session then holds the tokens that were evaluated. After DGL_ERR_DEVICE_LOST the
- * result has the tokens and the text so far. Blocks. */
+/* Evaluates a prompt and samples tokens until the answer ends. Returns DGL_OK also if the call was
+ * cancelled; see `finish`. DGL_ERR_INVALID_ARG: invalid parameters, or a prompt that does not fit
+ * the session. *out is always initialised; release it with dgl_generate_result_finish(), also after
+ * a failure. The session then contains the tokens that were evaluated. After DGL_ERR_DEVICE_LOST
+ * the result contains the tokens and the text so far. Blocks. */
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out);
 /* Frees the arrays and the text of a result and zeroes it. */
@@ -1373,17 +1379,18 @@ void dgl_generate_result_finish(struct dgl_generate_result *result);
 
 /* ---- conversations --------------------------------------------------------------------------- */
 
-/* A conversation: messages, with the answers among them as the ids that were generated, over a
- * session. An answer evaluates only what the session does not hold yet. Thread-safety: R4, together
- * with its session. */
+/* A conversation: messages over a session. Answers are also stored as generated ids, so an answer
+ * evaluates only the tokens that the session does not contain yet. Thread-safety: R4, together with
+ * its session. */
 struct dgl_chat;
 
 struct dgl_chat_params {
     struct dgl_session *session;     /* required, borrowed by the conversation */
     const struct dgl_template *tmpl; /* required, borrowed by the conversation */
-    /* When the conversation outgrows the context, the model no longer gets the oldest messages
-     * after the system message, half of the room at a time; an answer that fills the context goes
-     * on as dgl_generate_params.context_shift says. The messages themselves stay. */
+    /* If true, a conversation may outgrow the context: the oldest messages after the system message
+     * are then left out of the model's input, half of the context at a time. An answer that fills
+     * the context continues as with dgl_generate_params.context_shift. The conversation keeps all
+     * messages. */
     bool context_shift;
 };
 #define dgl_chat_params(...) (&(struct dgl_chat_params){__VA_ARGS__})
@@ -1391,143 +1398,144 @@ struct dgl_chat_params {
 /* A message. Borrowed from the conversation until its messages change. */
 struct dgl_message {
     const char *role;    /* "system", "user", "assistant", "tool", ... */
-    const char *content; /* ends in NUL; "" where it is not a text */
+    const char *content; /* NUL-terminated; "" if the content is not text */
     size_t content_len;  /* bytes */
-    const int32_t *ids;  /* [num_ids], of an answer as generated, without the id that ended it */
-    size_t num_ids;      /* 0 = none are kept */
+    const int32_t *ids;  /* [num_ids], generated ids of an answer, without the id that ended it */
+    size_t num_ids;      /* 0 = no ids are stored */
 };
 
-/* An empty conversation. DGL_ERR_INVALID_ARG: session or template missing, or a model without a
- * tokenizer. */
+/* Creates an empty conversation. DGL_ERR_INVALID_ARG: session or template missing, or a model
+ * without a tokenizer. */
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out);
-/* Frees the conversation, before its session and template. */
+/* Frees the conversation. Call it before freeing its session and template. */
 void dgl_chat_destroy(struct dgl_chat **chat);
-/* Adds a message to the end; nothing is evaluated yet. DGL_ERR_INVALID_ARG: no role, or not
- * UTF-8. */
+/* Appends a message without evaluating it. DGL_ERR_INVALID_ARG: no role, or not UTF-8. */
 enum dgl_status dgl_chat_add(struct dgl_chat *chat, const char *role, const char *text, size_t len);
-/* Sets the system message, the first of the conversation; `text` NULL removes it.
+/* Sets the system message, which is always the first message. NULL as `text` removes it.
  * DGL_ERR_INVALID_ARG: not UTF-8. */
 enum dgl_status dgl_chat_set_system(struct dgl_chat *chat, const char *text, size_t len);
 /* Number of messages. */
 size_t dgl_chat_num_messages(const struct dgl_chat *chat);
-/* Message `index`, below dgl_chat_num_messages(), to *out. */
+/* Copies message `index`, below dgl_chat_num_messages(), to *out. */
 void dgl_chat_message(const struct dgl_chat *chat, size_t index, struct dgl_message *out);
-/* Messages after the system message that context_shift keeps from the model. */
+/* Returns the number of messages after the system message that context_shift leaves out of the
+ * model's input. */
 size_t dgl_chat_num_hidden(const struct dgl_chat *chat);
-/* Keeps the first `count` messages; a `count` beyond them changes nothing. */
+/* Keeps the first `count` messages. Does nothing if there are fewer. */
 void dgl_chat_trim(struct dgl_chat *chat, size_t count);
-/* Drops all but the system message. */
+/* Removes all messages except the system message. */
 void dgl_chat_reset(struct dgl_chat *chat);
-/* Takes back the last message of the user and what follows it. Returns how many messages that
- * is. */
+/* Removes the last user message and all messages after it. Returns the number of removed messages.
+ */
 size_t dgl_chat_undo(struct dgl_chat *chat);
-/* Takes back what follows the last message of the user, so that dgl_chat_answer() gives another
- * answer. False, and nothing changed: the user said nothing. */
+/* Removes the messages after the last user message, so that dgl_chat_answer() generates another
+ * answer. Returns false and changes nothing if there is no user message. */
 bool dgl_chat_retry(struct dgl_chat *chat);
-/* Whether the last message waits for an answer: neither the assistant's nor the system's. */
+/* Returns true if the last message is neither from the assistant nor from the system. */
 bool dgl_chat_is_open(const struct dgl_chat *chat);
 
-/* Renders the messages with the template, evaluates what the session does not hold and generates:
- * dgl_generate() with `params` (NULL = defaults), whose prompt, context_shift and keep are the
- * conversation's to set. An answer of at least one token becomes a message, a cancelled one too.
- * DGL_ERR_CONTEXT_FULL: the messages do not fit; take some back. Other errors as dgl_render_ids()
- * and dgl_generate(). *out is always initialised and is released with
+/* Renders the messages with the template, evaluates the tokens that the session does not contain,
+ * and generates an answer. It calls dgl_generate() with `params` (NULL = defaults); the
+ * conversation sets prompt, context_shift and keep. An answer of at least one token is added as a
+ * message, also if it was cancelled. DGL_ERR_CONTEXT_FULL: the messages do not fit; remove some.
+ * Other errors as dgl_render_ids() and dgl_generate(). *out is always initialised; release it with
  * dgl_generate_result_finish(). Blocks. */
 enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
                                 struct dgl_generate_result *out);
 
-/* The conversation as JSON text: an object with `messages`, `answers` (ids as generated) and the
- * variables that came with dgl_chat_load(). Transfers *json (dgl_free), *len bytes and a NUL. */
+/* Writes the conversation as JSON text: an object with `messages`, `answers` (generated ids) and
+ * the variables loaded by dgl_chat_load(). Transfers *json (dgl_free), *len bytes and a NUL. */
 enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len);
 /* Replaces the conversation by JSON text of `len` bytes: an array of messages, or an object with
- * `messages` and further variables for the template. Ids of answers are kept where they spell the
- * answer with this model's tokenizer. `name` is for log lines, usually the path of a file; NULL =
- * "messages". On failure nothing changes. DGL_ERR_FORMAT. */
+ * `messages` and further variables for the template. The ids of an answer are kept if this model's
+ * tokenizer decodes them to its text. `name` is used in log lines, usually the path of a file; NULL
+ * = "messages". DGL_ERR_FORMAT: malformed text. On failure the conversation is unchanged. */
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json,
                               size_t len);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Many requests on one model: each is a sequence of its own, and gets the tokens that it would have
- * got alone. dgl_batch_step() takes all of them a little further. Thread-safety: R4, together with
- * its model, but for dgl_batch_cancel(). */
+/* Many requests on one model. Each request has a separate sequence and gets the tokens that it
+ * would get alone (see `invariant`). dgl_batch_step() advances all of them. Thread-safety: R4,
+ * together with its model, except for dgl_batch_cancel(). */
 struct dgl_batch;
 
 struct dgl_batch_params {
     int32_t sequences; /* requests that run at once; 0 = 4, at most 256 */
-    int32_t queue;     /* requests that wait for one of them to end; 0 = 256, at most 65536 */
-    /* Tokens of a sequence; 0 = what the model granted, lowered until one such sequence fits the
-     * device, of which a line of level DGL_LOG_NOTICE tells. */
+    int32_t queue;     /* requests that wait for a free sequence; 0 = 256, at most 65536 */
+    /* Tokens of a sequence. 0 = dgl_model_info.context, lowered until one such sequence fits the
+     * device; a DGL_LOG_NOTICE line reports a lower value. */
     int32_t context;
-    /* Tokens of KV cache that all sequences share, in pages of 64: 0 = as many as all contexts come
-     * to, or as fit. A request begins when there will be room for all that it and the running ones
-     * are expected to come to: max_tokens with ignore_eos, else what answers have come to lately.
-     * When pages run out all the same, the request that came last gives its own back, waits, and is
-     * evaluated again. */
+    /* Tokens of the KV cache shared by all sequences, in pages of 64. 0 = the sum of all contexts,
+     * or as many as fit. A request starts if the cache has room for its expected length and the
+     * expected lengths of the running requests. The expected length is max_tokens if ignore_eos is
+     * set, and otherwise an average of recent answers. If pages still run out, the newest request
+     * releases its pages, waits, and is evaluated again. */
     int32_t cache_tokens;
-    int32_t chunk;          /* prompt tokens per step; 0 = chosen for the device, as for sessions */
+    int32_t chunk;          /* prompt tokens per step; 0 = chosen for the device, as in sessions */
     const char *chunk_name; /* name of `chunk` in error lines; NULL = "session chunk" */
-    /* The same bits in any company: each answer comes from passes of its own, which reads the
-     * weights once for each; nothing of a prompt comes from others, and each sequence has the KV
-     * cache of its whole context. Without it answers are written by passes over all of them: sums
-     * are then in another order, and where two tokens are almost as likely (0.02 in logits),
-     * another one may be taken than alone. */
+    /* If true, results do not depend on other requests, bit for bit. Each answer is computed in
+     * separate passes, which read the weights once per request. No prompt prefix is shared, and
+     * each sequence reserves the KV cache of its whole context. If false, one pass computes a token
+     * of every answer. Sums then have another order: if two tokens are almost equally likely (0.02
+     * in logits), the result may differ from that of a request alone. */
     bool invariant;
-    dgl_progress_cb progress_cb; /* may be NULL; in kernels, as dgl_session_params has it */
-    void *progress_priv;         /* first argument of progress_cb */
-    /* Milliseconds for which a prompt, however long, may hold up the answers that are being
-     * written: passes over it are made so short, by the time that others took, down to 16 tokens,
-     * below which they get no faster. 0 = 100, at most 60000. The first pass that is found too long
-     * counts as such afterwards. Not with `chunk` or `invariant`: there a pass has as many tokens
-     * as ever. While nobody writes, too, and the device has no more than two passes to do. */
+    /* may be NULL; counts kernels, as dgl_session_params.progress_cb */
+    dgl_progress_cb progress_cb;
+    void *progress_priv; /* first argument of progress_cb */
+    /* Milliseconds for which one prompt pass may delay the answers in progress; 0 = 100, at most
+     * 60000. The lengths of prompt passes are reduced to meet it, by the times of earlier passes,
+     * down to 16 tokens; shorter passes are not faster. The first pass may exceed the limit and is
+     * measured. Passes have their full length if `chunk` or `invariant` is set. They also have it
+     * if no answer is in progress; the device then has at most two passes to do. */
     int32_t hold_ms;
 };
 #define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
 
-/* Allocates the memory of all sequences, but for pages that come with their tokens; what requests
- * begin with in common they share. The batch borrows the model. DGL_ERR_NO_MEMORY before anything
- * is allocated when one context does not fit beside the sequences; DGL_ERR_INVALID_ARG: a number
+/* Allocates the memory of all sequences, except cache pages, which are allocated with their tokens.
+ * Requests share the pages of common prefixes. The batch borrows the model. DGL_ERR_NO_MEMORY: one
+ * context does not fit beside the sequences; nothing was allocated. DGL_ERR_INVALID_ARG: a number
  * out of its range, or a context or chunk that dgl_session_create() refuses. Slow. */
 enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch_params *params,
                                  struct dgl_batch **out);
-/* Drops the requests that are left, whose callbacks are not called any more, and frees the batch.
- * Not from a callback. */
+/* Frees the batch and drops unfinished requests without calling their callbacks. Must not be called
+ * from a callback. */
 void dgl_batch_destroy(struct dgl_batch **batch);
 
-/* Most entries of dgl_token.top. */
+/* Maximum of dgl_request_params.top_logprobs. */
 #define DGL_TOP_LOGPROBS_MAX 20
 
-/* A token that could have been there, and the logarithm of its probability. */
+/* A possible token and its log probability. */
 struct dgl_choice {
     int32_t id;
-    float logprob; /* of the softmax over the model's logits, before anything is done to them */
+    float logprob; /* log of the softmax over the model's unmodified logits */
 };
 /* A sampled token. Borrowed for the call. */
 struct dgl_token {
-    struct dgl_choice chosen;     /* without dgl_request_params.logprobs its logprob is 0 */
-    const struct dgl_choice *top; /* [num_top], the likeliest first */
+    struct dgl_choice chosen;     /* its logprob is 0 without dgl_request_params.logprobs */
+    const struct dgl_choice *top; /* [num_top], most likely first */
     size_t num_top;
 };
 
-/* How a request ended. Borrowed for the call. */
+/* Result of a request. Borrowed for the call. */
 struct dgl_request_result {
     uint64_t id;
-    /* DGL_OK also when it was cancelled; else what went wrong, which the log explains, with the
-     * tokens so far */
+    /* DGL_OK also if the request was cancelled. Otherwise the error, which the log explains; the
+     * result then contains the tokens so far. */
     enum dgl_status status;
     enum dgl_finish finish;
     size_t num_prompt_ids;
-    size_t num_reused;     /* of these, held by the device from an earlier request */
+    size_t num_reused;     /* prompt tokens reused from an earlier request */
     const int32_t *tokens; /* [num_tokens], sampled; the stop id that ended the answer is one */
     size_t num_tokens;
-    const char *text;        /* as dgl_generate_result.text; "" where status is not DGL_OK */
+    const char *text;        /* as dgl_generate_result.text; "" if status is not DGL_OK */
     size_t text_len;         /* bytes */
-    uint64_t wait_ns;        /* from dgl_batch_submit() until it ran */
-    uint64_t first_token_ns; /* from then to the first token on the host; 0 = there was none */
-    uint64_t decode_ns;      /* from there to the end */
+    uint64_t wait_ns;        /* from dgl_batch_submit() until the request started */
+    uint64_t first_token_ns; /* from the start to the first token on the host; 0 = no token */
+    uint64_t decode_ns;      /* from the first token to the end */
 };
 
-/* Everything is copied but what `priv` points to. */
+/* A request. dgl_batch_submit() copies everything except the object at `priv`. */
 struct dgl_request_params {
     const char *prompt;    /* text, or ids below: exactly one of them is required */
     size_t prompt_len;     /* bytes; 0 = strlen(prompt) */
@@ -1541,55 +1549,59 @@ struct dgl_request_params {
     bool ignore_eos;      /* stop ids do not end the answer */
     const int32_t *shown; /* as in dgl_generate_params */
     size_t num_shown;
-    /* token_cb gets probabilities. Each token then costs a readback of all logits, and is computed
-     * alone. */
+    /* If true, token_cb receives log probabilities. Each token then costs a readback of all logits
+     * and is computed in a separate pass. */
     bool logprobs;
     int32_t
         top_logprobs; /* with logprobs: entries of dgl_token.top; at most DGL_TOP_LOGPROBS_MAX */
-    /* Callbacks, on the thread that calls dgl_batch_step(); each may be NULL. They may submit and
-     * cancel, and call dgl_model_set_kernels(). */
-    bool (*token_cb)(void *priv, const struct dgl_token *token); /* false cancels */
-    /* The answer as it comes, in whole characters, after token_cb; false cancels. */
+    /* Callbacks, called on the thread that calls dgl_batch_step(). Each may be NULL. They may call
+     * dgl_batch_submit(), dgl_batch_cancel() and dgl_model_set_kernels(). */
+    bool (*token_cb)(void *priv, const struct dgl_token *token); /* return false to cancel */
+    /* Receives the answer's text in whole characters, after token_cb. Return false to cancel. */
     bool (*text_cb)(void *priv, const char *text, size_t len);
-    /* Once, last; also for a request that is cancelled while it waits. */
+    /* Called once, as the last callback, also if the request is cancelled while it waits. */
     void (*finish_cb)(void *priv, const struct dgl_request_result *result);
-    void *priv; /* first argument of the three */
+    void *priv; /* first argument of the three callbacks */
 };
 #define dgl_request_params(...) (&(struct dgl_request_params){__VA_ARGS__})
 
-/* Puts a request at the end of the queue; *id (may be NULL) is its name, never 0 and never given
- * twice. Nothing is computed yet. DGL_ERR_INVALID_ARG: parameters as dgl_generate() refuses them,
- * or a prompt that no sequence could ever hold, with both numbers; DGL_ERR_BUSY: the queue is
+/* Appends a request to the queue. *id (may be NULL) identifies it; ids are never 0 and never
+ * reused. Computes no tokens. DGL_ERR_INVALID_ARG: parameters that dgl_generate() refuses, or a
+ * prompt that is too long for any sequence (the error has both numbers). DGL_ERR_BUSY: the queue is
  * full. */
 enum dgl_status dgl_batch_submit(struct dgl_batch *batch, const struct dgl_request_params *params,
                                  uint64_t *id);
-/* Ends a request with DGL_FINISH_CANCELLED: a step in progress stops working for it in the middle
- * of a pass, and the current or the next step calls its finish_cb. An id that is over, or never
- * was, does nothing. Thread-safety: any thread while the batch lives; not in a signal handler. */
+/* Ends a request with DGL_FINISH_CANCELLED. A step in progress stops its work for the request in
+ * the middle of a pass; this or the next step calls its finish_cb. Does nothing for an id that has
+ * ended or is unknown. Thread-safety: any thread while the batch exists; not in a signal handler.
+ */
 void dgl_batch_cancel(struct dgl_batch *batch, uint64_t id);
-/* Takes every running request a few tokens further, prompts of one request at a time by one pass,
- * each in its turn; requests that end make room for the longest waiting. *left (may be NULL) is how
- * many have not ended: with 0 there is nothing to do. What goes wrong with one request ends that
- * one; an error of this call means the device: DGL_ERR_DEVICE_LOST until dgl_model_rebuild(), after
- * which all go on where they were. DGL_ERR_INVALID_ARG: called from a callback. Blocks.
- * Once a kind of request (its way of sampling, its penalties, logprobs, the passes that its prompt
- * takes) has run in one of the `sequences`, and there was company, later ones of it in any of them
- * link nothing and allocate nothing, neither on the device nor on the host, but where the KV cache
- * grows, another executor is tried (dgl_model_executor()), a sequence comes to a length at which
- * the model changes its rotary frequencies, the text of an answer has more than eight bytes per
- * token, or sequence breakers of DRY are others than any sequence had last. dgl_batch_submit()
- * makes what a request has of its own. */
+/* Advances every running request by a few tokens, and evaluates one pass of one prompt; prompts
+ * take turns. If a request ends, the oldest waiting request starts. *left (may be NULL) is the
+ * number of unfinished requests; if it is 0, no work is left. An error that concerns one request
+ * ends only that request. An error of this call concerns the device: DGL_ERR_DEVICE_LOST until
+ * dgl_model_rebuild(), after which all requests continue. DGL_ERR_INVALID_ARG: called from a
+ * callback. Blocks.
+ *
+ * A kind of request is its sampler, its penalties, logprobs and the passes of its prompt. After a
+ * kind has run in one sequence, and several requests have run together, later requests of that kind
+ * compile nothing and allocate no memory on device or host. Exceptions: the KV cache grows, another
+ * executor is tried (dgl_model_executor()), a sequence reaches a length at which the model changes
+ * its rotary frequencies, an answer has more than eight bytes of text per token, or DRY has
+ * sequence breakers that no sequence used last. Memory of a single request is allocated by
+ * dgl_batch_submit(). */
 enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left);
 
-/* What a batch does, and has done since it was made. */
+/* State of a batch, and its work since it was created. */
 struct dgl_batch_info {
-    int32_t sequences, queue, context; /* as granted */
-    size_t running, waiting;           /* requests, now */
-    uint32_t pages, pages_used; /* of the KV cache: granted to all sequences, and that they have */
-    uint64_t preempted;         /* times that a request gave its pages back and waited again */
-    uint64_t cache_bytes;       /* of the model's KV cache on the device, now: it grows */
-    uint64_t submitted, finished, cancelled, failed;       /* requests; failed: status not DGL_OK */
-    uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* of the requests so far */
+    int32_t sequences, queue, context; /* as in use, after defaults and limits */
+    size_t running, waiting;           /* current numbers of requests */
+    uint32_t pages, pages_used;        /* pages of the KV cache: for all sequences, and in use */
+    uint64_t preempted;   /* times that a request released its pages and waited again */
+    uint64_t cache_bytes; /* current size of the model's KV cache on the device; it grows */
+    /* numbers of requests; failed: status is not DGL_OK */
+    uint64_t submitted, finished, cancelled, failed;
+    uint64_t prompt_tokens, reused_tokens, decoded_tokens; /* sums over all requests so far */
 };
 /* To *out. */
 void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out);
@@ -1602,16 +1614,17 @@ struct dgl_logits_params {
     bool all;           /* every position; false = the last one */
 };
 #define dgl_logits_params(...) (&(struct dgl_logits_params){__VA_ARGS__})
-/* Logits of a prompt: transfers *logits (dgl_free), float [*rows, vocab], *rows = num_ids or 1.
- * Resets the session. DGL_ERR_INVALID_ARG as dgl_session_sync(). Blocks and reads back all rows. */
+/* Computes the logits of a prompt. Transfers *logits (dgl_free), float [*rows, vocab]; *rows is
+ * num_ids if `all` is set and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
+ * dgl_session_sync(). Blocks and reads back all rows. */
 enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_params *params,
                            float **logits, size_t *rows);
 
-/* How the hidden states of tokens become embeddings. */
+/* How hidden states of tokens are combined into embeddings. */
 enum dgl_pooling {
     DGL_POOLING_MEAN = 0, /* one row: the mean over all tokens */
-    DGL_POOLING_LAST,     /* one row: the last token's */
-    DGL_POOLING_NONE,     /* a row per token */
+    DGL_POOLING_LAST,     /* one row: the hidden state of the last token */
+    DGL_POOLING_NONE,     /* one row per token */
 };
 
 struct dgl_embed_params {
@@ -1624,10 +1637,10 @@ struct dgl_embed_params {
     bool normalize; /* scale each row to length 1 */
 };
 #define dgl_embed_params(...) (&(struct dgl_embed_params){__VA_ARGS__})
-/* Embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded with
- * add_special. Transfers *embeddings (dgl_free), float [*rows, hidden], *rows = number of tokens or
- * 1. Resets the session. DGL_ERR_INVALID_ARG as dgl_generate(); DGL_ERR_CANCELLED. Blocks; the
- * logits of no token are computed. */
+/* Computes embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded
+ * with add_special. Transfers *embeddings (dgl_free), float [*rows, hidden]; *rows is the number of
+ * tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
+ * dgl_generate(). DGL_ERR_CANCELLED. Blocks. Computes no logits. */
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows);
 
@@ -1635,32 +1648,32 @@ struct dgl_perplexity_params {
     const char *const *texts; /* required, [num_texts] */
     const size_t *lens;       /* [num_texts], bytes; NULL = strlen */
     size_t num_texts;
-    const char *source;    /* prefix of texts in log lines: "FILE: text 3"; NULL = "text 3" */
+    const char *source;    /* prefix of text names in log lines: "FILE: text 3"; NULL = "text 3" */
     bool no_parse_special; /* see dgl_encode_params */
-    /* A text longer than the context is read in windows as long as the context, each `stride`
-     * tokens after the one before it; the tokens that the earlier window had not reached count.
-     * Where the tokenizer begins texts with a special token (BOS), that token takes the place of
-     * the first one of every window. */
+    /* If true, a text longer than the context is evaluated in windows of the context's length, each
+     * `stride` tokens after the previous one. Each window scores only the tokens that the previous
+     * windows did not reach. If the tokenizer starts texts with a special token (BOS), that token
+     * replaces the first token of every window. */
     bool windows;
     int32_t stride; /* with windows: 1 to context - 1; 0 = half the context */
-    /* may be NULL; in "windows" of a single text with `windows`, else in "texts" */
+    /* may be NULL; counts "windows" if `windows` is set and there is one text, else "texts" */
     dgl_progress_cb progress_cb;
     void *progress_priv; /* first argument of progress_cb */
 };
 #define dgl_perplexity_params(...) (&(struct dgl_perplexity_params){__VA_ARGS__})
 struct dgl_perplexity_result {
     double nll;       /* sum of -ln p, nats */
-    uint64_t tokens;  /* in the sum */
+    uint64_t tokens;  /* number of tokens in the sum */
     double ppl;       /* exp(nll / tokens) */
-    double ppl_error; /* standard error of ppl, the tokens taken as independent; 0 for one token */
-    uint64_t windows; /* evaluated: a text that fits the context is one */
+    double ppl_error; /* standard error of ppl for independent tokens; 0 for one token */
+    uint64_t windows; /* windows evaluated; a text that fits the context is one window */
     int32_t context;  /* longest window, tokens */
-    int32_t stride;   /* in force; 0 = every text fits or has to */
+    int32_t stride;   /* stride in use; 0 = every text fits the context, or has to */
 };
-/* Perplexity: -ln p of every token after the first of each text, summed; texts are encoded with
- * add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context without
- * `windows`, a stride out of range, no text of two tokens, or a model without a tokenizer;
- * DGL_ERR_CANCELLED. Blocks and reads back the rows of the tokens that count. */
+/* Computes perplexity from -ln p, summed over every token after the first of each text. Texts are
+ * encoded with add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context
+ * without `windows`, a stride out of range, no text of two tokens, or a model without a tokenizer.
+ * DGL_ERR_CANCELLED. Blocks and reads back the rows of the scored tokens. */
 enum dgl_status dgl_perplexity(struct dgl_session *session,
                                const struct dgl_perplexity_params *params,
                                struct dgl_perplexity_result *out);
@@ -1685,7 +1698,7 @@ struct dgl_inspect_params {
     const char *path; /* required: pack, Hugging Face folder, GGUF file */
 };
 #define dgl_inspect_params(...) (&(struct dgl_inspect_params){__VA_ARGS__})
-/* Opens a model and checks everything but the weight bytes. Errors as dgl_model_load(). Slow. */
+/* Opens a model and checks everything except the weight bytes. Errors as dgl_model_load(). Slow. */
 enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_params *params,
                             struct dgl_model_file **out);
 /* Closes the file. */
@@ -1694,7 +1707,7 @@ void dgl_model_file_destroy(struct dgl_model_file **file);
 const struct dgl_model_info *dgl_model_file_info(const struct dgl_model_file *file);
 /* Number of tensors. */
 size_t dgl_model_file_num_tensors(const struct dgl_model_file *file);
-/* Tensor `index`, below dgl_model_file_num_tensors(), to *out. */
+/* Copies tensor `index`, below dgl_model_file_num_tensors(), to *out. */
 void dgl_model_file_tensor(const struct dgl_model_file *file, size_t index,
                            struct dgl_tensor_info *out);
 /* The model's tokenizer; NULL when it came without one. Borrowed from the file. */
@@ -1705,54 +1718,55 @@ struct dgl_template_info {
     const char *name;   /* "default", "tool_use", ... */
     const char *origin; /* the file or metadata key: "tokenizer_config.json", ... */
 };
-/* Number of chat templates; 0 also where their files cannot be read, which dgl_template_load()
- * explains. */
+/* Returns the number of chat templates. It is 0 also if their files cannot be read;
+ * dgl_template_load() then reports the reason. */
 size_t dgl_model_file_num_templates(const struct dgl_model_file *file);
-/* Template `index`, below dgl_model_file_num_templates(), to *out. */
+/* Copies template `index`, below dgl_model_file_num_templates(), to *out. */
 void dgl_model_file_template(const struct dgl_model_file *file, size_t index,
                              struct dgl_template_info *out);
 
 struct dgl_estimate_params {
     int32_t context;          /* tokens; 0 = the model's maximum */
     enum dgl_kv_type kv_type; /* of the cache */
-    uint64_t available_bytes; /* what there is; 0 = unknown */
-    /* of a batch, each with all of the context, at most 256; 0 = one session */
+    uint64_t available_bytes; /* memory available on the device; 0 = unknown */
+    /* sequences of a batch, each with the whole context, at most 256; 0 = one session */
     int32_t sequences;
 };
 #define dgl_estimate_params(...) (&(struct dgl_estimate_params){__VA_ARGS__})
 /* Estimates the device memory of the model with a session or a batch, for a desktop GPU with the
- * built-in kernels: on another device the layouts of weights and the tokens of a pass may differ,
- * and with them weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the
- * model's; DGL_ERR_UNSUPPORTED: a model that this library does not compute. Slow. */
+ * built-in kernels. On other devices the layouts of weights and the length of passes may differ,
+ * which changes weights and scratch by some percent. DGL_ERR_INVALID_ARG: a context beyond the
+ * model's. DGL_ERR_UNSUPPORTED: this library does not compute the model. Slow. */
 enum dgl_status dgl_model_file_estimate(const struct dgl_log *log,
                                         const struct dgl_model_file *file,
                                         const struct dgl_estimate_params *params,
                                         struct dgl_memory *out);
 
-/* Config as JSON text, verbatim, *len bytes; "" when there is none. Borrowed from the file. */
+/* Returns the unmodified config, JSON text of *len bytes; "" if there is none. Borrowed from the
+ * file. */
 const char *dgl_model_file_config(const struct dgl_model_file *file, size_t *len);
-/* Number of lines that dgl_model_file_skipped() has. */
+/* Returns the number of lines of dgl_model_file_skipped(). */
 size_t dgl_model_file_num_skipped(const struct dgl_model_file *file);
-/* Line `index` of the parts that the model does without: a tensor, or a group of tensors by the
- * beginning of their names, with the reason; for a pack, the parts that its source had. Borrowed
- * from the file. */
+/* Returns line `index` of the list of unused parts of the file: a tensor, or the common prefix of
+ * several tensor names, with the reason. For a pack, the parts that were left out when it was
+ * converted. Borrowed from the file. */
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index);
 
 struct dgl_verify_params {
-    const char *path;            /* required */
-    const char *cache_dir;       /* remembers what is right, for DGL_HASH_CHANGED; NULL = XDG cache
-                                    directory, "" = none */
+    const char *path; /* required */
+    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" = none */
+    const char *cache_dir;
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_verify_params(...) (&(struct dgl_verify_params){__VA_ARGS__})
 struct dgl_verify_result {
-    uint64_t files; /* hashed and found equal */
-    uint64_t bytes; /* of those files */
+    uint64_t files; /* files whose hash matches */
+    uint64_t bytes; /* their size */
 };
-/* Checks every hash that the model carries, and everything that dgl_inspect() checks.
- * DGL_ERR_INTEGRITY names the first file with another hash; DGL_ERR_UNSUPPORTED: a folder or file
- * without hashes; DGL_ERR_CANCELLED. *out is always initialised. Very slow. */
+/* Checks every hash stored in the model, and everything that dgl_inspect() checks.
+ * DGL_ERR_INTEGRITY names the first file with another hash. DGL_ERR_UNSUPPORTED: a folder or file
+ * without hashes. DGL_ERR_CANCELLED. *out is always initialised. Very slow. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out);
 
@@ -1765,41 +1779,43 @@ struct dgl_smoke_params {
 #define dgl_smoke_params(...) (&(struct dgl_smoke_params){__VA_ARGS__})
 struct dgl_smoke_result {
     bool passed;
-    char fault[1024];                 /* the first check that failed, in one line; "" when passed */
+    char fault[1024];                 /* the first failed check, in one line; "" if passed */
     const char *prompt;               /* static; "" for a model without a tokenizer */
     char text[512];                   /* the answer, cut to fit */
     int32_t tokens[DGL_SMOKE_TOKENS]; /* [num_tokens], of the answer */
     size_t num_tokens;
-    /* Of a fixed text, nats per token, as the host computes it in doubles. Models without a
-     * tokenizer: of fixed ids, and the answer continues those. */
+    /* Negative log likelihood of a fixed text, nats per token, computed by the host in doubles. A
+     * model without a tokenizer uses fixed ids, and the answer continues those. */
     double nll;
-    double error; /* largest NMSE of a block of a layer, or of the logits, against the host's */
+    double error; /* largest NMSE of a layer's block or of the logits, compared with the host */
 };
-/* Judges a model with its kernels and its device. Each block of each layer computes known answers,
- * in prefill and in decode: the host evaluates the model's own files in doubles (docs/models.md,
- * "The smoke test"). Then a greedy answer must be the best tokens of its own scores, a fixed text
- * must be likelier than noise, no matrix or norm may be all zeros, and an expectation that is
- * stored with the model (smoke.json) must be met. DGL_OK also when a check failed: out->passed
- * tells. *out is always initialised. DGL_ERR_UNSUPPORTED: a synthetic model, whose weights are in
- * no file, or a context of less than 8 tokens; DGL_ERR_FORMAT: smoke.json; DGL_ERR_CANCELLED;
- * others as dgl_generate() and of reading the files. Resets the session. Blocks, very slow. */
+/* Tests a model with its kernels on its device. Each block of each layer computes known answers, in
+ * prefill and in decode: the host evaluates the model's files in doubles (docs/models.md, "The
+ * smoke test"). Further checks: a greedy answer consists of the best tokens by its own scores, a
+ * fixed text is likelier than noise, no matrix or norm is all zeros, and the model's stored
+ * expectation (smoke.json) is met if it has one. Returns DGL_OK also if a check failed; see
+ * out->passed. *out is always initialised. DGL_ERR_UNSUPPORTED: a synthetic model, which has no
+ * files of weights, or a context of less than 8 tokens. DGL_ERR_FORMAT: smoke.json is malformed.
+ * DGL_ERR_CANCELLED. Other errors as dgl_generate(), and errors of reading files. Resets the
+ * session. Blocks, very slow. */
 enum dgl_status dgl_verify_smoke(struct dgl_session *session, const struct dgl_smoke_params *params,
                                  struct dgl_smoke_result *out);
 
 struct dgl_convert_params {
     const char *in;  /* required: pack, Hugging Face folder, GGUF file */
-    const char *out; /* required: the folder or file to make */
+    const char *out; /* required: the folder or file to create */
     const char *to;  /* rdrr: a pack; gguf: one file; NULL = gguf if `out` ends in .gguf */
-    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4; in any case, and as llama.cpp does q5_k
-     * for q5_k_m and q4_k for q4_k_m; NULL = as stored */
+    /* f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, mxfp4, in any case. Also q5_k for q5_k_m and q4_k
+     * for q4_k_m, as in llama.cpp. NULL = as stored. */
     const char *quantize;
-    /* types of single roles (docs/formats.md), in any case; NULL = by `quantize` */
+    /* types of single roles (docs/formats.md), in any case; NULL = selected by `quantize` */
     const char *embed, *head, *experts;
-    const char *q4k_layout;      /* of matrices in q4_k: row (default), column, flat */
-    bool fuse_gate_up;           /* gate and up of a layer as one tensor */
-    bool transpose_weights;      /* linear layers in floats: stored in columns */
-    bool text_only;              /* of a model that also sees: names and config of its text model */
-    bool fast;                   /* block formats: no search for the best codes */
+    const char *q4k_layout; /* of matrices in q4_k: row (default), column, flat */
+    bool fuse_gate_up;      /* store gate and up of a layer as one tensor */
+    bool transpose_weights; /* store float matrices of linear layers by columns */
+    /* of a multimodal model, keep only its text model, with that model's names and config */
+    bool text_only;
+    bool fast;                   /* block formats: skip the search for the best codes */
     const char *hash;            /* sha256 (default) or blake3 */
     bool force;                  /* replace an existing `out` */
     uint64_t shard_bytes;        /* 0 = 64 MiB */
@@ -1808,18 +1824,18 @@ struct dgl_convert_params {
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_convert_params(...) (&(struct dgl_convert_params){__VA_ARGS__})
-/* Checks whether the parameters make sense, as far as they tell without the model; dgl_convert()
- * begins with it. DGL_ERR_INVALID_ARG names the one that does not. */
+/* Checks the parameters as far as possible without the model. dgl_convert() also starts with this
+ * check. DGL_ERR_INVALID_ARG names the invalid parameter. */
 enum dgl_status dgl_convert_check(const struct dgl_log *log,
                                   const struct dgl_convert_params *params);
 struct dgl_convert_result {
     uint64_t tensors;
-    uint64_t bytes_in;  /* of the tensors that were read */
+    uint64_t bytes_in;  /* size of the tensors that were read */
     uint64_t bytes_out; /* written */
 };
-/* Converts a model, all or nothing: `out` appears complete or not at all. Equal inputs give equal
- * bytes. DGL_ERR_INVALID_ARG as dgl_convert_check(), or `out` exists; DGL_ERR_CANCELLED; other
- * errors as dgl_inspect(), and DGL_ERR_IO of the disk. Very slow. */
+/* Converts a model. `out` appears complete or not at all. Equal inputs produce equal bytes.
+ * DGL_ERR_INVALID_ARG as dgl_convert_check(), or if `out` exists. DGL_ERR_CANCELLED. Other errors
+ * as dgl_inspect(), and DGL_ERR_IO of the disk. Very slow. */
 enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
                             struct dgl_convert_result *out);
 
@@ -1830,67 +1846,68 @@ enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_
 struct dgl_bench_params {
     int32_t prompt_tokens; /* 0 = 512 */
     int32_t decode_tokens; /* 0 = 128 */
-    int32_t depth;         /* tokens that the session holds before either is measured */
-    /* Sequences that decode together, by a dgl_batch of the call's own; 0 = 1, the session alone;
-     * at most DGL_BENCH_BATCH_MAX. Prefill stays that of the session. */
+    int32_t depth;         /* tokens in the session before prefill or decode is measured */
+    /* Sequences that decode together, in a dgl_batch that the call creates. 0 = 1, the session
+     * alone; at most DGL_BENCH_BATCH_MAX. Prefill is always measured on the session. */
     int32_t batch;
     bool batch_invariant; /* dgl_batch_params.invariant */
     int32_t repetitions;  /* 0 = 3; at most 64 */
-    int32_t warmup;       /* runs that are not counted; 0 = 1, or DGL_BENCH_NO_WARMUP */
-    /* Fill dgl_bench_result.profile in an extra run; of a batch, its steps are the decoding. Not
-     * with batch_invariant. */
+    int32_t warmup;       /* runs that are not measured; 0 = 1, or DGL_BENCH_NO_WARMUP */
+    /* Fill dgl_bench_result.profile in an extra run. For a batch, its steps are the decode steps.
+     * Must not be set with batch_invariant. */
     bool profile;
-    bool skip_copy;              /* copy_gbps stays 0: an earlier call on the device measured it */
+    bool skip_copy;              /* do not measure copy_gbps, which stays 0 */
     dgl_progress_cb progress_cb; /* may be NULL; in tokens of all runs */
     void *progress_priv;         /* first argument of progress_cb */
 };
 #define dgl_bench_params(...) (&(struct dgl_bench_params){__VA_ARGS__})
 struct dgl_bench_result {
-    int32_t prompt_tokens, decode_tokens, depth, batch, repetitions, warmup; /* as measured */
-    int32_t context;        /* tokens that the session has room for */
+    int32_t prompt_tokens, decode_tokens, depth, batch, repetitions, warmup; /* values in use */
+    int32_t context;        /* tokens of the session's context */
     int32_t ubatch;         /* prefill tokens per pass */
     double prefill_tps[64]; /* tokens per second, per repetition */
     double decode_tps[64];  /* tokens of all sequences per second, per repetition */
     double prefill_tps_median, decode_tps_median;
-    double prefill_ms_median, decode_ms_median; /* of one repetition */
-    /* From the prompt's ids to the first token on the host, after `depth` tokens: the median; and
-     * of the call's first prompt, at depth 0, with compiling. */
+    double prefill_ms_median, decode_ms_median; /* time of one repetition */
+    /* Time from the prompt's ids to the first token on the host. Warm: the median, after `depth`
+     * tokens. Cold: the call's first prompt, at depth 0, with compilation. */
     double ttft_ms_warm, ttft_ms_cold;
-    /* Each token after the first, of all repetitions: [num_latencies]. Those of one readback share
-     * its time. Of a batch each step's time for a token of all sequences. Owned, as all arrays
-     * here: dgl_bench_result_finish(). */
+    /* [num_latencies], one per token after the first, of all repetitions. Tokens of one readback
+     * share its time equally. For a batch, one per step, in which each sequence gets a token.
+     * Owned, like all arrays of this struct: dgl_bench_result_finish(). */
     double *decode_latency_ms;
     size_t num_latencies;
-    double decode_ms_p50, decode_ms_p90, decode_ms_p99; /* quantiles of these */
-    /* Weights, keys and values read in the middle of the run; of a batch at least: weights that all
-     * sequences share count once for all of them. */
+    double decode_ms_p50, decode_ms_p90, decode_ms_p99; /* quantiles of decode_latency_ms */
+    /* Weights, keys and values read per token in the middle of the run. For a batch a lower bound:
+     * weights that the sequences share count once for all. */
     uint64_t bytes_per_token;
-    double decode_gbps;      /* those bytes, 10^9 per second */
-    double copy_gbps;        /* measured device copy, read plus written, 10^9 bytes per second */
-    double cpu_us_per_token; /* host microseconds spent queueing one decode step; 0 of a batch */
-    uint64_t compile_ns;     /* compiling kernels; not part of the rates */
-    /* Of buffers on the device, the most at any time, but for those in which the copy was measured
-     * and kernels computed known answers. */
+    double decode_gbps; /* rate of these bytes, 10^9 per second */
+    double copy_gbps;   /* measured device copy, read plus written, 10^9 bytes per second */
+    /* host time for queueing one decode step, microseconds; 0 for a batch */
+    double cpu_us_per_token;
+    uint64_t compile_ns; /* time of compiling kernels; not part of the rates */
+    /* Peak size of all buffers on the device, without the buffers of the copy measurement and of
+     * known-answer tests. */
     uint64_t peak_bytes;
-    /* What the model, this session and its KV cache take at most for these tokens, the moment in
-     * which a cache moves to a larger one included; of a batch for one sequence. */
+    /* Upper bound for the memory of the model, this session and its KV cache with these tokens. It
+     * includes the copy to a larger cache. For a batch, it covers one sequence. */
     uint64_t estimate_bytes;
-    const char *executor; /* that ran decode steps, as dgl_model_executor() tells; borrowed */
+    const char *executor; /* executor of the decode steps, as in dgl_model_executor(); borrowed */
     const char *executor_reason;
-    int32_t *tokens; /* [num_tokens], of the last repetition; of a batch those of one sequence */
+    int32_t *tokens; /* [num_tokens], of the last repetition; for a batch, those of one sequence */
     size_t num_tokens;
     char *text;                  /* their text; "" without a tokenizer */
     struct dgl_counters prefill; /* of the last repetition, up to the first token */
     struct dgl_counters decode;  /* of the last repetition, after it */
     struct dgl_profile profile;  /* empty unless asked for */
-    /* Each submit of the last repetition, prefill then decode, as these counters have them (of a
-     * batch those of prefill alone): how long the host was in the driver. [num_submits] */
+    /* [num_submits], host time inside the driver for each submit of the last repetition, prefill
+     * first. For a batch, prefill only. */
     double *submit_ms;
     size_t num_submits;
 };
-/* Measures a model on its device by dgl_generate()'s loop, greedily; a batch by dgl_batch_step().
- * DGL_ERR_INVALID_ARG: counts that do not fit the context, or out of their ranges;
- * DGL_ERR_NO_MEMORY: the sequences of a batch do not fit the device; DGL_ERR_CANCELLED. *out is
+/* Measures a model on its device with the loop of dgl_generate() and greedy sampling, or a batch
+ * with dgl_batch_step(). DGL_ERR_INVALID_ARG: counts out of range, or beyond the context.
+ * DGL_ERR_NO_MEMORY: the sequences of a batch do not fit the device. DGL_ERR_CANCELLED. *out is
  * always initialised. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out);
@@ -1900,12 +1917,14 @@ void dgl_bench_result_finish(struct dgl_bench_result *result);
 /* ---- tuning ---------------------------------------------------------------------------------- */
 
 struct dgl_tune_params {
-    int32_t depth; /* tokens that decoding sees; 0 = 512, or what the context has room for */
-    /* Nothing is begun that would end later, by what operations and candidates took before; 0 =
-     * 120 */
+    /* tokens in the context while decode is measured; 0 = 512, or as many as the context has room
+     * for */
+    int32_t depth;
+    /* Time limit of the call; 0 = 120. An operation or candidate is not started if its expected
+     * time, by the times of earlier ones, exceeds the limit. */
     int32_t seconds;
     const char *op; /* only operations of this name in the plan: "qkv"; NULL = all */
-    /* Only what was tuned before and is in force, against the defaults: nothing is stored. */
+    /* Only compare the stored results in use with the defaults, and store nothing. */
     bool compare;
     dgl_progress_cb progress_cb; /* may be NULL; in operations */
     void *progress_priv;         /* first argument of progress_cb */
@@ -1916,61 +1935,64 @@ struct dgl_tune_params {
 struct dgl_tune_candidate {
     char kernel[64]; /* NAME */
     char tunes[192]; /* "WG_SIZE=128 EACH=2", the other tunables at their presets; "" = all */
-    /* Microseconds of the operation: the least of three measurements during the search, each
-     * candidate at another moment; 0 = not timed */
+    /* Microseconds of the operation: the minimum of three measurements, taken at different times of
+     * the search; 0 = not timed. */
     double us;
-    bool verified;    /* it was held against known answers */
-    char reason[256]; /* why it was not timed: wrong, or not to be compiled; "" = it was */
+    bool verified; /* it was tested against known answers */
+    /* reason why it was not timed: wrong results, or it does not compile; "" = it was timed */
+    char reason[256];
 };
-/* Operations of a model that ask for the same, such as qkv of all layers. */
+/* Operations of a model with equal requests, such as qkv of all layers. */
 struct dgl_tune_op {
     enum dgl_phase phase;
     const char *op; /* as in a plan: "qkv". Static */
     int32_t tokens; /* of the pass that was measured */
-    /* What the winner is stored by: operation, attributes and constants; SHA-256, in hex, of all
-     * kernels of the operation */
+    /* Key of the stored result: operation, attributes and constants, and the hexadecimal SHA-256 of
+     * all kernels of the operation. */
     char *request;
     char texts[65];
-    /* [num_candidates]; the first is the default. Where that has a reason, it is the only one, and
-     * nothing was timed or stored: all times are 0 */
+    /* [num_candidates]; the first is the default. If it has a reason, it is the only candidate, no
+     * kernel was timed or stored, and all times are 0. */
     struct dgl_tune_candidate *candidates;
     size_t num_candidates;
-    size_t winner; /* 0 = none was faster than the default beyond doubt */
-    size_t best;   /* the fastest of the search; 0 = none was faster than the default in it */
-    /* Medians of five rounds in turn of the default and the best candidate, which decide. Without
-     * one the default's is that of the search, and best_us 0. */
+    size_t winner; /* index of the winner; 0 = no candidate is clearly faster than the default */
+    size_t best;   /* index of the fastest in the search; 0 = the default */
+    /* Medians of five alternating rounds of the default and the best candidate. They decide the
+     * winner. If the default is the best, default_us is its time in the search and best_us is 0. */
     double default_us, best_us;
-    double tuned_us; /* of the winner: one of these two */
-    double spread;   /* of the ratio of the two in these rounds: largest less smallest; 0 = none */
-    bool complete;   /* false: time ended before all that the search would have tried */
+    double tuned_us; /* time of the winner: one of these two */
+    double spread;   /* largest minus smallest ratio of the two in these rounds; 0 = not measured */
+    bool complete;   /* false if the time limit ended the search early */
 };
 /* Operations that were not reached. */
 struct dgl_tune_left {
     const char *op; /* as in a plan. Static */
     enum dgl_phase phase;
-    int32_t tokens; /* of the pass that would be measured */
+    int32_t tokens; /* tokens of the pass that would be measured */
 };
-/* Arrays and texts are the result's: dgl_tune_result_finish(). */
+/* Result of a tuning. It owns its arrays and texts: dgl_tune_result_finish(). */
 struct dgl_tune_result {
-    struct dgl_tune_op *ops; /* [num_ops], with anything to choose from, or a wrong default */
+    /* [num_ops]: operations with several candidates, or with a wrong default */
+    struct dgl_tune_op *ops;
     size_t num_ops;
-    struct dgl_tune_left *left; /* [num_left], because of a cancellation, or out of time */
+    /* [num_left], not reached because of a cancellation or the time limit */
+    struct dgl_tune_left *left;
     size_t num_left;
-    bool gpu_clock; /* times are by the GPU's clock; else by the host's */
-    bool stored;    /* winners were put into the device's cache folder */
-    uint64_t ns;    /* that it took */
+    bool gpu_clock; /* true if times are from the GPU's clock; else from the host's */
+    bool stored;    /* winners were stored in the device's cache folder */
+    uint64_t ns;    /* time of the call */
 };
-/* Measures, for each operation of the session's model, kernels that can serve it and values of
- * their tunables, on the model's own weights; each candidate is held against known answers first.
- * Winners are stored in the device's cache folder, by device, driver, kernel texts and request:
- * models that are loaded from then on use them (dgl_model_params.no_tuned), with nothing measured
- * again. Operations without a stored result come first, then those whose result is oldest. After a
- * cancellation (DGL_ERR_CANCELLED) *out and the store have what was finished. *out is always
- * initialised. DGL_ERR_INVALID_ARG: a depth that the context has no room for, an `op` that the plan
- * lacks. Resets the session. Blocks, very slow. */
+/* Measures, for each operation of the session's model, the suitable kernels and values of their
+ * tunables, on the model's own weights. Each candidate is first tested against known answers.
+ * Winners are stored in the device's cache folder by device, driver, kernel texts and request.
+ * Models loaded later use them without measuring again (dgl_model_params.no_tuned). Operations
+ * without a stored result are measured first, then those with the oldest results. After a
+ * cancellation (DGL_ERR_CANCELLED) *out and the store contain the finished results. *out is always
+ * initialised. DGL_ERR_INVALID_ARG: a depth beyond the context, or an `op` that the plan lacks.
+ * Resets the session. Blocks, very slow. */
 enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_params *params,
                          struct dgl_tune_result *out);
-/* Frees what a result holds. */
+/* Frees the arrays and texts of a result. */
 void dgl_tune_result_finish(struct dgl_tune_result *result);
 
 /* One stored result. Strings are borrowed for the call. */
@@ -1978,18 +2000,18 @@ struct dgl_tuned {
     const char *op, *request, *texts; /* as in struct dgl_tune_op */
     enum dgl_phase phase;
     int32_t tokens;             /* of the pass that was measured */
-    const char *kernel, *tunes; /* those that won; where the default stayed, it and "" */
+    const char *kernel, *tunes; /* the winner; if the default won, its name and "" */
     const char *default_kernel;
     double default_us, tuned_us, spread; /* as in struct dgl_tune_op */
     int64_t time;                        /* seconds since 1970 */
 };
-/* Calls `cb` for each result that is stored for the device; false from `cb` ends the iteration.
- * DGL_ERR_NO_DEVICE and DGL_ERR_DEVICE_LOST: the device cannot be entered. */
+/* Calls `cb` for each result stored for the device. Iteration stops if `cb` returns false.
+ * DGL_ERR_NO_DEVICE, DGL_ERR_DEVICE_LOST: the device cannot be used. */
 enum dgl_status dgl_tuned_iterate(struct dgl_device *dev,
                                   bool (*cb)(void *priv, const struct dgl_tuned *tuned),
                                   void *priv);
-/* Removes all that is stored for the device; models that are loaded keep their kernels.
- * DGL_ERR_IO: it cannot be removed. */
+/* Removes all results stored for the device. Loaded models keep their kernels. DGL_ERR_IO: they
+ * cannot be removed. */
 enum dgl_status dgl_tuned_reset(struct dgl_device *dev);
 
 #if defined(__GNUC__)

@@ -28,17 +28,18 @@
  *    place.
  * R3 Results. Functions that can fail return `enum dgl_status`: 0 is success, errors are negative.
  *    One line of level DGL_LOG_ERROR goes to the log of the device or of the call: the fault, its
- *    place, both values and a remedy. A NULL log is legal everywhere and drops the text. Comments name the errors of a function except these: DGL_ERR_NO_MEMORY of any
- *    function, DGL_ERR_GPU and DGL_ERR_DEVICE_LOST of those that use a device, DGL_ERR_KERNEL of
- *    those that compute (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of
- *    constructors whose out pointer is NULL.
- * R4 Threads. A device and everything made from it belong to one thread at a time; two devices are
- *    independent. Only dgl_session_cancel() may be called from anywhere, also from a signal
- *    handler, and dgl_batch_cancel() from any thread. Functions that take neither a device nor an
- *    object made from one may be called from several threads at once.
- *    In a process that fork() made after a device had been opened, every call on that device or on
- *    an object made from it fails, and so does opening another: drivers do not survive fork().
- *    Destroying works. exec() first, or fork before the first device.
+ *    place, both values and a remedy. A NULL log is legal everywhere and drops the text. Comments
+ *    name the errors of a function except these: DGL_ERR_NO_MEMORY of any function, DGL_ERR_GPU and
+ *    DGL_ERR_DEVICE_LOST of functions that use a device, DGL_ERR_KERNEL of functions that compute
+ *    (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of constructors whose out
+ *    pointer is NULL.
+ * R4 Threads. A device and everything made from it belong to one thread at a time. Two devices are
+ *    independent. Any thread and any signal handler may call dgl_session_cancel(); any thread may
+ *    call dgl_batch_cancel(). Several threads at once may call functions that use neither a device
+ *    nor an object made from one.
+ *    Drivers do not survive fork(). If a process is forked after a device was opened, calls on that
+ *    device and its objects fail in the child, and so does opening another device. Destroying
+ *    works. Call exec() first, or fork before the first device is opened.
  * R5 EGL. The caller's current EGL context is the same after every call as before it.
  * R6 Units. Sizes are bytes, durations are nanoseconds, positions and counts are tokens. Text is
  *    UTF-8 with an explicit length where it may contain U+0000; strings without one end in NUL.
@@ -133,8 +134,8 @@ struct dgl_log {
 };
 
 /* Progress of a long call: done <= total, in units of `what` ("bytes", "texts", "runs", "layers",
- * "kernels"; borrowed). If it returns false, the call undoes unfinished
- * work and returns DGL_ERR_CANCELLED. Called on the thread that made the library call. */
+ * "kernels"; borrowed). If it returns false, the call undoes unfinished work and returns
+ * DGL_ERR_CANCELLED. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
 /* ---- devices --------------------------------------------------------------------------------- */

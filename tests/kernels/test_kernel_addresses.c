@@ -6,8 +6,8 @@
 
 #include "kernels/set/embedded.h"
 
-/* The buffer of the cache and what an address is made of. Elsewhere only directives may name them:
- * BIND KV and CONST CONTEXT. */
+/* Names of the cache's buffer and of the parts of an address. Other code may use them only in the
+ * directives BIND KV and CONST CONTEXT. */
 static const char *const words[] = {"KV", "kv_first", "KV_PAGE", "KV_ROW", "KV_VEC", "kv_page"};
 
 /* Skips comments, but not LET, GROUPS and other directives that hold expressions. */

@@ -1,5 +1,5 @@
-/* Override files that are wrong, as a stranger or an accident makes them: each is refused with one
- * line that says where and why, and nothing is left behind. */
+/* Invalid override files, made by accident or with bad intent. Each is refused with one line that
+ * names the place and the fault, and leaves no other trace. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

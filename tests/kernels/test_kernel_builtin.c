@@ -1,5 +1,4 @@
-/* The library's own kernels as texts: what every one of them keeps to, so that it can be a phase of
- * a longer program. */
+/* Rules for the text of every built-in kernel, so that it can be a phase of a longer program. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_sets.h"
 
-/* The value of the first directive `name`; empty when there is none. */
+/* Returns the value of the first directive `name`, or an empty string. */
 static struct dgl_str directive(const struct kernel *kernel, const char *name)
 {
     struct dgl_str rest = {kernel->text, kernel->text_len}, line, word;
@@ -78,7 +77,7 @@ static void every_kernel_is_named_like_its_file(void **state)
     kernel_set_destroy(&set);
 }
 
-/* What an editor of another system makes of a copy is the same kernel. */
+/* A copy with the line ends of another system is the same kernel. */
 static void every_kernel_may_have_crlf(void **state)
 {
     (void)state;

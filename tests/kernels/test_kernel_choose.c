@@ -446,7 +446,7 @@ struct model_case {
     const struct device *device;
     const char *requests[2], *wanted[2]; /* and the kernels that they take */
     const char *hints, *profile;
-    const char *refused; /* part of the message for the model; NULL: none */
+    const char *refused; /* part of the message for the model, or NULL */
 };
 
 #define CANNOT                                                                                     \
@@ -589,7 +589,7 @@ static const struct replaced_case {
     const char *name;
     const char *lines; /* of the kernel mm */
     const struct device *device;
-    const char *hints; /* NULL: none */
+    const char *hints; /* may be NULL */
     const char *wanted, *text;
 } replaced[] = {
     {"it keeps its place", SMALL "//! PREFER 10\n", &big, NULL, "mm_sub",
@@ -634,7 +634,7 @@ static void replaced_kernel_is_judged_by_its_text(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- what a choice holds ---- */
+/* ---- contents of a choice ---- */
 
 static const struct kernel_var *find(const struct kernel_choice *choice, const char *name)
 {
@@ -722,7 +722,7 @@ struct tune_case {
     const char *defaults, *tuner, *pinned, *config, *hints; /* NULL: the layer is empty */
     const char *wanted; /* "KERNEL WG ORIGIN ROWS ORIGIN", or part of the message */
     bool refused;
-    const char *note; /* part of it; NULL: none */
+    const char *note; /* part of it, or NULL */
 };
 
 #define TUNES(text) "{\"tunes\":{" text "}}"
@@ -900,7 +900,7 @@ static void tunables_have_value_and_origin(void **state)
     kernel_set_destroy(&set);
 }
 
-/* What a tuner writes down by it is found again by the requests of plan and placement alike. */
+/* A key that a tuner stores matches the requests of both the plan and the placement. */
 static void key_of_a_request_matches_it(void **state)
 {
     (void)state;
@@ -923,7 +923,8 @@ static void key_of_a_request_matches_it(void **state)
     dgl_buf_finish(&hints);
 }
 
-/* A kernel of the persistent executor: one local size for all, but not against what was asked. */
+/* A kernel of the persistent executor gets the common local size, unless the user requested another
+ * size. */
 static void resize_leaves_what_was_asked_for(void **state)
 {
     (void)state;

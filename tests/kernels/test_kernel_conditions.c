@@ -68,7 +68,7 @@ static const struct planted planted[] = {
           "        else t[h] = 0.0;\n        b[h * 64 + int(tid)] = t[h];\n    }\n"),
      1, 0},
     /* Reduced from old versions of three kernels that V3D's compiler never finished. The last read
-     * of shared memory is needed: spirv-opt removes stores that nothing reads. */
+     * of shared memory is needed: spirv-opt removes stores that are never read. */
     {"moe_router: the sum of 16 shares is stored behind a barrier",
      TEXT("    if (tid < 16u)\n        for (int i = 0; i < 4; i++) {\n"
           "            uint piece = 16u * uint(i) + tid;\n"

@@ -1,4 +1,5 @@
-/* Directories of kernel files with folders: what is read, in which order, and what is refused. */
+/* Directories of kernel files with subdirectories: the files that are read, their order, and the
+ * refusals. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -312,7 +313,7 @@ static void folders_without_kernels_are_refused(void **state)
     assert_refused(*state, DGL_ERR_INVALID_ARG, "holds no *.comp and no *.glsl", "");
 }
 
-/* Each file that cannot be taken is told and left out; what is built in takes its place. */
+/* Each invalid file is reported and left out; the built-in file replaces it. */
 static void faults_of_files_are_kept(void **state)
 {
     static const struct {
@@ -385,7 +386,7 @@ static void a_file_that_is_not_there_is_no_fault(void **state)
     free(path);
 }
 
-/* Texts of the caller's count instead of files, whether these are there or not. */
+/* Texts passed by the caller replace files, which may exist or not. */
 static void texts_count_instead_of_files(void **state)
 {
     const char *dir = *state;

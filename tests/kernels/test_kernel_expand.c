@@ -1,5 +1,5 @@
-/* Macros that stand for more than a driver survives are refused before it sees them; what others
- * write passes. */
+/* Macros that expand to more text than a driver survives are refused before the driver sees them.
+ * Macros of realistic size are accepted. */
 #include "tests/support/test.h"
 
 #include "kernels/format/kernel_format.h"

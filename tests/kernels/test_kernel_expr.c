@@ -13,8 +13,8 @@ static const struct kernel_var vars[] = {
 struct expr_case {
     const char *text;
     int64_t value;
-    const char *error; /* parse error, or what evaluation calls bad; NULL = it has the value */
-    const char *rest;  /* what the parser leaves; NULL = nothing */
+    const char *error; /* parse error or evaluation error; NULL = the expression has the value */
+    const char *rest;  /* text after the expression; NULL = the parser reads everything */
 };
 
 static const struct expr_case cases[] = {
@@ -76,7 +76,7 @@ static const struct expr_case cases[] = {
     {"HAS_GL_KHR_x", 1, NULL, NULL},
     {"HAS_GL_absent", 0, NULL, NULL},
     {"HAS_GL_absent ? 5 : 6", 6, NULL, NULL},
-    /* evaluation that must not look at what does not matter */
+    /* evaluation must skip operands that do not matter */
     {"ZERO && K / ZERO", 0, NULL, NULL},
     {"1 || K / ZERO", 1, NULL, NULL},
     {"ZERO ? K / ZERO : 8", 8, NULL, NULL},

@@ -1,5 +1,5 @@
-/* Generated GLSL: what each directive becomes, line numbers, and that a validator other than the
- * drivers accepts it. */
+/* Generated GLSL: the text of each directive, line numbers, and acceptance by a validator other
+ * than the drivers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -265,7 +265,7 @@ static void step_indices_are_those_of_the_structure(void **state)
     free(text);
 }
 
-/* The choice holds the libs: the text depends on nothing else. */
+/* The choice contains the libs: the text depends on the choice alone. */
 static void text_has_the_libs_of_the_choice(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void messages_name_the_line_of_the_lib(void **state)
     free(text);
 }
 
-/* ---- what drivers say ---- */
+/* ---- messages of drivers ---- */
 
 struct words_row {
     const char *name;
@@ -481,7 +481,7 @@ static void words_case(void **state)
     kernel_set_destroy(&set);
 }
 
-/* ---- what drivers say of texts that are not built in ---- */
+/* ---- messages of drivers about texts that are not built in ---- */
 
 #define OWN_KERNEL(line5, line7, line10)                                                           \
     "// One.\n//! NAME sample\n//! OP matmul\n//! VARIANT baseline\n" line5                        \
@@ -490,7 +490,7 @@ static void words_case(void **state)
     "// Two\n//! LET TWO = 1\n//! SHARED int pair[TWO]\n" line4 "\n" line5 "\n"
 #define AT_USE "(at kernels/sample.comp:31; kernel sample does not compile"
 
-/* A file of mine/, and what is said instead of the place that the driver names. */
+/* A file of mine/, and the place in the message instead of the driver's place. */
 static const struct given_row {
     const char *name;
     const char *path, *text, *words;

@@ -133,7 +133,7 @@ static void built_in_kernels_pass(void **state)
     kernel_set_destroy(&set);
 }
 
-/* Groups wait for what they wrote themselves. */
+/* Groups wait for their own writes. */
 #define THEN "right(group); memoryBarrierBuffer(); barrier();\n"
 #define ONCE "if (gl_LocalInvocationIndex == 0u && group.x == 0u) "
 
@@ -415,7 +415,7 @@ static void every_lib_that_is_given_is_tried(void **state)
     }
 }
 
-/* What is left of terms that cancel is as uncertain as they are. */
+/* If terms cancel, the error of the sum is compared with the terms. */
 static void errors_count_against_the_terms(void **state)
 {
     const float got[] = {0.0400938317f};

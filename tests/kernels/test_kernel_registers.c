@@ -21,7 +21,7 @@ struct family {
     struct dgl_limits limits;
     uint32_t registers, units;
     bool software;
-    const char *never; /* a kernel that spilled there before it had REGISTERS; NULL: none */
+    const char *never; /* a kernel that spilled on this driver before it had REGISTERS, or NULL */
 };
 
 static const struct family families[] = {

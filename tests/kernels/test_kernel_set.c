@@ -347,7 +347,7 @@ static void unknown_operation_is_refused(void **state)
                    "a.comp:3: OP: no operation is called matmull; there are: attn_decode matmul");
 }
 
-/* Any operation's constant is known, and what has a preset need not be. */
+/* A constant of any operation is known. A constant with a preset may be unknown. */
 static void unknown_constant_is_refused(void **state)
 {
     struct files *files = *state;
@@ -424,7 +424,8 @@ static void manifest_says_default_and_pinned(void **state)
 #define KNOWN    "\"disableFeatures\":[\"subgroups\"]"
 #define FEATURES "\"disableFeatures\":[\"GL_other\",\"subgroups\"]"
 
-/* Of a manifest's defaults the rest is heard; where they are pinned, or strict, nothing is. */
+/* Unknown hints in a manifest's defaults are skipped. If the defaults are pinned or strict, they
+ * are all refused. */
 static void unknown_hints_of_a_manifest(void **state)
 {
     static const struct {

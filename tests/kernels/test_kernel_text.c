@@ -1,4 +1,4 @@
-/* Kernel files: what the parser understands, and the message of every fault. */
+/* Kernel files: the syntax that the parser accepts, and the message of every fault. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

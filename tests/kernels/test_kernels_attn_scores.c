@@ -1,5 +1,5 @@
-/* What attention kernels do to scores: windows, soft caps, sinks, layers whose keys are not turned;
- * every kernel, against doubles. */
+/* Changes of scores by attention kernels: windows, soft caps, sinks, layers with unrotated keys.
+ * Every kernel is compared with doubles. */
 #include "tests/support/test.h"
 
 #include "tests/support/attn_case.h"

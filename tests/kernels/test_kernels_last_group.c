@@ -1,5 +1,5 @@
-/* Lib last_group: of any number of work groups the last alone goes on, it sees what all of them
- * wrote, and leaves the counter as it was. */
+/* Lib last_group, for any number of work groups: only the last group continues, it sees the writes
+ * of all groups, and it restores the counter. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "tests/support/kernel_sets.h"
 #include "tests/support/kernel_walk.h"
 
-/* What is asked, apart from the weight's format. */
+/* A request, without the weight's format. */
 struct shape {
     const char *phase, *pre, *post;
     uint32_t k, n, tokens;
@@ -205,7 +205,7 @@ static void the_smallest_device_runs_every_product(void **state)
     kernel_set_destroy(&set);
 }
 
-/* ---- sums that depend on nothing but the numbers ----------------------------------------- */
+/* ---- sums that depend only on the numbers ------------------------------------------------- */
 
 #define TUNED "matmul_decode_subgroup"
 

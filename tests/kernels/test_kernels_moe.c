@@ -12,12 +12,12 @@
 /* Who is chosen (kernel_case.variant): experts in turn, or always the second and those after it. */
 enum choices { SPREAD, SAME };
 
-/* What is asked, apart from the weight's format. */
+/* A request, without the weight's format. */
 struct shape {
     const char *phase, *post, *act, *bias;
     uint32_t k, n, experts, top_k, tokens; /* n: rows of one expert */
     enum choices choices;
-    uint32_t cuts[3]; /* rows of the matrix at which a band ends, 0 = none */
+    uint32_t cuts[3]; /* rows of the matrix at which a band ends, 0 = no band */
     uint32_t x_pad, y_pad;
     const char *formats; /* weight formats to try */
 };

@@ -100,7 +100,8 @@ static struct kernel_case case_of(const struct order_case *o)
     return c;
 }
 
-/* What the kernel computes with so many invocations, its results only; the words, 0: it cannot. */
+/* Runs the kernel with `size` invocations and keeps only its results. Returns the number of words,
+ * or 0 if it cannot run. */
 static size_t compute(const struct order_case *o, const struct kernel *kernel, int64_t size,
                       uint32_t words[MOST_WORDS])
 {

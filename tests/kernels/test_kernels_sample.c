@@ -110,7 +110,7 @@ struct pair {
     struct dgl_step step;
 };
 
-/* By hand, from `breakers`: what adjust_fill() makes of texts and a tokenizer. */
+/* Fills in `breakers` by hand, as adjust_fill() does from texts and a tokenizer. */
 static void set_breakers(struct pair *p)
 {
     uint32_t *list =
@@ -631,7 +631,7 @@ static void draws_follow_the_softmax(void **state)
     pair_finish(&p);
 }
 
-/* What remains by the definition in doubles, for logits without ties. */
+/* The remaining tokens by the definition, in doubles, for logits without ties. */
 static size_t naive_keep(const struct pair *p, const struct dgl_sampling *sampling, bool *keep,
                          double *slack)
 {

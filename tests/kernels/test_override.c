@@ -1,5 +1,5 @@
-/* Kernels of the user's on a live model: what takes effect, what is refused and then changes
- * nothing, and what the plan says about it. */
+/* Kernels of the user on a live model: accepted ones take effect, refused ones leave the model
+ * unchanged, and the plan explains both. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static void swap_back(void)
     assert_int_equal(dgl_model_set_kernels(engine.model, NULL), DGL_OK);
 }
 
-/* ---- what the plan says ---------------------------------------------------------------------- */
+/* ---- reports of the plan -------------------------------------------------------------------- */
 
 struct seen {
     size_t steps, phases[3], overridden;
@@ -209,7 +209,7 @@ static void test_swap_between_two_tokens(void **state)
 
 /* ---- known answers --------------------------------------------------------------------------- */
 
-/* Valid, but wrong: refused with the case in which it was seen, and nothing has changed. */
+/* Valid, but wrong: refused with the failed test case; the model is unchanged. */
 static void test_wrong_kernel_is_refused(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void test_wrong_lib_is_refused_by_its_file(void **state)
     free(path);
 }
 
-/* What no operation gives: the line that asks for it. */
+/* Constants that no operation supplies: the message names the line that requests the constant. */
 static const struct misfit_row {
     const char *name, *find, *replace, *error;
 } misfits[] = {
@@ -283,7 +283,7 @@ static void misfit_case(void **state)
     free(path);
 }
 
-/* Only programs with the edited text are linked; a known-answer test would add what it needs. */
+/* Only programs with the edited text are linked. A known-answer test would link more programs. */
 static void test_swap_links_no_more_than_it_must(void **state)
 {
     (void)state;
@@ -337,7 +337,8 @@ static bool swap_at_token(void *priv, int32_t id)
     return true;
 }
 
-/* An equal kernel changes no token, drawn ones either; a wrong one none before it was given. */
+/* An equal kernel changes no token, random ones included. A wrong kernel changes no token before it
+ * was set. */
 static void test_swap_during_a_call(void **state)
 {
     const struct swap_in_call *row = *state;
@@ -401,7 +402,7 @@ static void test_override_at_load(void **state)
                            &kernels),
         DGL_OK);
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = engine.path, .kernels = kernels});
-    dgl_kernels_destroy(&kernels); /* the model keeps what it needs */
+    dgl_kernels_destroy(&kernels); /* the model keeps the kernels that it needs */
     struct seen s = {.op = "attn_norm"};
     dgl_model_plan_iterate(e.model, look, &s);
     assert_string_equal(s.origin, path);

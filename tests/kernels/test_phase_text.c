@@ -1,4 +1,4 @@
-/* Texts of kernels as parts of a larger program: which names change, and into what. */
+/* Texts of kernels as parts of a larger program: the names that change, and their replacements. */
 #include "tests/support/test.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "kernels/phases.h"
 
 struct rewrite {
-    const char *name, *text, *want; /* want NULL: refused, and `bad` says because of what */
+    const char *name, *text, *want; /* want NULL: refused, and `bad` contains the reason */
     const char *bad;
 };
 

@@ -8,7 +8,7 @@
 struct attn_shape {
     uint32_t heads, kv_heads, head_dim, rope_dims, tokens, pos, splits;
     uint32_t pad;  /* columns between rows, prefill */
-    uint32_t loud; /* what q is multiplied by; 0 counts as 1 */
+    uint32_t loud; /* query scale; 0 counts as 1 */
     bool louder;   /* rope_scale 1.25 instead of 1 */
     uint32_t window, softcap;
     bool sinks; /* prefill, and decode with the whole result */

@@ -1,5 +1,5 @@
-/* What the tests of the converter share: a folder with a tiny checkpoint, conversions with the
- * log's words on failure, comparisons of models and folders. */
+/* Fixture for the tests of the converter: a folder with a tiny checkpoint, conversions that print
+ * the log on failure, comparisons of models and folders. */
 #ifndef DGL_TESTS_CONVERT_FIXTURE_H
 #define DGL_TESTS_CONVERT_FIXTURE_H
 
@@ -34,7 +34,8 @@ void assert_same_values(const char *got, const char *want);
 char *read_text(const char *dir, const char *name); /* free() */
 void assert_same_file(const char *a, const char *b, const char *name);
 void assert_quantization(const char *pack, const char *name);
-/* Only these (b may be NULL), in order, are in the fixture's folder: nothing temporary was left. */
+/* Checks that the fixture's folder contains only these files (b may be NULL), in order, and no
+ * temporary file. */
 void assert_only(const struct fixture *f, const char *a, const char *b);
 
 #endif

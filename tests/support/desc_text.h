@@ -5,14 +5,14 @@
 #include "core/base/str.h"
 #include "loader/desc/model_desc.h"
 
-/* A description without tensors; `name` is what messages call the config, `generation` the text of
- * a generation_config.json or NULL. */
+/* Makes a description without tensors. `name` is the config's name in messages. `generation` is the
+ * text of a generation_config.json, or NULL. */
 enum dgl_status desc_from_config(const struct dgl_log *log, const char *name, const char *config,
                                  const char *generation, struct model_desc *out);
 
-/* One line per topic ("..." repeats): sizes, scales, rope (and local), moe, windows, ropes of
- * layers, tensors of each kind of layer. What a plain Llama has not is only there when it is there.
- */
+/* Writes one line per topic ("..." repeats): sizes, scales, rope (and local), moe, windows, ropes
+ * of layers, tensors of each kind of layer. Topics that a plain Llama lacks have a line only if the
+ * model has them. */
 void desc_text(const struct model_desc *desc, struct dgl_buf *out);
 
 #endif

@@ -15,7 +15,7 @@ const char *family_dir(const char *family)
     return dir;
 }
 
-/* Rounding the cache may turn a close choice; what that costs the logits is known. */
+/* Rounding in the cache may change a close choice. The resulting error of the logits is known. */
 static void check(const struct family_case *c, const char *hints, size_t prompts)
 {
     struct reference whole, ref;
@@ -35,7 +35,7 @@ static void check(const struct family_case *c, const char *hints, size_t prompts
                                                            .kernels = kernels});
     bool exact = c->kv_type == DGL_KV_F32;
     reference_check_logits(&engine, &ref, c->name, exact ? 1e-9 : 5e-6);
-    if (exact && prompts > 1) { /* the first prompt has none */
+    if (exact && prompts > 1) { /* the first prompt has no hidden states */
         double nmse = reference_hidden_nmse(&engine, &ref);
         printf("# %s: NMSE of the hidden states %.3g\n", c->name, nmse);
         assert_at_most(nmse, 1e-9);

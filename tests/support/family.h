@@ -20,7 +20,7 @@ struct family_case {
 void family_check(const struct family_case *c);
 /* Its first prompt alone, of a few tokens: where the driver interprets shaders. */
 void family_check_first(const struct family_case *c);
-/* With hints for kernels, as JSON; NULL = none. */
+/* The same with hints for kernels, as JSON; may be NULL. */
 void family_check_hinted(const struct family_case *c, const char *hints);
 /* The same as a test function over a table of family_case. */
 void family_matches_its_reference(void **state);

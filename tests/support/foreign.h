@@ -4,7 +4,8 @@
 
 #include "gl/gl_internal.h"
 
-/* Current on return; gl_egl_close() ends it. Fails the test when there is none. */
+/* Returns a context that is current; close it with gl_egl_close(). The test fails if there is no
+ * device. */
 struct gl_egl foreign_open(void);
 
 #endif

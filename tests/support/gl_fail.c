@@ -1,4 +1,4 @@
-/* Wrappers that the linker puts between the library and what it calls. */
+/* Wrappers that the linker places between the library and the functions that it calls. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>

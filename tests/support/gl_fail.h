@@ -17,7 +17,7 @@ struct gl_fail {
     bool tripped;       /* one of them has failed */
     uint64_t allocated; /* how often our own code asked for memory, since it was cleared */
     struct dgl_session *session;
-    /* What gl_device_caps() then says; 0 = the truth. */
+    /* Value that gl_device_caps() then reports; 0 = the real one. */
     uint64_t max_ssbo_bytes, max_buffer_bytes;
     /* Budget from gl_device_memory_now(), existing buffers included; 0 leaves it unchanged. */
     uint64_t memory_free_bytes;
@@ -28,7 +28,7 @@ struct gl_fail {
 };
 extern struct gl_fail gl_fail;
 
-/* Everything works again; what lives is still counted. */
+/* Lets all functions work again. Live objects are still counted. */
 void gl_fail_reset(void);
 /* The same as the setup of a case. */
 int gl_fail_setup(void **state);

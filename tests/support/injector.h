@@ -1,5 +1,5 @@
-/* A persistent executor that runs on any device, by dispatches, and misbehaves when it is told to:
- * gives up in the middle of a token, computes other tokens, takes its time. */
+/* A persistent executor for tests. It runs on any device, by dispatches, and fails on request: it
+ * gives up in the middle of a token, computes other tokens, or is slow. */
 #ifndef DGL_TESTS_INJECTOR_H
 #define DGL_TESTS_INJECTOR_H
 
@@ -8,22 +8,23 @@
 struct dgl_model;
 
 struct injector {
-    /* what it does */
+    /* requested behaviour */
     const char *no_schedule; /* why check() refuses; NULL = it does not */
     const char *unfit;       /* why probe() finds no groups; NULL = it finds 132 */
-    const char *key;         /* of check(), 64 digits; NULL = none */
-    bool aside;              /* its compiler holds nobody up */
+    const char *key;         /* 64 digits, returned by check(); NULL = no digits */
+    bool aside;              /* its compiler runs in the background */
     int32_t not_ready;       /* how often is_ready() still says no */
-    int32_t abort_at;        /* submit that is given up, counted from 1; 0 = none */
+    int32_t abort_at;        /* submit that is given up, counted from 1; 0 = no submit */
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
     bool wrong;              /* the last id of each submit is another */
     uint64_t step_ns;        /* takes at least that long for a step */
     uint64_t form_ns[4];     /* takes at least that much longer for one in a form of the program */
     /* By form, a bit each: gives up every submit, computes other tokens, does not compile. */
     uint32_t gives_up, wrongs, refuses;
-    uint32_t best_groups; /* with other numbers of them a step takes a millisecond; 0 = with none */
-    const int32_t *known; /* ids by position: nothing is computed, these are the answers */
-    /* what it saw */
+    /* a step takes a millisecond if the numbers differ from these; 0 = no such delay */
+    uint32_t best_groups;
+    const int32_t *known; /* ids by position: returned as answers without computing */
+    /* observations */
     int32_t submits;                       /* since it was installed */
     uint32_t most_steps;                   /* of one of them */
     int32_t begun, bound, probed, cleared; /* bound: runs that were made, of one sequence */
@@ -37,8 +38,8 @@ struct injector {
     bool aborted;
 };
 
-/* Puts it into the model in place of any other persistent executor, and forgets what was chosen. It
- * must outlive the model. */
+/* Installs it in the model in place of any other persistent executor, and forgets earlier choices.
+ * It must outlive the model. */
 void injector_install(struct injector *injector, struct dgl_model *model, enum dgl_executor wanted);
 
 #endif

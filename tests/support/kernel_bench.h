@@ -26,7 +26,8 @@ bool kernel_bench_hint(struct kernel_bench *bench, const char *json);
 bool kernel_bench_file(struct kernel_bench *bench, const char *path);
 /* The name of the i-th kernel that serves `op`, in the order of the set; NULL beyond the last. */
 const char *kernel_bench_name(const struct kernel_bench *bench, const char *op, size_t i);
-/* What kernel_choose() takes for the request here; NULL when nothing can run it. */
+/* Returns the kernel that kernel_choose() selects for the request on this device, or NULL if no
+ * kernel can run it. */
 const char *kernel_bench_preferred(struct kernel_bench *bench,
                                    const struct kernel_request *request);
 
@@ -34,8 +35,9 @@ enum bench_result {
     BENCH_RAN,
     BENCH_CANNOT, /* the kernel does not serve the request, or not on this device; `why` says which
                      rule */
-    BENCH_FAILED, /* it should have run, or is wrong: `why` has the error, the guard word that was
-                     overwritten, or what it computed */
+    /* it should have run, or its results are wrong: `why` has the error, the overwritten guard
+     * word, or the computed value */
+    BENCH_FAILED,
 };
 #define BENCH_WHY 1024
 
@@ -43,8 +45,8 @@ enum bench_result {
 enum bench_result kernel_bench_case(struct kernel_bench *bench, const char *kernel,
                                     const struct kernel_case *c, char why[BENCH_WHY]);
 
-/* Runs one kernel on a problem whose only stages are that operation's, and leaves what it wrote in
- * p->buffers. Results are not looked at: problem_check(). */
+/* Runs one kernel on a problem whose only stages are those of its operation. The results stay in
+ * p->buffers and are not checked: problem_check(). */
 enum bench_result kernel_bench_solve(struct kernel_bench *bench, const char *kernel,
                                      struct problem *p, char why[BENCH_WHY]);
 

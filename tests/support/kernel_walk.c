@@ -22,7 +22,7 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
         if (result == BENCH_RAN) {
             walk->ran[i] = true;
             ran++;
-        } else if (!strstr(why, ": WHEN ")) { /* that is what it does not serve */
+        } else if (!strstr(why, ": WHEN ")) { /* this kernel does not serve the request */
             memcpy(walk->why[i], why, sizeof(why));
         }
     }

@@ -24,11 +24,12 @@
 /* Which kernels of an operation ran, and why others did not. */
 struct kernel_walk {
     const char *op;
-    /* Parts of the reasons for which this device may lack a kernel; none: it must run them all. */
+    /* Parts of the reasons for which this device may lack a kernel. If it is empty, the device must
+     * run all kernels. */
     const char *excuses[WALK_MAX_EXCUSES];
     bool only_missing; /* kernels that ran are not run again */
     bool ran[WALK_MAX_KERNELS];
-    char why[WALK_MAX_KERNELS][BENCH_WHY]; /* last reason not to run what it serves */
+    char why[WALK_MAX_KERNELS][BENCH_WHY]; /* last reason not to run a request that it serves */
 };
 
 /* Runs one kernel on a case; fails the test when its results are wrong. */
@@ -52,8 +53,8 @@ struct walk_table {
     const void *rows;
     size_t count, row_bytes;
 };
-/* After a sample: kernels that it missed run on rows of the whole table, until none is missing.
- * `walks` are those that the test fills. Nothing to do after a complete run. */
+/* After a sample: runs kernels that it missed on rows of the whole table, until all have run.
+ * `walks` are those that the test fills. Does nothing after a complete run. */
 void kernel_walk_complete(struct kernel_walk *walks, size_t num_walks,
                           const struct kernel_bench *bench, const struct walk_table *table);
 /* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the

@@ -9,7 +9,7 @@
 
 /* The n-th operation with that label in that layer. */
 const struct op *look_op(const struct oplist *list, const char *label, int32_t layer, int n);
-/* "(none)" where the operation asks for nothing under that key. */
+/* Returns "(none)" if the operation has no request with that key. */
 const char *look_attr(const struct op *op, const char *key);
 /* -1 where it has no such constant. */
 int64_t look_const(const struct op *op, const char *name);

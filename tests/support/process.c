@@ -55,7 +55,7 @@ static int open_or_fail(const char *path, int flags)
     return fd;
 }
 
-/* In the child, where nothing may allocate a second time: the streams and the environment. */
+/* In the child, which may allocate only once: sets up the streams and the environment. */
 static void become(const struct process_params *p, char **argv, char **env, const int fd[3])
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
@@ -157,7 +157,7 @@ static size_t input_len(const struct process_params *p)
     return p->input_len ? p->input_len : strlen(p->input);
 }
 
-/* What the child does not read is not our concern. */
+/* Input that the child does not read is dropped. */
 static void feed(int *fd, const struct process_params *p, size_t *done)
 {
     ssize_t put = write(*fd, p->input + *done, input_len(p) - *done);

@@ -1,5 +1,5 @@
-/* Runs the built command as a user would: arguments, standard input, signals, a terminal; and keeps
- * what it wrote and how it ended. */
+/* Runs the built command like a user: arguments, standard input, signals, a terminal. Keeps its
+ * output and its exit status. */
 #ifndef DGL_TESTS_PROCESS_H
 #define DGL_TESTS_PROCESS_H
 
@@ -11,14 +11,14 @@
 struct process_params {
     const char *const *args; /* after the program's name, ended by NULL; may have TEST_MISSING */
     const char *program;     /* NULL = the built command */
-    const char *input;       /* standard input; NULL = none (/dev/null) */
+    const char *input;       /* standard input; NULL = /dev/null */
     size_t input_len;        /* 0 = strlen(input) */
     const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL; as args */
     bool terminal;           /* standard error is a terminal, 80 columns */
     const char *out_path;    /* standard output goes to this file instead, opened for writing */
     size_t close_after;      /* close standard output's reader after that many bytes; 0 = never */
     bool close_out;          /* no standard output at all */
-    int signal;              /* sent once `signal_after` bytes came; 0 = none */
+    int signal;              /* sent after `signal_after` bytes of output; 0 = no signal */
     size_t signal_after;     /* bytes of standard output */
     bool signal_on_error;    /* count bytes of standard error instead */
     uint32_t signal_wait_ms; /* and then that long */
@@ -41,7 +41,7 @@ void process_run(const struct process_params *params, struct process_result *r);
 void process_finish(struct process_result *r);
 /* The command with these arguments: process_command(&r, "version", "--json", NULL). */
 void process_command(struct process_result *r, ...) __attribute__((sentinel));
-/* Standard output parsed as one JSON value; fails the test when it is none. */
+/* Returns standard output parsed as one JSON value. The test fails if it is not valid. */
 const struct dgl_json *process_json(struct process_result *r);
 
 /* Path of the built command, DOPPLERGL_TEST_BUILD/dopplergl (build/dopplergl). Static buffer. */

@@ -1,5 +1,5 @@
-/* An executor without a device: keeps what is submitted, counts what is made and destroyed, and
- * fails when told to. */
+/* An executor without a device. It records submits, counts created and destroyed objects, and fails
+ * on request. */
 #ifndef DGL_TESTS_RECORDER_H
 #define DGL_TESTS_RECORDER_H
 

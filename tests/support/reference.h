@@ -54,10 +54,12 @@ void test_engine_close(struct test_engine *e);
 
 /* Largest NMSE of the logits of any prompt. */
 double reference_logits_nmse(struct test_engine *e, const struct reference *ref);
-/* Largest NMSE of the last hidden states of any prompt that has some; fails when none has. */
+/* Returns the largest NMSE of the last hidden states of all prompts that have some. Fails if no
+ * prompt has any. */
 double reference_hidden_nmse(struct test_engine *e, const struct reference *ref);
-/* The first hidden state, counted in layers, whose NMSE is above `limit`, after a line for each
- * that was compared; -1: none is, or the reference has none. Of the first prompt that has some. */
+/* Prints a line for each compared hidden state of the first prompt that has some. Returns the index
+ * of the first one, counted in layers, with an NMSE above `limit`, or -1 if there is none or the
+ * reference has no hidden states. */
 int reference_first_difference(struct test_engine *e, const struct reference *ref, double limit);
 /* Fails when the logits' NMSE is above `limit`, and says after which layer the difference is. */
 void reference_check_logits(struct test_engine *e, const struct reference *ref, const char *name,

@@ -326,9 +326,9 @@ static void copy_line(const char *glsl, unsigned line, char *out, size_t size)
     }
 }
 
-/* Returns the block of the second `if`: it has the condition of `head`, and every use of the phi is
- * in one of its branches. NULL if there is none. Mesa merges `if`s with the same condition unless
- * there is an access to memory between them. */
+/* Returns the block of the second `if`, or NULL. It has the condition of `head`, and every use of
+ * the phi is in one of its branches. Mesa merges `if`s with the same condition unless there is an
+ * access to memory between them. */
 static const struct block *second_if(const struct graph *g, const struct block *head, size_t phi)
 {
     const struct module *m = g->m;

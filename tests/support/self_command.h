@@ -1,4 +1,5 @@
-/* A test program that is also the command, with what the test puts in its way at link time. */
+/* A test program that can also run as the command, with the failures that the test adds at link
+ * time. */
 #ifndef DGL_TESTS_SELF_COMMAND_H
 #define DGL_TESTS_SELF_COMMAND_H
 

@@ -14,7 +14,7 @@
 #include "tests/support/process.h"
 #include "tests/support/test.h"
 
-/* Nothing takes longer than loading a model with a cold shader cache on a busy machine. */
+/* The longest wait is for loading a model with a cold shader cache on a busy machine. */
 #define PATIENCE_MS 240000
 #define MAX_ARGS    40
 

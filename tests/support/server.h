@@ -22,17 +22,17 @@ void server_start(struct server *s, const char *const *args);
 struct server_params {
     const char *const *args;
     const char *program;    /* NULL = the built command */
-    const char *const *env; /* "NAME=value", ended by NULL; NULL = none */
+    const char *const *env; /* "NAME=value" entries, the last one NULL; may be NULL */
     unsigned long files;    /* most descriptors; 0 = as they are */
 };
 void server_start_with(struct server *s, const struct server_params *params);
 /* Reads its standard error until that has `text`. */
 void server_wait_for(struct server *s, const char *text);
-/* Sends a signal (0 = none), reads the rest of its standard error, and returns its exit code; -1
- * when a signal ended it. */
+/* Sends a signal (if not 0), reads the rest of the server's standard error, and returns its exit
+ * code, or -1 if a signal ended it. */
 int server_stop(struct server *s, int signal);
 void server_finish(struct server *s); /* said */
-/* Stops it by SIGTERM; the test fails unless it ends with 0. Keeps nothing. */
+/* Stops the server by SIGTERM. The test fails unless it exits with 0. Drops its output. */
 void server_end(struct server *s);
 
 struct reply {
@@ -43,15 +43,17 @@ struct reply {
     struct dgl_json_doc *json; /* reply_json() */
 };
 
-/* A connection; the test fails when there is none. */
+/* Returns a connection. The test fails if it cannot be made. */
 int server_connect(const struct server *s);
 /* All bytes; false when the server closed before. */
 bool server_send(int fd, const char *bytes, size_t len);
-/* One answer. `held` keeps what was read beyond it; NULL: nothing may be. */
+/* Receives one answer. Bytes after it are kept in `held`; if `held` is NULL, the test fails on such
+ * bytes. */
 void server_receive(int fd, struct dgl_buf *held, struct reply *r);
 /* Until `text` has come; false when the connection ends before. */
 bool server_receive_until(int fd, const char *text, struct dgl_buf *held);
-/* A request and its answer: `headers` are lines that end in \r\n, or ""; `body` NULL = none. */
+/* Sends a request and receives its answer. `headers` are lines that end in \r\n, or "". `body` may
+ * be NULL. */
 void server_call(const struct server *s, const char *method, const char *path, const char *headers,
                  const char *body, struct reply *r);
 void server_post(const struct server *s, const char *path, const char *body, struct reply *r);
@@ -70,7 +72,7 @@ const struct dgl_json *reply_json(struct reply *r);
 /* The next event of a stream as JSON, which dgl_json_destroy() frees; *rest begins as its body.
  * False: [DONE] came; the test fails where it does not. */
 bool reply_next_event(struct dgl_str *rest, struct dgl_json_doc **doc);
-/* $.choices[choice].text, or .message.content; the test fails where there is none. */
+/* Returns $.choices[choice].text or .message.content. The test fails if there is neither. */
 struct dgl_str reply_text(struct reply *r, size_t choice);
 int64_t reply_number(const struct dgl_json *object, const char *key);
 /* It is OpenAI's error object, with this param (NULL = null) and a part of its message. */

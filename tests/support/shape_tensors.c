@@ -47,7 +47,7 @@ static enum dgl_status add_tensor(const struct dgl_log *log, const struct model_
     return DGL_OK;
 }
 
-/* Whether a rule before this one fills its slot in that layer, or that of its alternative. */
+/* Returns true if an earlier rule fills this slot, or that of its alternative, in the layer. */
 static bool is_filled(const struct bind_rule *rule, const struct model_desc *desc, int32_t layer)
 {
     for (const struct bind_rule *r = bind_layer_rules; r < rule; r++)

@@ -1,4 +1,4 @@
-/* The master side of a pseudo terminal, with what was written kept as text. */
+/* The master side of a pseudo terminal. Its output is kept as text. */
 #include "tests/support/terminal.h"
 
 #include <errno.h>
@@ -95,7 +95,7 @@ static void show(struct terminal *t, char c)
     }
 }
 
-/* False once nothing more will come. A terminal without a program says EIO. */
+/* Returns false at the end of the output. A terminal without a program returns EIO. */
 static bool read_some(struct terminal *t, int timeout_ms)
 {
     char block[4096];
@@ -149,7 +149,7 @@ int terminal_wait(struct terminal *t)
     while (waitpid(t->pid, &status, WNOHANG) == 0) {
         if (dgl_now_ns() > end_ns)
             give_up(t, "the program does not end");
-        /* What it prints must go somewhere. */
+        /* Reads the output, so that the program does not block. */
         if (!read_some(t, 20))
             usleep(1000);
     }

@@ -1,6 +1,6 @@
-/* A program on a pseudo terminal, as a person drives it: type, wait for what appears. Waiting is
- * for text, never for time; four minutes without it fail the test: a cold cache of
- * shaders, on a busy machine. */
+/* A program on a pseudo terminal, driven like a person does: type, wait for text. Tests wait for
+ * text, never for a time. A wait fails after four minutes, which allows for a cold shader cache on
+ * a busy machine. */
 #ifndef DGL_TESTS_TERMINAL_H
 #define DGL_TESTS_TERMINAL_H
 
@@ -18,7 +18,7 @@ struct terminal {
     int escape;            /* inside a control sequence */
     size_t colours;        /* control sequences that choose one, or bold type */
     char sequence[8];      /* the control sequence, as far as it came */
-    bool taint_pastes;     /* the program wants to be told what is pasted */
+    bool taint_pastes;     /* the program has requested marks around pasted text */
 };
 
 /* Starts the built command with these arguments, 24 lines of 80 columns; `env` as in process.h. */
@@ -29,7 +29,8 @@ void terminal_send(struct terminal *t, const char *keys);
 const char *terminal_expect(struct terminal *t, const char *text);
 /* Waits for the end of the program; its exit code, -1 when a signal ended it. */
 int terminal_wait(struct terminal *t);
-/* Whether the terminal echoes, has lines and taint no pastes, as before the program began. */
+/* Returns true if the terminal is as before the program began: with echo and line mode, without
+ * marks around pasted text. */
 bool terminal_is_plain(const struct terminal *t);
 /* Ends the program when it still runs. */
 void terminal_finish(struct terminal *t);

@@ -70,7 +70,7 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
 /* DOPPLERGL_TEST_FILTER: only cases whose name matches (* and ?). */
 __attribute__((constructor)) static void set_up_program(void)
 {
-    /* What a program has said is not lost when it is ended from outside. */
+    /* Line buffering keeps the output of a program that is killed. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *filter = getenv("DOPPLERGL_TEST_FILTER");
     if (filter && *filter)

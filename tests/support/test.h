@@ -1,5 +1,5 @@
-/* What every test program includes: cmocka, comparisons that print both values, skips with a
- * reason. */
+/* Included by every test program: cmocka, comparisons that print both values, skips with a reason.
+ */
 #ifndef DGL_TESTS_TEST_H
 #define DGL_TESTS_TEST_H
 
@@ -33,7 +33,7 @@
 #define assert_contains(text, part) test_assert_contains((text), (part), __FILE__, __LINE__)
 /* How often `part` is in `text`; its places may overlap. */
 size_t test_occurrences(const char *text, const char *part);
-/* The pointer, which is not NULL: what allocates in the middle of an expression. */
+/* Returns the pointer, and fails the test if it is NULL. For allocations within an expression. */
 #define checked(pointer) test_checked((pointer), #pointer, __FILE__, __LINE__)
 
 void test_assert_near(double a, double b, double limit, const char *what, const char *file,
@@ -50,8 +50,8 @@ void *test_checked(void *pointer, const char *what, const char *file, int line);
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                   size_t row_bytes);
 
-/* Run before each row; NULL = nothing. For what a row sets, and leaves set if it is skipped or
- * fails. */
+/* Runs before each row; may be NULL. Use it to reset state that a failed or skipped row leaves
+ * behind. */
 extern CMFixtureFunction test_row_setup;
 
 /* Long walks. `make check` sets DOPPLERGL_TEST_SEED, a whole number that changes every day, and
@@ -62,8 +62,8 @@ extern CMFixtureFunction test_row_setup;
                          sizeof((rows)[0]), (share))
 int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
                          size_t row_bytes, size_t share);
-/* True when this run is a sample, *seed (may be NULL) of what. A seed that is not a number ends the
- * program: a misspelled one must not pass for a complete run. */
+/* Returns true if this run tests a sample; *seed (may be NULL) is then the seed. A seed that is not
+ * a number ends the program, so that a misspelled seed does not pass for a complete run. */
 bool test_is_sample(uint64_t *seed);
 
 /* With DOPPLERGL_TEST_LIST set a program runs no case: it prints "# case: NAME" for each that a
@@ -72,7 +72,7 @@ int test_run_group(const char *group, const struct CMUnitTest *cases, size_t cou
                    CMFixtureFunction set_up, CMFixtureFunction tear_down);
 #define _cmocka_run_group_tests test_run_group
 
-/* A log that keeps what it is told, newest last, so that a test can look at messages. */
+/* A log that stores its lines, newest last, so that a test can check messages. */
 struct test_log {
     struct dgl_log log; /* hand out &t.log */
     char text[8192];
@@ -106,8 +106,8 @@ double test_nmse(const float *a, const double *b, size_t count);
 uint64_t test_rand(uint64_t *state);
 float test_rand_float(uint64_t *state); /* normal-ish, about -3 to 3 */
 
-/* Puts the process into a locale with a decimal comma, made with localedef when none is installed;
- * false when that is not possible. setlocale(LC_ALL, "C") ends it. */
+/* Sets a locale with a decimal comma; localedef makes it if none is installed. Returns false if
+ * that is not possible. setlocale(LC_ALL, "C") restores the default. */
 bool test_set_comma_locale(void);
 
 /* A fresh directory under $TMPDIR, removed by test_tmpdir_remove(). */

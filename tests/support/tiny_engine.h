@@ -22,9 +22,10 @@ struct tiny_engine_params {
     const char *path;               /* a model; NULL writes a random one */
     const struct tiny_llama *sizes; /* NULL = the default sizes */
     enum dgl_kv_type kv_type;
-    const char *limits;     /* NULL = the device's own */
-    uint32_t bindings;      /* for storage that the device has, and what each may hold; 0 = as it */
-    uint64_t binding_bytes; /* is */
+    const char *limits; /* NULL = the device's own */
+    /* storage bindings that the device appears to have, and the size of each; 0 = the real one */
+    uint32_t bindings;
+    uint64_t binding_bytes;
     uint64_t dispatch_bytes; /* plan_device.dispatch_bytes; 0 = as it is */
     int32_t context, chunk;
     const struct dgl_kernels *kernels;

@@ -64,8 +64,8 @@ void tiny_safetensors_write(const char *dir, const char *name, const char *heade
 
 /* A folder of links to the files of a pack, with a manifest of its own. The caller removes it. */
 char *tiny_pack_links(const char *pack);
-/* Replaces the only (or first) occurrence of `find` in a text file; fails the test when there is
- * none. */
+/* Replaces the first occurrence of `find` in a text file. The test fails if there is no occurrence.
+ */
 void tiny_file_replace(const char *dir, const char *name, const char *find, const char *replace);
 /* Reads a file as text; free(). */
 char *tiny_file_read(const char *dir, const char *name, size_t *len);

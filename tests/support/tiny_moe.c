@@ -8,7 +8,7 @@
 #include "core/base/str.h"
 #include "tests/support/test.h"
 
-/* What the dense model calls a matrix, and Mixtral the expert's. */
+/* Names of the MLP's matrices in the dense model and in an expert of Mixtral. */
 static const char *const mlp_names[][2] = {
     {"mlp.gate_proj", "w1"}, {"mlp.up_proj", "w3"}, {"mlp.down_proj", "w2"}};
 

@@ -11,8 +11,9 @@ struct tiny_moe {
     bool zero_router;
 };
 
-/* Writes a Mixtral checkpoint: the dense model, every one of its MLPs `experts` times over. Weights
- * of chosen experts add up to 1, so whoever is chosen, the answers are tiny_llama_write()'s. */
+/* Writes a Mixtral checkpoint: the dense model with each MLP copied `experts` times. The weights of
+ * the chosen experts add up to 1. The answers therefore equal those of tiny_llama_write(), for any
+ * choice of experts. */
 void tiny_moe_write(const char *dir, const struct tiny_moe *m);
 
 #endif

@@ -58,7 +58,7 @@ int32_t *token_ids_of(const struct dgl_json *array, size_t *count)
     return ids;
 }
 
-/* ---- printing what differs ------------------------------------------------------------------- */
+/* ---- printing differences -------------------------------------------------------------------- */
 
 static void print_text(const char *what, struct dgl_str text)
 {

@@ -42,7 +42,7 @@ struct breakers_row {
     const char *name;
     const char *breakers[3];
     size_t count;
-    const char *single; /* a text of one token that breaks by itself; NULL = there is none */
+    const char *single; /* a one-token text that is a breaker itself, or NULL */
     bool several;       /* some tokens begin one that others complete */
 };
 
@@ -106,7 +106,8 @@ static void breakers_become_ids(void **state)
     adjust_finish(&a);
 }
 
-/* The vocabulary is searched once for the same breakers, and the device need not be told again. */
+/* The vocabulary is searched once for equal breakers, and the device's copy is not written again.
+ */
 static void only_changes_are_written(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void too_many_breakers_are_refused(void **state)
         DGL_ERR_INVALID_ARG);
     assert_int_equal(log.errors, 1);
     assert_contains(log.text, "sequence breakers can begin in more than");
-    fill(&a, &(struct dgl_sampling){DRY}); /* nothing of them is left */
+    fill(&a, &(struct dgl_sampling){DRY}); /* the earlier entries are gone */
     assert_int_equal(a.words[ADJUST_SEQUENCE_WORDS], 0);
     adjust_finish(&a);
 }

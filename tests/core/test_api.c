@@ -539,7 +539,7 @@ static void test_required(void **state)
 
 struct model_defaults {
     const char *name;
-    const char *config; /* generation_config.json; NULL = none */
+    const char *config; /* generation_config.json, or NULL */
     struct dgl_sampling want;
     const char *error; /* a word of it; *sampling stays */
 };
@@ -684,7 +684,7 @@ static void test_two_devices_are_independent(void **state)
     tiny_engine_close(&other);
 }
 
-/* tests/fuzz/fuzz_api.c holds "one failure, one line" of what it calls: it calls everything. */
+/* tests/fuzz/fuzz_api.c calls every function and checks that each failure logs exactly one line. */
 static void every_function_that_can_fail_is_fuzzed(void **state)
 {
     static const char start[] = "\nenum dgl_status dgl_";

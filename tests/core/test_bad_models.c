@@ -1,5 +1,5 @@
-/* Bad models from the outside: a folder that was good, one thing changed, and what dgl_inspect
- * says about it. */
+/* Invalid model files: each case changes one thing in a valid folder and checks the error of
+ * dgl_inspect(). */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 /* A change to a good Hugging Face folder. */
 struct bad_folder {
     const char *name;
-    const char *file; /* to change or to write; NULL = none */
+    const char *file; /* file to change or to write, or NULL */
     const char *find; /* NULL: the file is (re)written with `text` */
     const char *text;
-    const char *remove; /* another file to remove; NULL = none */
+    const char *remove; /* another file to remove, or NULL */
     enum dgl_status status;
     const char *parts[3]; /* of the one message */
 };
@@ -297,7 +297,7 @@ static void weights_that_are_a_link_to_nothing(void **state)
     }
 }
 
-/* A NULL log drops the text and nothing else. */
+/* A NULL log only drops the text. */
 static void null_log_is_fine(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@
 static struct tiny_engine engine;
 static int32_t text[CONTEXT + 1]; /* one more than fits */
 
-/* What a request was told. */
+/* Everything that the callbacks of a request received. */
 struct heard {
     uint64_t id;
     struct dgl_batch *batch;
@@ -28,7 +28,7 @@ struct heard {
     enum dgl_status status;
     enum dgl_finish finish;
     size_t num_reused, num_prompt_ids, num_tokens;
-    /* what it does */
+    /* requested behaviour */
     size_t cancel_at;      /* token at which a callback says no; 0 = never */
     struct heard *cancels; /* and another request, by name, with its own first token */
     struct heard *follows; /* submitted when this one ends */
@@ -271,7 +271,7 @@ static void logprobs_are_those_of_the_logits(void **state)
     dgl_free(logits);
 }
 
-/* What an earlier request left is used in whole pages, and changes nothing. */
+/* Tokens of an earlier request are reused in whole pages and do not change the results. */
 static void beginnings_are_kept(void **state)
 {
     (void)state;
@@ -397,7 +397,8 @@ static void *cancel_all(void *priv)
     return NULL;
 }
 
-/* From another thread, at any time: each is told once, and what comes later is as ever. */
+/* Another thread cancels at any time: each request gets one finish_cb, and later requests are not
+ * affected. */
 static void another_thread_cancels(void **state)
 {
     (void)state;
@@ -589,7 +590,7 @@ static void test_bad_batch(void **state)
 
 /* ---- faults and the steady state ------------------------------------------------------------- */
 
-/* Once every lane has run every kind of request, nothing is made or compiled. */
+/* After every lane has run every kind of request, steps allocate and compile no more. */
 static void nothing_is_made_in_the_steady_state(void **state)
 {
     (void)state;
@@ -618,7 +619,7 @@ static bool count_decoding(void *priv, const struct dgl_plan_step *step)
     return true;
 }
 
-/* What is told of passes over several sequences is what runs. */
+/* The plan of passes over several sequences matches the dispatches that run. */
 static void passes_are_as_explained(void **state)
 {
     (void)state;
@@ -662,7 +663,8 @@ static const struct fault faults[] = {
     {"the device is lost", &gl_fail.submits, true},
 };
 
-/* A fault, sooner or later: it ends what it hits and nothing else; after a loss all go on. */
+/* A fault at any time ends only the requests that it concerns. After a device loss all requests
+ * continue. */
 static void test_fault(void **state)
 {
     const struct fault *row = *state;
@@ -693,7 +695,8 @@ static void test_fault(void **state)
             if (heard[i].status == DGL_OK && !row->lost)
                 assert_as_alone(&heard[i], i + 4);
             done += heard[i].status != DGL_OK;
-            /* What was said before the loss is not said twice; what follows is as likely. */
+            /* Text reported before the loss is not reported again. The rest may differ only between
+             * almost equal logits. */
             if (row->lost) {
                 assert_int_equal(heard[i].status, DGL_OK);
                 assert_int_equal(heard[i].count, alone[i + 4].count);
@@ -714,8 +717,8 @@ static void test_fault(void **state)
     }
 }
 
-/* Making a batch fails at every allocation, and leaves nothing; but for what hardware can do
- * without: what is known of persistent dispatches. */
+/* Creating a batch fails at every allocation and leaves no objects. Allocations for the records of
+ * persistent dispatches may fail: hardware works without them. */
 static void making_fails_everywhere(void **state)
 {
     (void)state;

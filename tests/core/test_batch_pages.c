@@ -1,6 +1,6 @@
-/* Pages of a batch: prompts that begin alike are computed once, sequences have pages for their
- * tokens and no more, and when pages run out the youngest gives up, loses nothing and says nothing
- * twice. */
+/* Pages of a batch. Common prefixes of prompts are computed once. A sequence has only the pages for
+ * its tokens. If pages run out, the newest request releases its pages, loses no tokens and reports
+ * none twice. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int32_t text[CONTEXT];
 
 struct heard {
     int32_t ids[MOST];
-    float margin[MOST]; /* between the two best logits; 1 where nobody asked for them */
+    float margin[MOST]; /* between the two best logits; 1 if logprobs were not requested */
     size_t count, reused;
     int finished;
     enum dgl_status status;
@@ -115,7 +115,8 @@ static int close_engine(void **state)
     return 0;
 }
 
-/* ---- what is computed and held --------------------------------------------------------------- */
+/* ---- tokens computed and pages used ------------------------------------------------------------
+ */
 
 struct crowd {
     const char *name;
@@ -129,8 +130,8 @@ static const struct crowd crowds[] = {
     {"all at once", 64, 0},
 };
 
-/* 64 requests with one system prompt of 512 tokens: at most 1.2 times what that prompt and the
- * tails are. */
+/* 64 requests with a common system prompt of 512 tokens: the evaluated tokens are at most 1.2 times
+ * that prompt plus the tails. */
 static void test_crowd(void **state)
 {
     enum { REQUESTS = 64, SYSTEM = 512, TAIL = 16 };
@@ -195,7 +196,7 @@ static void pages_are_those_of_the_tokens(void **state)
 /* ---- when pages run out ---------------------------------------------------------------------- */
 
 #define REQUESTS 6
-/* No stop id ends them, which nobody knows before. */
+/* Stop ids cannot end them, but the batch does not know this in advance. */
 static const struct dgl_logit_bias never[] = {{1, -1e9f}, {2, -1e9f}};
 #define NEVER .logit_bias = never, .num_logit_bias = 2
 static const struct dgl_request_params requests[REQUESTS] = {
@@ -296,7 +297,7 @@ static void test_shortage(void **state)
                             is_cancelled ? "cancelled" : dgl_finish_str(alone[i].finish));
         if (!is_cancelled)
             assert_int_equal(h->count, alone[i].count);
-        /* Together, draws beside an edge may go the other way: those of greedy answers count. */
+        /* Draws close to a limit may differ in a batch, so only greedy answers are compared. */
         for (size_t n = 0; n < h->count; n++) {
             if (!row->apart &&
                 (alone[i].margin[n] < 0.02f || requests[i].sampling.temperature != 0))
@@ -350,9 +351,9 @@ struct rush {
     const char *name;
     int32_t requests, sequences, cache_tokens;
     int32_t prompt, answer; /* tokens of each; 0 = any number up to 300 */
-    int32_t max_tokens;     /* as the request says; 0 = nothing */
-    bool known;             /* max_tokens is that, and nothing else ends them */
-    float expected;         /* tokens of the answers before; 0 = there were none */
+    int32_t max_tokens;     /* as in the request; 0 = not set */
+    bool known;             /* max_tokens is the exact length: the answer cannot end otherwise */
+    float expected;         /* mean length of earlier answers, tokens; 0 = no earlier answers */
     double most;            /* tokens that are evaluated, by those that are different */
     uint64_t waits;         /* times that requests give up, at most */
 };
@@ -365,8 +366,8 @@ static const struct rush rushes[] = {
     {"of any length", 12, 12, 768, 0, 0, 0, false, 0, 1.05, 1},
 };
 
-/* Whoever begins mostly ends, and nobody waits for ever: what is evaluated twice is little.
- * Passes of a given length do not depend on time, and so nothing does here. */
+/* Most requests that start also end, none waits forever, and few tokens are evaluated twice. Passes
+ * have a fixed length, so the results do not depend on time. */
 static void test_rush(void **state)
 {
     enum { MOST_REQUESTS = 12 };
@@ -417,7 +418,8 @@ static void test_rush(void **state)
     close_batch(&b);
 }
 
-/* ---- what does not fit ----------------------------------------------------------------------- */
+/* ---- requests that do not fit ------------------------------------------------------------------
+ */
 
 struct refusal {
     const char *name;
@@ -447,7 +449,7 @@ static void test_refusal(void **state)
     test_log_clear(&engine.log);
 }
 
-/* Nobody asks for a context: it is what the pages come to. */
+/* If no context is requested, the context is limited by the pages. */
 static void a_context_is_lowered(void **state)
 {
     (void)state;
@@ -472,8 +474,8 @@ struct room {
 static const struct room rooms[] = {
     {"one", 1, false}, {"two", 2, false}, {"six", 6, false}, {"six apart", 6, true}};
 
-/* What sequences hold beside pages, each by itself and those that are written together, is what was
- * counted before: in memory for that and some pages they get these pages. */
+/* The estimate covers all memory of sequences beside the pages: the memory of each sequence and the
+ * memory that they share. With that memory plus some pages, a batch gets exactly these pages. */
 static void test_room(void **state)
 {
     const struct room *row = *state;

@@ -1,5 +1,5 @@
-/* How long a prompt holds up answers: the tokens of its passes, on a device that takes as long as
- * the test says (a clock of its own; passes end when they are waited for). */
+/* Delays of answers by prompts: the length of prompt passes, on a device whose speed the test sets
+ * (a simulated clock; a pass ends when the batch waits for it). */
 #include "tests/support/tiny_engine.h"
 
 #include "core/seq/batch_reads.h"

@@ -1,5 +1,5 @@
-/* What a step of a batch makes once each kind of request has run in some lane: no buffer, no
- * program, no memory of the host, in whichever lanes and company they run again. */
+/* After each kind of request has run in some lane, steps of a batch create no buffer and no program
+ * and allocate no host memory, in any lane and with any other requests. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ struct count {
     uint64_t buffers, programs, allocated;
 };
 
-/* Steps until all requests have ended, with what the steps made. */
+/* Steps until all requests have ended, and counts the objects that the steps made. */
 static struct count run_all(struct dgl_batch *b)
 {
     struct dgl_counters before, after;
@@ -122,7 +122,7 @@ static void test_steady(void **state)
     for (int i = 0; i < KINDS; i++)
         submit(b, &kinds[i]);
     run_all(b);
-    /* Each in another lane and in other company, then in a lane of its own beside nobody. */
+    /* Each request in another lane with other requests, then alone in a lane. */
     for (int turn = 0; turn < row->turns; turn++) {
         for (int i = 0; i < KINDS; i++)
             submit(b, &kinds[(i + turn) % KINDS]);
@@ -140,7 +140,7 @@ static void test_steady(void **state)
     dgl_batch_destroy(&b);
 }
 
-/* Pages run out: requests wait at their old places, and what they held is evaluated again. */
+/* Pages run out: requests wait in their old places, and their tokens are evaluated again. */
 static void test_preempted(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void test_preempted(void **state)
                          &b),
         DGL_OK);
     for (int round = 0; round < 2; round++) {
-        b->answer_tokens = 4; /* as if answers had come to that lately */
+        b->answer_tokens = 4; /* as if recent answers had this length */
         for (int i = 0; i < 4; i++)
             submit(b, longer);
         dgl_batch_get_info(b, &before);

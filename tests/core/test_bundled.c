@@ -1,5 +1,5 @@
-/* The bundled model against the checked-in float64 evaluation of its dequantised weights: what an
- * engine must reproduce, without any other data (tests/models/README.md). */
+/* The bundled model compared with the checked-in float64 evaluation of its dequantised weights
+ * (tests/models/README.md). Needs no other data. */
 #include "tests/support/test.h"
 
 #include "tests/support/reference.h"
@@ -13,7 +13,7 @@ struct setup {
     bool limits_min;
     int32_t chunk;
     double nmse;   /* of logits, at most */
-    double margin; /* steps with a smaller one prove nothing */
+    double margin; /* steps with a smaller margin are not compared */
 };
 
 static const struct setup setups[] = {

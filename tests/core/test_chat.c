@@ -1,5 +1,5 @@
-/* Conversations by the public functions, with the bundled model: what an answer evaluates, what is
- * taken back, and what the model gets once the context is full. */
+/* Conversations through the public functions, with the bundled model: the tokens that an answer
+ * evaluates, removed messages, and the model's input after the context is full. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static struct dgl_message message(const struct dgl_chat *chat, size_t index)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* Once the answer is there, cancelling the session stops nothing else on its device. */
+/* After the answer has ended, cancelling its session does not stop other work on the device. */
 static void cancelling_ends_with_the_answer(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void answers_become_messages(void **state)
     assert_int_equal(m.num_ids, 12);
     assert_memory_equal(m.ids, r.tokens, 12 * sizeof(*m.ids));
     dgl_generate_result_finish(&r);
-    /* Only what is new is evaluated. */
+    /* Only new tokens are evaluated. */
     int32_t held = dgl_session_len(engine.session);
     say(chat, "And then?");
     r = answer(chat, 4);
@@ -232,7 +232,7 @@ static void full_context_shifts(void **state)
     }
     assert_in_range(changes, 2, 10); /* half of the room at a time, not at every turn */
     assert_int_equal(dgl_chat_num_messages(chat), 1 + 2 * 16);
-    /* What is taken back is seen again where it was hidden. */
+    /* Removing messages makes hidden messages visible again. */
     dgl_chat_trim(chat, 3);
     assert_int_equal(dgl_chat_num_hidden(chat), 0);
     dgl_chat_destroy(&chat);

@@ -1,5 +1,5 @@
-/* Compiling the kernels of a call: when, what is told, how it is cancelled, which figures have it,
- * and how many the bundled model's first prompt needs. Nothing is cached here. */
+/* Compiling the kernels of a call: the time of it, the progress, cancellation, the figures that
+ * include it, and the number of kernels for the bundled model's first prompt. The cache is off. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define PROMPT      "Once upon a time"
 #define LONG_PROMPT PROMPT " " PROMPT " " PROMPT " " PROMPT " " PROMPT
 
-/* What the callback was told. */
+/* Calls of the progress callback. */
 struct told {
     struct dgl_session *session; /* cancelled by dgl_session_cancel() after `stop_after` */
     uint64_t stop_after;         /* 0 = never */
@@ -128,13 +128,14 @@ static void test_first_answer(void **state)
     assert_int_equal(r.decode.programs_linked, 0);
     assert_at_most((double)first_kernels, 12);
     if (strncmp(dgl_device_get_info(e->device)->renderer, "llvmpipe", 8) == 0) {
-        /* Machine code of the kernels takes a hundred times what running them does. */
+        /* Compiling the kernels takes a hundred times as long as running them. */
         assert_at_most((double)r.first_token_ns, (double)r.compile_ns / 10);
     }
     dgl_generate_result_finish(&r);
 
-    /* What is missing, before the prompt is evaluated. The software renderer took a prompt so short
-     * through the programs of decoding, and needs those of prefill for a longer one. */
+    /* Missing kernels are compiled before the prompt is evaluated. The software renderer evaluated
+     * the short prompt with the decode programs, and needs the prefill programs for a longer one.
+     */
     const bool software = dgl_device_get_info(e->device)->software;
     if (software) {
         r = generate(e, PROMPT, 2);
@@ -184,8 +185,9 @@ static bool take_text(void *priv, const struct dgl_compiled_text *text)
     return true;
 }
 
-/* The persistent programs are compiled if the persistent executor is asked for, and not with the
- * kernels that `auto` begins with. A software renderer has none: here it is called hardware. */
+/* The persistent programs are compiled if the persistent executor is requested, but not together
+ * with the first kernels of `auto`. Software renderers have no persistent programs, so the test
+ * presents the renderer as hardware. */
 static void test_persistent_programs(void **state)
 {
     struct engine *e = *state;

@@ -1,6 +1,6 @@
-/* Models that are damaged, or that another process damages while they are loaded, on a device:
- * loading, logits, answers, perplexity and the smoke test say what is wrong in one line each, or
- * work, and the device goes on. */
+/* Damaged models, and models that another process damages while they load, on a device. Loading,
+ * logits, answers, perplexity and the smoke test work or log one line with the fault. The device
+ * stays usable. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static struct tiny_engine engine;
 
 struct form {
     const char *name;
-    const char *model;    /* what is opened, in the form's folder; "" = the folder */
+    const char *model;    /* path to open in the form's folder; "" = the folder */
     const char *weights;  /* the file that holds them */
     const char *files[4]; /* that are damaged */
 };
@@ -126,7 +126,7 @@ static void test_weights_shrink_while_loading(void **state)
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* A failed call has said why in one line, a good one nothing. */
+/* Returns true if a failed call logged exactly one line, and a successful call no line. */
 static bool one_line(const char *name, enum dgl_status status)
 {
     if (engine.log.errors != (status != DGL_OK))
@@ -136,7 +136,7 @@ static bool one_line(const char *name, enum dgl_status status)
     return status == DGL_OK;
 }
 
-/* What the commands do with a model. */
+/* The calls of the commands that use a model. */
 static void use_model(const char *path, bool smoke)
 {
     static const char *const texts[] = {"the cat"};

@@ -17,7 +17,7 @@ static struct decode_queue queue;
 /* ---- a device that takes its time ------------------------------------------------------------ */
 
 static struct {
-    uint64_t now_ns;    /* the clock; runs on only by what is below */
+    uint64_t now_ns;    /* the clock; only the lines below advance it */
     uint64_t step_ns;   /* of the device */
     uint64_t done_ns;   /* when the oldest batch is done */
     uint64_t slept_ns;  /* since the test cleared it */

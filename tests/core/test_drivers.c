@@ -38,11 +38,11 @@ static struct reference whole, used; /* the reference, and as much of it as this
 struct setup {
     enum dgl_kv_type kv_type;
     const char *limits;       /* NULL = the device's own */
-    const char *const *hints; /* NULL: what the heuristics choose */
+    const char *const *hints; /* NULL selects the heuristics */
     size_t num_hints;
 };
 
-/* Says nothing about operations or weights that these variants do not serve. */
+/* Does not affect operations or weights that these variants do not serve. */
 static const char *const subgroup_hints[] = {"variants.matmul/decode=subgroup",
                                              "variants.attn_token=subgroup"};
 static const char *const plain_hints[] = {"variants.matmul/decode=baseline",
@@ -260,7 +260,8 @@ static void run_row(void **state)
     row->check();
 }
 
-/* ---- what is compared ------------------------------------------------------------------------ */
+/* ---- comparisons --------------------------------------------------------------------------------
+ */
 
 static void read_case(FILE *f)
 {

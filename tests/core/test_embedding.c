@@ -1,5 +1,6 @@
-/* The C examples of README.md and docs/embedding.md: compiled as a user would, against the header
- * and the static library alone, and run on the bundled model. And what the library exports. */
+/* The C examples of README.md and docs/embedding.md: compiled like a user's program, with only the
+ * header and the static library, and run on the bundled model. Also the symbols that the library
+ * exports. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

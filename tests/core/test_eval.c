@@ -1,5 +1,5 @@
-/* dgl_session_eval() and dgl_embed(): the next logits step by step equal those of whole prompts,
- * hidden states and their pooling, what a session holds afterwards, refusals. */
+/* dgl_session_eval() and dgl_embed(): logits step by step equal those of whole prompts; hidden
+ * states and their pooling; the session's tokens afterwards; refusals. */
 #include "tests/support/tiny_engine.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static void test_parts(void **state)
     dgl_session_destroy(&s);
 }
 
-/* Hidden states are what the head makes logits of: the model ties them to its embeddings. */
+/* The head computes the logits from the hidden states. The model's head is its embedding table. */
 static void test_hidden_states_make_the_logits(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ struct refusal {
     const char *name;
     int32_t held;
     size_t count;
-    int32_t bad_id; /* in place of the last one; 0 = none */
+    int32_t bad_id; /* replaces the last id; 0 = keep it */
     enum dgl_status status;
     const char *words[3];
 };
@@ -294,8 +294,8 @@ static void test_cancelled(void **state)
     atomic_store(&over, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(status, DGL_ERR_CANCELLED);
-    assert_int_equal(engine.log.errors, 0); /* nothing went wrong */
-    /* What is held is a prefix, and the session goes on. */
+    assert_int_equal(engine.log.errors, 0); /* no error occurred */
+    /* The session contains a prefix and can continue. */
     size_t held = (size_t)dgl_session_len(s);
     float logits[VOCAB];
     assert_true(held < PROMPT);
@@ -348,7 +348,7 @@ static void test_embedding(void **state)
         for (size_t i = 0; i < HIDDEN; i++)
             want[t * HIDDEN + i] = (float)(want[t * HIDDEN + i] / sqrt(length));
     }
-    tiny_sync(s, prompt + 5, 10); /* what was held does not count */
+    tiny_sync(s, prompt + 5, 10); /* earlier tokens of the session have no effect */
     assert_int_equal(
         dgl_embed(s,
                   dgl_embed_params(.ids = prompt, .num_ids = row->count, .pooling = row->pooling,

@@ -1,5 +1,5 @@
-/* Runs of an executor and their cache, on a recorder without a device; and that the dispatch
- * executor does with a plan what the recorder does. */
+/* Runs of an executor and their cache, on a recorder without a device. Also tests that the dispatch
+ * executor handles a plan like the recorder does. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -215,7 +215,7 @@ static void test_groups_follow_the_tokens(void **state)
         uint32_t before = f.recorder.regrouped;
         recorder_clear(&f.recorder);
         assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK);
-        assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK); /* nothing to do */
+        assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK); /* no work to do */
         assert_int_equal(f.recorder.regrouped, before + 1);
         assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
         assert_int_equal(run->tokens, tokens);
@@ -316,7 +316,8 @@ static const struct fault faults[] = {
     {"binding", false, false, true, DGL_ERR_NO_MEMORY, "binding fails"},
 };
 
-/* Nothing is left, nothing is cached, other runs stay; without the fault it works. */
+/* After a fault no object is left, no run is cached and other runs stay. Without the fault it
+ * works. */
 static void test_fault(void **state)
 {
     const struct fault *row = *state;
@@ -375,11 +376,12 @@ static void tell(void *priv, const struct dgl_event *event)
     assert_int_equal(event->kind, DGL_EVENT_OP);
     assert_int_equal(event->duration_ns, 70);
     if (told->ops++ > 0)
-        assert_int_equal(event->start_ns, told->end_ns + 30); /* the timer's time is nobody's */
+        /* the time of the timer belongs to no operation */
+        assert_int_equal(event->start_ns, told->end_ns + 30);
     told->end_ns = event->start_ns + event->duration_ns;
 }
 
-/* A profile is made of what the executor says, whichever it is. */
+/* A profile uses the times that the executor reports, for any executor. */
 static void test_profile_asks_the_executor(void **state)
 {
     (void)state;
@@ -395,7 +397,7 @@ static void test_profile_asks_the_executor(void **state)
     f.recorder.gpu_ns = 100;
     struct profile_pass pass = {.phase = DGL_PHASE_DECODE, .sequences = 1, .held = 9};
     assert_int_equal(profile_run(&profile, run, &pass, &sum), DGL_OK);
-    assert_int_equal(sum, 5 + 70 * run->count); /* without what timers cost */
+    assert_int_equal(sum, 5 + 70 * run->count); /* without the cost of timers */
     assert_int_equal(told.ops, run->count);
     for (size_t i = 0; i < sums->num_entries; i++) {
         assert_true(sums->entries[i].timed);

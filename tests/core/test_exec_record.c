@@ -1,4 +1,5 @@
-/* Verdicts about programs of phases on disk: what comes back, and what counts as absent. */
+/* Verdicts about programs of phases on disk: the records that are read back, and those that count
+ * as absent. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

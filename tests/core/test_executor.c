@@ -1,5 +1,6 @@
-/* Which executor decodes, in which form and why, on a persistent executor that does as it is told;
- * and that an answer is the same tokens whatever becomes of a persistent dispatch, wherever. */
+/* Choice of the executor and of its form, with the reason, on a persistent executor that the test
+ * controls. An answer has the same tokens for every fault of a persistent dispatch at every place.
+ */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -54,7 +55,7 @@ static void forget(void)
     free(path);
 }
 
-/* Nothing is left to try. */
+/* Stores results that leave no form to try. */
 static void know_that_it_is_faster(void)
 {
     for (int i = 0; i < ENGINE_CHOICES; i++)
@@ -181,14 +182,14 @@ struct choice_case {
     const char *name;
     enum dgl_executor wanted;
     struct injector injector;
-    struct exec_record record; /* on disk before; verdict 0 = none */
+    struct exec_record record; /* stored before the run; verdict 0 = no record */
     int64_t age;               /* of it, seconds */
     int32_t tokens;            /* of the answer; 0 = until the context is full */
     bool waits;                /* the session, for the compiler */
     bool decoded;              /* the model has, for a minute */
     bool knows;                /* the executor has the right ids ready, which is fast */
     const char *want, *reason;
-    enum exec_verdict verdict; /* on disk after; 0 = none */
+    enum exec_verdict verdict; /* stored after the run; 0 = no record */
     uint32_t groups;           /* of its dispatches; 0 = any */
     bool refused;
 };
@@ -435,7 +436,7 @@ static void test_choice(void **state)
     if (c->groups)
         assert_int_equal(injector.groups, c->groups);
     engine.session->runner.wait_executor = false;
-    /* Without a reason to expect something nobody pays for a compiler and a trial. */
+    /* Without the expectation of a speedup, no program is compiled or tried. */
     bool expected = c->wanted == DGL_EXECUTOR_PERSISTENT || c->record.persistent_ns > 0 ||
                     c->waits || (c->injector.aside && c->decoded);
     if (!expected)
@@ -607,8 +608,8 @@ static void test_forms(void **state)
     forget();
 }
 
-/* What takes the device 100 ms is the most of one submit, so that a call can be cancelled between
- * two. */
+/* One submit has at most 100 ms of work for the device, so that a call can be cancelled between
+ * submits. */
 static void test_bounded(void **state)
 {
     (void)state;
@@ -636,7 +637,7 @@ static void test_bounded(void **state)
     forget();
 }
 
-/* A trial leaves nothing behind: not in the counters of the answer either. */
+/* A trial has no side effects, and does not change the counters of the answer. */
 static void test_trial_counts_nothing(void **state)
 {
     (void)state;
@@ -662,8 +663,8 @@ static void count_end(void *priv, const struct dgl_request_result *result)
     ++*(int *)priv;
 }
 
-/* Of answers in company only those that decode alone, the first and the last, have runs of the
- * persistent executor made for them. */
+/* If several answers run together, runs of the persistent executor are made only while one decodes
+ * alone: the first and the last. */
 static void test_company(void **state)
 {
     enum { ANSWERS = 6 };
@@ -760,8 +761,8 @@ static void install_for_rows(void)
         engine.model->engine->choice[i].state = ENGINE_DISPATCH;
 }
 
-/* Every dispatch of several answers is given up in turn, after numbers of whole steps, with a
- * second one queued behind it. */
+/* Each dispatch of several answers is given up once, after each number of whole steps, with a
+ * second dispatch queued behind it. */
 static void test_crowd_replay(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Faults in the middle of things: every allocation fails once, buffers and programs are refused,
- * the device is lost, the call is cancelled. The call says so with one line, leaves nothing behind,
- * and what existed before works as before. */
+/* Faults in the middle of calls: every allocation fails once, buffers and programs are refused, the
+ * device is lost, the call is cancelled. The call logs one line and leaves no objects. Older
+ * objects work as before. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void open_engine(struct tiny_engine *e)
     test_log_clear(&e->log);
 }
 
-/* The session still answers as it should. */
+/* The session still answers correctly. */
 static void check_answer(struct dgl_session *s)
 {
     int32_t out[ANSWER];
@@ -35,7 +35,8 @@ static void check_answer(struct dgl_session *s)
     assert_memory_equal(out, greedy, sizeof(greedy));
 }
 
-/* ---- what is tried --------------------------------------------------------------------------- */
+/* ---- calls that are tested ----------------------------------------------------------------------
+ */
 
 /* One call of the library that may fail; it leaves no objects, whatever comes of it. */
 typedef enum dgl_status (*attempt)(struct tiny_engine *e);
@@ -201,7 +202,7 @@ static enum dgl_status try_eval(struct tiny_engine *e)
     return status;
 }
 
-/* What a session holds, to a file and back. */
+/* Saves a session to a file and loads it. */
 static enum dgl_status try_session_file(struct tiny_engine *e)
 {
     char path[512];
@@ -224,7 +225,7 @@ static enum dgl_status try_smoke(struct tiny_engine *e)
     return status;
 }
 
-/* A kernel that is compiled and has to give its known answers. */
+/* A kernel that is compiled and must pass its known-answer tests. */
 static enum dgl_status try_kernels(struct tiny_engine *e)
 {
     struct dgl_kernels *kernels = NULL;
@@ -293,7 +294,7 @@ static void check_fault(const struct fault *row, long *counter, enum dgl_status 
             assert_int_equal(status, DGL_OK);
             break;
         }
-        /* What is only nice to have may be missing: a cache file, a line of the log. */
+        /* Optional results may be missing: a cache file, a line of the log. */
         if (status == DGL_OK)
             continue;
         failed++;
@@ -304,7 +305,7 @@ static void check_fault(const struct fault *row, long *counter, enum dgl_status 
     assert_true(failed > 0);
     assert_int_equal(row->attempt(&e), DGL_OK);
     printf("# %s: %ld faults\n", row->name, failed);
-    assert_int_equal(gl_fail.live_buffers, buffers); /* nothing was lost on the way */
+    assert_int_equal(gl_fail.live_buffers, buffers); /* no tokens were lost */
     check_answer(e.session);
     tiny_engine_close(&e);
     assert_int_equal(gl_fail.live_buffers, 0);
@@ -383,7 +384,7 @@ static void test_open_device(void **state)
 
 /* ---- buffers and programs -------------------------------------------------------------------- */
 
-/* Without what earlier sessions left in the pool: every buffer is a new one. */
+/* The pool is emptied first: every buffer must be created. */
 static const struct fault buffer_faults[] = {
     {"loading a model without buffers", try_load, 1},
     {"loading a synthetic model without buffers", try_synthetic, 1},
@@ -405,7 +406,7 @@ static void test_session_buffers(void **state)
         gl_fail_reset();
         test_log_clear(&e.log);
         gl_fail.buffers = n;
-        /* Another chunk each time: the pool has nothing of that size. */
+        /* Each attempt has another chunk, for which the pool has no buffers. */
         enum dgl_status status =
             dgl_session_create(e.model, dgl_session_params(.chunk = 1 + (int32_t)n * 2), &s);
         bool tripped = gl_fail.tripped;
@@ -460,7 +461,7 @@ static const struct fault program_faults[] = {
     {"a synthetic model with a program that does not compile", try_synthetic, 1},
 };
 
-/* Programs are kept by the model: each attempt is made on one that has none yet. */
+/* The model keeps its programs, so each attempt uses a model without programs. */
 static void test_program(void **state)
 {
     const struct fault *row = *state;
@@ -572,7 +573,8 @@ static void test_lost_while_decoding(void **state)
                                              .readback_interval = 1),
                          &r),
             DGL_ERR_DEVICE_LOST);
-        assert_int_equal(r.num_tokens, n > 2 ? n - 2 - unread : 0); /* what was read is told */
+        /* the tokens that were read back are reported */
+        assert_int_equal(r.num_tokens, n > 2 ? n - 2 - unread : 0);
         if (n > 2)
             assert_memory_equal(r.tokens, greedy, r.num_tokens * sizeof(*greedy));
         dgl_generate_result_finish(&r);
@@ -602,7 +604,7 @@ static void test_readback_that_fails(void **state)
         assert_int_equal(r.num_tokens, n);
         dgl_generate_result_finish(&r);
         assert_false(dgl_device_is_lost(e.device));
-        check_answer(e.session); /* the session holds what it says */
+        check_answer(e.session); /* the session contains the tokens that it reports */
     }
     tiny_engine_close(&e);
 }

@@ -44,8 +44,8 @@ static int check_each_family(void)
     return test_run_table("each family", first_prompt_matches, each);
 }
 
-/* What joins the stream in the next product, token by token: software renderers do so only when
- * asked to. */
+/* Operations that join the residual stream in the next product, token by token. Software renderers
+ * use this only if a hint requests it. */
 static const struct family_case joining[] = {
     {"gemma2", "gemma2", DGL_KV_F32, NULL, 1},
     {"gemma3", "gemma3", DGL_KV_F32, NULL, 1},

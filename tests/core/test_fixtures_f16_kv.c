@@ -1,4 +1,5 @@
-/* Every dense family with an f16 cache: what rounding keys and values may cost the logits. */
+/* Every dense family with an f16 cache: limits for the error of the logits from rounding keys and
+ * values. */
 #include "tests/support/test.h"
 
 #include "tests/support/family.h"

@@ -1,5 +1,5 @@
-/* Fused or separate operations: what kernels, devices, hints and files make of them. Built-in
- * kernels are this file's own. */
+/* Fused or separate operations, depending on kernels, devices, hints and files. The built-in
+ * kernels are replaced by kernels of this file. */
 #include "tests/support/test.h"
 
 #include "core/plan/fusion.h"
@@ -43,10 +43,10 @@ struct fusion_case {
     const char *name;
     enum made_device device;
     enum fused fused;
-    const char *hint, *file; /* NULL: none */
+    const char *hint, *file; /* may be NULL */
     bool keeps;
-    const char *why; /* part of what the first separate operation is told */
-    bool decided;    /* what was asked for made the difference */
+    const char *why; /* part of the reason of the first separate operation */
+    bool decided;    /* the user's request changed the result */
 };
 
 static const struct fusion_case cases[] = {

@@ -18,7 +18,7 @@
 /* One engine for all cases of the group. */
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
-static int32_t greedy[FULL]; /* what follows the prompt when nothing stops it */
+static int32_t greedy[FULL]; /* tokens after the prompt without a stop */
 
 #define WITH_PROMPT .ids = prompt, .num_ids = PROMPT
 
@@ -128,8 +128,8 @@ static void test_stop_id_at_every_place_in_one_operation(void **state)
     check_stops(fused);
 }
 
-/* An answer of `want` tokens: what comes after a stop stays unseen, with few entries into the
- * driver, whether batches are queued ahead or not. */
+/* An answer of `want` tokens. Tokens after a stop are not reported, and the number of submits is
+ * small, if batches are queued ahead or not. */
 struct batches {
     const char *name;
     int32_t interval;
@@ -186,7 +186,7 @@ static void test_stop_within_batches(void **state)
         assert_in_range(submits, 1, 3 * most);
         assert_int_equal(dgl_session_len(s), PROMPT + want - 1);
         dgl_generate_result_finish(&r);
-        /* What was queued beyond the stop does no harm to what follows. */
+        /* Steps that were queued after the stop do not affect later calls. */
         r = tiny_generate(s, dgl_generate_params(WITH_PROMPT, .max_tokens = 12, .ignore_eos = true,
                                                  .readback_interval = row->interval));
         assert_int_equal(r.num_tokens, 12);
@@ -225,7 +225,7 @@ static void test_session_goes_on_after_stop_in_a_batch(void **state)
         e.session, dgl_generate_params(WITH_PROMPT, .max_tokens = 40, .readback_interval = 16));
     assert_int_equal(r.num_tokens, n);
     dgl_generate_result_finish(&r);
-    /* What idle steps left in the cache is not used. */
+    /* Keys and values written by idle steps are not used. */
     memcpy(ids, prompt, sizeof(prompt));
     memcpy(ids + PROMPT, greedy, n * sizeof(*greedy));
     tiny_ids(ids + PROMPT + n, 10, 320, 4);
@@ -335,7 +335,7 @@ static void test_cancel_by_thread(void **state)
     pthread_join(thread, NULL);
 }
 
-/* Cancels until told to end: what comes before a call is forgotten by it. */
+/* Cancels until told to end. A call ignores cancellations from before its start. */
 static void *cancel_all_the_time(void *priv)
 {
     struct canceller *c = priv;
@@ -614,7 +614,7 @@ static void test_other_fields_leave_greedy_alone(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* The penalty sees the prompt too, and its logits are not what a later call starts from. */
+/* The penalty includes the prompt, and the changed logits are not the start of a later call. */
 static void test_penalty_leaves_no_trace(void **state)
 {
     (void)state;
@@ -717,7 +717,7 @@ static void test_logits_that_are_not_numbers(void **state)
 
 /* ---- a full context that shifts -------------------------------------------------------------- */
 
-/* What follows is what another session says to the tokens that are left. */
+/* The following tokens equal those of another session with the remaining tokens. */
 static void test_shift_drops_half(void **state)
 {
     (void)state;
@@ -853,7 +853,7 @@ static void test_prefill_counters(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* Nothing that a generation does goes uncounted, and nothing counts twice. */
+/* All work of a generation is counted, exactly once. */
 static void test_counters_add_up(void **state)
 {
     (void)state;

@@ -8,11 +8,11 @@
 
 static const char prompt[] = "Once upon a time";
 
-/* One engine for all cases of the group, and what it says to the prompt when nothing stops it. */
+/* One engine for all cases of the group, and its unstopped answer to the prompt. */
 static struct tiny_engine engine;
 static struct dgl_generate_result whole;
 
-/* What the callbacks were told. */
+/* Everything that the callbacks received. */
 struct heard {
     struct dgl_buf text;
     size_t calls, ids;
@@ -214,7 +214,7 @@ static void test_stop_that_only_begins(void **state)
     struct dgl_generate_result r = continue_prompt(&h, list, 1, 1);
     assert_int_equal(r.finish, DGL_FINISH_LENGTH);
     assert_string_equal(r.text, whole.text);
-    assert_string_equal(h.text.p, whole.text); /* what was held back came in the end */
+    assert_string_equal(h.text.p, whole.text); /* text that was held back is reported at the end */
     dgl_generate_result_finish(&r);
     dgl_buf_finish(&h.text);
 }

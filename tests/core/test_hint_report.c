@@ -1,5 +1,5 @@
-/* What is said of hints once a model is planned: a manifest's defaults that decide or are passed
- * over, hints that are for nothing or slow, and each of it once. */
+/* Reports about hints after a model is planned: defaults of a manifest that decide or are ignored,
+ * hints without effect, slow hints. Each is reported once. */
 #include "tests/support/test.h"
 
 #include "tests/support/kernel_sets.h"
@@ -10,10 +10,10 @@
 static const struct report_row {
     const char *name;
     enum made_device device;
-    const char *defaults; /* of the manifest; NULL: none */
-    const char *hints;    /* of a person; NULL: none */
-    const char *wanted;   /* part of the only line; NULL: nothing is said */
-    const char *refused;  /* part of the error; NULL: none */
+    const char *defaults; /* of the manifest, or NULL */
+    const char *hints;    /* of the user, or NULL */
+    const char *wanted;   /* part of the only line; NULL: no line */
+    const char *refused;  /* part of the error; NULL: no error */
 } rows[] = {
     {"no hints", MADE_GPU, NULL, NULL, NULL, NULL},
     {"what is taken anyway", MADE_GPU, "{\"attentionDecode\":\"subgroup\"}", NULL, NULL, NULL},

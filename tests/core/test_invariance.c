@@ -1,7 +1,6 @@
-/* What must not matter to any family: how a sequence is cut into passes, what a session did before,
- * which other sessions there are, and whether tokens came from a prompt or were generated. Windows,
- * and rotary frequencies that change with the length, are crossed on the way. Needs the test data.
- */
+/* Facts that must not change the results of any family: the passes of a sequence, earlier use of
+ * the session, other sessions, and the origin of tokens (a prompt or generation). The sequences
+ * cross windows, and lengths at which rotary frequencies change. Needs the test data. */
 #include "tests/support/family.h"
 
 #include <stdlib.h>
@@ -174,8 +173,8 @@ static void two_sessions_interleaved(void)
     check_equal(last_b, whole_logits(IDS / 2));
 }
 
-/* A token's logits do not depend on what follows, except through frequencies that do: which shows
- * that those families cross what they are here to cross. */
+/* A token's logits do not depend on later tokens, except through frequencies that change with the
+ * length. The exception proves that the sequences of those families cross that length. */
 static void what_follows(void)
 {
     float *all = NULL, *alone = whole_logits(IDS / 2);
@@ -210,7 +209,7 @@ static float lead(const float *row, int32_t *best)
     return top - next;
 }
 
-/* Every generated token is what a fresh evaluation of all before it says. */
+/* Every generated token equals the result of a new evaluation of all tokens before it. */
 static void check_generated(int32_t interval)
 {
     int32_t ids[IDS + ANSWER], best;

@@ -1,5 +1,5 @@
-/* Threads with a device each, and processes forked from one that has a device: the first compute
- * side by side, the second are told, in a line, in place of hanging in the driver. */
+/* Threads with a device each, and processes forked from a process with a device. The threads
+ * compute side by side. The processes get a one-line error and do not hang in the driver. */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ static int32_t want[ANSWER];
 struct worker {
     pthread_t thread;
     enum dgl_status status;
-    int same, other; /* answers that are, and are not, those of the main thread's device */
+    int same, other; /* answers of the main thread's device, and of other devices */
 };
 
 /* No assertions here: they would leave the thread by longjmp(). */

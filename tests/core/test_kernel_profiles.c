@@ -1,5 +1,5 @@
-/* Every --kernel-profile gives the tokens of the story models that no profile gives: kernels and
- * what weights are unpacked to differ, the greedy answer does not. */
+/* With every --kernel-profile the story models give the same greedy answer as without one, although
+ * kernels and unpacked types of weights differ. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -19,7 +19,7 @@ static int32_t prompt[PROMPT], greedy[TOKENS];
 /* ---- a driver with compiler threads ---------------------------------------------------------- */
 
 static bool aside, compiling;
-static size_t asked; /* whether programs are ready, while they are not */
+static size_t asked; /* reports programs as ready or not, as the test requires */
 
 bool __wrap_gl_compiles_aside(const struct gl_device *dev);
 bool __wrap_gl_compiles_aside(const struct gl_device *dev)
@@ -124,7 +124,7 @@ static bool take_token(void *priv, int32_t id)
         return true;
     l->links = links(l->e.device);
     assert_int_equal(dgl_model_set_kernels(l->e.model, l->kernels), DGL_OK);
-    assert_int_equal(links(l->e.device), l->links); /* nothing was left but the change */
+    assert_int_equal(links(l->e.device), l->links); /* only the change was left */
     l->swapped = l->tokens;
     return true;
 }
@@ -160,7 +160,8 @@ static void tokens_go_on(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* ---- what is left half-way ------------------------------------------------------------------- */
+/* ---- unfinished preparations --------------------------------------------------------------------
+ */
 
 enum end { END_CLOSED, END_OTHERS, END_LOST, END_RETURN };
 static const struct left {
@@ -198,7 +199,7 @@ static void is_left(void **state)
         assert_int_equal(dgl_model_prepare_kernels(e.model, mine, &ready), DGL_ERR_DEVICE_LOST);
         assert_int_equal(dgl_model_rebuild(e.model, NULL), DGL_OK);
     } else if (row->end == END_RETURN) {
-        compiling = false; /* a call waits for what is begun */
+        compiling = false; /* a call waits for compilations that have started */
         assert_int_equal(dgl_model_set_kernels(e.model, mine), DGL_OK);
     }
     if (row->end != END_CLOSED) {

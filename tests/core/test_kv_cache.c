@@ -1,5 +1,5 @@
-/* Pages of the KV cache: who has them, when there are more, what moves with them; and answers that
- * are the same wherever they lie. */
+/* Pages of the KV cache: their owners, growth of the cache, and the contents that move with it.
+ * Answers do not depend on the places of pages. */
 #include "core/memory/kv_cache.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static void check_pages(const struct cache *c)
         }
 }
 
-/* The sequence has so many pages, and what others have is not touched. */
+/* Gives the sequence so many pages. Pages of other sequences must not change. */
 static void set_count(struct cache *c, uint32_t seq, uint32_t count)
 {
     const uint32_t had = c->seq[seq].count;
@@ -94,7 +94,7 @@ static void set_count(struct cache *c, uint32_t seq, uint32_t count)
 static void test_pages_are_taken_and_given(void **state)
 {
     (void)state;
-    /* Counts in this order; whether that moves the cache, of how many pages it then is. */
+    /* Counts in this order, and the size of the cache in pages if the count moves it. */
     static const struct step {
         uint32_t seq, count;
         bool moves;
@@ -189,7 +189,7 @@ static void test_a_move_that_fails(void **state)
 /* ---- sessions -------------------------------------------------------------------------------- */
 
 #define CONTEXT 4096
-#define PROMPT  1790 /* with what is reserved for an answer of unknown length less than 2,048 */
+#define PROMPT  1790 /* less than 2,048 with the reserve for an answer of unknown length */
 #define ANSWER  270  /* more than that */
 
 static int32_t prompt[PROMPT], want[ANSWER];
@@ -277,7 +277,7 @@ static void test_answer(void **state)
         memcpy(want, r.tokens, sizeof(want));
     assert_memory_equal(r.tokens, want, sizeof(want));
     assert_int_equal(l.moves, row->moves);
-    /* What the session holds, and no more. */
+    /* Exactly the pages of the session's tokens. */
     const uint32_t held = (uint32_t)dgl_session_len(e.session);
     assert_int_equal(e.session->pages.count, (held + DGL_KV_PAGE - 1) / DGL_KV_PAGE);
     dgl_session_trim(e.session, DGL_KV_PAGE + 1);

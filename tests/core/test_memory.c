@@ -1,5 +1,5 @@
-/* What a model and its sessions take of the device's memory: the estimate, what is refused, what is
- * lowered, and weights that do not fit one binding. Limits are faked at link time. */
+/* Device memory of a model and its sessions: the estimate, refusals, lowered values, and weights
+ * larger than one binding. Limits are faked at link time. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -29,8 +29,7 @@ static struct dgl_device *open_device(struct test_log *log)
     return dev;
 }
 
-/* What a session of the default context and chunk needs, as the library says when memory is plenty.
- */
+/* The estimate for a session with the default context and chunk, if there is enough memory. */
 static struct dgl_memory plenty(void)
 {
     struct tiny_engine e;

@@ -6,7 +6,7 @@
 struct head {
     const char *name;
     int32_t head_dim, rotated, rotated_local;
-    const char *parts[3]; /* of the message; none: computed */
+    const char *parts[3]; /* parts of the message; empty: the model is computed */
 };
 
 static const struct head heads[] = {

@@ -136,7 +136,7 @@ static void equal_experts_make_a_dense_model(void **state)
 struct part_row {
     const char *name;
     int32_t chunk;
-    size_t first; /* tokens evaluated by a call of their own; 0 = none */
+    size_t first; /* tokens evaluated in a separate call; 0 = no such call */
     double limit;
 };
 

@@ -1,5 +1,5 @@
-/* Operation lists of a described model, without any device: what is computed, in which order, from
- * where to where. */
+/* Operation lists of a described model, without a device: the operations, their order, their inputs
+ * and outputs. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 #include "core/plan/oplist_sample.h"
 #include "tests/support/oplist_look.h"
 
-/* A model of 2 layers that exists in numbers only; weights are told apart by their ids.
- */
+/* A model of 2 layers without data. Weights are identified by their ids. */
 struct fake {
     struct model_desc desc;
     struct model_weights weights;
@@ -195,7 +194,8 @@ static void test_adjustments_and_idle(void **state)
     look_at_buffer(&f->list.ops[1], "ARGS", BUF_ARGS);
 }
 
-/* ---- what an operation is given -------------------------------------------------------------- */
+/* ---- inputs of an operation ---------------------------------------------------------------------
+ */
 
 struct product {
     const char *name, *label;

@@ -51,7 +51,7 @@ enum dgl_status __real_gl_finish(struct gl_device *dev);
 enum dgl_status __wrap_gl_finish(struct gl_device *dev);
 enum dgl_status __wrap_gl_finish(struct gl_device *dev)
 {
-    static int32_t drained; /* session_pass() waits for what is queued before it times */
+    static int32_t drained; /* session_pass() waits for the queued work before it times */
     if (gpu.tokens > 0 && drained != gpu.tokens) {
         drained = gpu.tokens;
     } else if (gpu.tokens > 0) {
@@ -268,7 +268,7 @@ static void test_scores(void **state)
     tiny_engine_close(&e);
 }
 
-/* A head that takes long for one token is told of, once. */
+/* A head that takes long for one token is reported once. */
 static void test_head(void **state)
 {
     struct tiny_engine e;

@@ -1,5 +1,5 @@
 /* Perplexity of dense checkpoints over the evaluation texts: unquantised within 0.1% of the float64
- * evaluation, and what each recipe of the quantiser may cost. Needs the test data. */
+ * evaluation, and limits for each recipe of the quantiser. Needs the test data. */
 #include "tests/support/test.h"
 
 #include "tests/support/checkpoint.h"

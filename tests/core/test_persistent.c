@@ -18,8 +18,8 @@ static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
 static struct persistent_ops ops; /* the executor's own, but for the probe */
 
-/* Kernels that are quick to compile, all of a step in one program. llvmpipe ends the loops of an
- * invocation after 65,535 rounds: two tokens are what these take. */
+/* Kernels that compile quickly, all of a step in one program. llvmpipe ends the loops of an
+ * invocation after 65,535 rounds; these kernels reach that with two tokens. */
 static const char small[] =
     "{\"variants\":{\"matmul/decode\":\"matmul_decode\",\"attn_decode\":\"attn_decode\"}}";
 #define INTERVAL 2
@@ -81,8 +81,8 @@ static struct dgl_generate_result answer(void)
     return answer_to(prompt, PROMPT);
 }
 
-/* The conversation goes on. `faster`: persistent dispatches are said to be, by so much that steps
- * read what comes next. */
+/* Continues the conversation. If `faster` is set, persistent dispatches appear so fast that steps
+ * also read prompts. */
 static struct dgl_generate_result go_on(const struct dgl_generate_result *first, bool faster)
 {
     struct exec_record *record =
@@ -96,7 +96,7 @@ static struct dgl_generate_result go_on(const struct dgl_generate_result *first,
     return answer_to(ids, PROMPT + ANSWER + MORE);
 }
 
-/* Where the driver compiles aside, answers are by single dispatches until it is done. */
+/* If the driver compiles in the background, single dispatches answer until it is done. */
 static void wait_for_program(void)
 {
     struct dgl_executor_info info = {0};

@@ -23,7 +23,7 @@ static struct kernel_set *builtin;
 
 #define CONTEXT 4096
 
-/* Memory in numbers: buffers that are told apart by their addresses alone. */
+/* Simulated memory: buffers that differ only by their addresses. */
 struct fixture {
     struct planned p;
     struct dgl_device dev;
@@ -94,8 +94,9 @@ struct shape_case {
     enum made_device device;
     const char *parts[2]; /* of the reason; {NULL}: it has a program */
     int dispatches;       /* of a token */
-    int passes;           /* in which its longest rows stage x, greedily: what all kernels need of
-                             shared memory fits into that of one work group */
+    /* the rows in which its longest rows stage x, greedily: the shared memory of all kernels
+     * together fits into that of one work group */
+    int passes;
 };
 
 static const struct shape_case shapes[] = {
@@ -323,8 +324,7 @@ static void check_resized(const struct planned *p, const struct kernel_use *use,
                      local, (long long)spare, (long long)plain->vars[i].value);
 }
 
-/* What decides the order of a sum is the same for both executors, whatever a program's groups are:
- * equal tokens. */
+/* Both executors use the same order of sums for every number of groups: equal tokens. */
 static void test_order(void **state)
 {
     const struct shape_case *c = *state;
@@ -403,8 +403,8 @@ static bool uses(const struct phase_op *op, const struct op_bind *bind)
     return false;
 }
 
-/* Whenever a row writes what another one uses, groups wait somewhere between the two; and each wait
- * has a reason. */
+/* If a row writes data that another row uses, groups wait somewhere between the two. Each wait has
+ * a reason. */
 static void check_waits(const struct phase_op *ops, size_t count, const struct phase_schedule *s)
 {
     const struct phase_program *p = &s->program;
@@ -480,7 +480,7 @@ static void placed_close(struct placed *d)
     planned_close(&d->p);
 }
 
-/* Every row of the table says what its operation needs. */
+/* Every row of the table has the fields that its operation needs. */
 static void test_schedule(void **state)
 {
     (void)state;
@@ -570,7 +570,8 @@ static void test_parts(void **state)
         assert_int_equal(s.program.parts, s.num_parts);
         assert_true(s.program.num_views <= params.max_views);
         before = s.num_parts;
-        bool early = false; /* what a later part begins with asks for the step before it waits */
+        /* data that a later part reads first forces a wait in the step before it */
+        bool early = false;
         for (uint32_t p = 0; p < s.num_parts; p++) {
             const struct phase_part *part = &s.parts[p];
             assert_int_equal(part->first, p ? part[-1].last : 0);
@@ -623,8 +624,9 @@ static void test_parts(void **state)
 struct run_case {
     const char *name; /* of the family */
     bool one_row;
-    uint32_t bindings;      /* of the device; 0 = as many as it has */
-    uint64_t binding_bytes; /* what one may hold: a model has so many buffers */
+    uint32_t bindings; /* of the device; 0 = as many as it has */
+    /* maximum size of one buffer: determines the number of a model's buffers */
+    uint64_t binding_bytes;
     enum phase_form form;
 };
 
@@ -722,7 +724,8 @@ static void compare(const struct run_case *c, const char *path, const struct pha
                                                       .kernels = kernels,
                                                       .bindings = c->bindings,
                                                       .binding_bytes = c->binding_bytes});
-    /* One group waits for none: every device runs all rows of all tokens in one dispatch. */
+    /* A single group waits for no other group: every device runs all rows of all tokens in one
+     * dispatch. */
     assert_int_equal(
         exec_phases_create(
             e.device, &e.model->engine->plan,
@@ -756,7 +759,7 @@ static void test_shared_program(void **state)
     struct exec *exec = NULL;
     struct gl_saved saved;
     static const struct {
-        int made, dropped; /* of the two runs; -1 = none */
+        int made, dropped; /* of the two runs; -1 = no run */
         uint64_t links;    /* programs */
     } steps[] = {{0, -1, 1}, {1, -1, 0}, {-1, 0, 0}, {0, -1, 0},
                  {-1, 1, 0}, {-1, 0, 0}, {1, -1, 1}};
@@ -820,8 +823,8 @@ static void test_subgroup_run(void **state)
             c == subgroup_runs ? SUBGROUP(TOKEN_ATTENTION) : SUBGROUP(BASELINE_ATTENTION), 1e-10);
 }
 
-/* A device that is lost while the program is compiled: what was on its way goes with its context,
- * and the next one is not asked about it. */
+/* The device is lost while the program is compiled: the unfinished program ends with its context,
+ * and the next context does not use it. */
 static void test_lost(void **state)
 {
     (void)state;

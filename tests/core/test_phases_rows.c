@@ -37,7 +37,7 @@ struct rows_case {
     const char *name, *path, *hints;
     struct dgl_sampling sampling;
     bool one_row;
-    bool tries;      /* nothing is known: a trial decides */
+    bool tries;      /* no result is stored: a trial decides */
     bool alone;      /* each in its lane, by steps of its own */
     uint32_t groups; /* that are said to be resident; more than one: barriers are given up */
 };
@@ -199,7 +199,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
                          &b) != DGL_OK)
         fail_msg("batch: %s", e->log.text);
     assert_int_equal(b->num_groups, c->alone ? 0 : 1);
-    /* Drivers compile aside, and answers are short. */
+    /* Drivers compile in the background, and answers are short. */
     for (int i = 0; i < LANES; i++)
         b->lanes[i].session->runner.wait_executor = c->groups > 0;
     if (!c->alone)

@@ -145,7 +145,7 @@ static const struct exec_run *greedy_run(struct tiny_engine *e)
     return run;
 }
 
-/* Every operation of a layer reads what the one before has written. */
+/* Every operation of a layer reads the results of the previous operation. */
 static void test_each_dependency_has_its_barrier(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void test_bench_runs_the_recipe_of_generation(void **state)
     }
 }
 
-/* Hardware reads several ids back at a time unless told otherwise. */
+/* Hardware reads several ids back at a time by default. */
 static void test_default_interval_of_hardware(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@ struct family {
     bool sinks;                 /* keys are split everywhere */
     const char *gpu_decode;     /* where operations are fused */
     int32_t gpu_programs, gpu_kernels; /* so many more there, sampling apart */
-    const char *gpu_end;               /* what follows the last layer there; NULL: nothing */
+    const char *gpu_end;               /* operation after the last layer, or NULL */
 };
 
 static const struct family plain = {
@@ -131,7 +131,7 @@ struct choice {
     const char *op, *phase; /* NULL: any */
     const char *name;       /* of a constant; NULL: any value */
     int64_t from, to;
-    const char *variant[MADE_DEVICES]; /* NULL: says nothing of that device */
+    const char *variant[MADE_DEVICES]; /* NULL: the row does not include that device */
     const char *weight;                /* NULL: any */
     int64_t rows;                      /* N is so many at least; 0: any */
     int64_t k;                         /* K likewise */
@@ -187,7 +187,7 @@ static void shape_open(struct planned *p, const struct shape *shape, enum made_d
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The product at `at` normalises what it reads. */
+/* Returns true if the product at `at` normalises its input. */
 static bool has_norm(const struct oplist *list, size_t at)
 {
     return at < list->count &&
@@ -488,8 +488,8 @@ static void check_dispatches(const struct planned *p, const struct shape *shape)
     CHECK_CELL(shape, 9, "%d = %d x %d + %d", all, layers, each, all - layers * each);
 }
 
-/* The largest context grows with the memory, a page of tokens with each page's bytes, up to the
- * context or to what a layer's binding or the page table holds. */
+/* The largest context grows with the memory, by a page of tokens for each page's bytes, up to the
+ * context or to the limit of a layer's binding or of the page table. */
 static void check_estimate(const struct planned *p)
 {
     const int32_t context = p->model.desc.context_max, rows = plan_default_rows(&p->plan);
@@ -524,7 +524,7 @@ static void check_estimate(const struct planned *p)
         assert_int_equal(mem.context_fit, cases[i].fit);
         assert_int_equal(mem.available_bytes, cases[i].available);
     }
-    /* Of several: each one's context, what each has of its own, and the scratch of all. */
+    /* For several sequences: the context and the memory of each, and the shared scratch. */
     struct plan_batch eight = one;
     struct dgl_memory all;
     uint64_t own;

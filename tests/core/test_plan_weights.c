@@ -1,5 +1,5 @@
 /* Types, layouts and bands of weights by kernels and hints, without a device: mixed checkpoints,
- * weights that are held promoted, and what two placements of one model share. */
+ * promoted weights, and weights shared by two placements of one model. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -347,7 +347,8 @@ static void test_what_differs_is_not_the_same(void **state)
     planned_close(&p);
 }
 
-/* A kernel whose LAYOUT no type is packed in: it would be chosen, so nothing is placed. */
+/* A kernel with a LAYOUT that no type can be packed in is refused: it would be chosen, and its
+ * weights could not be placed. */
 static void test_unknown_layout_is_refused(void **state)
 {
     (void)state;

@@ -32,7 +32,8 @@ static const struct gate_row {
     {"moe q4_k_m", &checkpoint_story_moe, "q4_k_m"},
 };
 
-/* NULL, and *why, where nothing of the bundled model can be computed in f16 here. */
+/* Returns NULL and sets *why if the bundled model has no operation that can be computed in f16
+ * here. */
 static struct dgl_kernels *f16_kernels(struct test_log *why)
 {
     static const char *const flag = "computePrecision=f16";
@@ -71,8 +72,8 @@ static char *join_texts(const char *path)
     return out.p;
 }
 
-/* Products of a whole pass, and how many of them have a kernel of PRECISION f16 that was compiled,
- * as only what runs is. */
+/* Counts the products of a whole pass, and those whose kernel is PRECISION f16 and compiled. Only
+ * kernels that run are compiled. */
 static void count_products(const struct test_engine *e, int *all, int *f16)
 {
     const struct engine *engine = e->model->engine;
@@ -146,7 +147,7 @@ static void keeps_its_perplexity(void **state)
     free(text);
 }
 
-/* What was evaluated in f16 is not gone on with in f32, nor the other way round. */
+/* Sessions evaluated in f16 are not continued in f32, and vice versa. */
 static void test_session_files(void **state)
 {
     int32_t ids[PASS];

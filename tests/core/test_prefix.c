@@ -52,7 +52,8 @@ static struct dgl_session *session(bool shares)
     return s;
 }
 
-/* ---- any sequence of events, against a list of what was written where ------------------------ */
+/* ---- any sequence of events, compared with a list of written values ----------------------------
+ */
 
 #define SEQS   6
 #define PAGES  24 /* of guests */
@@ -61,7 +62,7 @@ static struct dgl_session *session(bool shares)
 /* A page of tokens is 64 times one symbol. */
 struct written {
     int32_t symbols[LENGTH]; /* of the text up to the page's end */
-    uint32_t count;          /* 0 = nothing */
+    uint32_t count;          /* 0 = empty */
 };
 
 static void fill_ids(const int32_t *symbols, int32_t *ids)
@@ -119,7 +120,7 @@ static void test_events(void **state)
             for (uint32_t i = 0; i < LENGTH; i++)
                 symbols[s][i] = (int32_t)(seed >> (10 + 2 * i) & 3);
         fill_ids(symbols[s], ids);
-        /* What is known of it, then pages of its own. */
+        /* First the known pages of its tokens, then new pages. */
         const uint32_t had = seq->count;
         const uint32_t found =
             kv_prefix_reuse(kv, seq, ids, (int32_t)had * DGL_KV_PAGE, LENGTH * DGL_KV_PAGE);
@@ -283,7 +284,7 @@ static void test_beginning(void **state)
     }
 }
 
-/* What other kernels have computed is not given away. */
+/* Pages computed by other kernels are not shared. */
 static void test_other_kernels(void **state)
 {
     (void)state;

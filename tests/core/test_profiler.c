@@ -382,7 +382,7 @@ static void see(void *priv, const struct dgl_event *e)
         seen->readback_bytes += e->bytes;
 }
 
-/* Everything that is counted is told, once. */
+/* Every counted event is traced, once. */
 static void test_trace_tells_what_is_counted(void **state)
 {
     (void)state;
@@ -399,7 +399,7 @@ static void test_trace_tells_what_is_counted(void **state)
     assert_int_equal(seen.count[DGL_EVENT_SUBMIT], after.submits - before.submits);
     assert_int_equal(seen.count[DGL_EVENT_READBACK], after.readbacks - before.readbacks);
     assert_int_equal(seen.readback_bytes, after.readback_bytes - before.readback_bytes);
-    assert_int_equal(seen.count[DGL_EVENT_OP], 0);       /* nobody profiles */
+    assert_int_equal(seen.count[DGL_EVENT_OP], 0);       /* not a profiled call */
     assert_in_range(seen.count[DGL_EVENT_RECORD], 3, 8); /* body, head, sampling, batches */
     params.profile = true;
     dgl_session_trim(engine.session, 0);
@@ -425,7 +425,7 @@ static void test_trace_tells_what_is_counted(void **state)
 
 /* ---- sequences together ---------------------------------------------------------------------- */
 
-/* Steps in which all decode, and what they bring. A second call takes no more memory. */
+/* Steps in which all sequences decode, and their results. A second call needs no more memory. */
 static void test_sequences_together(void **state)
 {
     (void)state;
@@ -504,7 +504,8 @@ static bool cancel_second(void *priv, const char *what, uint64_t done, uint64_t 
     return ++*(int *)priv < 2;
 }
 
-/* Measured, and nothing of it stays; nothing is told of what could not be measured. */
+/* The speed is measured, and its buffers are freed. If the measurement fails, no result is
+ * reported. */
 static void test_speed_of_the_device(void **state)
 {
     (void)state;
@@ -547,8 +548,8 @@ static void test_progress_cancels(void **state)
     dgl_bench_result_finish(&r);
 }
 
-/* Sequences that decode together from the first step on: passes over fewer of them are not
- * compiled, which a batch of requests does, and nothing of it within the figures. */
+/* Sequences that decode together from the first step: passes over fewer sequences are not compiled
+ * (a batch of requests would compile them), and compilation is not in the figures. */
 static void test_batch_bodies(void **state)
 {
     enum { SEQUENCES = 4 };

@@ -1,6 +1,7 @@
-/* Size of what llvmpipe has to compile, kernel by kernel, for the bundled model: bytes of programs
- * as Mesa has unrolled and optimised them, above those of a small one. The time of LLVM grows with
- * them (docs/decisions.md), and a busy machine does not change them. */
+/* Size of the code that llvmpipe compiles, kernel by kernel, for the bundled model: bytes of
+ * programs after Mesa's unrolling and optimisation, minus those of a small program. LLVM's time
+ * grows with this size (docs/decisions.md), and the size does not depend on the load of the
+ * machine. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Prompts and their ends of a few tokens, read by the steps of a persistent executor: the tokens of
- * answers are those after passes, also when a dispatch is given up or the call is cancelled; and
- * who reads so. */
+/* Prompts and ends of prompts of a few tokens that the steps of a persistent executor evaluate. The
+ * tokens of answers equal those after passes, also if a dispatch is given up or the call is
+ * cancelled. Also tests the conditions for such steps. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -74,7 +74,8 @@ static struct dgl_generate_result answer(const struct dgl_sampling *sampling, co
                                              .ignore_eos = true));
 }
 
-/* The session has decoded with such sampling, and holds nothing. `pays`: steps are said to. */
+/* Makes an empty session that has decoded with this sampling. If `pays` is set, steps appear faster
+ * than passes. */
 static void install(enum dgl_executor wanted, const struct dgl_sampling *sampling, bool pays)
 {
     test_log_clear(&engine.log);
@@ -118,8 +119,8 @@ struct talk {
     int32_t first[ANSWER], second[ANSWER];
 };
 
-/* One answer. Of a prompt that was read by steps nothing but these is recorded, and none without
- * need is read back: the injector reads the step table for each of its dispatches. */
+/* One answer. If steps evaluated the prompt, only steps are recorded and ids are read back only
+ * when needed: the injector reads the step table for each of its dispatches. */
 static void reply(const struct dgl_sampling *sampling, const int32_t *ids, size_t count,
                   int32_t unread, bool stepped, int32_t out[ANSWER])
 {
@@ -242,7 +243,7 @@ static void test_rule(void **state)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Nothing of the prompt counts as evaluated, nor are there logits of what was: the next call starts
+/* No token of the prompt counts as evaluated, and there are no logits of it: the next call starts
  * where this one did. */
 static void test_cancelled(void **state)
 {
@@ -270,7 +271,7 @@ static void test_cancelled(void **state)
     }
 }
 
-/* Passes leave logits, for those who ask for nothing else. */
+/* A call that only evaluates a prompt uses passes, because passes store logits. */
 static void test_without_an_answer(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A model that comes back after its device was lost: the tokens of its sessions, answers and scores
- * as if nothing had happened, whatever the loss interrupted; what is refused until then, and what a
- * rebuild that fails leaves. */
+/* A model that is rebuilt after a device loss: tokens of sessions, answers and scores are as
+ * without the loss, for every interrupted call. Also the refusals until then, and the state after a
+ * failed rebuild. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static void test_answer(void **state)
         if (dgl_session_len(e.session) != held)
             fail_msg("list %ld: the session holds %d tokens, wanted %d", n,
                      dgl_session_len(e.session), held);
-        /* The last token's logits are there: those of the token that was told after it. */
+        /* The logits of the last token are available: those of the token reported after it. */
         if (told > 1) {
             float *logits = tiny_logits(e.session);
             int32_t best = 0;

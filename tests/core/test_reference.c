@@ -11,7 +11,7 @@ struct row {
     enum dgl_kv_type kv;
 };
 
-/* What rounding the cache costs is all that may differ. */
+/* Only the rounding of the cache may cause a difference. */
 static void agrees_with_float64(void **state)
 {
     const struct row *row = *state;

@@ -3,7 +3,7 @@
 
 #include "tests/support/checkpoint.h"
 
-/* Arithmetic, counting and repeating are what a careless quantiser loses first. */
+/* A careless quantiser first loses arithmetic, counting and repeating. */
 static void llama_q4_k_m_answers(void **state)
 {
     static const struct {

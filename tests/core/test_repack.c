@@ -1,4 +1,4 @@
-/* Row layouts byte by byte: strides, padding, scales beside codes, and what is refused. */
+/* Row layouts byte by byte: strides, padding, scales beside codes, and refusals. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -122,8 +122,8 @@ static const struct split_row split_rows[] = {
     {"q6_k of 80", DGL_Q6_K, 80, 208, 208, 2}, {"q6_k of 1152", DGL_Q6_K, 1152, 208, 208, 2},
 };
 
-/* All codes, all scales, zeros for the columns up to the next 256 and up to 16 bytes; nothing
- * behind. */
+/* All codes, all scales, zeros for the columns up to the next 256 and up to 16 bytes, and no
+ * further bytes. */
 static void split_takes_the_scales_out_of_the_blocks(void **state)
 {
     const struct split_row *row = *state;

@@ -1,6 +1,6 @@
-/* The device-wide barrier and the questions about it, on a program of two phases: what a token is,
- * what an aborted dispatch leaves, and which programs are refused. On software renderers one
- * group at a time may wait for others only by chance; there the tests ask for one. */
+/* The device-wide barrier and its tests, on a program of two phases: a token, the state after an
+ * aborted dispatch, and refused programs. Software renderers run several groups together only by
+ * chance, so the tests use one group there. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -135,7 +135,7 @@ static void put_state(uint32_t pos)
 static void dispatch(uint32_t groups, struct dgl_phase_control *words)
 {
     struct gl_dispatch record = record_of(groups);
-    /* As an executor does: `aborted` and what follows stay. */
+    /* Like an executor: `aborted` and the words after it stay. */
     assert_int_equal(gl_buffer_write(dev->gl, control, 0, words, 16), DGL_OK);
     assert_int_equal(gl_submit(dev->gl, &record, 1, NULL), DGL_OK);
     assert_int_equal(gl_buffer_read(dev->gl, control, 0, words, sizeof(*words)), DGL_OK);
@@ -227,7 +227,7 @@ static void test_fit_program(void **unused)
     assert_memory_equal(&words, &(struct dgl_phase_control){0}, sizeof(words));
 }
 
-/* What one group writes is not where another one reads: so would stale caches look. */
+/* One group's writes are not where another group reads. Stale caches would look like this. */
 static void test_writes_not_seen(void **unused)
 {
     (void)unused;
@@ -245,8 +245,8 @@ static void test_writes_not_seen(void **unused)
     assert_contains(found.reason, "were not seen");
 }
 
-/* Too many groups: the dispatch ends, marks its ids and no others, and later ones do nothing but
- * mark theirs, until the host has cleared the word. Then the tokens are what they always were. */
+/* Too many groups: the dispatch ends and marks only its ids. Later dispatches only mark their ids
+ * until the host has cleared the word. Then the tokens are correct again. */
 static void test_abort(void **unused)
 {
     (void)unused;

@@ -49,7 +49,7 @@ static void test_last_row_is_the_last_of_all(void **state)
     dgl_session_destroy(&s);
 }
 
-/* What comes later does not change a row. */
+/* Later tokens do not change a row. */
 static void test_rows_look_back_only(void **state)
 {
     (void)state;
@@ -254,8 +254,8 @@ static const struct stride strides[] = {
     {"an odd context", 9, 0, 4, LONG},     {"a text that fits", 256, 100, 100, LONG},
 };
 
-/* The procedure of Hugging Face's documentation, over the logits of each window: what earlier
- * windows had reached is masked. Windows begin with BOS, which the tokenizer puts first. */
+/* The procedure of Hugging Face's documentation, over the logits of each window: tokens that
+ * earlier windows reached are masked. Windows begin with BOS, which the tokenizer adds first. */
 static void test_windows(void **state)
 {
     const struct stride *row = *state;

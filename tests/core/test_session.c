@@ -1,5 +1,5 @@
-/* Sessions: what a sync keeps, evaluates and refuses, and that how a sequence is cut into passes
- * does not change what the model says. */
+/* Sessions: the tokens that a sync keeps, evaluates and refuses. Logits do not depend on the split
+ * of a sequence into passes. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static size_t vocab(void)
     return (size_t)dgl_model_get_info(engine.model)->vocab;
 }
 
-/* Logits after `count` tokens, the first `first` of them in a sync of their own (0 = none). */
+/* Logits after `count` tokens, the first `first` of them in a separate sync (0 = one sync). */
 static float *logits_in_parts(int32_t chunk, size_t first, size_t count)
 {
     struct dgl_session *s = tiny_session(&engine, chunk);
@@ -88,7 +88,7 @@ static void test_decode_continues_prefill(void **state)
     memcpy(ids, prompt, sizeof(prompt));
     tiny_greedy(s, prompt, PROMPT, ids + PROMPT, ANSWER);
     dgl_session_destroy(&s);
-    /* What decode chose step by step is what a prefill of the same tokens says. */
+    /* A prefill of the same tokens predicts the tokens that decode chose step by step. */
     for (size_t i = PROMPT; i < PROMPT + ANSWER; i += 5) {
         int32_t next;
         s = tiny_session(&engine, 0);
@@ -163,7 +163,8 @@ static void test_kv_types_agree(void **state)
     assert_at_most(compare(got, want), 1e-5);
 }
 
-/* ---- what a sync keeps ----------------------------------------------------------------------- */
+/* ---- tokens that a sync keeps -------------------------------------------------------------------
+ */
 
 static void test_new_session_is_empty(void **state)
 {
@@ -273,7 +274,7 @@ static void test_trim(void **state)
 struct refusal {
     const char *name;
     size_t count;
-    int32_t bad_at, bad_id; /* -1 = none */
+    int32_t bad_at, bad_id; /* -1 = no id */
     const char *words[3];
 };
 
@@ -302,14 +303,14 @@ static void test_refusal(void **state)
     assert_int_equal(engine.log.errors, 1);
     for (size_t i = 0; i < 3 && row->words[i]; i++)
         assert_contains(engine.log.text, row->words[i]);
-    /* Nothing has changed. */
+    /* The session is unchanged. */
     assert_int_equal(dgl_session_len(s), 5);
     assert_int_equal(tiny_sync(s, prompt, 5), 5);
     free(ids);
     dgl_session_destroy(&s);
 }
 
-/* Refused ids must not reach what the session believes to hold. */
+/* Refused ids must not become tokens of the session. */
 static void test_refused_logits_keep_session(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Session files: what is loaded is what was saved, bit for bit, whatever device, pages and process
- * it is loaded into; and files that are damaged, of something else, or cannot be written. */
+/* Session files: the loaded state equals the saved state bit for bit, on any device, with any pages
+ * and in any process. Also files that are damaged, of another kind, or cannot be written. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void assert_same_file(const char *a, const char *b)
     free((char *)right.p);
 }
 
-/* No temporary is left beside what is there. */
+/* No temporary file is left in the folder. */
 static void assert_no_temporaries(void)
 {
     char **names = NULL;
@@ -157,7 +157,7 @@ static void test_goes_on(void **state)
     free(second);
 }
 
-/* A prompt that departs within what was held takes up the keys before it. */
+/* A prompt that differs within the loaded tokens reuses the keys before the difference. */
 static void test_departs_earlier(void **state)
 {
     struct tiny_engine e;
@@ -186,8 +186,8 @@ static void test_departs_earlier(void **state)
     free(path);
 }
 
-/* Pages that others have stay as they are when a file is loaded in their place, and what is saved
- * of shared pages is what is saved of one's own. */
+/* Pages shared with other sessions stay unchanged if a file is loaded in their place. Shared pages
+ * and unshared pages are saved alike. */
 static void test_shared_pages(void **state)
 {
     struct tiny_engine e;
@@ -234,8 +234,8 @@ static void test_shared_pages(void **state)
     free(another);
 }
 
-/* The logits of a prompt go along: an answer to it evaluates nothing. An empty session is one, too,
- * and dgl_session_load() into a shorter context is fine as long as it has room. */
+/* The logits of a prompt are saved too: an answer to it evaluates no tokens. An empty session can
+ * be saved. dgl_session_load() into a shorter context works if it has room. */
 static void test_logits_and_nothing(void **state)
 {
     struct tiny_engine e;
@@ -248,7 +248,7 @@ static void test_logits_and_nothing(void **state)
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
     assert_int_equal(dgl_session_save(e.session, dgl_session_save_params(.path = path)), DGL_OK);
     tiny_sync(e.session, prompt, 4);
-    /* What is no file stays what it is. */
+    /* A path that is not a regular file keeps its type. */
     struct stat kind;
     char *pipe = path_of("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
@@ -315,7 +315,7 @@ struct refused {
     bool hashed; /* the hash is made right again */
     enum dgl_status want;
     const char *parts[3];
-    bool empties; /* the session then holds nothing; else what it held */
+    bool empties; /* the session is then empty; else it is unchanged */
 };
 #define BYTES(text) text, sizeof(text) - 1
 
@@ -550,7 +550,7 @@ static int close_engine(void **state)
     return 0;
 }
 
-/* What is really another model, type or context, not a damaged file. */
+/* Another model, type or context is reported as such, not as a damaged file. */
 static void test_refuses_others(void **state)
 {
     static const struct {
@@ -678,7 +678,7 @@ static void test_no_rights(void **state)
     free(saved);
 }
 
-/* A disk that is full, as a limit on files is: what was there stays. */
+/* A full disk, simulated by a limit on file sizes: an existing file stays. */
 static void test_full_disk(void **state)
 {
     static const char *const parts[] = {"mine"};

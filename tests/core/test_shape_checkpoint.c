@@ -40,7 +40,7 @@ static const struct shape_case cases[] = {
      TABLE + 3 * (LAYER + NORMS(4) + 32) + NORMS(1)},
 };
 
-/* A random model knows nothing: its logits are neither zero nor far apart. */
+/* A random model has no knowledge: its logits are neither zero nor far apart. */
 static void check_logits(const struct dgl_model_file *file)
 {
     static const int32_t ids[] = {5, 300, 17, 17, 42, 8};

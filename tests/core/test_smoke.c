@@ -1,5 +1,5 @@
-/* The smoke test against garbage: kernels that are wrong in one step, weights that are wrong in the
- * files. What is right passes here for a random model, and for every family in family_check(). */
+/* The smoke test finds kernels that are wrong in one step, and weights that are wrong in the files.
+ * Here it passes for a correct random model; family_check() runs it for every family. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Strategies for q4_k weights on a live model: tokens, logits, bytes, and a conversation that goes
- * on while weights are packed again; what does not fit or fails leaves the model as it was. */
+/* Strategies for q4_k weights on a live model: tokens, logits, bytes, and a conversation that
+ * continues while weights are packed again. If a strategy does not fit or fails, the model is
+ * unchanged. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -60,7 +61,8 @@ static const struct change changes[] = {
     {"packed as before", FUSED, FUSED},
 };
 
-/* Ten tokens, the second five by another strategy, which sees what the first one evaluated. */
+/* Ten tokens. Another strategy computes the last five from the state that the first one evaluated.
+ */
 static void test_change(void **state)
 {
     const struct change *row = *state;
@@ -88,7 +90,7 @@ static void test_change(void **state)
         if (ids[PROMPT + ANSWER + i] != want[i])
             fail_msg("token %d is %d, by %s from the beginning %d", i, ids[PROMPT + ANSWER + i],
                      hints[row->to], want[i]);
-    /* All but what the last token needs was there already. */
+    /* Only the tokens that the last token needs are evaluated again. */
     assert_true(tiny_sync(live.session, ids, PROMPT + 2 * ANSWER) >= PROMPT + 2 * ANSWER - 1);
     tiny_sync(other->session, ids, PROMPT + 2 * ANSWER);
     float *a = tiny_logits(live.session), *b = tiny_logits(other->session);
@@ -139,7 +141,8 @@ static void test_more_operations(void **state)
     tiny_greedy(live.session, ids, PROMPT, out, ANSWER);
 }
 
-/* ---- what does not go ------------------------------------------------------------------------ */
+/* ---- refused changes ----------------------------------------------------------------------------
+ */
 
 static char *small; /* a pack of random weights in q4_k */
 

@@ -1,4 +1,5 @@
-/* Ids to text with stop strings: what is shown, when, and what is held back. */
+/* Ids to text with stop strings: the text that is shown, the time of it, and the text that is held
+ * back. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -13,10 +14,10 @@ static const char story[] = "Once upon a time, there was a na\xc3\xafve fox \xf0
                             "said: \"STOP! Stop, stop.\" "
                             "\xe4\xbd\xa0\xe5\xa5\xbd, said the end.\n\nThe end. aaaab aaaaab.";
 
-/* What a run over `text` shows. */
+/* Result of a run over `text`. */
 struct printable {
-    struct dgl_buf pieces; /* what came through text_stream_ready(), in one */
-    struct dgl_buf text;   /* what the stream keeps */
+    struct dgl_buf pieces; /* text from text_stream_ready(), concatenated */
+    struct dgl_buf text;   /* text that the stream keeps */
     bool stopped;
     size_t tokens; /* pushed until it stopped */
 };

@@ -1,6 +1,6 @@
-/* Tiers of attention by their names: which kernel a hint gets for each phase, head size and cache,
- * on devices in numbers and on this one, where the profile of an answer tells what has run; and
- * that the answer is the same. */
+/* Tiers of attention by name: the kernel of a hint for each phase, head size and cache, on
+ * simulated devices and on this device, where the profile of an answer contains the kernels that
+ * ran. The answer is the same. */
 #include "tests/support/kernel_sets.h"
 
 #include <stdlib.h>
@@ -17,12 +17,12 @@ static const char *const tier_names[TIERS] = {"tiled_large", "tiled_small", "str
 static const int32_t dims[] = {64, 80, 96, 128, 256};
 enum { DIMS = sizeof(dims) / sizeof(dims[0]), HEADS = 4, KV_HEADS = 2 };
 
-/* Kernels of prefill and decode, or a part of the reason why there is none. */
+/* Kernels of prefill and decode, or a part of the reason for refusing the tier. */
 struct want {
     const char *kernel, *refused;
 };
 
-/* What a device of these numbers makes of a tier. */
+/* The expected result of a tier on a device with these numbers. */
 static struct want want_of(const struct plan_device *device, enum dgl_phase phase, enum tier tier,
                            int32_t dim)
 {
@@ -79,8 +79,8 @@ struct row {
 static struct row rows[MADE_DEVICES * DIMS * 2];
 static char row_names[MADE_DEVICES * DIMS * 2][64];
 
-/* Every operation of the phase's attention is served by that kernel, which answers to the tier and
- * has work for more than half of its invocations. */
+/* Every operation of the phase's attention has this kernel, which belongs to the tier and has work
+ * for more than half of its invocations. */
 static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum tier tier,
                           const char *kernel)
 {
@@ -167,7 +167,8 @@ static void name_rows(void)
     }
 }
 
-/* ---- what runs ------------------------------------------------------------------------------- */
+/* ---- kernels that run ---------------------------------------------------------------------------
+ */
 
 enum { PROMPT = 20, ANSWER = 3, VOCAB = 320 };
 
@@ -197,8 +198,8 @@ static const char *kernel_that_ran(const struct dgl_profile *profile, enum dgl_p
     return found;
 }
 
-/* A model of one layer, whose attention is all that differs, with these hints (NULL: none). The
- * logits behind its answer, by these kernels. */
+/* A model of one layer with these hints (may be NULL), which only change its attention. Returns the
+ * logits after its answer. */
 static float *run_with(const struct run *row, const char *const *hints, const struct want want[2],
                        int32_t answer[ANSWER])
 {

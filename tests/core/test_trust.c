@@ -1,6 +1,6 @@
-/* The first use of kernels: a driver that computes wrongly (made at link time) is found out, other
- * kernels serve, and later devices know; what is on disk is believed only when it is whole and of
- * this driver. */
+/* The first use of kernels. A driver that computes wrong results (simulated at link time) is
+ * detected, other kernels replace the wrong one, and later devices use the stored result. Records
+ * on disk are used only if they are complete and from this driver. */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@
 
 static struct {
     const char *kernel; /* NULL: a right driver; "": every kernel */
-    const char *define; /* what it halves; NULL: K */
+    const char *define; /* constant that it halves; NULL: K */
     bool bare;          /* it gives no program binaries, as softpipe */
     bool slow;          /* it does not compute wrongly, but its compiler exceeds the limit */
 } liar;
@@ -83,11 +83,11 @@ enum dgl_status __wrap_gl_programs_create(struct gl_device *dev,
 
 static char *folder; /* the cache */
 
-/* What a process with that cache sees: its answer, or the status of the call that failed. */
+/* The result of a process with that cache: its answer, or the status of the failed call. */
 struct outcome {
     enum dgl_status status;
     int32_t tokens[STEPS];
-    uint64_t judged;  /* dispatches of known answers */
+    uint64_t judged;  /* dispatches of known-answer tests */
     char kernel[64];  /* of the head, at the end */
     char reason[512]; /* why */
     struct test_log log;
@@ -160,7 +160,7 @@ static size_t count_files(const char *dir_path, const char *suffix)
     return count;
 }
 
-/* The only file of records; fails when there is none. Transferred. */
+/* Returns the only file of records. Fails if there is no such file. Transferred. */
 static char *records_path(void)
 {
     char *found = NULL;
@@ -185,8 +185,8 @@ static void check_same_answer(const struct outcome *o)
 
 /* ---- a compiler that exceeds its limit ------------------------------------------------------- */
 
-/* Another kernel serves the head, after one line of warning. Nothing is remembered about the kernel
- * but the verdict on its text, which the cache of programs has. */
+/* Another kernel replaces the head's, after one line of warning. Only the verdict on its text is
+ * stored, in the program cache. */
 static void test_slow_compiler(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_slow_compiler(void **state)
     test_tmpdir_remove(other);
 }
 
-/* No kernel is left for an operation: the error says so, and what to do. */
+/* An operation has no kernel left: the error names the operation and a remedy. */
 static void test_slow_compiler_for_all(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_judged_once(void **state)
     check_same_answer(&again);
     assert_int_equal(again.judged, 0);
     assert_string_equal(again.log.text, "");
-    /* Nothing is kept, so nothing is judged. */
+    /* Without a cache no kernel is tested. */
     run(&again, "", NULL);
     check_same_answer(&again);
     assert_int_equal(again.judged, 0);
@@ -269,7 +269,7 @@ static void test_another_kernel_serves(void **state)
     assert_string_equal(later.kernel, wrong.kernel);
     assert_int_equal(later.judged, 0);
     assert_contains(later.log.text, "computed wrongly here and is not used");
-    /* What a person asks for is refused, not replaced. */
+    /* A kernel that the user requested is refused, not replaced. */
     char hint[128];
     snprintf(hint, sizeof(hint), "variants.matmul/decode=%s", right.kernel);
     run(&later, other, hint);
@@ -315,7 +315,7 @@ static enum dgl_status selftest(const char *cache, const char *name, struct told
     return status;
 }
 
-/* It finds a wrong kernel before a model does, and takes back what is no longer so. */
+/* The self test finds a wrong kernel before a model uses it, and removes outdated records. */
 static void test_self_test(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void test_self_test(void **state)
     check_same_answer(&o);
     assert_string_equal(o.kernel, right.kernel);
     assert_string_equal(o.log.text, "");
-    /* Without a cache it tells what is wrong, and that nobody will know. */
+    /* Without a cache it reports the wrong kernel, and that the result cannot be stored. */
     liar.kernel = right.kernel;
     assert_int_equal(selftest("", right.kernel, &told), DGL_OK);
     liar.kernel = NULL;
@@ -365,7 +365,7 @@ static void test_no_kernel_is_left(void **state)
     test_tmpdir_remove(other);
 }
 
-/* Kernels that are asked together with a wrong one are judged by what they compute. */
+/* Kernels tested together with a wrong one are judged by their own results. */
 static void test_stage_that_is_wrong(void **state)
 {
     (void)state;
@@ -390,7 +390,8 @@ static void test_stage_that_is_wrong(void **state)
     test_tmpdir_remove(other);
 }
 
-/* What was found is kept where no program is: such a driver compiles anew, but is asked once. */
+/* Results are stored also if programs cannot be: such a driver compiles in each process, but tests
+ * only once. */
 static void test_driver_without_binaries(void **state)
 {
     (void)state;
@@ -406,7 +407,7 @@ static void test_driver_without_binaries(void **state)
     assert_int_equal(again.judged, 0);
     assert_int_equal(count_files(bare, ".prog"), 0);
     assert_int_equal(count_files(bare, ".judged"), 1);
-    /* Its first use finds a wrong kernel, and so does the self test, for what runs later. */
+    /* The first use detects a wrong kernel; so does the self test, for later runs. */
     run_with_wrong(&wrong, other);
     assert_int_equal(selftest(bare, right.kernel, &told), DGL_OK);
     assert_true(told.wrong);
@@ -421,12 +422,12 @@ static void test_driver_without_binaries(void **state)
     test_tmpdir_remove(other);
 }
 
-/* What is done to the records of a right driver before they are read again. */
+/* Changes to the records of a correct driver before they are read again. */
 struct damage {
     const char *name;
     const char *find, *replace; /* test_record_edit() */
     bool flip, cut, rename;     /* a bit of it; its last byte; another driver's name */
-    bool believed;              /* nothing is judged again */
+    bool believed;              /* no kernel is tested again */
 };
 
 static const struct damage damages[] = {

@@ -124,7 +124,7 @@ static void test_worst_is_replaced(void **state)
         fail_msg("tuned %.2f us, default %.2f us", op->tuned_us, op->default_us);
     assert_true(winner->verified);
     assert_true(candidate(op, "SPIN=0")->us > 0);
-    /* Wrong by a factor of two: told, and never timed. */
+    /* Wrong by a factor of two: reported, and never timed. */
     assert_contains(candidate(op, "HALF=1")->reason, "norm_rms");
     assert_true(candidate(op, "HALF=1")->us == 0);
     assert_false(candidate(op, "HALF=1")->verified);
@@ -133,7 +133,7 @@ static void test_worst_is_replaced(void **state)
     dgl_kernels_destroy(&kernels);
 }
 
-/* Whatever the model may run that has a tunable: also what only some calls ask for. */
+/* All operations of a model that have a tunable, including those that only some calls use. */
 struct operation_case {
     const char *name;
     enum dgl_phase phase;
@@ -399,7 +399,8 @@ static void test_variant(void **state)
     dgl_buf_finish(&key);
 }
 
-/* What a request is stored by is a pattern that a person may write too: all of a model's. */
+/* The key of a stored request is also a valid pattern for the user, and matches all such requests
+ * of a model. */
 static void test_keys_are_patterns(void **state)
 {
     struct opened o = open_model(NULL, true);
@@ -465,7 +466,7 @@ enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 static void put_entries(void)
 {
     struct tune_store store = {0};
-    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* saving keeps what is stored */
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* saving keeps the stored results */
     for (int i = 0; i < ENTRIES; i++)
         assert_true(tune_store_put(&store, &entries[i]));
     assert_int_equal(store.count, ENTRIES);
@@ -557,7 +558,7 @@ static void test_damage(void **state)
     test_record_edit(dgl_device_cache_dir(device), strrchr(path, '/') + 1, c->find, c->with);
     test_log_clear(&log_);
     device->told_tunings = false;
-    for (int i = 0; i < 2; i++) { /* told once */
+    for (int i = 0; i < 2; i++) { /* reported once */
         tune_store_load(&store, device);
         if (store.count != c->want)
             fail_msg("%s: %zu entries count, wanted %zu", c->name, store.count, c->want);
@@ -581,7 +582,7 @@ static void test_reset(void **state)
     assert_int_equal(dgl_tuned_reset(device), DGL_OK);
     tune_store_load(&store, device);
     assert_int_equal(store.count, 0);
-    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* nothing to remove */
+    assert_int_equal(dgl_tuned_reset(device), DGL_OK); /* no results to remove */
 }
 
 static void test_texts_tell_kernels_apart(void **state)
@@ -607,7 +608,7 @@ static void test_texts_tell_kernels_apart(void **state)
     kernel_set_destroy(&builtin);
 }
 
-/* What was measured in f16 and in f32 of one request: each counts for its own precision. */
+/* Results of one request in f16 and in f32: each is used for its precision only. */
 static void test_precisions_are_apart(void **state)
 {
     static const char lines[] =

@@ -1,6 +1,6 @@
-/* The tuner on a device whose times the test makes up: that what it takes is never slower than the
- * default by more than twice the spread of the rounds that decided, whatever the clock does, and
- * that it ends in time. Programs are compiled and judged as always; nothing is timed. */
+/* The tuner on a device with simulated times. For any behaviour of the clock, its choice is slower
+ * than the default by at most twice the spread of the deciding rounds, and it ends in time.
+ * Programs are compiled and tested as usual, but not timed. */
 #include "tests/support/test.h"
 
 #include <assert.h>
@@ -71,7 +71,7 @@ static double true_us(const struct kernel_choice *choice)
                : OTHER_US;
 }
 
-/* Notes what the program will take. Programs that are gone may have left their address. */
+/* Records the time of the program. Freed programs may have had the same address. */
 struct gl_program *__real_programs_get(const struct programs *p, const struct kernel_use *use);
 struct gl_program *__wrap_programs_get(const struct programs *p, const struct kernel_use *use);
 struct gl_program *__wrap_programs_get(const struct programs *p, const struct kernel_use *use)
@@ -107,7 +107,8 @@ enum dgl_status __wrap_gl_submit_span(struct gl_device *dev, const struct gl_dis
     return DGL_OK;
 }
 
-/* ---- what is taken --------------------------------------------------------------------------- */
+/* ---- winners ------------------------------------------------------------------------------------
+ */
 
 #define ANY  (-1)
 #define NONE 64 /* the default */
@@ -335,7 +336,7 @@ static void answer(const struct dgl_model_params *load, const char *layout, int3
     dgl_model_destroy(&model);
 }
 
-/* The search in decode is what matters here; that in prefill follows. */
+/* Only the search in decode matters here; prefill comes later. */
 static bool only_one(void *priv, const char *what, uint64_t done, uint64_t total)
 {
     (void)priv;
@@ -390,7 +391,8 @@ static void layouts_are_candidates(void **state)
     answer(&tuned, c->wins ? "native" : "split", after);
     assert_memory_equal(before, after, sizeof(before));
     tune_model(&tuned, dgl_tune_params(.op = "o", .compare = true), &r);
-    if (c->wins) { /* the default is what the weights would be packed for without the tuner */
+    /* the default is the kernel that the weights would be packed for without the tuner */
+    if (c->wins) {
         assert_true(r.num_ops >= 1);
         assert_string_not_equal(r.ops[0].candidates[0].kernel, "matmul_decode");
         assert_string_equal(r.ops[0].candidates[r.ops[0].winner].kernel, "matmul_decode");

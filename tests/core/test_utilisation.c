@@ -28,7 +28,7 @@ static bool look(void *priv, const struct dgl_plan_step *step)
     t->steps++;
     assert_non_null(kernel);
     if (step->layer > 0 && t->len > 0)
-        return true; /* the first layer has told */
+        return true; /* the first layer has been reported */
     if (step->launched &&
         (2 * step->active > step->launched || strstr(kernel->text, "Utilisation:")))
         return true;

@@ -64,7 +64,8 @@ static void open_engine(struct tiny_engine *e, const struct dgl_kernels *kernels
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* Loading begins what every answer runs, and no sampler; a call takes what it needs of that. */
+/* Loading starts the compilation of the kernels that every answer needs, without samplers. A call
+ * takes the programs that it needs. */
 static void test_load(void **state)
 {
     (void)state;
@@ -93,16 +94,16 @@ static void test_load(void **state)
     tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);
     assert_memory_equal(out, greedy, sizeof(out));
     dgl_device_get_counters(e.device, &after);
-    assert_int_equal(begun, count); /* none was begun twice */
+    assert_int_equal(begun, count); /* no program was started twice */
     assert_true(waiting(programs) < count);
     /* Those and the sampler's. */
     assert_true(after.programs_linked > count - waiting(programs));
-    tiny_engine_close(&e); /* with those that nobody took */
+    tiny_engine_close(&e); /* programs that were never taken are freed too */
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* The first answer of a batch begins what passes over several run, once it is being written, and
- * those passes take it. */
+/* The first answer of a batch starts the compilation of passes over several sequences once it
+ * decodes. Those passes take the programs. */
 static void test_company(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void test_company(void **state)
         while (left > 0)
             assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
         assert_true(exec_is_compiled(programs, plan, bodies));
-        assert_int_equal(begun, written); /* none was begun twice */
+        assert_int_equal(begun, written); /* no program was started twice */
         dgl_batch_destroy(&batch);
         tiny_engine_close(&e);
         dgl_kernels_destroy(&kernels);
@@ -150,7 +151,7 @@ static void test_company(void **state)
     }
 }
 
-/* A kernel that does not compile is told by the call that wants it, as it is without threads. */
+/* A kernel that does not compile is reported by the call that needs it, with or without threads. */
 static void test_broken_kernel(void **state)
 {
     static const char text[] = "// Broken.\n//! NAME embed_rows\n//! OP embed\n//! VARIANT broken\n"
@@ -211,7 +212,7 @@ static void test_lost(void **state)
 static const char *const breakers[] = {"\n"};
 static const struct dgl_logit_bias bias[] = {{7, 2.0f}};
 
-/* Calls on a model that has compiled nothing yet. */
+/* Calls on a model that has not compiled any kernel. */
 static const struct row {
     const char *name;
     struct dgl_generate_params params;
@@ -267,7 +268,7 @@ static void test_no_links_after_the_first_token(void **state)
     }
 }
 
-/* Counters after the first window, which is when progress is told first. */
+/* Counters after the first window: the first progress call comes then. */
 struct windows {
     struct dgl_device *device;
     struct dgl_counters first, last;

@@ -1,5 +1,5 @@
-/* The progress bar without a terminal and without a clock: when it is drawn, and what of it fits
- * into a width. */
+/* The progress bar without a terminal and without a clock: the times at which it is drawn, and its
+ * parts for each width. */
 #include "tests/support/test.h"
 
 #include "tools/cli/bar.h"
@@ -27,7 +27,7 @@ static void drawn_when_it_helps(void **state)
         {9800, "bytes", 1, 100, true},   {9900, "kernels", 0, 17, false},
         {10500, "kernels", 1, 17, true}, {10600, "kernels", 0, 17, false}, /* less: new work */
         {11200, "kernels", 2, 17, true}, {11300, "kernels", 2, 18, false}, /* more of it */
-        {11400, "kernels", 0, 0, false},                                   /* nothing to do */
+        {11400, "kernels", 0, 0, false},                                   /* no work to do */
     };
     struct bar bar = {0};
     (void)state;
@@ -40,7 +40,8 @@ static void drawn_when_it_helps(void **state)
     }
 }
 
-/* ---- what ------------------------------------------------------------------------------------ */
+/* ---- contents ----------------------------------------------------------------------------------
+ */
 
 struct drawing {
     const char *name;

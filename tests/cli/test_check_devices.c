@@ -138,7 +138,7 @@ static void test_failures_are_reported(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* The refusal names what there is, on standard error: `check` reads both as one. */
+/* The refusal lists the valid names on standard error. `check` reads both streams as one. */
 static void test_unknown_names_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* bench beyond a single run: compare and its verdicts, load, sweep, matrix, figures, and what the
- * JSON has of Doppler's schema. */
+/* bench beyond a single run: compare and its verdicts, load, sweep, matrix, figures, and the JSON
+ * fields of Doppler's schema. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct verdict {
     const char *name;
     const char *a, *b; /* texts of the reports; NULL = there is no such file */
     int code;
-    const char *out, *err; /* NULL = nothing is promised */
+    const char *out, *err; /* NULL = no promise */
 };
 
 #define REPORT(decode, prefill)                                                                    \
@@ -148,7 +148,7 @@ static void compare_says_as_json_what_it_judged(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Runs with other passes are compared, and the reader is told. */
+/* Runs with passes of different lengths are compared, and the difference is reported. */
 static void compare_tells_what_differs(void **state)
 {
     struct process_result r;
@@ -171,7 +171,7 @@ static void compare_tells_what_differs(void **state)
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-/* A report holds against itself: what `bench` writes, `compare` reads. */
+/* `compare` reads the report of `bench`, and finds no difference between a report and itself. */
 static void a_report_equals_itself(void **state)
 {
     struct process_result r;
@@ -231,7 +231,7 @@ static void json_has_the_schema_of_doppler(void **state)
     process_finish(&r);
 }
 
-/* Lengths double up to what the context of 300 holds; the figure has a point for each. */
+/* Lengths double up to the largest one in the context of 300. The figure has a point for each. */
 static void sweep_reaches_the_context(void **state)
 {
     static const int32_t depths[] = {0, 128, 256, 296};
@@ -393,7 +393,7 @@ static void contexts_reach_128k(void **state)
     assert_code(&r, 0);
     assert_near(number(process_json(&r), "context"), 131072, 0);
     process_finish(&r);
-    /* Left to itself a shape gets what its run needs. */
+    /* By default a shape gets the context that its run needs. */
     process_command(&r, "bench", SHORT, "--shape", file, "--json", NULL);
     assert_code(&r, 0);
     assert_near(number(process_json(&r), "context"), 8192, 0);
@@ -402,7 +402,7 @@ static void contexts_reach_128k(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* What has a / is a file, whatever follows a colon in its name; what follows the file's may be a
+/* A name with a / is a file, also if a colon is in it. The part after the file's name may be a
  * type. */
 static void a_colon_may_be_a_files_own(void **state)
 {
@@ -438,7 +438,7 @@ static void a_colon_may_be_a_files_own(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A pass longer than the device binds: the refusal is about the flag, and tells what to do. */
+/* A pass is longer than the device can bind: the error names the flag and a remedy. */
 static void a_pass_that_is_too_long_names_its_flag(void **state)
 {
     struct process_result r;
@@ -451,7 +451,7 @@ static void a_pass_that_is_too_long_names_its_flag(void **state)
     process_finish(&r);
 }
 
-/* A pipe or a device stays what it is, and gets the figure's bytes. */
+/* If the output path is a pipe or a device, it is not replaced, and receives the figure's bytes. */
 static void a_figure_goes_into_what_is_no_file(void **state)
 {
     struct process_result r;
@@ -473,7 +473,7 @@ static void a_figure_goes_into_what_is_no_file(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* What is not measured of a batch is no number. */
+/* Figures that are not measured for a batch are empty. */
 static void csv_of_a_batch_leaves_the_host_out(void **state)
 {
     struct process_result r;

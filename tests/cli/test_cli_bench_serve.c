@@ -1,6 +1,5 @@
-/* bench serve against a server of the test's own, whose answers are known: what it asks for, what
- * it counts, lower bounds of its times, failures of every kind, and that a slow server gets no
- * fewer requests. */
+/* bench serve with a fake server whose answers are known: its requests, its counts, lower bounds of
+ * its times, and all kinds of failures. A slow server gets the same number of requests. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -19,14 +18,14 @@
 #define WORD_TOKENS 2 /* tokens of a word, and beside the words */
 #define EXTRA       5
 
-/* How it answers. */
+/* Behaviour of the fake server. */
 struct script {
     const char *models; /* body of /v1/models; NULL = "fake" */
     int models_status;  /* 0 = 200 */
     int first_ms, gap_ms;
     int per_event; /* tokens in an event; 0 = 1 */
     bool no_usage, no_text;
-    /* from the load's first request on, every `every`th, 0 = none */
+    /* every `every`th request fails, from the load's first one on; 0 = no failure */
     int every;
     int status;       /* of these instead of 200 */
     const char *body; /* instead of an answer; status 200: the stream */
@@ -177,7 +176,8 @@ static void *serve_one(void *priv)
     }
 done:
     shutdown(fd, SHUT_WR);
-    while (recv(fd, text, sizeof(text), 0) > 0) /* what came is read: no reset takes the answer */
+    /* reads the request first: otherwise a reset could drop the answer */
+    while (recv(fd, text, sizeof(text), 0) > 0)
         continue;
     close(fd);
     return NULL;
@@ -339,7 +339,7 @@ static const struct load_case loads[] = {
      -1},
 };
 
-/* No first token and no last one is there before it was sent; and which answers are good follows
+/* The first and the last token are never earlier than the server sent them. The good answers follow
  * from these times. The time between two tokens has no lower bound: the first may be read late. */
 static void assert_times(const struct load_case *row, const struct dgl_json *root)
 {
@@ -422,7 +422,7 @@ static void test_load(void **state)
 struct failure_case {
     const char *name;
     struct script script;
-    const char *what; /* of failures[0]; NULL: an error line has `error`, and nothing is printed */
+    const char *what; /* failures[0], or NULL: an error line has `error`, and the output is empty */
     const char *error;
 };
 
@@ -487,7 +487,7 @@ static void test_failure(void **state)
 
 /* ---- single promises ------------------------------------------------------------------------- */
 
-/* One connection, answers of 50 ms: requests come all the same, and the last has waited for all
+/* One connection, and answers of 50 ms: all requests are sent, and the last one has waited for all
  * others. */
 static void a_slow_server_gets_no_fewer_requests(void **state)
 {
@@ -572,7 +572,7 @@ static void without_usage_words_are_tokens(void **state)
     process_finish(&r);
 }
 
-/* A server without a list of models is asked for none, or for the one that -m names. */
+/* If the server has no list of models, requests name no model, or the model of -m. */
 static void models_may_be_missing(void **state)
 {
     static const char *const unnamed[] = {"--rate", "60", "--duration", "0.3", NULL};

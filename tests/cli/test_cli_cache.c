@@ -1,6 +1,6 @@
-/* cache: what is listed and removed, and what is left alone; and the command on a cache that is
- * damaged, of another driver, or cannot be used: the same answer, nothing said but what has to
- * be. */
+/* cache: files that are listed and removed, and files that are left alone. Also commands with a
+ * cache that is damaged, of another driver, or unusable: the answer is the same, and only necessary
+ * lines are logged. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static void an_absent_folder_is_empty(void **state)
     run(&r, purge);
     assert_code(&r, 0);
     process_finish(&r);
-    assert_false(dgl_path_exists(folder)); /* nobody made it */
+    assert_false(dgl_path_exists(folder)); /* the folder was not created */
 }
 
 static void every_kind_is_listed(void **state)
@@ -234,7 +234,8 @@ static void a_wrong_line_is_refused(void **state)
     }
 }
 
-/* ---- answers with a bad cache ---------------------------------------------------------------- */
+/* ---- commands with a bad cache -----------------------------------------------------------------
+ */
 
 enum damage { CUT, EMPTY, FLIP, OTHER_DRIVER, GARBAGE, DAMAGES };
 
@@ -294,7 +295,7 @@ static void answers_stay_the_same(void **state)
     process_finish(&first);
 }
 
-/* Nothing can be kept, which is said once, and does not matter. */
+/* The cache cannot be written: one line reports it, and the answer is the same. */
 static void answers_without_a_usable_folder(void **state)
 {
     const char *const args[] = {STORY, NULL}, *const ls[] = {"cache", "ls", NULL};

@@ -52,15 +52,15 @@ static struct terminal *start(struct fixture *f, const char *const *args)
     return &f->t;
 }
 
-/* 12 tokens per answer, so that what ends it is known. */
+/* 12 tokens per answer, so that the reason for its end is known. */
 static struct terminal *start_short(struct fixture *f)
 {
     const char *const args[] = {CHAT, "-n", "12", NULL};
     return start(f, args);
 }
 
-/* Types a line and waits until the answer is complete. The terminal shows what was typed. Returns
- * the answer, borrowed until something else is expected. */
+/* Types a line and waits until the answer is complete. The terminal shows the typed text. Returns
+ * the answer, borrowed until the next wait. */
 static const char *ask(struct terminal *t, const char *line)
 {
     terminal_send(t, line);
@@ -105,14 +105,14 @@ static void goes_on_after_an_interrupt_of_an_empty_line(void **state)
     terminal_send(t, INTERRUPT);
     terminal_expect(t, "Ctrl-D ends the chat)");
     terminal_expect(t, "> ");
-    terminal_send(t, "typed ahead" INTERRUPT); /* the terminal drops what was not read yet */
+    terminal_send(t, "typed ahead" INTERRUPT); /* the terminal drops unread input */
     terminal_expect(t, "^C");
     terminal_expect(t, "> ");
     end_chat(t, 0);
     assert_true(terminal_is_plain(t));
 }
 
-/* None of them leaves a part of itself in the line. */
+/* No such key leaves characters in the line. */
 static void keys_without_a_meaning_are_ignored(void **state)
 {
     static const char *const keys[] = {"\033[15~", "\033[1;2A", "\033[1;5D", "\033[5~",
@@ -151,7 +151,8 @@ static void signal_gives_the_terminal_back(void **state)
     }
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- replies of the model ----------------------------------------------------------------------
+ */
 
 static void answers_stream(void **state)
 {
@@ -174,7 +175,7 @@ static void answers_stream(void **state)
     terminal_send(t, INTERRUPT);
     terminal_expect(t, "(stopped)");
     terminal_expect(t, "> ");
-    /* The program goes on, with what it had said in the conversation. */
+    /* The program continues, and the conversation contains the interrupted answer. */
     terminal_send(t, "/stats\r");
     terminal_expect(t, "cancelled");
     terminal_expect(t, "4 messages, 2 answers");
@@ -196,7 +197,7 @@ static void interrupt_drops_a_line(void **state)
     end_chat(t, 0);
 }
 
-/* Each turn evaluates only what is new: all of the turn before is reused. */
+/* Each turn evaluates only new tokens: the whole previous turn is reused. */
 static void second_turn_reuses_the_first(void **state)
 {
     struct terminal *t = start_short(*state);
@@ -270,7 +271,7 @@ static void context_shifts_when_asked(void **state)
     end_chat(t, 0);
 }
 
-/* No word is cut, and nothing else is changed. */
+/* Words are not cut, and the text is otherwise unchanged. */
 static void answers_are_wrapped(void **state)
 {
     const char *const args[] = {CHAT, "--ignore-eos", "-n", "60", NULL};
@@ -400,7 +401,7 @@ static void works_without_a_history(void **state)
     end_chat(&f->t, 0);
 }
 
-/* Colours only where nobody objects. libedit itself uses none. */
+/* Colours are used only if no setting forbids them. libedit itself uses no colours. */
 static void colours_are_optional(void **state)
 {
     struct fixture *f = *state;
@@ -564,7 +565,7 @@ static void open_message_of_a_file_is_answered(void **state)
     dgl_buf_finish(&line);
 }
 
-/* No larger context is offered where there can be none. */
+/* A larger context is not suggested if the model does not support one. */
 static void longer_than_the_model_takes(void **state)
 {
     struct fixture *f = *state;
@@ -616,7 +617,7 @@ static void save_and_load(void **state)
     dgl_buf_finish(&line);
 }
 
-/* What the cache holds of the conversation before is no figure of the new one. */
+/* Tokens of an earlier conversation in the cache do not count in the figures of a new one. */
 static void new_conversation_has_no_figures(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
-/* chat without a terminal: messages from a file or one per line, answers and nothing else on
- * standard output. */
+/* chat without a terminal: messages from a file or one per line; only answers on standard output.
+ */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void run_chat(struct process_result *r, const char *input, const char *co
 
 /* ---- one answer ------------------------------------------------------------------------------ */
 
-/* What generate says to the ids that template makes of the messages. */
+/* The answer equals that of generate to the ids of the rendered messages. */
 static void file_is_answered_like_generate(void **state)
 {
     const char *const template[] = {

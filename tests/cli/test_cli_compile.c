@@ -159,7 +159,8 @@ static void test_g52(void **state)
     struct process_result r;
     process_run(&(struct process_params){.program = over, .args = args}, &r);
     assert_int_equal(r.signal, 0);
-    assert_true(r.code == 0 || r.code == 1); /* 1: drm-shim runs nothing, so results are wrong */
+    /* 1: drm-shim does not execute programs, so results are wrong */
+    assert_true(r.code == 0 || r.code == 1);
     assert_contains(r.err, "device: Mali-G52");
     process_finish(&r);
 }

@@ -1,5 +1,5 @@
-/* The examples of docs/kernels.md: the first kernel gives the known answers; of "From nothing to a
- * pack" every command is run, and what it shows of their output is there. */
+/* The examples of docs/kernels.md. The first kernel passes its known-answer tests. All commands of
+ * "From nothing to a pack" are run, and the printed parts of their output must match. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void run_command(struct dgl_str command, struct process_result *r)
     dgl_buf_finish(&line);
 }
 
-/* Commands begin with "$ ", what they show follows. Returns how many there are. */
+/* Commands begin with "$ ", followed by their output. Returns the number of commands. */
 static size_t run_block(struct dgl_str block)
 {
     struct process_result r = {0};
@@ -122,7 +122,7 @@ static void every_command_of_the_example_runs(void **state)
     free(text);
 }
 
-/* Commands run in a folder of their own: what they need of this one is named from the root. */
+/* Commands run in a separate folder, so paths to this folder must be absolute. */
 static char *absolute(const char *format, const char *path)
 {
     char *full = checked(realpath(path, NULL));

@@ -1,6 +1,6 @@
-/* What `kernels explain` says of three models on llvmpipe, kept in tests/data/explain: which kernel
- * each step gets and why. A change of them is meant, or a fault; a text that was written anew is in
- * DOPPLERGL_TEST_BUILD/explain/, to be looked at and copied. */
+/* The output of `kernels explain` for three models on llvmpipe, stored in tests/data/explain: the
+ * kernel of each step and the reason. A difference is intended or a fault. New texts are written to
+ * DOPPLERGL_TEST_BUILD/explain/; check and copy them. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const char *text(const struct dgl_json *object, const char *key)
     return p ? p : "";
 }
 
-/* A line per step, those of equal layers once; what depends on the processor is left out. */
+/* One line per step, equal layers once. Parts that depend on the processor are left out. */
 static void put_steps(const struct dgl_json *steps, struct dgl_buf *out)
 {
     for (const struct dgl_json *s = dgl_json_first(steps); s; s = dgl_json_next(s)) {

@@ -72,7 +72,7 @@ static void no_driver(void **state)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* What the command adds to the list that tests/loader/model checks: the bundled model, folders,
+/* Additions of the command to the list that tests/loader/model checks: the bundled model, folders,
  * columns. */
 static void models_here(void **state)
 {
@@ -296,7 +296,7 @@ static void convert_forced_replaces_a_pack(void **state)
     place_finish(&p);
 }
 
-/* What only the model tells is exit code 1. */
+/* If the fault is only visible in the model, the exit code is 1. */
 static void convert_refuses_text_only_of_a_text_model(void **state)
 {
     struct place p;
@@ -358,7 +358,7 @@ static void inspect_takes_a_folder(void **state)
     place_finish(&p);
 }
 
-/* Lines of a report, none of which is wider than `width`. */
+/* Returns the number of lines. Fails if a line is wider than `width`. */
 static size_t lines_within(const char *text, size_t width)
 {
     size_t lines = 0;
@@ -445,7 +445,7 @@ static void write_buffer(const char *dir)
                       "\"weight_map\": {\"" BUFFER "\": \"extra.safetensors\", ");
 }
 
-/* A notice, no warning: by default, not with -q; and on the list in any case. */
+/* A notice, not a warning: printed by default, but not with -q. The list always contains it. */
 static void check_skipped(const char *path)
 {
     struct process_result r;

@@ -1,4 +1,4 @@
-/* `generate` with the bundled model: what goes to which stream, prompts, sampling, stops. */
+/* `generate` with the bundled model: the text on each stream, prompts, sampling, stops. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define PROMPT "Once upon a time"
 #define COMMON "generate", "--device", "any", "-q"
 
-/* Greedy, 12 tokens of PROMPT; what other cases compare with. */
+/* Greedy, 12 tokens after PROMPT; other cases compare with it. */
 static void run_greedy(struct process_result *r)
 {
     process_command(r, COMMON, "-p", PROMPT, "-n", "12", "--temp", "0", NULL);

@@ -10,7 +10,8 @@
 #define MODEL  "tests/models/story-llama-q4_k_m"
 #define PROMPT "Once upon a time"
 
-/* "timings.load_ms", "kernels.0.op": keys and places in arrays; NULL when there is none. */
+/* Finds "timings.load_ms", "kernels.0.op": keys and indexes separated by dots. Returns NULL if
+ * there is no such value. */
 static const struct dgl_json *find(const struct dgl_json *value, const char *path)
 {
     struct dgl_str rest = dgl_str_of(path), part;
@@ -344,9 +345,10 @@ static void fields_case(void **state)
     process_finish(&r);
 }
 
-/* ---- what the numbers say -------------------------------------------------------------------- */
+/* ---- meaning of the numbers --------------------------------------------------------------------
+ */
 
-/* What a phase costs when nothing is made any more: the promise of the design. */
+/* Work of a phase in the steady state, without allocations: a promise of the design. */
 struct steady {
     const char *name;
     const char *args[8];
@@ -563,7 +565,7 @@ struct shape_refusal {
     const char *says;
 };
 
-/* Every name is listed; what is wrong with a file is known when it is read. */
+/* Every name is listed. Faults of a file are found when the file is read. */
 static const struct shape_refusal shape_refusals[] = {
     {"an unknown shape", "gigantic-9t", 2, "gigantic-9t"},
     {"the list of shapes", "gigantic-9t", 2,

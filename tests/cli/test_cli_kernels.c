@@ -1,5 +1,4 @@
-/* `kernels`, and kernels of one's own: texts, overrides, hints, and what is said when they are
- * wrong. */
+/* `kernels`, and kernels of the user: texts, overrides, hints, and the errors for wrong ones. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -86,8 +85,8 @@ static int64_t number(const struct dgl_json *object, const char *key)
     return value;
 }
 
-/* Of one step: what is launched is groups x local, at most that has work; every other kernel of the
- * operation has a reason. */
+/* Of one step: launched invocations are groups x local, and at most those have work. Every other
+ * kernel of the operation has a reason. */
 static void check_figures(const struct dgl_json *step)
 {
     int64_t launched = 1, value;
@@ -144,7 +143,7 @@ static void explain_covers_the_whole_plan(void **state)
     process_finish(&r);
 }
 
-/* A pass over several sequences: its operations, for so many rows, and what draws from them. */
+/* A pass over several sequences: its operations, for that number of rows, and its samplers. */
 static void explain_tells_of_a_batch(void **state)
 {
     struct process_result r;
@@ -216,8 +215,8 @@ static char *own_kernel(const char *find, const char *replace)
 /* ---- generated, diff, new -------------------------------------------------------------------- */
 
 /* The text of a step begins with its version and ends with the file's body. */
-/* A kernel that is made to serve all products of decode: the text of one step is shown, and each of
- * the others is told of once. */
+/* A kernel that serves all products of decode: the text of one step is printed, and each other text
+ * is mentioned once. */
 static void show_generated_tells_of_other_texts(void **state)
 {
     struct process_result r;
@@ -360,7 +359,7 @@ struct new_row {
     const char *name;
     const char *args[8]; /* after `kernels new` */
     int code;
-    const char *error; /* NULL: none */
+    const char *error; /* may be NULL */
     const char *out;   /* part of standard output; of standard error after an error */
 };
 
@@ -523,7 +522,7 @@ static void override_is_what_runs(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A text that a model without experts, with weights of q4_k, does nothing with is said once. */
+/* A text that this model (without experts, with q4_k weights) does not use is reported once. */
 static void override_that_serves_nothing_is_said(void **state)
 {
     static const struct {
@@ -584,7 +583,7 @@ static void override_shows_in_list_and_show(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A kernel that joins the others has its file as the reason, which is not told again below. */
+/* If a kernel joins operations, the reason names its file, and the lines below do not repeat it. */
 static void explain_names_a_file_once(void **state)
 {
     char *dir = own_kernel("//! NAME norm_rms", "//! NAME norm_own");
@@ -601,12 +600,13 @@ static void explain_names_a_file_once(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- what is wrong with a kernel ------------------------------------------------------------- */
+/* ---- faults of a kernel ------------------------------------------------------------------------
+ */
 
 struct broken {
     const char *name;
     const char *find, *replace;
-    const char *error; /* part of the error; NULL = "FILE:LINE" of what was replaced */
+    const char *error; /* part of the error; NULL = "FILE:LINE" of the replaced text */
     bool needs_device; /* found when it is compiled or chosen */
 };
 
@@ -750,7 +750,7 @@ static void hints_are_the_reason(void **state)
     process_finish(&r);
 }
 
-/* Each strategy for q4_k weights says what it costs in memory. */
+/* The memory of each strategy for q4_k weights is reported. */
 static void strategies_have_their_bytes(void **state)
 {
     static const char *const names[] = {"fused_q4k", "dequant_f16", "dequant_f32"};

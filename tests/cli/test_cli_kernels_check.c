@@ -1,4 +1,4 @@
-/* `kernels check` and `kernels bench`: verdicts, figures, exit codes, and what is refused. */
+/* `kernels check` and `kernels bench`: verdicts, figures, exit codes, and refusals. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -179,8 +179,8 @@ static void check_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* The first error of each file is its verdict, on standard output; what else the compiler says
- * follows it on standard error, in one place with it and apart. */
+/* The first error of each file is its verdict, on standard output. The compiler's further messages
+ * follow on standard error, if the streams are one file or two. */
 static void errors_follow_their_verdict(void **state)
 {
     static const char *const joined[] = {
@@ -236,7 +236,8 @@ static void errors_follow_their_verdict(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* What `show` prints is judged as the built-in kernel: here the one with the most macros. */
+/* A copy printed by `show` passes like the built-in kernel. The kernel with the most macros is
+ * used. */
 static void copies_are_as_good(void **state)
 {
     (void)state;
@@ -359,8 +360,8 @@ static void linkers_words_name_the_lib(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A lib that no kernel splices has nobody to judge it: alone, and beside a kernel. */
-/* A count of what failed is of all that are told. */
+/* A lib that no kernel includes cannot be tested, alone or together with a kernel. */
+/* The number of failures is relative to all reported files. */
 static void those_skipped_count(void **state)
 {
     static const char lib[] = "// Mine.\nfloat spare(float x) { return x; }\n";
@@ -377,7 +378,8 @@ static void those_skipped_count(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Stages of sampling are judged together with the built-in ones: the one that is wrong is told. */
+/* Sampling stages are tested together with the built-in stages. Only the wrong stage is reported.
+ */
 static void wrong_stages_are_told(void **state)
 {
     static const char end[] = "return best.y;";
@@ -486,7 +488,7 @@ static void bench_case(void **state)
         assert_one_error(&r, row->error);
     else
         assert_no_error(&r);
-    /* More than a copy reaches is explained, and nothing else is. */
+    /* Only a rate above that of a copy is explained. */
     const char *share = strstr(r.out, "GB/s, ");
     const long percent = share ? strtol(share + strlen("GB/s, "), NULL, 10) : 0;
     if (percent != 100 && (percent > 100) != (strstr(r.out, "more than a copy") != NULL))

@@ -1,5 +1,5 @@
-/* Layers of hints and kernel files as a user meets them: what a pack's manifest asks for, what is
- * passed over and said, what is refused, and which layer wins. */
+/* Layers of hints and kernel files from the outside: requests of a pack's manifest, ignored hints
+ * and the reports about them, refusals, and the precedence of the layers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -307,7 +307,7 @@ static void layers_are_in_order(void **state)
     assert_step(&r, "sample_pick", "origin", dir);
     assert_step(&r, "attn_norm", "origin", last);
     assert_step(&r, "sample_adjust", "reason",
-                "adjust_mine.comp"); /* beats what a config file says */
+                "adjust_mine.comp"); /* overrides the hints of the config file */
     process_finish(&r);
     char *const paths[] = {config, env, own, dir, file, user_dir, user, settings, last, lib};
     for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
@@ -316,11 +316,11 @@ static void layers_are_in_order(void **state)
     test_tmpdir_remove(top);
 }
 
-/* What a pack has under the name `kernels`, and what is said of it without and with the option. */
+/* A pack's entry named `kernels`, and the reports about it without and with the option. */
 static const struct own_row {
     const char *name;
     enum { OWN_DIR, OWN_LINK, OWN_LOST_LINK, OWN_FILE } kind;
-    const char *notice;  /* without: a part of it; NULL: nothing is said */
+    const char *notice;  /* without the option: part of the report; NULL: no report */
     const char *refusal; /* with: the error; NULL: the kernels are read */
 } own_rows[] = {
     {"folder", OWN_DIR, "/kernels: kernels that the pack brings are not used; --allow-pack-kernels",
@@ -333,7 +333,7 @@ static const struct own_row {
      "/kernels: no folder: the kernels that a pack brings are files in one"},
 };
 
-/* A link could lead to programs that came with nothing. */
+/* A link could lead to programs that are not part of the pack. */
 static void own_folder_of_a_pack_is_a_folder(void **state)
 {
     const struct own_row *row = *state;
@@ -441,7 +441,7 @@ static void sources_are_named(void **state)
     test_tmpdir_remove(top);
 }
 
-/* Words that exist, and none of the model's requests has: one line for each hint of a person's. */
+/* Valid words that no request of the model has: one line for each hint of the user. */
 static void requests_that_the_model_lacks_are_told(void **state)
 {
     static const char hints[] =
@@ -466,9 +466,9 @@ static void requests_that_the_model_lacks_are_told(void **state)
 struct option_row {
     const char *name;
     const char *args[6];
-    const char *env; /* NULL: none */
+    const char *env; /* may be NULL */
     int code;
-    const char *error; /* part of the one error line; or of the output where there is none */
+    const char *error; /* part of the only error line, or of the output if there is no error */
 };
 
 static const struct option_row options[] = {
@@ -563,7 +563,7 @@ static void faults_of_the_users_hints_name_their_file(void **state)
     test_tmpdir_remove(top);
 }
 
-/* Nobody will ever write to it. */
+/* A pipe without a writer. */
 static void a_pipe_is_no_file_of_the_users_hints(void **state)
 {
     char *top = test_tmpdir(), *dir = make_dir(top, "dopplergl"), set[4200];

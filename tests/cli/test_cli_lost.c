@@ -1,6 +1,6 @@
-/* The command on a device that is lost in the middle of an answer: generate tells what there is and
- * fails, chat opens the device again, once, and answers. This program is also the command, with
- * losses (tests/support/gl_fail.h). */
+/* The command on a device that is lost in the middle of an answer. generate prints the tokens so
+ * far and fails. chat opens the device again, once, and answers. This program is also the command,
+ * with simulated losses (tests/support/gl_fail.h). */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static void generate_tells_what_there_is(void **state)
     process_finish(&part);
 }
 
-/* In the prompt: there is nothing to tell. */
+/* Lost during the prompt: there are no tokens to print. */
 static void generate_without_a_token(void **state)
 {
     const char *const args[] = {STORY, "--json", NULL};

@@ -199,7 +199,8 @@ static void each_context_ends_in_a_cgroup(void **state)
     make_tiny_llama(dir, 5, &wide);
     for (int context = 256; context <= 131072; context *= 2) {
         const int code = generate_inside(dir, context, first);
-        assert_true(code == 1 || refused == 0); /* what is larger than what was refused is, too */
+        /* a context larger than a refused one is refused too */
+        assert_true(code == 1 || refused == 0);
         granted = code == 0 ? context : granted;
         refused += code == 1;
         assert_int_equal(generate_inside(BUNDLED, context, NULL), context > 2048);

@@ -45,7 +45,8 @@ static const struct {
     {"count", bad_nothing},
 };
 
-/* Nothing may be opened: the configuration file is not JSON, and neither model nor device exist. */
+/* Options must be checked before any file is opened: the configuration file is not JSON, and the
+ * model and the device do not exist. */
 struct walk {
     const char *command, *args; /* the arguments that a command needs, blank-separated */
     const char *config;         /* XDG_CONFIG_HOME=... */
@@ -107,7 +108,7 @@ static void walk_option(struct walk *w, const struct dgl_json *option)
     }
 }
 
-/* What a command needs so that one wrong option is all that is wrong. */
+/* Valid arguments of a command, so that one wrong option is the only fault. */
 static const struct {
     const char *command, *args;
 } needs[] = {
@@ -154,7 +155,7 @@ static void every_option_says_what_is_wrong(void **state)
 struct flag_row {
     const char *name;
     const char *args[12];
-    const char *said; /* on standard error; NULL = nothing is */
+    const char *said; /* on standard error; NULL = standard error is empty */
 };
 
 /* The model is missing: the error about it shows that all before was understood. */
@@ -245,7 +246,7 @@ static void man_page_has_every_option(void **state)
     process_finish(&man);
 }
 
-/* What bash offers for the last of these words. */
+/* Bash's completions for the last of these words. */
 struct completion_row {
     const char *name, *words, *want, *never;
 };

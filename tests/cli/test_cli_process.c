@@ -21,7 +21,8 @@ struct signal_row {
     const char *args[4];
 };
 
-/* Cancelled after some text: what was written stays, the statistics come, the exit code is 130. */
+/* Cancelled after some text: the written text stays, the statistics are printed, the exit code is
+ * 130. */
 static void signal_case(void **state)
 {
     const struct signal_row *row = *state;
@@ -60,8 +61,8 @@ static void signal_while_loading(void **state)
     process_finish(&r);
 }
 
-/* With --json nothing is written before the end, so time has to do: longer each time, until the
- * signal comes after loading. */
+/* --json writes no output before the end, so the test waits for a time before the signal. It waits
+ * longer each time, until the signal comes after loading. */
 static void cancelled_json_is_whole(void **state)
 {
     const char *const args[] = {ENDLESS, "--json", NULL};
@@ -188,7 +189,7 @@ static void nohup_is_respected(void **state)
     process_finish(&r);
 }
 
-/* What happens to a command that writes `$2`, and how it must end. */
+/* The fate of a command that writes `$2`, and its expected end. */
 struct writing {
     const char *name;
     const char *script; /* $0 the program, $1 a model, $2 the output */
@@ -236,7 +237,7 @@ struct output_row {
     const char *args[10];
 };
 
-/* Commands that print; each must notice that nobody gets it. */
+/* Commands that print. Each must notice that its output is not read. */
 static const struct output_row printing[] = {
     {"generate", {"generate", "--device", "any", "-p", PROMPT, "-n", "4"}},
     {"generate --json", {"generate", "--device", "any", "-p", "a", "-n", "1", "--json"}},
@@ -400,8 +401,8 @@ static void cancelled_case(void **state)
     process_finish(&r);
 }
 
-/* With empty caches: a signal ends the command with the kernel at hand, and what was compiled until
- * then is found by the next one, which tells how much that was. */
+/* With empty caches: a signal ends the command after the current kernel. The next command finds the
+ * kernels compiled until then, and reports their number. */
 static void cancelled_while_compiling(void **state)
 {
     static const int numbers[] = {SIGINT, SIGTERM};
@@ -511,8 +512,8 @@ static void data_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A home that cannot be written, and none at all: only the cache is lost, and a line says why; -v
- * tells of each batch. A relative one is left out. */
+/* If the home folder cannot be written or is not set, only the cache is lost. One line names the
+ * reason, and -v reports each batch. A relative path is ignored. */
 static void no_cache_is_no_fault(void **state)
 {
     const char *const args[] = {"generate", "--device", "any", "-p", "a", "-n", "1", "-v", NULL};

@@ -1,4 +1,4 @@
-/* --profile and --trace: what they promise of times, shares and the form of the trace. */
+/* --profile and --trace: guarantees about times, shares and the form of the trace. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void test_profile(void **state)
     assert_true(row->profile ? entries > 10 : entries == 0);
     for (const struct dgl_json *e = dgl_json_first(list); e; e = dgl_json_next(e)) {
         assert_true(text(e, "op")[0] && text(e, "kernel")[0] && number(e, "calls") > 0);
-        /* The device decides whether there are timers. */
+        /* Some devices have no timers. */
         assert_true(row->timer || is_null(e, "gpu_us"));
         assert_int_equal(is_null(e, "gpu_us"), is_null(e, "share"));
         assert_true(!is_null(e, "gbps") || is_null(e, "copy_share"));
@@ -96,7 +96,7 @@ static void test_profile(void **state)
                         number(s, "readback_us"),
                     0.01);
     }
-    if (row->steps > 0) /* what is left is a callback that does nothing */
+    if (row->steps > 0) /* the rest is a callback that does no work */
         assert_near(parts_us, wall_us, 0.25 * wall_us);
     if (row->steps == 8)
         assert_near(wall_us * 1e-3, number(dgl_json_get(root, "timings"), "decode_ms"),
@@ -139,7 +139,7 @@ static int compare_stretches(const void *a, const void *b)
     return (x->end < y->end) - (x->end > y->end); /* the longer one is around the other */
 }
 
-/* Viewers draw what overlaps without nesting wrong. */
+/* Viewers draw events wrongly that overlap without nesting. */
 static void check_nesting(struct track *track)
 {
     const double rounding = 0.0021; /* us: times have three decimals */
@@ -225,8 +225,8 @@ static void test_trace(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Nothing is left of a trace whose command fails, and a place where none can be written shows
- * before the work. */
+/* If the command fails, no trace is left. If the trace cannot be written, the error comes before
+ * the work. */
 static void test_trace_fails(void **state)
 {
     (void)state;

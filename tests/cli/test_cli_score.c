@@ -48,7 +48,8 @@ static size_t num_files(const struct place *p)
     return count;
 }
 
-/* Reads the file with nothing of ours but JSON: length, header, data. free() the floats. */
+/* Reads the file with only the JSON parser of this project: length, header, data. free() the
+ * floats. */
 static float *read_logits(const char *path, size_t *rows)
 {
     struct dgl_json_doc *doc = NULL;
@@ -205,7 +206,7 @@ static const struct refusal refusals[] = {
     {"the full device", "1", "/dev/full", {NULL}, "not a regular file"},
 };
 
-/* Refused, and nothing is left behind. */
+/* Refused, and no file is left. */
 static void refusal_case(void **state)
 {
     const struct refusal *row = *state;

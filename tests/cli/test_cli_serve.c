@@ -1,4 +1,4 @@
-/* What `dopplergl serve` answers: requests whole and streamed, and errors by field. */
+/* Answers of `dopplergl serve`: whole and streamed requests, and errors by field. */
 #include "tests/support/server.h"
 
 #include <math.h>
@@ -187,7 +187,8 @@ static void long_bodies_are_refused(void **state)
     dgl_buf_finish(&body);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- replies -----------------------------------------------------------------------------------
+ */
 
 /* The text of all events of a stream. */
 static void join_stream(const struct reply *r, struct dgl_buf *text, size_t *events)
@@ -461,7 +462,7 @@ static void biases_of_tokens_count(void **state)
     reply_finish(&text);
 }
 
-/* What a user writes stays text, whatever it spells. */
+/* Text of a user stays text, even if it spells a special token. */
 static void control_tokens_of_users_stay_text(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What clients do to `dopplergl serve`: they leave, read slowly, send nonsense, too much or too
- * slowly, and come in crowds. */
+/* Bad clients of `dopplergl serve`: they leave, read slowly, send nonsense, send too much or too
+ * slowly, or come in large numbers. */
 #include "tests/support/server.h"
 
 #include <signal.h>
@@ -58,7 +58,7 @@ static void test_leaving(void **state)
     dgl_buf_finish(&held);
 }
 
-/* One who does not read stops nobody. */
+/* A client that does not read its answer does not delay other clients. */
 static void a_slow_reader_stops_nobody(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ struct rough {
     const char *name, *bytes; /* of a name that begins with NUL, each @ is one */
     int status;               /* 0 = closed without an answer */
     const char *part;         /* of the message */
-    const char *again;        /* sent 4000 times after the bytes; NULL = nothing */
+    const char *again;        /* sent 4000 times after the bytes; may be NULL */
 };
 #define GET   "GET /health HTTP/1.1\r\n"
 #define POST  "POST /tokenize HTTP/1.1\r\n"
@@ -196,7 +196,7 @@ static void test_rough(void **state)
 struct target {
     const char *name, *line, *host; /* the first line up to the version; NULL = no such header */
     int status;
-    const char *part; /* of the answer, NULL = nothing */
+    const char *part; /* part of the answer; may be NULL */
 };
 static const struct target targets[] = {
     {"a host in the target", "GET http://localhost/v1/models", "localhost", 200, "\"object\""},
@@ -305,7 +305,8 @@ static void silent_connections_do_not_stay(void **state)
     server_end(&s);
 }
 
-/* They keep nobody else out, though they might stay for long: those that ask nothing make room. */
+/* Idle connections do not block others: a connection without a request is closed if there is no
+ * room. */
 static void idle_connections_make_room(void **state)
 {
     (void)state;
@@ -325,7 +326,7 @@ static void idle_connections_make_room(void **state)
     server_end(&s);
 }
 
-/* A byte at a time is slow, but a request; what takes longer than --timeout is none. */
+/* A request that arrives one byte at a time is served, unless it exceeds --timeout. */
 static void dripping_requests(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* `dopplergl serve` whose model says what a test wants to hear, whose engine stands still, or whose
- * device is lost: calls of tools and reasoning whole and streamed, comments in silent streams,
+/* `dopplergl serve` with a model whose answers the test chooses, an engine that stops, or a device
+ * that is lost: tool calls and reasoning, whole and streamed, comments in silent streams,
  * embeddings between steps, /health during a rebuild. This program is also the server. */
 #include "tests/support/gl_fail.h"
 
@@ -17,7 +17,8 @@
 #include "tools/cli/console.h"
 
 #define SERVES "DGL_TEST_SERVES"
-/* A file: while it exists, nothing is computed; with ".lose", the next chat's device is lost. */
+/* A file. While it exists, the engine does not compute. With ".lose", the next chat loses the
+ * device. */
 #define HELD "DGL_TEST_HELD"
 #define CHAT "/v1/chat/completions"
 
@@ -236,7 +237,7 @@ static void start(struct server *s, const char *const *more)
 
 struct said {
     const char *name, *fields, *word;
-    const char *content, *reasoning, *calls; /* NULL = none; calls: NAME ARGUMENTS; */
+    const char *content, *reasoning, *calls; /* calls: NAME ARGUMENTS; may be NULL */
     const char *finish;
 };
 static const struct said sayings[] = {
@@ -279,7 +280,7 @@ static void assert_said(const char *name, const struct dgl_buf *got, const char 
         fail_msg("%s: \"%s\", wanted \"%s\"", name, text, want ? want : "");
 }
 
-/* While it loads: the first waits for what is being done, the second for nothing. */
+/* During loading: the first signal waits for the work in progress, the second does not wait. */
 static void a_second_signal_waits_for_no_loading(void **state)
 {
     static const char script[] = "$0 serve --device any --port 0 -c 64 2> $1/said & p=$!\n"
@@ -506,7 +507,7 @@ static void a_lost_device_comes_back(void **state)
     reply_finish(&whole);
 }
 
-/* Who waits is told, whole and in a stream, and the server ends. */
+/* Waiting clients get an error, whole and in a stream, and the server ends. */
 static void a_device_that_stays_away(void **state)
 {
     (void)state;

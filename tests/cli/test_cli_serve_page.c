@@ -1,5 +1,5 @@
-/* The page of `dopplergl serve`: the file of the source, under a policy that allows its own style
- * and script and nothing else. What it does in a browser is `make check-web`'s. */
+/* The page of `dopplergl serve`: the file of the source, with a policy that allows only its own
+ * style and script. `make check-web` tests it in a browser. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static size_t page_len;
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Nothing of it is somebody else's, and no text becomes markup. */
+/* The page loads no foreign resource, and never inserts text as markup. */
 struct word {
     const char *name, *text;
 };

@@ -1,4 +1,4 @@
-/* Running `dopplergl serve`: keys, its log, signals, what it refuses to start with, its unit. */
+/* Running `dopplergl serve`: keys, its log, signals, reasons to refuse the start, its unit. */
 #include "tests/support/server.h"
 
 #include <signal.h>
@@ -97,7 +97,8 @@ static void test_keys(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* The server's own first answer is nobody's; what is done for who leaves is told where it ends. */
+/* The server's own first answer is not in the figures. Work for a client that leaves is counted
+ * when it ends. */
 static void figures_are_of_clients(void **state)
 {
     static const char *const counters[] = {"requests_finished_total", "prompt_tokens_total",
@@ -129,7 +130,7 @@ static void figures_are_of_clients(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Bytes that get no answer have a line; who only connects has none. */
+/* If received bytes get no answer, a line is logged. A connection without bytes is not logged. */
 static void no_request_is_logged(void **state)
 {
     static const char bytes[] = "SSH-2.0-OpenSSH_9\r\n";
@@ -222,7 +223,7 @@ static void a_key_of_the_environment_is_not_told(void **state)
     process_finish(&r);
 }
 
-/* SIGTERM: what runs is finished, nothing new is taken. */
+/* SIGTERM: running requests finish, and new ones are refused. */
 static void sigterm_drains(void **state)
 {
     (void)state;
@@ -238,7 +239,7 @@ static void sigterm_drains(void **state)
     server_finish(&s);
 }
 
-/* Whose time is over is told; a second signal waits for nobody. */
+/* Requests that run out of time get an error. A second signal ends the server at once. */
 static void an_end_that_comes_soon(void **state)
 {
     (void)state;
@@ -283,7 +284,7 @@ static void an_end_before_it_listens(void **state)
     }
 }
 
-/* The log counts what was said until then, and the prompt. */
+/* The log counts the tokens until then, and the prompt. */
 static void an_answer_that_is_cut_is_counted(void **state)
 {
     (void)state;
@@ -363,7 +364,7 @@ static void systemd_takes_the_unit(void **state)
         SKIP("systemd-analyze is not installed");
 }
 
-/* Nothing is compiled, or looked for among what was, once it says that it listens. */
+/* After the server reports that it listens, no kernel is compiled or looked up in the cache. */
 static void the_first_client_waits_for_no_compiler(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* --session: a text or a conversation in several calls is that of one; what is refused; what stands
- * after an interruption. */
+/* --session: a text or a conversation in several calls equals that of one call. Also refusals, and
+ * the file after an interruption. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -122,8 +122,8 @@ static void text_moves_to_another_device(void **state)
     free(file);
 }
 
-/* A longer prompt evaluates what it adds; one that departs, from there on; the same one nothing,
- * and its answer is that of before. */
+/* A longer prompt evaluates only its new tokens. A different prompt is evaluated from the first
+ * difference on. An equal prompt evaluates no tokens and gets the same answer. */
 static void prompt_adds_to_what_is_held(void **state)
 {
     char *file = fresh("prompt");
@@ -150,7 +150,7 @@ static void prompt_adds_to_what_is_held(void **state)
     free(file);
 }
 
-/* Whenever the signal comes: what was said is kept, and the text goes on where it stopped. */
+/* For any time of the signal, the text so far is stored and continues where it stopped. */
 static void interrupted_text_goes_on(void **state)
 {
     char *file = fresh("interrupted");
@@ -213,7 +213,8 @@ static void conversation_in_parts(void **state)
                     system ? "the conversation has 3 messages" : "the conversation has 2 messages");
     run(&part[2], FOURTH, file, "chat", options, NULL);
     assert_code(&part[2], 0);
-    /* What the model no longer sees is in the file too: nothing is hidden anew. */
+    /* The file also contains the messages that the model no longer sees, so the same messages stay
+     * hidden. */
     if (system) {
         assert_contains(part[1].err, "no longer sees the oldest");
         assert_null(strstr(part[2].err, "no longer sees"));
@@ -249,7 +250,7 @@ static void verbs_mean_the_session(void **state)
     free(file);
 }
 
-/* What a session holds is told of the conversation that it was read with, and not of a new one. */
+/* The figures of a loaded session are reported for its conversation, and not for a new one. */
 static void figures_are_of_the_conversation(void **state)
 {
     static const char *const lines[] = {"/stats\n", "/reset\n/load\n/stats\n"};

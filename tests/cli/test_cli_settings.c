@@ -1,5 +1,5 @@
-/* Settings: the configuration file and the environment, which of them prevails, and what is said
- * about values that cannot be. Commands that need no device show what was taken. */
+/* Settings: the configuration file and the environment, their precedence, and the errors for
+ * invalid values. Commands that need no device show the values in use. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -202,13 +202,14 @@ static const struct settings_row settings[] = {
      NULL},
 };
 
-/* A value of the environment is told where it may be why: a device's where none could be opened. */
+/* After a failure, an environment variable is named if it may be the reason: DOPPLERGL_DEVICE if no
+ * device could be opened. */
 static void environment_is_told_after_a_failure(void **state)
 {
     static const struct {
         const char *device; /* of the environment */
         const char *args[4];
-        const char *told; /* NULL: nothing */
+        const char *told; /* may be NULL */
     } rows[] = {
         {"DOPPLERGL_DEVICE=any", {"kernels", "check", "/no/file.comp"}, NULL},
         {"DOPPLERGL_DEVICE=" MISSING_DEVICE, {"selftest"}, "/card' by DOPPLERGL_DEVICE\n"},
@@ -279,7 +280,7 @@ static void verbose_names_the_keys(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A folder in place of the file, and a link to nothing: something was meant. */
+/* A folder in place of the file, or a broken link, is an error: the user intended a file. */
 static void a_folder_is_an_error(void **state)
 {
     char *dir = test_tmpdir(), *folder = dgl_path_join(dir, "dopplergl/config.json");
@@ -306,7 +307,7 @@ static void a_folder_is_an_error(void **state)
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-/* The device is missing: how far a command gets shows what it took for its prompt. */
+/* There is no device: the point at which the command fails shows the source of its prompt. */
 struct prompt_row {
     const char *name;
     const char *args[8];
@@ -347,7 +348,7 @@ static void prompt_case(void **state)
     process_finish(&r);
 }
 
-/* Nothing comes: it says what it waits for. */
+/* No input arrives: a line reports that the command waits for it. */
 static void an_open_pipe_is_told(void **state)
 {
     const char *const args[] = {"generate", NULL};

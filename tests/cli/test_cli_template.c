@@ -1,5 +1,4 @@
-/* template and tokenize --pieces: exact output, precedence and named templates from the outside,
- * and how faults are told. */
+/* template and tokenize --pieces: exact output, precedence, named templates, and errors. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -13,8 +12,7 @@
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-/* Files "t.jinja", "m.json" and what `model` holds are in a folder, which is the working
- * directory. */
+/* The working directory contains the files "t.jinja" and "m.json" and the files of `model`. */
 struct template_row {
     const char *name;
     const char *args[8];
@@ -220,7 +218,7 @@ static void messages_come_from_standard_input(void **state)
     process_finish(&r);
 }
 
-/* In the ids what a message spells out is text; as a raw prompt it is a token. */
+/* Special tokens in a message stay text in its ids. In a raw prompt they are tokens. */
 static void ids_of_messages_have_no_control_tokens(void **state)
 {
     (void)state;
@@ -281,7 +279,7 @@ static void packs_carry_templates(void **state)
         assert_string_equal(r.out, names[i][1]);
         process_finish(&r);
     }
-    /* A template that nobody vouches for. */
+    /* A template that the pack's manifest does not list. */
     test_write_file(f->out, "chat_template.more.jinja", "M", 1);
     process_command(&r, "template", "-m", f->out, "--messages", "-", NULL);
     assert_code(&r, 1);
@@ -359,7 +357,7 @@ static void pieces_of_ids_are_refused(void **state)
     process_finish(&r);
 }
 
-/* A line has one location, and is called what it is. */
+/* Each line of an error has one location and names its file once. */
 static void faulty_lines_are_named_once(void **state)
 {
     (void)state;

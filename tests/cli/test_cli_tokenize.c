@@ -183,7 +183,7 @@ static void nul_survives_both_ways(void **state)
     process_finish(&back);
 }
 
-/* What decoding makes of encoding, for texts of all sorts. */
+/* Decoding an encoded text, for texts of all kinds. */
 static void decoding_undoes_encoding(void **state)
 {
     static const char *const texts[] = {"plain words, 123!",

@@ -1,5 +1,5 @@
-/* tune: what it measures, stores, shows and removes, as a user and a script see it; and which other
- * commands use it. */
+/* tune: measured, stored, printed and removed results, for a user and for a script; and the other
+ * commands that use the results. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -179,8 +179,8 @@ static void reset_forgets(void **state)
     process_finish(&r);
 }
 
-/* The default itself is wrong, under the built-in's NAME or one of its own: nothing is measured
- * against it. */
+/* If the default itself is wrong, with the built-in NAME or another, no candidate is compared with
+ * it. */
 static void a_wrong_default_is_told(void **state)
 {
     static const char *const names[] = {"norm_rms", "my_bad"};

@@ -1,5 +1,5 @@
 /* Arguments that do not parse, values that do not fit, help and its document. No case opens a
- * device: what is wrong must be found before. */
+ * device: faults must be found before. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 #include "tests/support/process.h"
 #include "tests/support/tiny_model.h"
 
-/* ---- what does not parse --------------------------------------------------------------------- */
+/* ---- arguments that do not parse ----------------------------------------------------------------
+ */
 
 struct usage {
     const char *name;
@@ -253,7 +254,8 @@ static const struct usage usages[] = {
      "would write the same file, a.x"},
 };
 
-/* ---- what parses and does not fit ------------------------------------------------------------ */
+/* ---- arguments that parse and do not fit --------------------------------------------------------
+ */
 
 static const struct usage misfits[] = {
     {"prompt file is missing", {"generate", "-f", TEST_MISSING "/p"}, 1, TEST_MISSING "/p"},
@@ -333,9 +335,10 @@ static const struct usage misfits[] = {
     {"a control character in a name", {"inspect", "/no\033[31m\nsuch"}, 1, "such"},
 };
 
-/* ---- what parses ----------------------------------------------------------------------------- */
+/* ---- valid arguments ----------------------------------------------------------------------------
+ */
 
-/* Spellings of the same thing; `version` shows whether they are understood. */
+/* Equivalent spellings. `version` shows that they parse. */
 static const struct usage spellings[] = {
     {"flags in one word", {"version", "-qv"}, 0, NULL},
     {"flag that is undone", {"version", "--json", "--no-json"}, 0, NULL},
@@ -388,8 +391,8 @@ static char *section_of(const char *document, const char *command)
     return strndup(begin, end ? (size_t)(end - begin) : strlen(begin));
 }
 
-/* Every option that the help lists ("  -n, --n-predict N   ...") is in the document: with the
- * command, or with what all of them take. */
+/* Every option in the help (" -n, --n-predict N ...") is also in the document: with its command, or
+ * with the common options. */
 static void help_matches_document(void **state)
 {
     const struct command_row *row = *state;
@@ -483,7 +486,8 @@ static void help_needs_no_arguments(void **state)
     process_finish(&r);
 }
 
-/* ---- options that choose kernels, where nothing runs with them ------------------------------- */
+/* ---- kernel options of commands that run no kernels ---------------------------------------------
+ */
 
 /* A form of a command, and the kernel options that it does something with. */
 struct form {

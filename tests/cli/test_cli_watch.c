@@ -1,5 +1,5 @@
-/* --watch-kernels: a kernel author's edits while a model writes or waits, and what is said to each.
- * All waiting is for a line, never for a time. */
+/* --watch-kernels: edits of a kernel author while a model generates or waits, and the report after
+ * each edit. All waits are for a line, never for a time. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ static void save(const struct author *a, const char *file, const char *text)
     test_write_file(a->dir, file, text, strlen(text));
 }
 
-/* Writes without end, until it is told to stop. `more` is one more option, or NULL. */
+/* Starts a generation without end, until it is stopped. `more` is another option, or NULL. */
 static void author_begin(struct author *a, const char *more)
 {
     *a = (struct author){.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
@@ -115,7 +115,7 @@ static void a_failing_edit_is_refused(void)
     free(text);
 }
 
-/* What no device could do, whatever it has. */
+/* Arithmetic that is invalid on every device. */
 static void impossible_arithmetic_is_refused(void)
 {
     char *text =
@@ -136,8 +136,8 @@ static void a_half_written_file_is_refused(void)
     free(half);
 }
 
-/* Still open: nothing is told of its first half, for which the next line would not be the right
- * one. */
+/* While the file is open, its first half is not reported. Such a report would be the next line and
+ * fail the test. */
 static void a_file_is_left_alone_while_it_is_written(void)
 {
     char *path = dgl_path_join(author.dir, "sample_pick.comp");
@@ -219,7 +219,7 @@ static void a_new_kernel_in_a_new_folder_is_taken(void)
     expect_taken(&author, "own_pick", text);
     unlink(path);
     terminal_expect(&author.t, "watch: own_pick: taken away: ");
-    /* What goes is the text in force, whatever NAME was refused since. */
+    /* The removed kernel is the one in use, also if a text with another NAME was refused since. */
     char *other = with(author.text, "//! NAME sample_pick", "//! NAME embed_rows");
     save(&inside, "own.comp", text);
     expect_taken(&author, "own_pick", text);
@@ -296,7 +296,7 @@ static void a_refused_file_holds_back_others_until_it_is_mended(void)
     free(mended);
 }
 
-/* Compiled and judged like what does: the model has no experts. */
+/* Unused kernels are compiled and tested like used ones. The model has no experts. */
 static void what_serves_no_step_is_judged(void)
 {
     size_t len;
@@ -544,7 +544,8 @@ static void a_file_that_was_read_half_written_heals(void)
     free(text);
 }
 
-/* Told when it comes, and not with every edit; nor is what is in it read. */
+/* The link is reported once, not after every edit, and the files in the linked folder are not read.
+ */
 static void a_link_to_a_folder_is_told_once(void)
 {
     char *path = checked(dgl_path_join(author.dir, "linked")), *target = test_tmpdir();
@@ -649,7 +650,8 @@ static void unsafe_kernels_are_taken_as_they_are(void **state)
     free(text);
 }
 
-/* By its own name, in the folder of others that are not watched; while nobody has said anything. */
+/* A file named by an option, in a folder with other files that are not watched, before the first
+ * message. */
 static void a_chat_takes_edits_while_it_waits(void **state)
 {
     struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
@@ -675,8 +677,8 @@ static void a_chat_takes_edits_while_it_waits(void **state)
     test_tmpdir_remove(a.dir);
 }
 
-/* What takes the place of a file that an option names without being written there: a link, its
- * target in another folder, another name of a file, a folder. */
+/* Replacements of a file named by an option, without writing to it: a link, a link's target in
+ * another folder, another name of a file, a folder. */
 static void a_named_file_is_followed(void **state)
 {
     struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
@@ -759,8 +761,7 @@ static void kernels_of_a_pack_are_watched(void **state)
     test_tmpdir_remove(a.dir);
 }
 
-/* Nothing but the place where hints of the user's would be: a file that is new, in a folder that is
- * new too. */
+/* Only the path of the user's hints is known: both the file and its folder are new. */
 static void new_hints_of_the_user_are_taken(void **state)
 {
     struct author a = {.dir = test_tmpdir()}, config = {0};
@@ -821,8 +822,8 @@ static void a_hint_for_nothing_is_told_once(void **state)
     test_tmpdir_remove(a.dir);
 }
 
-/* A file that is written under another of its names tells the folder nothing: SIGHUP has it read,
- * and later edits find it in force. */
+/* If a file is written under another of its names, the folder reports no change. SIGHUP makes the
+ * program read it, and later edits are compared with it. */
 static void a_hangup_has_all_files_read_again(void **state)
 {
     struct author a = {.dir = test_tmpdir(), .text = kernel_text("sample_pick")};
@@ -844,7 +845,7 @@ static void a_hangup_has_all_files_read_again(void **state)
     snprintf(line, sizeof(line), "watch: sample_pick: taken %s\n", hex);
     server_wait_for(&s, line);
     server_wait_for(&s, "kernels were read again");
-    /* What is in force is no news, and what is wrong is refused. */
+    /* A text in use is not reported again, and a wrong text is refused. */
     dgl_buf_finish(&s.said);
     save(&elsewhere, "other", texts[1]);
     kill(s.pid, SIGHUP);

@@ -58,9 +58,9 @@ static void resize(const struct screen *s, unsigned short columns)
 
 #define MARK '\001'
 
-/* What was written since the last call. A pseudo terminal hands bytes over from a kernel thread, so
- * that a read right after a write may find nothing yet, or a part: a mark behind them says when
- * they are all there. */
+/* Returns the text written since the last call. A pseudo terminal copies bytes in a kernel thread,
+ * so a read directly after a write may find only a part. A mark after the text shows that all bytes
+ * have arrived. */
 static void take(struct screen *s, char text[TEXT])
 {
     size_t n = 0;
@@ -87,7 +87,8 @@ static void end(struct screen *s)
     close(s->slave);
 }
 
-/* ---- whether there is a bar ------------------------------------------------------------------ */
+/* ---- conditions for a bar ----------------------------------------------------------------------
+ */
 
 struct bar_row {
     const char *name;
@@ -149,7 +150,7 @@ static void bar_case(void **state)
 
 /* ---- a bar and other lines ------------------------------------------------------------------- */
 
-/* The columns of what is on the line after the last return. */
+/* Columns of the text after the last return. */
 static size_t columns_of(const char *text)
 {
     const char *line = strrchr(text, '\r');
@@ -252,7 +253,7 @@ static void cache_case(void **state)
     console.cache = row->cache;
     for (uint64_t i = 0; i <= 5; i++, now_ns += 300 * MS)
         console_progress(&console, "kernels", i, 5);
-    for (uint64_t i = 0; i <= 3; i++, now_ns += 600 * MS) /* more of them: told already */
+    for (uint64_t i = 0; i <= 3; i++, now_ns += 600 * MS) /* later progress: already reported */
         console_progress(&console, "kernels", i, 3);
     take(&screen, text);
     end(&screen);

@@ -1,6 +1,6 @@
-/* The scripts of tools/dev: the gate, measuring after a check of tokens, the table made of it,
- * figures, and files of random weights that this engine reads too. A shell script with canned
- * answers stands for the command. */
+/* The scripts of tools/dev: the gate, measuring after a check of tokens, the table of its results,
+ * figures, and files of random weights that this engine can read too. A shell script with fixed
+ * answers replaces the command. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -127,7 +127,7 @@ struct measurement {
     const char *tokens; /* that the command generates */
     const char *peer;   /* llama-bench's script */
     int code;
-    const char *says, *table; /* printed; in the table, NULL: there is none */
+    const char *says, *table; /* printed, or in the table; NULL: not there */
 };
 
 #define PEER                                                                                       \
@@ -167,7 +167,7 @@ static void measurement_case(void **state)
              row->tokens);
     char *program = make_program(dir, "dopplergl", text);
     char *peer = make_program(dir, "llama-bench", row->peer);
-    /* The scripts find the maker of files beside them: here it makes nothing. */
+    /* The scripts expect the generator of files in their folder. This one writes no file. */
     struct process_result copy;
     process_run(&(struct process_params){.program = "/usr/bin/env",
                                          .args = (const char *const[]){"cp", "tools/dev/measure.py",
@@ -231,7 +231,7 @@ static const struct file_row files[] = {
     {"mixtral-8x7b", "q4_k", "mixtral", ", experts=4"},
 };
 
-/* What llama.cpp is measured with describes the model that we measure. */
+/* The measurement of llama.cpp uses the same model as ours. */
 static void file_case(void **state)
 {
     const struct file_row *row = *state;
@@ -281,12 +281,12 @@ static void sizes_are_drawn(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Each tells what it is for, and says faults in a line. */
+/* Each prints its purpose, and reports a fault in one line. */
 struct script_row {
     const char *name;
     const char *args[6];
     int code;
-    const char *out, *err; /* NULL = nothing is promised */
+    const char *out, *err; /* NULL = no promise */
 };
 
 static const struct script_row scripts[] = {

@@ -190,7 +190,7 @@ static void test_a_move_that_fails(void **state)
 
 #define CONTEXT 4096
 #define PROMPT  1790 /* less than 2,048 with the reserve for an answer of unknown length */
-#define ANSWER  270  /* more than that */
+#define ANSWER  270  /* more than the reserve */
 
 static int32_t prompt[PROMPT], want[ANSWER];
 

@@ -94,8 +94,8 @@ struct shape_case {
     enum made_device device;
     const char *parts[2]; /* of the reason; {NULL}: it has a program */
     int dispatches;       /* of a token */
-    /* the rows in which its longest rows stage x, greedily: the shared memory of all kernels
-     * together fits into that of one work group */
+    /* passes in which its longest rows stage x, with greedy sampling: the shared memory of all
+     * kernels together fits into that of one work group */
     int passes;
 };
 

@@ -1,6 +1,6 @@
-/* Published chat templates from end to end: the recorded renders and ids, what users spell out, and
- * answers that keep their ids. The files are not ours to pass on: they are read from the test data
- * beside the project. */
+/* Published chat templates from end to end: recorded texts and ids, special tokens in messages, and
+ * answers that keep their ids. The licences do not allow us to distribute the files, so they are in
+ * the test data outside of the project. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -142,7 +142,8 @@ static void renders_as_recorded(void **state)
     chat_finish(&c);
 }
 
-/* ---- what users spell out -------------------------------------------------------------------- */
+/* ---- special tokens in messages ----------------------------------------------------------------
+ */
 
 static void render_content(struct chat *c, const char *content, int32_t **ids, size_t *count)
 {
@@ -162,8 +163,8 @@ static void render_content(struct chat *c, const char *content, int32_t **ids, s
     dgl_buf_finish(&messages);
 }
 
-/* A message that consists of all special tokens has as many of them as one that has none, and the
- * text is still all there. */
+/* A message that spells all special tokens produces as many of them as a message without any, and
+ * all of its text. */
 static void users_make_no_control_tokens(void **state)
 {
     struct chat c;
@@ -192,7 +193,8 @@ static void users_make_no_control_tokens(void **state)
     chat_finish(&c);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- generated answers -------------------------------------------------------------------------
+ */
 
 /* Every character a token of its own, as no encoder would have it. */
 static void spell_out(const struct dgl_tokenizer *tok, const char *text, struct token_ids *out)
@@ -203,7 +205,7 @@ static void spell_out(const struct dgl_tokenizer *tok, const char *text, struct 
                          DGL_OK);
 }
 
-/* What these models say begins with a blank that their decoders drop. */
+/* Answers of these models begin with a blank that their decoders drop. */
 static const char *answer_of(const struct published_template *row)
 {
     bool blank = (strcmp(row->folder, "llama2") == 0 && !row->suffix[0]) ||
@@ -251,7 +253,7 @@ static void answers_keep_their_ids(void **state)
     chat_finish(&c);
 }
 
-/* A prompt, and what a model answers to it, are the beginning of the next prompt. */
+/* A prompt and the model's answer are the start of the next prompt. */
 static void conversations_continue(void **state)
 {
     static const char first[] = "[{\"role\":\"user\",\"content\":\"Is it so?\"}]";

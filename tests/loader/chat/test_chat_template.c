@@ -1,5 +1,5 @@
-/* Chat templates of models: where templates and special tokens are looked for, which of several is
- * taken, what a render sees, and how conversations become ids. */
+/* Chat templates of models: the sources of templates and special tokens, the choice among several,
+ * the variables of a render, and the conversion of conversations into ids. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -263,7 +263,8 @@ static void sources_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- what a render sees ---------------------------------------------------------------------- */
+/* ---- variables of a render ---------------------------------------------------------------------
+ */
 
 struct render_row {
     const char *name, *tmpl, *messages;
@@ -478,7 +479,8 @@ static void taint_case(void **state)
     chat_finish(&c);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- generated answers -------------------------------------------------------------------------
+ */
 
 struct answer_row {
     const char *name, *tokenizer, *tmpl, *messages;

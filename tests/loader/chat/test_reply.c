@@ -1,5 +1,5 @@
-/* Answers of chat models as text, cut at every byte: what is content, what is reasoning, what is a
- * call of a tool, in the formats of four families and in none. */
+/* Answers of chat models as text, cut at every byte: content, reasoning and tool calls, in the
+ * formats of four families and without a format. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -53,7 +53,8 @@ static void test_family(void **state)
     dgl_template_destroy(&tmpl);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- generated answers -------------------------------------------------------------------------
+ */
 
 struct answer {
     const char *name, *tmpl;
@@ -202,7 +203,7 @@ static const struct answer answers[] = {
 
 struct heard {
     struct dgl_buf text;
-    char open; /* the kind of text that goes on; 0 = none */
+    char open; /* the kind of text that continues, or 0 */
     size_t parts, most;
 };
 

@@ -1,5 +1,5 @@
-/* The converter: what each recipe stores, the manifest, bytes that repeat, how good the bundled
- * pack is. */
+/* The converter: the types that each recipe stores, the manifest, reproducible bytes, the quality
+ * of the bundled pack. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Options of the converter that change how weights lie in a pack and not what they are: every pack
- * opens, verifies, and gives the logits of the same weights laid out plainly. */
+/* Options of the converter that change the layout of weights, but not their values: every pack
+ * opens, verifies, and computes the logits of the same weights in the plain layout. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static void pack_in_columns_becomes_rows(void **state)
     free(again);
 }
 
-/* Such a pack costs memory: the user is told, without a warning. */
+/* Such a pack needs more memory: a notice reports it, not a warning. */
 static void pack_in_columns_is_noticed(void **state)
 {
     struct fixture *f = *state;

@@ -30,7 +30,7 @@ int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to,
     return -1;
 }
 
-/* ---- what killed processes left ---- */
+/* ---- files left by killed processes ---- */
 
 /* A process id that was given out and is free again. */
 static long dead_pid(void)
@@ -107,7 +107,7 @@ static void only_dead_remains_go(void **state)
     check_left(*state, true);
 }
 
-/* ---- all or nothing ---- */
+/* ---- complete output or no output ---- */
 
 static void existing_output_is_refused(void **state)
 {
@@ -296,8 +296,8 @@ static void full_disk_leaves_nothing(void **state)
     assert_only(f, "in", NULL);
 }
 
-/* With none, one, two ... descriptors to spare: whatever it is that cannot be opened, nothing stays
- * behind, and one line says why. */
+/* With 0, 1, 2 ... free descriptors: for each file that cannot be opened, no output is left, and
+ * one line names the reason. */
 static void too_few_descriptors_leave_nothing(void **state)
 {
     struct fixture *f = *state;

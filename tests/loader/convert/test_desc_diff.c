@@ -1,5 +1,5 @@
-/* Two descriptions are compared field by field: each kind of difference is found, with both
- * values; what an f32 changes, and another name for the same rotation, are none. */
+/* Comparing two descriptions field by field: each kind of difference is found, with both values.
+ * Rounding to f32, and another name for the same rotation, are no differences. */
 #include "tests/support/test.h"
 
 #include <stdio.h>

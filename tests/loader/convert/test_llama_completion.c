@@ -37,7 +37,7 @@ struct run {
     const struct row *row;
     struct tiny_engine engine;
     const struct dgl_tokenizer *tok;
-    char *peers, *file; /* folder of the programs; what llama.cpp opens */
+    char *peers, *file; /* folder of the programs; path that llama.cpp opens */
 };
 
 /* ---- their side ------------------------------------------------------------------------------ */
@@ -57,7 +57,7 @@ static void check_prompt_ids(const char *err, const int32_t *ids, size_t count)
     assert_int_equal(found, count);
 }
 
-/* Cuts off what the program adds to the text; true when the model ended it. */
+/* Removes text that the program adds. Returns true if the model ended the text. */
 static bool trim(char *text)
 {
     static const char mark[] = " [end of text]";

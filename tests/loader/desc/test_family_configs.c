@@ -1,4 +1,4 @@
-/* What fields mean in each family: variants of one small config, understood or refused. */
+/* Meaning of the fields in each family: variants of one small config, accepted or refused. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -85,8 +85,8 @@ static const struct variant understood[] = {
      "\"sliding_window\": 24, \"sliding_window_pattern\": 2",
      DGL_OK,
      {"rope default theta 1e+06 ", "local default theta 10000 "}},
-    /* As transformers 4.50 to 5.23: absent, every sixth layer sees everything; what it saves as
-     * _sliding_window_pattern says what layer_types was made from, and is not read back. */
+    /* Transformers 4.50 to 5.23: if the field is absent, every sixth layer has full attention. The
+     * saved _sliding_window_pattern is the source of layer_types and is not read back. */
     {"gemma3: one window in two layers of six",
      "gemma3_text",
      "\"sliding_window\": 24",

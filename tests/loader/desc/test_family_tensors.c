@@ -274,7 +274,7 @@ static void check_text_only(const struct outer *row, const char *dir, const char
     free(pack);
 }
 
-/* A pack made of the pack, in another type, still tells what the checkpoint had. */
+/* A pack converted from the pack, with another type, still lists the tensors of the checkpoint. */
 static void check_again(const struct outer *row, const char *dir, const char *from,
                         const char *plain, size_t skipped)
 {
@@ -289,7 +289,7 @@ static void check_again(const struct outer *row, const char *dir, const char *fr
     free(pack);
 }
 
-/* As GGUF, from the checkpoint and from its pack: a text model and nothing else. */
+/* As GGUF, from the checkpoint and from its pack: only the text model. */
 static void check_gguf(const struct outer *row, const char *dir, const char *from,
                        const char *plain)
 {

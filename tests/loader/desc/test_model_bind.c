@@ -33,7 +33,7 @@ static void fake_destroy(void *impl)
 struct bind_case {
     const char *name;
     const char *drop;       /* tensor to leave out */
-    struct tensor_info add; /* name NULL: nothing */
+    struct tensor_info add; /* name NULL: no tensor */
     bool distinct;
     bool untied;
     enum dgl_status status;

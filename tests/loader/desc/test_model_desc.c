@@ -1,4 +1,4 @@
-/* config.json -> model_desc: what is understood, what is refused, and with which words. */
+/* config.json -> model_desc: accepted configs, refused configs, and their messages. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

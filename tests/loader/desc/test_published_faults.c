@@ -31,7 +31,7 @@ static const struct escape escapes[] = {
     {"CVE-2024-34359: a module", "{% import 'os' as os %}{{ os.system('id') }}"},
 };
 
-/* An error, or nothing that names a class, a module or a function of the host. */
+/* The result is an error, or contains no class, module or function of the host. */
 static void template_reaches_no_host(void **state)
 {
     const struct escape *row = *state;
@@ -126,7 +126,7 @@ static void cve_2025_49847_token_longer_than_an_int(void **state)
     }
 }
 
-/* What a peer asks for may lie outside of the tensor it names: nothing is read, nothing written. */
+/* A peer may request bytes outside of the named tensor: no byte is read or written. */
 static void cve_2024_42478_reads_stay_in_their_tensor(void **state)
 {
     (void)state;

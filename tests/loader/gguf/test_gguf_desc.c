@@ -1,5 +1,5 @@
-/* GGUF keys and tensors as a Hugging Face model: one case for each way in which the two differ,
- * with values worked out by hand, and refusals of what would be read wrongly. */
+/* GGUF keys and tensors as a Hugging Face model: one case for each difference between the two, with
+ * values computed by hand, and refusals of files that would be misread. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -275,7 +275,7 @@ static void gate_and_up_of_gpt_oss_alternate(void **state)
     close_built(&o);
 }
 
-/* GGUF's nibbles are in the order of DGL_MXFP4: nothing is turned round. */
+/* GGUF's nibbles are in the order of DGL_MXFP4, so they are copied unchanged. */
 static void mxfp4_blocks_are_handed_on_as_they_are(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The GGUF container: what is accepted, and one case for each way in which a header can lie. The
- * classes of faults that were published as CVEs of other readers have a case each. */
+/* The GGUF container: accepted files, and one case for each possible false claim of a header. Each
+ * class of faults published as a CVE of another reader has a case. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void add_plain(struct gguf_build *b)
     gb_matrix(b, "b.weight", 0, 4, 0, 1);
 }
 
-/* The preamble with any numbers, nothing behind it but `room` zeros. */
+/* The preamble with any numbers, followed by `room` zeros. */
 static void preamble(struct dgl_buf *out, uint64_t tensors, uint64_t keys, size_t room)
 {
     *out = (struct dgl_buf){0};
@@ -524,7 +524,8 @@ static void refuses_every_truncation(void **state)
     dgl_buf_finish(&whole);
 }
 
-/* A file of which only the beginning is at hand: its header is enough, and nothing less. */
+/* Only the start of the file is available: the header suffices, and less than the header does not.
+ */
 static void reads_a_header_without_its_data(void **state)
 {
     (void)state;
@@ -566,7 +567,7 @@ static void survives_every_changed_byte(void **state)
     dgl_buf_finish(&whole);
 }
 
-/* ---- what is accepted ---- */
+/* ---- accepted files ---- */
 
 static void reads_keys_and_tensors(void **state)
 {

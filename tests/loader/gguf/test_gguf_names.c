@@ -1,5 +1,5 @@
-/* Messages about GGUF files name what stands in the file, with what was found and what was wanted,
- * although the file is read as if it were a Hugging Face folder. */
+/* Messages about GGUF files name the keys of the file, with the found and the expected value,
+ * although the file is read like a Hugging Face folder. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 /* ---- a model to change ---- */
 
-/* What a row changes; 0 = as it is. */
+/* Changes of a row; 0 = unchanged. */
 struct change {
     const char *arch;  /* NULL = llama */
     uint32_t kv_heads; /* 1 */
@@ -26,7 +26,7 @@ struct change {
     float theta;       /* not there */
     const char *drop;  /* tensor to leave out */
     const char *wide;  /* tensor with 4 columns more */
-    const char *add;   /* tensor that nothing wants */
+    const char *add;   /* a tensor that no model uses */
     uint32_t eos;      /* 2 */
     uint32_t vocab;    /* vocab_size; 0 = not said */
 };
@@ -287,7 +287,7 @@ static const struct companion companions[] = {
     {"banana", "general.type", {"supported: \"model\", or no such key", ""}},
 };
 
-/* The type goes before what the file may lack: an adapter has an architecture and no layers. */
+/* The type is checked before missing keys: an adapter has an architecture and no layers. */
 static void companion_is_refused(void **state)
 {
     const struct companion *row = *state;
@@ -337,8 +337,8 @@ static void model_is_a_type(void **state)
 
 /* ---- every field ---- */
 
-/* Fields that say what GGUF leaves unsaid, or by the presence of a tensor: one value each, which is
- * never refused. */
+/* Fields that GGUF does not store, or stores by the presence of a tensor: each has one value, which
+ * is never refused. */
 static const char *const unsaid[] = {
     "tie_word_embeddings",   "attention_bias",    "mlp_bias",
     "use_sliding_window",    "hidden_activation", "swiglu_limit",

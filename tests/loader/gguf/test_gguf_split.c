@@ -11,7 +11,7 @@ struct split_case {
     const char *name;
     const char *files[2]; /* their names; NULL = not there */
     int no[2], count[2];
-    int total; /* split.tensors.count; 0 = none */
+    int total; /* split.tensors.count, or 0 */
     enum dgl_status status;
     const char *part; /* of the message */
 };

@@ -20,7 +20,7 @@ struct row {
     const char *name;
     uint32_t id;                /* ggml's */
     enum dgl_dtype dtype, held; /* in the file; on the device */
-    int scale_at[2];            /* where a block has its f16 scale and minimum; -1 = none */
+    int scale_at[2];            /* offsets of the f16 scale and minimum in a block; -1 = absent */
     float scale;                /* so that weights stay below about 0.15 */
 };
 
@@ -113,7 +113,7 @@ static void write_model(const struct row *row, const char *dir, uint32_t experts
     dgl_buf_finish(&bytes);
 }
 
-/* What the device holds, and what is said about it. */
+/* The weights on the device, and the report about them. */
 static void check_held(const struct tiny_engine *e, const struct row *row, uint32_t experts)
 {
     const struct dgl_dtype_traits *held = dgl_dtype_get(row->held);

@@ -1,5 +1,5 @@
-/* What a config says and a GGUF file cannot: refused with both values before anything is written.
- * What only the tensors say comes back from them. */
+/* Fields of a config that a GGUF file cannot store: refused with both values before the file is
+ * written. Fields that follow from the tensors are restored from them. */
 #include "tests/support/convert_fixture.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 struct unsaid {
     const char *name, *fixture;
-    const char *config[2][2]; /* text and what takes its place */
+    const char *config[2][2]; /* text and its replacement */
     bool add_biases, drop_biases;
     const char *part; /* of the refusal; NULL = it comes back as it was */
     const char *warning;

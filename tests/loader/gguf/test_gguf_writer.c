@@ -1,5 +1,5 @@
-/* Models written as GGUF and read back: the same description, the same rotation, the same weights;
- * and what a GGUF file cannot hold. */
+/* Models written as GGUF and read back: the same description, the same rotation, the same weights.
+ * Also models that a GGUF file cannot store. */
 #include "tests/support/convert_fixture.h"
 
 #include <math.h>
@@ -101,8 +101,8 @@ static double compare_values(const struct dgl_model_file *a, const struct dgl_mo
 
 struct family {
     const char *name, *archive, *inside;
-    const char *refusal; /* of the export; NULL = none */
-    const char *warning; /* part of it; NULL = none */
+    const char *refusal; /* of the export, or NULL */
+    const char *warning; /* part of it, or NULL */
 };
 #define FIXTURE(name) name, "fixtures/visible.tar.xz", "visible/" name
 static const struct family families[] = {
@@ -155,7 +155,7 @@ static void reads_back(void **state)
         assert_string_equal(x, y);
         check_rope(&a->desc.rope[ROPE_GLOBAL], &b->desc.rope[ROPE_GLOBAL], 8);
         check_rope(&a->desc.rope[ROPE_GLOBAL], &b->desc.rope[ROPE_GLOBAL], a->desc.context_max);
-        /* 1 + w and back costs what a float cannot hold. */
+        /* 1 + w and back rounds to the precision of a float. */
         assert_at_most(compare_values(a, b), a->desc.norm_plus_one ? 1.2e-7 : 0);
         assert_int_equal(a->desc.num_stop_ids,
                          b->info.has_tokenizer ? b->desc.num_stop_ids : a->desc.num_stop_ids);
@@ -397,7 +397,7 @@ static void an_unknown_format_is_refused(void **state)
     assert_only(f, "in", NULL);
 }
 
-/* GGUF -> pack -> GGUF: nothing is lost on the way. */
+/* GGUF -> pack -> GGUF: no information is lost. */
 static void packs_are_made_of_it_and_it_of_packs(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
-/* The safetensors reader: what is accepted, and one case for each way in which a header or a
- * file can lie. */
+/* The safetensors reader: accepted files, and one case for each possible false claim of a header or
+ * a file. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -412,7 +412,7 @@ static void index_is_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Folders with weights in another form: refused with what to do. */
+/* Folders with weights in another form: the error names a remedy. */
 struct other_folder {
     const char *name;
     const char *file;

@@ -1,5 +1,5 @@
-/* Hashing a pack's files once per change: what is remembered, what is not, and what the pack's
- * verification makes of it. */
+/* Hashing a pack's files once per change: the stored results, the files without one, and their use
+ * when the pack is verified. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -215,7 +215,7 @@ static void pack_is_read_when_it_changed(void **state)
         chmod(caches[i], 0700);
         tiny_pack_write(dirs[i], &pack);
     }
-    usleep(2100 * 1000); /* what was written within two seconds is not remembered */
+    usleep(2100 * 1000); /* files written within the last two seconds are not stored */
     for (size_t i = 0; i < count; i++) {
         const struct pack_case *row = &pack_cases[i];
         struct test_log log;
@@ -238,7 +238,7 @@ static void pack_is_read_when_it_changed(void **state)
     }
 }
 
-/* Threads find differences in any order; the manifest's first is told, alone. */
+/* Threads find differences in any order. Only the first one of the manifest is reported. */
 static void the_first_of_several_is_told(void **state)
 {
     char *dir = test_tmpdir();

@@ -1,4 +1,4 @@
-/* Models as core and the command line open them: paths, the Hub cache, what inspect shows,
+/* Models as core and the command line open them: paths, the Hub cache, the output of inspect,
  * verify. */
 #include "tests/support/test.h"
 
@@ -129,7 +129,7 @@ static void skipped_tensors_are_listed(void **state)
     free(bytes);
     tiny_file_replace(dir, "config.json", "\"tie_word_embeddings\": false",
                       "\"tie_word_embeddings\": true");
-    struct dgl_model_file *file = open_ok(dir); /* no warning: nothing is wrong */
+    struct dgl_model_file *file = open_ok(dir); /* no warning: the model is correct */
     assert_int_equal(dgl_model_file_num_skipped(file), 1);
     assert_string_equal(dgl_model_file_skipped(file, 0),
                         "lm_head.weight: equal to the tied embeddings");
@@ -147,7 +147,7 @@ static void skipped_tensors_are_listed(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* ---- which folder is what ---- */
+/* ---- kinds of folders ---- */
 
 static void trailing_slashes_and_dots_in_paths(void **state)
 {
@@ -225,7 +225,7 @@ static void path_that_is_not_there(void **state)
     (void)state;
     char *path = test_missing(TEST_MISSING "/path/of/a/model"), *parent = test_tmpdir(), *word;
     open_fails(path, DGL_ERR_IO, path);
-    /* A single word, under which the current folder has nothing either. */
+    /* A single word that does not exist in the current folder either. */
     word = strrchr(parent, '/') + 1;
     snprintf(path, strlen(path), "%s: no such file or folder", word);
     open_fails(word, DGL_ERR_IO, path);
@@ -341,7 +341,7 @@ static void hub_ids_are_checked(void **state)
     hub_remove(&h);
 }
 
-/* ---- inference section: what the writer writes, the reader accepts ---- */
+/* ---- inference section: the reader accepts all output of the writer ---- */
 
 static void inference_round_trip(void **state)
 {

@@ -336,7 +336,7 @@ static void fill_two_levels(uint64_t *seed, float *x, size_t count)
         x[i] = test_rand(seed) % 2 ? 0.5f : -0.25f;
 }
 
-/* Formats without a minimum hold what is far from zero less well. */
+/* Formats without a minimum are less precise for values far from zero. */
 static const struct shape shapes[] = {
     {"normal", fill_normal, {9e-3, 2e-3, 5e-4, 5e-5, 1.2e-2, 2e-2}},
     {"all positive", /* min/max without a floor at 0 loses the offset: 1.0 */
@@ -409,8 +409,8 @@ static void zeros_decode_to_zeros(void **state)
     }
 }
 
-/* What lies below the smallest half becomes zero in the formats with a scale in f16; nothing
- * becomes infinite or NaN. */
+/* Values below the smallest half become zero in formats with an f16 scale. No value becomes
+ * infinite or NaN. */
 static void denormal_values_vanish(void **state)
 {
     (void)state;
@@ -446,8 +446,7 @@ static void too_large_values_saturate(void **state)
     }
 }
 
-/* A sub-block that is nothing but padding is zero; what follows the row in memory has no
- * influence. */
+/* A sub-block that only contains padding is zero. Memory after the row has no influence. */
 static void padding_is_zero_and_has_no_influence(void **state)
 {
     (void)state;
@@ -497,8 +496,8 @@ static void q4_k_scales_with_powers_of_two(void **state)
     assert_int_equal(load_u16(a + 2) + 0x400, load_u16(b + 2));
 }
 
-/* Values that a block can hold exactly come back nearly so: converting twice loses next to
- * nothing. */
+/* Values that a block can store exactly are almost unchanged: converting twice loses almost no
+ * precision. */
 static void encoding_again_loses_next_to_nothing(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@ enum { MAX_VALUES = 256, MAX_BYTES = 512, ROUNDS = 300 };
 struct row {
     const char *name;
     enum dgl_dtype type, promoted;
-    int half_at[2]; /* where a block has its f16 scale and minimum; -1 = none */
+    int half_at[2]; /* offsets of the f16 scale and minimum in a block; -1 = absent */
 };
 
 static const struct row rows[] = {
@@ -34,7 +34,7 @@ static void put_halves(const struct row *row, uint8_t *block, size_t which)
     }
 }
 
-/* `cols` values of `block` are the same after widening, and nothing behind the row is written. */
+/* `cols` values of `block` are equal after widening, and memory after the row is not written. */
 static void check_same(const struct row *row, const uint8_t *blocks, uint64_t cols)
 {
     float want[MAX_VALUES], got[MAX_VALUES];

@@ -1,5 +1,5 @@
-/* Packs of every generation of the format: the same model whoever wrote it, or a refusal that names
- * what is not read. */
+/* Packs of every generation of the format: the same model from every writer, or a refusal that
+ * names the unsupported part. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -195,7 +195,7 @@ static struct dgl_model_file *open_logged(const char *dir, struct test_log *log)
     return file;
 }
 
-/* Without what only the names of families tell. */
+/* Without the fields that only the names of families determine. */
 static char *desc_string(const struct dgl_model_file *file)
 {
     struct dgl_buf text = {0};
@@ -231,7 +231,7 @@ static void generation_is_the_same_model(void **state)
     test_tmpdir_remove(plain);
 }
 
-/* ---- what is not read ---- */
+/* ---- refusals ---- */
 
 struct refusal {
     const char *name;
@@ -375,8 +375,9 @@ struct made {
     const char *name;
     const char *architecture, *inference; /* contents of the objects */
     const char *family;
-    int32_t window, global_layer; /* of layer 0 (0 = none), the first without one (-1 = none) */
-    const char *refused;          /* instead of a family */
+    /* of layer 0 (0 = absent), and the first layer without one (-1 = no such layer) */
+    int32_t window, global_layer;
+    const char *refused; /* instead of a family */
 };
 
 #define SIZES                                                                                      \

@@ -193,8 +193,8 @@ static const struct view_row view_rows[] = {
     {"flat q8_0", RDRR_FLAT, DGL_Q8_0, 5, 80},
 };
 
-/* Stores random values as the layout wants, row by row of what is stored, and gives what every
- * value of the matrix must read as: [rows, cols]. */
+/* Stores random values in the layout, one stored row at a time, and returns the expected values of
+ * the matrix: [rows, cols]. */
 static void matrix_make(const struct view_row *row, unsigned char *bytes, float *want)
 {
     bool column = row->layout == RDRR_COLUMN;

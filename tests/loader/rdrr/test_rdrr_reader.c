@@ -397,8 +397,7 @@ static void verify_can_be_cancelled(void **state)
     assert_null(file);
 }
 
-/* Without verification a flipped bit goes unseen, which is what DGL_HASH_NEVER promises and no
- * more. */
+/* Without verification a flipped bit is not detected, as documented for DGL_HASH_NEVER. */
 static void open_without_verification_reads_no_shard(void **state)
 {
     const char *dir = *state;

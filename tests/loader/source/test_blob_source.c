@@ -9,8 +9,7 @@
 #include "loader/rdrr/rdrr_reader.h"
 #include "tests/support/tiny_model.h"
 
-#define ROOT                                                                                       \
-    "store/model" /* folder of the files in memory; the file system has none of this name */
+#define ROOT "store/model" /* folder of the files in memory; it does not exist in the file system */
 
 /* ---- the file system ---- */
 
@@ -66,7 +65,7 @@ struct store {
         size_t size;
     } files[MAX_FILES];
     size_t count;
-    const char *broken; /* the end of a name that cannot be looked up; NULL = none */
+    const char *broken; /* names that end like this cannot be looked up; may be NULL */
     int hashes, open;   /* opened with a hash; open now */
 };
 

@@ -57,7 +57,7 @@ static uint8_t *tensor_bytes(const struct tensor_source *src, const char *name)
     return out;
 }
 
-/* Any part of a tensor is what the whole has there. */
+/* Any part of a tensor equals that part of the whole tensor. */
 static void check_parts(const struct tensor_source *src, const char *name, const uint8_t *whole)
 {
     size_t index = (size_t)tensor_source_find(src, name);
@@ -107,7 +107,7 @@ static void pairs_become_blocks(void **state)
             int code = nibbles[block * 16 + i % 32 / 2] >> (i % 2 * 4) & 15;
             double want = values[code] * __builtin_ldexp(1.0, scales[block] - 127);
             if (scales[block] < 2 || scales[block] > 250)
-                continue; /* beyond what a float holds */
+                continue; /* beyond the range of a float */
             assert_near(got[i], want, 0);
         }
     }
@@ -149,7 +149,7 @@ static void float_experts_are_turned(void **state)
     tensor_source_destroy(&src);
 }
 
-/* Larger than what is read at once. */
+/* Larger than one read. */
 static void large_tensors_come_in_pieces(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* DOPPLER's own form of tokenizer.json: synthetic tokenizers written in it keep their ids, and
- * what does not hold together is refused. */
+ * inconsistent files are refused. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -470,7 +470,8 @@ static void bad_file_is_refused(void **state)
     assert_contains(log.text, row->message);
 }
 
-/* The form has no name of the pattern: nobody should find out by wrong answers. */
+/* The form does not name the pattern. A warning is needed because a wrong pattern gives wrong ids.
+ */
 static void byte_level_warns_of_its_pattern(void **state)
 {
     static const char json[] = BPE(BOS);
@@ -489,7 +490,7 @@ int main(void)
         cmocka_unit_test(byte_level_is_that_of_gpt2),
         cmocka_unit_test(byte_level_warns_of_its_pattern),
     };
-    /* What is checked in is laid out like the test data beside the project. */
+    /* The checked-in files have the same structure as the test data outside of the project. */
     setenv("DOPPLERGL_TEST_DATA", "tests/data", 1);
     int failed = test_run_table("same ids", gives_the_same_ids, synthetic_rows);
     failed += test_run_table("small files", small_file_encodes, small_rows);

@@ -34,7 +34,7 @@ static struct dgl_tokenizer *tokenizer_of(const char *path, bool text)
     return tok;
 }
 
-/* A GGUF file with nothing but the tokenizer of the folder `dir`. */
+/* A GGUF file that only contains the tokenizer of the folder `dir`. */
 static enum dgl_status write_keys(const char *dir, const char *arch, int32_t max_id,
                                   const char *path)
 {
@@ -111,7 +111,7 @@ static void spm_keys(struct gguf_build *b)
     gb_f32s(b, "tokenizer.ggml.scores", spm_scores, 9);
 }
 
-/* Keys, the file made of them, and what is read from it. */
+/* Keys, the file written from them, and the result of reading it. */
 struct keys {
     struct gguf_build b;
     struct dgl_buf bytes;

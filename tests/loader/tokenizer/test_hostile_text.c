@@ -1,5 +1,5 @@
-/* Names, keys and values of megabytes, with escape sequences in them: a message shows where they
- * begin, in one line that people can read, and the terminal acts on none of it. */
+/* Names, keys and values of megabytes, with escape sequences. A message contains the start of them,
+ * in one readable line, without sequences that the terminal would act on. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "tests/support/tiny_model.h"
 
 #define MANY (1 << 20)
-/* What the text begins with, and how the end of that is shown; values of JSON have its \u001b. */
+/* The start of the text, and the end of that start in messages. Values of JSON have its \u001b. */
 #define EVIL   "\033]0;x\007\xc2\x9b\xe2\x80\xae"
 #define SHOWN  "\\u{9b}\\u{202e}aaaa"
 #define JSON   "\\u009b\\u{202e}aaaa" /* in a value that the message shows as JSON */

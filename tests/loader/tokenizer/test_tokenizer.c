@@ -1,5 +1,5 @@
-/* Tokenizers: what is refused and how it is said, flags, limits, streaming and threads.
- * Exactness is measured in test_tokenizer_synthetic.c and test_tokenizer_real.c. */
+/* Tokenizers: refusals and their messages, flags, limits, streaming and threads.
+ * test_tokenizer_synthetic.c and test_tokenizer_real.c test exactness. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -419,8 +419,8 @@ static void long_runs_take_no_quadratic_time(void **state)
     tokenizer_destroy(&tok);
 }
 
-/* The same text merged as one long piece and, cut by a character that merges with nothing, as
- * short ones. */
+/* The same text merged as one long piece, and as short pieces, separated by a character that does
+ * not merge. */
 static void long_and_short_pieces_merge_alike(void **state)
 {
     (void)state;
@@ -492,7 +492,7 @@ struct stream_row {
     bool skip_special;
     int32_t ids[8];
     size_t count;
-    const char *steps; /* what has come after each id and after the end, '|' between */
+    const char *steps; /* output after each id and after the end, separated by '|' */
 };
 static const struct stream_row stream_rows[] = {
     {"plain tokens come at once", byte_level, false, {0, 1, 0}, 3, "a|a b|a ba|a ba"},
@@ -582,7 +582,7 @@ static void stream_starts_anew_after_the_end(void **state)
     tokenizer_destroy(&tok);
 }
 
-/* Random ids: the stream is at every moment the beginning of what decoding everything gives. */
+/* Random ids: at every moment the stream is a prefix of the decoded whole. */
 static void stream_is_a_prefix_of_the_whole(void **state)
 {
     (void)state;

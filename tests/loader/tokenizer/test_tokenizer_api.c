@@ -1,4 +1,4 @@
-/* The tokenizer part of core/dopplergl.h: where a tokenizer is loaded from, and who owns what. */
+/* The tokenizer part of core/dopplergl.h: sources of a tokenizer, and ownership. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static const struct bad_text bad_texts[] = {
     {"no token, with a name", no_unknown, "ab", "x.txt", "x.txt: the text has a character without"},
 };
 
-/* One line, and nothing to be freed. */
+/* One line, and no memory to free. */
 static void bad_text_is_explained(void **state)
 {
     const struct bad_text *row = *state;

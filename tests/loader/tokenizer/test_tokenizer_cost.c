@@ -166,7 +166,8 @@ static void ends_in_time(void **state)
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* A decoder that grows without end ends both ways; what came until then is a beginning. */
+/* A decoder that grows without end is stopped in both functions. The output until then is a prefix.
+ */
 static void decoders_end(void **state)
 {
     (void)state;

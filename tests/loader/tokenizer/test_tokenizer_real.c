@@ -18,7 +18,7 @@ static void encodes_and_decodes_as_recorded(void **state)
     token_vectors_finish(&vectors);
 }
 
-/* Replaces *text by what its encoding reads as. */
+/* Replaces *text by its text after encoding and decoding. */
 static void read_back(const struct dgl_tokenizer *tok, struct dgl_buf *text)
 {
     struct token_ids ids = {0};
@@ -29,7 +29,7 @@ static void read_back(const struct dgl_tokenizer *tok, struct dgl_buf *text)
     free(ids.ids);
 }
 
-/* What every seventh token reads as is, once normalized, what its encoding reads as. */
+/* The text of every seventh token, once normalized, survives encoding and decoding. */
 static void tokens_survive_a_round_trip(void **state)
 {
     const struct published_tokenizer *row = *state;

@@ -1,5 +1,5 @@
-/* Small tokenizers made to show what no published file has, and Unicode data, against what the
- * `tokenizers` package says. Everything is in tests/data/tokenizers. */
+/* Small tokenizers for cases that no published file has, and Unicode data, compared with the
+ * results of the `tokenizers` package. All files are in tests/data/tokenizers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -206,7 +206,7 @@ static void characters_newer_than_unicode_9_are_inert(void **state)
     free(cps);
 }
 
-/* Those of the package's Rust, which is newer than what utf8proc may have. */
+/* The properties of the package's Rust library, which may be newer than those of utf8proc. */
 static void lower_case_is_that_of_unicode_17(void **state)
 {
     (void)state;
@@ -337,7 +337,7 @@ int main(void)
         cmocka_unit_test(lower_case_is_that_of_unicode_17),
         cmocka_unit_test(classes_of_expressions_are_those_of_unicode_16),
     };
-    /* What is checked in is laid out like the test data beside the project. */
+    /* The checked-in files have the same structure as the test data outside of the project. */
     setenv("DOPPLERGL_TEST_DATA", "tests/data", 1);
     int failed = test_run_table("encode", encodes_as_recorded, rows);
     failed += test_run_table("decode", decodes_as_recorded, rows);

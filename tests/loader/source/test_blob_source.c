@@ -9,7 +9,8 @@
 #include "loader/rdrr/rdrr_reader.h"
 #include "tests/support/tiny_model.h"
 
-#define ROOT "store/model" /* folder of the files in memory; it does not exist in the file system */
+#define ROOT                                                                                       \
+    "store/model" /* folder of the files in memory; there is no such folder in the file system */
 
 /* ---- the file system ---- */
 

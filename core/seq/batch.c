@@ -407,7 +407,8 @@ static void admit(struct dgl_batch *b)
             continue; /* those behind it may have been cancelled */
         struct dgl_session *s = lane->session;
         r->g.s = s;
-        r->g.queue.session = s;
+        lane->own = DECODER_OF(&r->g, s);
+        r->g.own = &lane->own;
         r->g.interval = session_readback_interval(s);
         r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
         r->g.in_company = true;
@@ -511,7 +512,7 @@ static enum dgl_status write_on(struct batch_request *r)
         r->resumes = false;
     }
     if (status != DGL_OK || r->g.done ||
-        !batch_pages_make_room(r, r->lane->session->len + r->g.queue.steps + r->g.interval + 1))
+        !batch_pages_make_room(r, r->lane->session->len + r->g.own->steps + r->g.interval + 1))
         return status;
     return generation_advance(&r->g);
 }
@@ -549,10 +550,7 @@ static enum dgl_status take_news(struct dgl_batch *b, struct decoder *group)
     enum dgl_status status = decoder_take(group, news, &count);
     for (int32_t i = 0; i < count && status == DGL_OK; i++) {
         struct batch_request *r = news[i].g->p->priv;
-        enum dgl_status taken = DGL_OK;
-        for (int32_t k = 0; k < news[i].count && taken == DGL_OK && !r->g.done; k++)
-            taken = generation_accept(&r->g, news[i].ids[k]);
-        status = settle(b, r, taken);
+        status = settle(b, r, generation_accept(&news[i]));
     }
     return status;
 }
@@ -593,7 +591,7 @@ static enum dgl_status gather(struct dgl_batch *b, struct decoder *group)
         if (count < 2 && lane->slot >= 0)
             status = part(b, lane);
         while (count >= 2 && lane->slot < 0 && status == DGL_OK && lane->request &&
-               lane->request->g.queue.steps > 0)
+               lane->own.steps > 0)
             status = settle(b, lane->request, generation_take(&lane->request->g));
         if (count >= 2 && lane->slot < 0 && status == DGL_OK && is_member(lane))
             status = settle(b, lane->request, decoder_join(group, &lane->request->g, &lane->slot));
@@ -661,7 +659,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             status = batch_reads_end(b);
         read = true;
         for (int32_t i = first; i < end && status == DGL_OK; i++)
-            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.queue.steps > 0) {
+            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.own->steps > 0) {
                 status = settle(b, r, generation_take(&r->g));
                 batch_reads_seen(b);
             }
@@ -708,12 +706,12 @@ void batch_lose(struct dgl_batch *b)
     for (int32_t i = 0; i < b->num_groups; i++)
         decoder_clear(b->groups[i]);
     for (int32_t i = 0; i < b->info.sequences; i++) {
-        struct batch_request *r = b->lanes[i].request;
-        b->lanes[i].slot = -1;
+        struct batch_lane *lane = &b->lanes[i];
+        struct batch_request *r = lane->request;
+        lane->slot = -1;
         if (!r)
             continue;
-        r->g.queue.count = 0; /* their fences went with the context */
-        r->g.queue.steps = 0;
+        lane->own = DECODER_OF(&r->g, lane->session); /* fences went with the context */
         if (r->begun && r->result.num_tokens == 0)
             r->state = REQUEST_READS;
         /* One that is being evaluated again goes on with that. */

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "core/seq/decoder.h"
+#include "core/seq/generation.h"
 
 #define BATCH_SEQUENCES     4
 #define BATCH_MAX_SEQUENCES 256
@@ -40,6 +40,7 @@ struct batch_request {
 struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* that runs in it; NULL = none */
+    struct decoder own;            /* decodes its request alone */
     struct decoder *group;         /* that its request may be a member of; NULL = none */
     int32_t slot;                  /* there; -1 = it is none */
 };

@@ -267,7 +267,8 @@ static void preempt(struct batch_request *r)
               (unsigned long long)r->id, r->lane->session->pages.count, batch_request_tokens(r),
               b->model->kv.pool_used, b->model->kv.pool_pages);
     expect_more(b);
-    decode_queue_drop(&r->g.queue);
+    decoder_drop(r->g.own);
+    r->g.own = NULL;
     batch_pages_give(r->lane);
     r->preempted = r->begun;
     r->resumes = false;

@@ -1,16 +1,16 @@
 /* Batched decoding of several sequences. */
-#include "core/seq/decoder.h"
+#include "core/seq/generation.h"
 
 #include <assert.h>
 #include <stddef.h>
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/seq/decode_queue.h"
 #include "core/exec/executor.h"
 
 /* The device should not be busy with what is queued for longer than this: a new prompt waits. */
@@ -23,6 +23,8 @@ _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of
 enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *p,
                                struct decoder **out)
 {
+    const struct dgl_session_params params = {
+        .context = p->context, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     const struct dgl_log *log = m->dev->log;
     struct plan *plan = &m->engine->plan;
     struct decoder *d = NULL;
@@ -39,23 +41,25 @@ enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params 
         return DGL_OK;
     }
     d = dgl_new(struct decoder);
-    if (d)
-        d->state = dgl_new(struct dgl_session);
-    if (!d || !d->state) {
+    struct dgl_session *state = dgl_new(struct dgl_session);
+    struct dgl_kv_table *pages = dgl_new(struct dgl_kv_table);
+    if (!d || !state || !pages) {
         free(d);
+        free(state);
+        free(pages);
         return dgl_fail_memory(log, "sequences", sizeof(*d));
     }
-    d->slots = slots;
-    d->least = 2;
-    d->prepared = m->engine_serial - 1;
-    d->state->model = m;
-    const struct dgl_session_params params = {
-        .context = p->context, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
-    status = session_init_batch(d->state, &params, slots);
-    if (status == DGL_OK)
-        *out = d;
-    else
-        decoder_destroy(&d);
+    *d = (struct decoder){.state = state,
+                          .pages = pages,
+                          .slots = slots,
+                          .least = 2,
+                          .prepared = m->engine_serial - 1};
+    state->model = m;
+    TRY(session_init_batch(state, &params, slots));
+    *out = d;
+    return DGL_OK;
+done:
+    decoder_destroy(&d);
     return status;
 }
 
@@ -67,15 +71,23 @@ void decoder_clear(struct decoder *d)
     d->count = d->steps = d->rows = 0;
 }
 
+void decoder_drop(struct decoder *d)
+{
+    for (int32_t i = 0; i < d->count; i++)
+        gl_readback_drop(d->state->model->dev->gl, d->burst[i].ticket);
+    d->count = d->steps = 0;
+    d->run = NULL;
+}
+
 void decoder_destroy(struct decoder **d)
 {
     struct decoder *old = *d;
     *d = NULL;
     if (!old)
         return;
-    for (int32_t i = 0; i < old->count; i++)
-        gl_readback_drop(old->state->model->dev->gl, old->burst[i].report);
+    decoder_drop(old);
     session_destroy(old->state);
+    free(old->pages);
     free(old);
 }
 
@@ -118,7 +130,7 @@ int32_t decoder_misfit(const struct decoder *d)
 {
     const bool crowded = entries_wanted(d) > DGL_KV_TABLE_PAGES;
     int32_t found = -1;
-    for (int32_t i = 0; i < d->slots; i++)
+    for (int32_t i = 0; i < d->slots && d->slots > 1; i++)
         if (d->slot[i].g && (crowded || !rope_is_common(d, d->slot[i].g->s)))
             found = i;
     return found;
@@ -131,7 +143,15 @@ static struct gl_range part_of(const struct decoder *d, enum plan_buffer buffer,
     return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
 }
 
-/* All that the device knows of a member, as the host has it. `trial`: no stop id ends it. */
+/* Tokens that the sequence holds at most. A step of several sequences ends there. */
+static int32_t limit_of(const struct generation *g)
+{
+    const int32_t room = g->s->context - g->s->len;
+    const int32_t left = g->max_tokens < 0 ? room : g->max_tokens - (int32_t)g->r->num_tokens;
+    return g->s->len + (left < room ? left : room);
+}
+
+/* Writes everything that the device needs to know of a member. `trial`: no stop id ends it. */
 static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
@@ -140,35 +160,36 @@ static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
     const struct gl_range ids = part_of(d, BUF_IDS, i), adjust = part_of(d, BUF_ADJUST, i);
     const struct gl_range table = d->state->memory.state[BUF_STEP];
     const bool adjusts = sampling_adjusts(&g->p->sampling);
+    /* The ids of a sequence's own state are there up to the pending one. */
+    const int32_t first = d->slots == 1 ? g->s->len : 0;
     struct dgl_step step = generation_step(g, g->s->len);
-    step.context = (uint32_t)d->slot[i].limit;
-    step.kv_first = d->slot[i].kv_first;
+    enum dgl_status status;
     step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
-    enum dgl_status status =
-        gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4);
-    if (status == DGL_OK)
-        status = gl_buffer_write(gl, adjust.buffer, adjust.offset,
-                                 adjusts ? g->s->adjust.words : nothing,
-                                 adjusts ? adjust.size : sizeof(nothing));
-    if (status == DGL_OK)
-        status = gl_buffer_write(gl, table.buffer,
-                                 table.offset + offsetof(struct dgl_step_table, seq) +
-                                     (uint64_t)i * sizeof(step),
-                                 &step, sizeof(step));
+    TRY(gl_buffer_write(gl, ids.buffer, ids.offset + (uint64_t)first * 4, g->s->ids + first,
+                        (uint64_t)(g->s->len + 1 - first) * 4));
+    if (d->slots == 1) {
+        TRY(session_write_step(g->s, &step, 0));
+        goto done;
+    }
+    step.context = (uint32_t)limit_of(g);
+    step.kv_first = d->slot[i].kv_first;
+    TRY(gl_buffer_write(gl, adjust.buffer, adjust.offset, adjusts ? g->s->adjust.words : nothing,
+                        adjusts ? adjust.size : sizeof(nothing)));
+    TRY(gl_buffer_write(gl, table.buffer,
+                        table.offset + offsetof(struct dgl_step_table, seq) +
+                            (uint64_t)i * sizeof(step),
+                        &step, sizeof(step)));
+done:
     return status;
 }
 
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot)
 {
-    const int32_t prompt = (int32_t)g->r->num_prompt_ids, context = g->s->context;
     int32_t i = 0;
-    assert(d->members < d->slots && g->queue.steps == 0 && g->r->num_tokens > 0);
+    assert(d->members < d->slots && g->own->count == 0 && g->r->num_tokens > 0);
     while (d->slot[i].g)
         i++;
     d->slot[i] = (struct decoder_slot){.g = g, .serial = d->slot[i].serial};
-    d->slot[i].limit = g->max_tokens >= 0 && g->max_tokens < context - prompt
-                           ? prompt + g->max_tokens - 1
-                           : context;
     d->members++;
     *slot = i;
     return write_slot(d, i, false);
@@ -192,7 +213,7 @@ static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t e
     end = (end + 1) & ~1u;
     return first == end ? DGL_OK
                         : gl_buffer_write(d->state->model->dev->gl, table.buffer,
-                                          table.offset + first * 2ull, d->pages.page + first,
+                                          table.offset + first * 2ull, d->pages->page + first,
                                           (end - first) * 2ull);
 }
 
@@ -215,7 +236,7 @@ static enum dgl_status lay_out_pages(struct decoder *d)
         slot->kv_first = next;
         slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
         slot->kv_known = pages->count;
-        memcpy(d->pages.page + next, pages->page, pages->count * sizeof(*pages->page));
+        memcpy(d->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
         next += slot->kv_room;
         status = gl_buffer_write(d->state->model->dev->gl, table.buffer,
                                  table.offset + offsetof(struct dgl_step_table, seq) +
@@ -226,55 +247,70 @@ static enum dgl_status lay_out_pages(struct decoder *d)
     return status == DGL_OK ? write_pages(d, 0, next) : status;
 }
 
-/* Pages for the next steps of all members, and where they are to the device. */
+/* Reserves pages for the next steps of all members, and writes the page table. */
 static enum dgl_status reserve(struct decoder *d, int32_t steps)
 {
     enum dgl_status status = DGL_OK;
     bool fits = true;
-    for (int32_t i = 0; i < d->slots && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
-        const int32_t end = slot->g->s->len + d->steps + steps;
-        status = session_reserve(slot->g->s, end < slot->limit ? end : slot->limit);
+        const int32_t end = slot->g->s->len + d->steps + steps, limit = limit_of(slot->g);
+        TRY(session_reserve(slot->g->s, end < limit || d->slots == 1 ? end : limit));
         fits = fits && slot->g->s->pages.count <= slot->kv_room;
     }
-    if (status == DGL_OK && !fits)
-        return lay_out_pages(d);
-    for (int32_t i = 0; i < d->slots && status == DGL_OK; i++) {
+    if (d->slots == 1) /* the sequence's own page table */
+        goto done;
+    if (!fits) {
+        TRY(lay_out_pages(d));
+        goto done;
+    }
+    for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g || slot->kv_known == slot->g->s->pages.count)
             continue;
         const uint32_t first = slot->kv_known, count = slot->g->s->pages.count;
-        memcpy(d->pages.page + slot->kv_first + first, slot->g->s->pages.page + first,
+        memcpy(d->pages->page + slot->kv_first + first, slot->g->s->pages.page + first,
                (count - first) * sizeof(uint16_t));
         slot->kv_known = count;
-        status = write_pages(d, slot->kv_first + first, slot->kv_first + count);
+        TRY(write_pages(d, slot->kv_first + first, slot->kv_first + count));
     }
+done:
     return status;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Steps that a member has before it, after those that are queued. */
+/* Steps of a member that remain after the queued ones. */
 static int32_t steps_left(const struct decoder *d, const struct decoder_slot *slot)
 {
-    const int32_t left = slot->g ? slot->limit - slot->g->s->len - d->steps : 0;
+    const int32_t left = slot->g ? limit_of(slot->g) - slot->g->s->len - d->steps : 0;
     return left > 0 ? left : 0;
+}
+
+static bool is_single(const struct decoder *d)
+{
+    return d->state->model->dev->info.software || d->state->runner.profile;
 }
 
 static int32_t steps_wanted(const struct decoder *d)
 {
-    const bool single = d->state->model->dev->info.software || d->state->runner.profile;
-    int32_t steps = single ? 1 : DECODER_MAX_STEPS, most = 0;
-    if (d->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / d->step_ns)
+    int32_t steps = is_single(d) ? 1 : DECODER_MAX_STEPS, most = 0;
+    if (d->slots == 1)
+        steps = d->slot[0].g->interval;
+    else if (d->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / d->step_ns)
         steps = (int32_t)(FLIGHT_NS / d->step_ns);
     for (int32_t i = 0; i < d->slots; i++) {
         const int32_t left = steps_left(d, &d->slot[i]);
         most = left > most ? left : most;
     }
     steps = steps > 0 ? steps : 1;
-    return steps < most ? steps : most;
+    steps = steps < most ? steps : most;
+    while (d->slots == 1 && steps > 0 &&
+           !session_rope_holds(d->state, d->state->len + d->steps + steps))
+        steps--;
+    return steps;
 }
 
 /* ---- the executor ---------------------------------------------------------------------------- */
@@ -284,10 +320,13 @@ static bool has_room(void *priv, int32_t steps)
     const struct decoder *d = priv;
     bool has = true;
     for (int32_t i = 0; i < d->slots && has; i++) {
-        const struct decoder_slot *slot = &d->slot[i];
-        const struct dgl_session *s = slot->g ? slot->g->s : NULL;
-        has = !s || (s->len + steps <= slot->limit && !session_moves(s, s->len + steps) &&
-                     session_may_reserve(s, s->len + steps));
+        const struct generation *g = d->slot[i].g;
+        if (!g)
+            continue;
+        const int32_t end = g->s->len + steps;
+        has = end <= (d->slots == 1 ? g->s->context : limit_of(g)) &&
+              session_rope_holds(g->s, end) && session_may_reserve(g->s, end) &&
+              (d->slots == 1 || !session_moves(g->s, end));
     }
     return has;
 }
@@ -301,9 +340,10 @@ static enum dgl_status write_members(void *priv, bool trial)
 {
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < d->slots && status == DGL_OK; i++)
+    for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
-            status = write_slot(d, i, trial);
+            TRY(write_slot(d, i, trial));
+done:
     return status;
 }
 
@@ -311,13 +351,13 @@ static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
 {
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < d->rows && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < d->rows; i++) {
         const struct gl_range at = part_of(d, BUF_IDS, d->row[i]);
         const struct dgl_session *s = d->slot[d->row[i]].g->s;
-        status =
-            gl_buffer_read(d->state->model->dev->gl, at.buffer, at.offset + (s->len + 1ull) * 4,
-                           ids + (size_t)i * (size_t)steps, (uint64_t)steps * 4);
+        TRY(gl_buffer_read(d->state->model->dev->gl, at.buffer, at.offset + (s->len + 1ull) * 4,
+                           ids + (size_t)i * (size_t)steps, (uint64_t)steps * 4));
     }
+done:
     return status;
 }
 
@@ -347,33 +387,35 @@ static int32_t next_steps(const struct decoder *d, struct recipe *body, struct r
     return rows;
 }
 
-/* Steps of `rows` members by these recipes. Returns false if only dispatches can run them. */
-static bool steps_of(struct decoder *d, struct recipe body, struct recipe draws, int32_t rows,
-                     struct steps *out)
+/* Steps of `rows` members by a recipe. */
+static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t rows)
 {
-    struct engine *engine = d->state->model->engine;
-    *out = (struct steps){
-        .runner = &d->state->runner,
-        .recipe = {.segments = body.segments | draws.segments, .repeats = true},
-        .rows = rows,
-        .priv = d,
-        .has_room = has_room,
-        .reserve = reserve_steps,
-        .write = write_members,
-        .read = read_rows,
-    };
-    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
-           engine_choice(engine, out->recipe);
+    return (struct steps){.runner = &d->state->runner,
+                          .recipe = recipe,
+                          .rows = rows,
+                          .priv = d,
+                          .has_room = has_room,
+                          .reserve = reserve_steps,
+                          .write = write_members,
+                          .read = read_rows};
 }
 
-/* Returns true if the executor would now decide something that it left open before. */
-static bool is_due(const struct decoder *d)
+/* The next steps as one recipe. Returns false if only dispatches of several recipes can run them.
+ */
+static bool plan_steps(struct decoder *d, struct steps *out)
 {
-    struct steps steps;
+    struct engine *engine = d->state->model->engine;
     struct recipe body, draws;
-    struct decoder *all = (struct decoder *)(uintptr_t)d; /* which has_room() only reads */
+    if (d->slots == 1) {
+        *out = steps_of(d, generation_recipe(d->slot[0].g), 1);
+        return true;
+    }
     const int32_t rows = next_steps(d, &body, &draws);
-    return steps_of(all, body, draws, rows, &steps) && executor_is_due(&steps);
+    body.segments |= draws.segments;
+    body.repeats = true;
+    *out = steps_of(d, body, rows);
+    return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
+           engine_choice(engine, body);
 }
 
 void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
@@ -388,20 +430,22 @@ void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
                       "dispatches";
 }
 
-bool decoder_can_push(const struct decoder *d)
+bool decoder_can_push(struct decoder *d)
 {
-    const struct dgl_session *s = d->state;
     const int32_t steps = steps_wanted(d);
-    bool moves = !session_is_current(s);
-    if (steps > 0 && !moves && d->count > 0 && is_due(d))
+    struct steps next;
+    bool moves = false;
+    if (steps == 0)
         return false;
-    for (int32_t i = 0; i < d->slots && !moves; i++) {
-        const struct generation *g = d->slot[i].g;
-        moves = g && session_moves(g->s, g->s->len + d->steps + steps);
+    if (d->count > 0) {
+        moves = !session_is_current(d->state) || decoder_misfit(d) >= 0 ||
+                (plan_steps(d, &next) && executor_is_due(&next));
+        for (int32_t i = 0; i < d->slots && !moves; i++) {
+            const struct generation *g = d->slot[i].g;
+            moves = g && session_moves(g->s, g->s->len + d->steps + steps);
+        }
     }
-    if (steps == 0 || (d->count > 0 && (moves || decoder_misfit(d) >= 0)))
-        return false;
-    return d->count < (s->model->dev->info.software || s->runner.profile ? 1 : DECODER_BURSTS);
+    return !moves && d->count < (is_single(d) ? 1 : DECODER_BURSTS);
 }
 
 /* Rows of the pass: members with steps before them. */
@@ -500,102 +544,109 @@ static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct e
     return status == DGL_OK ? exec_run_set_tokens(*out, d->rows) : status;
 }
 
-/* Sets *run to the persistent run of such steps, or to NULL if dispatches serve. */
-static enum dgl_status choose(struct decoder *d, struct recipe body, struct recipe draws,
-                              struct exec_run **run, struct recipe *recipe)
-{
-    struct steps steps;
-    int32_t max_steps;
-    *run = NULL;
-    d->choice = NULL;
-    if (!steps_of(d, body, draws, d->rows, &steps))
-        return DGL_OK;
-    enum dgl_status status = d->count == 0 ? executor_choose(&steps, run, &max_steps)
-                                           : executor_use(&steps, run, &max_steps);
-    d->choice = engine_choice(d->state->model->engine, steps.recipe);
-    *recipe = steps.recipe;
-    return status;
-}
-
-/* Runs of a step and, as the last one, of what reports. */
+/* Runs of a step and, as the last one, the report. */
 #define DECODER_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_ADJUST + 1 + 1)
 
-/* The runs of a step by dispatches. What draws is a run for each of its segments, of which there
- * are many mixtures. */
-static enum dgl_status get_runs(struct decoder *d, struct recipe evaluates, struct recipe draws,
-                                struct exec_run **run, int32_t *count)
+/* The runs of the next steps. */
+struct step_runs {
+    struct exec_run *run[DECODER_MAX_RUNS];
+    int32_t count;
+    bool repeats;      /* run[0] runs several steps in one submit... */
+    int32_t max_steps; /* ...of at most so many */
+    bool persistent;
+    struct recipe recipe; /* of a persistent run */
+};
+
+/* Chooses the executor if nothing is queued. One sequence decodes by one run for all steps. Several
+ * have such a run if it is persistent. Otherwise sampling is a run for each of its segments, as
+ * there are many combinations. */
+static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
 {
-    enum dgl_status status = get_run(d, evaluates, &run[0]);
-    *count = 1;
-    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
-        if (RECIPE_HAS(draws, draw))
-            status = get_run(d, recipe_of((enum segment)draw), &run[(*count)++]);
+    struct runner *r = &d->state->runner;
+    struct recipe body, draws;
+    struct steps steps;
+    enum dgl_status status = DGL_OK;
+    *out = (struct step_runs){0};
+    d->choice = NULL;
+    if (plan_steps(d, &steps)) {
+        const bool decides = d->count == 0 && !(d->slots == 1 && d->slot[0].g->given_up) &&
+                             (!d->run || executor_is_due(&steps));
+        TRY(decides ? executor_choose(&steps, &out->run[0], &out->max_steps)
+                    : executor_use(&steps, &out->run[0], &out->max_steps));
+        d->choice = engine_choice(*r->engine, steps.recipe);
+        out->persistent = out->run[0] != NULL;
+        out->recipe = steps.recipe;
+    }
+    if (d->slots == 1 && !out->persistent)
+        TRY(runner_run(r, steps.recipe, &out->run[0]));
+    out->repeats = out->run[0] != NULL;
+    if (out->repeats) {
+        out->count = 1;
+    } else {
+        next_steps(d, &body, &draws);
+        TRY(get_run(d, body, &out->run[out->count++]));
+        for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL; draw++)
+            if (RECIPE_HAS(draws, draw))
+                TRY(get_run(d, recipe_of((enum segment)draw), &out->run[out->count++]));
+    }
+    if (d->slots > 1) {
+        TRY(get_run(d, recipe_of(SEG_REPORT), &out->run[out->count]));
+    } else if (d->run != out->run[0]) {
+        TRY(runner_write_args(r, out->run[0]));
+        d->run = out->run[0];
+    }
+done:
     return status;
 }
 
-/* One step of these runs and what reports, for the profile of the session. */
-static enum dgl_status push_profiled(struct decoder *d, struct exec_run **run, int32_t count)
+enum dgl_status decoder_choose(struct decoder *d)
 {
-    int64_t held = 0;
-    for (int32_t i = 0; i < d->rows; i++)
-        held += d->slot[d->row[i]].g->s->len + 1;
-    const struct profile_pass pass = {
-        .phase = DGL_PHASE_DECODE, .sequences = d->rows, .held = (int32_t)(held / d->rows)};
-    return runner_profile_step(&d->state->runner, run, count, &pass, &d->step, &d->done_ns);
-}
-
-/* So many steps, by one persistent dispatch or one after the other, and what reports. */
-static enum dgl_status queue_runs(struct dgl_session *s, struct exec_run **run, int32_t count,
-                                  int32_t steps, bool persistent)
-{
-    enum dgl_status status =
-        persistent ? runner_queue(&s->runner, run[0], (uint32_t)steps, DGL_PHASE_DECODE) : DGL_OK;
-    for (int32_t i = 0; i < steps && !persistent && status == DGL_OK; i++)
-        for (int32_t k = 0; k < count && status == DGL_OK; k++)
-            status = runner_queue(&s->runner, run[k], 1, DGL_PHASE_DECODE);
-    return status == DGL_OK ? runner_queue(&s->runner, run[count], 1, DGL_PHASE_DECODE) : status;
+    struct step_runs runs;
+    return get_runs(d, &runs);
 }
 
 enum dgl_status decoder_push(struct decoder *d)
 {
-    struct dgl_session *s = d->state;
+    struct runner *r = &d->state->runner;
     struct burst *burst = &d->burst[d->count];
-    const int32_t steps = steps_wanted(d);
-    struct exec_run *persistent = NULL, *run[DECODER_MAX_RUNS];
-    struct recipe evaluates, draws;
-    int32_t count = 1;
+    const int32_t steps = steps_wanted(d), report = d->slots > 1;
+    struct step_runs runs;
+    int64_t held = 0;
+    enum dgl_status status;
     assert(decoder_can_push(d));
-    burst->persistent = (struct recipe){0};
-    enum dgl_status status = reserve(d, steps);
-    if (status == DGL_OK)
-        status = decoder_prepare(d, d->draws);
-    if (status == DGL_OK)
-        status = write_rows(d);
-    if (status != DGL_OK)
-        return status;
-    next_steps(d, &evaluates, &draws);
-    status = choose(d, evaluates, draws, &persistent, &burst->persistent);
-    if (persistent)
-        run[0] = persistent;
-    else if (status == DGL_OK)
-        status = get_runs(d, evaluates, draws, run, &count);
-    if (!persistent)
-        burst->persistent = (struct recipe){0};
-    if (status == DGL_OK)
-        status = get_run(d, recipe_of(SEG_REPORT), &run[count]);
-    if (status == DGL_OK && s->runner.profile)
-        status = push_profiled(d, run, count + 1);
-    else if (status == DGL_OK)
-        status = queue_runs(s, run, count, steps, persistent != NULL);
-    const struct gl_range at = s->memory.state[BUF_REPORT];
-    if (status == DGL_OK)
-        status = gl_readback_begin(s->model->dev->gl, at.buffer, at.offset,
-                                   (uint32_t)d->rows * OPLIST_REPORT_WORDS * 4, &burst->report);
-    if (status != DGL_OK)
-        return status;
+    TRY(reserve(d, steps));
+    if (report) {
+        TRY(decoder_prepare(d, d->draws));
+        TRY(write_rows(d));
+    }
+    TRY(get_runs(d, &runs));
+    if (r->profile) {
+        assert(steps == 1);
+        for (int32_t i = 0; i < d->rows; i++)
+            held += d->slot[d->row[i]].g->s->len + 1;
+        const struct profile_pass pass = {
+            .phase = DGL_PHASE_DECODE, .sequences = d->rows, .held = (int32_t)(held / d->rows)};
+        TRY(runner_profile_step(r, runs.run, runs.count + report, &pass, &d->step, &d->done_ns));
+    } else {
+        for (int32_t done = 0, part; done < steps && runs.repeats; done += part) {
+            part = steps - done > runs.max_steps ? runs.max_steps : steps - done;
+            TRY(runner_queue(r, runs.run[0], (uint32_t)part, DGL_PHASE_DECODE));
+        }
+        for (int32_t i = 0; i < steps && !runs.repeats; i++)
+            for (int32_t k = 0; k < runs.count; k++)
+                TRY(runner_queue(r, runs.run[k], 1, DGL_PHASE_DECODE));
+        if (report)
+            TRY(runner_queue(r, runs.run[runs.count], 1, DGL_PHASE_DECODE));
+    }
+    const struct gl_range at = d->state->memory.state[report ? BUF_REPORT : BUF_IDS];
+    const uint64_t first = report ? 0 : (uint64_t)(d->state->len + d->steps + 1) * 4;
+    const int32_t words = report ? d->rows * OPLIST_REPORT_WORDS : steps;
+    TRY(gl_readback_begin(r->dev->gl, at.buffer, at.offset + first, (uint32_t)words * 4,
+                          &burst->ticket));
     burst->steps = steps;
     burst->rows = d->rows;
-    burst->profiled = s->runner.profile != NULL;
+    burst->profiled = r->profile != NULL;
+    burst->persistent = runs.persistent ? runs.recipe : (struct recipe){0};
     burst->queued_ns = dgl_now_ns();
     for (int32_t i = 0; i < d->rows; i++) {
         burst->row[i].slot = d->row[i];
@@ -603,20 +654,16 @@ enum dgl_status decoder_push(struct decoder *d)
     }
     d->count++;
     d->steps += steps;
-    return DGL_OK;
+done:
+    return status;
 }
 
-/* What is queued counts for nothing: the device gets what the host knows of the members.
- * `given_up`: so was the dispatch, else nobody can say. */
-static enum dgl_status start_again(struct decoder *d, struct recipe recipe, bool given_up)
+enum dgl_status decoder_recover(struct decoder *d, struct recipe recipe, bool given_up)
 {
-    struct dgl_session *s = d->state;
-    const struct recipe none = {0};
-    struct steps steps;
-    steps_of(d, recipe, none, d->rows, &steps);
-    for (int32_t i = 0; i < d->count; i++)
-        gl_readback_drop(s->model->dev->gl, d->burst[i].report);
-    d->count = d->steps = 0;
+    const struct steps steps = steps_of(d, recipe, d->rows);
+    decoder_drop(d);
+    if (d->slots == 1)
+        d->slot[0].g->given_up = true;
     return given_up ? executor_recover(&steps) : executor_reset(&steps);
 }
 
@@ -638,49 +685,84 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
     return given_up;
 }
 
+/* So long before a burst should be done the driver's wait takes over. Shorter sleeps do not pay. */
+#define EARLY_NS 150000ull
+/* The longest sleep without a look at whether the call is cancelled. */
+#define SLEEP_NS 10000000ull
+
+/* Sleeps through most of the time that a burst should take: some drivers' waits keep a processor
+ * busy (NVIDIA's, until the fence is reached). */
+static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
+{
+    for (uint64_t now = dgl_now_ns(); now + EARLY_NS < done_ns && !session_is_cancelled(d->state);
+         now = dgl_now_ns()) {
+        uint64_t left = done_ns - EARLY_NS - now;
+        nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
+    }
+}
+
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)
 {
     const struct burst burst = d->burst[0];
     struct dgl_device *dev = d->state->model->dev;
+    struct profile *profile = d->state->runner.profile;
     uint32_t report[DGL_STEP_SEQS][OPLIST_REPORT_WORDS];
+    const uint64_t steps = (uint64_t)burst.steps;
+    const bool one = d->slots == 1;
     assert(d->count > 0);
     *count = 0;
     d->count--;
     d->steps -= burst.steps;
     memmove(d->burst, d->burst + 1, (size_t)d->count * sizeof(burst));
-    enum dgl_status status = gl_readback_end(dev->gl, burst.report, report);
-    const uint64_t now = dgl_now_ns();
+    /* The device begins a burst when it is queued and the one before it is done. */
     const uint64_t begun = burst.queued_ns > d->read_ns ? burst.queued_ns : d->read_ns;
-    d->step_ns = (now - begun) / (uint64_t)burst.steps;
-    d->read_ns = now;
-    if (status == DGL_OK && burst.persistent.segments) {
+    if (one)
+        sleep_until_nearly_done(d, begun + steps * d->step_ns);
+    const bool overslept = one && d->step_ns > 0 && gl_readback_is_done(dev->gl, burst.ticket);
+    enum dgl_status status =
+        gl_readback_end(dev->gl, burst.ticket, one ? (void *)news->ids : (void *)report);
+    d->read_ns = dgl_now_ns();
+    d->step_ns = (d->read_ns - begun) / steps;
+    if (overslept) /* the step is shorter, by an unknown time */
+        d->step_ns -= d->step_ns / 8;
+    TRY(status);
+    if (one && executor_is_aborted(news->ids, burst.steps)) {
+        TRY(decoder_recover(d, burst.persistent, true));
+        goto done;
+    }
+    if (!one && burst.persistent.segments) {
         int32_t known;
         const bool given_up = is_given_up(d, &burst, report, &known);
-        if (given_up || known == 0)
-            return start_again(d, burst.persistent, given_up);
+        if (given_up || known == 0) {
+            TRY(decoder_recover(d, burst.persistent, given_up));
+            goto done;
+        }
     }
-    for (int32_t r = 0; r < burst.rows && status == DGL_OK; r++) {
+    for (int32_t r = 0; r < burst.rows; r++) {
         const struct decoder_slot *slot = &d->slot[burst.row[r].slot];
         struct decoder_news *n = &news[*count];
         if (!slot->g || slot->serial != burst.row[r].serial)
             continue;
-        const int32_t from = slot->g->s->len, came = (int32_t)(report[r][0] - (uint32_t)from);
-        if (came < 1 || came > burst.steps)
+        n->g = slot->g;
+        n->count = burst.steps;
+        ++*count;
+        if (one)
+            break;
+        const int32_t from = slot->g->s->len;
+        n->count = (int32_t)(report[r][0] - (uint32_t)from);
+        if (n->count < 1 || n->count > burst.steps)
             return dgl_fail(dev->log, DGL_ERR_GPU,
                             "%s took a sequence from position %d to %u in %d steps",
                             dev->info.renderer, from, report[r][0], burst.steps);
-        *n = (struct decoder_news){.g = slot->g, .slot = burst.row[r].slot, .count = came};
-        for (int32_t i = 0; i < came; i++)
-            n->ids[i] = (int32_t)report[r][came - i];
-        ++*count;
+        for (int32_t i = 0; i < n->count; i++)
+            n->ids[i] = (int32_t)report[r][n->count - i];
     }
-    struct profile *profile = d->state->runner.profile;
-    if (status != DGL_OK || !profile)
-        return status;
-    if (!burst.profiled) { /* queued before there was one, which begins behind it */
-        profile->step_end_ns = now;
-        return DGL_OK;
+    if (profile && !burst.profiled) { /* queued before the profile began */
+        profile->step_end_ns = d->read_ns;
+    } else if (profile) {
+        d->step.readback_ns = dgl_now_ns() - d->done_ns;
+        TRY(profile_step(profile, d->step));
     }
-    d->step.readback_ns = now - d->done_ns;
-    return profile_step(profile, d->step);
+done:
+    return status;
 }

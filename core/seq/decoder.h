@@ -1,41 +1,43 @@
 /*
- * decoder.h: sequences that decode together: each pass evaluates the next token of all of them, so
- * that weights are read once, and draws each one's successor by its own state. The host queues a
- * few steps for all and reads one report. A sequence has its pages, and its tokens, from a session;
- * what passes need of it besides (ids, state, adjustments, page table) is in a slot here while it
- * is a member.
+ * decoder.h: decodes one sequence, or several together.
  *
- * Steps are dispatches per operation, or (up to PLAN_PHASE_ROWS rows that draw in one way) the same
- * kernels as phases of one persistent dispatch, behind which the report is a dispatch of its own.
- * The program is that of a pass over up to 2, 4 or 8 rows; how many there are, and which sequences
- * they are of, is in the step table, and the groups of each phase in the program's. Members come
- * and go between dispatches as ever. executor.h chooses, with nothing queued, as for one sequence.
- * A dispatch that is given up leaves marks among the ids that the report tells; then all that is
- * queued is dropped, and the same steps are run again from what the host knows of each member.
+ * A decoder with one slot uses the device state of its sequence: its session. Its results are the
+ * ids in IDS. A decoder with several slots has a state of its own, with ids, sampling state,
+ * adjustments and pages of each member. A pass evaluates the next token of all members, so that
+ * weights are read once. The host queues a few steps for all and reads one report.
+ *
+ * Steps are dispatches per operation, or the same kernels as phases of one persistent dispatch: for
+ * one sequence, and for up to PLAN_PHASE_ROWS rows that sample in one way. The report is a dispatch
+ * of its own. The program is that of a pass over up to 2, 4 or 8 rows. The step table has the
+ * number of rows and their sequences. Members come and go between dispatches. executor.h chooses
+ * while nothing is queued. An aborted dispatch leaves marks among its ids. Then everything queued
+ * is dropped, and the same steps run again from the host's state of each member.
  */
 #ifndef DGL_CORE_DECODER_H
 #define DGL_CORE_DECODER_H
 
-#include "core/seq/generation.h"
+#include "core/exec/executor.h"
+#include "core/seq/session.h"
+
+struct generation;
 
 /* Steps per report, at most: a report has so many ids of each sequence. */
 #define DECODER_MAX_STEPS 8
 #define DECODER_BURSTS    2
 
 struct decoder_slot {
-    struct generation *g;                 /* the member's; NULL = free */
+    struct generation *g;                 /* the member's, or NULL */
     uint32_t serial;                      /* raised when a member leaves */
-    int32_t limit;                        /* the sequence stops when it has so many tokens */
     uint32_t kv_first, kv_room, kv_known; /* entries of the page table: from, room for, written */
 };
 
 /* Steps that are queued. */
 struct burst {
-    struct gl_ticket report;
+    struct gl_ticket ticket; /* of their results */
     int32_t steps, rows;
     bool profiled;
-    struct recipe persistent; /* of the dispatch that they are; no segments: they are single ones */
-    uint64_t queued_ns;
+    struct recipe persistent; /* of the persistent run; no segments: dispatches */
+    uint64_t queued_ns;       /* dgl_now_ns() */
     struct {
         uint8_t slot;
         uint32_t serial;
@@ -43,23 +45,31 @@ struct burst {
 };
 
 struct decoder {
-    struct dgl_session *state; /* what the slots' state lies in: session_init_batch() */
+    struct dgl_session *state; /* has the slots' device state; with one slot the sequence's own */
     int32_t slots, members;
-    int32_t least; /* passes over fewer sequences are compiled when they come up */
     struct decoder_slot slot[DGL_STEP_SEQS];
     struct burst burst[DECODER_BURSTS]; /* [count], oldest first */
     int32_t count, steps;               /* queued, of all bursts */
     uint8_t row[DGL_STEP_SEQS];         /* slots of the rows that the device knows */
     int32_t rows;
-    uint32_t prepared;                  /* engine whose programs are compiled */
-    uint32_t draws;                     /* segments that members' tokens are drawn by, so far */
-    bool begun;                         /* decoder_begin() has been called */
-    const struct engine_choice *choice; /* of the last steps; NULL = they had none */
-    uint64_t read_ns, step_ns;
-    struct dgl_profile_step step; /* while the session has a profile: of the burst */
-    uint64_t done_ns;             /* and when the device had finished it */
-    struct dgl_kv_table pages;    /* as on the device */
+    const struct engine_choice *choice; /* of the last steps, or NULL */
+    uint64_t read_ns, step_ns;    /* when a burst was read last; the time of a step, 0 = unknown */
+    struct dgl_profile_step step; /* in a call that profiles: of the queued step... */
+    uint64_t done_ns;             /* ...and when the device had finished it */
+    /* of one sequence */
+    struct exec_run *run; /* of the last steps, or NULL: ARGS must be written */
+    /* of several */
+    int32_t least;              /* passes over fewer sequences are compiled when they come up */
+    uint32_t prepared;          /* engine whose programs are compiled */
+    uint32_t draws;             /* sampling segments of all members so far */
+    bool begun;                 /* decoder_begin() was called */
+    struct dgl_kv_table *pages; /* as on the device */
 };
+
+/* The decoder of one sequence. */
+#define DECODER_OF(generation, session)                                                            \
+    ((struct decoder){                                                                             \
+        .state = (session), .slots = 1, .members = 1, .rows = 1, .slot[0].g = (generation)})
 
 struct decoder_params {
     int32_t context; /* tokens of a sequence, at most */
@@ -89,27 +99,32 @@ enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws);
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot);
 /* What is queued of it is not taken any more. Touches no device. */
 void decoder_leave(struct decoder *d, int32_t slot);
-/* All leave, and nothing is queued any more: the device was lost. */
+/* Forgets all members and everything queued, because the device was lost. */
 void decoder_clear(struct decoder *d);
 /* A member that the decoder cannot take further, with all that is queued taken: the page table is
  * full, or its rotary table changes. -1 = none. */
 int32_t decoder_misfit(const struct decoder *d);
 
 /* Returns true if steps can be queued now. Otherwise call decoder_take(), or none are left. */
-bool decoder_can_push(const struct decoder *d);
+bool decoder_can_push(struct decoder *d);
+/* Chooses the executor of one sequence, so that decoder_push() need not. Nothing is queued. */
+enum dgl_status decoder_choose(struct decoder *d);
 /* Queues the next steps of all members that have not come to their end. */
 enum dgl_status decoder_push(struct decoder *d);
-/* What came of a member in some steps. */
+/* The ids that some steps sampled for a member. */
 struct decoder_news {
     struct generation *g;
-    int32_t slot, count;
-    int32_t ids[DECODER_MAX_STEPS];
+    int32_t count, ids[DGL_READBACK_INTERVAL_MAX];
 };
 /* How the last steps were run, as dgl_model_executor() tells it. */
 void decoder_executor(const struct decoder *d, struct dgl_executor_info *out);
-/* Waits for the oldest steps; news[0 .. *count), [DGL_STEP_SEQS], of those that are still members.
- * Each is to be taken in full before the next call, or its member to leave. None where a
- * persistent dispatch was given up: the same steps come again. */
+/* Waits for the oldest steps. Sets news[0 .. *count), [DGL_STEP_SEQS] or [1] for one sequence, to
+ * the results of those that are still members. The caller accepts all ids of each before the next
+ * call, or its member leaves. *count is 0 after an aborted dispatch: the same steps run again. */
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count);
+/* After a persistent dispatch of the recipe was given up, or may have been. */
+enum dgl_status decoder_recover(struct decoder *d, struct recipe recipe, bool given_up);
+/* Forgets what is queued. Does not wait. */
+void decoder_drop(struct decoder *d);
 
 #endif

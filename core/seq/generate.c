@@ -107,7 +107,7 @@ static struct recipe sample_recipe(const struct generation *g)
     return recipe_sampling(sampling_kind(sampling), sampling_adjusts(sampling));
 }
 
-static struct recipe decode_recipe(const struct generation *g)
+struct recipe generation_recipe(const struct generation *g)
 {
     const struct dgl_sampling *sampling = &g->p->sampling;
     return recipe_decode(sampling_kind(sampling), sampling_adjusts(sampling), g->interval > 1);
@@ -128,88 +128,13 @@ static enum dgl_status start_sampling(struct generation *g)
 {
     struct dgl_session *s = g->s;
     struct dgl_step step = generation_step(g, s->len - 1);
-    enum dgl_status status = runner_run(&s->runner, sample_recipe(g), &g->sample);
-    if (status == DGL_OK && g->max_tokens != 1 && !g->logits)
-        status = runner_run(&s->runner, decode_recipe(g), &g->queue.run);
-    if (status == DGL_OK)
-        status = session_write_step(s, &step, 0);
-    if (status == DGL_OK)
-        status = runner_submit(&s->runner, g->sample, DGL_PHASE_PREFILL, s->len);
-    return status;
-}
-
-/* Steps of the next batch, after those that are queued. */
-static int32_t steps_wanted(const struct generation *g)
-{
-    const struct dgl_session *s = g->s;
-    int32_t steps = g->interval, len = s->len + g->queue.steps;
-    if (g->max_tokens >= 0 && g->max_tokens - (int32_t)g->r->num_tokens - g->queue.steps < steps)
-        steps = g->max_tokens - (int32_t)g->r->num_tokens - g->queue.steps;
-    if (s->context - len < steps)
-        steps = s->context - len;
-    while (steps > 0 && !session_rope_holds(s, len + steps))
-        steps--;
-    return steps;
-}
-
-static bool has_room(void *priv, int32_t count)
-{
-    const struct dgl_session *s = ((struct generation *)priv)->s;
-    return s->len + count <= s->context && session_rope_holds(s, s->len + count) &&
-           session_may_reserve(s, s->len + count);
-}
-
-static enum dgl_status reserve_steps(void *priv, int32_t count)
-{
-    struct dgl_session *s = ((struct generation *)priv)->s;
-    return session_reserve(s, s->len + count);
-}
-
-static enum dgl_status write_state(void *priv, bool trial)
-{
-    const struct generation *g = priv;
-    struct dgl_session *s = g->s;
-    const struct gl_range ids = s->memory.state[BUF_IDS];
-    struct dgl_step step = generation_step(g, s->len);
+    struct exec_run *decode;
     enum dgl_status status;
-    step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
-    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
-                        s->ids + s->len, 4));
+    TRY(runner_run(&s->runner, sample_recipe(g), &g->sample));
+    if (g->max_tokens != 1 && !g->logits)
+        TRY(runner_run(&s->runner, generation_recipe(g), &decode));
     TRY(session_write_step(s, &step, 0));
-done:
-    return status;
-}
-
-static enum dgl_status read_steps(void *priv, int32_t count, int32_t *ids)
-{
-    struct dgl_session *s = ((struct generation *)priv)->s;
-    return session_read_ids(s, s->len + 1, count, ids);
-}
-
-/* The next steps. Nothing is queued. */
-static struct steps next_steps(struct generation *g)
-{
-    return (struct steps){.runner = &g->s->runner,
-                          .recipe = decode_recipe(g),
-                          .rows = 1,
-                          .priv = g,
-                          .has_room = has_room,
-                          .reserve = reserve_steps,
-                          .write = write_state,
-                          .read = read_steps};
-}
-
-static enum dgl_status choose_executor(struct generation *g)
-{
-    const struct steps steps = next_steps(g);
-    struct exec_run **run = &g->queue.run;
-    enum dgl_status status;
-    g->undecided = false;
-    TRY(g->given_up ? executor_use(&steps, run, &g->queue.max_steps)
-                    : executor_choose(&steps, run, &g->queue.max_steps));
-    if (!*run)
-        TRY(runner_run(&g->s->runner, steps.recipe, run));
-    TRY(runner_write_args(&g->s->runner, *run));
+    TRY(runner_submit(&s->runner, g->sample, DGL_PHASE_PREFILL, s->len));
 done:
     return status;
 }
@@ -219,14 +144,18 @@ done:
 static enum dgl_status follow_kernels(struct generation *g)
 {
     struct dgl_session *s = g->s;
+    const struct gl_range ids = s->memory.state[BUF_IDS];
+    const struct dgl_step step = generation_step(g, s->len);
     enum dgl_status status;
-    decode_queue_drop(&g->queue);
+    decoder_drop(g->own);
     TRY(gl_finish(s->model->dev->gl));
-    TRY(write_state(g, false));
+    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
+                        s->ids + s->len, 4));
+    TRY(session_write_step(s, &step, 0));
     TRY(session_follow(s));
-    TRY(session_compile(s, sample_recipe(g).segments | decode_recipe(g).segments |
+    TRY(session_compile(s, sample_recipe(g).segments | generation_recipe(g).segments |
                                recipe_of(SEG_HEAD).segments));
-    TRY(choose_executor(g));
+    TRY(decoder_choose(g->own));
 done:
     return status;
 }
@@ -242,53 +171,41 @@ static struct dgl_counters work_since(const struct generation *g, const struct d
     return work;
 }
 
-/* A persistent dispatch was given up: what it computed, and what is queued behind it, is computed
- * again. */
-static enum dgl_status recover(struct generation *g)
+enum dgl_status generation_accept(const struct decoder_news *news)
 {
-    const struct steps steps = next_steps(g);
-    enum dgl_status status;
-    decode_queue_drop(&g->queue);
-    g->given_up = true;
-    TRY(executor_recover(&steps));
-    TRY(choose_executor(g));
+    struct generation *g = news->g;
+    enum dgl_status status = DGL_OK;
+    for (int32_t i = 0; i < news->count && !g->done; i++) {
+        g->s->len++;
+        g->s->model->dev->tokens++;
+        TRY(check_sampled(g, news->ids[i]));
+        TRY(take_token(g, news->ids[i]));
+    }
 done:
     return status;
 }
 
 enum dgl_status generation_take(struct generation *g)
 {
-    int32_t ids[DGL_READBACK_INTERVAL_MAX], count = 0;
-    enum dgl_status status = decode_queue_pop(&g->queue, ids, &count);
-    if (status == DGL_OK && executor_is_aborted(ids, count))
-        return recover(g);
-    for (int32_t i = 0; i < count && status == DGL_OK && !g->done; i++)
-        status = generation_accept(g, ids[i]);
-    return status;
-}
-
-enum dgl_status generation_accept(struct generation *g, int32_t id)
-{
-    g->s->len++;
-    g->s->model->dev->tokens++;
-    enum dgl_status status = check_sampled(g, id);
-    return status == DGL_OK ? take_token(g, id) : status;
+    struct decoder_news news;
+    int32_t count;
+    enum dgl_status status = decoder_take(g->own, &news, &count);
+    return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
 enum dgl_status generation_go_alone(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct gl_range ids = s->memory.state[BUF_IDS];
-    s->logits_valid = false;
-    enum dgl_status status =
-        gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset, s->ids, (s->len + 1ull) * 4);
-    if (status != DGL_OK)
-        return status;
-    if (!session_is_current(s))
-        return follow_kernels(g);
     const struct dgl_step step = generation_step(g, s->len);
-    status = session_write_step(s, &step, 0);
-    return status == DGL_OK ? choose_executor(g) : status;
+    enum dgl_status status;
+    s->logits_valid = false;
+    g->own->run = NULL;
+    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset, s->ids, (s->len + 1ull) * 4));
+    if (session_is_current(s))
+        TRY(session_write_step(s, &step, 0));
+done:
+    return status;
 }
 
 /* Samples from the logits of the last token that was evaluated, of which `logits` gets a copy: the
@@ -333,11 +250,11 @@ static enum dgl_status restart(struct generation *g)
         generation_end(g, DGL_FINISH_CANCELLED);
         return DGL_OK;
     }
-    if (status == DGL_OK)
-        status = sample_one(g);
-    /* A step that fills the context counts as stopped; and runs may be others. */
-    if (status == DGL_OK && !g->done && session_is_current(g->s))
-        status = choose_executor(g);
+    TRY(status);
+    TRY(sample_one(g));
+    /* A step that fills the context counts as stopped, and runs may be others. */
+    g->own->run = NULL;
+done:
     return status;
 }
 
@@ -353,10 +270,11 @@ static enum dgl_status first_token(struct generation *g)
 
 enum dgl_status generation_sample_first(struct generation *g)
 {
-    enum dgl_status status = first_token(g);
-    g->undecided = g->in_company;
-    if (status == DGL_OK && !g->done && !g->logits && !g->in_company)
-        status = session_is_current(g->s) ? choose_executor(g) : follow_kernels(g);
+    enum dgl_status status;
+    TRY(first_token(g));
+    if (!g->done && !g->logits && !g->in_company)
+        TRY(session_is_current(g->s) ? decoder_choose(g->own) : follow_kernels(g));
+done:
     return status;
 }
 
@@ -377,38 +295,17 @@ static enum dgl_status step_alone(struct generation *g)
 
 enum dgl_status generation_advance(struct generation *g)
 {
-    struct dgl_session *s = g->s;
-    enum dgl_status status = DGL_OK;
     if (g->logits)
         return step_alone(g);
-    if (!session_is_current(s))
+    if (!session_is_current(g->s))
         return follow_kernels(g);
-    int32_t steps = steps_wanted(g);
-    const struct steps next = next_steps(g);
-    bool due = g->undecided || executor_is_due(&next);
-    if (due && g->queue.steps == 0) {
-        status = choose_executor(g);
-        due = false;
-    }
-    const int32_t held = s->len + g->queue.steps + steps;
-    bool moves = steps > 0 && session_moves(s, held);
-    if (status == DGL_OK && moves && g->queue.steps == 0) {
-        status = session_reserve(s, held);
-        if (status == DGL_OK)
-            status = choose_executor(g);
-        moves = false;
-    }
-    if (status != DGL_OK)
-        return status;
-    if (steps > 0 && !due && !moves && decode_queue_has_room(&g->queue)) {
-        uint64_t queued = dgl_now_ns();
-        status = session_reserve(s, held);
-        if (status == DGL_OK)
-            status = decode_queue_push(&g->queue, steps);
-        g->r->record_ns += dgl_now_ns() - queued;
+    if (decoder_can_push(g->own)) {
+        const uint64_t start = work_ns(g);
+        enum dgl_status status = decoder_push(g->own);
+        g->r->record_ns += work_ns(g) - start;
         return status;
     }
-    return g->queue.steps > 0 ? generation_take(g) : restart(g);
+    return g->own->count > 0 ? generation_take(g) : restart(g);
 }
 
 static enum dgl_status decode_loop(struct generation *g)
@@ -423,7 +320,7 @@ static enum dgl_status decode_loop(struct generation *g)
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done)
         status = generation_advance(g);
-    decode_queue_drop(&g->queue);
+    decoder_drop(g->own);
     /* The device was told to stop; a cancelled detokenizer has failed, and said so. */
     if (status == DGL_ERR_CANCELLED && g->stream.status == DGL_OK) {
         generation_end(g, DGL_FINISH_CANCELLED);
@@ -501,7 +398,7 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
     if (g->logits && g->max_tokens != 1)
         segments |= session_body_segments(g->s, 1, 1) | restart_segments(g, prompt);
     else if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        segments |= decode_recipe(g).segments | restart_segments(g, prompt);
+        segments |= generation_recipe(g).segments | restart_segments(g, prompt);
     return segments;
 }
 
@@ -548,7 +445,7 @@ enum dgl_status generation_begin(struct generation *g)
     if (status == DGL_OK)
         status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
     if (status == DGL_OK && p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
-        status = executor_prepare(&s->runner, decode_recipe(g));
+        status = executor_prepare(&s->runner, generation_recipe(g));
     return status;
 }
 
@@ -596,7 +493,7 @@ static enum dgl_status step_through(struct generation *g, struct exec_run *run, 
     if (status != DGL_OK)
         return status;
     if (executor_is_aborted(&g->first, 1))
-        return recover(g);
+        return decoder_recover(g->own, generation_recipe(g), true);
     session_advance(s, tokens);
     g->drawn = true;
     return DGL_OK;
@@ -610,11 +507,11 @@ static enum dgl_status read_prompt(struct generation *g, int32_t rows)
     enum dgl_status status = DGL_OK;
     g->drawn = false;
     if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
-        executor_reader(&s->runner, decode_recipe(g), left)) {
+        executor_reader(&s->runner, generation_recipe(g), left)) {
         struct exec_run *run = NULL;
         status = session_reserve(s, s->len + left);
         if (status == DGL_OK) /* which may have dropped the run */
-            run = executor_reader(&s->runner, decode_recipe(g), left);
+            run = executor_reader(&s->runner, generation_recipe(g), left);
         if (run)
             status = step_through(g, run, left);
     }
@@ -634,7 +531,7 @@ enum dgl_status generation_pass(struct generation *g, int32_t most)
 enum dgl_status generation_resume(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    decode_queue_drop(&g->queue);
+    decoder_drop(g->own);
     g->drawn = false;
     enum dgl_status status = session_write_adjust(s, &g->p->sampling);
     if (g->r->num_tokens == 0)
@@ -646,7 +543,7 @@ enum dgl_status generation_resume(struct generation *g)
         status = session_eval(s, count);
     if (status == DGL_OK)
         status = sample_one(g);
-    return status == DGL_OK && !g->done && !g->logits ? choose_executor(g) : status;
+    return status;
 }
 
 static enum dgl_status run_prompt(struct generation *g)
@@ -685,7 +582,8 @@ enum dgl_status generation_take_text(struct generation *g)
 
 void generation_finish(struct generation *g)
 {
-    decode_queue_drop(&g->queue);
+    if (g->own)
+        decoder_drop(g->own);
     text_stream_finish(&g->stream);
 }
 
@@ -719,8 +617,9 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
                            .r = out,
                            .max_tokens = params->max_tokens > 0 ? params->max_tokens : -1,
                            .interval = params->readback_interval,
-                           .may_step = true,
-                           .queue.session = s};
+                           .may_step = true};
+    struct decoder own = DECODER_OF(&g, s);
+    g.own = &own;
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
     struct dgl_device *dev = s->model->dev;

@@ -3,7 +3,7 @@
 #ifndef DGL_CORE_GENERATION_H
 #define DGL_CORE_GENERATION_H
 
-#include "core/seq/decode_queue.h"
+#include "core/seq/decoder.h"
 #include "core/text/text_stream.h"
 
 struct generation {
@@ -11,18 +11,17 @@ struct generation {
     struct dgl_session *s;
     const struct dgl_generate_params *p;
     struct dgl_generate_result *r;
-    struct decode_queue queue; /* .session */
-    int32_t interval;          /* tokens per readback */
-    int32_t max_tokens;        /* -1 = no limit */
+    struct decoder *own; /* DECODER_OF() it; borrowed */
+    int32_t interval;    /* tokens per readback */
+    int32_t max_tokens;  /* -1 = no limit */
     float *logits;   /* [vocab], before each token those that it is drawn from; NULL = not wanted */
     bool in_company; /* which passes evaluate the prompt depends on nothing but the prompt */
     bool may_step;   /* but its last few tokens may be read by decode steps */
     /* its own */
     bool done;
-    bool undecided; /* which executor takes its next steps */
-    bool drawn;     /* the steps that read the end of the prompt have drawn its first token... */
-    int32_t first;  /* ...which is this */
-    bool given_up;  /* a persistent dispatch was: single ones take the rest of the answer */
+    bool drawn;    /* the steps that read the end of the prompt have drawn its first token... */
+    int32_t first; /* ...which is this */
+    bool given_up; /* a persistent dispatch was: single ones take the rest of the answer */
     struct text_stream stream;
     struct exec_run *sample; /* of the session */
     size_t cap_tokens;
@@ -51,12 +50,14 @@ enum dgl_status generation_sample_first(struct generation *g);
 /* Until `done`: queues the next steps, or takes the oldest that are queued. DGL_ERR_CANCELLED, not
  * logged: the device was told to stop. */
 enum dgl_status generation_advance(struct generation *g);
-/* Takes the tokens of the oldest batch in `queue`, until one ends the answer. Waits. */
+/* Takes the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
 enum dgl_status generation_take(struct generation *g);
+/* The recipe of its decode steps by its own decoder. */
+struct recipe generation_recipe(const struct generation *g);
 /* The state of a step over the token at position `pos`. */
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
-/* Takes the id that a pass over several sequences drew from the pending token. */
-enum dgl_status generation_accept(struct generation *g, int32_t id);
+/* Takes ids that a decoder's steps sampled, until one ends the answer. */
+enum dgl_status generation_accept(const struct decoder_news *news);
 /* Decodes by steps of its own from the next token on, after such passes. */
 enum dgl_status generation_go_alone(struct generation *g);
 /* The device was lost and came back with the tokens that the session held: what else it knew of the

@@ -1,7 +1,8 @@
-/* The queue of decode batches on a clock of the test's: which ids a batch brings, how many may
- * wait, and that the host sleeps while the device works. */
-#include "core/seq/decode_queue.h"
+/* The decoder of one sequence on a clock of the test's: the ids of a burst, the number of bursts
+ * that may wait, and that the host sleeps while the device works. */
+#include "core/seq/generation.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "tests/support/tiny_engine.h"
@@ -12,7 +13,10 @@
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
 static int32_t greedy[STEPS + 1];
-static struct decode_queue queue;
+static struct decoder decoder;
+static const struct dgl_generate_params params = {.ignore_eos = true};
+static struct dgl_generate_result result;
+static struct generation generation;
 
 /* ---- a device that takes its time ------------------------------------------------------------ */
 
@@ -78,42 +82,51 @@ static int begin(void **state)
                             .context = (uint32_t)s->context,
                             .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
-    queue = (struct decode_queue){.session = s};
+    generation = (struct generation){
+        .s = s, .p = &params, .r = &result, .own = &decoder, .max_tokens = -1, .interval = 1};
+    decoder = DECODER_OF(&generation, s);
     fake.step_ns = 1000000;
     fake.done_ns = 0;
     fake.cancel = false;
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt, PROMPT);
     engine.device->info.software = false;
-    bool ok =
-        session_enter(s, &saved) == DGL_OK && session_reserve(s, s->context) == DGL_OK &&
-        runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
-        runner_run(&s->runner, recipe_decode(SAMPLE_GREEDY, 0, false), &queue.run) == DGL_OK &&
-        session_write_step(s, &step, 0) == DGL_OK && exec_run_submit(run, 1, NULL) == DGL_OK;
+    bool ok = session_enter(s, &saved) == DGL_OK && session_reserve(s, s->context) == DGL_OK &&
+              runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
+              session_write_step(s, &step, 0) == DGL_OK && exec_run_submit(run, 1, NULL) == DGL_OK;
     return ok ? 0 : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
-    decode_queue_drop(&queue);
+    decoder_drop(&decoder);
     session_leave(engine.session, &saved, NULL, DGL_OK);
     engine.device->info.software = true;
     return 0;
 }
 
-/* Takes the oldest batch, which the device finishes in its time after the one before. */
+static void push(int32_t steps)
+{
+    generation.interval = steps;
+    assert_int_equal(decoder_push(&decoder), DGL_OK);
+}
+
+/* Takes the oldest burst, which the device finishes in its time after the one before. */
 static void pop(int32_t *ids, int32_t want)
 {
+    struct decoder_news news;
     int32_t count = 0;
     uint64_t begun =
-        queue.batch[0].queued_ns > fake.done_ns ? queue.batch[0].queued_ns : fake.done_ns;
+        decoder.burst[0].queued_ns > fake.done_ns ? decoder.burst[0].queued_ns : fake.done_ns;
     fake.done_ns = begun + (uint64_t)want * fake.step_ns;
     fake.slept_ns = fake.waited_ns = 0;
     fake.sleeps = 0;
-    assert_int_equal(decode_queue_pop(&queue, ids, &count), DGL_OK);
-    assert_int_equal(count, want);
-    engine.session->len += count;
+    assert_int_equal(decoder_take(&decoder, &news, &count), DGL_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(news.count, want);
+    memcpy(ids, news.ids, (size_t)want * sizeof(*ids));
+    engine.session->len += want;
 }
 
 static void test_batches_in_order(void **state)
@@ -123,25 +136,25 @@ static void test_batches_in_order(void **state)
     const int count = sizeof(steps) / sizeof(*steps);
     int32_t ids[STEPS], done = 1, queued = 0;
     for (int i = 0; i < count; i++) {
-        while (queued < count && decode_queue_has_room(&queue))
-            assert_int_equal(decode_queue_push(&queue, steps[queued++]), DGL_OK);
-        assert_int_equal(queue.count, i + 1 < count ? 2 : 1);
+        while (queued < count && decoder_can_push(&decoder))
+            push(steps[queued++]);
+        assert_int_equal(decoder.count, i + 1 < count ? 2 : 1);
         pop(ids, steps[i]);
         assert_memory_equal(ids, greedy + done, (size_t)steps[i] * sizeof(*ids));
         done += steps[i];
     }
-    assert_int_equal(queue.steps, 0);
+    assert_int_equal(decoder.steps, 0);
 }
 
 static void test_software_has_one_batch(void **state)
 {
     (void)state;
     engine.device->info.software = true;
-    assert_true(decode_queue_has_room(&queue));
-    assert_int_equal(decode_queue_push(&queue, 3), DGL_OK);
-    assert_false(decode_queue_has_room(&queue));
-    decode_queue_drop(&queue);
-    assert_true(decode_queue_has_room(&queue));
+    assert_true(decoder_can_push(&decoder));
+    push(3);
+    assert_false(decoder_can_push(&decoder));
+    decoder_drop(&decoder);
+    assert_true(decoder_can_push(&decoder));
 }
 
 /* From the second batch on nearly all of the time is slept through, and the result is there without
@@ -150,13 +163,13 @@ static void test_sleeps_while_the_device_works(void **state)
 {
     (void)state;
     int32_t ids[STEPS];
-    assert_int_equal(decode_queue_push(&queue, 4), DGL_OK);
+    push(4);
     for (int i = 0; i < 20; i++) {
         if (i == 4)
             fake.step_ns = 700000;
         if (i == 14)
             fake.step_ns = 900000;
-        assert_int_equal(decode_queue_push(&queue, 4), DGL_OK);
+        push(4);
         pop(ids, 4);
         bool settled = (i > 0 && i < 4) || (i > 9 && i < 14) || i > 14;
         if (settled &&
@@ -172,16 +185,17 @@ static void test_cancel_ends_the_sleep(void **state)
 {
     (void)state;
     int32_t ids[4];
-    assert_int_equal(decode_queue_push(&queue, 1), DGL_OK);
+    push(1);
     pop(ids, 1);
-    queue.step_ns = 10000000000u;
+    decoder.step_ns = 10000000000u;
     fake.step_ns = 10000000000u;
     fake.cancel = true;
-    assert_int_equal(decode_queue_push(&queue, 1), DGL_OK);
+    push(1);
     fake.sleeps = 0;
+    struct decoder_news news;
     int32_t count = 0;
     fake.done_ns = 0; /* llvmpipe has computed it */
-    assert_int_equal(decode_queue_pop(&queue, ids, &count), DGL_OK);
+    assert_int_equal(decoder_take(&decoder, &news, &count), DGL_OK);
     assert_int_equal(fake.sleeps, 1);
 }
 

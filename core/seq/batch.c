@@ -78,8 +78,6 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
         return dgl_fail_memory(log, "sequences", sizeof(*b->lanes));
     b->info.sequences = p->sequences ? p->sequences : BATCH_SEQUENCES;
     status = batch_pages_init(b, p);
-    for (int32_t i = 0; i < b->info.sequences; i++)
-        b->lanes[i].slot = -1;
     for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
         status = session_create(
             m,
@@ -408,7 +406,8 @@ static void admit(struct dgl_batch *b)
         struct dgl_session *s = lane->session;
         r->g.s = s;
         lane->own = DECODER_OF(&r->g, s);
-        r->g.own = &lane->own;
+        lane->decoder = r->g.own = &lane->own;
+        lane->slot = 0;
         r->g.interval = session_readback_interval(s);
         r->g.max_tokens = r->how.max_tokens > 0 ? r->how.max_tokens : -1;
         r->g.in_company = true;
@@ -533,85 +532,78 @@ static int32_t reader(struct dgl_batch *b)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* An answer that may be written together with others. */
+/* Returns true if the lane's answer may be decoded together with others. */
 static bool is_member(const struct batch_lane *lane)
 {
     const struct batch_request *r = lane->request;
     return r && r->state == REQUEST_WRITES && !r->resumes && lane->group &&
-           (lane->slot >= 0 || decoder_admits(lane->group, &r->g));
+           (lane->decoder == lane->group || decoder_admits(lane->group, &r->g));
 }
 
-/* Ids of the oldest steps of a group to their answers. */
-static enum dgl_status take_news(struct dgl_batch *b, struct decoder *group)
+/* Takes the oldest steps of a decoder: the ids go to the answers. A failure of a decoder with one
+ * slot ends its request. */
+static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
 {
     struct decoder_news news[DGL_STEP_SEQS];
+    struct batch_request *alone = d->slots == 1 ? d->slot[0].g->p->priv : NULL;
     int32_t count = 0;
-    gl_device_set_stop(b->model->dev->gl, NULL);
-    enum dgl_status status = decoder_take(group, news, &count);
-    for (int32_t i = 0; i < count && status == DGL_OK; i++) {
-        struct batch_request *r = news[i].g->p->priv;
-        status = settle(b, r, generation_accept(&news[i]));
-    }
+    gl_device_set_stop(b->model->dev->gl, alone ? &d->state->cancel : NULL);
+    enum dgl_status status = decoder_take(d, news, &count);
+    if (alone && status != DGL_OK)
+        return settle(b, alone, status);
+    for (int32_t i = 0; i < count && status == DGL_OK; i++)
+        status = settle(b, news[i].g->p->priv, generation_accept(&news[i]));
     return status;
 }
 
-static void leave_group(struct batch_lane *lane)
+/* Moves an answer to another decoder. Nothing of it is queued. */
+static enum dgl_status move(struct dgl_batch *b, struct batch_lane *lane, struct decoder *to)
 {
-    decoder_leave(lane->group, lane->slot);
-    lane->slot = -1;
+    decoder_leave(lane->decoder, lane->slot);
+    lane->decoder = to;
+    return settle(b, lane->request, decoder_join(to, &lane->request->g, &lane->slot));
 }
 
-/* A member goes on alone. */
-static enum dgl_status part(struct dgl_batch *b, struct batch_lane *lane)
+/* Two or more answers that can be decoded together are, the others alone. */
+static enum dgl_status assign(struct dgl_batch *b, struct decoder *group)
 {
-    leave_group(lane);
-    return settle(b, lane->request, generation_go_alone(&lane->request->g));
-}
-
-/* Those that can write together do, where they are two at least. */
-static enum dgl_status gather(struct dgl_batch *b, struct decoder *group)
-{
-    const int32_t lanes = b->info.sequences;
     enum dgl_status status = DGL_OK;
-    int32_t count = 0, misfit;
-    for (int32_t i = 0; i < lanes; i++)
+    int32_t count = 0;
+    for (int32_t i = 0; i < b->info.sequences; i++)
         count += b->lanes[i].group == group && is_member(&b->lanes[i]);
     if (count > 0)
-        status = decoder_begin(group);
-    while (group->count > 0 && status == DGL_OK && (count < 2 || decoder_misfit(group) >= 0))
-        status = take_news(b, group);
-    while (status == DGL_OK && (misfit = decoder_misfit(group)) >= 0)
-        for (int32_t i = 0; i < lanes && status == DGL_OK; i++)
-            if (b->lanes[i].group == group && b->lanes[i].slot == misfit)
-                status = part(b, &b->lanes[i]);
-    for (int32_t i = 0; i < lanes && status == DGL_OK; i++) {
+        TRY(decoder_begin(group));
+    for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_lane *lane = &b->lanes[i];
         if (lane->group != group || !is_member(lane))
             continue;
-        if (count < 2 && lane->slot >= 0)
-            status = part(b, lane);
-        while (count >= 2 && lane->slot < 0 && status == DGL_OK && lane->request &&
-               lane->own.steps > 0)
-            status = settle(b, lane->request, generation_take(&lane->request->g));
-        if (count >= 2 && lane->slot < 0 && status == DGL_OK && is_member(lane))
-            status = settle(b, lane->request, decoder_join(group, &lane->request->g, &lane->slot));
+        const bool joined = lane->decoder == group;
+        struct decoder *from = lane->decoder;
+        if (joined == (count >= 2 && (!joined || decoder_keeps(group, lane->slot))))
+            continue;
+        while (from->count > 0 && lane->request)
+            TRY(take(b, from));
+        if (is_member(lane))
+            TRY(move(b, lane, joined ? &lane->own : group));
     }
+done:
     return status;
 }
 
-/* A kind of sampling that a member of one group has will come to the others, too. */
+/* Members of one group sample in a way that members of the others will use, too. */
 static enum dgl_status prepare_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
     uint32_t draws = 0;
     for (int32_t i = 0; i < b->info.sequences; i++)
-        if (b->lanes[i].slot >= 0) {
+        if (b->lanes[i].request && b->lanes[i].decoder != &b->lanes[i].own) {
             const struct dgl_sampling *how = &b->lanes[i].request->how.sampling;
             draws |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
         }
-    for (int32_t i = 0; i < b->num_groups && draws && status == DGL_OK; i++)
+    for (int32_t i = 0; i < b->num_groups && draws; i++)
         if (b->groups[i]->count == 0 || session_is_current(b->groups[i]->state))
-            status = decoder_prepare(b->groups[i], draws);
+            TRY(decoder_prepare(b->groups[i], draws));
+done:
     return status;
 }
 
@@ -619,19 +611,19 @@ static enum dgl_status push_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
     gl_device_set_stop(b->model->dev->gl, NULL);
-    for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++) {
-        status = gather(b, b->groups[i]);
-        if (status == DGL_OK)
-            status = prepare_groups(b);
-        for (int32_t k = 0; k < b->info.sequences && status == DGL_OK; k++)
-            if (b->lanes[k].group == b->groups[i] && b->lanes[k].slot >= 0)
-                batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->len +
-                                                               b->groups[i]->steps +
-                                                               DECODER_MAX_STEPS);
+    for (int32_t i = 0; i < b->num_groups; i++) {
+        struct decoder *group = b->groups[i];
+        TRY(assign(b, group));
+        TRY(prepare_groups(b));
+        for (int32_t k = 0; k < b->info.sequences; k++)
+            if (b->lanes[k].request && b->lanes[k].decoder == group)
+                batch_pages_make_room(b->lanes[k].request,
+                                      b->lanes[k].session->len + group->steps + DECODER_MAX_STEPS);
         gl_device_set_stop(b->model->dev->gl, NULL);
-        if (status == DGL_OK && b->groups[i]->members > 0 && decoder_can_push(b->groups[i]))
-            status = decoder_push(b->groups[i]);
+        if (group->members > 0 && decoder_can_push(group))
+            TRY(decoder_push(group));
     }
+done:
     return status;
 }
 
@@ -650,7 +642,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             status = batch_reads_end(b);
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && status == DGL_OK && !waits; i++)
-            if (b->lanes[i].slot < 0 && (r = at_turn(b, i, REQUEST_WRITES)))
+            if (b->lanes[i].decoder == &b->lanes[i].own && (r = at_turn(b, i, REQUEST_WRITES)))
                 status = settle(b, r, write_on(r));
         const uint64_t pass = b->reads.begun_ns;
         if (status == DGL_OK && !read && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
@@ -659,14 +651,14 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             status = batch_reads_end(b);
         read = true;
         for (int32_t i = first; i < end && status == DGL_OK; i++)
-            if ((r = at_turn(b, i, REQUEST_WRITES)) && r->g.own->steps > 0) {
-                status = settle(b, r, generation_take(&r->g));
+            if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].own.count > 0) {
+                status = take(b, &b->lanes[i].own);
                 batch_reads_seen(b);
             }
     }
     for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++)
         if (b->groups[i]->count > 0) {
-            status = take_news(b, b->groups[i]);
+            status = take(b, b->groups[i]);
             batch_reads_seen(b);
         }
     if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
@@ -708,10 +700,11 @@ void batch_lose(struct dgl_batch *b)
     for (int32_t i = 0; i < b->info.sequences; i++) {
         struct batch_lane *lane = &b->lanes[i];
         struct batch_request *r = lane->request;
-        lane->slot = -1;
         if (!r)
             continue;
         lane->own = DECODER_OF(&r->g, lane->session); /* fences went with the context */
+        lane->decoder = &lane->own;
+        lane->slot = 0;
         if (r->begun && r->result.num_tokens == 0)
             r->state = REQUEST_READS;
         /* One that is being evaluated again goes on with that. */

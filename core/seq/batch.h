@@ -41,8 +41,9 @@ struct batch_lane {
     struct dgl_session *session;
     struct batch_request *request; /* that runs in it; NULL = none */
     struct decoder own;            /* decodes its request alone */
-    struct decoder *group;         /* that its request may be a member of; NULL = none */
-    int32_t slot;                  /* there; -1 = it is none */
+    struct decoder *group;         /* decodes it together with other requests, or NULL */
+    struct decoder *decoder;       /* one of the two: decodes it now... */
+    int32_t slot;                  /* ...in this slot */
 };
 
 /* batch_reads.h */

@@ -237,9 +237,7 @@ bool batch_pages_waits(const struct batch_request *r)
 
 void batch_pages_give(struct batch_lane *lane)
 {
-    if (lane->slot >= 0)
-        decoder_leave(lane->group, lane->slot);
-    lane->slot = -1;
+    decoder_leave(lane->decoder, lane->slot);
     session_trim(lane->session, 0);
     session_trim_pages(lane->session);
 }

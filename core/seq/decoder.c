@@ -126,14 +126,10 @@ bool decoder_admits(const struct decoder *d, const struct generation *g)
                most;
 }
 
-int32_t decoder_misfit(const struct decoder *d)
+bool decoder_keeps(const struct decoder *d, int32_t slot)
 {
-    const bool crowded = entries_wanted(d) > DGL_KV_TABLE_PAGES;
-    int32_t found = -1;
-    for (int32_t i = 0; i < d->slots && d->slots > 1; i++)
-        if (d->slot[i].g && (crowded || !rope_is_common(d, d->slot[i].g->s)))
-            found = i;
-    return found;
+    return d->slots == 1 ||
+           (entries_wanted(d) <= DGL_KV_TABLE_PAGES && rope_is_common(d, d->slot[slot].g->s));
 }
 
 static struct gl_range part_of(const struct decoder *d, enum plan_buffer buffer, int32_t slot)
@@ -185,14 +181,28 @@ done:
 
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot)
 {
+    struct gl_device *gl = d->state->model->dev->gl;
+    const struct gl_range ids = d->state->memory.state[BUF_IDS];
+    enum dgl_status status;
     int32_t i = 0;
-    assert(d->members < d->slots && g->own->count == 0 && g->r->num_tokens > 0);
+    assert(d->members < d->slots && g->r->num_tokens > 0);
     while (d->slot[i].g)
         i++;
     d->slot[i] = (struct decoder_slot){.g = g, .serial = d->slot[i].serial};
     d->members++;
     *slot = i;
-    return write_slot(d, i, false);
+    if (d->slots > 1) {
+        TRY(write_slot(d, i, false));
+        goto done;
+    }
+    /* The device has the ids of the prompt. Steps of several sequences sampled the others. */
+    d->run = NULL;
+    d->state->logits_valid = false;
+    TRY(gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4));
+    if (session_is_current(d->state)) /* otherwise generation_advance() writes it */
+        TRY(write_slot(d, i, false));
+done:
+    return status;
 }
 
 void decoder_leave(struct decoder *d, int32_t slot)
@@ -438,11 +448,11 @@ bool decoder_can_push(struct decoder *d)
     if (steps == 0)
         return false;
     if (d->count > 0) {
-        moves = !session_is_current(d->state) || decoder_misfit(d) >= 0 ||
-                (plan_steps(d, &next) && executor_is_due(&next));
+        moves = !session_is_current(d->state) || (plan_steps(d, &next) && executor_is_due(&next));
         for (int32_t i = 0; i < d->slots && !moves; i++) {
             const struct generation *g = d->slot[i].g;
-            moves = g && session_moves(g->s, g->s->len + d->steps + steps);
+            moves =
+                g && (!decoder_keeps(d, i) || session_moves(g->s, g->s->len + d->steps + steps));
         }
     }
     return !moves && d->count < (is_single(d) ? 1 : DECODER_BURSTS);

@@ -101,9 +101,9 @@ enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *s
 void decoder_leave(struct decoder *d, int32_t slot);
 /* Forgets all members and everything queued, because the device was lost. */
 void decoder_clear(struct decoder *d);
-/* A member that the decoder cannot take further, with all that is queued taken: the page table is
- * full, or its rotary table changes. -1 = none. */
-int32_t decoder_misfit(const struct decoder *d);
+/* Returns false if the member cannot stay once all that is queued is taken: the page table is full,
+ * or its rotary table changes. */
+bool decoder_keeps(const struct decoder *d, int32_t slot);
 
 /* Returns true if steps can be queued now. Otherwise call decoder_take(), or none are left. */
 bool decoder_can_push(struct decoder *d);

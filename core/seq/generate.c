@@ -193,21 +193,6 @@ enum dgl_status generation_take(struct generation *g)
     return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
-enum dgl_status generation_go_alone(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    const struct gl_range ids = s->memory.state[BUF_IDS];
-    const struct dgl_step step = generation_step(g, s->len);
-    enum dgl_status status;
-    s->logits_valid = false;
-    g->own->run = NULL;
-    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset, s->ids, (s->len + 1ull) * 4));
-    if (session_is_current(s))
-        TRY(session_write_step(s, &step, 0));
-done:
-    return status;
-}
-
 /* Samples from the logits of the last token that was evaluated, of which `logits` gets a copy: the
  * sampler may change them. */
 static enum dgl_status sample_one(struct generation *g)

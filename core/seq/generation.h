@@ -58,8 +58,6 @@ struct recipe generation_recipe(const struct generation *g);
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
 /* Takes ids that a decoder's steps sampled, until one ends the answer. */
 enum dgl_status generation_accept(const struct decoder_news *news);
-/* Decodes by steps of its own from the next token on, after such passes. */
-enum dgl_status generation_go_alone(struct generation *g);
 /* The device was lost and came back with the tokens that the session held: what else it knew of the
  * answer goes there again, and if the first token is there, the next one is sampled. */
 enum dgl_status generation_resume(struct generation *g);

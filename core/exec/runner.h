@@ -7,10 +7,10 @@
 #include "core/exec/pace.h"
 #include "core/exec/profile.h"
 
-/* Runs of the engine's executors, and the serial numbers of the objects that they are bound to. */
+/* Runs of the engine's executors. */
 struct runner_runs {
     struct exec_cache dispatch, persistent;
-    uint32_t engine_serial, workspace_serial, kv_serial;
+    uint32_t generation; /* model_generation() that they are bound to */
 };
 
 struct runner {

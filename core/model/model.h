@@ -46,6 +46,13 @@ struct dgl_model {
     uint32_t context;
 };
 
+/* A number that changes whenever the engine is replaced or workspace or KV cache move: runs that
+ * were bound before are void. */
+static inline uint32_t model_generation(const struct dgl_model *m)
+{
+    return m->engine_serial + m->workspace.serial + m->kv.serial;
+}
+
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
  * no device memory. */
 enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);

@@ -144,17 +144,15 @@ done:
 static enum dgl_status follow_kernels(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    const struct gl_range ids = s->memory.state[BUF_IDS];
-    const struct dgl_step step = generation_step(g, s->len);
     enum dgl_status status;
+    int32_t slot;
     decoder_drop(g->own);
     TRY(gl_finish(s->model->dev->gl));
-    TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)s->len * 4,
-                        s->ids + s->len, 4));
-    TRY(session_write_step(s, &step, 0));
     TRY(session_follow(s));
     TRY(session_compile(s, sample_recipe(g).segments | generation_recipe(g).segments |
                                recipe_of(SEG_HEAD).segments));
+    decoder_leave(g->own, 0);
+    TRY(decoder_join(g->own, g, &slot));
     TRY(decoder_choose(g->own));
 done:
     return status;

@@ -61,8 +61,6 @@ static enum dgl_status make_memory(struct dgl_session *s)
     if (status != DGL_OK)
         return status;
     s->has_workspace = true;
-    s->engine_serial = m->engine_serial;
-    s->workspace_serial = m->workspace.serial;
     status = memory_init_state(&s->memory, dev, plan, s->context, s->sequences);
     const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
     if (status == DGL_OK)
@@ -74,7 +72,7 @@ static enum dgl_status make_memory(struct dgl_session *s)
     if (status == DGL_OK && s->sequences == 1)
         status = s->guest ? kv_cache_join_pooled(&m->kv, pages, &s->pages)
                           : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages);
-    s->kv_serial = m->kv.serial;
+    s->generation = model_generation(m);
     *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
     s->adjust.head_dirty = s->adjust.words != NULL;
     s->adjust.breakers_dirty = s->adjust.has_breakers;
@@ -301,29 +299,25 @@ void session_destroy(struct dgl_session *s)
 
 bool session_is_current(const struct dgl_session *s)
 {
-    return s->engine_serial == s->model->engine_serial &&
-           s->workspace_serial == s->model->workspace.serial && s->kv_serial == s->model->kv.serial;
+    return s->generation == model_generation(s->model);
 }
 
 enum dgl_status session_follow(struct dgl_session *s)
 {
     const struct dgl_model *m = s->model;
+    const uint32_t generation = model_generation(m);
     enum dgl_status status = DGL_OK;
     if (m->lost != DGL_OK) /* by other kernels, in the middle of a call */
         return dgl_fail(m->dev->log, m->lost,
                         "%s has no weights any more: dgl_model_rebuild() brings them back",
                         m->info.path);
-    if (s->engine_serial != m->engine_serial)
+    if (s->generation != generation)
         status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
     if (status != DGL_OK)
         return status;
-    struct runner_runs *runs = s->runner.runs;
-    if (runs->engine_serial != m->engine_serial || runs->workspace_serial != m->workspace.serial ||
-        runs->kv_serial != m->kv.serial)
+    if (s->runner.runs->generation != generation)
         runner_clear(&s->runner);
-    runs->engine_serial = s->engine_serial = m->engine_serial;
-    runs->workspace_serial = s->workspace_serial = m->workspace.serial;
-    runs->kv_serial = s->kv_serial = m->kv.serial;
+    s->runner.runs->generation = s->generation = generation;
     return DGL_OK;
 }
 

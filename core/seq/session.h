@@ -27,7 +27,7 @@ struct dgl_session {
     struct runner runner;     /* bound to `memory` */
     struct step_table *steps; /* of this one sequence */
     struct pass_row *rows;    /* [ubatch], of the pass at hand */
-    uint32_t engine_serial, workspace_serial, kv_serial; /* that it has followed */
+    uint32_t generation;      /* model_generation() that it has followed */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;

@@ -61,13 +61,10 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     struct dgl_model *m = b->model;
     const struct dgl_log *log = m->dev->log;
     pthread_mutex_init(&b->lock, NULL);
-    enum dgl_status status = check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES);
-    if (status == DGL_OK)
-        status = check_range(log, "queue", p->queue, BATCH_MAX_QUEUE);
-    if (status == DGL_OK)
-        status = check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES));
+    TRY(check_range(log, "queue", p->queue, BATCH_MAX_QUEUE));
+    TRY(check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS));
     if (!p->invariant && p->chunk == 0)
         b->hold_ns = (uint64_t)(p->hold_ms ? p->hold_ms : BATCH_HOLD_MS) * 1000000u;
     b->next_id = 1;
@@ -77,15 +74,18 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     if (!b->lanes)
         return dgl_fail_memory(log, "sequences", sizeof(*b->lanes));
     b->info.sequences = p->sequences ? p->sequences : BATCH_SEQUENCES;
-    status = batch_pages_init(b, p);
-    for (int32_t i = 0; i < b->info.sequences && status == DGL_OK; i++)
-        status = session_create(
+    TRY(batch_pages_init(b, p));
+    for (int32_t i = 0; i < b->info.sequences; i++)
+        TRY(session_create(
             m,
             dgl_session_params(.context = b->info.context, .chunk = p->chunk,
                                .chunk_name = p->chunk_name, .share_prefix = !p->invariant,
                                .progress_cb = p->progress_cb, .progress_priv = p->progress_priv),
-            &b->runs, &b->lanes[i].session);
-    return status == DGL_OK && !p->invariant ? make_groups(b, p) : status;
+            &b->runs, &b->lanes[i].session));
+    if (!p->invariant)
+        TRY(make_groups(b, p));
+done:
+    return status;
 }
 
 static void request_free(struct batch_request *r)
@@ -448,44 +448,43 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
 static enum dgl_status read_on(struct batch_request *r)
 {
     struct dgl_session *s = r->lane->session;
+    struct dgl_batch_info *info = &r->batch->info;
     const int32_t count = batch_request_tokens(r);
-    int32_t adopted = 0, end;
+    int32_t adopted = 0;
     enum dgl_status status = DGL_OK;
     if (!session_is_current(s))
-        status = session_follow(s);
-    if (status == DGL_OK && r->preempted) {
-        status = generation_restore(&r->g);
-        r->preempted = status != DGL_OK;
+        TRY(session_follow(s));
+    if (r->preempted) {
+        TRY(generation_restore(&r->g));
+        r->preempted = false;
     }
-    if (status == DGL_OK && !r->begun) {
-        status = generation_begin(&r->g);
-        r->begun = status == DGL_OK;
-        r->batch->info.prompt_tokens += r->begun ? r->result.num_prompt_ids : 0;
-        r->batch->info.reused_tokens += r->begun ? r->result.num_reused : 0;
+    if (!r->begun) {
+        TRY(generation_begin(&r->g));
+        r->begun = true;
+        info->prompt_tokens += r->result.num_prompt_ids;
+        info->reused_tokens += r->result.num_reused;
     }
-    if (status == DGL_OK && r->resumes) {
-        status = generation_resume(&r->g);
+    if (r->resumes) {
         r->resumes = false;
+        TRY(generation_resume(&r->g));
     }
     if (s->len == count && !s->logits_valid)
         session_trim(s, count - 1);
-    /* What another has evaluated since the last pass; nothing of it is evaluated twice. */
-    if (status == DGL_OK && s->len < count)
-        status = session_adopt(s, count, &adopted);
+    /* Tokens that another request has evaluated since the last pass are not evaluated again. */
+    if (s->len < count)
+        TRY(session_adopt(s, count, &adopted));
     if (r->result.num_tokens == 0) {
         r->result.num_reused += (size_t)adopted;
-        r->batch->info.reused_tokens += (uint64_t)adopted;
+        info->reused_tokens += (uint64_t)adopted;
     }
-    end = s->len + s->ubatch < count ? s->len + s->ubatch : count;
-    if (status == DGL_OK && s->len < count && !batch_pages_waits(r) &&
-        batch_pages_make_room(r, end)) {
-        const int32_t held = s->len;
+    const int32_t held = s->len, end = held + s->ubatch < count ? held + s->ubatch : count;
+    if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
         batch_reads_begin(r->batch);
         r->g.may_step = batch_reads_alone(r->batch);
-        status = generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch));
-        if (status == DGL_OK)
-            status = batch_reads_queued(r->batch, s->len - held);
+        TRY(generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch)));
+        TRY(batch_reads_queued(r->batch, s->len - held));
     }
+done:
     return status;
 }
 
@@ -632,41 +631,41 @@ done:
 static enum dgl_status step_lanes(struct dgl_batch *b)
 {
     const int32_t lanes = b->info.sequences, reads = reader(b);
-    const bool waits = b->reads_first && reads >= 0; /* whoever could write */
-    batch_reads_look(b);
-    enum dgl_status status = waits ? DGL_OK : push_groups(b);
+    const bool waits = b->reads_first && reads >= 0; /* answers wait for prompts */
     struct batch_request *r;
-    bool read = false;
-    for (int32_t first = 0; first < lanes && status == DGL_OK; first += WAVE) {
-        if (first > 0) /* what follows is queued behind it */
-            status = batch_reads_end(b);
+    enum dgl_status status = DGL_OK;
+    batch_reads_look(b);
+    if (!waits)
+        TRY(push_groups(b));
+    for (int32_t first = 0; first < lanes; first += WAVE) {
+        if (first > 0) /* what follows is queued after it */
+            TRY(batch_reads_end(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
-        for (int32_t i = first; i < end && status == DGL_OK && !waits; i++)
+        for (int32_t i = first; i < end && !waits; i++)
             if (b->lanes[i].decoder == &b->lanes[i].own && (r = at_turn(b, i, REQUEST_WRITES)))
-                status = settle(b, r, write_on(r));
+                TRY(settle(b, r, write_on(r)));
         const uint64_t pass = b->reads.begun_ns;
-        if (status == DGL_OK && !read && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
-            status = settle(b, r, read_on(r));
-        if (status == DGL_OK && b->reads.begun_ns == pass)
-            status = batch_reads_end(b);
-        read = true;
-        for (int32_t i = first; i < end && status == DGL_OK; i++)
+        if (first == 0 && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
+            TRY(settle(b, r, read_on(r)));
+        if (b->reads.begun_ns == pass)
+            TRY(batch_reads_end(b));
+        for (int32_t i = first; i < end; i++)
             if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].own.count > 0) {
-                status = take(b, &b->lanes[i].own);
+                TRY(take(b, &b->lanes[i].own));
                 batch_reads_seen(b);
             }
     }
-    for (int32_t i = 0; i < b->num_groups && status == DGL_OK; i++)
+    for (int32_t i = 0; i < b->num_groups; i++)
         if (b->groups[i]->count > 0) {
-            status = take(b, b->groups[i]);
+            TRY(take(b, b->groups[i]));
             batch_reads_seen(b);
         }
-    if (status == DGL_OK && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
+    if (reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
         r->lane->session->len == batch_request_tokens(r)) {
-        status = settle(b, r, write_first(r));
-        if (status == DGL_OK)
-            status = batch_reads_end(b);
+        TRY(settle(b, r, write_first(r)));
+        TRY(batch_reads_end(b));
     }
+done:
     return status;
 }
 

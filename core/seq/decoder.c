@@ -238,7 +238,7 @@ static enum dgl_status lay_out_pages(struct decoder *d)
             wanted += (d->slot[i].g->s->pages.count + 1) & ~1u;
     assert(wanted <= DGL_KV_TABLE_PAGES);
     const uint32_t more = (DGL_KV_TABLE_PAGES - wanted) / (uint32_t)d->members & ~1u;
-    for (int32_t i = 0; i < d->slots && status == DGL_OK; i++) {
+    for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
@@ -248,13 +248,15 @@ static enum dgl_status lay_out_pages(struct decoder *d)
         slot->kv_known = pages->count;
         memcpy(d->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
         next += slot->kv_room;
-        status = gl_buffer_write(d->state->model->dev->gl, table.buffer,
-                                 table.offset + offsetof(struct dgl_step_table, seq) +
-                                     (uint64_t)i * sizeof(struct dgl_step) +
-                                     offsetof(struct dgl_step, kv_first),
-                                 &slot->kv_first, 4);
+        TRY(gl_buffer_write(d->state->model->dev->gl, table.buffer,
+                            table.offset + offsetof(struct dgl_step_table, seq) +
+                                (uint64_t)i * sizeof(struct dgl_step) +
+                                offsetof(struct dgl_step, kv_first),
+                            &slot->kv_first, 4));
     }
-    return status == DGL_OK ? write_pages(d, 0, next) : status;
+    TRY(write_pages(d, 0, next));
+done:
+    return status;
 }
 
 /* Reserves pages for the next steps of all members, and writes the page table. */
@@ -513,16 +515,17 @@ enum dgl_status decoder_begin(struct decoder *d)
 /* The runs of all of these, so that passes make none. */
 static enum dgl_status make_runs(struct decoder *d)
 {
-    struct dgl_session *s = d->state;
+    struct runner *r = &d->state->runner;
     struct exec_run *run;
-    enum dgl_status status = runner_run(&s->runner, recipe_of(SEG_REPORT), &run);
-    if (status == DGL_OK)
-        status = runner_run(&s->runner, body_of(d, 1), &run);
-    for (int32_t n = d->least; n <= d->slots && status == DGL_OK; n++)
-        status = runner_run(&s->runner, body_of(d, n), &run);
-    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL && status == DGL_OK; draw++)
+    enum dgl_status status;
+    TRY(runner_run(r, recipe_of(SEG_REPORT), &run));
+    TRY(runner_run(r, body_of(d, 1), &run));
+    for (int32_t n = d->least; n <= d->slots; n++)
+        TRY(runner_run(r, body_of(d, n), &run));
+    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL; draw++)
         if (d->draws >> draw & 1u)
-            status = runner_run(&s->runner, recipe_of((enum segment)draw), &run);
+            TRY(runner_run(r, recipe_of((enum segment)draw), &run));
+done:
     return status;
 }
 
@@ -530,20 +533,19 @@ enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws)
 {
     struct dgl_session *s = d->state;
     struct dgl_model *m = s->model;
-    enum dgl_status status = session_follow(s);
-    if (status == DGL_OK)
-        status = plan_add_batch(&m->engine->plan);
-    const bool more = (draws & ~d->draws) != 0 || s->runner.runs->dispatch.count == 0;
-    if (status != DGL_OK || (d->prepared == m->engine_serial && !more))
-        return status;
+    enum dgl_status status;
+    TRY(session_follow(s));
+    TRY(plan_add_batch(&m->engine->plan));
+    if (d->prepared == m->engine_serial && (draws & ~d->draws) == 0 &&
+        s->runner.runs->dispatch.count > 0)
+        return DGL_OK;
     atomic_store(&s->cancel, false);
     d->draws |= draws;
-    status = session_compile(s, all_segments(d) | d->draws);
-    if (status == DGL_OK) /* which may replan */
-        status = plan_add_batch(&m->engine->plan);
-    if (status == DGL_OK)
-        status = make_runs(d);
+    TRY(session_compile(s, all_segments(d) | d->draws));
+    TRY(plan_add_batch(&m->engine->plan)); /* compiling may replan */
+    TRY(make_runs(d));
     d->prepared = m->engine_serial;
+done:
     return status;
 }
 

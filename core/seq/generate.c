@@ -40,6 +40,15 @@ void generation_end(struct generation *g, enum dgl_finish why)
     g->done = true;
 }
 
+/* Returns DGL_OK after a cancelled call, which ends the answer. */
+static enum dgl_status end_if_cancelled(struct generation *g, enum dgl_status status)
+{
+    if (status != DGL_ERR_CANCELLED)
+        return status;
+    generation_end(g, DGL_FINISH_CANCELLED);
+    return DGL_OK;
+}
+
 static bool is_stop_id(const struct generation *g, int32_t id)
 {
     const struct dgl_model_info *info = &g->s->model->info;
@@ -124,21 +133,6 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos)
     return step;
 }
 
-static enum dgl_status start_sampling(struct generation *g)
-{
-    struct dgl_session *s = g->s;
-    struct dgl_step step = generation_step(g, s->len - 1);
-    struct exec_run *decode;
-    enum dgl_status status;
-    TRY(runner_run(&s->runner, sample_recipe(g), &g->sample));
-    if (g->max_tokens != 1 && !g->logits)
-        TRY(runner_run(&s->runner, generation_recipe(g), &decode));
-    TRY(session_write_step(s, &step, 0));
-    TRY(runner_submit(&s->runner, g->sample, DGL_PHASE_PREFILL, s->len));
-done:
-    return status;
-}
-
 /* A callback has given the model other kernels: what is queued by the old ones is dropped, and the
  * next token comes from the new ones. */
 static enum dgl_status follow_kernels(struct generation *g)
@@ -195,20 +189,26 @@ enum dgl_status generation_take(struct generation *g)
  * sampler may change them. */
 static enum dgl_status sample_one(struct generation *g)
 {
-    const struct gl_range at = g->s->memory.state[BUF_LOGITS];
-    enum dgl_status status = DGL_OK;
+    struct dgl_session *s = g->s;
+    const struct gl_range at = s->memory.state[BUF_LOGITS];
+    const struct dgl_step step = generation_step(g, s->len - 1);
+    struct exec_run *sample, *decode;
+    enum dgl_status status;
     int32_t id = 0;
+    s->logits_valid = false; /* sampling may change them */
     if (g->logits)
-        status = gl_buffer_read(g->s->model->dev->gl, at.buffer, at.offset, g->logits,
-                                (uint64_t)g->s->model->info.vocab * 4);
-    if (status == DGL_OK)
-        status = start_sampling(g);
-    if (status == DGL_OK)
-        status = session_read_ids(g->s, g->s->len, 1, &id);
-    g->s->logits_valid = false; /* sampling may have changed them */
-    if (status == DGL_OK)
-        status = check_sampled(g, id);
-    return status == DGL_OK ? take_token(g, id) : status;
+        TRY(gl_buffer_read(s->model->dev->gl, at.buffer, at.offset, g->logits,
+                           (uint64_t)s->model->info.vocab * 4));
+    TRY(runner_run(&s->runner, sample_recipe(g), &sample));
+    if (g->max_tokens != 1 && !g->logits)
+        TRY(runner_run(&s->runner, generation_recipe(g), &decode));
+    TRY(session_write_step(s, &step, 0));
+    TRY(runner_submit(&s->runner, sample, DGL_PHASE_PREFILL, s->len));
+    TRY(session_read_ids(s, s->len, 1, &id));
+    TRY(check_sampled(g, id));
+    TRY(take_token(g, id));
+done:
+    return status;
 }
 
 /* The context is full: half of the tokens between the first `keep` and the pending one go. */
@@ -228,13 +228,10 @@ static int32_t shift(struct generation *g)
 static enum dgl_status restart(struct generation *g)
 {
     int32_t tokens = g->s->len < g->s->context ? g->s->len + 1 : shift(g);
-    enum dgl_status status = session_eval(g->s, tokens);
-    if (status == DGL_ERR_CANCELLED) {
-        generation_end(g, DGL_FINISH_CANCELLED);
-        return DGL_OK;
-    }
-    TRY(status);
-    TRY(sample_one(g));
+    enum dgl_status status;
+    TRY(end_if_cancelled(g, session_eval(g->s, tokens)));
+    if (!g->done)
+        TRY(sample_one(g));
     /* A step that fills the context counts as stopped, and runs may be others. */
     g->own->run = NULL;
 done:
@@ -265,15 +262,15 @@ done:
 static enum dgl_status step_alone(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     if (!session_is_current(s)) {
-        status = session_follow(s);
-        if (status == DGL_OK)
-            status = session_compile(s, sample_recipe(g).segments);
+        TRY(session_follow(s));
+        TRY(session_compile(s, sample_recipe(g).segments));
     }
-    if (status == DGL_OK)
-        status = session_eval(s, s->len + 1);
-    return status == DGL_OK ? sample_one(g) : status;
+    TRY(session_eval(s, s->len + 1));
+    TRY(sample_one(g));
+done:
+    return status;
 }
 
 enum dgl_status generation_advance(struct generation *g)
@@ -304,14 +301,10 @@ static enum dgl_status decode_loop(struct generation *g)
     while (status == DGL_OK && !g->done)
         status = generation_advance(g);
     decoder_drop(g->own);
-    /* The device was told to stop; a cancelled detokenizer has failed, and said so. */
-    if (status == DGL_ERR_CANCELLED && g->stream.status == DGL_OK) {
-        generation_end(g, DGL_FINISH_CANCELLED);
-        status = DGL_OK;
-    }
     g->r->decode_ns = work_ns(g) - start;
     g->r->decode = work_since(g, &before, &tried);
-    return status;
+    /* A cancelled detokenizer has failed, and reported it. */
+    return g->stream.status == DGL_OK ? end_if_cancelled(g, status) : status;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -417,18 +410,19 @@ enum dgl_status generation_begin(struct generation *g)
 {
     struct dgl_session *s = g->s;
     const struct dgl_generate_params *p = g->p;
+    const int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
     g->start = device_counters(s->model->dev);
     g->trials = s->runner.trials;
     g->start_ns = work_ns(g);
-    if (status == DGL_OK)
-        status = session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused);
-    if (status == DGL_OK && !g->in_company)
-        status = reserve_answer(g, (int32_t)g->r->num_prompt_ids);
-    if (status == DGL_OK)
-        status = session_compile(s, needed_segments(g, (int32_t)g->r->num_prompt_ids));
-    if (status == DGL_OK && p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
-        status = executor_prepare(&s->runner, generation_recipe(g));
+    TRY(status);
+    TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
+    if (!g->in_company)
+        TRY(reserve_answer(g, count));
+    TRY(session_compile(s, needed_segments(g, count)));
+    if (p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
+        TRY(executor_prepare(&s->runner, generation_recipe(g)));
+done:
     return status;
 }
 
@@ -460,26 +454,22 @@ static enum dgl_status step_through(struct generation *g, struct exec_run *run, 
 {
     struct dgl_session *s = g->s;
     const struct gl_range ids = s->memory.state[BUF_IDS];
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     s->logits_valid = false;
-    for (int32_t pos = s->len; pos < s->len + tokens && status == DGL_OK; pos++) {
+    for (int32_t pos = s->len; pos < s->len + tokens; pos++) {
         const struct dgl_step step = generation_step(g, pos);
-        status = gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
-                                 s->ids + pos, 4);
-        if (status == DGL_OK)
-            status = session_write_step(s, &step, 0);
-        if (status == DGL_OK)
-            status = runner_queue(&s->runner, run, 1, DGL_PHASE_PREFILL);
+        TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
+                            s->ids + pos, 4));
+        TRY(session_write_step(s, &step, 0));
+        TRY(runner_queue(&s->runner, run, 1, DGL_PHASE_PREFILL));
     }
-    if (status == DGL_OK)
-        status = session_read_ids(s, s->len + tokens, 1, &g->first);
-    if (status != DGL_OK)
-        return status;
+    TRY(session_read_ids(s, s->len + tokens, 1, &g->first));
     if (executor_is_aborted(&g->first, 1))
         return decoder_recover(g->own, generation_recipe(g), true);
     session_advance(s, tokens);
     g->drawn = true;
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* One pass over the next tokens of the prompt, `rows` of them at most, or steps over the last. */
@@ -487,21 +477,23 @@ static enum dgl_status read_prompt(struct generation *g, int32_t rows)
 {
     struct dgl_session *s = g->s;
     const int32_t left = prompt_left(g);
-    enum dgl_status status = DGL_OK;
+    struct exec_run *run = NULL;
+    enum dgl_status status;
     g->drawn = false;
     if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
         executor_reader(&s->runner, generation_recipe(g), left)) {
-        struct exec_run *run = NULL;
-        status = session_reserve(s, s->len + left);
-        if (status == DGL_OK) /* which may have dropped the run */
-            run = executor_reader(&s->runner, generation_recipe(g), left);
+        TRY(session_reserve(s, s->len + left)); /* which may drop the run */
+        run = executor_reader(&s->runner, generation_recipe(g), left);
         if (run)
-            status = step_through(g, run, left);
+            TRY(step_through(g, run, left));
     }
-    if (status != DGL_OK || g->drawn)
-        return status;
-    const int32_t tokens = session_pass_tokens(s, left, rows, false);
-    return session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
+    if (!g->drawn) {
+        const int32_t tokens = session_pass_tokens(s, left, rows, false);
+        TRY(session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
+    }
+    status = DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status generation_pass(struct generation *g, int32_t most)
@@ -522,31 +514,10 @@ enum dgl_status generation_resume(struct generation *g)
     const int32_t count = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens);
     if (s->len == count) /* its logits went with the device, or were changed by what sampled */
         session_trim(s, count - 1);
-    if (status == DGL_OK)
-        status = session_eval(s, count);
-    if (status == DGL_OK)
-        status = sample_one(g);
-    return status;
-}
-
-static enum dgl_status run_prompt(struct generation *g)
-{
-    struct gl_device *gl = g->s->model->dev->gl;
-    enum dgl_status status = generation_begin(g);
-    const int32_t rows = status == DGL_OK ? prompt_rows(g, prompt_left(g)) : 0;
-    while (status == DGL_OK && prompt_left(g) > 0) {
-        status = session_is_cancelled(g->s) ? DGL_ERR_CANCELLED : read_prompt(g, rows);
-        if (status == DGL_OK && prompt_left(g) > 0 && rows > 1)
-            status = gl_flush(gl);
-    }
-    if (status == DGL_OK && !g->drawn)
-        status = gl_finish(gl);
-    g->r->prefill_ns = work_ns(g) - g->start_ns;
-    g->r->prefill = counters_since(g->s->model->dev, &g->start);
-    if (status == DGL_ERR_CANCELLED) {
-        generation_end(g, DGL_FINISH_CANCELLED);
-        status = DGL_OK;
-    }
+    TRY(status);
+    TRY(session_eval(s, count));
+    TRY(sample_one(g));
+done:
     return status;
 }
 
@@ -570,23 +541,39 @@ void generation_finish(struct generation *g)
     text_stream_finish(&g->stream);
 }
 
+static enum dgl_status run_prompt(struct generation *g)
+{
+    struct gl_device *gl = g->s->model->dev->gl;
+    enum dgl_status status;
+    TRY(generation_begin(g));
+    for (const int32_t rows = prompt_rows(g, prompt_left(g)); prompt_left(g) > 0;) {
+        TRY(session_is_cancelled(g->s) ? DGL_ERR_CANCELLED : read_prompt(g, rows));
+        if (prompt_left(g) > 0 && rows > 1)
+            TRY(gl_flush(gl));
+    }
+    if (!g->drawn)
+        TRY(gl_finish(gl));
+done:
+    g->r->prefill_ns = work_ns(g) - g->start_ns;
+    g->r->prefill = counters_since(g->s->model->dev, &g->start);
+    return status;
+}
+
 static enum dgl_status generate_entered(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
-    enum dgl_status status = generation_check_params(g->s->model->dev->log, p, g->s->context);
-    if (status == DGL_OK)
-        status = encode_prompt(g);
-    if (status == DGL_OK)
-        status = generation_init(g, g->s->model, 0);
-    if (status == DGL_OK)
-        status = run_prompt(g);
-    if (status == DGL_OK && p->max_tokens == DGL_TOKENS_NONE)
+    enum dgl_status status;
+    TRY(generation_check_params(g->s->model->dev->log, p, g->s->context));
+    TRY(encode_prompt(g));
+    TRY(generation_init(g, g->s->model, 0));
+    TRY(end_if_cancelled(g, run_prompt(g)));
+    if (p->max_tokens == DGL_TOKENS_NONE)
         generation_end(g, DGL_FINISH_LENGTH);
-    if (status == DGL_OK && !g->done)
-        status = decode_loop(g);
-    if (status == DGL_OK)
-        status = generation_take_text(g);
-    else if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
+    if (!g->done)
+        TRY(decode_loop(g));
+    TRY(generation_take_text(g));
+done:
+    if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
         generation_take_text(g); /* of the tokens so far */
     generation_finish(g);
     return status;

@@ -23,7 +23,6 @@ struct generation {
     int32_t first; /* ...which is this */
     bool given_up; /* a persistent dispatch was: single ones take the rest of the answer */
     struct text_stream stream;
-    struct exec_run *sample; /* of the session */
     size_t cap_tokens;
     uint64_t start_ns;          /* by a clock that stands still while kernels are compiled */
     struct dgl_counters start;  /* and what was counted by then */

@@ -55,33 +55,31 @@ static enum dgl_status make_memory(struct dgl_session *s)
     struct dgl_model *m = s->model;
     struct dgl_device *dev = m->dev;
     const struct plan *plan = &m->engine->plan;
-    enum dgl_status status = s->sequences == 1
-                                 ? workspace_acquire(&m->workspace, dev, plan, s->ubatch)
-                                 : workspace_acquire_batch(&m->workspace, dev, plan, s->sequences);
-    if (status != DGL_OK)
-        return status;
-    s->has_workspace = true;
-    status = memory_init_state(&s->memory, dev, plan, s->context, s->sequences);
-    const struct gl_range arrived = s->memory.state[BUF_ARRIVED];
-    if (status == DGL_OK)
-        status = gl_buffer_zero(dev->gl, arrived.buffer, arrived.offset, arrived.size);
-    if (status == DGL_OK)
-        status = gl_buffer_zero(dev->gl, s->memory.state[BUF_PAGES].buffer,
-                                s->memory.state[BUF_PAGES].offset, sizeof(struct dgl_kv_table));
+    const struct gl_range *state = s->memory.state;
     const uint32_t pages = plan_kv_pages(s->context);
-    if (status == DGL_OK && s->sequences == 1)
-        status = s->guest ? kv_cache_join_pooled(&m->kv, pages, &s->pages)
-                          : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages);
-    s->generation = model_generation(m);
-    *s->steps = (struct step_table){.range = s->memory.state[BUF_STEP]};
-    s->adjust.head_dirty = s->adjust.words != NULL;
-    s->adjust.breakers_dirty = s->adjust.has_breakers;
+    enum dgl_status status;
+    TRY(s->sequences == 1 ? workspace_acquire(&m->workspace, dev, plan, s->ubatch)
+                          : workspace_acquire_batch(&m->workspace, dev, plan, s->sequences));
+    s->has_workspace = true;
     s->memory.weights = &m->buffers;
     s->memory.workspace = &m->workspace;
     s->memory.kv = &m->kv;
-    if (status == DGL_OK)
-        status = write_stop_ids(s);
-    return status == DGL_OK ? session_write_rope(s, 0) : status;
+    TRY(memory_init_state(&s->memory, dev, plan, s->context, s->sequences));
+    TRY(gl_buffer_zero(dev->gl, state[BUF_ARRIVED].buffer, state[BUF_ARRIVED].offset,
+                       state[BUF_ARRIVED].size));
+    TRY(gl_buffer_zero(dev->gl, state[BUF_PAGES].buffer, state[BUF_PAGES].offset,
+                       sizeof(struct dgl_kv_table)));
+    if (s->sequences == 1)
+        TRY(s->guest ? kv_cache_join_pooled(&m->kv, pages, &s->pages)
+                     : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages));
+    s->generation = model_generation(m);
+    *s->steps = (struct step_table){.range = state[BUF_STEP]};
+    s->adjust.head_dirty = s->adjust.words != NULL;
+    s->adjust.breakers_dirty = s->adjust.has_breakers;
+    TRY(write_stop_ids(s));
+    TRY(session_write_rope(s, 0));
+done:
+    return status;
 }
 
 static void drop_memory(struct dgl_session *s)
@@ -575,23 +573,21 @@ void session_advance(struct dgl_session *s, int32_t tokens)
 /* After the body: the logits that are wanted. */
 static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
 {
-    struct exec_run *rows, *head;
+    struct exec_run *run;
     enum dgl_status status = DGL_OK;
     session_advance(s, tokens);
-    struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
+    const struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
     if (tail.rows.segments) {
-        status = runner_run(&s->runner, tail.rows, &rows);
-        if (status == DGL_OK)
-            status = exec_run_set_tokens(rows, tokens);
-        if (status == DGL_OK)
-            status = runner_submit(&s->runner, rows, DGL_PHASE_PREFILL, s->len);
+        TRY(runner_run(&s->runner, tail.rows, &run));
+        TRY(exec_run_set_tokens(run, tokens));
+        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
     }
-    if (status == DGL_OK && tail.last.segments) {
-        status = runner_run(&s->runner, tail.last, &head);
-        if (status == DGL_OK)
-            status = runner_submit(&s->runner, head, DGL_PHASE_PREFILL, s->len);
-        s->logits_valid = status == DGL_OK;
+    if (tail.last.segments) {
+        TRY(runner_run(&s->runner, tail.last, &run));
+        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
+        s->logits_valid = true;
     }
+done:
     return status;
 }
 
@@ -624,26 +620,24 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
 
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    const bool timed =
-        s->paced && !s->runner.profile &&
-        pace_tokens(&s->model->pace, &s->model->engine->plan, s->ubatch, s->len, false) < s->ubatch;
+    const struct plan *plan = &s->model->engine->plan;
+    const bool timed = s->paced && !s->runner.profile &&
+                       pace_tokens(&s->model->pace, plan, s->ubatch, s->len, false) < s->ubatch;
     struct exec_run *body;
-    enum dgl_status status = session_reserve(s, s->len + tokens);
-    if (status == DGL_OK)
-        status =
-            runner_run(&s->runner, recipe_of(plan_body(&s->model->engine->plan, tokens)), &body);
-    if (status == DGL_OK)
-        status = exec_run_set_tokens(body, tokens);
-    if (status == DGL_OK)
-        status = pass_begin(s, tokens, flags);
-    if (status == DGL_OK && timed)
-        status = gl_finish(s->model->dev->gl);
+    enum dgl_status status;
+    TRY(session_reserve(s, s->len + tokens));
+    TRY(runner_run(&s->runner, recipe_of(plan_body(plan, tokens)), &body));
+    TRY(exec_run_set_tokens(body, tokens));
+    TRY(pass_begin(s, tokens, flags));
+    if (timed)
+        TRY(gl_finish(s->model->dev->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
-    if (status == DGL_OK)
-        status = runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens);
-    if (status == DGL_OK && timed)
-        status = time_pass(s, tokens, start_ns);
-    return status == DGL_OK ? pass_end(s, tokens) : status;
+    TRY(runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens));
+    if (timed)
+        TRY(time_pass(s, tokens, start_ns));
+    TRY(pass_end(s, tokens));
+done:
+    return status;
 }
 
 enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
@@ -652,31 +646,31 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
     const struct plan *plan = &s->model->engine->plan;
     const enum segment body = plan_body(plan, tokens);
     size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
-    enum dgl_status status = session_reserve(s, s->len + tokens);
-    if (status == DGL_OK)
-        status = pass_begin(s, tokens, flags);
-    for (size_t first = 0, end; first < count && status == DGL_OK; first = end, point++) {
+    struct exec_run *run = NULL;
+    enum dgl_status status;
+    TRY(session_reserve(s, s->len + tokens));
+    TRY(pass_begin(s, tokens, flags));
+    for (size_t first = 0, end; first < count; first = end, point++) {
         struct recipe recipe = recipe_of(body);
-        struct exec_run *run = NULL;
         enum plan_buffer stream;
         end = plan_block_end(plan, body, first, &stream);
         recipe.first = first;
         recipe.count = end - first;
         assert(point < session_trace_points(s));
-        status = exec_run_create(s->model->engine->exec, recipe, &s->memory, &run);
-        if (status == DGL_OK)
-            status = exec_run_set_tokens(run, tokens);
-        if (status == DGL_OK)
-            status = exec_run_submit(run, 1, NULL);
-        if (status == DGL_OK)
-            status = gl_buffer_read(s->model->dev->gl, s->model->workspace.range[stream].buffer,
-                                    s->model->workspace.range[stream].offset,
-                                    trace->values + (point * trace->rows + (size_t)s->len) * row,
-                                    (size_t)tokens * row * sizeof(float));
+        TRY(exec_run_create(s->model->engine->exec, recipe, &s->memory, &run));
+        TRY(exec_run_set_tokens(run, tokens));
+        TRY(exec_run_submit(run, 1, NULL));
+        TRY(gl_buffer_read(s->model->dev->gl, s->model->workspace.range[stream].buffer,
+                           s->model->workspace.range[stream].offset,
+                           trace->values + (point * trace->rows + (size_t)s->len) * row,
+                           (size_t)tokens * row * sizeof(float)));
         exec_run_destroy(&run);
     }
-    assert(status != DGL_OK || point == session_trace_points(s));
-    return status == DGL_OK ? pass_end(s, tokens) : status;
+    assert(point == session_trace_points(s));
+    TRY(pass_end(s, tokens));
+done:
+    exec_run_destroy(&run);
+    return status;
 }
 
 size_t session_trace_points(const struct dgl_session *s)

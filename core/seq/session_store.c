@@ -86,20 +86,18 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
                 const uint32_t left = head->tokens - pos;
                 rows.page = pos / DGL_KV_PAGE;
                 rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
-                if (t->to)
-                    status = kv_rows_read(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows);
-                else
-                    status = session_reader_take(t->from, t->rows, rows.count * row_bytes);
-                if (status == DGL_OK && t->to)
-                    status = session_writer_add(t->to, t->rows, rows.count * row_bytes);
-                else if (status == DGL_OK)
-                    status = kv_rows_write(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows);
-                if (status == DGL_OK)
-                    status = advance(t, rows.count * row_bytes);
-                if (status != DGL_OK)
-                    return status;
+                const uint64_t bytes = rows.count * row_bytes;
+                if (t->to) {
+                    TRY(kv_rows_read(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows));
+                    TRY(session_writer_add(t->to, t->rows, bytes));
+                } else {
+                    TRY(session_reader_take(t->from, t->rows, bytes));
+                    TRY(kv_rows_write(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows));
+                }
+                TRY(advance(t, bytes));
             }
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
@@ -117,36 +115,25 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
                         "%zu bytes were given to be kept with the session: at most %u are, and "
                         "they must be there",
                         p->data_len, DGL_SESSION_DATA_MAX);
-    enum dgl_status status = describe(s, &head);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(describe(s, &head));
     head.data_bytes = p->data_len;
     const uint64_t logits_bytes = head.has_logits ? (uint64_t)head.vocab * 4 : 0;
     if (logits_bytes) {
         logits = malloc(logits_bytes);
-        status = logits ? gl_buffer_read(gl, at.buffer, at.offset, logits, logits_bytes)
-                        : dgl_fail_memory(log, "logits", logits_bytes);
+        TRY(logits ? gl_buffer_read(gl, at.buffer, at.offset, logits, logits_bytes)
+                   : dgl_fail_memory(log, "logits", logits_bytes));
     }
-    if (status == DGL_OK)
-        status = session_writer_create(log, p->path, &head, &t.to);
-    if (status != DGL_OK)
-        goto done;
+    TRY(session_writer_create(log, p->path, &head, &t.to));
     t.total = session_writer_size(t.to);
-    status = session_writer_add(t.to, s->ids, (uint64_t)head.tokens * 4);
-    if (status == DGL_OK)
-        status = session_writer_add(t.to, logits, logits_bytes);
-    if (status == DGL_OK)
-        status = session_writer_add(t.to, p->data, p->data_len);
-    if (status == DGL_OK)
-        status = advance(&t, 0);
-    if (status == DGL_OK)
-        status = move_rows(&t, &head);
-    if (status == DGL_OK) {
-        status = session_writer_commit(&t.to);
-        t.done = t.total;
-        if (status == DGL_OK && t.progress_cb)
-            t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
-    }
+    TRY(session_writer_add(t.to, s->ids, (uint64_t)head.tokens * 4));
+    TRY(session_writer_add(t.to, logits, logits_bytes));
+    TRY(session_writer_add(t.to, p->data, p->data_len));
+    TRY(advance(&t, 0));
+    TRY(move_rows(&t, &head));
+    TRY(session_writer_commit(&t.to));
+    if (t.progress_cb)
+        t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
 done:
     session_writer_abort(&t.to);
     free(logits);
@@ -173,13 +160,13 @@ static enum dgl_status take_contents(struct dgl_session *s, struct session_reade
     if (!out->ids || !out->logits || !out->data)
         return dgl_fail_memory(log, "session file",
                                (head->tokens + logits) * 4 + head->data_bytes + 1);
-    enum dgl_status status = session_reader_take(from, out->ids, (uint64_t)head->tokens * 4);
-    if (status == DGL_OK)
-        status = session_reader_take(from, out->logits, logits * 4);
-    if (status == DGL_OK)
-        status = session_reader_take(from, out->data, head->data_bytes);
-    if (status == DGL_OK && head->tokens)
-        status = session_check_ids(s, "the session file", out->ids, head->tokens);
+    enum dgl_status status;
+    TRY(session_reader_take(from, out->ids, (uint64_t)head->tokens * 4));
+    TRY(session_reader_take(from, out->logits, logits * 4));
+    TRY(session_reader_take(from, out->data, head->data_bytes));
+    if (head->tokens)
+        TRY(session_check_ids(s, "the session file", out->ids, head->tokens));
+done:
     return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
 }
 
@@ -192,30 +179,24 @@ static enum dgl_status put_contents(struct transfer *t, const struct session_hea
     const struct gl_range ids = s->memory.state[BUF_IDS], logits = s->memory.state[BUF_LOGITS];
     session_trim(s, 0); /* pages that others have, too, stay theirs */
     s->logits_valid = false;
-    enum dgl_status status = session_reserve(s, (int32_t)head->tokens);
-    if (status == DGL_OK)
-        status = session_write_rope(s, (int32_t)head->rope_tokens);
-    if (status == DGL_OK && head->tokens)
-        status =
-            gl_buffer_write(gl, ids.buffer, ids.offset, contents->ids, (uint64_t)head->tokens * 4);
-    if (status == DGL_OK && head->has_logits)
-        status = gl_buffer_write(gl, logits.buffer, logits.offset, contents->logits,
-                                 (uint64_t)head->vocab * 4);
-    if (status == DGL_OK)
-        status = advance(t, 0);
-    if (status == DGL_OK)
-        status = move_rows(t, head);
-    if (status == DGL_OK)
-        status = session_reader_check(t->from);
-    if (status == DGL_OK)
-        status = gl_finish(gl);
-    if (status == DGL_OK) {
-        memcpy(s->ids, contents->ids, (size_t)head->tokens * 4);
-        s->len = (int32_t)head->tokens;
-        s->logits_valid = head->has_logits;
-    } else {
-        session_trim_pages(s);
-    }
+    enum dgl_status status;
+    TRY(session_reserve(s, (int32_t)head->tokens));
+    TRY(session_write_rope(s, (int32_t)head->rope_tokens));
+    if (head->tokens)
+        TRY(gl_buffer_write(gl, ids.buffer, ids.offset, contents->ids, (uint64_t)head->tokens * 4));
+    if (head->has_logits)
+        TRY(gl_buffer_write(gl, logits.buffer, logits.offset, contents->logits,
+                            (uint64_t)head->vocab * 4));
+    TRY(advance(t, 0));
+    TRY(move_rows(t, head));
+    TRY(session_reader_check(t->from));
+    TRY(gl_finish(gl));
+    memcpy(s->ids, contents->ids, (size_t)head->tokens * 4);
+    s->len = (int32_t)head->tokens;
+    s->logits_valid = head->has_logits;
+    return DGL_OK;
+done:
+    session_trim_pages(s);
     return status;
 }
 
@@ -228,26 +209,23 @@ enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_loa
     struct contents contents = {0};
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
-    enum dgl_status status = describe(s, &mine);
-    if (status == DGL_OK)
-        status = session_reader_open(
-            log, p->path, &(struct session_wanted){&mine, s->context, s->model->info.context_max},
-            &t.from);
-    if (status != DGL_OK)
-        return status;
+    const struct session_wanted wanted = {&mine, s->context, s->model->info.context_max};
+    enum dgl_status status;
+    TRY(describe(s, &mine));
+    TRY(session_reader_open(log, p->path, &wanted, &t.from));
     const struct session_head *head = session_reader_head(t.from);
     t.total = session_reader_size(t.from);
-    status = take_contents(s, t.from, head, &contents);
-    if (status == DGL_OK)
-        status = put_contents(&t, head, &contents);
-    if (status == DGL_OK && t.progress_cb)
+    TRY(take_contents(s, t.from, head, &contents));
+    TRY(put_contents(&t, head, &contents));
+    if (t.progress_cb)
         t.progress_cb(t.progress_priv, "bytes", t.total, t.total);
-    if (status == DGL_OK && data_len)
+    if (data_len)
         *data_len = head->data_bytes;
-    if (status == DGL_OK && data) {
+    if (data) {
         *data = contents.data;
         contents.data = NULL;
     }
+done:
     session_reader_close(&t.from);
     free(contents.ids);
     free(contents.logits);

@@ -260,8 +260,9 @@ done:
 }
 
 /* Reserves pages for the next steps of all members, and writes the page table. */
-static enum dgl_status reserve(struct decoder *d, int32_t steps)
+static enum dgl_status reserve(void *priv, int32_t steps)
 {
+    struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
     bool fits = true;
     for (int32_t i = 0; i < d->slots; i++) {
@@ -343,11 +344,6 @@ static bool has_room(void *priv, int32_t steps)
     return has;
 }
 
-static enum dgl_status reserve_steps(void *priv, int32_t steps)
-{
-    return reserve(priv, steps);
-}
-
 static enum dgl_status write_members(void *priv, bool trial)
 {
     struct decoder *d = priv;
@@ -407,7 +403,7 @@ static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t ro
                           .rows = rows,
                           .priv = d,
                           .has_room = has_room,
-                          .reserve = reserve_steps,
+                          .reserve = reserve,
                           .write = write_members,
                           .read = read_rows};
 }

@@ -75,7 +75,8 @@ struct phase_program {
     struct phase_value scratch_base;  /* float: DGL_PHASE_TEST_FLOATS that outlive no token */
     const struct kernel_lib *barrier; /* device_barrier() and its helpers */
 };
-/* Bytes of an element of a buffer type: 4 (uint), 8 (vec2) or 16 (uvec4). */
+/* Largest size that drivers use for an element of a type: 4 (uint), 8 (vec2) or 16 (vec3,
+ * uvec4). */
 uint32_t phase_type_bytes(const char *type);
 
 /* Bytes of shared memory of the program: one pool per type, as large as its largest use. A vec2 is

@@ -50,7 +50,7 @@ static const char *kept(struct generator *g, const char *text)
 uint32_t phase_type_bytes(const char *type)
 {
     char last = type[strlen(type) - 1];
-    return last == '2' ? 8 : last == '4' ? 16 : 4;
+    return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
 }
 
 /* Returns the component type: float, uint or int. */
@@ -59,24 +59,12 @@ static char component(const char *type)
     return type[0] == 'u' ? 'u' : type[0] == 'i' ? 'i' : 'f';
 }
 
-static size_t pool_of(const char *type)
+static size_t pool_of(const char *type, bool wide)
 {
     size_t i = 0;
-    while (strcmp(pool_types[i], type) != 0)
+    while (strcmp(pool_types[i], wide && strcmp(type, "vec2") == 0 ? "vec4" : type) != 0)
         i++;
     return i;
-}
-
-static size_t pool_in(const char *type, bool wide)
-{
-    return pool_of(wide && strcmp(type, "vec2") == 0 ? "vec4" : type);
-}
-
-/* Returns the largest size that drivers use for an element of shared memory. */
-static int64_t shared_type_bytes(const char *type)
-{
-    char last = type[strlen(type) - 1];
-    return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
 }
 
 /* Returns the text of a value. Words of the table are uniform, so the compiler may keep them in
@@ -108,7 +96,7 @@ static const char *word_text(struct generator *g, const struct phase_value *valu
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
-static bool is_pass(const struct phase_program *p)
+static bool is_batched(const struct phase_program *p)
 {
     return p->columns > 1;
 }
@@ -135,7 +123,7 @@ static void put_head(struct generator *g)
                    "    uint phase_first, phase_last, %s, phase_spare1;\n"
                    "};\n",
                    p->local, p->shared_words / 4, p->num_rows * p->row_words / 4,
-                   is_pass(p) ? "pass_rows" : "phase_spare0");
+                   is_batched(p) ? "pass_rows" : "phase_spare0");
     for (uint32_t i = 0; i < p->num_views; i++) {
         const struct phase_view *view = &p->views[i];
         bool control = i + 1 == p->num_views;
@@ -172,22 +160,8 @@ static void put_step_fields(struct dgl_buf *out, const char *row, const char *op
 #undef X
 }
 
-/* Writes the state of row 0's sequence, with the names of put_step() in kernel_gen.c. It is loaded
- * once per token: a uniform block would contain the values that the host wrote. */
-static void put_one_row(struct dgl_buf *out)
-{
-    dgl_buf_printf(out,
-                   "shared Step step_table[1];\n"
-                   "shared uint phase_offset, phase_step[%zu];\n"
-                   "const uint pass_rows = 1u;\n"
-                   "uint row_seq(uint t) { return 0u; }\n"
-                   "uint row_pos(uint t) { return step_table[0].pos + phase_offset; }\n"
-                   "uint row_ids(uint t) { return 0u; }\n"
-                   "uint row_adjust(uint t) { return 0u; }\n"
-                   "uint step_row;\n", /* kernels set it: to 0 */
-                   sizeof(struct dgl_step) / 4);
-}
-
+/* Writes step_load() for row 0's sequence, with the names of put_step() in kernel_gen.c. The state
+ * is loaded once per token: a uniform block would contain the values that the host wrote. */
 static void put_one_row_load(struct dgl_buf *out)
 {
     dgl_buf_printf(
@@ -207,24 +181,6 @@ static void put_one_row_load(struct dgl_buf *out)
 #define X(glsl, c, name) dgl_buf_puts(out, "#define step_" #name " step_table[0]." #name "\n");
     DGL_STEP_FIELDS(X)
 #undef X
-}
-
-/* Writes the state for a pass over several sequences. Only the sequences of the pass are loaded, so
- * a row and its sequence have the same number. */
-static void put_rows(struct dgl_buf *out, uint32_t columns)
-{
-    dgl_buf_printf(out,
-                   "shared Step step_table[%u];\n"
-                   "shared uint phase_step[%zu];\n"
-                   "shared uint phase_seq[%u], phase_ids[%u], phase_adjust[%u];\n"
-                   "shared uint phase_from[%u], phase_end[%u], phase_live;\n"
-                   "uint row_seq(uint t) { return t; }\n"
-                   "uint row_pos(uint t) { return step_table[t].pos; }\n"
-                   "uint row_ids(uint t) { return phase_ids[t]; }\n"
-                   "uint row_adjust(uint t) { return phase_adjust[t]; }\n"
-                   "uint step_row;\n",
-                   columns, columns * sizeof(struct dgl_step) / 4, columns, columns, columns,
-                   columns, columns);
 }
 
 /* Loads the values of a row that are constant within a dispatch, before a group waits for others.
@@ -291,10 +247,31 @@ static void put_step(struct generator *g)
     DGL_STEP_FIELDS(X)
 #undef X
     dgl_buf_puts(out, "};\n");
-    if (is_pass(p))
-        put_rows(out, p->columns);
+    /* Only the sequences of the pass are loaded, so a row and its sequence have the same number. */
+    if (is_batched(p))
+        dgl_buf_printf(out,
+                       "shared Step step_table[%u];\n"
+                       "shared uint phase_step[%zu];\n"
+                       "shared uint phase_seq[%u], phase_ids[%u], phase_adjust[%u];\n"
+                       "shared uint phase_from[%u], phase_end[%u], phase_live;\n"
+                       "uint row_seq(uint t) { return t; }\n"
+                       "uint row_pos(uint t) { return step_table[t].pos; }\n"
+                       "uint row_ids(uint t) { return phase_ids[t]; }\n"
+                       "uint row_adjust(uint t) { return phase_adjust[t]; }\n"
+                       "uint step_row;\n",
+                       p->columns, p->columns * sizeof(struct dgl_step) / 4, p->columns, p->columns,
+                       p->columns, p->columns, p->columns);
     else
-        put_one_row(out);
+        dgl_buf_printf(out,
+                       "shared Step step_table[1];\n"
+                       "shared uint phase_offset, phase_step[%zu];\n"
+                       "const uint pass_rows = 1u;\n"
+                       "uint row_seq(uint t) { return 0u; }\n"
+                       "uint row_pos(uint t) { return step_table[0].pos + phase_offset; }\n"
+                       "uint row_ids(uint t) { return 0u; }\n"
+                       "uint row_adjust(uint t) { return 0u; }\n"
+                       "uint step_row;\n", /* kernels set it: to 0 */
+                       sizeof(struct dgl_step) / 4);
     dgl_buf_printf(out,
                    "#define STATE phase_v%u\n"
                    "#define SCRATCH_FLOAT phase_v%u\n"
@@ -311,7 +288,7 @@ static void put_step(struct generator *g)
                    word_text(g, &p->step_base, false), word_text(g, &p->scratch_base, false),
                    p->local, p->parts > 1 ? "phase_passed_before()" : "0u");
     phase_control_put(out);
-    if (is_pass(p))
+    if (is_batched(p))
         put_rows_load(out);
     else
         put_one_row_load(out);
@@ -387,7 +364,7 @@ static void name_directives(struct generator *g, struct phase_names *names,
         name_bind(g, names, use, u, i);
     for (uint32_t i = 0; i < choice->num_shared; i++) {
         const struct kernel_shared *decl = choice->shared[i].decl;
-        size_t type = pool_in(decl->type, g->wide);
+        size_t type = pool_of(decl->type, g->wide);
         const char *part = strcmp(decl->type, pool_types[type]) == 0 ? "" : ".xy";
         struct phase_name name = {.name = dgl_str_of(decl->name)};
         if (!is_pooled(choice, decl)) {
@@ -421,24 +398,24 @@ static void name_directives(struct generator *g, struct phase_names *names,
 /* Returns the bytes of all pools. `wide` puts vec2s into the pool of vec4s. */
 static int64_t pool_bytes(const struct phase_program *program, bool wide)
 {
-    const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_pass(program) ? 20 : 0);
-    int64_t most[POOLS] = {0}, bytes = (is_pass(program) ? program->columns : 1) * row + 16;
+    const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_batched(program) ? 20 : 0);
+    int64_t most[POOLS] = {0}, bytes = (is_batched(program) ? program->columns : 1) * row + 16;
     for (uint32_t u = 0; u < program->num_uses; u++) {
         const struct kernel_choice *choice = program->uses[u].choice;
         int64_t pool[POOLS] = {0};
         for (uint32_t i = 0; i < choice->num_shared; i++) {
             const struct kernel_shared *decl = choice->shared[i].decl;
-            int64_t *count = &pool[pool_in(decl->type, wide)];
+            int64_t *count = &pool[pool_of(decl->type, wide)];
             if (is_pooled(choice, decl))
                 *count += choice->shared[i].count;
             else
-                bytes += choice->shared[i].count * shared_type_bytes(decl->type);
+                bytes += choice->shared[i].count * phase_type_bytes(decl->type);
         }
         for (size_t i = 0; i < POOLS; i++)
             most[i] = pool[i] > most[i] ? pool[i] : most[i];
     }
     for (size_t i = 0; i < POOLS; i++)
-        bytes += most[i] * shared_type_bytes(pool_types[i]);
+        bytes += most[i] * phase_type_bytes(pool_types[i]);
     return bytes;
 }
 
@@ -495,7 +472,7 @@ static const char *step_text(struct generator *g)
 {
     struct dgl_buf text = {0};
     unsigned index = offsetof(struct dgl_step_table, seq) / 4;
-    if (is_pass(g->program))
+    if (is_batched(g->program))
         dgl_buf_printf(&text, "uint step_base() { return phase_seq[step_row] * %zuu; }\n",
                        sizeof(struct dgl_step) / 4);
     else
@@ -626,7 +603,7 @@ static void put_run(struct generator *g, const struct phase_use *use, uint32_t u
     dgl_buf_printf(g->out, "void P%u_run(uint row, uvec4 head, uint g)\n{\n", u);
     if (!kernel->begins)
         put_resets(g, &g->names[u], true);
-    if (is_pass(g->program)) /* for bodies that read the state without naming a row */
+    if (is_batched(g->program)) /* for bodies that read the state without naming a row */
         dgl_buf_puts(g->out, "    step_row = 0u;\n");
     dgl_buf_printf(g->out, "    P%u_load(row);\n", u);
     put_call(g, kernel, u, "body");
@@ -699,17 +676,17 @@ static enum dgl_status put_use(struct generator *g, uint32_t u)
 static void put_step_load(const struct phase_program *p, const char *indent, struct dgl_buf *out)
 {
     dgl_buf_printf(out, "%sstep_load();\n%sif (%s)\n%s    return;\n", indent, indent,
-                   is_pass(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
+                   is_batched(p) ? "phase_live == 0u" : "step_stopped != 0u", indent);
 }
 
 /* The inner loop runs the groups of a row that belong to this work group, mostly one. */
 void phase_put_main(const struct phase_program *p, struct dgl_buf *out)
 {
     const bool before = p->form == PHASE_STEP_BEFORE, outside = p->form == PHASE_STEP_OUTSIDE;
-    const char *leave = is_pass(p) ? "phase_mark();" : "phase_leave(pos);";
+    const char *leave = is_batched(p) ? "phase_mark();" : "phase_leave(pos);";
     dgl_buf_puts(out, "void main()\n{\n"
                       "    uint pos;\n");
-    if (is_pass(p))
+    if (is_batched(p))
         dgl_buf_puts(out, "    phase_note();\n"
                           "    if (!phase_enter(pos)) {\n"
                           "        if (CONTROL[CONTROL_aborted] != 0u)\n"

@@ -697,8 +697,8 @@ static const struct said_row said[] = {
     {"nothing to retry", "/retry\r", "there is no message to answer"},
     {"settings", "/set\r", "dry-penalty-last-n   -1"},
     {"one setting", "/set repeat-last-n\r", "  repeat-last-n        64"},
-    {"set what is not there", "/set warmth 1\r", "error: /set knows no warmth"},
-    {"set what cannot change", "/set model x\r", "error: /set knows no model"},
+    {"set what is not there", "/set warmth 1\r", "error: /set has no option warmth"},
+    {"set what cannot change", "/set model x\r", "error: /set has no option model"},
     {"set too much", "/set top-p 2\r", "error: /set top-p 2: wanted a number from 0 to 1"},
     {"unknown", "/dance\r", "error: there is no /dance; /help lists the commands"},
 };

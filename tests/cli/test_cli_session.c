@@ -164,7 +164,7 @@ static void interrupted_text_goes_on(void **state)
     process_run(&(struct process_params){.args = args, .signal = SIGINT, .signal_after = 20},
                 &first);
     assert_code(&first, 130);
-    assert_contains(first.err, "session: what stands, ");
+    assert_contains(first.err, "session: the part until now, ");
     assert_contains(first.err, " tokens written to ");
     run(&second, NULL, file, "generate", "--ignore-eos -n 20", NULL);
     assert_code(&second, 0);

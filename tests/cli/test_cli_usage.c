@@ -233,7 +233,7 @@ static const struct usage usages[] = {
      {"bench", "--shape", "story-llama", "--matrix", "--types", "q4_k,q9"},
      2,
      "wanted q4_k, q4_k_m"},
-    {"types without a matrix", {"bench", "--types", "q4_k"}, 2, "what --matrix measures"},
+    {"types without a matrix", {"bench", "--types", "q4_k"}, 2, "--types is only for --matrix"},
     {"a sweep of a matrix",
      {"bench", "--sweep", "--matrix", "--shape", "story-llama"},
      2,

@@ -162,7 +162,8 @@ static int run_set(struct chat *c, const char *arg)
         return EXIT_OK;
     }
     if (!o || !option_has_word(dgl_str_of(settable), ' ', name)) {
-        console_error("/set knows no %s; /set alone lists what there is", DGL_PRINTABLE_STR(name));
+        console_error("/set has no option %s; /set alone lists the options",
+                      DGL_PRINTABLE_STR(name));
         return EXIT_OK;
     }
     if (!*value) {
@@ -278,8 +279,8 @@ static int run_help(struct chat *c, const char *arg)
         "A line that ends with \\ goes on in the next one; \"\"\" begins a message of "
         "several lines and ends it; what is pasted is one message, whatever lines it has. // "
         "begins a message with a slash.");
-    console_say("What is typed during an answer is not shown and begins the next message.");
-    console_say("Ctrl-C stops an answer or drops what was typed; Ctrl-D ends the chat.");
+    console_say("Text that is typed during an answer is not shown and begins the next message.");
+    console_say("Ctrl-C stops an answer or drops the typed line; Ctrl-D ends the chat.");
     return EXIT_OK;
 }
 

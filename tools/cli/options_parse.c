@@ -219,7 +219,7 @@ static bool unknown(const struct cursor *c, const char *arg)
         dgl_buf_printf(&hint, "; did you mean --%s?", nearest.best);
     else if (owner)
         dgl_buf_printf(&hint, "; it is an option of %s;", owner->name);
-    console_error("%s: unknown option %s%s `dopplergl %s --help` lists what there is",
+    console_error("%s: unknown option %s%s `dopplergl %s --help` lists the options",
                   c->command->name, arg, hint.p ? hint.p : ";", c->command->name);
     dgl_buf_finish(&hint);
     return false;

@@ -167,7 +167,8 @@ enum dgl_status session_write(struct engine *e, const char *path, const struct s
     const int32_t tokens = dgl_session_len(e->session);
     if (status == DGL_OK)
         console_note(&e->console, "session: %s%d token%s written to %s",
-                     interrupted() ? "what stands, " : "", tokens, tokens == 1 ? "" : "s", path);
+                     interrupted() ? "the part until now, " : "", tokens, tokens == 1 ? "" : "s",
+                     path);
     else if (status == DGL_ERR_CANCELLED)
         console_note(&e->console, "session: not written, %s is as it was", path);
     dgl_buf_finish(&data);

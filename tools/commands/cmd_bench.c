@@ -92,7 +92,7 @@ bool command_bench_check(const struct options *opt)
     else if (opt->matrix && !opt->shape)
         console_error("bench: --matrix makes weights of every type, for which it needs --shape");
     else if (opt->types && !opt->matrix)
-        console_error("bench: --types says what --matrix measures");
+        console_error("bench: --types is only for --matrix: give both");
     else if (opt->batch_invariant && opt->batch <= 1)
         console_error("bench: --batch-invariant does nothing for one sequence: give --batch");
     else if (opt->batch > 1 && opt->trace)

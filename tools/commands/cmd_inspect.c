@@ -56,7 +56,7 @@ static void put_memory(struct inspect *in)
     const struct dgl_memory *m = &in->memory;
     struct dgl_buf *out = &in->out;
     if (!in->has_memory) {
-        dgl_buf_puts(out, "memory     cannot be told: ");
+        dgl_buf_puts(out, "memory     unknown: ");
         dgl_buf_visible(out, dgl_str_of(in->no_memory.text));
         dgl_buf_putc(out, '\n');
         return;

@@ -244,10 +244,10 @@ static void refuse_framing(struct MHD_Connection *connection, const struct serve
         serve_refuse(error, 400, NULL, "the header Host comes more than once");
     else if (f.lengths + f.codings > 1)
         serve_refuse(error, 400, NULL,
-                     "the body's end is told more than once, by Content-Length or "
+                     "the end of the body is given more than once, by Content-Length or "
                      "Transfer-Encoding");
     else if (f.codings == 1 && !f.chunked)
-        serve_refuse(error, 501, NULL, "of transfer encodings only chunked is taken");
+        serve_refuse(error, 501, NULL, "the only supported transfer encoding is chunked");
 }
 
 /* Checks a host and port of a URL. HTTP has no user name here. */

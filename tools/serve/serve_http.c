@@ -270,7 +270,7 @@ bool serve_http_start(struct serve *s, uint16_t *port)
         getnameinfo((struct sockaddr *)&address, size, NULL, 0, text, sizeof(text),
                     NI_NUMERICSERV) != 0 ||
         !dgl_parse_i64(dgl_str_of(text), 1, 65535, &number)) {
-        console_error("serve: the port cannot be told");
+        console_error("serve: the port of the socket is unknown");
         close(fd);
         return false;
     }

@@ -252,26 +252,29 @@ static enum dgl_status ropes_compare(const struct dgl_log *log, const struct mod
                                      const struct model_desc *b, struct desc_diff *out)
 {
     bool used[ROPE_SETS] = {false};
+    struct rope_pair p = {0};
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < a->layers; i++) {
         if (a->layer[i].rope != ROPE_NONE)
             used[a->layer[i].rope] = true;
     }
-    for (int set = 0; set < ROPE_SETS && status == DGL_OK && !out->found; set++) {
-        struct rope_pair p = {.a = &a->rope[set], .b = &b->rope[set]};
+    for (int set = 0; set < ROPE_SETS && !out->found; set++) {
         if (!used[set])
             continue;
-        p.x = dgl_new_array(double, (size_t)p.a->dims / 2);
-        p.y = dgl_new_array(double, (size_t)p.b->dims / 2);
-        if (p.x && p.y)
-            rope_compare(
-                &p, set == ROPE_LOCAL ? "rope_parameters of sliding_attention" : "rope_parameters",
-                a->context_max, out);
-        else
-            status = dgl_fail_memory(log, "rotation", (uint64_t)p.a->dims * sizeof(double));
         free(p.x);
         free(p.y);
+        p = (struct rope_pair){.a = &a->rope[set], .b = &b->rope[set]};
+        p.x = dgl_new_array(double, (size_t)p.a->dims / 2);
+        p.y = dgl_new_array(double, (size_t)p.b->dims / 2);
+        if (!p.x || !p.y)
+            TRY(dgl_fail_memory(log, "rotation", (uint64_t)p.a->dims * sizeof(double)));
+        rope_compare(&p,
+                     set == ROPE_LOCAL ? "rope_parameters of sliding_attention" : "rope_parameters",
+                     a->context_max, out);
     }
+done:
+    free(p.x);
+    free(p.y);
     return status;
 }
 

@@ -159,6 +159,18 @@ done:
     return status;
 }
 
+/* Moves the answer of a repetition to the result, in place of an earlier one. */
+static void take_answer(struct dgl_bench_result *r, int32_t **ids, size_t count, char **text)
+{
+    free(r->tokens);
+    free(r->text);
+    r->tokens = *ids;
+    r->num_tokens = count;
+    r->text = *text;
+    *ids = NULL;
+    *text = NULL;
+}
+
 /* Times decoding at the depth, like llama-bench's tg. At depth 0 it starts from one token. */
 static enum dgl_status time_decode(struct bench *b, int32_t run)
 {
@@ -182,13 +194,7 @@ static enum dgl_status time_decode(struct bench *b, int32_t run)
                 r->decode_latency_ms[r->num_latencies++] = ms / (double)(i - first);
             first = i;
         }
-        free(r->tokens);
-        free(r->text);
-        r->tokens = g.tokens;
-        r->num_tokens = g.num_tokens;
-        r->text = g.text;
-        g.tokens = NULL;
-        g.text = NULL;
+        take_answer(r, &g.tokens, g.num_tokens, &g.text);
     }
     generate_result_finish(&g);
     return status;
@@ -209,13 +215,7 @@ static enum dgl_status time_batch(struct bench *b, int32_t run)
         status = take_submits(b, timed.submits_before, timed.counters.submits);
         for (size_t i = 0; i < timed.num_steps; i++)
             r->decode_latency_ms[r->num_latencies++] = timed.step_ms[i];
-        free(r->tokens);
-        free(r->text);
-        r->tokens = timed.ids;
-        r->num_tokens = timed.num_ids;
-        r->text = timed.text;
-        timed.ids = NULL;
-        timed.text = NULL;
+        take_answer(r, &timed.ids, timed.num_ids, &timed.text);
     }
     bench_batch_run_finish(&timed);
     return status;

@@ -30,15 +30,6 @@ void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                             .newest = KV_NO_PAGE};
 }
 
-/* Layers are spread over enough buffers that each stays within one binding if all reserved pages
- * are allocated. So the number of buffers only changes with reservations. */
-static uint32_t layers_per_buffer(const struct kv_cache *kv, uint32_t pages)
-{
-    const uint64_t most = pages > kv->promised ? pages : kv->promised;
-    const uint64_t fit = plan_device_binding_bytes(&kv->dev->plan) / (most * kv->page_bytes);
-    return fit < 1 ? 1 : fit < kv->layers ? (uint32_t)fit : kv->layers;
-}
-
 static void free_buffers(struct kv_cache *kv)
 {
     struct dgl_device *dev = kv->dev;
@@ -56,7 +47,12 @@ static void free_buffers(struct kv_cache *kv)
 static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
 {
     struct dgl_device *dev = kv->dev;
-    const uint32_t per_buffer = layers_per_buffer(kv, pages), added = pages - kv->pages;
+    /* Layers are spread over enough buffers that each stays within one binding if all reserved
+     * pages are allocated. So the number of buffers only changes with reservations. */
+    const uint64_t most = pages > kv->promised ? pages : kv->promised;
+    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / (most * kv->page_bytes);
+    const uint32_t per_buffer = fit < 1 ? 1 : fit < kv->layers ? (uint32_t)fit : kv->layers;
+    const uint32_t added = pages - kv->pages;
     const uint64_t layer_bytes = pages * kv->page_bytes, held_bytes = kv->pages * kv->page_bytes;
     const uint32_t num_buffers = (kv->layers + per_buffer - 1) / per_buffer;
     struct kv_cache to = *kv;
@@ -185,6 +181,13 @@ static void take_promise_back(struct kv_cache *kv, uint32_t pages, uint32_t firs
         kv_cache_drop(kv);
 }
 
+static void free_pages(struct kv_pages *pages)
+{
+    free(pages->page);
+    free(pages->page_id);
+    *pages = (struct kv_pages){0};
+}
+
 static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
 {
     assert(most <= DGL_KV_TABLE_PAGES);
@@ -195,23 +198,19 @@ static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_
                              .root = kv->root};
     if (out->page && out->page_id)
         return DGL_OK;
-    free(out->page);
-    free(out->page_id);
-    *out = (struct kv_pages){0};
+    free_pages(out);
     return dgl_fail_memory(kv->dev->log, "pages of a sequence", most * sizeof(*out->page_id));
 }
 
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out)
 {
-    enum dgl_status status = make_pages(kv, most, out);
-    if (status == DGL_OK)
-        status = promise(kv, most, first_pages(most), left);
-    if (status == DGL_OK)
-        return DGL_OK;
-    free(out->page);
-    free(out->page_id);
-    *out = (struct kv_pages){0};
+    enum dgl_status status;
+    TRY(make_pages(kv, most, out));
+    TRY(promise(kv, most, first_pages(most), left));
+done:
+    if (status != DGL_OK)
+        free_pages(out);
     return status;
 }
 
@@ -245,9 +244,7 @@ void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
     if (!pages->page)
         return;
     kv_cache_give(kv, pages, 0);
-    free(pages->page);
-    free(pages->page_id);
-    *pages = (struct kv_pages){0};
+    free_pages(pages);
     if (!pooled)
         take_promise_back(kv, most, first_pages(most));
 }
@@ -357,11 +354,9 @@ enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32
             kv_prefix_evict(kv, from);
         return DGL_OK;
     }
-    enum dgl_status status = check_pool(kv, pages, 1);
-    if (status == DGL_OK)
-        status = make_room(kv, 1);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_pool(kv, pages, 1));
+    TRY(make_room(kv, 1));
     const uint16_t to = find_free(kv);
     for (uint32_t l = 0; l < kv->layers && status == DGL_OK; l++) {
         const struct gl_range layer = kv->layer[l];
@@ -370,13 +365,14 @@ enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32
     }
     if (status != DGL_OK) {
         kv->free[kv->num_free++] = to;
-        return status;
+        goto done;
     }
     kv_cache_hold(kv, pages, to);
     drop(kv, pages, from);
     pages->page[i] = to;
     pages->num_known = pages->num_known < i ? pages->num_known : i;
-    return DGL_OK;
+done:
+    return status;
 }
 
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,

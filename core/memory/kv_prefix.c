@@ -108,14 +108,6 @@ void kv_prefix_evict_all(struct kv_cache *kv)
     kv->prefix_serial++;
 }
 
-/* Returns true if the pages of the first `pos` tokens, a whole number of pages, have known
- * ids. */
-static bool ids_reach(const struct kv_cache *kv, const struct kv_pages *pages, int32_t pos)
-{
-    return pos == 0 || (pages->prefix_serial == kv->prefix_serial &&
-                        pages->num_page_ids >= (uint32_t)(pos / DGL_KV_PAGE));
-}
-
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to)
 {
@@ -150,7 +142,8 @@ uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages,
                         int32_t pos, int32_t count)
 {
     assert(pos % DGL_KV_PAGE == 0);
-    if (!ids_reach(kv, pages, pos))
+    if (pos > 0 && (pages->prefix_serial != kv->prefix_serial ||
+                    pages->num_page_ids < (uint32_t)(pos / DGL_KV_PAGE)))
         return 0;
     uint64_t parent = pos ? pages->page_id[pos / DGL_KV_PAGE - 1] : pages->root;
     uint32_t found = 0;

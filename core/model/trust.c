@@ -85,23 +85,22 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
     size_t count = 0, num_wrong = 0;
     enum dgl_status status = DGL_OK;
     account_push(dev, &account);
-    if (uses)
-        count = list_new(engine, segments, uses);
-    else
-        status = dgl_fail_memory(dev->log, "first use of kernels",
-                                 engine->plan.kernels.count * sizeof(*uses));
-    if (status == DGL_OK)
-        status = kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
-                                                                   .set = m->kernels,
-                                                                   .mode = KERNEL_JUDGE_QUICK,
-                                                                   .go_on = go_on,
-                                                                   .priv = priv},
-                                     &judge);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    if (!uses)
+        TRY(dgl_fail_memory(dev->log, "first use of kernels",
+                            engine->plan.kernels.count * sizeof(*uses)));
+    count = list_new(engine, segments, uses);
+    TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
+                                                          .set = m->kernels,
+                                                          .mode = KERNEL_JUDGE_QUICK,
+                                                          .go_on = go_on,
+                                                          .priv = priv},
+                            &judge));
+    for (size_t i = 0; i < count; i++) {
         bool wrong = false;
-        status = judge_use(m, judge, uses[i], &wrong);
+        TRY(judge_use(m, judge, uses[i], &wrong));
         num_wrong += wrong;
     }
+done:
     kernel_judge_destroy(&judge);
     free(uses);
     gl_device_memory_forget(dev->gl, memory);

@@ -158,16 +158,6 @@ static void stack(struct crowd *crowd, uint32_t buffer, const struct dgl_step_ta
         problem_in(all, first->name, before, l.words);
 }
 
-/* Returns true if the buffers of a row are so large that two rows must suffice. A case is in memory
- * several times, and the check must not use the model's memory. */
-static bool is_large(const struct problem *row)
-{
-    size_t words = 0;
-    for (uint32_t i = 0; i < row->num_buffers; i++)
-        words += row->buffers[i].words;
-    return words > LARGE_WORDS;
-}
-
 bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct crowd *out)
 {
     struct problem *all = &out->all;
@@ -182,8 +172,11 @@ bool crowd_make(const struct op_rule *rule, const struct kernel_case *c, struct 
         if (several)
             rule->make(&out->row[r], &one);
         all->failed |= out->row[r].failed;
-        if (r == 0 && is_large(&out->row[0]))
-            out->rows = 2;
+        size_t words = 0;
+        for (uint32_t i = 0; i < out->row[r].num_buffers; i++)
+            words += out->row[r].buffers[i].words;
+        if (r == 0 && words > LARGE_WORDS)
+            out->rows = 2; /* a case is in memory several times, besides the model */
     }
     if (!several || all->failed)
         return several;

@@ -192,17 +192,6 @@ static void add_vectors(struct op *op, const struct oplist_params *p, const stru
         op_bind_buffer(op, "A", m->x);
 }
 
-static void add_epilogue(struct op *op, const struct oplist_params *p,
-                         const struct oplist_matmul *m)
-{
-    op_attr(op, "post", m->post);
-    if (is(m->post, "glu"))
-        op_attr(op, "act", m->act);
-    op_const(op, "SCALED", m->scale != 1.0);
-    op_float(op, "out_scale", m->scale);
-    op_float(op, "softcap", is(m->post, "softcap") ? p->desc->logit_softcap : 0.0);
-}
-
 void oplist_matmul(struct oplist *list, const struct oplist_params *p,
                    const struct oplist_matmul *m)
 {
@@ -233,7 +222,12 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
         op_bind_buffer(op, "X", m->x);
         op_bind_buffer(op, "Y", m->y);
         add_vectors(op, p, m);
-        add_epilogue(op, p, m);
+        op_attr(op, "post", m->post);
+        if (is(m->post, "glu"))
+            op_attr(op, "act", m->act);
+        op_const(op, "SCALED", m->scale != 1.0);
+        op_float(op, "out_scale", m->scale);
+        op_float(op, "softcap", is(m->post, "softcap") ? p->desc->logit_softcap : 0.0);
         op->bytes = band->place.size;
     }
 }
@@ -308,11 +302,6 @@ static void add_sinks(struct op *op, const struct layer_weights *w, enum plan_bu
         op_bind_vector(op, "S", w->sinks);
     else
         op_bind_buffer(op, "S", other);
-}
-
-static void add_rope_kv(struct oplist *list, const struct oplist_params *p, int32_t layer)
-{
-    add_rope(append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv"), p->desc, layer);
 }
 
 static void add_attn_prefill(struct oplist *list, const struct oplist_params *p, int32_t layer)
@@ -513,7 +502,7 @@ static void add_attention_block(struct oplist *list, const struct oplist_params 
     if (phase == DGL_PHASE_PREFILL && !p->batch) {
         if (w->qk_norm != VECTOR_NONE)
             add_qk_norm(list, p, phase, layer);
-        add_rope_kv(list, p, layer);
+        add_rope(append_attention(list, p, DGL_PHASE_PREFILL, layer, "rope_kv"), p->desc, layer);
         add_attn_prefill(list, p, layer);
         o.x = BUF_ATT;
     } else {

@@ -233,14 +233,6 @@ size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
     return i;
 }
 
-static bool same_kernels(const struct plan_segment *a, const struct plan_segment *b)
-{
-    bool same = a->ops.count == b->ops.count;
-    for (size_t i = 0; i < a->ops.count && same; i++)
-        same = kernel_use_equal(a->use[i], b->use[i]);
-    return same;
-}
-
 static void segment_finish(struct plan_segment *segment)
 {
     oplist_finish(&segment->ops);
@@ -279,16 +271,21 @@ static enum dgl_status add_bodies(struct plan *plan, enum segment first, enum se
 {
     enum segment wider = widest;
     enum dgl_status status = DGL_OK;
-    for (int s = widest - 1; s >= (int)first && status == DGL_OK; s--) {
+    for (int s = widest - 1; s >= (int)first; s--) {
+        struct plan_segment *a = &plan->segment[s], *b = &plan->segment[wider];
         size_t uses = plan->kernels.count;
-        status = plan_segment_init(plan, (enum segment)s, ops);
-        if (status == DGL_OK && same_kernels(&plan->segment[s], &plan->segment[wider])) {
-            segment_finish(&plan->segment[s]);
+        TRY(plan_segment_init(plan, (enum segment)s, ops));
+        bool same = a->ops.count == b->ops.count;
+        for (size_t i = 0; i < a->ops.count && same; i++)
+            same = kernel_use_equal(a->use[i], b->use[i]);
+        if (same) {
+            segment_finish(a);
             kernel_table_cut(&plan->kernels, uses);
         } else {
             wider = (enum segment)s;
         }
     }
+done:
     return status;
 }
 

@@ -259,15 +259,9 @@ static enum dgl_status place_matrix(struct placer *b, struct weight *weight)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static uint64_t place_align(const struct placer *b)
-{
-    const struct dgl_limits *limits = &b->p->device->limits;
-    return limits->ssbo_align > 256 ? limits->ssbo_align : 256;
-}
-
 static uint64_t aligned(const struct placer *b, uint64_t bytes)
 {
-    uint64_t align = place_align(b);
+    const uint64_t limit = b->p->device->limits.ssbo_align, align = limit > 256 ? limit : 256;
     return (bytes + align - 1) / align * align;
 }
 

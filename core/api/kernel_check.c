@@ -11,7 +11,7 @@
 #include "core/oracle/kernel_shape.h"
 #include "core/plan/plan.h"
 
-/* A call: the device entered, the set, the judge, and who is asked whether to go on. */
+/* State of a call: the entered device, the kernel set, the judge and the progress callback. */
 struct judging {
     struct dgl_device *dev;
     struct kernel_set *set; /* borrowed, or `builtin` */

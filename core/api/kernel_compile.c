@@ -148,8 +148,8 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
         return dgl_fail_memory(dev->log, "model", sizeof(*m));
     }
     m->dev = dev;
-    /* Verdicts of known answers and of earlier compiles do not count: nothing runs, and every
-     * source of the plan is to be compiled. */
+    /* Ignore the verdicts of earlier tests and compiles: no kernel runs, and every source of the
+     * plan must be compiled. */
     kernel_records_hide_wrong(dev);
     TRY(model_plan(m, &model));
     TRY(text_list_add_plan(&list, m));

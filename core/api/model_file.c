@@ -59,7 +59,7 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
         open_checked(log, &(struct model_open_params){.path = params->path}, out);
     if (status != DGL_OK)
         return status;
-    /* A model computes without templates: dgl_template_load() says what is wrong with them. */
+    /* A model works without a chat template. dgl_template_load() reports a broken template. */
     chat_source_init(&(*out)->chat);
     if (chat_source_load(NULL, params->path, &(*out)->chat) != DGL_OK)
         chat_source_finish(&(*out)->chat);

@@ -69,7 +69,8 @@ static char *text_of(const int32_t *ids, size_t count)
     return text;
 }
 
-/* Every token whose text holds a breaker is marked, and each sequence spells one. */
+/* Every token whose text contains a breaker is marked, and each breaker is spelled by a sequence of
+ * tokens. */
 static void breakers_become_ids(void **state)
 {
     const struct breakers_row *row = *state;

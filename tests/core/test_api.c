@@ -1,5 +1,5 @@
-/* Rules of the public header that hold for every call: the caller's EGL context, empty parameters,
- * NULL logs, handles that are NULL, one line per error. */
+/* Rules of the public header for all calls: the caller's EGL context, empty parameters, NULL logs,
+ * NULL handles, one line per error. */
 #include "tests/support/foreign.h"
 
 #include <stdlib.h>

@@ -273,7 +273,8 @@ static void truncated_weights(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* As in a Hub cache whose blobs are gone: the name is there, and the message must not deny it. */
+/* Like a Hub cache without its blobs: the link exists, and the message must not claim that it does
+ * not. */
 static void weights_that_are_a_link_to_nothing(void **state)
 {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};

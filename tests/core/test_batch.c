@@ -1,5 +1,5 @@
-/* Many requests on one model: each gets the tokens that it gets alone, whatever runs beside it;
- * order, cancelling in every state, refusals, faults. */
+/* Many requests on one model: each gets the tokens that it gets alone, with any other requests.
+ * Also order, cancelling in every state, refusals, faults. */
 #include "tests/support/tiny_engine.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ struct heard {
     enum dgl_finish finish;
     size_t num_reused, num_prompt_ids, num_tokens;
     /* requested behaviour */
-    size_t cancel_at;      /* token at which a callback says no; 0 = never */
+    size_t cancel_at;      /* token at which a callback returns false; 0 = never */
     struct heard *cancels; /* and another request, by name, with its own first token */
     struct heard *follows; /* submitted when this one ends */
     int *order;            /* counts requests that began */
@@ -112,7 +112,8 @@ static void run_all(struct dgl_batch *b)
     }
 }
 
-/* ---- the same answer in any company ---------------------------------------------------------- */
+/* ---- the same answer with any other requests --------------------------------------------------
+ */
 
 #define BIAS                                                                                       \
     (const struct dgl_logit_bias[])                                                                \
@@ -235,7 +236,7 @@ static void test_company(void **state)
     dgl_batch_destroy(&b);
 }
 
-/* A session's own loop gives the same. */
+/* The loop of a session generates the same tokens. */
 static void generates_the_same(void **state)
 {
     (void)state;

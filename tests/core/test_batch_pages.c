@@ -324,7 +324,7 @@ static void learn_alone(void)
     }
 }
 
-/* Who waits for many pages is not overtaken by those that want few. */
+/* A request that waits for many pages is not overtaken by requests that need few. */
 static void nobody_overtakes(void **state)
 {
     (void)state;
@@ -355,7 +355,7 @@ struct rush {
     bool known;             /* max_tokens is the exact length: the answer cannot end otherwise */
     float expected;         /* mean length of earlier answers, tokens; 0 = no earlier answers */
     double most;            /* tokens that are evaluated, by those that are different */
-    uint64_t waits;         /* times that requests give up, at most */
+    uint64_t waits;         /* maximum number of times that requests release their pages */
 };
 static const struct rush rushes[] = {
     {"lengths that are known", 6, 6, 640, 70, 220, 0, true, 0, 1.05, 1},
@@ -410,7 +410,7 @@ static void test_rush(void **state)
         assert_int_equal(heard[i].finished, 1);
         assert_int_equal(heard[i].status, DGL_OK);
         assert_int_equal(heard[i].count, heard[i].ends);
-        /* In the order in which they came, but for those that are in lanes at once. */
+        /* In order of arrival, except for requests that run at the same time. */
         assert_in_range(heard[i].place + row->sequences, i + 2, i + 2 * row->sequences);
     }
     assert_at_most((double)work, row->most * (double)least);

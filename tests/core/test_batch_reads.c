@@ -14,7 +14,7 @@ static int32_t text[CONTEXT];
 /* ---- a device -------------------------------------------------------------------------------- */
 
 static struct {
-    uint64_t pass_ns, token_ns; /* a pass takes pass_ns and token_ns for each token */
+    uint64_t pass_ns, token_ns; /* time of a pass: pass_ns plus token_ns per token */
     uint64_t clock_ns;
     int32_t queued[4], num_queued; /* tokens of passes that were not waited for */
     int32_t most_queued;
@@ -147,7 +147,7 @@ static void test_reading(void **state)
             fail_msg("a step of %.2f ms, wanted %.2f at most", ms, row->most_ms);
     }
     dgl_batch_cancel(b, id);
-    /* Alone, a prompt is read in passes as ever, of which two are queued. */
+    /* Alone, a prompt is evaluated in passes of full length, of which two are queued. */
     for (size_t more = 1; more > 0;)
         assert_int_equal(dgl_batch_step(b, &more), DGL_OK);
     assert_int_equal(writer.finished + reader.finished, 2);

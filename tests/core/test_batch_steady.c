@@ -16,8 +16,7 @@ static struct tiny_engine engine;
 static const char *const breakers[] = {"\n", "the"};
 static const struct dgl_logit_bias bias[] = {{5, 2.0f}, {9, -3.0f}};
 
-/* A prompt alone would be enough to tell kinds from one another: their lengths take each through
- * other bodies of passes. */
+/* A prompt alone would distinguish the kinds: each length uses other passes. */
 static const struct dgl_request_params kinds[KINDS] = {
     {.prompt = "Once", .max_tokens = 9, .ignore_eos = true},
     {.prompt = "One day, a little cat",
@@ -95,7 +94,7 @@ struct steady_case {
     const char *name;
     int32_t sequences;
     bool invariant;
-    int turns; /* orders in which the kinds come after that */
+    int turns; /* orders of the kinds after the first one */
 };
 static const struct steady_case cases[] = {
     {"written together", KINDS, false, 3},
@@ -114,7 +113,7 @@ static void test_steady(void **state)
                                           .invariant = row->invariant),
                          &b),
         DGL_OK);
-    /* Each kind once, by itself; then company, so that there are passes over several. */
+    /* Each kind once, alone. Then together, which creates the passes over several sequences. */
     for (int i = 0; i < KINDS; i++) {
         submit(b, &kinds[i]);
         run_all(b);

@@ -133,7 +133,7 @@ static void conversations_are_json(void **state)
     assert_int_equal(message(chat, 1).num_ids, 8);
     assert_int_equal(dgl_chat_save(chat, &again, &len_again), DGL_OK);
     assert_string_equal(json, again);
-    /* A file that makes no sense leaves the conversation alone. */
+    /* An invalid file leaves the conversation unchanged. */
     test_log_clear(&engine.log);
     assert_int_equal(dgl_chat_load(chat, "bad.json", "[1]", 3), DGL_ERR_FORMAT);
     assert_contains(engine.log.text, "bad.json");

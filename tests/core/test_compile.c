@@ -15,7 +15,7 @@
 struct told {
     struct dgl_session *session; /* cancelled by dgl_session_cancel() after `stop_after` */
     uint64_t stop_after;         /* 0 = never */
-    bool refuse;                 /* the callback itself says no */
+    bool refuse;                 /* the callback cancels */
     uint64_t calls, done, total;
 };
 

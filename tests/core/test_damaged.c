@@ -17,7 +17,7 @@ static struct tiny_engine engine;
 struct form {
     const char *name;
     const char *model;    /* path to open in the form's folder; "" = the folder */
-    const char *weights;  /* the file that holds them */
+    const char *weights;  /* the file with the weights */
     const char *files[4]; /* that are damaged */
 };
 
@@ -45,13 +45,13 @@ static void make_forms(void)
     top = test_tmpdir();
     for (int i = 0; i < 3; i++) {
         char *folder = in_form(&forms[i], "");
-        if (i != 1) /* the converter makes the pack's */
+        if (i != 1) /* the converter creates the folder of a pack */
             assert_int_equal(dgl_dir_make(NULL, folder), DGL_OK);
         paths[i] = in_form(&forms[i], forms[i].model);
         free(folder);
     }
     tiny_llama_write(paths[0], &sizes);
-    for (int i = 2; i > 0; i--) { /* GGUF cannot say the tokenizer, and goes without */
+    for (int i = 2; i > 0; i--) { /* GGUF cannot store the tokenizer, and is written without it */
         struct dgl_convert_result result;
         struct test_log t;
         test_log_init(&t, DGL_LOG_ERROR);

@@ -18,7 +18,8 @@ static const struct dgl_generate_params params = {.ignore_eos = true};
 static struct dgl_generate_result result;
 static struct generation generation;
 
-/* ---- a device that takes its time ------------------------------------------------------------ */
+/* ---- a simulated device ------------------------------------------------------------------------
+ */
 
 static struct {
     uint64_t now_ns;    /* the clock; only the lines below advance it */
@@ -72,7 +73,7 @@ enum dgl_status __wrap_gl_readback_end(struct gl_device *dev, struct gl_ticket t
 
 static struct gl_saved saved;
 
-/* The session holds the prompt; its last token is sampled from. */
+/* The session contains the prompt; the first sample uses its last token. */
 static int begin(void **state)
 {
     (void)state;
@@ -157,8 +158,8 @@ static void test_software_has_one_batch(void **state)
     assert_true(decoder_can_push(&decoder));
 }
 
-/* From the second batch on nearly all of the time is slept through, and the result is there without
- * delay. A device that becomes faster or slower is followed. */
+/* From the second batch on, the host sleeps for most of the time and receives the result without
+ * delay. The queue follows a device that becomes faster or slower. */
 static void test_sleeps_while_the_device_works(void **state)
 {
     (void)state;

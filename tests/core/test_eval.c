@@ -96,7 +96,8 @@ static void test_hidden_states_make_the_logits(void **state)
     free(logits);
 }
 
-/* ---- a sampler of one's own ------------------------------------------------------------------ */
+/* ---- a custom sampler --------------------------------------------------------------------------
+ */
 
 static void test_own_greedy_sampler(void **state)
 {
@@ -187,8 +188,8 @@ static void test_last_token_again(void **state)
     dgl_session_destroy(&s);
 }
 
-/* Where the rotary frequencies depend on the number of tokens, growing past the border evaluates
- * all of them again: results are still those of the new tokens. */
+/* If rotary frequencies depend on the number of tokens, crossing the limit evaluates all tokens
+ * again. The results are still those of the new tokens. */
 static void test_frequencies_that_change(void **state)
 {
     (void)state;
@@ -390,7 +391,7 @@ static void test_refused_embedding(void **state)
     assert_contains(engine.log.text, row->word);
 }
 
-/* Text gives the embedding of its ids, special ones included. */
+/* Text has the embedding of its ids, special ones included. */
 static void test_embedding_of_text(void **state)
 {
     (void)state;

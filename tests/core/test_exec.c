@@ -138,8 +138,8 @@ static struct recipe recipe_of_case(const struct recipe_case *row)
     return recipe_decode((enum sample_kind)row->value, row->adjusts, row->several);
 }
 
-/* One step is the operations of the segments in order, bound as the operations say, with the number
- * of operations where one asks for it. Two steps are that twice. */
+/* One step contains the operations of the segments in order, with their bindings, and with the
+ * number of operations if one needs it. Two steps contain this twice. */
 static void test_recipe(void **state)
 {
     const struct recipe_case *row = *state;
@@ -412,7 +412,7 @@ static void test_profile_asks_the_executor(void **state)
         want += run->ops[i].op->bytes;
     assert_int_equal(bytes,
                      want + (uint64_t)f.p.plan.desc->layers * plan_kv_layer_bytes(&f.p.plan, 9));
-    /* One time that is unknown makes the sum unknown. */
+    /* One unknown time makes the sum unknown. */
     f.recorder.gpu_ns = 0;
     pass.held = 10;
     assert_int_equal(profile_run(&profile, run, &pass, &sum), DGL_OK);
@@ -446,7 +446,7 @@ static void test_kv_read(void **state)
     fixture_close(&f);
 }
 
-/* The engine goes first when kernels are swapped. */
+/* When kernels are replaced, the engine is destroyed first. */
 static void test_runs_outlive_their_plan(void **state)
 {
     (void)state;
@@ -514,7 +514,7 @@ static void test_dispatches_are_the_recorded(void **state)
     float *logits = NULL;
     size_t rows;
     tiny_engine_open(&e, &(struct tiny_engine_params){0});
-    /* Makes the buffer of all logits. */
+    /* Creates the buffer for all logits. */
     assert_int_equal(dgl_logits(e.session, dgl_logits_params(.ids = ids, .num_ids = 3, .all = true),
                                 &logits, &rows),
                      DGL_OK);
@@ -543,8 +543,8 @@ static void test_dispatches_are_the_recorded(void **state)
     tiny_engine_close(&e);
 }
 
-/* A run that was moved is, record for record, the one that is made for the other sequence. Either
- * makes no buffer: parameters are there. */
+/* A run that is moved to another sequence equals the run that is made for it, record by record.
+ * Both create no buffer: the parameters exist. */
 static void test_moved_is_made(void **state)
 {
     (void)state;

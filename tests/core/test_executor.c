@@ -135,8 +135,8 @@ static void test_replay(void **state)
     dgl_generate_result_finish(&whole);
 }
 
-/* After one that was given up the answer goes on past a full context, although persistent
- * dispatches were asked for. */
+/* After a dispatch that was given up, the answer continues past a full context, although persistent
+ * dispatches were requested. */
 static void test_shift_after_replay(void **state)
 {
     (void)state;

@@ -204,7 +204,7 @@ static void only_matrices_are_quantised(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A pack whose manifest says otherwise than its config. */
+/* A pack whose manifest contradicts its config. */
 struct contradiction {
     const char *name, *fixture;
     const char *find, *replace; /* in manifest.json */

@@ -17,7 +17,7 @@
 
 enum { VOCAB = 64 };
 
-/* The weights that the script made of the name: see its `values`. */
+/* The weights that the script derived from the name: see its `values`. */
 static void append_values(struct dgl_buf *out, const char *name, const uint64_t *shape,
                           uint32_t rank, bool plus_one)
 {

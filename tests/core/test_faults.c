@@ -38,7 +38,7 @@ static void check_answer(struct dgl_session *s)
 /* ---- calls that are tested ----------------------------------------------------------------------
  */
 
-/* One call of the library that may fail; it leaves no objects, whatever comes of it. */
+/* One call of the library that may fail. It leaves no objects, with any result. */
 typedef enum dgl_status (*attempt)(struct tiny_engine *e);
 
 static enum dgl_status try_load(struct tiny_engine *e)

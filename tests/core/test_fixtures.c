@@ -30,8 +30,8 @@ static void first_prompt_matches(void **state)
     family_check_first(*state);
 }
 
-/* Where the driver interprets shaders and time ends a run: each family before all else, on the
- * device as it is or on the minimal one, which change with the days. */
+/* For drivers that interpret shaders, where the time limit may end a run: first runs each family on
+ * the device as it is or on the minimal one, in an order that changes from day to day. */
 static int check_each_family(void)
 {
     struct family_case each[FAMILIES];

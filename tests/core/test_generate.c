@@ -1,5 +1,5 @@
-/* The generation loop: when it ends and why, how ids come back, sampling by seed, and the work it
- * causes. Ids only; tests/core/test_generate_text.c has the text. */
+/* The generation loop: the end of an answer and its reason, the readback of ids, sampling by seed,
+ * and the work of the device. Ids only; tests/core/test_generate_text.c tests the text. */
 #include "tests/support/tiny_engine.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static void test_ending(void **state)
 
 /* ---- stop ids -------------------------------------------------------------------------------- */
 
-/* Sampling in one operation, which software renderers do only when asked to. */
+/* Sampling in one operation. Software renderers use it only if a hint requests it. */
 static const char fused_hints[] = "{\"variants\":{\"sample_next\":\"sample_next\"}}";
 static struct dgl_kernels *fused;
 
@@ -160,7 +160,8 @@ static void test_stop_within_batches(void **state)
     const bool old_software = engine.device->info.software;
     info->stop_ids = &stop;
     info->num_stop_ids = 1;
-    /* Compiling submits; a renderer that counts as hardware takes the prompt by other programs. */
+    /* Compiling submits work, and a renderer presented as hardware uses other programs for the
+     * prompt. */
     engine.device->info.software = !row->ahead;
     struct dgl_session *warm = tiny_session(&engine, 0);
     struct dgl_generate_result first =
@@ -171,7 +172,7 @@ static void test_stop_within_batches(void **state)
     for (size_t at = row->first; at <= row->last; at++) {
         stop.id = greedy[at];
         size_t want = first_of(at) + 1;
-        struct dgl_session *s = tiny_session(&engine, 0); /* takes the stop ids to the device */
+        struct dgl_session *s = tiny_session(&engine, 0); /* copies the stop ids to the device */
         engine.device->info.software = !row->ahead;
         struct dgl_generate_result r =
             tiny_generate(s, dgl_generate_params(WITH_PROMPT, .max_tokens = 0,
@@ -410,8 +411,8 @@ static void *cancel_late(void *priv)
     return NULL;
 }
 
-/* Between two dispatches of a pass, in a wait, before or after the call: wherever it comes, it is
- * no error, and the session goes on as if the pass had not begun. */
+/* Cancels between two dispatches of a pass, in a wait, before or after the call. At any place it is
+ * no error, and the session continues as if the pass had not begun. */
 static void test_cancelled_anywhere_stays_consistent(void **state)
 {
     (void)state;
@@ -538,7 +539,7 @@ static void test_one_operation_agrees(void **state)
     tiny_engine_close(&e);
 }
 
-/* From the logits of the whole prefix, by the twin of the kernels. */
+/* Computed from the logits of the whole prefix by the CPU twin of the kernels. */
 static void test_penalties_are_those_of_the_twin(void **state)
 {
     (void)state;
@@ -689,7 +690,7 @@ static void test_logits_that_are_not_numbers(void **state)
     char *dir = test_tmpdir();
     size_t len = 0;
     tiny_llama_write(dir, &sizes);
-    /* The end of the file is the final norm: infinite gains give logits inf - inf. */
+    /* The file ends with the final norm: infinite gains produce logits of inf - inf. */
     unsigned char *bytes = (unsigned char *)tiny_file_read(dir, "model.safetensors", &len);
     for (size_t i = len - 128; i < len; i += 2) {
         bytes[i] = 0x80;
@@ -783,7 +784,7 @@ static const struct work works[] = {
 static void test_steady_decode(void **state)
 {
     const struct work *row = *state;
-    const uint64_t tokens = 41, steps = tokens - 1; /* the first comes from the prompt's logits */
+    const uint64_t tokens = 41, steps = tokens - 1; /* the first token uses the prompt's logits */
     struct dgl_generate_result r = sample(&row->s, row->interval); /* warms up */
     dgl_generate_result_finish(&r);
     r = tiny_generate(engine.session,

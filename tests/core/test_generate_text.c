@@ -56,7 +56,7 @@ static void test_text_is_what_was_heard(void **state)
     assert_int_equal(h.text.len, r.text_len);
     assert_int_equal(strlen(r.text), r.text_len);
     assert_int_equal(h.ids, r.num_tokens);
-    assert_true(h.calls > TOKENS / 2); /* as it comes, not at the end */
+    assert_true(h.calls > TOKENS / 2); /* during the answer, not at the end */
     dgl_buf_finish(&h.text);
     dgl_generate_result_finish(&r);
 }
@@ -208,7 +208,7 @@ static void test_stop_that_only_begins(void **state)
     char stop[64];
     const char *list[] = {stop};
     struct heard h = {0};
-    /* The answer's last bytes, and something that does not come. */
+    /* The answer's last bytes, and text that the answer does not contain. */
     part_of_answer(whole.text_len - 3, 3, stop);
     snprintf(stop + strlen(stop), 8, "\x01never");
     struct dgl_generate_result r = continue_prompt(&h, list, 1, 1);

@@ -14,7 +14,7 @@
 
 static const struct family {
     const char *name, *folder;
-    bool dynamic;   /* dynamic NTK from 64 tokens on, whatever the checkpoint says */
+    bool dynamic;   /* dynamic NTK from 64 tokens on, in place of the checkpoint's rope type */
     bool stretches; /* frequencies depend on the length */
     int32_t prompt; /* tokens that the generated ones follow */
 } families[] = {
@@ -136,7 +136,7 @@ static void all_but_one_then_one(void)
     check_cut(0, IDS - 1);
 }
 
-/* Back below whatever was crossed, and over it again. */
+/* Trims to below the crossed lengths, and crosses them again. */
 static void back_and_forth(void)
 {
     struct dgl_session *s = session_of(16);

@@ -70,7 +70,7 @@ static void test_threads_with_a_device_each(void **state)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* In the child: a call that fails, with one line that names both processes. */
+/* In the child: the call fails, with one line that names both processes. */
 static bool refused(const char *name, enum dgl_status status)
 {
     char parent[40];

@@ -1,5 +1,6 @@
-/* Other kernels on a model that generates: tokens go on while the driver compiles on threads of its
- * own (here one that says so, and is done when the test says so), and change at the swap. */
+/* Other kernels on a model that generates. Tokens are generated while the driver compiles on its
+ * own threads (here a driver that reports such threads, and is done when the test says so), and
+ * change at the swap. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>

@@ -54,7 +54,7 @@ static uint64_t page_at(const struct cache *c, uint32_t layer, uint32_t seq, uin
     return c->kv.layer[layer].offset + c->seq[seq].page[i] * (uint64_t)PAGE_BYTES;
 }
 
-/* A word that no other page has to each page from `from` on. */
+/* Writes a word that no other page contains to each page from `from` on. */
 static void write_pages(const struct cache *c, uint32_t seq, uint32_t from)
 {
     for (uint32_t l = 0; l < LAYERS; l++)
@@ -120,7 +120,8 @@ static void test_pages_are_taken_and_given(void **state)
     cache_close(&c);
 }
 
-/* Two copies of all that is promised would not fit: it is there from the beginning. */
+/* Two copies of all reserved pages would not fit, so the cache has its full size from the
+ * beginning. */
 static void test_no_room_for_two_copies(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void test_buffers_stay_as_many(void **state)
     cache_close(&c);
 }
 
-/* Whatever fails while the cache moves, all stay where they are. */
+/* If a move of the cache fails at any point, all pages stay in place. */
 static void test_a_move_that_fails(void **state)
 {
     (void)state;
@@ -234,7 +235,7 @@ static enum dgl_status generate(struct listener *l, struct dgl_generate_result *
 struct answer {
     const char *name;
     bool few_bytes; /* memory for little more than one copy */
-    bool share;     /* another session takes pages between those of the prompt */
+    bool share;     /* another session uses pages between those of the prompt */
     enum meanwhile meanwhile;
     uint32_t moves; /* during the answer */
 };

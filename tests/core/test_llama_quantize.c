@@ -1,6 +1,6 @@
-/* Files that llama.cpp's own quantiser writes give the logits of their dequantised weights, in
- * every type that is read. Mixtures of experts: they notice rounded weights most, because an
- * undecided router turns. */
+/* Files from llama.cpp's own quantiser have the logits of their dequantised weights, for every type
+ * that is read. Mixtures of experts are the most sensitive to rounded weights, because close router
+ * choices change. */
 #include "tests/support/process.h"
 
 #include <stdlib.h>
@@ -17,8 +17,8 @@ struct model {
     size_t prompt; /* of its reference */
 };
 
-/* Rows of gpt-oss are no blocks of 256: llama.cpp takes Q4_0, Q5_0, Q5_1, Q8_0 and IQ4_NL for the
- * K types. */
+/* Rows of gpt-oss are not multiples of 256: llama.cpp uses Q4_0, Q5_0, Q5_1, Q8_0 and IQ4_NL
+ * instead of the K types. */
 static const struct model gpt_oss = {"fixtures/visible.tar.xz", "visible/gpt-oss-mxfp4", 2};
 static const struct model story_moe = {"models/story-moe.tar.xz", "story-moe", 5};
 

@@ -10,7 +10,7 @@
 #define PROMPT 12
 #define ANSWER 16
 
-/* Of the tiny model: 2 layers of 2 KV heads of 16, keys and values, f16. */
+/* The tiny model has 2 layers of 2 KV heads of 16, keys and values, in f16. */
 #define KV_TOKEN 256
 #define KV_PAGE  ((int64_t)DGL_KV_PAGE * KV_TOKEN)
 
@@ -129,7 +129,7 @@ static void test_estimate_is_what_is_allocated(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* The cache has pages for the sessions' contexts, whatever the model was loaded for. */
+/* The cache has pages for the contexts of the sessions, for any context of the model. */
 static void test_cache_follows_the_sessions(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void test_available_shrinks(void **state)
     dgl_session_estimate(e.model, NULL, &before);
     struct dgl_session *second = tiny_session(&e, 0);
     dgl_session_estimate(e.model, NULL, &after);
-    /* The workspace is shared: a session more takes its cache and its state. */
+    /* The workspace is shared: another session only needs its cache and its state. */
     uint64_t own = 2 * KV_PAGE + second->memory.arena.bytes;
     assert_int_equal(before.available_bytes - after.available_bytes, own);
     dgl_session_destroy(&second);

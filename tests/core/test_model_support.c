@@ -39,7 +39,7 @@ static void head_is_computed_or_refused(void **state)
         assert_contains(log.text, "some/model");
 }
 
-/* Rearranged rows need rearranged vectors, which are not made. */
+/* Permuted rows require permuted vectors, which are not supported. */
 static void two_mod_four_with_vectors_is_refused(void **state)
 {
     struct layer_desc layer = {

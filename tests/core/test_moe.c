@@ -1,7 +1,7 @@
-/* Models with experts. Small random checkpoints against float64 references, read token by token
- * and in chunks (at once: test_fixtures.c), with experts cut into bands (needs the test data). And
- * models whose experts are all the same, which must answer as the dense model does that has that
- * MLP: whoever is chosen, also when it is always the same expert, or every one. */
+/* Models with experts. Small random checkpoints are compared with float64 references, token by
+ * token and in chunks (in one pass: test_fixtures.c), with experts split into bands (needs the test
+ * data). Models with equal experts must answer like the dense model with that MLP, for any choice
+ * of experts: always the same one, or every one. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void family_in_bands_matches(void **state)
     gl_fail_reset();
 }
 
-/* Fused kernels, which software renderers run only when asked to. */
+/* Fused kernels. Software renderers use them only if a hint requests them. */
 static const struct family_case fused[] = {
     {"mixtral", "mixtral", DGL_KV_F32, NULL, 1},
     {"qwen3-moe", "qwen3-moe", DGL_KV_F32, NULL, 1},

@@ -365,7 +365,7 @@ static void test_sandwich_norms(void **state)
     assert_int_equal(op_find_bind(norm, "G")->ref.id, 300);
 }
 
-/* Without a norm in front, as in OLMo 2, products read the stream itself. */
+/* Without a norm before a block, as in OLMo 2, products read the residual stream. */
 static void test_no_norm_in_front(void **state)
 {
     struct fake *f = *state;

@@ -1,6 +1,5 @@
-/* How many tokens a pass gets by the time that passes take: the arithmetic, and prompts on a GPU
- * that takes as long as the test says (llvmpipe, tests/support/gl_fail.h, and a clock of its
- * own). */
+/* Length of a pass, derived from the times of earlier passes: the arithmetic, and prompts on a GPU
+ * whose speed the test sets (llvmpipe, tests/support/gl_fail.h, and a simulated clock). */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static int32_t prompt[PROMPT];
 /* ---- a slow GPU ------------------------------------------------------------------------------ */
 
 static struct {
-    uint64_t token_ns, pass_ns; /* a pass takes pass_ns and token_ns for each token */
+    uint64_t token_ns, pass_ns; /* time of a pass: pass_ns plus token_ns per token */
     uint64_t clock_ns;
     int32_t tokens;      /* of the list that is made ready */
     int32_t passes[128]; /* tokens of prefill passes */
@@ -211,7 +210,7 @@ static void test_prompt(void **state)
     tiny_sync(other, prompt, 10);
     assert_passes("10");
     dgl_session_destroy(&other);
-    /* Not where somebody asked for a number. */
+    /* Not if the caller set a chunk. */
     other = tiny_session(&e, 30);
     gpu.num_passes = 0;
     tiny_sync(other, prompt, PROMPT);
@@ -322,7 +321,7 @@ static void test_batch(void **state)
     assert_int_equal(most_at_once(1 * MS), 4);
 }
 
-/* Software renderers have no watchdog, whatever they take. */
+/* Software renderers have no watchdog, so long passes are allowed. */
 static void test_software(void **state)
 {
     struct tiny_engine e;

@@ -1,6 +1,6 @@
-/* Dispatch times of a 1B model on a made-up Raspberry Pi: by the estimator no dispatch takes more
+/* Dispatch times of a 1B model on a simulated Raspberry Pi: by the estimator no dispatch needs more
  * than 100 ms, before and after passes were timed. The plan of fast devices does not change.
- * Cutting weights into bands changes no token. */
+ * Splitting weights into bands changes no token. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void test_untimed(void **state)
                    (double)ns * 1e-6);
             assert_in_range(ns, 1, PACE_BUDGET_NS);
         }
-        /* A matmul for r tokens takes at most r times as long as one for a token. */
+        /* A matmul for r tokens needs at most r times the time of a matmul for one token. */
         segment_bytes(&p.plan, SEG_DECODE, &largest);
         const int32_t tokens = pace_tokens(&pace, &p.plan, 512, 0, false);
         assert_true(tokens == 1 || largest * (uint64_t)tokens <= p.device.dispatch_bytes);
@@ -90,7 +90,8 @@ static void test_timed(void **state)
     for (int i = 0; i < 12; i++) {
         const int32_t tokens = pace_tokens(&pace, &p.plan, 512, 1, false);
         const int32_t rows = pace_sequences(&pace, &p.plan, 64, 1);
-        /* The worst case: a matmul for r tokens takes r times as long as one for a token. */
+        /* The worst case: a matmul for r tokens needs r times the time of a matmul for one token.
+         */
         const double pass_ns = (double)largest * byte_ns * tokens;
         const double batch_ns = (double)largest * byte_ns * rows;
         if (pass_ns > PACE_BUDGET_NS || batch_ns > PACE_BUDGET_NS)

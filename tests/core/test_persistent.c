@@ -1,5 +1,5 @@
-/* The whole persistent executor on any device: with one work group a dispatch of all phases and
- * several tokens needs no other, so that software renderers run it too. */
+/* The whole persistent executor on any device. A dispatch of all phases and several tokens with one
+ * work group waits for no other group, so software renderers can run it too. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
-static struct persistent_ops ops; /* the executor's own, but for the probe */
+static struct persistent_ops ops; /* the executor's own, except for the probe */
 
 /* Kernels that compile quickly, all of a step in one program. llvmpipe ends the loops of an
  * invocation after 65,535 rounds; these kernels reach that with two tokens. */
@@ -24,7 +24,7 @@ static const char small[] =
     "{\"variants\":{\"matmul/decode\":\"matmul_decode\",\"attn_decode\":\"attn_decode\"}}";
 #define INTERVAL 2
 
-/* A GPU is asked; a software renderer gets the one group that cannot wait for others. */
+/* A GPU runs the real probe. A software renderer gets one group, which never waits for another. */
 static enum dgl_status probe_one(struct exec_run *run, struct residency *out)
 {
     (void)run;
@@ -111,8 +111,9 @@ static void wait_for_program(void)
     fail_msg("still: %s", info.reason);
 }
 
-/* A forced answer: the program is compiled aside, taken, and gives the tokens of dispatches, also
- * where its steps read the end of a prompt. Returns how many dispatches the answer took. */
+/* An answer with the persistent executor forced: the program is compiled in the background and
+ * used, and the tokens equal those of single dispatches, also if its steps evaluate the end of a
+ * prompt. Returns the number of dispatches of the answer. */
 static uint64_t compare(void)
 {
     struct dgl_generate_result r[2], next[2];
@@ -152,7 +153,7 @@ static void test_tokens(void **state)
     assert_null(strstr(info.reason, "a token takes"));
 }
 
-/* More buffers than a dispatch can bind: several of them for each token, which is said. */
+/* More buffers than a dispatch can bind: each token needs several dispatches, which is reported. */
 static void test_parts(void **state)
 {
     (void)state;

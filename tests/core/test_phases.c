@@ -36,7 +36,7 @@ struct fixture {
     char cookies[64];
 };
 
-/* Of one sequence, or of several. */
+/* For one sequence or several. */
 static void fixture_open(struct fixture *f, const char *config, enum made_device device,
                          const char *quantize, int32_t sequences)
 {
@@ -121,7 +121,7 @@ static void keep_text(const char *name, const struct dgl_buf *text)
 }
 
 /* Fails if the source has a repeated condition (docs/kernels.md). A sample examines one source in
- * 15, because each of them takes seconds. */
+ * 15, because each source needs seconds. */
 static void check_conditions(const struct dgl_buf *text)
 {
     static uint64_t sources;
@@ -227,7 +227,7 @@ static void test_shape(void **state)
         }
         dgl_buf_finish(&text);
     }
-    assert_string_equal(f.p.log.text, ""); /* reasons are the caller's to tell */
+    assert_string_equal(f.p.log.text, ""); /* the caller reports reasons */
     fixture_close(&f);
 }
 
@@ -288,7 +288,8 @@ static void test_pass_shape(void **state)
     fixture_close(&f);
 }
 
-/* Constants that say how a group's invocations share the work: no sum depends on them. */
+/* Constants that determine how the invocations of a group share the work: no sum depends on them.
+ */
 static const char *const shares[] = {
     "WG_SIZE", "ROW_SETS", "ROW_LANES", "PASSES",      "FITS", "WHOLE", "X_ROUNDS",  "X_SLICES",
     "STAGED",  "FULL",     "TAILS",     "SUBGROUPS_N", "TURN", "CHUNK", "SUBGROUPS", "AT_A_TIME"};
@@ -364,7 +365,7 @@ static void test_other_recipes(void **state)
 
 /* ---- the schedule ---------------------------------------------------------------------------- */
 
-/* Operations of a plan, each buffer at a place of its own. */
+/* The operations of a plan, with each buffer at a separate place. */
 static size_t place_ops(const struct plan *plan, struct phase_op *ops, size_t most)
 {
     static const enum segment order[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
@@ -442,7 +443,7 @@ static void check_value(const uint32_t *row, const struct phase_schedule *s,
 
 #define MOST_OPS 512
 
-/* A plan with places; every kernel has the same invocations, whatever they were. */
+/* A plan with places; all kernels get the same number of invocations. */
 struct placed {
     struct planned p;
     struct phase_op ops[MOST_OPS];
@@ -630,9 +631,9 @@ struct run_case {
     enum phase_form form;
 };
 
-/* Families that between them have every kernel of a decode step, and every form of a program by
- * rows and whole, few since LLVM takes seconds for each program: plain, norms of q and k,
- * post-norms, windows, biases, packed projections, experts, sinks. */
+/* Together, these families have every kernel of a decode step, and every form of a program by rows
+ * and whole: plain, norms of q and k, post-norms, windows, biases, packed projections, experts,
+ * sinks. They are few because LLVM needs seconds for each program. */
 static const struct run_case runs[] = {
     {.name = "llama3", .one_row = true},
     {.name = "llama3", .form = PHASE_STEP_BEFORE},
@@ -644,8 +645,8 @@ static const struct run_case runs[] = {
     {.name = "olmo2"},
 };
 
-/* Weights of the device's own making, where there are subgroups. The first one's attention has them
- * too, which takes long to compile. */
+/* Layouts of weights that depend on the device, if it has subgroups. The first case also has them
+ * in attention, which compiles slowly. */
 static const struct run_case subgroup_runs[] = {
     {.name = "synthetic:story-llama:q4_k", .one_row = true},
     {.name = "synthetic:story-llama:q4_k", .form = PHASE_STEP_BEFORE},

@@ -1,6 +1,6 @@
-/* Sequences that decode together by one program of phases: the same tokens as by single dispatches,
- * while members come and go, after a trial, and where dispatches are given up. On any device: a
- * dispatch per row of the table, or one group that waits for no other. */
+/* Sequences that decode together in one program of phases: the same tokens as with single
+ * dispatches, while members start and end, after a trial, and if dispatches are given up. Works on
+ * any device: one dispatch per row of the table, or one group that waits for no other. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -37,9 +37,11 @@ struct rows_case {
     const char *name, *path, *hints;
     struct dgl_sampling sampling;
     bool one_row;
-    bool tries;      /* no result is stored: a trial decides */
-    bool alone;      /* each in its lane, by steps of its own */
-    uint32_t groups; /* that are said to be resident; more than one: barriers are given up */
+    bool tries; /* no result is stored: a trial decides */
+    bool alone; /* each in its lane, by separate steps */
+    /* number of resident groups that the device reports; with more than one, barriers are given up
+     */
+    uint32_t groups;
 };
 
 static const struct rows_case cases[] = {

@@ -1,5 +1,5 @@
-/* From operations to dispatches: shapes that the plan shows, programs shared by equal requests,
- * barriers, group counts, attention in parts. */
+/* From operations to dispatches: shapes in the plan, programs shared by equal requests, barriers,
+ * group counts, split attention. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void test_shape(void **state)
     tiny_engine_close(&e);
 }
 
-/* As one operation where subgroups can, which takes up to two groups per unit. */
+/* As one operation if the device has subgroups, with up to two groups per unit. */
 static void test_attention_shows_its_splits(void **state)
 {
     (void)state;

@@ -44,7 +44,7 @@ static const struct columns_case cases[] = {
      .config = CONFIG,
      .device = MADE_LLVMPIPE,
      .own = true,
-     /* 4 and 16 lack the kernel alike, but 8 lies between them */
+     /* both 4 and 16 lack the kernel, but 8 is between them */
      .bodies = 1u << SEG_PREFILL_2 | 1u << SEG_PREFILL_4 | 1u << SEG_PREFILL_8 | 1u << SEG_PREFILL,
      .serves = {{1, SEG_DECODE},
                 {2, SEG_PREFILL_2},

@@ -1,6 +1,6 @@
-/* How many operations a decode step has where a device can run the fused ones, for every family:
- * each is a dispatch; and how many programs passes over several sequences are: each takes time to
- * compile before the first of them. */
+/* Number of operations of a decode step on a device with the fused kernels, for every family: each
+ * operation is a dispatch. Also the number of programs of passes over several sequences: each must
+ * be compiled before the first such pass. */
 #include "tests/support/test.h"
 
 #include "tests/support/family.h"
@@ -37,7 +37,7 @@ static uint32_t count_segment(const struct plan *plan, enum segment segment, boo
     return count;
 }
 
-/* The last post-norm of a body belongs to no layer's five. */
+/* The last post-norm of a body is not one of the five operations of a layer. */
 static void a_step_has_few_operations(void **state)
 {
     const struct count_row *row = *state;

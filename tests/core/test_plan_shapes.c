@@ -225,7 +225,7 @@ static const char *decode_labels(const struct family *family, enum made_device d
     return device == MADE_GPU ? family->gpu_decode : family->decode;
 }
 
-/* Without the norms that a product of a few tokens has in itself. */
+/* Without the norms that a product of a few tokens contains. */
 static const char *few_labels(const struct family *family, char *out, size_t size)
 {
     const char *from = family->prefill, *fused = strstr(from, "ffn_norm gate_up");
@@ -538,7 +538,7 @@ static void check_estimate(const struct planned *p)
     plan_estimate(&p->plan, &eight, 0, &all);
     assert_int_equal(all.scratch_bytes, plan_batch_total(&p->plan, &eight, &own));
     const int32_t slots = plan_batch_slots(&p->plan, context, 8);
-    if (slots > 1) { /* ids and logits of all slots, once more */
+    if (slots > 1) { /* ids and logits of all slots, a second time */
         plan_batch_bytes(&p->plan, context, slots, bytes);
         const uint64_t least =
             8 * plan_sequence_total(&p->plan, context) + bytes[BUF_IDS] + bytes[BUF_LOGITS];

@@ -106,7 +106,7 @@ static void check_band(const struct weight_band *got, const struct mixed_band *w
                  want->rows);
 }
 
-/* In every layer the bands, and one operation per band that asks for its type and layout. */
+/* Every layer has the bands, and one operation per band that requests its type and layout. */
 static void test_mixed(void **state)
 {
     const struct mixed *row = *state;
@@ -334,7 +334,7 @@ static void test_what_differs_is_not_the_same(void **state)
     band->place.offset += 256;
     assert_true(weights_same_buffer(&p.weights, &then, in) == SIZE_MAX);
     band->place.offset -= 256;
-    band->place.buffer = (uint32_t)vectors; /* lies elsewhere: neither buffer is the same */
+    band->place.buffer = (uint32_t)vectors; /* at another place: neither buffer is the same */
     assert_true(weights_same_buffer(&p.weights, &then, in) == SIZE_MAX);
     assert_true(weights_same_buffer(&p.weights, &then, vectors) == SIZE_MAX);
     band->place.buffer = (uint32_t)in;

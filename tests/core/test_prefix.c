@@ -1,5 +1,5 @@
-/* Pages that several sequences have: found by their tokens and never by less, copied before one of
- * them writes, given back by the last; sessions that begin alike, and clones. */
+/* Shared pages of sequences: found only by all of their tokens, copied before a sequence writes to
+ * them, released by the last one. Also sessions with a common prefix, and clones. */
 #include "tests/support/tiny_engine.h"
 
 #include <stdlib.h>
@@ -116,7 +116,8 @@ static void test_events(void **state)
             kv_prefix_evict_all(kv);
             continue;
         }
-        if (seq->count == 0) /* a new text: few symbols, so that many begin alike */
+        /* a new text of few symbols, so that many texts have a common prefix */
+        if (seq->count == 0)
             for (uint32_t i = 0; i < LENGTH; i++)
                 symbols[s][i] = (int32_t)(seed >> (10 + 2 * i) & 3);
         fill_ids(symbols[s], ids);
@@ -156,8 +157,8 @@ static void test_events(void **state)
     device_leave(engine.device, &saved);
 }
 
-/* Texts whose tokens differ in one place, or whose beginnings do, are never taken for one another,
- * whatever their hashes are: with one bucket all are alike. */
+/* Texts that differ in one token, or whose prefixes do, are never mistaken for each other, for any
+ * hashes: here all texts are in one bucket. */
 static void test_one_bucket(void **state)
 {
     (void)state;
@@ -234,7 +235,8 @@ static void test_roots(void **state)
     device_leave(engine.device, &saved);
 }
 
-/* ---- sessions that begin alike --------------------------------------------------------------- */
+/* ---- sessions with a common prefix -------------------------------------------------------------
+ */
 
 struct beginning {
     const char *name;
@@ -300,7 +302,7 @@ static void test_other_kernels(void **state)
     dgl_session_destroy(&second);
 }
 
-/* Experts, sinks, and layers that see the last tokens alone: pages are those of all layers. */
+/* Experts, sinks, and layers with a window: a page contains all layers. */
 static void test_windows(void **state)
 {
     (void)state;
@@ -331,7 +333,7 @@ static void test_windows(void **state)
 struct copying {
     const char *name;
     int32_t held, trimmed; /* tokens of the session; it is cut to so many when it was cloned */
-    bool ends;             /* before its clone goes on */
+    bool ends;             /* before its clone continues */
     uint32_t shared;       /* pages, when the clone is made */
 };
 static const struct copying clones[] = {
@@ -402,7 +404,7 @@ static void test_clone_is_refused(void **state)
     test_log_clear(&engine.log);
     assert_int_equal(dgl_session_clone(s, NULL, NULL), DGL_ERR_INVALID_ARG);
     test_log_clear(&engine.log);
-    /* Whatever is not there, the session goes on. */
+    /* If any allocation fails, the session can continue. */
     int failed = 0;
     for (enum dgl_status got = DGL_ERR_NO_MEMORY; got != DGL_OK; failed++) {
         assert_in_range(failed, 0, 60);

@@ -1,5 +1,5 @@
-/* dgl_bench(): rates, counters, bytes; profiles of both calls, whose times are absent, never 0,
- * where the device cannot give them; traces. */
+/* dgl_bench(): rates, counters, bytes. Profiles of both calls: a time that the device cannot
+ * measure is absent, never 0. Traces. */
 #include "tests/support/gl_fail.h"
 
 #include <math.h>
@@ -69,8 +69,8 @@ static void test_rates(void **state)
     assert_true(r.prefill_tps_median > r.decode_tps_median);
     assert_true(r.copy_gbps > 0);
     assert_true(r.cpu_us_per_token > 0);
-    /* All weights but the embedding table, which gives one row, and which is read again as the
-     * head. */
+    /* All weights except the embedding table. A token reads one row of it, and reads the whole
+     * table again as the head. */
     double weights = (double)dgl_model_get_info(engine.model)->weight_bytes;
     assert_near(r.decode_gbps, weights * r.decode_tps_median * 1e-9, r.decode_gbps * 0.02);
     dgl_bench_result_finish(&r);
@@ -94,7 +94,7 @@ static void test_times_of_tokens(void **state)
     assert_int_equal(r.num_latencies, 3 * 21);
     assert_true(r.decode_ms_p50 <= r.decode_ms_p90 && r.decode_ms_p90 <= r.decode_ms_p99);
     assert_true(r.decode_ms_p50 > 0);
-    /* They add up to the time of all repetitions. */
+    /* Their sum is the time of all repetitions. */
     double ms = 0;
     for (int i = 0; i < 3; i++)
         ms += 21e3 / r.decode_tps[i];
@@ -230,7 +230,7 @@ static size_t timed_steps(const struct dgl_profile *p)
     return count;
 }
 
-/* Times are there, or said to be unknown; they add up. */
+/* Times are known or reported as unknown, and add up. */
 static void check_profile(const struct dgl_profile *p, bool timer, size_t steps)
 {
     uint64_t sum = 0;

@@ -16,7 +16,7 @@
 #define ANSWER   6
 #define INTERVAL 4
 #define BATCHES  2 /* of the answer's steps */
-#define MORE     2 /* tokens by which a conversation goes on */
+#define MORE     2 /* tokens that continue the conversation */
 
 static struct tiny_engine engine;
 static struct injector injector;
@@ -143,7 +143,7 @@ static void reply(const struct dgl_sampling *sampling, const int32_t *ids, size_
     dgl_generate_result_finish(&r);
 }
 
-/* The last token of the first answer is the first of those that come next. */
+/* The last token of the first answer is the first token of the next prompt. */
 static struct talk talk(const struct dgl_sampling *sampling, int32_t tokens, bool stepped)
 {
     struct talk t;
@@ -208,7 +208,7 @@ struct rule_case {
     bool want;
 };
 
-/* Whatever body serves a pass over 2 to 8 tokens: it costs 1.65 to 2.2 steps by dispatches. */
+/* Any program of a pass over 2 to 8 tokens costs 1.65 to 2.2 steps by dispatches. */
 static const struct rule_case rules[] = {
     {"1 token, faster", 1, 486, 816, ENGINE_PERSISTENT, true},
     {"1 token, slower", 1, 816, 815, ENGINE_PERSISTENT, false},
@@ -287,7 +287,8 @@ static void test_without_an_answer(void **state)
     dgl_generate_result_finish(&r);
 }
 
-/* ---- company --------------------------------------------------------------------------------- */
+/* ---- several answers ---------------------------------------------------------------------------
+ */
 
 struct company_case {
     const char *name;

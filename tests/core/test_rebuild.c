@@ -15,7 +15,7 @@
 
 static char *dir;
 static int32_t prompt[PROMPT];
-/* Of a device that is not lost: greedy, with penalties, and the logits after the prompt. */
+/* Results of a device that is not lost: greedy, with penalties, and the logits after the prompt. */
 static int32_t greedy[ANSWER], penalised[ANSWER];
 static float *wanted_logits;
 
@@ -64,7 +64,7 @@ static void check_tokens(struct dgl_session *s, const struct dgl_sampling *sampl
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* At the n-th list of dispatches of an answer. */
+/* Lost at the n-th list of dispatches of an answer. */
 static void test_answer(void **state)
 {
     (void)state;
@@ -116,8 +116,8 @@ static void test_answer(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* Every session comes back, also with words of samplers, and a model that was not lost is left
- * alone. */
+/* Every session is restored, including its sampler's breakers, and a model that was not lost is
+ * unchanged. */
 static void test_sessions(void **state)
 {
     (void)state;
@@ -206,7 +206,8 @@ static bool stop(void *priv, const char *what, uint64_t done, uint64_t total)
     return done == 0;
 }
 
-/* Whatever fails on the way, the next try brings all back, and freeing is possible in between. */
+/* For every failure during a rebuild, the next attempt restores all objects, and freeing is
+ * possible in between. */
 static void check_failing(long *counter, enum dgl_status want)
 {
     long failed = 0;
@@ -270,7 +271,7 @@ static void test_cancelled(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* Whose context it is makes another one. */
+/* The owner of the context creates another one. */
 static void test_foreign_context(void **state)
 {
     (void)state;

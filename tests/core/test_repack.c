@@ -152,8 +152,8 @@ static void split_takes_the_scales_out_of_the_blocks(void **state)
     assert_int_equal(dst[words], 0xEEEEEEEEu);
 }
 
-/* Each field of a block of q4_k, read as docs/formats.md describes it, at the place that
- * docs/operations.md gives it. */
+/* Each field of a q4_k block, decoded as in docs/formats.md, is at the place given in
+ * docs/operations.md. */
 static void split_q4_k_has_scales_and_codes_by_group(void **state)
 {
     (void)state;

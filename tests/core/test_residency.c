@@ -21,8 +21,8 @@
 #define PASSED_AT  (SCRATCH_AT + DGL_PHASE_TEST_FLOATS) /* barriers that group 0 has counted */
 #define STATE_SIZE (PASSED_AT + 4)
 
-/* Token t at position p: each group puts p + 1 and its number into the scratch, group 0 adds them
- * up. So a group that did not take part, or that was not waited for, changes the ids. */
+/* Token t at position p: each group stores p + 1 and its number in the scratch, and group 0 adds
+ * them up. A group that did not run, or that group 0 did not wait for, changes the ids. */
 static const char head[] =
     "layout(local_size_x = 64) in;\n"
     "layout(std430, binding = 0) coherent buffer A { uint CONTROL[]; };\n"
@@ -121,7 +121,7 @@ static struct gl_dispatch record_of(uint32_t groups)
         .groups = {groups, 1, 1}};
 }
 
-/* A session of CONTEXT tokens that holds `pos`, at rest. */
+/* An idle session of CONTEXT tokens with `pos` tokens. */
 static void put_state(uint32_t pos)
 {
     uint32_t *words = checked(calloc(STATE_SIZE, 4));
@@ -153,8 +153,8 @@ static uint32_t side_by_side(void)
     return dev->info.software ? 1 : gl_device_caps(dev->gl)->compute_units;
 }
 
-/* So many that they cannot all be resident: llvmpipe runs one per thread, the largest GPU of today
- * less than 10,000 of 64 invocations. */
+/* More groups than can be resident: llvmpipe runs one per thread, and the largest current GPU runs
+ * less than 10,000 groups of 64 invocations. */
 static uint32_t too_many(void)
 {
     return dev->info.software ? 64 : 60000;
@@ -178,8 +178,8 @@ static void test_tokens(void **unused)
         assert_int_equal(ids[i], i < 4 || i > 18 ? 0 : groups * i + groups * (groups - 1) / 2);
 }
 
-/* Dispatches of one submit: each goes on counting where the one before it stopped, so that its
- * groups wait for each other and not for those who have left. */
+/* Dispatches of one submit: each continues the count of the previous one, so that its groups wait
+ * for each other and not for groups that have ended. */
 static void test_dispatches_in_a_row(void **unused)
 {
     (void)unused;

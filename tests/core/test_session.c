@@ -9,7 +9,7 @@
 #define PROMPT 70
 #define ANSWER 16
 
-/* One engine for all cases of the group; each case makes its own sessions. */
+/* One engine for all cases of the group. Each case creates its sessions. */
 static struct tiny_engine engine;
 static int32_t prompt[PROMPT];
 

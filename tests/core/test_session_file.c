@@ -592,7 +592,7 @@ static enum dgl_status save_as(const char *path)
     return dgl_session_save(engine.session, dgl_session_save_params(.path = path));
 }
 
-/* Private whatever was there, and through a link. */
+/* The new file is private, for any mode of an existing file, and through a link. */
 static void test_private(void **state)
 {
     char *path = path_of("mine"), *link_path = path_of("link"), *saved = path_of("saved");
@@ -702,7 +702,7 @@ static void test_full_disk(void **state)
     free(saved);
 }
 
-/* Progress ends the call when it says so, wherever. */
+/* The progress callback can end the call at any point. */
 struct stop {
     uint64_t at, last, total;
 };

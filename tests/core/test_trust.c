@@ -16,12 +16,13 @@
 #define MODEL "tests/models/story-llama-q4_k_m"
 #define STEPS 6
 
-/* ---- a driver that takes half of K ----------------------------------------------------------- */
+/* ---- a driver that uses half of K --------------------------------------------------------------
+ */
 
 static struct {
     const char *kernel; /* NULL: a right driver; "": every kernel */
     const char *define; /* constant that it halves; NULL: K */
-    bool bare;          /* it gives no program binaries, as softpipe */
+    bool bare;          /* it does not support program binaries, like softpipe */
     bool slow;          /* it does not compute wrongly, but its compiler exceeds the limit */
 } liar;
 
@@ -262,7 +263,7 @@ static void test_another_kernel_serves(void **state)
     run_with_wrong(&wrong, other);
     assert_contains(wrong.reason, "it computes wrongly on this device (self test)");
     assert_contains(wrong.reason, right.kernel);
-    /* It is remembered, whatever the driver does by now. */
+    /* The result stays stored, although the driver is correct now. */
     liar.kernel = NULL;
     run(&later, other, NULL);
     check_same_answer(&later);

@@ -30,7 +30,7 @@ static struct {
     double us[SIZES];    /* of norm_rms by its WG_SIZE; other kernels take OTHER_US, */
     double native_us[2]; /* not 0: or that, where they read NATIVE weights: in decode, in prefill */
     double noise, drift; /* of a span's time: +- noise; longer by drift than the span before */
-    int slow_spans;      /* so many spans take twice as long at first */
+    int slow_spans;      /* for this many spans the time is doubled */
     uint64_t compile_ns; /* of a candidate's program; a model's own are there */
     const struct programs *own;
     uint64_t seed, clock_ns, spans;
@@ -118,7 +118,7 @@ static const struct clock_case {
     double us[SIZES];
     double noise, drift;
     int slow_spans;
-    int64_t winner; /* its WG_SIZE; ANY: whatever keeps to the rule */
+    int64_t winner; /* its WG_SIZE; ANY: any that follows the rule */
     bool seems;     /* a candidate is faster in the search, and not in the rounds in turn */
 } clocks[] = {
     {"a clear winner", {100, 100, 60, 100, 100}, 0, 0, 0, 128, false},
@@ -347,7 +347,7 @@ static bool only_one(void *priv, const char *what, uint64_t done, uint64_t total
 
 static const struct layout_case {
     const char *name;
-    double decode_us, prefill_us; /* of kernels that read it; the others take OTHER_US */
+    double decode_us, prefill_us; /* of kernels that read it; other kernels need OTHER_US */
     bool wins;
 } layouts[] = {
     {"faster in decode", 50, OTHER_US, true},

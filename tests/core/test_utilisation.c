@@ -1,6 +1,6 @@
-/* How many of the launched invocations have work: more than half in every step of every published
- * shape, on each of the devices that exist in numbers only, or the kernel's comment says why not,
- * in a line that begins "Utilisation:". */
+/* Share of the launched invocations that have work: more than half in every step of every published
+ * shape, on each simulated device. Otherwise the kernel's comment must state the reason, in a line
+ * that begins with "Utilisation:". */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Kernels that are compiled while weights are loaded, on a driver that compiles on threads of its
- * own (here one that says so), and that no call links any after its first token. */
+/* Kernels that are compiled while weights are loaded, on a driver that compiles on its own threads
+ * (here a driver that reports such threads). No call links a kernel after its first token. */
 #include "tests/support/gl_fail.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Shapes of attention as cases of the judge. */
+/* Shapes of attention as test cases of the oracle. */
 #include "tests/support/attn_case.h"
 
 struct kernel_case attn_case(const struct attn_row *row, const char *op)

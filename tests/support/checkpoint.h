@@ -26,8 +26,8 @@ struct checkpoint_run {
 void checkpoint_open(struct checkpoint_run *run);
 void checkpoint_close(struct checkpoint_run *run);
 
-/* A row for checkpoint_keeps_its_perplexity(): within `percent` of the reference's, over every
- * quarter of the evaluation texts and over all of them; a sample takes one quarter. */
+/* A row for checkpoint_keeps_its_perplexity(): the perplexity is within `percent` of the reference,
+ * over every quarter of the evaluation texts and over all texts. A sample uses one quarter. */
 struct perplexity_row {
     const char *name;
     const struct checkpoint *checkpoint;

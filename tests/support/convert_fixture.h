@@ -19,7 +19,7 @@ int fixture_teardown(void **state);
 void fixture_write(struct fixture *f);
 #define FIXTURE_CASE(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
 
-/* convert(f, .quantize = ...): from in to out on two threads unless said otherwise. */
+/* convert(f, .quantize = ...) converts from in to out, on two threads by default. */
 enum dgl_status convert_with(struct fixture *f, struct dgl_convert_params p);
 #define convert(f, ...) convert_with((f), (struct dgl_convert_params){__VA_ARGS__})
 void assert_converts(struct fixture *f, const char *in, const char *out, const char *quantize);

@@ -1,4 +1,4 @@
-/* A context that stands for another user of EGL in the program of a test. */
+/* An EGL context of another user in the test program. */
 #ifndef DGL_TESTS_FOREIGN_H
 #define DGL_TESTS_FOREIGN_H
 

@@ -15,7 +15,7 @@ struct gl_fail {
     long readbacks;     /* gl_readback_end(): DGL_ERR_GPU */
     long cancels;       /* gl_submit(): `session` is cancelled between two dispatches of the list */
     bool tripped;       /* one of them has failed */
-    uint64_t allocated; /* how often our own code asked for memory, since it was cleared */
+    uint64_t allocated; /* number of our own allocations since it was cleared */
     struct dgl_session *session;
     /* Value that gl_device_caps() then reports; 0 = the real one. */
     uint64_t max_ssbo_bytes, max_buffer_bytes;

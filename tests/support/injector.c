@@ -87,7 +87,7 @@ static void write_id(const struct injector_run *own, uint32_t pos, uint32_t id)
         gl_buffer_write(own->gl, own->ids.buffer, own->ids.offset + pos * 4ull, &id, 4), DGL_OK);
 }
 
-/* As a program of phases leaves it, of every row. */
+/* Marks every row like a program of phases does. */
 static void mark(const struct injector_run *own, const struct dgl_step_table *table, uint32_t steps)
 {
     for (uint32_t r = 0; r < table->rows; r++) {

@@ -13,13 +13,13 @@ struct injector {
     const char *unfit;       /* why probe() finds no groups; NULL = it finds 132 */
     const char *key;         /* 64 digits, returned by check(); NULL = no digits */
     bool aside;              /* its compiler runs in the background */
-    int32_t not_ready;       /* how often is_ready() still says no */
+    int32_t not_ready;       /* number of times that is_ready() returns false */
     int32_t abort_at;        /* submit that is given up, counted from 1; 0 = no submit */
     uint32_t abort_after;    /* whole steps of that submit that are computed, then a half one */
     bool wrong;              /* the last id of each submit is another */
-    uint64_t step_ns;        /* takes at least that long for a step */
-    uint64_t form_ns[4];     /* takes at least that much longer for one in a form of the program */
-    /* By form, a bit each: gives up every submit, computes other tokens, does not compile. */
+    uint64_t step_ns;        /* minimum time of a step */
+    uint64_t form_ns[4];     /* additional time of a step, per form of the program */
+    /* One bit per form: gives up every submit, computes other tokens, does not compile. */
     uint32_t gives_up, wrongs, refuses;
     /* a step takes a millisecond if the numbers differ from these; 0 = no such delay */
     uint32_t best_groups;

@@ -1,4 +1,4 @@
-/* One device, a set of kernels, and the judge that runs them. */
+/* A device, a set of kernels, and the oracle that runs and checks them. */
 #include "tests/support/kernel_bench.h"
 
 #include <limits.h>

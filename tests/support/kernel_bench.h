@@ -33,8 +33,8 @@ const char *kernel_bench_preferred(struct kernel_bench *bench,
 
 enum bench_result {
     BENCH_RAN,
-    BENCH_CANNOT, /* the kernel does not serve the request, or not on this device; `why` says which
-                     rule */
+    /* the kernel does not serve the request, or not on this device; `why` has the rule */
+    BENCH_CANNOT,
     /* it should have run, or its results are wrong: `why` has the error, the overwritten guard
      * word, or the computed value */
     BENCH_FAILED,
@@ -52,8 +52,8 @@ enum bench_result kernel_bench_solve(struct kernel_bench *bench, const char *ker
 
 /* ---- single runs ----------------------------------------------------------------------------- */
 
-/* A storage buffer, by the name that the kernel's BIND line gives it. A bind that the case does not
- * list is left unbound. */
+/* A storage buffer, by its name in the kernel's BIND line. A buffer that the case does not list is
+ * not bound. */
 struct bench_bind {
     const char *name;
     size_t words;

@@ -69,7 +69,7 @@ static bool is_excused(const struct kernel_walk *walk, const char *why)
     return false;
 }
 
-/* Kernels that never ran, but for an excuse. */
+/* Counts the kernels that never ran and have no excuse. */
 static int missing(const struct kernel_walk *walk, const struct kernel_bench *bench, bool tell)
 {
     int count = 0;

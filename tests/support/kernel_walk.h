@@ -42,7 +42,7 @@ size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, ker
 /* The same for a case that some kernel must be able to run. */
 void kernel_walk_case(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                       kernel_walk_fn one, void *ctx);
-/* The same with a case that core/oracle knows: `one` is its judge. */
+/* The same with a case of core/oracle; `one` checks it. */
 void kernel_walk_judge(struct kernel_walk *walk, struct kernel_bench *bench, const char *name,
                        const struct kernel_case *c);
 size_t kernel_walk_judge_some(struct kernel_walk *walk, struct kernel_bench *bench,
@@ -57,7 +57,7 @@ struct walk_table {
  * `walks` are those that the test fills. Does nothing after a complete run. */
 void kernel_walk_complete(struct kernel_walk *walks, size_t num_walks,
                           const struct kernel_bench *bench, const struct walk_table *table);
-/* Fails when a kernel of the operation never ran, but for an excuse; prints the reasons. Skips the
+/* Fails if a kernel of the operation never ran and has no excuse; prints the reasons. Skips the
  * running case without a bench. */
 void kernel_walk_check(const struct kernel_walk *walk, const struct kernel_bench *bench);
 

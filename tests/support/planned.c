@@ -12,7 +12,7 @@ struct weights_place_params planned_place_params(const struct planned *p, struct
                                          .kv_type = DGL_KV_F16};
 }
 
-/* With the device and the log of `p`. */
+/* Uses the device and the log of `p`. */
 static void plan_all(struct planned *p, const struct shape_model_params *model,
                      struct kernel_set *set)
 {

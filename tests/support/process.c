@@ -1,4 +1,4 @@
-/* Child processes with captured streams, and a pseudo terminal where one is asked for. */
+/* Child processes with captured streams, and a pseudo terminal if requested. */
 #include "tests/support/process.h"
 
 #include <errno.h>
@@ -139,7 +139,7 @@ static void shut(int *fd)
     *fd = -1;
 }
 
-/* A terminal says EIO where a pipe says end of file. */
+/* A terminal returns EIO where a pipe returns end of file. */
 static void take(int *fd, struct dgl_buf *out)
 {
     char block[65536];
@@ -271,7 +271,7 @@ void process_assert_code(const struct process_result *r, int wanted, const char 
     _fail(file, line);
 }
 
-/* A driver may add lines of its own to standard error: only ours are looked at. */
+/* A driver may write lines to standard error: only our lines are checked. */
 void process_assert_error(const struct process_result *r, const char *wanted, const char *file,
                           int line)
 {

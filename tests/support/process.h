@@ -15,7 +15,7 @@ struct process_params {
     size_t input_len;        /* 0 = strlen(input) */
     const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL; as args */
     bool terminal;           /* standard error is a terminal, 80 columns */
-    const char *out_path;    /* standard output goes to this file instead, opened for writing */
+    const char *out_path;    /* file that receives standard output instead; opened for writing */
     size_t close_after;      /* close standard output's reader after that many bytes; 0 = never */
     bool close_out;          /* no standard output at all */
     int signal;              /* sent after `signal_after` bytes of output; 0 = no signal */
@@ -34,9 +34,9 @@ struct process_result {
     struct dgl_json_doc *json; /* process_json() */
 };
 
-/* Fails the test when the program cannot be started or takes longer than four minutes (a cold
- * shader cache on a busy machine). Release with process_finish(). Without other wishes: no
- * NO_COLOR, TERM=xterm, DOPPLERGL_DATA = tests, no settings of whoever runs the tests. */
+/* The test fails if the program cannot be started or runs longer than four minutes (a cold shader
+ * cache on a busy machine). Release with process_finish(). Default environment: no NO_COLOR,
+ * TERM=xterm, DOPPLERGL_DATA = tests, and no settings of the user who runs the tests. */
 void process_run(const struct process_params *params, struct process_result *r);
 void process_finish(struct process_result *r);
 /* The command with these arguments: process_command(&r, "version", "--json", NULL). */
@@ -49,10 +49,10 @@ const char *process_program(void);
 
 /* Asserts the exit code and shows both streams when it differs. */
 #define assert_code(r, wanted) process_assert_code((r), (wanted), __FILE__, __LINE__)
-/* Asserts that standard error holds exactly one error line, and that it contains `part`, which may
- * have TEST_MISSING. */
+/* Asserts that standard error contains exactly one error line, and that the line contains `part`,
+ * which may have TEST_MISSING. */
 #define assert_one_error(r, part) process_assert_error((r), (part), __FILE__, __LINE__)
-/* Asserts that standard error holds no error line. */
+/* Asserts that standard error contains no error line. */
 #define assert_no_error(r) process_assert_error((r), NULL, __FILE__, __LINE__)
 void process_assert_code(const struct process_result *r, int wanted, const char *file, int line);
 void process_assert_error(const struct process_result *r, const char *part, const char *file,

@@ -1,4 +1,4 @@
-/* Which published tokenizers and chat templates the test data hold, and where. */
+/* Published tokenizers and chat templates in the test data, and their paths. */
 #include "tests/support/published.h"
 
 #include "core/base/file.h"

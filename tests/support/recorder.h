@@ -24,7 +24,7 @@ struct recorder {
     uint32_t compiled, bound, moved, regrouped, destroyed; /* calls that did something */
     int32_t live;                                          /* runs with memory of the executor's */
     bool fail_compile, fail_bind, fail_submit; /* fail_compile: after having allocated */
-    uint64_t gpu_ns; /* of every operation, where times are asked for; 0 = unknown */
+    uint64_t gpu_ns; /* time of every operation, if times are requested; 0 = unknown */
 };
 
 /* Fails the running test when out of memory. `plan` is borrowed. */

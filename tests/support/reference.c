@@ -169,7 +169,7 @@ void test_engine_close(struct test_engine *e)
 
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
-/* As test_nmse(), against floats. */
+/* Like test_nmse(), for floats. */
 static double nmse_floats(const float *a, const float *b, size_t count)
 {
     double error = 0.0, power = 0.0;

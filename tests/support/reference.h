@@ -1,5 +1,5 @@
-/* Reference outputs of a model (float64 evaluation): prompts, logits, greedy continuations, and how
- * clear each greedy choice was; with comparisons that judge an engine by them. */
+/* Reference outputs of a model (float64 evaluation): prompts, logits, greedy continuations, and the
+ * margin of each greedy choice. Also comparisons of an engine with them. */
 #ifndef DGL_TESTS_REFERENCE_H
 #define DGL_TESTS_REFERENCE_H
 
@@ -61,7 +61,8 @@ double reference_hidden_nmse(struct test_engine *e, const struct reference *ref)
  * of the first one, counted in layers, with an NMSE above `limit`, or -1 if there is none or the
  * reference has no hidden states. */
 int reference_first_difference(struct test_engine *e, const struct reference *ref, double limit);
-/* Fails when the logits' NMSE is above `limit`, and says after which layer the difference is. */
+/* Fails if the logits' NMSE is above `limit`, and prints the layer after which the difference
+ * starts. */
 void reference_check_logits(struct test_engine *e, const struct reference *ref, const char *name,
                             double limit);
 /* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */

@@ -229,7 +229,7 @@ static uint32_t behind_phis(const struct module *m, uint32_t id)
     return value ? value : id;
 }
 
-/* Returns true if two values are equal because the same computation makes both. */
+/* Returns true if two values are equal because they have the same computation. */
 static bool equal_values(const struct module *m, uint32_t a, uint32_t b, int depth)
 {
     if (a >= m->bound || b >= m->bound)
@@ -291,7 +291,7 @@ static bool used_in_one_branch(const struct graph *g, const struct block *b, uin
             for (size_t w = at + 1; w < next_at(m, at) && op != OP_LINE; w++) {
                 if (m->words[w] != phi || made)
                     continue;
-                /* A phi uses a value at the end of the block that the value comes from. */
+                /* A phi uses a value at the end of the block that defines the value. */
                 const size_t where = op == OP_PHI ? g->index[m->words[w + 1]] - 1 : k;
                 const int branch = branches[0][where] ? 0 : branches[1][where] ? 1 : -1;
                 if (branch < 0)

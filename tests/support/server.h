@@ -18,7 +18,7 @@ struct server {
 /* Starts it on a free port with these arguments behind "serve --device any --port 0", ended by
  * NULL, and waits until it listens. Fails the test when it does not. */
 void server_start(struct server *s, const char *const *args);
-/* The same with more to say. */
+/* The same with more parameters. */
 struct server_params {
     const char *const *args;
     const char *program;    /* NULL = the built command */
@@ -50,14 +50,14 @@ bool server_send(int fd, const char *bytes, size_t len);
 /* Receives one answer. Bytes after it are kept in `held`; if `held` is NULL, the test fails on such
  * bytes. */
 void server_receive(int fd, struct dgl_buf *held, struct reply *r);
-/* Until `text` has come; false when the connection ends before. */
+/* Receives until `text` has arrived. Returns false if the connection ends before. */
 bool server_receive_until(int fd, const char *text, struct dgl_buf *held);
 /* Sends a request and receives its answer. `headers` are lines that end in \r\n, or "". `body` may
  * be NULL. */
 void server_call(const struct server *s, const char *method, const char *path, const char *headers,
                  const char *body, struct reply *r);
 void server_post(const struct server *s, const char *path, const char *body, struct reply *r);
-/* Sends a request, and reads until `part` of its answer has come to *held; the connection. */
+/* Sends a request and reads until `part` of its answer is in *held. Returns the connection. */
 int server_begin_stream(const struct server *s, const char *path, const char *body,
                         const char *part, struct dgl_buf *held);
 /* A body of /v1/completions whose answer has no end. */

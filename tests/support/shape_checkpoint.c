@@ -24,8 +24,8 @@ static bool has(const char *name, const char *part)
     return strstr(name, part) != NULL;
 }
 
-/* Even values from middle - sqrt(3) deviations to middle + sqrt(3) deviations, so that activations
- * keep near 1 whatever the sizes, and every tensor matters to the logits. */
+/* Uniform values from middle - sqrt(3) deviations to middle + sqrt(3) deviations, so that
+ * activations stay near 1 for any sizes, and every tensor matters to the logits. */
 static void fill_codes(const struct model_desc *d, const struct shape_tensor *t,
                        uint16_t codes[CODES])
 {

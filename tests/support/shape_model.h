@@ -21,7 +21,7 @@ struct shape_model_params {
     const char *config;             /* path of a config.json */
     const struct shape_type *types; /* the first that fits; the others are bf16. NULL = all */
     const char *quantize;           /* as `convert --quantize` would make them; NULL = as stored */
-    const char *embed;              /* type of the embedding then; NULL = as that says */
+    const char *embed;              /* type of the embedding; NULL = selected by `quantize` */
 };
 /* Fails the running test when there is no such model. */
 void shape_model_open(struct shape_model *m, const struct shape_model_params *params);

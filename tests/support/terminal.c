@@ -74,7 +74,7 @@ static void note_sequence(struct terminal *t, char c)
         t->taint_pastes = c == 'h';
 }
 
-/* Colours and movements of the cursor are left out; a backspace takes a byte back. */
+/* Colours and cursor movements are omitted; a backspace removes a byte. */
 static void show(struct terminal *t, char c)
 {
     if (t->escape == AFTER_ESC) {

@@ -122,7 +122,8 @@ int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *r
     assert(cases && position);
     if (share > count)
         share = count; /* never an empty sample */
-    /* Neighbours in a table are alike: the rows are dealt out shuffled, always in the same way. */
+    /* Neighbouring rows of a table are similar, so the rows are distributed in a shuffled, fixed
+     * order. */
     for (size_t i = 0; i < count; i++)
         position[i] = i;
     for (size_t i = count; i > 1; i--) {
@@ -312,7 +313,7 @@ bool test_set_comma_locale(void)
     return setenv("LOCPATH", dir, 1) == 0 && setlocale(LC_ALL, "de_DE.UTF-8");
 }
 
-/* "models/a.tar.xz" -> "models-a": one folder per archive, whatever its name has in it. */
+/* "models/a.tar.xz" -> "models-a": one folder per archive, for any name. */
 static void archive_folder(const char *archive, char *out, size_t size)
 {
     size_t len = 0;

@@ -15,7 +15,7 @@
 #include "core/base/budget.h"
 #include "core/dopplergl.h"
 
-/* Skips the running case and says why on stdout, where tests/run.sh collects it. */
+/* Skips the running case and prints the reason on stdout, where tests/run.sh collects it. */
 #define SKIP(...)                                                                                  \
     do {                                                                                           \
         printf("# skip: " __VA_ARGS__);                                                            \
@@ -42,9 +42,9 @@ void test_assert_at_most(double value, double limit, const char *what, const cha
 void test_assert_contains(const char *text, const char *part, const char *file, int line);
 void *test_checked(void *pointer, const char *what, const char *file, int line);
 
-/* Runs `fn` once per row of a table, each row a case of its own. The row's first member is its name
- * (const char *); fn finds the row in *state. Returns the number of failures, as
- * cmocka_run_group_tests does. */
+/* Runs `fn` once per row of a table; each row is a separate case. The row's first member is its
+ * name (const char *); fn finds the row in *state. Returns the number of failures, like
+ * cmocka_run_group_tests. */
 #define test_run_table(group, fn, rows)                                                            \
     test_run_rows((group), (fn), (rows), sizeof(rows) / sizeof((rows)[0]), sizeof((rows)[0]))
 int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, size_t count,
@@ -66,8 +66,9 @@ int test_run_rows_sample(const char *group, CMUnitTestFunction fn, const void *r
  * a number ends the program, so that a misspelled seed does not pass for a complete run. */
 bool test_is_sample(uint64_t *seed);
 
-/* With DOPPLERGL_TEST_LIST set a program runs no case: it prints "# case: NAME" for each that a
- * complete run has, also of the walks. So cmocka's two macros run groups by this function. */
+/* If DOPPLERGL_TEST_LIST is set, a program runs no case. It prints "# case: NAME" for each case of
+ * a complete run, including those of walks. For this, cmocka's two macros run groups through this
+ * function. */
 int test_run_group(const char *group, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction set_up, CMFixtureFunction tear_down);
 #define _cmocka_run_group_tests test_run_group
@@ -99,7 +100,7 @@ void test_assert_refusal(const struct test_refusal *r, const char *file, int lin
 /* A budget of so many steps and all bytes there are. */
 struct dgl_budget test_budget(const struct dgl_log *log, uint64_t steps);
 
-/* Sum (a-b)^2 / sum b^2 in double; NaN anywhere gives infinity. */
+/* Returns sum (a-b)^2 / sum b^2, computed in double, or infinity if a value is NaN. */
 double test_nmse(const float *a, const double *b, size_t count);
 
 /* Repeatable random numbers (splitmix64); the seed is printed by the caller when a case fails. */
@@ -115,9 +116,9 @@ char *test_tmpdir(void);
 void test_tmpdir_remove(char *dir);
 void test_write_file(const char *dir, const char *name, const void *bytes, size_t len);
 
-/* A path that does not exist and that no machine has: in tables of text TEST_MISSING stands for a
- * folder in a temporary folder of this process. test_missing() returns the text with the first one
- * replaced, to be freed; NULL stays NULL. */
+/* A path that exists on no machine: in tables, TEST_MISSING means a missing folder in a temporary
+ * folder of this process. test_missing() returns the text with the first occurrence replaced; the
+ * caller frees it. NULL stays NULL. */
 #define TEST_MISSING "@missing@"
 char *test_missing(const char *text);
 

@@ -41,19 +41,19 @@ struct dgl_session *tiny_session(struct tiny_engine *e, int32_t chunk);
 
 /* Random ids above the special ones. */
 void tiny_ids(int32_t *ids, size_t count, int32_t vocab, uint64_t seed);
-/* dgl_session_sync() that has to work; returns how many tokens were reused. */
+/* dgl_session_sync() that must succeed. Returns the number of reused tokens. */
 size_t tiny_sync(struct dgl_session *s, const int32_t *ids, size_t count);
-/* Logits of the last evaluated token, as the device holds them after a sync: [vocab], free(). */
+/* Returns the logits of the last evaluated token from the device after a sync: [vocab], free(). */
 float *tiny_logits(struct dgl_session *s);
-/* Greedy continuation of ids, `want` tokens whatever they are. */
+/* Generates the greedy continuation of ids, always `want` tokens. */
 void tiny_greedy(struct dgl_session *s, const int32_t *ids, size_t count, int32_t *out,
                  size_t want);
-/* dgl_generate() that has to work. */
+/* dgl_generate() that must succeed. */
 struct dgl_generate_result tiny_generate(struct dgl_session *s,
                                          const struct dgl_generate_params *params);
 /* Submits of one readback: a flush and a wait, and a map where the driver maps each time. */
 uint64_t tiny_readback_submits(const struct tiny_engine *e);
-/* Fails unless both hold the same tokens. */
+/* Fails unless both contain the same tokens. */
 void tiny_same_tokens(const struct dgl_generate_result *a, const struct dgl_generate_result *b);
 /* Sum (a-b)^2 / sum b^2. */
 double tiny_nmse(const float *a, const float *b, size_t count);

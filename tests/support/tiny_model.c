@@ -242,7 +242,8 @@ struct tiny_pack tiny_pack_default(void)
     return (struct tiny_pack){tiny_llama_default(), DGL_HASH_SHA256, 16384};
 }
 
-/* The stream of all tensors, each at a multiple of 4096; offsets[i] is where tensor i begins. */
+/* Builds the stream of all tensors, each at a multiple of 4096; offsets[i] is the start of tensor
+ * i. */
 static void stream_build(const struct tiny_llama *m, size_t count, uint64_t *offsets,
                          struct dgl_buf *out)
 {

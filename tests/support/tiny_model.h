@@ -62,7 +62,8 @@ void tiny_pack_write(const char *dir, const struct tiny_pack *pack);
 void tiny_safetensors_write(const char *dir, const char *name, const char *header, const void *data,
                             size_t data_len);
 
-/* A folder of links to the files of a pack, with a manifest of its own. The caller removes it. */
+/* Creates a folder with links to the files of a pack and a separate manifest. The caller removes
+ * it. */
 char *tiny_pack_links(const char *pack);
 /* Replaces the first occurrence of `find` in a text file. The test fails if there is no occurrence.
  */

@@ -2,9 +2,9 @@
 #ifndef DGL_TESTS_WORST_NORM_H
 #define DGL_TESTS_WORST_NORM_H
 
-/* Writes the built-in norm_rms with two more tunables to `dir`/`name`: SPIN, 4096 or 0, idle rounds
- * of every invocation, by a factor that no noise reaches slower than need be; and HALF, 0 or 1,
- * with which results are wrong. `remark`, comment lines or "", makes it another text. */
+/* Writes the built-in norm_rms to `dir`/`name` with two more tunables. SPIN, 4096 or 0, adds idle
+ * rounds to every invocation, which makes it slower by more than any noise. HALF, 0 or 1, makes
+ * results wrong. `remark`, comment lines or "", makes the text different. */
 void worst_norm_write(const char *dir, const char *name, const char *remark);
 
 #endif

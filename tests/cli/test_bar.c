@@ -92,7 +92,7 @@ static void drawing_case(void **state)
     assert_string_equal(out.p, row->want);
     assert_int_equal(columns, out.len);
     assert_true(columns < row->columns || row->columns == 1);
-    /* Colours take no columns. */
+    /* Escape sequences of colours have no width. */
     struct dgl_buf coloured = {0};
     look.colour = true;
     assert_int_equal(bar_draw(&bar, &look, (5000 + row->ms) * MS, &coloured), columns);

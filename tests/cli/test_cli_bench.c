@@ -208,7 +208,7 @@ static void json_has_the_schema_of_doppler(void **state)
     assert_near(number(workload, "maxNewTokens"), 3, 0);
     assert_near(number(metrics, "prefill_tokens_per_sec"), number(root, "prefill_tps"), 0);
     assert_near(number(metrics, "decode_tokens_per_sec"), number(root, "decode_tps"), 0);
-    /* Of two repetitions the medians of a rate and of a time are not each other's inverse. */
+    /* With two repetitions, the median of a rate is not the inverse of the median of a time. */
     assert_near(number(metrics, "decode_ms_total"), 3e3 / number(root, "decode_tps"),
                 0.5 * number(metrics, "decode_ms_total"));
     assert_true(number(metrics, "ttft_ms") >= number(metrics, "prefill_ms"));
@@ -305,7 +305,7 @@ static void batches_are_swept_up_to_the_one_asked_for(void **state)
     "bench", "--device", "any", "--shape", "story-llama:q4_k", "-n", "2", "--prompt-tokens", "2",  \
         "-r", "1", "-c", "16", "--matrix", "--types", types
 
-/* Types as they were asked for, each once, the layout that is chosen before others. */
+/* The requested types, each once, with the layout that is chosen by default. */
 static void matrix_has_the_types_asked_for(void **state)
 {
     struct process_result r;
@@ -330,7 +330,7 @@ static void matrix_has_the_types_asked_for(void **state)
     process_finish(&r);
 }
 
-/* Every row has every column; the figure goes from small weights to large ones. */
+/* Every row has every column. The figure is ordered from small to large weights. */
 static void matrix_leaves_nothing_out(void **state)
 {
     struct process_result r;
@@ -492,7 +492,7 @@ static void csv_of_a_batch_leaves_the_host_out(void **state)
     process_finish(&r);
 }
 
-/* A name is one field, whatever is in it. */
+/* A name is one field, for any characters in it. */
 static void fields_are_escaped(void **state)
 {
     struct process_result r;

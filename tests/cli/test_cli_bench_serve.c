@@ -31,7 +31,7 @@ struct script {
     const char *body; /* instead of an answer; status 200: the stream */
 };
 
-/* A completion that was asked for. */
+/* A requested completion. */
 struct seen {
     int64_t max_tokens;
     int words;
@@ -511,7 +511,7 @@ static void a_slow_server_gets_no_fewer_requests(void **state)
     process_finish(&r);
 }
 
-/* One connection, so that requests come in their order. */
+/* Uses one connection, so that requests arrive in order. */
 static void a_seed_decides_what_is_asked(void **state)
 {
     static const char *const same[] = {"--rate",           "90",      "--duration",       "0.3",

@@ -16,7 +16,7 @@
 #define END       "\004"
 #define ARROW_UP  "\033[A"
 
-/* A home of its own for every case, and a terminal. */
+/* A separate home for every case, and a terminal. */
 struct fixture {
     char *home, *state;
     struct terminal t;
@@ -169,7 +169,7 @@ static void answers_stream(void **state)
     terminal_expect(t, "> ");
     terminal_send(t, "Tell me a story.\r");
     terminal_expect(t, "\n");
-    /* Words come while the answer is far from complete: without a limit it takes the context. */
+    /* Words appear while the answer is far from complete: without a limit it fills the context. */
     assert_true(strlen(terminal_expect(t, " ")) < 200);
     terminal_expect(t, " ");
     terminal_send(t, INTERRUPT);
@@ -253,7 +253,8 @@ static void special_tokens_stay_text(void **state)
     end_chat(t, 0);
 }
 
-/* The conversation goes on for good, and tells once that the model no longer sees all of it. */
+/* The conversation continues without end, and reports once that the model no longer sees all of it.
+ */
 static void context_shifts_when_asked(void **state)
 {
     const char *const args[] = {CHAT, "-c", "64", "--ignore-eos", "-n", "16", "--context-shift",
@@ -522,7 +523,7 @@ static void typed_message(void **state)
     tear_down(&fixture);
 }
 
-/* The window changes and the program is stopped and goes on in the middle of a line. */
+/* The window is resized, and the program is stopped and continued, while a line is typed. */
 static void line_survives_the_window(void **state)
 {
     struct fixture *f = *state;

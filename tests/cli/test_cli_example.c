@@ -13,7 +13,8 @@
 
 static char *dir, *env[5];
 
-/* "..." in a line of the document stands for anything: its parts are in one line, in order. */
+/* "..." in a line of the document matches any text. The parts around it must be in one line, in
+ * order. */
 static bool line_shows(struct dgl_str line, struct dgl_str wanted)
 {
     while (wanted.len) {

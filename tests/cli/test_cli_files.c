@@ -25,7 +25,7 @@ static int64_t whole(const struct dgl_json *root, const char *key)
 
 /* ---- no device ------------------------------------------------------------------------------- */
 
-/* With a vendor folder that does not exist no device can be opened at all. */
+/* If the vendor folder does not exist, no device can be opened. */
 struct file_row {
     const char *name;
     const char *args[8];
@@ -53,7 +53,8 @@ static void deviceless_case(void **state)
     process_finish(&r);
 }
 
-/* Without a driver, EGL has no display: one line says so, not the error of a display. */
+/* Without a driver, EGL has no display: one line reports the missing driver, not an error of a
+ * display. */
 static void no_driver(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void convert_tells_sizes_to_people(void **state)
     place_finish(&p);
 }
 
-/* OUT.gguf is one file without --to, unless --to says otherwise. */
+/* Without --to, OUT.gguf is one file. --to has priority over the name. */
 static void convert_goes_by_the_name_of_its_target(void **state)
 {
     struct place p;

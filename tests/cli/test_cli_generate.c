@@ -81,7 +81,8 @@ static void text_alone_goes_to_stdout(void **state)
     process_finish(&loud);
 }
 
-/* Token 220 is ESC: a terminal gets it spelled unless it is asked for, a pipe as it is. */
+/* Token 220 is ESC. On a terminal it is escaped unless an option allows it; a pipe receives the
+ * byte. */
 static void control_characters_act_only_where_asked(void **state)
 {
     (void)state;
@@ -125,7 +126,7 @@ static void adjusted_logits_choose_other_tokens(void **state)
     process_finish(&plain);
 }
 
-/* DRY with all that repeats a token, and a breaker that takes it back. */
+/* DRY against every repetition of a token, and a breaker that ends the repetition. */
 static void dry_sees_repeats_up_to_breakers(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void cache_type_gives_the_same_text(void **state)
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-/* Rows give the same prompt ids as `-p same`. */
+/* Each row has the same prompt ids as `-p same`. */
 struct prompt_row {
     const char *name;
     const char *args[5];
@@ -270,7 +271,7 @@ static const struct prompt_row prompts[] = {
     {"what is no escape stays", {"-e", "-p", "\\q \\x4 \\"}, NULL, 0, "\\q \\x4 \\"},
 };
 
-/* Of a prompt that is no text, the file is named. */
+/* If a prompt is not valid text, the error names its file. */
 static void a_bad_prompt_names_its_file(void **state)
 {
     char *dir = test_tmpdir(), *path = dgl_path_join(dir, "bad.txt");
@@ -294,7 +295,7 @@ static void a_bad_prompt_names_its_file(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* U+0000 cannot be an argument, but a file may hold it. */
+/* U+0000 cannot be in an argument, but a file may contain it. */
 static void prompt_keeps_nul(void **state)
 {
     const char *const args[] = {COMMON, "--json", "-n", "0", "-f", "-", NULL};
@@ -451,7 +452,7 @@ static void stop_token_can_be_ignored(void **state)
     process_finish(&r);
 }
 
-/* The answer to PROMPT, cut before a stop string that is taken from its middle. */
+/* The answer to PROMPT, cut before a stop string from its middle. */
 static void stop_string_cuts_the_text(void **state)
 {
     struct process_result r, cut;
@@ -492,7 +493,7 @@ struct sampling_row {
     const char *args[8];
 };
 
-/* The same seed gives the same text, whatever the readback interval. */
+/* Equal seeds produce equal text, for any readback interval. */
 static void seed_case(void **state)
 {
     const struct sampling_row *row = *state;
@@ -576,7 +577,7 @@ static void model_defaults_keep_what_the_model_does_not_say(void **state)
     process_finish(&b);
 }
 
-/* generation_config.json of a tiny model, and the flags that say the same. */
+/* generation_config.json of a tiny model, and the equivalent flags. */
 struct defaults_row {
     const char *name;
     const char *config;

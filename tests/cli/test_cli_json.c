@@ -459,7 +459,7 @@ static void software_is_said_to_be_software(void **state)
     process_finish(&r);
 }
 
-/* Kernels of all three phases, each row once. */
+/* Kernels of all three phases, one row per kernel. */
 static void kernels_are_listed_once(void **state)
 {
     struct process_result r;

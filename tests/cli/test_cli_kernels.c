@@ -342,7 +342,7 @@ static void new_makes_a_kernel_of_each_operation(void **state)
     assert_true(ops > 20);
     assert_int_equal(own, ops);
     process_finish(&list);
-    /* They are right as they are: two of them, since compiling takes its time. */
+    /* Kernels that are correct. Only two, because compiling is slow. */
     static const char *const judged[] = {"own_matmul.comp", "own_sample_pick.comp"};
     for (size_t i = 0; i < 2; i++) {
         char *path = dgl_path_join(dir, judged[i]);
@@ -505,7 +505,7 @@ static void override_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Not only listed: a kernel that computes something else changes the answer. */
+/* The override is also run: a kernel that computes other values changes the answer. */
 static void override_is_what_runs(void **state)
 {
     char *dir = own_kernel("float r = inversesqrt", "float r = 0.0 * inversesqrt");

@@ -143,7 +143,7 @@ static void join_lines(struct process_result *r)
     }
 }
 
-/* No line is wider than 100 columns, but for words that are. */
+/* No line is wider than 100 columns, except for words that are wider. */
 static void assert_narrow(const char *text)
 {
     struct dgl_str rest = dgl_str_of(text), line;
@@ -274,7 +274,7 @@ static void check_reports_as_json(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A file that does not parse is one row, and the others are judged. */
+/* A file that does not parse has one row with its fault, and the other files are tested. */
 static void files_that_do_not_parse_are_rows(void **state)
 {
     static const char broken[] = "// Broken.\n//! NAMES broken\n";
@@ -325,7 +325,7 @@ static void libs_are_checked_by_their_kernels(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A function of a lib that has lost its body: who calls it says where it is declared. */
+/* A lib lacks the body of a function: the error of a caller names the place of its declaration. */
 static void linkers_words_name_the_lib(void **state)
 {
     (void)state;

@@ -151,7 +151,7 @@ static void manifest_case(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* In `explain --json`, a tunable of a step. */
+/* Checks a tunable of a step in `explain --json`. */
 static void assert_tunable(struct process_result *r, const char *step, const char *name,
                            int64_t value, const char *origin)
 {
@@ -174,7 +174,7 @@ static void assert_tunable(struct process_result *r, const char *step, const cha
 
 /* ---- every layer at once --------------------------------------------------------------------- */
 
-/* Puts a built-in kernel into a folder, under a NAME and with a remark of its own. */
+/* Copies a built-in kernel to a folder, under a NAME and with a remark. */
 static void put_kernel(const char *dir, const char *builtin, const char *name)
 {
     char file[64], head[64], other[64];
@@ -226,8 +226,7 @@ static const struct ladder_row ladders[] = {
     {"without the pack's kernels", false, false},
 };
 
-/* Each layer says something that all above it leave alone, and each thing is said otherwise by
- * all layers below. */
+/* Each layer sets a value that no higher layer sets, and that all lower layers set differently. */
 static void layers_are_in_order(void **state)
 {
     const struct ladder_row *row = *state;
@@ -402,7 +401,7 @@ static void shapes_have_tunables_of_their_own(void **state)
     process_finish(&plain);
 }
 
-/* Reasons and failures name where a value was said: a flag, the settings, a variable. */
+/* Reasons and errors name the source of a value: a flag, the settings, a variable. */
 static void sources_are_named(void **state)
 {
     static const char settings[] = "{\"attention-decode\": \"streaming\", \"q4k-matmul\": "
@@ -520,8 +519,8 @@ static void option_case(void **state)
     process_finish(&r);
 }
 
-/* kernels.json is read by every call that chooses kernels, and faults name it; those that tell of
- * texts do without. */
+/* Every call that chooses kernels reads kernels.json, and errors name the file. Calls that only
+ * list texts do not read it. */
 static void faults_of_the_users_hints_name_their_file(void **state)
 {
     char *top = test_tmpdir(), *dir = make_dir(top, "dopplergl"), set[4200];

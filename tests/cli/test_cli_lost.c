@@ -102,7 +102,8 @@ static void generate_without_a_token(void **state)
     process_finish(&r);
 }
 
-/* The answer begins anew, and the conversation goes on as one without a loss. */
+/* The answer is generated again from the start, and the conversation continues as without a loss.
+ */
 static void chat_goes_on(void **state)
 {
     const char *const args[] = {"chat", GREEDY, "-n", "10", NULL};

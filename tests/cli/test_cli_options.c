@@ -1,5 +1,5 @@
-/* Options by their table: every option of every command with values that cannot be, flags of other
- * programs, and the man page and completions that are made of the table. */
+/* Tests from the table of options: every option of every command with invalid values, flags of
+ * other programs, and the man page and completions generated from the table. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -217,7 +217,8 @@ static void a_flag_is_explained_once(void **state)
     process_finish(&r);
 }
 
-/* ---- made of the table ----------------------------------------------------------------------- */
+/* ---- generated from the table ------------------------------------------------------------------
+ */
 
 static void man_page_has_every_option(void **state)
 {

@@ -47,7 +47,7 @@ static const struct signal_row signals[] = {
     {"SIGINT with stop strings", SIGINT, {"--stop", "never to be seen"}},
 };
 
-/* The device line comes before the model is loaded: somewhere on the way. */
+/* The device line is printed before the model is loaded, so the signal arrives during loading. */
 static void signal_while_loading(void **state)
 {
     const char *const args[] = {ENDLESS, NULL};
@@ -104,7 +104,7 @@ static void signal_while_reading(void **state)
     process_finish(&r);
 }
 
-/* Inputs that may be pipes, whose writer never comes. */
+/* Inputs that may be pipes, without a writer. */
 struct waiting {
     const char *name, *messages, *template;
 };
@@ -304,8 +304,8 @@ static void ignored_sigpipe_is_quiet_too(void **state)
 
 /* ---- text and figures in one place ----------------------------------------------------------- */
 
-/* How the streams are joined; the figures must stand on a line of their own, and the text must not
- * get a byte where it is alone. */
+/* Streams that are joined or separate: figures must be on a separate line, and a separate text must
+ * have no additional byte. */
 struct joined_row {
     const char *name, *redirection;
     bool joined;
@@ -550,7 +550,8 @@ static void no_cache_is_no_fault(void **state)
     process_finish(&r);
 }
 
-/* ---- how much is said ------------------------------------------------------------------------ */
+/* ---- amount of output --------------------------------------------------------------------------
+ */
 
 struct loudness {
     const char *name;

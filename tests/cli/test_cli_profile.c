@@ -83,7 +83,7 @@ static void test_profile(void **state)
     list = dgl_json_get(root, "timeline");
     assert_int_equal(dgl_json_count(list), row->steps);
     for (const struct dgl_json *s = dgl_json_first(list); s; s = dgl_json_next(s)) {
-        /* A renderer in software computes while it records: only timers tell the two apart. */
+        /* A software renderer computes while it records: only timers separate the two. */
         const bool timers = dgl_json_bool(dgl_json_get(s, "timers"));
         const double gpu_us = is_null(s, "gpu_us") ? 0 : number(s, "gpu_us");
         if (software || !row->timer)

@@ -151,7 +151,7 @@ static void logits_of_the_last_position(void **state)
     reference_finish(&ref);
 }
 
-/* A model without a tokenizer works where ids go in and numbers come out. */
+/* Commands with ids as input and numbers as output work without a tokenizer. */
 static void logits_need_no_tokenizer(void **state)
 {
     struct place *p = *state;

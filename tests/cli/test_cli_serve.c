@@ -190,7 +190,7 @@ static void long_bodies_are_refused(void **state)
 /* ---- replies -----------------------------------------------------------------------------------
  */
 
-/* The text of all events of a stream. */
+/* Returns the text of all events of a stream. */
 static void join_stream(const struct reply *r, struct dgl_buf *text, size_t *events)
 {
     struct dgl_str rest = {r->body, r->len};
@@ -499,7 +499,7 @@ static void embeddings_are_vectors(void **state)
     const struct dgl_str text = dgl_json_str(
         dgl_json_get(dgl_json_first(dgl_json_get(reply_json(&coded), "data")), "embedding"));
     assert_int_equal(text.len, (dgl_json_count(row) * 4 + 2) / 3 * 4);
-    /* The first number by hand: six digits of base64 hold its 32 bits. */
+    /* The first number decoded by hand: six digits of base64 contain its 32 bits. */
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint64_t bits = 0;
     for (int i = 0; i < 6; i++)

@@ -29,7 +29,7 @@ static const struct leaving leavings[] = {
     {"by closing its half", false, true},
 };
 
-/* Who leaves is not worked for. */
+/* The server stops working for a client that leaves. */
 static void test_leaving(void **state)
 {
     const struct leaving *row = *state;
@@ -163,7 +163,7 @@ static const struct rough roughs[] = {
     {"headers without end", GET HOST, 431, "headers", "X: y\r\n"},
 };
 
-/* One refusal and a closed connection, and a server that goes on. */
+/* One refusal and a closed connection; the server continues. */
 static void test_rough(void **state)
 {
     const struct rough *row = *state;

@@ -24,7 +24,7 @@
 
 /* ---- the server's side ----------------------------------------------------------------------- */
 
-/* A word at the end of the prompt, and the answer to it. */
+/* The last word of the prompt, and the answer to it. */
 struct script {
     const char *word, *text;
 };
@@ -158,7 +158,7 @@ enum dgl_status __wrap_dgl_session_eval(struct dgl_session *session,
     return __real_dgl_session_eval(session, params, logits, hidden);
 }
 
-/* A large text takes long. */
+/* Encoding a large text is slow. */
 enum dgl_status __real_dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                   const char *text, size_t len,
                                   const struct dgl_encode_params *params, int32_t **ids,
@@ -402,7 +402,7 @@ static void silent_streams_get_comments(void **state)
     dgl_buf_finish(&heard);
 }
 
-/* Connections of all HTTP threads go on while a body is read that takes long. */
+/* While a large body is read slowly, the connections of all HTTP threads continue. */
 static void large_bodies_hold_up_nobody(void **state)
 {
     enum { connections = 24 };
@@ -488,7 +488,7 @@ static int start_server(void **state)
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time " word                       \
     "\"}],\"max_tokens\":12,\"temperature\":0,\"ignore_eos\":true,\"stream\":" stream "}"
 
-/* The answer is the one without a loss; /health tells in between. */
+/* The answer equals one without a loss. /health reports the loss meanwhile. */
 static void a_lost_device_comes_back(void **state)
 {
     static const char body[] = LOST("", "false");

@@ -207,7 +207,7 @@ static void test_start(void **state)
     process_finish(&r);
 }
 
-/* A server that does not start tells where its options are from, but no key. */
+/* If a server does not start, it reports the sources of its options, but no key. */
 static void a_key_of_the_environment_is_not_told(void **state)
 {
     struct process_result r;
@@ -261,7 +261,7 @@ static void an_end_that_comes_soon(void **state)
     }
 }
 
-/* From when it catches signals at all, well before the model is there. */
+/* As soon as it handles signals, long before the model is loaded. */
 static void an_end_before_it_listens(void **state)
 {
     static const char script[] =

@@ -327,7 +327,7 @@ static struct dgl_str slurp(const char *path)
     return (struct dgl_str){text, len};
 }
 
-/* And the file is as it was. */
+/* The file is unchanged. */
 static void session_is_refused(void **state)
 {
     const struct refused *row = *state;

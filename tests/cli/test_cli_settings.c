@@ -22,7 +22,7 @@ struct settings_row {
     const char *another; /* also there; may be NULL */
 };
 
-/* "CONFIG" in `said` is the path of the file. */
+/* "CONFIG" in `said` is replaced by the path of the file. */
 static void settings_case(void **state)
 {
     const struct settings_row *row = *state;
@@ -367,7 +367,7 @@ static void an_open_pipe_is_told(void **state)
     process_finish(&r);
 }
 
-/* All ways to give a prompt give one answer. */
+/* All ways to pass a prompt produce the same answer. */
 static void prompts_are_one(void **state)
 {
     static const char *const ways[][4] = {{"-p", "Once upon a time"}, {"Once upon a time"}, {NULL}};

@@ -242,7 +242,7 @@ static void ids_of_messages_have_no_control_tokens(void **state)
 
 /* ---- packs ----------------------------------------------------------------------------------- */
 
-/* All that templates are made of goes into a pack, with its hash. */
+/* A pack contains all files that templates use, with their hashes. */
 static void packs_carry_templates(void **state)
 {
     struct fixture *f = *state;

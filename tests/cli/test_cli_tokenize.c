@@ -303,8 +303,8 @@ static void hub_names_are_found_in_the_cache(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A pattern that looks ahead at every place takes seconds before its limit ends it; a signal ends
- * it at once. The warning about an id comes when the tokenizer is loaded. */
+/* A pattern that looks ahead at every place needs seconds until its limit ends it. A signal ends it
+ * at once. The warning about an id is logged when the tokenizer is loaded. */
 static void a_signal_ends_encoding(void **state)
 {
     static const char json[] =

@@ -123,7 +123,8 @@ static void other_commands_use_what_is_stored(void **state)
     process_finish(&r);
 }
 
-/* Results for one request with two kernel files: each tells its own, as the call that made it. */
+/* Two kernel files have results for the same request: each is reported with its own texts, as in
+ * the call that measured it. */
 static void other_texts_are_told_apart(void **state)
 {
     struct process_result r;

@@ -179,7 +179,8 @@ static void a_deleted_file_brings_the_built_in_one_back(void)
     free(path);
 }
 
-/* Temporary files that take the kernel's name, one after the other: the last one counts. */
+/* Several temporary files are renamed to the kernel's name, one after the other: the last one is
+ * used. */
 static void a_storm_of_renames_ends_with_the_last(void)
 {
     char *path = dgl_path_join(author.dir, "sample_pick.comp"), *text = NULL;
@@ -332,7 +333,7 @@ static void what_serves_no_step_is_judged(void)
     free(rank);
 }
 
-/* Several files that come at once, in a folder. */
+/* Several files appear at once in a folder. */
 static void come_together(const char *const (*files)[2], size_t count)
 {
     struct author stage = {.dir = checked(dgl_path_join(author.dir, ".stage"))};
@@ -384,7 +385,7 @@ static void a_kernel_and_its_lib_are_taken_together(void)
     save(&inside, "own.comp", good);
     expect_taken(&author, "own_pick", good);
     expect_taken(&author, "own_lib", lib);
-    /* Without the lib the kernel has no text: it stays. */
+    /* Without the lib the kernel has no valid text: the old kernel stays. */
     remove_file("stage/own_lib.glsl");
     terminal_expect(&author.t, "watch: refused: ");
     terminal_expect(&author.t, "there is no lib own_lib");

@@ -136,7 +136,7 @@ static void bar_case(void **state)
     assert_string_equal(early, "");
     assert_int_equal(strstr(line, "checking 50% of 1 GiB") != NULL, row->bar);
     assert_int_equal(strchr(line, '\033') != NULL, row->colour);
-    /* As many blanks as the bar had columns, and back. */
+    /* As many blanks as the bar had columns, then a return. */
     size_t blanks = strspn(cleared + (*cleared == '\r'), " ");
     if (row->bar) {
         assert_true(blanks > 20 && blanks < 60);
@@ -189,7 +189,7 @@ static void a_bar_follows_the_width(void **state)
     assert_true(columns[0] > columns[1] && columns[2] > columns[1] && columns[3] == 19);
 }
 
-/* Messages and text stand alone on their lines, and the bar comes back with the next progress. */
+/* Messages and text are on separate lines, and the bar reappears with the next progress. */
 static void lines_clear_the_bar(void **state)
 {
     const struct options opt = {0};
@@ -227,7 +227,7 @@ static void lines_clear_the_bar(void **state)
     assert_string_equal(cancelled, "\r\ndopplergl: cancelled\r\n");
 }
 
-/* Without a terminal too: seconds of silence would be a riddle. */
+/* Also without a terminal: a user would not understand seconds of silence. */
 struct cache_row {
     const char *name, *cache;
     bool quiet;

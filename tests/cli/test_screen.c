@@ -33,7 +33,7 @@ static const struct screen_row rows[] = {
     {"accents", 6, "\xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9", "\xC3\xA9t\xC3\xA9\n\xC3\xA9t\xC3\xA9",
      false, false},
     {"combining", 4, "e\xCC\x81t e\xCC\x81t", "e\xCC\x81t\ne\xCC\x81t", false, false},
-    /* Each takes two cells and may end a line; a full stop does not begin one. */
+    /* Each has a width of two cells and may end a line. A full stop does not start a line. */
     {"ideographs", 6, "\xE4\xB8\xAD\xE6\x96\x87\xE5\xAD\x97\xE4\xB8\xAD",
      "\xE4\xB8\xAD\xE6\x96\x87\xE5\xAD\x97\n\xE4\xB8\xAD", false, false},
     {"closing mark", 6, "\xE4\xB8\xAD\xE6\x96\x87\xE5\xAD\x97\xE3\x80\x82",
@@ -53,7 +53,7 @@ static const struct screen_row rows[] = {
     {"spelled ones have a width", 8, "abcde \033\033", "abcde\n\\x1b\\x1b", false, false},
 };
 
-/* In the child: the text as it comes, a few characters at a time. */
+/* In the child: prints the text a few characters at a time. */
 static void print_pieces(const struct screen_row *row, size_t chars)
 {
     struct screen s;

@@ -10,7 +10,7 @@
  * directives BIND KV and CONST CONTEXT. */
 static const char *const words[] = {"KV", "kv_first", "KV_PAGE", "KV_ROW", "KV_VEC", "kv_page"};
 
-/* Skips comments, but not LET, GROUPS and other directives that hold expressions. */
+/* Skips comments, but not LET, GROUPS and other directives that contain expressions. */
 static const char *skip_comment(const char *p)
 {
     static const char *const skipped[] = {"//! BIND ", "//! CONST "};

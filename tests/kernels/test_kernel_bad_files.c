@@ -180,7 +180,7 @@ static void file_is_accepted_or_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* By --kernel-file: it would be a kernel. */
+/* With --kernel-file the lib would have to be a kernel. */
 static void a_lib_is_no_file_of_its_own(void **state)
 {
     static const char lib[] = "// Lib\nfloat one() { return 1.0; }\n";

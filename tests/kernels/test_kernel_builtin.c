@@ -62,7 +62,7 @@ static void every_summary_is_whole(void **state)
     kernel_set_destroy(&set);
 }
 
-/* The kernel's file name is its NAME: an override folder made of copies has the same names. */
+/* The kernel's file name is its NAME, so an override folder of copies has the same names. */
 static void every_kernel_is_named_like_its_file(void **state)
 {
     (void)state;

@@ -115,8 +115,8 @@ static const struct kernel_var few[] = {{"REGISTERS", 64}};
 static const struct device minimum = {NULL, 0}, big = {big_gpu, sizeof(big_gpu) / sizeof(*big_gpu)},
                            soft = {software, 2}, few_registers = {few, 1};
 
-/* "op key=word key=word NAME:value": a request in one line, in static memory that every second
- * call takes again. */
+/* Parses "op key=word key=word NAME:value", a request in one line. Uses static memory, which every
+ * second call reuses. */
 static struct kernel_request parse_request(const char *line)
 {
     static char texts[2][256];
@@ -444,7 +444,7 @@ static void hints_give_kernel(void **state)
 struct model_case {
     const char *name;
     const struct device *device;
-    const char *requests[2], *wanted[2]; /* and the kernels that they take */
+    const char *requests[2], *wanted[2]; /* and the kernels that serve them */
     const char *hints, *profile;
     const char *refused; /* part of the message for the model, or NULL */
 };
@@ -584,7 +584,7 @@ static void added_kernel_ranks_between_config_and_profile(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Of built-in kernels that others of the operation beat, or could serve instead. */
+/* Built-in kernels that other kernels of the operation outrank, or could replace. */
 static const struct replaced_case {
     const char *name;
     const char *lines; /* of the kernel mm */
@@ -946,7 +946,7 @@ static void resize_leaves_what_was_asked_for(void **state)
     kernel_set_destroy(&set);
 }
 
-/* ---- which texts a program is made of ---- */
+/* ---- texts of a program ---- */
 
 struct origin_case {
     const char *name;
@@ -1023,7 +1023,7 @@ static void origin_and_hash_cover_all_texts(void **state)
         dgl_buf_printf(&names, "%s%.*s", names.len ? " " : "", (int)word.len, word.p);
     }
     assert_string_equal(names.p, c->origin);
-    /* As `cat` of the files and sha256sum give it. */
+    /* The same hash as `cat` of the files and sha256sum. */
     assert_true(dgl_hash_bytes(DGL_HASH_SHA256, all, strlen(all), want));
     assert_true(kernel_choice_sha256(&choice, is));
     assert_string_equal(is, want);

@@ -143,7 +143,7 @@ static void expr_has_value(void **state)
     dgl_arena_finish(&arena);
 }
 
-/* Text made of `count` times `part`, then `end`. */
+/* Returns `count` times `part`, then `end`. */
 static char *repeated(const char *part, int count, const char *end)
 {
     struct dgl_buf buf = {0};

@@ -45,8 +45,8 @@ static struct kernel_judge *make_judge(struct kernel_set *set, enum kernel_judge
     return judge;
 }
 
-/* The text of a built-in kernel whose body does its work where `body` says right(group). It may
- * write to the buffer `written`, not NULL, which it has as "BIND read TYPE NAME". */
+/* Wraps the text of a built-in kernel: its work runs where `body` calls right(group). `body` may
+ * write to the buffer `written` (if not NULL), which the kernel has as "BIND read TYPE NAME". */
 static char *wrapped_text(const char *name, const char *body, const char *written)
 {
     static const char head[] = "void body(uvec3 group)", read[] = "//! BIND read ";
@@ -103,7 +103,7 @@ static void judge_named(struct kernel_set *set, const char *name, enum kernel_ju
     device_leave(dev, &saved);
 }
 
-/* `says` NULL: it has passed; else a part of why it is wrong. */
+/* If `says` is NULL, the kernel must have passed. Otherwise `says` is a part of the reason. */
 static void assert_verdict(const struct kernel_verdict *verdict, const char *says)
 {
     if (verdict->kind != (says ? KERNEL_WRONG : KERNEL_PASSED))
@@ -229,8 +229,8 @@ static void inputs_must_stay(void **state)
     free(text);
 }
 
-/* Texts that are right for rows of one sequence, and take something of another where each row is of
- * a sequence of its own. */
+/* Texts that are correct for rows of one sequence, but use data of another sequence if each row has
+ * its own. */
 struct careless_row {
     const char *name, *kernel, *find, *put; /* all places of a text */
 };
@@ -381,7 +381,7 @@ static void large_uses_are_judged_by_few_rows(void **state)
     kernel_set_destroy(&set);
 }
 
-/* In quick mode too: few cases have each type of weights. */
+/* Also in quick mode, in which few cases have each type of weights. */
 static void every_lib_that_is_given_is_tried(void **state)
 {
     static const char *const types[] = {"f32", "q8_0", "q6_k", "mxfp4", "affine"};

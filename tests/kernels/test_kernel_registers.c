@@ -1,5 +1,5 @@
-/* On every family of GPUs, a plan takes a kernel that would spill only if no kernel that fits the
- * registers serves the request. Registers that suffice change no choice. */
+/* On every family of GPUs, a plan uses a kernel that would spill only if no kernel without spills
+ * serves the request. If the registers suffice, they do not change the choice. */
 #include "tests/support/test.h"
 
 #include "kernels/set/kernel_fit.h"

@@ -495,7 +495,8 @@ static void manifest_is_below_the_caller(void **state)
     kernel_set_destroy(&set);
 }
 
-/* Gives every layer up to `top` a value of its own in a scrambled order; the top one must win. */
+/* Sets a different value in every layer up to `top`, in a scrambled order. The top layer must win.
+ */
 static void assert_layer_wins(enum kernel_layer top, const char *value)
 {
     static const struct {

@@ -669,8 +669,8 @@ static void file_gives_message(void **state)
 
 /* ---- size ---- */
 
-/* As many lines of #define and #if as a file may hold: each symbol is looked up, not searched for
- * through the text. */
+/* The maximum number of #define and #if lines in a file: symbols are looked up in a table, without
+ * searching the text. */
 static void many_conditions_take_linear_time(void **state)
 {
     (void)state;
@@ -782,7 +782,7 @@ static void lib_with_a_zero_byte_is_refused(void **state)
     finish(p);
 }
 
-/* Every prefix of a good file is good or gives one message. */
+/* Every prefix of a valid file is valid or causes one message. */
 static void cut_files_never_crash(void **state)
 {
     (void)state;

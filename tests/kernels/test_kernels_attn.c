@@ -73,7 +73,8 @@ static void rope_and_cache_agree_bit_for_bit(void **state)
     attn_judge(row, benches[row->limits_min], &walks[ROPE_KV]);
 }
 
-/* One kernel with each value of a tunable of its groups: a bench of its own, since hints stay. */
+/* Runs one kernel with each value of a tunable of its groups. Each value needs a separate bench,
+ * because hints stay. */
 static void run_work_group_sizes(const struct kernel *kernel, const struct kernel_tune *tune,
                                  const struct kernel_case *c)
 {
@@ -154,7 +155,7 @@ static void rounding_to_half_is_to_nearest_even(void **state)
     memcpy(cache, kv->want_words, 4 * kv->words);
     memcpy(before + 2 * dim, bits, sizeof(bits));
     memcpy(after + 2 * dim, bits, sizeof(bits));
-    for (size_t i = 0; i < COUNT; i++) { /* of a page, values come after all keys */
+    for (size_t i = 0; i < COUNT; i++) { /* in a page, all keys come before the values */
         const size_t at = (2 * (size_t)p.pages[0] + 1) * DGL_KV_PAGE * dim + i;
         float x;
         memcpy(&x, &bits[i], 4);

@@ -13,7 +13,7 @@ struct embed_row {
     const char *name;
     enum dgl_dtype type;
     uint32_t vocab, hidden, x_pad, pos, tokens;
-    uint32_t cut; /* the table comes in two bands, cut here; 0 = one */
+    uint32_t cut; /* the table has two bands, split here; 0 = one band */
 };
 
 static const struct embed_row embed_rows[] = {
@@ -155,7 +155,7 @@ static enum bench_result synth_fill(const struct synth_row *row, const char *ker
     return result;
 }
 
-/* A seed gives the same numbers every time, and another one others. */
+/* Equal seeds produce equal numbers, and other seeds other numbers. */
 static enum bench_result synth_again(void *ctx, const char *kernel, char why[BENCH_WHY])
 {
     static const uint32_t seeds[] = {1, 1, 2};

@@ -23,11 +23,11 @@ struct shape {
     bool x_last;
     const char *formats; /* weight formats to try; NULL = all */
     const char *act;     /* with post=glu; NULL = silu */
-    bool bias, gain;     /* A holds a gain also where it is not applied */
+    bool bias, gain;     /* A contains a gain, also if the kernel does not apply it */
     bool scaled;         /* out_scale */
 };
 
-/* Those that stand for their likes where a shape is expensive. */
+/* Types that represent similar ones, for expensive shapes. */
 #define SOME "f32 f16 bf16 q8_0 q4_k"
 
 static const struct shape shapes[] = {
@@ -339,8 +339,8 @@ static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *
     return y;
 }
 
-/* Of tiles the last row is cut and the others are not; a token's results are those of a pass over
- * fewer tokens, whoever arrived last. */
+/* The last row of tiles is cut, the others are complete. A token's results equal those of a pass
+ * over fewer tokens, for any order of arrival. */
 static void parts_of_k_are_joined(void **state)
 {
     const struct cut_case *kernel = *state;

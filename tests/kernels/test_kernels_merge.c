@@ -4,7 +4,7 @@
 
 #include "tests/support/kernel_walk.h"
 
-/* Which parts of a head hold keys: kernel_case.variant. */
+/* The parts of a head that contain keys: kernel_case.variant. */
 enum parts { FULL, SOME_EMPTY, ONE_LEFT, NUM_PARTS };
 static const char *const parts_names[] = {"full", "some_empty", "one_left"};
 

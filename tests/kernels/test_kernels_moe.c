@@ -9,7 +9,7 @@
 #include "kernels/format/kernel_format.h"
 #include "tests/support/kernel_walk.h"
 
-/* Who is chosen (kernel_case.variant): experts in turn, or always the second and those after it. */
+/* The chosen experts (kernel_case.variant): in turn, or always the second and those after it. */
 enum choices { SPREAD, SAME };
 
 /* A request, without the weight's format. */

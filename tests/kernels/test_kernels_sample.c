@@ -14,7 +14,7 @@
 #include "core/oracle/ref_sample.h"
 
 #define CONTEXT     2600
-#define START       40 /* tokens before the first sampled one, unless a row says otherwise */
+#define START       40 /* tokens before the first sampled one, by default */
 #define STOP_WORDS  33
 #define MAX_KERNELS 16
 #define NUM_ARGS    7 /* triples of group counts that a stop zeroes */
@@ -94,7 +94,7 @@ struct row {
     uint32_t period; /* they repeat after so many; 0 = they do not */
 };
 
-/* Of the rows with DRY: an id that breaks repeats, and one that does together with others. */
+/* For the rows with DRY: an id that is a breaker, and an id that is one together with others. */
 static const struct ref_breaker breakers[] = {{{3}, 1}, {{5, 1}, 2}, {{5, 1, 2}, 3}};
 enum { NUM_BREAKERS = sizeof(breakers) / sizeof(breakers[0]) };
 
@@ -257,7 +257,7 @@ static void fill_logits(struct pair *p, enum pattern pattern, uint64_t *seed)
     memcpy(p->logits, p->ref.logits, 4ull * p->ref.vocab);
 }
 
-/* A logit that is NaN may come back as another NaN. */
+/* A NaN logit may be returned as another NaN. */
 static void compare_logits(const struct pair *p)
 {
     for (uint32_t i = 0; i < p->ref.vocab; i++)

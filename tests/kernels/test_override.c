@@ -372,7 +372,7 @@ static void test_swap_during_a_call(void **state)
     free(path);
 }
 
-/* Its entries hold names of the kernels. */
+/* The profile's entries refer to names of the kernels. */
 static void test_no_swap_in_a_call_that_profiles(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void test_broken(void **state)
     assert_contains(engine.log.text, row->word);
     assert_int_equal(engine.model->engine_serial, serial);
     assert_int_equal(plan_of("attn_norm").overridden, 0);
-    /* Not even the session's programs were dropped. */
+    /* The session's programs were kept too. */
     struct dgl_counters before, after;
     dgl_device_get_counters(engine.device, &before);
     check_answer();

@@ -196,7 +196,7 @@ static void users_make_no_control_tokens(void **state)
 /* ---- generated answers -------------------------------------------------------------------------
  */
 
-/* Every character a token of its own, as no encoder would have it. */
+/* Encodes every character as a separate token, unlike any encoder. */
 static void spell_out(const struct dgl_tokenizer *tok, const char *text, struct token_ids *out)
 {
     for (const char *p = text; *p; p++)

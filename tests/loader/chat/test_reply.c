@@ -12,7 +12,7 @@
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-/* As far as a family is known by them. */
+/* Short templates with the words that identify each family. */
 #define PLAIN   "{{ messages[0].content }}"
 #define HERMES  "{% if tools %}<tool_call>{% endif %}"
 #define THINKS  HERMES "{{ '<think>' }}"
@@ -234,7 +234,7 @@ static bool hear(void *priv, const struct dgl_reply_part *part)
     return true;
 }
 
-/* In pieces of `size` bytes, the first of `first`. */
+/* Reads in pieces of `size` bytes, the first of `first` bytes. */
 static void read_answer(const struct answer *row, const struct dgl_template *tmpl, size_t first,
                         size_t size)
 {
@@ -301,7 +301,7 @@ static const struct published published[] = {
      "R(Hm.)F(f||{\"a\": 1})", 0},
 };
 
-/* From ids to parts, with the special tokens that have to be shown, and one that has not. */
+/* From ids to parts, with the special tokens that must be shown, and one that must not. */
 static void test_published(void **state)
 {
     const struct published *row = *state;

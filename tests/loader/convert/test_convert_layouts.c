@@ -284,7 +284,8 @@ static void option_is_refused(void **state)
     fixture_teardown(&holder);
 }
 
-/* Blocks that are copied are not searched for: the plan tells, for packs and GGUF files. */
+/* Copied blocks need no search, so --fast has no effect there. The plan shows this for packs and
+ * GGUF files. */
 static void fast_copies_are_refused(void **state)
 {
     struct fixture *f = *state;

@@ -65,7 +65,8 @@ static const struct left lefts[] = {
     {"a link", "out.tmp-%ld-1f", .link = true, .stays = true},
 };
 
-/* As a folder with a file when a pack is written, as a file when a GGUF file is. */
+/* Leaves a folder with a file, as when a pack is written, or a file, as when a GGUF file is
+ * written. */
 static void leave(const struct fixture *f, const struct left *row, const char *name, bool gguf)
 {
     char *path = dgl_path_join(f->dir, name);

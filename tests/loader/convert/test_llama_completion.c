@@ -131,8 +131,8 @@ static bool begins_with(const char *text, const char *part)
     return strncmp(text, part, strlen(part)) == 0;
 }
 
-/* By how much our best token after `ids` is better than the best one that `rest` may begin with; an
- * empty rest is the answer's end. */
+/* Returns the margin of our best token after `ids` over the best token that `rest` may begin with.
+ * An empty `rest` is the end of the answer. */
 static double gap_to(const struct run *run, const int32_t *ids, size_t count, const char *rest)
 {
     float *logits, best = -INFINITY, theirs = -INFINITY;

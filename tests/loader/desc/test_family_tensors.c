@@ -255,7 +255,7 @@ static void check_outer(const struct outer *row, const char *path, const char *p
     model_file_close(&file);
 }
 
-/* With text_only, a pack of the text model alone: its config, its names. */
+/* With text_only, a pack has the config and the names of the text model. */
 static void check_text_only(const struct outer *row, const char *dir, const char *plain,
                             size_t skipped)
 {

@@ -9,8 +9,8 @@
 #include "tests/support/desc_text.h"
 #include "tests/support/tiny_model.h"
 
-/* Tensors that exist only as descriptions; reads give the byte 1, or the tensor's index when
- * `distinct`. */
+/* Tensors that exist only as descriptions. Reads return the byte 1, or the tensor's index if
+ * `distinct` is set. */
 struct fake_source {
     bool distinct;
 };

@@ -11,7 +11,7 @@
 
 #define VECTORS "tests/data/vectors/rope_freq.json"
 
-/* The reference computes in float: a frequency comes from three or four roundings and a power. */
+/* The reference computes in float: a frequency has three or four roundings and a power. */
 #define RELATIVE 1e-6
 
 static void check_vector(const struct dgl_json *row)

@@ -104,8 +104,8 @@ static const struct order_case order_cases[] = {
     {"qwen3", false}, {"gemma2", false}, {"phi3", false},   {"olmo2", false},
 };
 
-/* Row r of the file begins with 8 r. Of a head of 4 rows, ggml's order is 0 2 1 3 of Hugging
- * Face's: pairs (0, 2) and (1, 3) stand together. */
+/* Row r of the file begins with 8 r. In a head of 4 rows, ggml's order is 0 2 1 3 of Hugging
+ * Face's: the pairs (0, 2) and (1, 3) are adjacent. */
 static void rows_of_q_and_k_are_put_in_order(void **state)
 {
     static const float want[2][8] = {{0, 1, 2, 3, 4, 5, 6, 7}, {0, 2, 1, 3, 4, 6, 5, 7}};

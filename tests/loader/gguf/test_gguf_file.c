@@ -167,7 +167,7 @@ static void make_array_cut_off(struct dgl_buf *out)
     gb_raw_u64(out, 3);
     gb_raw_str(out, "first");
     gb_raw_u64(out, 4);
-    dgl_buf_puts(out, "secondthird......"); /* 4 bytes of text, then no length that makes sense */
+    dgl_buf_puts(out, "secondthird......"); /* 4 bytes of text, then an invalid length */
 }
 
 static void make_array_of_arrays(struct dgl_buf *out)

@@ -28,7 +28,7 @@ struct change {
     const char *wide;  /* tensor with 4 columns more */
     const char *add;   /* a tensor that no model uses */
     uint32_t eos;      /* 2 */
-    uint32_t vocab;    /* vocab_size; 0 = not said */
+    uint32_t vocab;    /* vocab_size; 0 = absent */
 };
 
 static void put_u32(struct gguf_build *b, const struct change *c, const char *suffix,
@@ -240,7 +240,7 @@ static void file_is_named(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A value that the new type cannot hold is found while converting. */
+/* A value that the new type cannot represent is found while converting. */
 static void value_is_named_by_the_file(void **state)
 {
     (void)state;

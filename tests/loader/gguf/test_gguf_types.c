@@ -1,6 +1,5 @@
-/* GGUF files of every tensor type give the logits of their dequantised weights, dense ones and
- * mixtures: types with kernels of their own, and types that are held as another one with the same
- * values. */
+/* GGUF files of every tensor type compute the logits of their dequantised weights, for dense models
+ * and mixtures. Some types have kernels; others are converted to a type with the same values. */
 #include "tests/support/gguf_build.h"
 
 #include <math.h>
@@ -24,7 +23,7 @@ struct row {
     float scale;                /* so that weights stay below about 0.15 */
 };
 
-/* Blocks of random bytes, but for the scales: every code and every sub-scale occurs. */
+/* Blocks of random bytes, except for the scales: every code and every sub-scale occurs. */
 static const struct row rows[] = {
     {"Q4_0", 2, DGL_Q4_0, DGL_Q4_0, {0, -1}, 0.015f},
     {"Q4_1", 3, DGL_Q4_1, DGL_AFFINE, {0, 2}, 0.008f},

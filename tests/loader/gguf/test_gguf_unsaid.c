@@ -16,7 +16,7 @@ struct unsaid {
     const char *name, *fixture;
     const char *config[2][2]; /* text and its replacement */
     bool add_biases, drop_biases;
-    const char *part; /* of the refusal; NULL = it comes back as it was */
+    const char *part; /* part of the refusal; NULL = the field is restored */
     const char *warning;
 };
 

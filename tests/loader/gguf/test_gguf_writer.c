@@ -131,7 +131,7 @@ static const struct family families[] = {
     {"story-moe", "models/story-moe.tar.xz", "story-moe", NULL, NULL},
 };
 
-/* As stored keeps every block and every half; norms and biases promote to f32. */
+/* Without a recipe, every block and every half is unchanged; norms and biases become f32. */
 static void reads_back(void **state)
 {
     const struct family *row = *state;
@@ -177,7 +177,7 @@ struct joined {
     struct dgl_convert_params pack;
 };
 
-/* Layers of 96 + 96 rows: blocks in columns and flat ones hold values of both. */
+/* Layers of 96 + 96 rows: column and flat blocks contain values of both parts. */
 static const struct joined joined_packs[] = {
     {"floats", {.fuse_gate_up = true}},
     {"floats in columns", {.quantize = "f16", .fuse_gate_up = true, .transpose_weights = true}},

@@ -277,7 +277,7 @@ static void folder_index_wins_over_single(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Hub caches are made of links. */
+/* Hub caches consist of links. */
 static void folder_of_links(void **state)
 {
     (void)state;

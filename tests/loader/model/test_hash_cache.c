@@ -19,7 +19,7 @@
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* A stamp of a file of long ago; `i` makes it another file. */
+/* The stamp of an old file; each `i` is another file. */
 static struct dgl_file_stamp stamp_of(uint64_t i)
 {
     return (struct dgl_file_stamp){
@@ -149,8 +149,8 @@ struct pack_case {
     enum dgl_status status;
 };
 
-/* FORGED: manifest and cache agree on a hash that the file does not have, so that whoever reads the
- * file finds out. */
+/* FORGED: manifest and cache agree on a hash that the file does not have. This shows which calls
+ * read the file. */
 static const struct pack_case pack_cases[] = {
     {"unchanged", NOTHING, true, true, DGL_OK},
     {"unchanged, always", NOTHING, true, false, DGL_OK},

@@ -1,5 +1,5 @@
 /* Names of models: repositories of a Hub cache with quantisation and revision, folders with GGUF
- * files, and the list of all of them. */
+ * files, and the list of all models. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -398,7 +398,7 @@ static void list_of_the_places(void **state)
     free(link);
 }
 
-/* Every name of the list is one that -m takes, and stands for the path beside it. */
+/* -m accepts every name of the list, and resolves it to the path in the same entry. */
 static bool resolve_entry(void *priv, const struct dgl_model_entry *e)
 {
     struct test_log log;
@@ -439,7 +439,7 @@ static void list_of_folders(void **state)
                                "~/both/m.gguf gguf  1\n"
                                "~/one/m-q4_0.gguf gguf q4_0 2\n");
     dgl_buf_finish(&got);
-    /* A folder that a caller names has to be there. */
+    /* A folder that the caller names must exist. */
     char *missing = test_missing(TEST_MISSING);
     const char *const wrong[] = {missing};
     static const char *const parts[] = {"cannot"};

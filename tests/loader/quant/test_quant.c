@@ -623,7 +623,7 @@ static void encodings_are_the_same_everywhere(void **state)
     }
 }
 
-/* Without the search: still the right format, and not far off. */
+/* Without the search the format is still correct and the error small. */
 static void fast_encodings_are_close(void **state)
 {
     (void)state;

@@ -49,7 +49,7 @@ struct entry {
     const char *name;
     enum dgl_dtype type;
     const char *json;
-    bool says; /* the pack says `pack` for block formats */
+    bool says; /* the pack declares `pack` for block formats */
     enum rdrr_layout pack, floats;
     enum rdrr_layout want;
     uint64_t rows, cols;

@@ -276,7 +276,7 @@ static const struct cost {
     const char *name, *pattern;
     char fill, last;
     size_t len;
-    const char *wanted; /* part of the error; NULL: it takes at most 8 steps per byte */
+    const char *wanted; /* part of the error; NULL: at most 8 steps per byte */
 } costs[] = {
     {"blanks for cl100k", CL100K, ' ', 'x', 1 << 20, NULL},
     {"newlines for cl100k", CL100K, '\n', 'x', 1 << 20, NULL},
@@ -322,7 +322,7 @@ static void work_is_counted(void **state)
     struct dgl_budget budget = test_budget(&t.log, 8 << 20);
     clock_t start = clock();
     enum dgl_status status = tok_regex_find(&budget, regex, scratch, text, &spans);
-    /* A step stands for about 10 ns; sanitizers and slow machines take many times that. */
+    /* A step should need about 10 ns. Sanitizers and slow machines need many times that. */
     assert_at_most((double)(clock() - start) / CLOCKS_PER_SEC, 10);
     if (row->wanted) {
         const char *const parts[] = {row->wanted};

@@ -117,7 +117,7 @@ static void memory_close(struct blob *blob)
     ((struct store *)blob->source)->open--;
 }
 
-/* In the order of `files`, which is ascending. */
+/* Lists in the order of `files`, which is ascending. */
 static enum dgl_status memory_list(const struct blob_source *source, const struct dgl_log *log,
                                    const char *dir, char ***names, size_t *count)
 {
@@ -216,7 +216,7 @@ static enum dgl_status tensors_open(const struct dgl_log *log, const struct blob
     return status;
 }
 
-/* All bytes of all tensors, one after the other; free(). */
+/* Returns all bytes of all tensors, concatenated; free(). */
 static char *tensor_bytes(const struct tensor_source *src, size_t *len)
 {
     char *bytes = NULL;

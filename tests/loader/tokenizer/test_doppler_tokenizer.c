@@ -65,7 +65,7 @@ static void merge_split(const struct dgl_json *merge, struct dgl_str *left, stru
     *right = (struct dgl_str){blank + 1, both.len - left->len - 1};
 }
 
-/* Scores fall with the place of the first merge that makes a piece. */
+/* Scores decrease with the position of the first merge that makes a piece. */
 static void score_by_merges(struct tokens *t, const struct dgl_json *merges)
 {
     double rank = 0;
@@ -177,7 +177,8 @@ static void form_write(const struct dgl_json *root, const struct form *form, str
     free(t);
 }
 
-/* ---- the ids of the file it was made of ------------------------------------------------------ */
+/* ---- the ids of the source file ----------------------------------------------------------------
+ */
 
 struct synthetic_row {
     const char *name, *folder;

@@ -119,7 +119,7 @@ struct keys {
     struct vocab_lists v;
 };
 
-/* Fails unless the status is as wanted, and the message holds `part` (NULL: anything). */
+/* Fails unless the status is `want` and the message contains `part` (NULL: any message). */
 static void keys_read(struct keys *k, enum dgl_status want, const char *part)
 {
     struct test_log log;
@@ -218,13 +218,13 @@ static void stops_have_their_origin(void **state)
     assert_string_equal(stops[0].origin, "tokenizer.ggml.eom_token_id");
     assert_int_equal(stops[1].id, 3);
     assert_string_equal(stops[1].origin, "tokenizer.ggml.eos_token_id");
-    /* By its text; <|eot_id|> is no control token here. */
+    /* Found by its text: <|eot_id|> is not a control token here. */
     assert_int_equal(stops[2].id, 4);
     assert_string_equal(stops[2].origin, "control token");
     keys_finish(&k);
 }
 
-/* In GPT-OSS's format <|end|> ends a message, and the answer goes on. */
+/* In GPT-OSS's format <|end|> ends a message, but not the answer. */
 static void end_of_a_message_is_no_stop_in_harmony(void **state)
 {
     static const char *const tokens[] = {"a", "<|end|>", "<|return|>", "<|call|>"};

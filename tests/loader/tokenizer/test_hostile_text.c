@@ -39,7 +39,7 @@ static char *evil_json(void)
     return dgl_buf_take(&out);
 }
 
-/* ---- where the text stands ---- */
+/* ---- places of the text ---- */
 
 static void in_config(const char *dir, const char *find, const char *before, const char *after)
 {

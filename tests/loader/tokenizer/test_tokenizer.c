@@ -570,7 +570,7 @@ static void stream_starts_anew_after_the_end(void **state)
     struct dgl_buf out = {0};
     assert_non_null(d);
     for (int i = 0; i < 2; i++) {
-        detokenizer_push(d, 1, &out); /* " b", whose blank goes at the start of a text only */
+        detokenizer_push(d, 1, &out); /* " b": its blank is dropped only at the start of a text */
         detokenizer_push(d, 2, &out);
         detokenizer_flush(d, &out);
     }

@@ -95,7 +95,7 @@ static void put_filled(struct dgl_buf *out, const struct row *row, const char *t
     }
 }
 
-/* In the child: the tokenizer is loaded and the text encoded; the answer goes through the pipe. */
+/* In the child: loads the tokenizer, encodes the text and writes the answer to the pipe. */
 struct answer {
     enum dgl_status status;
     int errors;

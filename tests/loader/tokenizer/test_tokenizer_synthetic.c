@@ -76,8 +76,8 @@ static void decodes_as_recorded(void **state)
     token_vectors_finish(&vectors);
 }
 
-/* A blank and some letters: words that come again, and many that share a place in the
- * cache of words. */
+/* Appends a blank and some letters: some words repeat, and many have the same place in the cache of
+ * words. */
 static void append_word(uint64_t *seed, struct dgl_buf *text)
 {
     size_t letters = 2 + test_rand(seed) % 6;
@@ -86,7 +86,7 @@ static void append_word(uint64_t *seed, struct dgl_buf *text)
         dgl_buf_putc(text, "aehnt"[test_rand(seed) % 5]);
 }
 
-/* Words of one long text get the ids that each has as a text of its own. */
+/* The words of one long text get the same ids as separate texts. */
 static void words_of_long_texts_are_like_alone(void **state)
 {
     enum { words = 20000 };

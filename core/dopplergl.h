@@ -80,7 +80,7 @@ enum dgl_status {
     DGL_OK = 0,
     DGL_ERR_INVALID_ARG = -1,   /* a value that does not fit the model, the file or the device */
     DGL_ERR_NO_MEMORY = -2,     /* host or device memory */
-    DGL_ERR_NO_DEVICE = -3,     /* no usable device; the log says why each was passed over */
+    DGL_ERR_NO_DEVICE = -3,     /* no usable device; the log has the reason for each */
     DGL_ERR_UNSUPPORTED = -4,   /* well-formed, but this library does not implement it */
     DGL_ERR_IO = -5,            /* the operating system refused: open, read, write, disk full */
     DGL_ERR_FORMAT = -6,        /* malformed file */
@@ -89,7 +89,7 @@ enum dgl_status {
     DGL_ERR_GPU = -9,           /* the driver reported an error, or results are not numbers */
     DGL_ERR_DEVICE_LOST = -10,  /* the device was reset; dgl_model_rebuild(), or destroy it */
     DGL_ERR_CONTEXT_FULL = -11, /* the session's context has no room for more tokens */
-    DGL_ERR_CANCELLED = -12,    /* a callback or dgl_session_cancel() asked for it */
+    DGL_ERR_CANCELLED = -12,    /* cancelled by a callback or by dgl_session_cancel() */
     DGL_ERR_BUSY = -13,         /* a queue is full: the same call may succeed later */
 };
 
@@ -100,7 +100,7 @@ const char *dgl_status_str(enum dgl_status status);
 enum dgl_log_level {
     DGL_LOG_NONE = 0, /* as a log's level: no lines at all */
     DGL_LOG_ERROR,    /* the one line that explains a failed call */
-    DGL_LOG_WARN,     /* the call goes on, but not as asked or not at full speed */
+    DGL_LOG_WARN,     /* the call continues, but not as requested or not at full speed */
     DGL_LOG_NOTICE,   /* no fault, but the user should know: parts of a model left out */
     DGL_LOG_PROGRESS, /* a kernel that the driver still compiles, every few seconds */
     DGL_LOG_INFO,     /* devices, limits, choices */
@@ -231,7 +231,7 @@ struct dgl_limits {
     bool timer;                 /* GPU time per dispatch can be measured */
     bool program_binary;        /* compiled programs can be cached */
     bool buffer_storage;        /* results are read through persistent mappings */
-    bool reset_notification;    /* the driver tells of a GPU reset */
+    bool reset_notification;    /* the driver reports GPU resets */
     bool nv_gpu_shader5;        /* 16-bit arithmetic of GL_NV_gpu_shader5 */
 };
 
@@ -576,8 +576,8 @@ struct dgl_encode_params {
 /* Encodes a text of `len` bytes. Transfers *ids [*count] (dgl_free), not NULL for an empty text.
  * DGL_ERR_INVALID_ARG: the text is not UTF-8, or the tokenizer has no token (not even an unknown
  * token) for one of its characters. DGL_ERR_UNSUPPORTED: the text needs more work than its length
- * explains (docs/tokenizers.md, limits); dgl_decode() and dgl_decode_pieces() have the same limit.
- * DGL_ERR_CANCELLED: dgl_log.cancelled returned true. */
+ * explains (docs/tokenizers.md, limits); decoding has the same limit. DGL_ERR_CANCELLED:
+ * dgl_log.cancelled returned true. */
 enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                            const char *text, size_t len, const struct dgl_encode_params *params,
                            int32_t **ids, size_t *count);
@@ -1370,9 +1370,9 @@ struct dgl_generate_result {
 };
 /* Evaluates a prompt and samples tokens until the answer ends. Returns DGL_OK also if the call was
  * cancelled; see `finish`. DGL_ERR_INVALID_ARG: invalid parameters, or a prompt that does not fit
- * the session. *out is always initialised; release it with dgl_generate_result_finish(), also after
- * a failure. The session then contains the tokens that were evaluated. After DGL_ERR_DEVICE_LOST
- * the result contains the tokens and the text so far. Blocks. */
+ * the session. *out is always initialised; dgl_generate_result_finish() releases it, also after a
+ * failure; the session then contains the tokens that were evaluated. After DGL_ERR_DEVICE_LOST the
+ * result contains the tokens and the text so far. Blocks. */
 enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_generate_params *params,
                              struct dgl_generate_result *out);
 /* Frees the arrays and the text of a result and zeroes it. */
@@ -1439,8 +1439,8 @@ bool dgl_chat_is_open(const struct dgl_chat *chat);
  * and generates an answer. It calls dgl_generate() with `params` (NULL = defaults); the
  * conversation sets prompt, context_shift and keep. An answer of at least one token is added as a
  * message, also if it was cancelled. DGL_ERR_CONTEXT_FULL: the messages do not fit; remove some.
- * Other errors as dgl_render_ids() and dgl_generate(). *out is always initialised; release it with
- * dgl_generate_result_finish(). Blocks. */
+ * Other errors as dgl_render_ids() and dgl_generate(). *out is always initialised;
+ * dgl_generate_result_finish() releases it; the call blocks. */
 enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate_params *params,
                                 struct dgl_generate_result *out);
 
@@ -1568,7 +1568,7 @@ struct dgl_request_params {
 
 /* Appends a request to the queue. *id (may be NULL) identifies it; ids are never 0 and never
  * reused. Computes no tokens. DGL_ERR_INVALID_ARG: parameters that dgl_generate() refuses, or a
- * prompt that is too long for any sequence (the error has both numbers). DGL_ERR_BUSY: the queue is
+ * prompt that is too long for any sequence; the error has both numbers. DGL_ERR_BUSY: the queue is
  * full. */
 enum dgl_status dgl_batch_submit(struct dgl_batch *batch, const struct dgl_request_params *params,
                                  uint64_t *id);
@@ -1641,7 +1641,7 @@ struct dgl_embed_params {
 /* Computes embeddings of a prompt: its hidden states after the final norm, pooled. Text is encoded
  * with add_special. Transfers *embeddings (dgl_free), float [*rows, hidden]; *rows is the number of
  * tokens for DGL_POOLING_NONE and 1 otherwise. Resets the session. DGL_ERR_INVALID_ARG as
- * dgl_generate(). DGL_ERR_CANCELLED. Blocks. Computes no logits. */
+ * dgl_generate(); DGL_ERR_CANCELLED. Blocks. Computes no logits. */
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
                           float **embeddings, size_t *rows);
 
@@ -1669,7 +1669,7 @@ struct dgl_perplexity_result {
     double ppl_error; /* standard error of ppl for independent tokens; 0 for one token */
     uint64_t windows; /* windows evaluated; a text that fits the context is one window */
     int32_t context;  /* longest window, tokens */
-    int32_t stride;   /* stride in use; 0 = every text fits the context, or has to */
+    int32_t stride;   /* stride in use; 0 = each text is one window */
 };
 /* Computes perplexity from -ln p, summed over every token after the first of each text. Texts are
  * encoded with add_special. Resets the session. DGL_ERR_INVALID_ARG: a text longer than the context
@@ -1765,9 +1765,9 @@ struct dgl_verify_result {
     uint64_t files; /* files whose hash matches */
     uint64_t bytes; /* their size */
 };
-/* Checks every hash stored in the model, and everything that dgl_inspect() checks.
- * DGL_ERR_INTEGRITY names the first file with another hash. DGL_ERR_UNSUPPORTED: a folder or file
- * without hashes. DGL_ERR_CANCELLED. *out is always initialised. Very slow. */
+/* Checks every hash stored in the model, and everything that dgl_inspect() checks; *out is always
+ * initialised. DGL_ERR_INTEGRITY names the first file with another hash. DGL_ERR_UNSUPPORTED: a
+ * folder or file without hashes. DGL_ERR_CANCELLED. Very slow. */
 enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_params *params,
                            struct dgl_verify_result *out);
 
@@ -1835,8 +1835,8 @@ struct dgl_convert_result {
     uint64_t bytes_out; /* written */
 };
 /* Converts a model. `out` appears complete or not at all. Equal inputs produce equal bytes.
- * DGL_ERR_INVALID_ARG as dgl_convert_check(), or if `out` exists. DGL_ERR_CANCELLED. Other errors
- * as dgl_inspect(), and DGL_ERR_IO of the disk. Very slow. */
+ * DGL_ERR_INVALID_ARG as dgl_convert_check(), or if `out` exists; other errors as dgl_inspect(),
+ * and DGL_ERR_IO of the disk; DGL_ERR_CANCELLED. Very slow. */
 enum dgl_status dgl_convert(const struct dgl_log *log, const struct dgl_convert_params *params,
                             struct dgl_convert_result *out);
 
@@ -1907,9 +1907,9 @@ struct dgl_bench_result {
     size_t num_submits;
 };
 /* Measures a model on its device with the loop of dgl_generate() and greedy sampling, or a batch
- * with dgl_batch_step(). DGL_ERR_INVALID_ARG: counts out of range, or beyond the context.
- * DGL_ERR_NO_MEMORY: the sequences of a batch do not fit the device. DGL_ERR_CANCELLED. *out is
- * always initialised. Resets the session. Blocks, very slow. */
+ * with dgl_batch_step(); *out is always initialised. DGL_ERR_INVALID_ARG: counts out of range, or
+ * beyond the context. DGL_ERR_NO_MEMORY: the sequences of a batch do not fit the device.
+ * DGL_ERR_CANCELLED. Resets the session. Blocks, very slow. */
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,
                           struct dgl_bench_result *out);
 /* Frees the arrays of a result. */

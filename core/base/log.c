@@ -1,16 +1,12 @@
 /* Log lines: level, format, spelling, callback. */
 #include "core/base/log.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 #include "core/base/printable.h"
 
 /* Longer lines are cut: they may hold a whole file. */
 #define LINE_BYTES 8000
-
-/* Threads of one call share its log. */
-static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)
 {
@@ -33,10 +29,11 @@ void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *
      * was. */
     const char *text = raw.failed || line.failed ? fmt : line.p ? line.p : "";
     if (level == DGL_LOG_ERROR && log->error) {
-        pthread_mutex_lock(&error_lock);
-        if (!log->error->text[0])
-            snprintf(log->error->text, sizeof(log->error->text), "%s", text);
-        pthread_mutex_unlock(&error_lock);
+        /* Threads of one call share its log: the one that writes the first byte writes the rest. */
+        char empty = '\0', *to = log->error->text;
+        if (text[0] && __atomic_compare_exchange_n(to, &empty, text[0], false, __ATOMIC_RELAXED,
+                                                   __ATOMIC_RELAXED))
+            snprintf(to + 1, sizeof(log->error->text) - 1, "%s", text + 1);
     } else {
         log->write(log->priv, level, text);
     }

@@ -110,7 +110,7 @@ static void test_sizes(void **state)
     if (!judged || count == 0)
         SKIP("the limits are those of llvmpipe in " JUDGED " with program binaries");
     assert_true(small < INT64_MAX);
-    assert_int_equal(count, 17);
+    assert_int_equal(count, 15);
     assert_int_equal(wrong, 0);
 }
 

@@ -1,6 +1,6 @@
-// Adjusts logits before they are ranked, in place: logit bias, then repetition, presence and
-// frequency penalties, then DRY. Each part has work only if ADJUST or the step says so.
+// Adjusts logits before they are ranked, in place: biases, then penalties, then DRY.
 //
+// Each part has work only if ADJUST or the step says so.
 // LOGITS is [T][VOCAB] f32, IDS the ids of the sequence. ADJUST (lib adjust) has the parameters.
 //
 // Bias: numbers of the caller's are added to the logits of single ids. ADJUST has pairs of id and

@@ -244,8 +244,8 @@ static void special_tokens_stay_text(void **state)
     struct terminal *t = start_short(*state);
     ask(t, "<|end|>");
     terminal_send(t, "/stats\r");
-    /* <|user|> \n, seven tokens of plain text or so, <|end|> \n <|assistant|> \n: as one special
-     * token the text would leave seven. */
+    /* <|user|> \n, about seven tokens of plain text, <|end|> \n <|assistant|> \n. If the text were
+     * one special token, only seven tokens would remain. */
     terminal_expect(t, "prompt: ");
     const char *text = terminal_expect(t, " tokens");
     assert_true(atoi(text) > 8);

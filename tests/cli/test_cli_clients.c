@@ -1,6 +1,6 @@
-/* Requests of OpenAI's Python client and of llm, byte for byte as they were recorded by `make
- * check-clients RECORD=tests/data/clients`, to a running server: each answer has the status that
- * theirs had, and every field that they saw, of the types that they saw. */
+/* Requests of OpenAI's Python client and of llm, byte for byte as recorded by `make check-clients
+ * RECORD=tests/data/clients`, sent to a running server. Each answer has the recorded status and the
+ * recorded fields with their types. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>

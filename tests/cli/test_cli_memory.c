@@ -141,8 +141,8 @@ static void make_cgroup(void)
     SKIP("this process may not make a memory cgroup");
 }
 
-/* A token in the cgroup, with a context of -c (0: left out) and this folder of caches (NULL: the
- * user's). Fails if the kernel ended it. */
+/* Generates one token in the cgroup, with a context of -c (0: omitted) and this cache folder (NULL:
+ * the user's). Fails if the kernel killed the process. */
 static int generate_inside(const char *model, int context, const char *cache)
 {
     struct process_result r;
@@ -173,9 +173,9 @@ static int generate_inside(const char *model, int context, const char *cache)
     return code;
 }
 
-/* The bundled model, and one whose cache outgrows the cgroup: 1792 KiB a token. Its kernels are
- * compiled and checked in the smallest context and in the largest that fits: the check of a first
- * use needs memory beside that of the model. */
+/* The bundled model, and a model whose cache outgrows the cgroup: 1792 KiB per token. Its kernels
+ * are compiled and checked with the smallest context and with the largest one that fits, because
+ * the check of a first use needs additional memory. */
 static void each_context_ends_in_a_cgroup(void **state)
 {
     const struct tiny_llama wide = {.layers = 28,

@@ -357,8 +357,8 @@ static void dripping_requests(void **state)
     server_end(&s);
 }
 
-/* Four times as many as there are descriptors for: each has its turn; with too few for any crowd
- * there is no server. */
+/* Four times as many clients as descriptors: each is served in turn. With too few descriptors for a
+ * single client, the server does not start. */
 static void a_crowd_beyond_the_descriptors(void **state)
 {
     enum { files = 96, crowd = 4 * files };

@@ -15,8 +15,8 @@
 
 static char *dir; /* of session files */
 
-/* `command` --device any, then blank-separated `more` (may be NULL), then these (until NULL), with
- * FILE for the session's file. */
+/* Runs `command` --device any, then blank-separated `more` (may be NULL), then the arguments until
+ * NULL. FILE in them is replaced by the session's file. */
 static void run(struct process_result *r, const char *input, const char *file, const char *command,
                 const char *more, ...)
 {

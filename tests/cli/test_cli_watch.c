@@ -257,8 +257,8 @@ static void a_lib_that_no_kernel_splices_is_told(void)
     free(path);
 }
 
-/* A kernel of another name, which serves no step of the model, and one that is wrong or not by
- * `find` and `replace`; free(). */
+/* Returns a kernel of another name that no step of the model uses. `find` and `replace` can make it
+ * wrong. free() it. */
 static char *beside(const char *name, const char *find, const char *replace)
 {
     char directive[100];

@@ -1,5 +1,5 @@
-/* The command's messages and progress bar on a pseudo terminal of a made-up width, with a clock of
- * the test's. */
+/* The command's messages and progress bar on a pseudo terminal of a given width, with a simulated
+ * clock. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>

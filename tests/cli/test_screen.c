@@ -1,5 +1,5 @@
-/* A model's text on a terminal: words at the edge, wide characters, control characters; and byte
- * for byte elsewhere. */
+/* A model's text on a terminal: words at the edge, wide characters, control characters. Without a
+ * terminal the text is unchanged. */
 #include "tools/cli/screen.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Words of ADJUST: biases, costs of repeats, and sequence breakers as ids of the bundled model's
- * vocabulary. */
+/* Words of ADJUST: biases, penalties of repetitions, and sequence breakers as ids of the bundled
+ * model's vocabulary. */
 #include "core/seq/adjust.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Answers that are written by passes over all of them, in models of every family: each gets the
- * tokens that it gets alone up to the first choice that was not clear, seeded ones the same
- * draws. */
+/* Answers that are computed by common passes, in models of every family. Each gets the tokens that
+ * it gets alone up to the first close choice. Seeded answers get the same draws. */
 #include "tests/support/family.h"
 #include "tests/support/test.h"
 

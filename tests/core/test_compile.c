@@ -115,8 +115,8 @@ static void test_cancel(void **state)
     assert_int_equal(e->log.errors, 0); /* who cancels knows it */
 }
 
-/* The first answer of a fresh process. Everything is compiled, to machine code, before the prompt
- * is evaluated, and counts in compile_ns alone. */
+/* The first answer of a new process. All kernels are compiled, to machine code, before the prompt
+ * is evaluated, and only compile_ns contains that time. */
 static void test_first_answer(void **state)
 {
     struct engine *e = *state;

@@ -1,8 +1,7 @@
-/*
- * The bundled model on the driver that runs this process, against float64 references that know no
- * driver: what all drivers agree with, they agree about. tests/drivers.sh runs it on every driver
- * of the machine; DRIVER_TEST_STEPS shortens it where the driver interprets shaders.
- */
+/* The bundled model on the driver of this process, compared with float64 references that do not
+ * depend on a driver. If all drivers agree with the references, they agree with each other.
+ * tests/drivers.sh runs it on every driver of the machine. DRIVER_TEST_STEPS shortens it for
+ * drivers that interpret shaders. */
 #include "tests/support/test.h"
 
 #include <inttypes.h>

@@ -571,8 +571,8 @@ static const struct form_case forms[] = {
      .fit = 7},
 };
 
-/* Forms of a program are tried against each other, the fastest decodes and is remembered, and the
- * answer is the same tokens. */
+/* Forms of a program are compared, the fastest one decodes and is stored, and the tokens of the
+ * answer are the same. */
 static void test_forms(void **state)
 {
     const struct form_case *c = *state;

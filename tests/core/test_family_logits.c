@@ -1,4 +1,4 @@
-/* Small models of every family, with fields that the fixtures do not have, against the logits that
+/* Small models of every family, with fields that the fixtures lack, compared with the logits that
  * Hugging Face transformers computes in float64 (tests/data/make/make_family_vectors.py). */
 #include "tests/support/test.h"
 

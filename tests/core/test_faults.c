@@ -424,8 +424,8 @@ static void test_session_buffers(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* A session with longer passes than the others replaces the workspace's buffers: when one of them
- * cannot be had, the others go on. */
+/* A session with longer passes than the others replaces the workspace's buffers. If a new buffer
+ * cannot be allocated, the other sessions continue. */
 static void test_workspace_that_cannot_grow(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* The operations of a layer of experts, without any device: which they are, in which order, from
- * where to where. */
+/* The operations of a layer of experts, without a device: their order, inputs and outputs. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -15,8 +15,8 @@
 #define MOST    24
 #define CONTEXT 96
 
-/* Kernels that are quick to compile, many of them in one program, whose groups have 128 invocations
- * on every device: those that draw on GPUs have no fewer. */
+/* Kernels that compile quickly, many of them in one program, with groups of 128 invocations on
+ * every device: the samplers of GPUs need as many. */
 #define SMALL                                                                                      \
     "{\"variants\":{\"matmul/prefill\":\"matmul_prefill\",\"matmul/decode\":\"matmul_decode\","    \
     "\"attn_decode\":\"attn_decode\",\"attn_prefill\":\"attn_prefill\"},"                          \

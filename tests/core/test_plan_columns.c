@@ -1,5 +1,5 @@
-/* Bodies by the number of tokens of a pass: which a plan has, which serves a pass, and how a prompt
- * is cut into passes. */
+/* Bodies by the number of tokens of a pass: the bodies of a plan, the body of each pass, and the
+ * split of a prompt into passes. */
 #include "tests/support/test.h"
 
 #include "tests/support/kernel_sets.h"

@@ -1,5 +1,5 @@
-/* Every published shape of docs/models.md planned on devices that exist in numbers only: which
- * operations, which kernels and why, which bytes and where. */
+/* Every published shape of docs/models.md planned on simulated devices: the operations, the kernels
+ * with their reasons, the bytes and their places. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -194,8 +194,8 @@ static bool has_norm(const struct oplist *list, size_t at)
            strcmp(kernel_request_word(&list->ops[at].request, "pre"), "norm") == 0;
 }
 
-/* Takes the labels of `words` in turn from the list, each as often as its matrix has bands. With
- * `may_fuse` a norm may be in its product. */
+/* Removes the labels of `words` in turn from the list, each once per band of its matrix. If
+ * `may_fuse` is set, a norm may be a part of its product. */
 static void take_labels(const struct oplist *list, size_t *at, const char *words,
                         const struct bands *bands, bool split, bool may_fuse)
 {

@@ -197,8 +197,8 @@ static void test_narrow(void **state)
 
 /* ---- neighbours ------------------------------------------------------------------------------ */
 
-/* Weights that one operation reads in all layers share a buffer when they fit into one, though
- * others lie between them in the order of use. */
+/* Weights that one operation reads in all layers share a buffer if they fit into one, even if other
+ * weights are between them in the order of use. */
 static void test_one_operation_one_buffer(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The gate of arithmetic in f16 (--compute-precision f16): the story models keep their perplexity
- * within 0.1%, by products of many tokens that were really computed by kernels of PRECISION f16. */
+/* The test of f16 arithmetic (--compute-precision f16): the perplexity of the story models stays
+ * within 0.1%, and their products of many tokens really use kernels of PRECISION f16. */
 #include "tests/support/test.h"
 
 #include <math.h>

@@ -129,8 +129,8 @@ static void test_tokens_are_those_of_generation(void **state)
     dgl_bench_result_finish(&r);
 }
 
-/* Buffers of the model and the session: no more than is estimated, and little less, also where the
- * cache moves as it grows, or was promised more than the run needs. */
+/* Buffers of the model and the session: at most the estimate, and little less. This includes a
+ * cache that moves while it grows, and a cache that reserves more than the run needs. */
 struct memory_row {
     const char *name;
     int32_t context, depth, prompt, tokens;
@@ -305,8 +305,8 @@ static void test_profile_of_sequences(void **state)
     assert_int_equal(entry(p, "gate_up", DGL_PHASE_DECODE)->calls, 8 * steps);
     assert_int_equal(entry(p, "head", DGL_PHASE_DECODE)->calls, steps);
     assert_int_equal(entry(p, "report", DGL_PHASE_DECODE)->calls, steps);
-    /* 6 tokens, and those that were drawn since: how many of them before all decode follows from
-     * the order in which prompts are read. */
+    /* 6 tokens, and those sampled since. Their number before all sequences decode follows from the
+     * order in which prompts are evaluated. */
     const uint64_t kv = plan_kv_layer_bytes(&engine.model->engine->plan, 1) * 8;
     const uint64_t keys = entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes / kv;
     assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes % kv, 0);

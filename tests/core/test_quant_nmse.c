@@ -1,7 +1,6 @@
-/*
- * Every encoder against llama.cpp's on every matrix of a trained checkpoint: none may have the
- * larger error. Needs the test data. `PROGRAM table` prints the figures of docs/formats.md instead.
- */
+/* Every encoder compared with llama.cpp's on every matrix of a trained checkpoint: our error must
+ * not be larger. Needs the test data. `PROGRAM table` prints the figures of docs/formats.md
+ * instead. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The trained checkpoints against their float64 references: logits and greedy tokens of unquantised
- * weights, per weight format and KV type. Needs the test data. */
+/* The trained checkpoints compared with their float64 references: logits and greedy tokens of
+ * unquantised weights, per weight format and KV type. Needs the test data. */
 #include "tests/support/test.h"
 
 #include "tests/support/checkpoint.h"

@@ -1,5 +1,5 @@
-/* Models that rotate a part of each head, also 2 mod 4 numbers of it, which no kernel does as it
- * is: logits against the oracle, and the smoke test. */
+/* Models that rotate a part of each head, also a part of 2 mod 4 numbers, which no kernel supports
+ * directly: logits compared with the oracle, and the smoke test. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

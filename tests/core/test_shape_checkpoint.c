@@ -1,5 +1,5 @@
-/* The random checkpoints of `make check-shapes`, in small: complete, the same every time, and sane
- * when evaluated. */
+/* The random checkpoints of `make check-shapes`, at small sizes: complete, reproducible, and with
+ * plausible results. */
 #include "tests/support/test.h"
 
 #include <math.h>

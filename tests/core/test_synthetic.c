@@ -1,5 +1,5 @@
-/* Models that exist only as a shape: weights made on the device, good for measuring, and refused
- * with the list when the name is wrong. */
+/* Models that exist only as a shape: their weights are made on the device and are suitable for
+ * measuring. A wrong name is refused with the list of shapes. */
 #include "tests/support/tiny_engine.h"
 
 #include <math.h>
@@ -70,8 +70,8 @@ static void test_logits_are_numbers(void **state)
 
 #define ANSWER 24
 
-/* The same weights every time, and an answer of many ids: one that repeats an id would hide a wrong
- * cache or a wrong position. */
+/* The weights are reproducible, and the answer has many different ids. An answer that repeats one
+ * id would hide a wrong cache or a wrong position. */
 static void test_generates(void **state)
 {
     const struct format *row = *state;

@@ -1,5 +1,5 @@
-/* The tuner: a tunable at its worst is replaced, a wrong candidate never wins, winners are stored
- * and used, and where they are not. */
+/* The tuner: a tunable at its worst value is replaced, a wrong candidate never wins, and winners
+ * are stored and used, with the exceptions. */
 #include "tests/support/test.h"
 
 #include <dirent.h>

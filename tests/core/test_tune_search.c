@@ -253,7 +253,7 @@ static void ends_in_time(void **state)
 #define MODEL "tests/models/story-llama-q4_k_m"
 enum { ANSWER = 6 };
 
-/* q4_k in the order of the file: heads of four words, f16 d and dmin and twelve bytes of scales,
+/* q4_k in the order of the file: heads of four words (f16 d and dmin, twelve bytes of scales)
  * before the codes of 256 columns. */
 static const char native_lib[] =
     "// q4_k as in files.\n"

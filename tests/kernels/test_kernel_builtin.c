@@ -108,8 +108,8 @@ static void every_kernel_may_have_crlf(void **state)
     kernel_set_destroy(&set);
 }
 
-/* A large tile, whose parts put half of their results into shared memory to be added; a thread has
- * 16 rows by 8 tokens. */
+/* A large tile, whose parts store half of their results in shared memory for the sum. A thread
+ * computes 16 rows by 8 tokens. */
 struct tile {
     const char *name, *kernel;
     int rows, tokens, step, parts;

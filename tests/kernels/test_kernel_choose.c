@@ -1,5 +1,5 @@
-/* Choice of kernels: rules of the device, ranks, hints by layer, user's files, reasons. Built-in
- * kernels are this file's own. */
+/* Choice of kernels: rules of the device, ranks, hints by layer, the user's files, reasons. The
+ * built-in kernels are replaced by kernels of this file. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -139,8 +139,8 @@ static struct kernel_request parse_request(const char *line)
     return r;
 }
 
-/* The choice, or an error message, of one request; `wanted` is the kernel's name and `text` a part
- * of its reason, or `wanted` is NULL and `text` a part of the message. */
+/* Checks the choice, or the error message, for one request. `wanted` is the kernel's name and
+ * `text` a part of its reason. If `wanted` is NULL, `text` is a part of the message. */
 static void assert_choice_in(const struct kernel_set *set, const struct device *device,
                              const char *line, const char *wanted, const char *text)
 {

@@ -287,8 +287,8 @@ static void text_has_the_libs_of_the_choice(void **state)
 
 /* ---- a validator that is no driver ---- */
 
-/* Runs glslangValidator on the text: its exit code, its output in `out`. Skips the case when it is
- * not installed. */
+/* Runs glslangValidator on the text. Returns its exit code, and its output in `out`. Skips the case
+ * if it is not installed. */
 static int validate(const char *glsl, char *out, size_t size)
 {
     if (system("command -v glslangValidator > /dev/null 2>&1") != 0)

@@ -1,8 +1,6 @@
-/*
- * The judge of kernels: that it passes the built-in kernels, that it catches wrong ones of each
- * operation (a row too few, one off at the tail, a wrong scale), says why others cannot run, and
- * can be stopped.
- */
+/* The judge of kernels accepts the built-in kernels and detects wrong kernels of each operation (a
+ * missing row, an error at the tail, a wrong scale). It reports why other kernels cannot run, and
+ * can be stopped. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

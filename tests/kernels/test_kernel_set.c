@@ -1,5 +1,5 @@
-/* The registry: layers of kernel files and of hints, and the faults of both. Built-in kernels are
- * this file's own. */
+/* The registry: layers of kernel files and of hints, and the faults of both. The built-in kernels
+ * are replaced by kernels of this file. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

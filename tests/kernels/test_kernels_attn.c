@@ -1,9 +1,7 @@
-/*
- * Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both types of
- * cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN between,
- * a cache that is NaN where nothing was written. Rotated keys and cached numbers are compared bit
- * for bit, so that decode and prefill agree.
- */
+/* Every rope_kv, attn_prefill and attn_decode kernel that this device can run, for both types of
+ * cache: any ratio of heads to KV heads, odd head sizes, partial rotary, strides with NaN in the
+ * gaps, a cache that is NaN where it was not written. Rotated keys and cached numbers are compared
+ * bit for bit, so that decode and prefill agree. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -125,8 +123,8 @@ static void every_work_group_size_agrees(void **state)
 
 /* ---- rounding to f16 ------------------------------------------------------------------------- */
 
-/* Numbers around every kind of boundary, through the cache of a model with one head and no turning
- * to speak of. */
+/* Numbers of tokens around every kind of boundary, through the cache of a model with one head and
+ * almost no rotation. */
 static void rounding_to_half_is_to_nearest_even(void **state)
 {
     (void)state;
@@ -179,8 +177,8 @@ static void rounding_to_half_is_to_nearest_even(void **state)
 static char names[NUM_SHAPES * 3][96];
 static struct attn_row rows[NUM_SHAPES * 3];
 
-/* An f16 cache for every shape, f32 for every sixth, the minimal device where heads are turned
- * in part. Not all of it: every program costs a driver that compiles on the CPU a second. */
+/* An f16 cache for every shape, f32 for every sixth, and the minimal device for partial rotation.
+ * Not all combinations: each program costs a second on drivers that compile on the CPU. */
 static size_t name_rows(void)
 {
     size_t count = 0;

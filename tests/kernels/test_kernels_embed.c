@@ -1,5 +1,5 @@
-/* The kernels of embed, norm, qk_norm and synth against doubles, under the same conditions as those
- * of matmul. */
+/* The kernels of embed, norm, qk_norm and synth compared with doubles, under the same conditions as
+ * those of matmul. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

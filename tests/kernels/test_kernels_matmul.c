@@ -1,8 +1,6 @@
-/*
- * Every matmul kernel that this device can run, on every weight format, against sums in doubles:
- * odd sizes, bands of rows, strides longer than the row with NaN between, NaN where results go,
- * guard words around all buffers.
- */
+/* Every matmul kernel that this device can run, on every weight format, compared with sums in
+ * doubles: odd sizes, bands of rows, strides longer than the row with NaN in the gaps, NaN in the
+ * result buffer, guard words around all buffers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -152,8 +150,8 @@ static void products_agree_with_doubles(void **state)
 static char names[NUM_SHAPES * REF_TYPES][96];
 static struct row rows[NUM_SHAPES * REF_TYPES];
 
-/* Fills `rows` and returns how many there are; `only_k` not 0: those of that K, for the smallest
- * device that GLES 3.1 allows. */
+/* Fills `rows` and returns their number. If `only_k` is not 0, only rows of that K, for the
+ * smallest device that GLES 3.1 allows. */
 static size_t name_rows(uint32_t only_k)
 {
     size_t count = 0;
@@ -217,8 +215,8 @@ static const struct shape tuned_shapes[] = {
      .formats = SOME " q4_0 affine q6_k"},
 };
 
-/* One subgroup or many, a row at a time or four, one pass or several, few groups or many. Of the
- * tunables TAIL alone changes the order of a sum. */
+/* One subgroup or many, one row at a time or four, one pass or several, few groups or many. Only
+ * the tunable TAIL changes the order of a sum. */
 static const struct {
     int wg_size, unroll, least, unit_groups;
 } tunings[] = {{64, 1, 2, 16}, {128, 4, 32, 1}, {96, 2, 8, 2}};
@@ -284,8 +282,8 @@ static void sums_do_not_depend_on_tunables(void **state)
 
 /* ---- parts of K ---------------------------------------------------------------------------- */
 
-/* Kernels that cut K, their columns, a tunable that decides into how many parts, for few and many;
- * and two numbers of tokens: the same with a norm, whose weights are made behind x. */
+/* Kernels that split K, their columns, the tunable for the number of parts (few and many), and two
+ * numbers of tokens. The results are the same with a norm, whose weights are stored after x. */
 struct cut_case {
     const char *name, *columns, *tune;
     int whole, parts;
@@ -306,8 +304,8 @@ static const struct cut_case cuts[] = {
     {"matmul_ranges_subgroup", "4", "SLICE", 4, 1, 4, 3, "none", 3e-12},
 };
 
-/* Y of a case, computed with `cut` for the kernel's tunable. Transferred; NULL: the kernel cannot
- * run here, and why. */
+/* Returns Y of a case, computed with the kernel's tunable set to `cut`. Transferred. Returns NULL
+ * if the kernel cannot run here, with the reason. */
 static uint32_t *solve_cut(struct kernel_bench *cutting, const struct cut_case *kernel,
                            const struct shape *shape, int cut, char why[BENCH_WHY])
 {

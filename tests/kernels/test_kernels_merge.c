@@ -1,5 +1,5 @@
-/* The kernels of attn_merge against doubles, and those of copy word for word: NaN where results go
- * and in the parts that are empty, guard words around all buffers. */
+/* The kernels of attn_merge compared with doubles, and those of copy compared word for word: NaN in
+ * the result buffer and in empty parts, guard words around all buffers. */
 #include "tests/support/test.h"
 
 #include "tests/support/kernel_walk.h"

@@ -1,8 +1,6 @@
-/*
- * Every kernel of moe_matmul that this device can run, on every weight format, against sums in
- * doubles: odd sizes, experts cut by bands, all tokens on one expert, experts without tokens, NaN
- * where results go, guard words around all buffers.
- */
+/* Every kernel of moe_matmul that this device can run, on every weight format, compared with sums
+ * in doubles: odd sizes, experts split by bands, all tokens on one expert, experts without tokens,
+ * NaN in the result buffer, guard words around all buffers. */
 #include "tests/support/test.h"
 
 #include "core/oracle/ref_ops.h"
@@ -107,8 +105,8 @@ static void experts_agree_with_doubles(void **state)
 static char names[NUM_SHAPES * REF_TYPES][96];
 static struct row rows[NUM_SHAPES * REF_TYPES];
 
-/* Fills `rows` and returns how many there are; `bands_only`: some that are cut, for the smallest
- * device that GLES 3.1 allows. */
+/* Fills `rows` and returns their number. If `bands_only` is set, only some rows with bands, for the
+ * smallest device that GLES 3.1 allows. */
 static size_t name_rows(bool bands_only)
 {
     size_t count = 0;

@@ -1,7 +1,6 @@
-/*
- * The kernels of a decode step with every number of invocations that a program of phases may give
- * them (WG_SIZE): the same bits. Both executors then sum in one order, and give the same tokens.
- */
+/* The kernels of a decode step compute the same bits with every number of invocations (WG_SIZE)
+ * that a program of phases may use. Both executors therefore sum in the same order and generate the
+ * same tokens. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -18,8 +17,8 @@ struct order_case {
     struct kernel_attr attrs[6];
     struct kernel_var consts[5];
     const struct attn_row *attn; /* instead */
-    /* Of the kernels that can, this one alone: the squares of a norm's row are added up by WG_SIZE
-     * in products without subgroups. */
+    /* Only this kernel of the suitable ones: in products without subgroups, WG_SIZE determines the
+     * sum of the squares of a norm's row. */
     const char *only;
 };
 

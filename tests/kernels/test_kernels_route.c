@@ -1,8 +1,6 @@
-/*
- * The kernels of moe_route, moe_router, moe_group and moe_combine against plain C: expert counts
- * that are no power of two, every expert chosen, ties, logits that are no numbers, all tokens to
- * one expert; NaN where results go, guard words around all buffers.
- */
+/* The kernels of moe_route, moe_router, moe_group and moe_combine compared with plain C: expert
+ * counts that are no power of two, every expert chosen, ties, NaN logits, all tokens on one expert;
+ * NaN in the result buffer, guard words around all buffers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -104,8 +102,8 @@ static void router_chooses(void **state)
     kernel_walk_judge_some(&walks[ROUTER], bench, &c);
 }
 
-/* The same bits by any number of invocations: a program of phases has more of them, and another
- * choice of experts is another token. */
+/* The same bits for any number of invocations: a program of phases has more of them, and another
+ * choice of experts changes tokens. */
 static void router_bits(void **state)
 {
     (void)state;

@@ -1,8 +1,6 @@
-/*
- * The sampling kernels against their CPU twin, bit for bit: every kind, vocabularies below, at and
- * beyond a slice, logits with ties, infinities, NaN and denormals; the twin itself against
- * probabilities in doubles; and the checks of sampling parameters.
- */
+/* The sampling kernels compared with their CPU twin, bit for bit: every kind, vocabularies smaller
+ * than, equal to and larger than a slice, logits with ties, infinities, NaN and denormals. Also the
+ * twin compared with probabilities in doubles, and the checks of sampling parameters. */
 #include "tests/support/test.h"
 
 #include <math.h>

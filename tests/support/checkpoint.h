@@ -10,8 +10,8 @@ struct checkpoint {
 extern const struct checkpoint checkpoint_story_llama, checkpoint_story_draft,
     checkpoint_story_gemma3, checkpoint_story_moe;
 
-/* A run of the checkpoint, converted to `quantize` first unless that is NULL. The first five
- * fields are the caller's. */
+/* A run of the checkpoint. If `quantize` is not NULL, it is converted first. The caller sets the
+ * first five fields. */
 struct checkpoint_run {
     const struct checkpoint *checkpoint;
     const char *quantize;

@@ -1,12 +1,12 @@
-/* Small random checkpoints of model families against their float64 references: logits, and greedy
- * tokens wherever the choice was clear. Odd sizes throughout, prompts longer than the windows. */
+/* Small random checkpoints of model families compared with their float64 references: logits, and
+ * greedy tokens if the choice is clear. Odd sizes, and prompts longer than the windows. */
 #ifndef DGL_TESTS_FAMILY_H
 #define DGL_TESTS_FAMILY_H
 
 #include "tests/support/reference.h"
 
-/* The folder of a family's checkpoint, unpacked; skips the running case when the test data are
- * absent. Static buffer. */
+/* Returns the folder of a family's unpacked checkpoint. Skips the running case if the test data is
+ * missing. Static buffer. */
 const char *family_dir(const char *family);
 
 struct family_case {

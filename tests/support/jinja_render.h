@@ -12,9 +12,9 @@ struct jinja_rendered {
     struct test_log log;
 };
 
-/* Parses and renders. `objects`: the variables of several objects, later ones win; the first
- * `trusted` of them are the model's own. `limits` may be NULL. A name that a message may show is
- * "T". */
+/* Parses and renders. `objects` are the variables of several objects; later ones override earlier
+ * ones. The first `trusted` of them are the model's own. `limits` may be NULL. "T" is the
+ * template's name in messages. */
 void jinja_render_objects(struct dgl_str tmpl, const struct dgl_json *const *objects, size_t count,
                           size_t trusted, const struct jinja_limits *limits,
                           struct jinja_rendered *out);

@@ -1,9 +1,7 @@
-/*
- * kernel_bench.h: a device and a set of kernels to test, over the judge of core/oracle: cases of
- * operations that it knows, and single runs on numbers of the test's choosing. A kernel is named,
- * not chosen: a test walks over all kernels of an operation. Where glslangValidator is installed,
- * every text must please it, too.
- */
+/* kernel_bench.h: a device and a set of kernels to test, with the judge of core/oracle: its cases
+ * of operations, and single runs on numbers of the test. The test names a kernel instead of
+ * choosing one, and walks over all kernels of an operation. If glslangValidator is installed, it
+ * must also accept every text. */
 #ifndef DGL_TESTS_KERNEL_BENCH_H
 #define DGL_TESTS_KERNEL_BENCH_H
 
@@ -13,14 +11,14 @@
 
 struct kernel_bench;
 
-/* Any device, and the built-in kernels; `limits_min` clamps the device to the GLES 3.1 minimums.
- * NULL when there is no device; the reason is printed. */
+/* Opens any device with the built-in kernels. `limits_min` lowers the device to the GLES 3.1
+ * minimums. Returns NULL and prints the reason if there is no device. */
 struct kernel_bench *kernel_bench_create(bool limits_min);
 void kernel_bench_destroy(struct kernel_bench **bench);
 const struct kernel_set *kernel_bench_set(const struct kernel_bench *bench);
 const struct gl_caps *kernel_bench_caps(const struct kernel_bench *bench);
-/* Adds hints, a JSON object such as {"tunes": {"matmul_decode.LANES": 64}}; false when they are
- * refused, and the reason is printed. */
+/* Adds hints, a JSON object such as {"tunes": {"matmul_decode.LANES": 64}}. Returns false and
+ * prints the reason if they are refused. */
 bool kernel_bench_hint(struct kernel_bench *bench, const char *json);
 /* Adds a kernel file; false when it is refused, and the reason is printed. */
 bool kernel_bench_file(struct kernel_bench *bench, const char *path);

@@ -1,7 +1,5 @@
-/*
- * kernel_walk.h: a test over all kernels of an operation: each runs on the same case and is judged;
- * in the end every kernel must have run that this device can run.
- */
+/* kernel_walk.h: a test over all kernels of an operation. Each kernel runs on the same case and is
+ * checked. At the end, every kernel that this device can run must have run. */
 #ifndef DGL_TESTS_KERNEL_WALK_H
 #define DGL_TESTS_KERNEL_WALK_H
 
@@ -35,8 +33,8 @@ struct kernel_walk {
 /* Runs one kernel on a case; fails the test when its results are wrong. */
 typedef enum bench_result (*kernel_walk_fn)(void *ctx, const char *kernel, char why[BENCH_WHY]);
 
-/* Calls `one` with each kernel of the operation and returns how many ran; the test fails when one
- * should have run and did not. */
+/* Calls `one` with each kernel of the operation and returns the number of kernels that ran. The
+ * test fails if a kernel did not run without an excuse. */
 size_t kernel_walk_run(struct kernel_walk *walk, struct kernel_bench *bench, kernel_walk_fn one,
                        void *ctx);
 /* The same for a case that some kernel must be able to run. */

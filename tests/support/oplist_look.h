@@ -1,7 +1,5 @@
-/*
- * oplist_look.h: looking things up in a list of operations; an operation or a buffer that is not
- * there fails the test.
- */
+/* oplist_look.h: finds operations and buffers in a list of operations. If one is missing, the test
+ * fails. */
 #ifndef DGL_TESTS_OPLIST_LOOK_H
 #define DGL_TESTS_OPLIST_LOOK_H
 

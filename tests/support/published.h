@@ -1,7 +1,5 @@
-/*
- * published.h: tokenizers and chat templates that others published. The files are not ours to pass
- * on: they are read from the test data beside the project, an archive per tokenizer.
- */
+/* published.h: published tokenizers and chat templates. The files are not ours to distribute, so
+ * they are in the test data outside of the project, one archive per tokenizer. */
 #ifndef DGL_TESTS_PUBLISHED_H
 #define DGL_TESTS_PUBLISHED_H
 

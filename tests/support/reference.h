@@ -12,8 +12,8 @@ struct reference_prompt {
     int32_t *ids, *greedy; /* [num_ids], [num_greedy] */
     float *logits;         /* [num_ids, vocab] */
     float *margin;         /* [num_greedy]: gap between the two best logits at that step */
-    /* hidden[L] is the residual stream after L layers, the last one after the final norm too:
-     * [num_ids, width] each */
+    /* hidden[L] is the residual stream after L layers; the last one is taken after the final norm.
+     * Each is [num_ids, width] */
     float *hidden[REFERENCE_STATES];
     size_t num_hidden, width; /* 0 = not in the file */
     size_t num_ids, num_greedy;
@@ -29,8 +29,8 @@ struct reference {
 /* Reads DIR/reference.safetensors and, when there, DIR/reference.json. Fails the test on errors. */
 void reference_load(const char *dir, struct reference *out);
 void reference_finish(struct reference *ref);
-/* Steps that DRIVER_TEST_STEPS allows (tests/drivers.sh: where the driver interprets shaders);
- * 0: it is not set. */
+/* Number of steps that DRIVER_TEST_STEPS allows (tests/drivers.sh: drivers that interpret shaders);
+ * 0 if it is not set. */
 size_t reference_steps(void);
 /* Two prompts of `ref` with reference_steps() steps each, or all of it. Borrows from `ref`. */
 struct reference reference_short(const struct reference *ref);
@@ -67,8 +67,8 @@ void reference_check_logits(struct test_engine *e, const struct reference *ref, 
                             double limit);
 /* Fails unless greedy tokens agree up to the first step whose margin is below `margin`. */
 void reference_check_greedy(struct test_engine *e, const struct reference *ref, double margin);
-/* Fails unless, fed the reference's own prefix, the best token is the reference's wherever the
- * margin exceeds `margin`. */
+/* For each prefix of the reference, fails unless the best token is the reference's if its margin
+ * exceeds `margin`. */
 void reference_check_forced(struct test_engine *e, const struct reference *ref, double margin);
 /* Perplexity over the texts number part, part + parts ... of a JSON array. */
 struct dgl_perplexity_result reference_evaluate(struct test_engine *e, const char *texts_path,

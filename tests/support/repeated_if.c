@@ -199,8 +199,8 @@ static void mark_branch(const struct graph *g, uint32_t label, uint32_t merge, b
         mark_branch(g, g->m->words[i], merge, in);
 }
 
-/* Returns the only value from outside that reaches a set of phis; or `id` if there are more values
- * or `id` is no phi. Unrolled loops leave phis that select between equal values. */
+/* Returns the only value from outside that reaches a set of phis. Returns `id` if there are more
+ * values or `id` is not a phi. Unrolled loops leave phis that select between equal values. */
 static uint32_t behind_phis(const struct module *m, uint32_t id)
 {
     uint32_t phis[MAX_PHIS] = {id}, value = 0;

@@ -1,5 +1,4 @@
-/* A `dopplergl serve` that runs while a test talks with it, and a client that sends exactly the
- * bytes that it is given. */
+/* A running `dopplergl serve` to test, and a client that sends exactly the given bytes. */
 #ifndef DGL_TESTS_SERVER_H
 #define DGL_TESTS_SERVER_H
 
@@ -15,8 +14,8 @@ struct server {
     struct dgl_buf said; /* of that, so far */
 };
 
-/* Starts it on a free port with these arguments behind "serve --device any --port 0", ended by
- * NULL, and waits until it listens. Fails the test when it does not. */
+/* Starts the server on a free port with these arguments after "serve --device any --port 0", ended
+ * by NULL, and waits until it listens. The test fails if it does not. */
 void server_start(struct server *s, const char *const *args);
 /* The same with more parameters. */
 struct server_params {
@@ -69,8 +68,9 @@ void server_wait_for_metric(const struct server *s, const char *name, int64_t va
 /* The head of a POST with its body, for server_send(); free(). */
 char *server_request(const char *path, const char *headers, const char *body);
 const struct dgl_json *reply_json(struct reply *r);
-/* The next event of a stream as JSON, which dgl_json_destroy() frees; *rest begins as its body.
- * False: [DONE] came; the test fails where it does not. */
+/* Reads the next event of a stream as JSON, which the caller frees with dgl_json_destroy(). Set
+ * *rest to the body before the first call. Returns false at [DONE]; the test fails if the stream
+ * ends without it. */
 bool reply_next_event(struct dgl_str *rest, struct dgl_json_doc **doc);
 /* Returns $.choices[choice].text or .message.content. The test fails if there is neither. */
 struct dgl_str reply_text(struct reply *r, size_t choice);

@@ -1,5 +1,5 @@
-/* Models that exist only as a shape: the description of a config and its tensors with their types,
- * which have no bytes. */
+/* Models that exist only as a shape: the description of a config, and its tensors with types but
+ * without bytes. */
 #ifndef DGL_TESTS_SHAPE_MODEL_H
 #define DGL_TESTS_SHAPE_MODEL_H
 

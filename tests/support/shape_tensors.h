@@ -1,5 +1,5 @@
-/* The tensors that a config describes, by the names and shapes that the loader demands; that these
- * are the published ones is shown by the families' fixtures. */
+/* The tensors that a config describes, with the names and shapes that the loader requires. The
+ * fixtures of the families prove that these equal the published ones. */
 #ifndef DGL_TESTS_SHAPE_TENSORS_H
 #define DGL_TESTS_SHAPE_TENSORS_H
 
@@ -19,8 +19,8 @@ struct shape_tensors {
 /* The description in a config.json, without tensors. */
 enum dgl_status shape_desc_read(const struct dgl_log *log, const char *path,
                                 struct model_desc *out);
-/* Every tensor that the description wants, of alternatives the one that Hugging Face's models have
- * separate. Free out->items, on failure too. */
+/* Lists every tensor that the description requires; of alternatives, the one that Hugging Face's
+ * models store separately. Free out->items, also after a failure. */
 enum dgl_status shape_tensors_list(const struct dgl_log *log, const struct model_desc *desc,
                                    struct shape_tensors *out);
 

@@ -24,8 +24,8 @@ struct terminal {
 /* Starts the built command with these arguments, 24 lines of 80 columns; `env` as in process.h. */
 void terminal_start(struct terminal *t, const char *const *args, const char *const *env);
 void terminal_send(struct terminal *t, const char *keys);
-/* Waits until `text` appears behind the last match. Returns the text between the two; borrowed
- * until the next call. */
+/* Waits until `text` appears after the last match. Returns the text between the two matches;
+ * borrowed until the next call. */
 const char *terminal_expect(struct terminal *t, const char *text);
 /* Waits for the end of the program; its exit code, -1 when a signal ended it. */
 int terminal_wait(struct terminal *t);

@@ -55,8 +55,8 @@ int test_run_rows(const char *group, CMUnitTestFunction fn, const void *rows, si
 extern CMFixtureFunction test_row_setup;
 
 /* Long walks. `make check` sets DOPPLERGL_TEST_SEED, a whole number that changes every day, and
- * runs one in `share` of their rows, at least one; any `share` successive seeds run all of them.
- * Without it, as in `make check-all` or when a program is started by hand, they are complete. */
+ * runs one in `share` of their rows, at least one. Any `share` successive seeds run all rows.
+ * Without it, as in `make check-all` or if a program is started by hand, all rows run. */
 #define test_run_table_sample(group, fn, rows, share)                                              \
     test_run_rows_sample((group), (fn), (rows), sizeof(rows) / sizeof((rows)[0]),                  \
                          sizeof((rows)[0]), (share))
@@ -83,8 +83,8 @@ struct test_log {
 void test_log_init(struct test_log *t, enum dgl_log_level level);
 void test_log_clear(struct test_log *t);
 
-/* A call that had to fail: with the status that was wanted, one error in the log, and these parts
- * of the message (an array of strings, NULL behind the last one if it is not full). */
+/* A call that must fail: with the expected status, one error in the log, and these parts of the
+ * message (an array of strings; NULL after the last one if it is not full). */
 #define assert_refusal(log, got, want, parts)                                                      \
     test_assert_refusal(&(const struct test_refusal){(log), (got), (want), (parts),                \
                                                      sizeof(parts) / sizeof((parts)[0])},          \
@@ -122,11 +122,11 @@ void test_write_file(const char *dir, const char *name, const void *bytes, size_
 #define TEST_MISSING "@missing@"
 char *test_missing(const char *text);
 
-/* Path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared) or NULL when absent;
- * static buffer. */
+/* Returns a path inside the shared test data (DOPPLERGL_TEST_DATA, default ../shared), or NULL if
+ * it is missing; static buffer. */
 const char *test_data(const char *relative);
-/* Unpacks an archive of the test data once into build/testdata and returns the folder `inside`;
- * NULL when the data are absent. Static buffer. */
+/* Unpacks an archive of the test data once into build/testdata and returns the folder `inside`, or
+ * NULL if the data is missing. Static buffer. */
 const char *test_unpacked(const char *archive, const char *inside);
 
 #endif

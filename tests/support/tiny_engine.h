@@ -1,5 +1,5 @@
-/* A device with a small random model and a session on it, and the short forms of calls that tests
- * of the engine repeat. */
+/* A device with a small random model and a session, and short forms of calls that tests of the
+ * engine repeat. */
 #ifndef DGL_TESTS_TINY_ENGINE_H
 #define DGL_TESTS_TINY_ENGINE_H
 

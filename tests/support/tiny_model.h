@@ -1,5 +1,5 @@
-/* Small random models that tests write themselves, so that they run without any data: a Hugging
- * Face folder, or the same weights as an RDRR pack written independently of the converter. */
+/* Small random models that tests write, so that they need no test data: a Hugging Face folder, or
+ * the same weights as an RDRR pack, written independently of the converter. */
 #ifndef DGL_TESTS_TINY_MODEL_H
 #define DGL_TESTS_TINY_MODEL_H
 
@@ -57,7 +57,7 @@ struct tiny_pack {
 struct tiny_pack tiny_pack_default(void); /* the default model, sha256, shards of 16 KiB */
 void tiny_pack_write(const char *dir, const struct tiny_pack *pack);
 
-/* One safetensors file from a header's text and a data section of `data_len` bytes (zeros when
+/* Writes one safetensors file from a header's text and a data section of `data_len` bytes (zeros if
  * data is NULL). */
 void tiny_safetensors_write(const char *dir, const char *name, const char *header, const void *data,
                             size_t data_len);

@@ -1,6 +1,6 @@
 /* Published chat templates from end to end: recorded texts and ids, special tokens in messages, and
- * answers that keep their ids. The licences do not allow us to distribute the files, so they are in
- * the test data outside of the project. */
+ * answers that keep their ids. The files are not ours to distribute, so they are in the test data
+ * outside of the project. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -103,7 +103,7 @@ static void check_text(struct chat *c, const struct dgl_json *recorded, const ch
     dgl_free(text);
 }
 
-/* The recorded ids are those of the rendered text. A chat has the same, but where a message spells
+/* The recorded ids are those of the rendered text. A chat has the same ids, unless a message spells
  * out special tokens. */
 static void check_ids(struct chat *c, const struct dgl_json *recorded, const char *messages)
 {

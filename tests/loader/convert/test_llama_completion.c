@@ -1,10 +1,9 @@
-/* story-llama as a GGUF file of ours in llama.cpp's own program: the same ids, the same greedy
- * text.
+/* Our GGUF file of story-llama in llama.cpp's program: the same ids and the same greedy text.
  *
- * llama.cpp multiplies quantised weights with activations that it rounds to 8 bits, which moves the
- * gap between two logits by up to 0.06 with these files and decides what is nearly undecided. So
- * the quantised files are judged with a margin, and once more as F32 files of the same values, for
- * which it computes in f32: there the text is the same but for ties. */
+ * llama.cpp multiplies quantised weights with activations that it rounds to 8 bits. With these
+ * files this moves the gap between two logits by up to 0.06, which changes close choices. The
+ * quantised files are therefore compared with a margin. They are also compared as F32 files of the
+ * same values, for which llama.cpp computes in f32: that text is equal except for ties. */
 #include "tests/support/process.h"
 
 #include <math.h>

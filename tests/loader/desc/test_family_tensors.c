@@ -1,5 +1,5 @@
-/* Tensors of every family under other names, missing, twice, or beside those of another part:
- * miniature checkpoints with changed headers. */
+/* Tensors of every family with other names, missing, twice, or together with tensors of another
+ * part: miniature checkpoints with changed headers. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Faults that were published as CVEs of other programs and are no matter of GGUF's container alone
- * (those are in test_gguf_file.c and test_gguf_tokenizer.c): one case for each class. Left out are
- * faults of servers, which this program does not have (CVE-2024-28224, CVE-2026-21869's door). */
+/* Faults published as CVEs of other programs that do not only concern the GGUF container (for those
+ * see test_gguf_file.c and test_gguf_tokenizer.c): one case per class. Faults of servers that this
+ * program does not have are omitted (CVE-2024-28224, the server endpoint of CVE-2026-21869). */
 #include "tests/support/gguf_build.h"
 
 #include <stdlib.h>

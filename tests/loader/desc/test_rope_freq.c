@@ -1,4 +1,4 @@
-/* Rotary frequencies and attention factors against those that Hugging Face transformers computes
+/* Rotary frequencies and attention factors compared with those of Hugging Face transformers
  * (tests/data/make/make_rope_vectors.py): from the config's text to the numbers. */
 #include "tests/support/test.h"
 

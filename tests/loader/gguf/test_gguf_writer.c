@@ -23,8 +23,8 @@ static struct dgl_model_file *open_quietly(const char *path)
     return file;
 }
 
-/* The text of a description without the line on rotation: that is compared as numbers, because
- * GGUF has other words for some kinds. */
+/* The text of a description without the line on rotation. Rotations are compared as numbers,
+ * because GGUF has other names for some kinds. */
 static char *text_of(const struct model_desc *desc)
 {
     struct dgl_buf text = {0};

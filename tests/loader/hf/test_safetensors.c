@@ -153,8 +153,8 @@ static void header_without_tensors(void **state)
     safetensors_header_finish(&h);
 }
 
-/* Any prefix and any single changed byte of a good header must end in a clean answer (run under
- * the sanitizers). */
+/* Any prefix and any single changed byte of a valid header must cause success or one error (run
+ * under the sanitizers). */
 static void header_mutations_are_safe(void **state)
 {
     (void)state;

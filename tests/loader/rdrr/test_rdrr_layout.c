@@ -1,5 +1,5 @@
-/* Layouts of matrices in packs: their sizes, how an entry's is found, and the view that shows them
- * all by rows. */
+/* Layouts of matrices in packs: their sizes, the layout of an entry, and the view that presents all
+ * of them by rows. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -532,8 +532,8 @@ static void manifest_is_refused(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* Every prefix of a manifest, and bytes changed at random, end in a clean answer (run under the
- * sanitizers). */
+/* Every prefix of a manifest, and random changes of bytes, cause success or one error (run under
+ * the sanitizers). */
 static void manifest_mutations_are_safe(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Regular expressions of tokenizer.json: pieces as the `tokenizers` package 0.23.3 (Oniguruma)
- * cuts them, recorded 2026-11-21 and 22, and patterns that are refused. */
+/* Regular expressions of tokenizer.json: the pieces of the `tokenizers` package 0.23.3 (Oniguruma),
+ * recorded 2026-11-21 and 22, and refused patterns. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

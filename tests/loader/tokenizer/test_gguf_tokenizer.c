@@ -1,5 +1,5 @@
 /* Tokenizers through GGUF: published ones written as keys and read back must still encode and
- * decode as recorded; hand-made keys that do not fit together are refused. */
+ * decode as recorded. Inconsistent keys are refused. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

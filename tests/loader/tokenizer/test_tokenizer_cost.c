@@ -1,6 +1,6 @@
-/* Tokenizers made to take for ever: each ends within its time and memory, with the answer or with
- * one line that names the rule. Every case runs in a process of its own, whose time and memory
- * count. */
+/* Tokenizers designed to run for a very long time: each ends within its limits of time and memory,
+ * with the result or with one line that names the limit. Every case runs in a separate process,
+ * whose time and memory are measured. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -35,8 +35,8 @@ enum { sanitized = 0 };
 
 static const struct row {
     const char *name;
-    /* tokenizer.json: `before`, `part` as often as `times` says with commas between, `after`. The
-     * first @ of each becomes `fill`, `fill_times` times, and then `fill_end`. */
+    /* tokenizer.json: `before`, then `times` copies of `part` separated by commas, then `after`.
+     * The first @ of each is replaced by `fill_times` copies of `fill` and by `fill_end`. */
     const char *before, *part, *after;
     int times;
     const char *fill;

@@ -1,5 +1,5 @@
-/* Published tokenizers against encodings and decodings that the `tokenizers` package made. The
- * files are not ours to pass on: they are read from the test data beside the project. */
+/* Published tokenizers compared with encodings and decodings of the `tokenizers` package. The files
+ * are not ours to distribute, so they are in the test data outside of the project. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

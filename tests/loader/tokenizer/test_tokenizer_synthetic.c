@@ -254,8 +254,8 @@ static void check_block(const struct tok_regex *regex, struct tok_regex_scratch 
     dgl_buf_finish(&text);
 }
 
-/* All code points as one text, and in blocks: texts without newer characters are matched by another
- * form of the pattern. */
+/* All code points as one text, and in blocks: texts without newer characters use another form of
+ * the pattern. */
 static void classes_of_expressions_are_those_of_unicode_16(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ static double number(const struct dgl_json *object, const char *key)
 
 struct verdict {
     const char *name;
-    const char *a, *b; /* texts of the reports; NULL = there is no such file */
+    const char *a, *b; /* texts of the reports; NULL = no file */
     int code;
     const char *out, *err; /* NULL = no promise */
 };

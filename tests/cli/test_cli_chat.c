@@ -161,7 +161,7 @@ static void answers_stream(void **state)
     terminal_send(t, "/set n-predict\r");
     terminal_expect(t, "  n-predict            -1");
     terminal_expect(t, "> ");
-    /* Kernels are compiled by an answer before, which shows how far it is. */
+    /* An earlier answer compiles the kernels and shows its progress. */
     terminal_send(t, "/set n-predict 2\r");
     terminal_expect(t, "> ");
     ask(t, "Hello.");

@@ -165,7 +165,7 @@ static void full_context_goes_on_when_asked(void **state)
     process_finish(&r);
 }
 
-/* Software is never picked silently; where there is hardware the default opens it. */
+/* Software rendering is never selected silently. If there is hardware, the default opens it. */
 static void software_needs_to_be_asked_for(void **state)
 {
     struct process_result r;
@@ -406,7 +406,7 @@ static void unlimited_runs_to_the_end_of_the_context(void **state)
     assert_code(&r, 0);
     const struct dgl_json *root = process_json(&r);
     assert_finish(root, "context");
-    /* The last sampled token need not fit: it is never evaluated. */
+    /* The context need not have room for the last sampled token, which is never evaluated. */
     assert_int_equal(count_of(root, "prompt_ids") + count_of(root, "tokens"), 33);
     process_finish(&r);
 }

@@ -372,7 +372,7 @@ static void steady_case(void **state)
     assert_int_equal(whole(root, "counters.decode.programs_linked"), 0);
     assert_int_equal(whole(root, "counters.decode.readbacks"), 32 / row->interval);
     assert_int_equal(whole(root, "counters.decode.readback_bytes"), 4 * 32);
-    /* A flush and a wait for each readback, and a map where the driver maps each time. */
+    /* A flush and a wait for each readback, and a map if the driver cannot map persistently. */
     uint64_t submits = whole(root, "counters.decode.submits");
     assert_true(submits == 2 * 32 / row->interval || submits == 3 * 32 / row->interval);
     assert_true(whole(root, "counters.decode.dispatches") > 0);

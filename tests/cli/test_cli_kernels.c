@@ -129,7 +129,7 @@ static void explain_covers_the_whole_plan(void **state)
         assert_int_equal(dgl_json_str(dgl_json_get(row, "executor")).len > 0, decodes);
         assert_int_equal(dgl_json_str(dgl_json_get(row, "executor_reason")).len > 0, decodes);
         check_figures(row);
-        /* Samplers wait for a call that wants them, decoding and the head do not. */
+        /* Samplers are compiled by the first call that uses them, decoding and the head before. */
         bool waits = dgl_json_bool(dgl_json_get(row, "lazy"));
         const char *step = text(row, "step");
         bool sampler = strncmp(step, "sample_", 7) == 0 && strcmp(step, "sample_args") != 0;
@@ -198,7 +198,8 @@ static void explain_is_grouped_by_layer(void **state)
     process_finish(&r);
 }
 
-/* A folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text alone. */
+/* Returns a folder with norm_rms.comp, in which `find` is replaced; NULL leaves the text unchanged.
+ */
 static char *own_kernel(const char *find, const char *replace)
 {
     char *dir = test_tmpdir();
@@ -436,7 +437,7 @@ static void new_case(void **state)
 
 /* ---- executors ------------------------------------------------------------------------------- */
 
-/* Forced where it cannot be: refused with the reason, before anything is computed. */
+/* A forced choice that is impossible is refused with the reason, before any computation. */
 static void persistent_is_refused_in_software(void **state)
 {
     static const char *const commands[][4] = {

@@ -141,7 +141,7 @@ static void chat_to_a_file_goes_on(void **state)
     process_finish(&lost);
 }
 
-/* A second loss in the same answer: it is that work which does it. */
+/* A second loss in the same answer: its work is probably the cause. */
 static void chat_gives_up(void **state)
 {
     const char *const talk[] = {"chat", GREEDY, "-n", "10", NULL};

@@ -158,7 +158,7 @@ struct flag_row {
     const char *said; /* on standard error; NULL = standard error is empty */
 };
 
-/* The model is missing: the error about it shows that all before was understood. */
+/* The model is missing: the error about it shows that all other options were accepted. */
 #define GENERATE "generate", "-p", "x", "-hf", TEST_MISSING "/m"
 
 static const struct flag_row flags[] = {

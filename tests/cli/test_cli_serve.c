@@ -341,7 +341,7 @@ static void several_choices_and_prompts(void **state)
 
 #define STORY "{\"prompt\":\"Once upon a time\",\"temperature\":0,\"max_tokens\":12"
 
-/* Bytes that never become a character are one each. */
+/* Each byte that is not part of a character becomes one replacement character. */
 static void lone_bytes_have_their_places(void **state)
 {
     struct reply r;
@@ -359,7 +359,7 @@ static void lone_bytes_have_their_places(void **state)
     reply_finish(&r);
 }
 
-/* Tokens, the places where they begin, and the text agree. */
+/* The tokens, their start offsets and the text agree. */
 static const struct dgl_json *offsets_of(struct reply *r, const char *text)
 {
     const struct dgl_json *choice = dgl_json_first(dgl_json_get(reply_json(r), "choices")),

@@ -385,7 +385,7 @@ static void a_template_that_raises(void **state)
     reply_finish(&r);
 }
 
-/* A stream that waits hears from the server; so does one whose answer has begun. */
+/* A waiting stream receives comments, before and after the first token. */
 static void silent_streams_get_comments(void **state)
 {
     struct dgl_buf heard = {0};
@@ -442,7 +442,7 @@ static void large_bodies_hold_up_nobody(void **state)
     dgl_buf_finish(&body);
 }
 
-/* Long inputs, several of them, while an answer is made: the server's side looks at each pass. */
+/* Several long inputs while an answer is generated: the server checks for them at each pass. */
 static void embeddings_hold_up_nobody(void **state)
 {
     struct dgl_buf body = {0}, heard = {0};

@@ -102,7 +102,7 @@ static void text_in_parts(void **state)
     free(file);
 }
 
-/* Into another device's session: the smallest, which runs other kernels. */
+/* Loaded on another device, the smallest one, which uses other kernels. */
 static void text_moves_to_another_device(void **state)
 {
     char *file = fresh("moves");

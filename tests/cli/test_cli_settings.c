@@ -14,7 +14,7 @@
 
 struct settings_row {
     const char *name;
-    const char *config; /* text of config.json; NULL = there is no file */
+    const char *config; /* text of config.json; NULL = no file */
     const char *env[4];
     const char *args[10];
     int code;

@@ -450,7 +450,7 @@ static void a_folder_that_is_made_again_is_watched(void)
     expect_edits();
 }
 
-/* The program would refuse these at its start. They are refused until they are gone again. */
+/* The program would refuse these files at its start. They are refused until they are removed. */
 static void what_is_no_file_is_refused(void)
 {
     static const struct {
@@ -794,7 +794,7 @@ static void new_hints_of_the_user_are_taken(void **state)
     test_tmpdir_remove(a.dir);
 }
 
-/* Once for each text of the hint, not with every edit. */
+/* Reported once for each text of the hint, not with every edit. */
 static void a_hint_for_nothing_is_told_once(void **state)
 {
     struct author a = {.dir = test_tmpdir()}, config = {0};

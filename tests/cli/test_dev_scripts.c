@@ -48,7 +48,8 @@ struct gate {
     const char *says;
 };
 
-/* Copy 1,000 GB/s; a step reads 1 GB, so that tokens per second are GB/s; the head 100 MB. */
+/* A copy reaches 1,000 GB/s. A step reads 1 GB, so tokens per second equal GB/s. The head reads 100
+ * MB. */
 static const struct gate gates[] = {
     {"all well on a GPU", "500", "2000", "false", "150", "dispatch", "0", NULL, 0,
      "ok       head against copy: 0.667"},

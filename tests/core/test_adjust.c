@@ -43,7 +43,7 @@ struct breakers_row {
     const char *breakers[3];
     size_t count;
     const char *single; /* a one-token text that is a breaker itself, or NULL */
-    bool several;       /* some tokens begin one that others complete */
+    bool several;       /* some tokens begin a breaker that other tokens complete */
 };
 
 static const struct breakers_row breakers_rows[] = {

@@ -13,7 +13,7 @@ static int32_t prompt[8];
 
 /* ---- the caller's context -------------------------------------------------------------------- */
 
-/* A call whose effect on the current context is looked at; its result does not matter here. */
+/* A call whose effect on the current context is tested; its result does not matter here. */
 struct call {
     const char *name;
     void (*fn)(void);

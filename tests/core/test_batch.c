@@ -124,7 +124,7 @@ static void run_all(struct dgl_batch *b)
         }                                                                                          \
     }
 
-/* Prompts shorter than a pass, as long, longer; every kind of sampling. */
+/* Prompts shorter than a pass, as long as a pass, and longer; every kind of sampling. */
 static const struct dgl_request_params requests[REQUESTS] = {
     {.ids = text, .num_ids = 1, .max_tokens = 20, .ignore_eos = true},
     {.ids = text + 3, .num_ids = 8, .max_tokens = 12, .ignore_eos = true},
@@ -296,7 +296,7 @@ static void beginnings_are_kept(void **state)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* While a long prompt is read, pass by pass, the others get their tokens in every step. */
+/* While the passes of a long prompt are evaluated, the other requests get tokens in every step. */
 static void a_long_prompt_stops_nobody(void **state)
 {
     (void)state;
@@ -312,10 +312,11 @@ static void a_long_prompt_stops_nobody(void **state)
         const size_t before = writer.count;
         const bool over = writer.finished;
         assert_int_equal(dgl_batch_step(b, NULL), DGL_OK);
-        /* Hardware brings several in a step, and may be through with them before the prompt is. */
+        /* On hardware a step may bring several tokens, so these answers may end before the prompt.
+         */
         assert_true(over || writer.count > before);
         assert_true(step < 3 || writer.count > 3);
-        /* 30 tokens are 4 passes, in turn with those of the long prompt. */
+        /* 30 tokens need 4 passes, which alternate with those of the long prompt. */
         assert_true(step < 8 || second.count > 0);
         assert_true(step < 16);
     }

@@ -24,7 +24,7 @@ struct heard {
     enum dgl_finish finish;
     uint64_t id;
     int *begun, place; /* by first tokens */
-    size_t ends;       /* the caller ends it after so many tokens; 0 = never */
+    size_t ends;       /* the callback cancels after this many tokens; 0 = never */
 };
 
 static bool hear_token(void *priv, const struct dgl_token *token)
@@ -346,7 +346,7 @@ static void nobody_overtakes(void **state)
     close_batch(&b);
 }
 
-/* Answers that are longer, together, than there is room for. */
+/* Answers that together are longer than the cache. */
 struct rush {
     const char *name;
     int32_t requests, sequences, cache_tokens;
@@ -354,7 +354,7 @@ struct rush {
     int32_t max_tokens;     /* as in the request; 0 = not set */
     bool known;             /* max_tokens is the exact length: the answer cannot end otherwise */
     float expected;         /* mean length of earlier answers, tokens; 0 = no earlier answers */
-    double most;            /* tokens that are evaluated, by those that are different */
+    double most;            /* evaluated tokens divided by distinct tokens */
     uint64_t waits;         /* maximum number of times that requests release their pages */
 };
 static const struct rush rushes[] = {

@@ -97,7 +97,7 @@ struct reading {
     const char *name;
     uint64_t pass_us, token_us;
     struct dgl_batch_params params;
-    int32_t want; /* tokens of a pass beside an answer, where passes have so many */
+    int32_t want; /* tokens of a pass while an answer is in progress */
     double most_ms;
 };
 static const struct reading readings[] = {
@@ -142,7 +142,7 @@ static void test_reading(void **state)
         assert_true(writer.count > count);
         if (gpu.tokens != want && !(gpu.tokens < want && last))
             fail_msg("%d tokens with %d left, wanted %d", gpu.tokens, left, want);
-        /* The last step waits for its own pass as well, whose token it brings. */
+        /* The last step also waits for its own pass, because it returns that token. */
         if (ms > (last ? 2 : 1) * row->most_ms + 1)
             fail_msg("a step of %.2f ms, wanted %.2f at most", ms, row->most_ms);
     }

@@ -230,7 +230,7 @@ static void full_context_shifts(void **state)
         hidden = dgl_chat_num_hidden(chat);
         dgl_generate_result_finish(&r);
     }
-    assert_in_range(changes, 2, 10); /* half of the room at a time, not at every turn */
+    assert_in_range(changes, 2, 10); /* half of the context at a time, not at every turn */
     assert_int_equal(dgl_chat_num_messages(chat), 1 + 2 * 16);
     /* Removing messages makes hidden messages visible again. */
     dgl_chat_trim(chat, 3);

@@ -16,7 +16,7 @@ struct company_case {
     const char *name, *family;
     bool limits_min;
     int32_t sequences; /* at once */
-    bool alone;        /* long sequences of the model leave the others */
+    bool alone;        /* long sequences of the model leave the common passes */
 };
 
 static const struct company_case rows[] = {
@@ -38,7 +38,7 @@ static const struct company_case rows[] = {
 /* An answer, and how clear its choices were. */
 struct heard {
     int32_t ids[MOST];
-    float margin[MOST]; /* between the two best logits, where they were wanted */
+    float margin[MOST]; /* between the two best logits, if logprobs were requested */
     size_t count;
     int finished;
     enum dgl_status status;
@@ -51,7 +51,7 @@ struct member {
     struct dgl_sampling sampling;
 };
 
-/* Lengths on both sides of pages' ends, all kinds of sampling, penalties of every kind. */
+/* Lengths on both sides of page limits, all kinds of sampling, all penalties. */
 static const struct member members[CROWD] = {
     {1, LONGEST, false, {.temperature = 0}},
     {30, LONGEST, false, {.temperature = 0}},

@@ -189,7 +189,7 @@ static void test_damaged(void **state)
         memcpy(damaged, bytes, len);
         cut = len;
         for (uint64_t n = test_rand(&seed) % 3 + 1; n; n--) {
-            /* Half of them at the start, where files of weights have their headers. */
+            /* Half of the changes are at the start, where weight files have their headers. */
             size_t reach = test_rand(&seed) & 1 && len > 1000 ? 1000 : len;
             damaged[test_rand(&seed) % reach] ^= (char)(1 << test_rand(&seed) % 8);
         }

@@ -16,7 +16,7 @@
 #define LINK_FLAGS                                                                                 \
     "$(pkg-config --libs egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc) -lm "               \
     "-pthread"
-/* a library built with sanitizers wants their runtime */
+/* a library built with sanitizers requires their runtime */
 #define SANITIZERS                                                                                 \
     "$(nm \"$1/libdopplergl.a\" | grep -q __asan_init && echo -fsanitize=address,undefined)"
 
@@ -26,7 +26,7 @@ static const char *build_folder(void)
     return build && *build ? build : "build";
 }
 
-/* Runs a shell command whose $0 is `dir` and whose $1 is the build folder. */
+/* Runs a shell command. Its $0 is `dir` and its $1 is the build folder. */
 static void shell(struct process_result *r, const char *script, const char *dir)
 {
     const char *const args[] = {"-c", script, dir, build_folder(), NULL};

@@ -285,7 +285,7 @@ static void test_cache_has_a_run_per_recipe(void **state)
     fixture_close(&f);
 }
 
-/* Barriers of a run that is submitted after itself are others. */
+/* A run that is submitted after itself needs other barriers. */
 static void test_repeating_is_part_of_the_recipe(void **state)
 {
     (void)state;

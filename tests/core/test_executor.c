@@ -187,7 +187,7 @@ struct choice_case {
     int32_t tokens;            /* of the answer; 0 = until the context is full */
     bool waits;                /* the session, for the compiler */
     bool decoded;              /* the model has, for a minute */
-    bool knows;                /* the executor has the right ids ready, which is fast */
+    bool knows;                /* the executor already knows the right ids, which is fast */
     const char *want, *reason;
     enum exec_verdict verdict; /* stored after the run; 0 = no record */
     uint32_t groups;           /* of its dispatches; 0 = any */
@@ -725,7 +725,7 @@ static bool crowd_token(void *priv, const struct dgl_token *token)
     return true;
 }
 
-/* Answers of several lengths, in fewer lanes, by passes over all that are there. */
+/* Answers of several lengths, in fewer lanes, by common passes. */
 static void answer_crowd(struct crowd_answer crowd[CROWD])
 {
     struct dgl_batch *batch = NULL;
@@ -752,7 +752,7 @@ static void answer_crowd(struct crowd_answer crowd[CROWD])
     dgl_batch_destroy(&batch);
 }
 
-/* The injector for passes over several; one alone decodes by dispatches. */
+/* The injector computes passes over several sequences. A single sequence decodes by dispatches. */
 static void install_for_rows(void)
 {
     injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);

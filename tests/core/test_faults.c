@@ -253,7 +253,7 @@ static enum dgl_status try_synthetic(struct tiny_engine *e)
 struct fault {
     const char *name;
     attempt attempt;
-    long step; /* which calls are made to fail: every step-th */
+    long step; /* the failing calls: every step-th */
 };
 
 static const struct fault faults[] = {
@@ -330,7 +330,8 @@ static const struct fault cancels[] = {
     {"a smoke test that is cancelled", try_smoke, 3},
 };
 
-/* Between two dispatches of each list of the call: it ends there, which is no error. */
+/* Cancelled between two dispatches of each list of the call: the call ends there, without an error.
+ */
 static void test_cancel(void **state)
 {
     const struct fault *row = *state;
@@ -565,7 +566,8 @@ static void test_lost_while_decoding(void **state)
         /* Hardware queues a token before it reads the one before. */
         const bool software = dgl_device_get_info(e.device)->software;
         const long unread = !software && n > 3;
-        /* Prompt (token by token where short ones are decoded), head, sampling, then tokens. */
+        /* The prompt (token by token if short prompts use decode), the head, sampling, then tokens.
+         */
         gl_fail.submits = n + (software ? PROMPT - 1 : 0);
         assert_int_equal(
             dgl_generate(e.session,

@@ -58,7 +58,8 @@ static void joining_family_matches(void **state)
                                 "\"matmul/join_norm\":\"matmul_join\"}}");
 }
 
-/* The hidden states are the reference's, and a difference is found where it begins. */
+/* The hidden states equal the reference's, and a difference is found at the layer where it begins.
+ */
 static void differences_have_a_layer(void **state)
 {
     struct reference ref;

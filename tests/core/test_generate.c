@@ -74,7 +74,7 @@ static void test_ending(void **state)
 static const char fused_hints[] = "{\"variants\":{\"sample_next\":\"sample_next\"}}";
 static struct dgl_kernels *fused;
 
-/* The engine's model again, with another stop id; `kernels` may be NULL. */
+/* Loads the engine's model again, with another stop id; `kernels` may be NULL. */
 static void open_with_stop(struct tiny_engine *e, int32_t stop, const struct dgl_kernels *kernels)
 {
     struct tiny_llama sizes = tiny_llama_default();

@@ -192,7 +192,7 @@ static void what_follows(void)
         assert_at_most(nmse, LIMIT);
 }
 
-/* How far the best of a row of logits is ahead, and which it is. */
+/* Returns the margin of the best logit of a row, and its id. */
 static float lead(const float *row, int32_t *best)
 {
     float top = row[0], next = -1e30f;

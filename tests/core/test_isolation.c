@@ -98,7 +98,7 @@ static int child(void)
     struct dgl_generate_result r;
     const struct dgl_log *log = &engine.log.log;
     bool ok = true;
-    alarm(60); /* a driver that waits for its threads would wait for ever */
+    alarm(60); /* a driver that waits for its threads would never return */
     ok &= refused("generate",
                   dgl_generate(engine.session, dgl_generate_params(.prompt = prompt), &r));
     dgl_generate_result_finish(&r);

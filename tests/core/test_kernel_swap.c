@@ -47,7 +47,7 @@ static int setup(void **state)
 
 /* ---- an edit --------------------------------------------------------------------------------- */
 
-/* sample_pick, which every token needs, with its result changed. */
+/* sample_pick, which every token needs, with a changed result. */
 static struct dgl_kernels *edited(const char *result, bool unchecked)
 {
     struct dgl_kernels *kernels = NULL;
@@ -215,7 +215,7 @@ static void is_left(void **state)
     assert_int_equal(gl_fail.live_buffers, 0);
 }
 
-/* A set that lacks a file which could not be taken is for checks of the files alone. */
+/* A set from which an invalid file was left out may only be used to check files. */
 static void sets_with_faults_are_refused(void **state)
 {
     static const char broken[] = "// Broken.\n//! NAMES broken\n";

@@ -34,7 +34,7 @@ enum {
     NUM_FAMILIES = sizeof(families) / sizeof(families[0]),
     NUM_MODELS = NUM_FAMILIES + sizeof(stories) / sizeof(stories[0]),
     NUM_PROFILES = sizeof(profiles) / sizeof(profiles[0]),
-    PARTS = NUM_MODELS, /* one day runs as many cases as there are profiles */
+    PARTS = NUM_MODELS, /* one day runs as many cases as profiles */
 };
 
 static struct limited rows[NUM_MODELS * NUM_PROFILES];

@@ -1,4 +1,4 @@
-/* The oracle against float64 evaluations that others made: every miniature, and the bundled
+/* The oracle compared with float64 evaluations by other programs: every miniature, and the bundled
  * model. */
 #include "tests/support/test.h"
 

@@ -132,12 +132,12 @@ static void test_notes(void **state)
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 9, false), 32);
     pace_note(&p, &m.plan, 32, 41, 640 * MS);
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 41, false), 64);
-    /* The rest of a prompt is no news, nor is it too long. */
+    /* The last, short pass of a prompt changes no estimate and is not too long. */
     pace_note(&p, &m.plan, 3, 44, 300 * MS);
     assert_int_equal(p.tokens, 32);
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 44, false), 64);
     assert_int_equal(p.head_ns, 40 * MS);
-    /* Something else keeps the device: passes get shorter at once, and longer again. */
+    /* Another program uses the device: passes become shorter at once, and later longer again. */
     pace_note(&p, &m.plan, 16, 60, 3000 * MS);
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 60, false), 8);
     pace_note(&p, &m.plan, 8, 68, 80 * MS);

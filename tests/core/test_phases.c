@@ -251,7 +251,7 @@ static const struct pass_case passes[] = {
     {"llama-3.2-1b", "q4_k", 16, "it needs 55632 bytes of shared memory", 0},
 };
 
-/* Passes over several sequences have programs too, for up to PLAN_PHASE_ROWS of them. */
+/* Passes over up to PLAN_PHASE_ROWS sequences have programs too. */
 static void test_pass_shape(void **state)
 {
     const struct pass_case *c = *state;
@@ -348,7 +348,7 @@ static void test_order(void **state)
     }
 }
 
-/* A run that is no decode step is refused, with the reason. */
+/* A run that is not a decode step is refused, with the reason. */
 static void test_other_recipes(void **state)
 {
     (void)state;
@@ -612,7 +612,8 @@ static void test_parts(void **state)
     "\"tunes\":{\"matmul_decode.THREAD_ROWS\":1,\"moe_decode.THREAD_ROWS\":1,"                     \
     "\"attn_decode.HEADS_BLOCK\":1}}"
 
-/* Kernels with subgroups, which ask for weights before groups wait, and with attention for keys. */
+/* Kernels with subgroups, which load weights before groups wait, and with attention split over
+ * keys. */
 #define SUBGROUP(attention)                                                                        \
     "{\"variants\":{\"matmul/decode\":\"matmul_decode_subgroup\"," attention                       \
     ",\"moe_matmul/decode\":\"moe_decode_subgroup\"},"                                             \
@@ -747,7 +748,7 @@ static void compare(const struct run_case *c, const char *path, const struct pha
     dgl_kernels_destroy(&kernels);
 }
 
-/* Runs of several sequences have one program, for as long as any of them is there. */
+/* Runs of several sequences share one program, as long as one of the runs exists. */
 static void test_shared_program(void **state)
 {
     (void)state;

@@ -185,8 +185,8 @@ static void hear_end(void *priv, const struct dgl_request_result *result)
     h->ended++;
 }
 
-/* Answers of several lengths in fewer lanes. Returns how many calls stepped several by the
- * executor. */
+/* Answers of several lengths in fewer lanes. Returns the number of calls in which the executor
+ * stepped several sequences. */
 static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct heard heard[ANSWERS])
 {
     int32_t text[40];

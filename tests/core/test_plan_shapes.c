@@ -20,7 +20,8 @@ static int plan_count;
 
 /* ---- expectations ---------------------------------------------------------------------------- */
 
-/* Labels of one layer; decode's "attn_decode" brings "attn_merge" where the keys are split. */
+/* Labels of one layer. In decode, "attn_decode" is followed by "attn_merge" if the keys are split.
+ */
 struct family {
     const char *prefill, *decode;
     uint32_t programs, kernels; /* requests, and kernels that serve them; attn_merge is one more */
@@ -103,7 +104,8 @@ struct shape {
     const char *config, *row; /* tests/models/configs/, docs/models.md */
     const struct family *family;
     struct bands small, large; /* where a binding has 128 MiB, and 2 GiB */
-    uint32_t gpu_splits; /* parts of the keys on the GPU at most; elsewhere 1, or 2 with sinks */
+    /* maximum number of parts of the keys on the GPU; on other devices 1, or 2 with sinks */
+    uint32_t gpu_splits;
     uint32_t short_rows; /* kernels more on llvmpipe, for products of up to 1,024 columns */
     int32_t gpu_ranges;  /* kernels more on the GPU, for 4 and 8 tokens of sizes that suit them */
 };
@@ -348,7 +350,7 @@ static void check_kernels(const struct planned *p, const struct shape *shape,
     }
     uint32_t merge = p->plan.splits > 1 && device != MADE_GPU;
     uint32_t rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
-    /* Two kinds of sampling are one request each there instead of two. */
+    /* On that device two kinds of sampling are one request each instead of two. */
     int32_t programs = device == MADE_GPU ? shape->family->gpu_programs - 2 : 0;
     int32_t kernels = device == MADE_GPU ? shape->family->gpu_kernels + shape->gpu_ranges : 0;
     assert_int_equal(table->count, (int32_t)(shape->family->programs + merge) + programs);
@@ -365,7 +367,7 @@ static int compare_places(const void *a, const void *b)
     return p->offset < q->offset ? -1 : p->offset > q->offset;
 }
 
-/* Bands fit a binding and cover every row once; no place leaves its buffer or meets another. */
+/* Bands fit a binding and cover every row once. No place exceeds its buffer or overlaps another. */
 static void check_places(const struct planned *p)
 {
     const struct model_weights *w = &p->weights;
@@ -471,7 +473,7 @@ static void check_bytes(const struct planned *p, const struct shape *shape)
     CHECK_CELL(shape, 8, "%.2f", (double)mem.kv_bytes / (1 << 30));
 }
 
-/* Dispatches of a greedy token where operations are fused: at most 5 a layer, 6 with experts. */
+/* Dispatches of a greedy token with fused operations: at most 5 per layer, 6 with experts. */
 static void check_dispatches(const struct planned *p, const struct shape *shape)
 {
     static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};

@@ -332,9 +332,10 @@ static void test_windows(void **state)
 
 struct copying {
     const char *name;
-    int32_t held, trimmed; /* tokens of the session; it is cut to so many when it was cloned */
-    bool ends;             /* before its clone continues */
-    uint32_t shared;       /* pages, when the clone is made */
+    /* tokens of the session; it is trimmed to this number before it is cloned */
+    int32_t held, trimmed;
+    bool ends;       /* before its clone continues */
+    uint32_t shared; /* pages, when the clone is made */
 };
 static const struct copying clones[] = {
     {"nothing is held", 0, 0, false, 0},

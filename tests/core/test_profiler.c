@@ -109,7 +109,7 @@ static void test_times_of_tokens(void **state)
     assert_null(r.tokens);
 }
 
-/* The tokens of a measurement are those of generation. */
+/* A measurement generates the same tokens as dgl_generate(). */
 static void test_tokens_are_those_of_generation(void **state)
 {
     (void)state;

@@ -147,7 +147,7 @@ static void clear_control(void)
     assert_int_equal(gl_buffer_write(dev->gl, control, 0, &zero, sizeof(zero)), DGL_OK);
 }
 
-/* Groups of which each is sure to run while the others wait. */
+/* A number of groups that certainly run at the same time. */
 static uint32_t side_by_side(void)
 {
     return dev->info.software ? 1 : gl_device_caps(dev->gl)->compute_units;

@@ -338,7 +338,8 @@ static void test_prompt_fills_context(void **state)
     assert_int_equal(tiny_sync(s, ids, 128), 0);
     struct dgl_generate_result r = tiny_generate(
         s, dgl_generate_params(.ids = ids, .num_ids = 128, .max_tokens = 5, .ignore_eos = true));
-    assert_int_equal(r.num_tokens, 1); /* there is room to choose one, not to evaluate it */
+    /* there is room to sample one more token, but not to evaluate it */
+    assert_int_equal(r.num_tokens, 1);
     assert_int_equal(r.finish, DGL_FINISH_CONTEXT);
     dgl_generate_result_finish(&r);
     dgl_session_destroy(&s);
@@ -381,8 +382,8 @@ static void test_create(void **state)
     dgl_session_destroy(&s);
 }
 
-/* A session with longer passes replaces the workspace's buffers: the others go on with the new
- * ones. */
+/* A session with longer passes replaces the workspace's buffers. The other sessions continue with
+ * the new ones. */
 static void test_sessions_of_other_sizes_share_the_workspace(void **state)
 {
     (void)state;

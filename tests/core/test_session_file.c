@@ -110,7 +110,7 @@ static void test_goes_on(void **state)
     struct tiny_engine e;
     tiny_engine_open(&e, &params);
 
-    /* Never saved: the whole answer at once, and in two parts. */
+    /* Without saving: the whole answer at once, and in two parts. */
     struct dgl_generate_result whole = go_on(e.session, row, prompt, PROMPT, 0, FIRST + SECOND);
     struct dgl_session *s = tiny_session(&e, 0);
     struct dgl_generate_result part = go_on(s, row, prompt, PROMPT, 0, FIRST);
@@ -311,7 +311,8 @@ struct refused {
     long at; /* of `bytes`; -1 = behind the end */
     const char *bytes;
     size_t num_bytes;
-    long len;    /* 0 = the whole file; above: its first bytes; below: so many fewer */
+    /* 0 = the whole file; positive: only its first bytes; negative: this many bytes fewer */
+    long len;
     bool hashed; /* the hash is made right again */
     enum dgl_status want;
     const char *parts[3];

@@ -101,7 +101,7 @@ static void test_change(void **state)
     dgl_session_trim(other->session, 0);
 }
 
-/* Weights in other types stay where they are: only the others are written. */
+/* Weights of other types stay in place; only q4_k weights are written. */
 static void test_only_what_changes_is_packed(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void test_more_operations(void **state)
 
 static char *small; /* a pack of random weights in q4_k */
 
-/* The answer and the strategy are those before. */
+/* The answer and the strategy are unchanged. */
 static void check_unchanged(struct tiny_engine *e, const float *want, uint64_t bytes)
 {
     int32_t ids[PROMPT];
@@ -203,7 +203,7 @@ static const struct fault faults[] = {
     {"programs", &gl_fail.programs, 1, DGL_ERR_KERNEL},
 };
 
-/* Call number 0, step, 2 * step ... of one kind fails, wherever that is. */
+/* Calls number 0, step, 2 * step ... of one kind fail. */
 static void test_fault(void **state)
 {
     const struct fault *row = *state;

@@ -147,7 +147,7 @@ static void test_published(void **state)
 
 /* ---- config.json files ----------------------------------------------------------------------- */
 
-/* Rows of 96 are no blocks of 256: those matrices are q8_0. */
+/* Rows of 96 are not multiples of 256, so those matrices are q8_0. */
 #define GEMMA                                                                                      \
     "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":2,\"hidden_size\":96,"                  \
     "\"intermediate_size\":256,\"num_attention_heads\":4,\"num_key_value_heads\":1,"               \

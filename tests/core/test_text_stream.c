@@ -118,7 +118,8 @@ static void test_no_stop_is_decode(void **state)
     check(story, NULL, 0, story, false);
 }
 
-/* Any part of the text as a stop string cuts it where strstr() finds it, however tokens fall. */
+/* Any part of the text as a stop string cuts the text where strstr() finds it, for any split into
+ * tokens. */
 static void test_every_part_of_a_text(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void test_without_a_tokenizer(void **state)
     text_stream_finish(&t);
 }
 
-/* A special token leaves its text only where it is to be shown. */
+/* Only special tokens in `shown` have text. */
 static void test_special_tokens(void **state)
 {
     (void)state;

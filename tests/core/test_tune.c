@@ -165,7 +165,7 @@ static void test_operation(void **state)
     close_model(&o);
 }
 
-/* Passes over several sequences have products of their own, for so many rows. */
+/* Passes over several sequences have separate products, for that number of rows. */
 static void test_batch_bodies(void **state)
 {
     struct opened o = open_model(NULL, true);

@@ -288,7 +288,7 @@ static const char native_lib[] =
     "    w[3] = scales.x * nibbles(q.w) - scales.y;\n"
     "}\n";
 
-/* The built-in kernel, for such weights alone. */
+/* The built-in kernel, restricted to these weights. */
 static void write_native(const char *name)
 {
     struct kernel_set *set = loaded_set(NULL);
@@ -362,7 +362,7 @@ static void layouts_are_candidates(void **state)
     int32_t before[ANSWER], after[ANSWER];
     if (!dgl_device_get_info(device)->software) {
         dgl_kernels_destroy(&kernels);
-        skip(); /* elsewhere the changed kernels may be the default */
+        skip(); /* on other devices the changed kernels may be the default */
     }
     gpu.noise = gpu.drift = 0;
     gpu.slow_spans = 0;

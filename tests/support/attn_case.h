@@ -23,7 +23,7 @@ struct attn_row {
 
 struct kernel_case attn_case(const struct attn_row *row, const char *op);
 
-/* The row on every kernel of the walk's operation. Skips without a bench. */
+/* Runs the row on every kernel of the walk's operation. Skips without a bench. */
 void attn_judge(const struct attn_row *row, struct kernel_bench *bench, struct kernel_walk *walk);
 
 #endif

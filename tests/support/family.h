@@ -18,7 +18,7 @@ struct family_case {
 };
 /* One family's checkpoint through the engine. */
 void family_check(const struct family_case *c);
-/* Its first prompt alone, of a few tokens: where the driver interprets shaders. */
+/* Tests only its first prompt, with a few tokens: for drivers that interpret shaders. */
 void family_check_first(const struct family_case *c);
 /* The same with hints for kernels, as JSON; may be NULL. */
 void family_check_hinted(const struct family_case *c, const char *hints);

@@ -22,7 +22,8 @@ struct gl_fail {
     /* Budget from gl_device_memory_now(), existing buffers included; 0 leaves it unchanged. */
     uint64_t memory_free_bytes;
     bool memory_unknown; /* gl_device_memory_now() reports unknown memory */
-    uint32_t gpu_units;  /* if not 0, the device is hardware with so many compute units */
+    /* if not 0, the device appears as hardware with this number of compute units */
+    uint32_t gpu_units;
     /* Buffers and bytes that exist, and the most bytes that did since a test cleared it. */
     int64_t live_buffers, live_bytes, peak_bytes;
 };

@@ -1,5 +1,4 @@
-/* Tests over all kernels of an operation: running them, comparing, and telling which did not run.
- */
+/* Tests over all kernels of an operation: run them, compare, and report those that did not run. */
 #include "tests/support/kernel_walk.h"
 
 #include "tests/support/test.h"

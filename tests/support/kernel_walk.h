@@ -19,7 +19,7 @@
         "EXTENSION", "SUBGROUP", "MAX_", "REQUIRE SOFTWARE", "SHARED_BYTES"                        \
     }
 
-/* Which kernels of an operation ran, and why others did not. */
+/* The kernels of an operation that ran, and the reasons of those that did not. */
 struct kernel_walk {
     const char *op;
     /* Parts of the reasons for which this device may lack a kernel. If it is empty, the device must
@@ -45,7 +45,7 @@ void kernel_walk_judge(struct kernel_walk *walk, struct kernel_bench *bench, con
                        const struct kernel_case *c);
 size_t kernel_walk_judge_some(struct kernel_walk *walk, struct kernel_bench *bench,
                               const struct kernel_case *c);
-/* The table of a test of which a sample may have run. */
+/* The table of a test that may have run only a sample. */
 struct walk_table {
     CMUnitTestFunction test;
     const void *rows;

@@ -16,11 +16,11 @@ struct process_params {
     const char *const *env;  /* "NAME=value" to set, "NAME" to unset, ended by NULL; as args */
     bool terminal;           /* standard error is a terminal, 80 columns */
     const char *out_path;    /* file that receives standard output instead; opened for writing */
-    size_t close_after;      /* close standard output's reader after that many bytes; 0 = never */
-    bool close_out;          /* no standard output at all */
-    int signal;              /* sent after `signal_after` bytes of output; 0 = no signal */
-    size_t signal_after;     /* bytes of standard output */
-    bool signal_on_error;    /* count bytes of standard error instead */
+    size_t close_after;   /* close standard output's reader after this number of bytes; 0 = never */
+    bool close_out;       /* no standard output at all */
+    int signal;           /* sent after `signal_after` bytes of output; 0 = no signal */
+    size_t signal_after;  /* bytes of standard output */
+    bool signal_on_error; /* count bytes of standard error instead */
     uint32_t signal_wait_ms; /* and then that long */
     bool keep_input;         /* never end standard input */
     bool ignore_sigpipe;     /* hand down an ignored SIGPIPE */

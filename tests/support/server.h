@@ -59,7 +59,7 @@ void server_post(const struct server *s, const char *path, const char *body, str
 /* Sends a request and reads until `part` of its answer is in *held. Returns the connection. */
 int server_begin_stream(const struct server *s, const char *path, const char *body,
                         const char *part, struct dgl_buf *held);
-/* A body of /v1/completions whose answer has no end. */
+/* A body of /v1/completions whose answer does not end. */
 #define SERVER_ENDLESS                                                                             \
     "{\"prompt\":\"Once\",\"max_tokens\":-1,\"ignore_eos\":true,\"stream\":true,\"seed\":1}"
 /* A value of /metrics, without its prefix; and waiting for one. */

@@ -48,8 +48,8 @@ static struct fusion_answer *ask(struct fusion *f, const struct kernel_request *
     if (kernel_choose(&log, f->set, request, f->device->properties, f->device->num_properties,
                       &answer->choice) != DGL_OK) {
         answer->choice.kernel = NULL;
-        snprintf(answer->why_not, sizeof(answer->why_not), "%.*s",
-                 (int)sizeof(answer->why_not) - 1, error.text);
+        snprintf(answer->why_not, sizeof(answer->why_not), "%.*s", (int)sizeof(answer->why_not) - 1,
+                 error.text);
         return answer;
     }
     if (answer->choice.rank < 0)

@@ -1,5 +1,6 @@
-/* Many answers in turn on one model: a queue of requests, and lanes, each a session that one of
- * them runs in. Those that write decode together in groups. */
+/* Continuous batching on one model: a queue of requests, and lanes. A lane is a session that runs
+ * one request at a time. Requests whose answers are being written are decoded together in groups.
+ * */
 #ifndef DGL_CORE_BATCH_H
 #define DGL_CORE_BATCH_H
 
@@ -14,8 +15,8 @@
 
 enum request_state {
     REQUEST_WAITS,
-    REQUEST_READS,  /* its prompt */
-    REQUEST_WRITES, /* the first token is there */
+    REQUEST_READS,  /* reads its prompt */
+    REQUEST_WRITES, /* has its first token */
 };
 
 struct batch_request {
@@ -24,11 +25,11 @@ struct batch_request {
     uint64_t id;
     enum request_state state;
     atomic_bool cancelled;
-    bool begun;     /* the lane has its prompt */
-    bool resumes;   /* after a loss of the device */
-    bool preempted; /* it gave its pages to older ones: all its tokens are evaluated again */
+    bool begun;     /* generation_begin() was called */
+    bool resumes;   /* must be resumed after the device was lost */
+    bool preempted; /* gave its pages to older requests: all its tokens must be evaluated again */
     struct batch_lane *lane;
-    struct dgl_request_params p; /* texts and arrays are the arena's */
+    struct dgl_request_params p; /* texts and arrays are in the arena */
     struct dgl_arena arena;
     struct dgl_generate_params how;
     struct dgl_generate_result result;
@@ -39,22 +40,23 @@ struct batch_request {
 
 struct batch_lane {
     struct dgl_session *session;
-    struct batch_request *request; /* that runs in it; NULL = none */
-    struct decoder own;            /* decodes its request alone */
-    struct decoder *group;         /* decodes it together with other requests, or NULL */
-    struct decoder *decoder;       /* one of the two: decodes it now... */
-    int32_t slot;                  /* ...in this slot */
+    struct batch_request *request; /* running request, or NULL */
+    struct decoder own;            /* decodes the request alone */
+    struct decoder *group;         /* decodes the request together with others; may be NULL */
+    struct decoder *decoder;       /* the decoder in use, either of the two... */
+    int32_t slot;                  /* ...and its slot in that decoder */
 };
 
-/* batch_reads.h */
+/* Times of the passes over prompts, see batch_reads.h. */
 struct batch_reads {
-    int32_t tokens; /* of a pass that took `ns`; ns = 0: none was timed */
+    int32_t tokens; /* size of a pass that took `ns`; if ns is 0, no pass was timed */
     uint64_t ns;
-    int32_t queued; /* tokens of the pass before the mark; 0 = none */
+    int32_t queued; /* tokens of the queued pass before the mark, or 0 */
     struct gl_mark mark;
-    uint64_t begun_ns, compile_ns; /* when that was queued, and what compilers had taken then */
-    uint64_t start_ns, start_compile_ns; /* of the one that is being queued */
-    uint64_t seen_ns;                    /* what was queued before a pass was done then */
+    uint64_t begun_ns,
+        compile_ns; /* time when that pass was queued, and total compile time by then */
+    uint64_t start_ns, start_compile_ns; /* the same times of the pass that is being queued */
+    uint64_t seen_ns; /* time at which the work before that pass was known to be done */
 };
 
 struct dgl_batch {
@@ -62,37 +64,39 @@ struct dgl_batch {
     struct batch_lane *lanes;                  /* [info.sequences] */
     struct decoder *groups[PLAN_BATCH_GROUPS]; /* [num_groups] */
     int32_t num_groups;
-    struct runner_runs runs; /* of all lanes: what one has run another need not make */
-    /* Whoever changes the list or a request's lane, and who looks at them from another thread,
-     * holds the lock. */
+    struct runner_runs runs; /* shared by all lanes, so that each run is made once */
+    /* Protects the list and the lane of each request. Every writer must lock it, and every reader
+     * on another thread. */
     pthread_mutex_t lock;
-    struct batch_request *first, *last; /* all that have not ended, in the order of submission */
+    struct batch_request *first, *last; /* requests that have not ended, in order of submission */
     uint64_t next_id;
-    uint32_t pages, first_pages; /* of the KV cache, promised to its lanes */
-    float answer_tokens;         /* that answers have come to lately */
-    int32_t turn;                /* lane that reads its prompt next */
-    uint64_t hold_ns;            /* that a pass of a prompt may take beside answers; 0 = any */
+    uint32_t pages, first_pages; /* pages of the KV cache that are promised to the lanes */
+    float answer_tokens;         /* running mean of the answer length */
+    int32_t turn;                /* lane whose prompt is read next */
+    uint64_t
+        hold_ns; /* maximum time of a prompt pass while answers are decoded; 0 means no limit */
     struct batch_reads reads;
     bool stepping;
-    bool reads_first; /* batch_read_first() */
+    bool reads_first; /* batch_read_first() was called */
     struct dgl_batch_info info;
 };
 
-/* Makes lanes in a zeroed batch whose model is set; on failure batch_destroy() it. The device is
- * not entered yet. */
+/* Creates the lanes. `b` must be zeroed except for its model. On failure, call batch_destroy(). The
+ * device must not be entered yet. */
 enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *params);
-/* The device is entered, or lost. */
+/* The device must be entered, or lost. */
 void batch_destroy(struct dgl_batch *b);
-/* The functions of the same name in dopplergl.h; batch_step() with the device entered. */
+/* Implement the functions of the same names in dopplergl.h. batch_step() requires an entered
+ * device. */
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *params,
                              uint64_t *id);
 void batch_cancel(struct dgl_batch *b, uint64_t id);
 enum dgl_status batch_step(struct dgl_batch *b);
-/* For measuring: answers wait while prompts are read, so that all of them decode together from the
- * first step on, and no passes over fewer sequences than a group has lanes are compiled before they
- * come up. Before the first step. */
+/* For measuring: answers wait while any prompt is read, so that all of them decode together from
+ * the first step on. Passes over fewer sequences than a group has slots are compiled on first use.
+ * Call it before the first step. */
 void batch_read_first(struct dgl_batch *b);
-/* Before a step on a device that was lost: what is queued there is gone. */
+/* Forgets everything queued on a device that was lost. Call it before the next step. */
 void batch_lose(struct dgl_batch *b);
 
 #endif

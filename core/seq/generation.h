@@ -1,5 +1,5 @@
-/* One answer that is being generated, in parts: dgl_generate() does one after the other, a batch
- * (batch.c) those of many answers in turn. All are called with the device entered. */
+/* One answer that is being generated, in parts. dgl_generate() runs the parts in order. A batch
+ * (batch.c) interleaves the parts of many answers. The caller must have entered the device. */
 #ifndef DGL_CORE_GENERATION_H
 #define DGL_CORE_GENERATION_H
 
@@ -7,64 +7,63 @@
 #include "core/text/text_stream.h"
 
 struct generation {
-    /* set by the caller, the rest zero */
+    /* Set by the caller. All other fields are zero at first. */
     struct dgl_session *s;
     const struct dgl_generate_params *p;
     struct dgl_generate_result *r;
-    struct decoder *own; /* DECODER_OF() it; borrowed */
+    struct decoder *own; /* initialized by DECODER_OF(); borrowed */
     int32_t interval;    /* tokens per readback */
-    int32_t max_tokens;  /* -1 = no limit */
-    float *logits;   /* [vocab], before each token those that it is drawn from; NULL = not wanted */
-    bool in_company; /* which passes evaluate the prompt depends on nothing but the prompt */
-    bool may_step;   /* but its last few tokens may be read by decode steps */
-    /* its own */
+    int32_t max_tokens;  /* -1 means no limit */
+    float *logits;   /* [vocab], gets the logits of each token before it is sampled; may be NULL */
+    bool in_company; /* the passes over the prompt depend on the prompt alone */
+    bool may_step;   /* decode steps may evaluate the last few tokens of the prompt */
+    /* Private. */
     bool done;
-    bool drawn;    /* the steps that read the end of the prompt have drawn its first token... */
-    int32_t first; /* ...which is this */
-    bool given_up; /* a persistent dispatch was: single ones take the rest of the answer */
+    bool drawn;    /* decode steps over the end of the prompt have sampled its first token... */
+    int32_t first; /* ...which is this id */
+    bool given_up; /* a persistent dispatch was given up: the rest uses dispatches */
     struct text_stream stream;
     size_t cap_tokens;
-    uint64_t start_ns;          /* by a clock that stands still while kernels are compiled */
-    struct dgl_counters start;  /* and what was counted by then */
-    struct dgl_counters trials; /* the session's, by then */
+    uint64_t start_ns;          /* by a clock that stops during compilation */
+    struct dgl_counters start;  /* the device's counters at start_ns */
+    struct dgl_counters trials; /* counters of the session's trials at start_ns */
 };
 
-/* Ranges of the parameters, for a session of `context` tokens. */
+/* Checks the parameters for a session of `context` tokens. */
 enum dgl_status generation_check_params(const struct dgl_log *log,
                                         const struct dgl_generate_params *p, int32_t context);
-/* Needs p and r alone; there is room for `most` tokens. generation_finish() is due from here on,
- * also after a failure. */
+/* Initializes the result for up to `most` tokens. Requires only p and r. The caller must call
+ * generation_finish() afterwards, also on failure. */
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *model, int32_t most);
-/* Gives the session the prompt's ids, r->prompt_ids, and compiles what the answer needs. */
+/* Copies the prompt's ids, r->prompt_ids, to the session and compiles the kernels of the answer. */
 enum dgl_status generation_begin(struct generation *g);
-/* The session holds nothing of the answer any more: passes evaluate the prompt and the tokens so
- * far once more. */
+/* Prepares to evaluate the prompt and the tokens so far again, after the session has lost them. */
 enum dgl_status generation_restore(struct generation *g);
-/* One pass over the next tokens of the prompt, of which some are left, `most` of them at most. Does
- * not wait, unless decode steps read the last few of them. */
+/* Runs one pass over up to `most` tokens of the prompt, of which at least one must be left. Waits
+ * only if decode steps evaluate the last few tokens. */
 enum dgl_status generation_pass(struct generation *g, int32_t most);
-/* After the whole prompt, or all of what was restored: the next token. Waits. In company no
- * executor is chosen before the answer decodes alone, which it may never do. */
+/* Samples the next token once the whole prompt, or everything restored, is evaluated. Waits. An
+ * answer in company chooses its executor later, when it first decodes alone. */
 enum dgl_status generation_sample_first(struct generation *g);
-/* Until `done`: queues the next steps, or takes the oldest that are queued. DGL_ERR_CANCELLED, not
- * logged: the device was told to stop. */
+/* Queues the next steps, or takes the oldest queued ones. Call it until `done`. Returns
+ * DGL_ERR_CANCELLED, without a message, if the device was told to stop. */
 enum dgl_status generation_advance(struct generation *g);
-/* Takes the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
+/* Accepts the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
 enum dgl_status generation_take(struct generation *g);
-/* The recipe of its decode steps by its own decoder. */
+/* Returns the recipe of the answer's decode steps by its own decoder. */
 struct recipe generation_recipe(const struct generation *g);
-/* The state of a step over the token at position `pos`. */
+/* Returns the state of a step over the token at position `pos`. */
 struct dgl_step generation_step(const struct generation *g, int32_t pos);
-/* Takes ids that a decoder's steps sampled, until one ends the answer. */
+/* Accepts the ids that a decoder sampled, until one ends the answer. */
 enum dgl_status generation_accept(const struct decoder_news *news);
-/* The device was lost and came back with the tokens that the session held: what else it knew of the
- * answer goes there again, and if the first token is there, the next one is sampled. */
+/* Continues the answer after a lost device was restored with the session's tokens. Writes the
+ * adjustments again. If the answer has a token, samples the next one. */
 enum dgl_status generation_resume(struct generation *g);
-/* Ends the answer, unless something else has. */
+/* Ends the answer, unless it has ended. */
 void generation_end(struct generation *g, enum dgl_finish why);
-/* The rest of the text goes to the callback, all of it to the result. */
+/* Passes the rest of the text to the callback, and stores the whole text in the result. */
 enum dgl_status generation_take_text(struct generation *g);
-/* Drops what is queued, and frees. */
+/* Drops everything queued, and frees the text stream. */
 void generation_finish(struct generation *g);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * session.h: one sequence of tokens on the device: its KV cache and state, the runs bound to them,
- * and which tokens it holds. `ids` is the host's copy of the IDS buffer; the KV cache is valid for
- * the first `len` of them.
+ * session.h: one sequence of tokens on the device: its KV cache, its state, and the runs that are
+ * bound to them. `ids` is the host's copy of the IDS buffer. The KV cache is valid for the first
+ * `len` ids.
  */
 #ifndef DGL_CORE_SESSION_H
 #define DGL_CORE_SESSION_H
@@ -16,96 +16,99 @@
 
 struct dgl_session {
     struct dgl_model *model;
-    struct dgl_session *next; /* of the model's */
-    int32_t context, ubatch;  /* positions; tokens per prefill pass, at most */
-    int32_t sequences;        /* 1; more: of a batch (decoder.h), whose state this holds in one */
-    bool paced;               /* fewer where the device is slow: nobody asked for a number */
-    bool guest;               /* of the KV cache: kv_cache.h */
-    bool shares;              /* prompts begin with what others have evaluated, where they do */
-    struct kv_pages pages;    /* of the model's KV cache */
-    struct memory memory;     /* .state is the session's own */
+    struct dgl_session *next; /* in the model's list */
+    int32_t context, ubatch;  /* positions; maximum tokens of a prefill pass */
+    int32_t sequences;        /* 1, or the sequences of a batch (decoder.h) that share this state */
+    bool paced;               /* the caller set no pass size: passes are shorter on a slow device */
+    bool guest;               /* of the KV cache, see kv_cache.h */
+    bool shares;              /* reuses KV pages of other sequences with the same prefix */
+    struct kv_pages pages;    /* pages in the model's KV cache */
+    struct memory memory;     /* .state belongs to the session */
     struct runner runner;     /* bound to `memory` */
-    struct step_table *steps; /* of this one sequence */
-    struct pass_row *rows;    /* [ubatch], of the pass at hand */
-    uint32_t generation;      /* model_generation() that it has followed */
+    struct step_table *steps; /* of this sequence alone */
+    struct pass_row *rows;    /* [ubatch], rows of the current pass */
+    uint32_t generation;      /* the model_generation() that the session has followed */
     bool has_workspace;
     int32_t *ids; /* [context + 1] */
     int32_t len;
-    int32_t rope_tokens; /* the ROPE tables are those of a session that holds as many */
-    bool logits_valid;   /* LOGITS belongs to token len - 1 */
+    int32_t rope_tokens; /* sequence length for which the ROPE tables were written */
+    bool logits_valid;   /* LOGITS is that of token len - 1 */
     struct adjust adjust;
-    dgl_progress_cb progress_cb; /* while kernels are compiled; NULL = none */
+    dgl_progress_cb progress_cb; /* called during compilation; may be NULL */
     void *progress_priv;
     atomic_bool cancel;
 };
 
-/* dgl_session_create(). `shared` (NULL: none), zeroed at first, makes it a guest of the KV cache,
- * which needs no room for its context: the runs of all guests of one context, who outlive what is
- * in there. */
+/* Implements dgl_session_create(). If `shared` is not NULL, the session is a guest of the KV cache:
+ * it needs no room for its whole context. `shared` has the runs of all guests with one context. It
+ * must be zeroed before the first guest is created. The guests must outlive its contents. */
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *params,
                                struct runner_runs *shared, struct dgl_session **out);
-/* Makes a session that was just created, and holds nothing, hold what `from` does. The device is
- * entered. */
+/* Copies the state of `from` into a new, empty session. The caller must have entered the device. */
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from);
-/* Allocates what so many sequences of a batch have in common into a zeroed session whose model is
- * set: no tokens and no pages. On failure session_destroy() it. The device is entered. */
+/* Allocates the state that the sequences of a batch share, without tokens or pages. `s` must be
+ * zeroed except for its model. On failure, call session_destroy(). The caller must have entered the
+ * device. */
 enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_session_params *params,
                                    int32_t sequences);
-/* Frees a session with all that it holds. The device is entered, or lost. */
+/* The device must be entered, or lost. */
 void session_destroy(struct dgl_session *s);
 
-/* Begins a public call that evaluates: the device's context becomes current, runs of an older
- * engine or workspace are dropped, and a cancellation that came before this call does not count.
- * One that comes later also ends what goes on inside a pass: submits and readbacks then return
- * DGL_ERR_CANCELLED, not logged. When this succeeds, session_leave() ends the function. */
+/* Begins a public call that evaluates. Makes the device's context current, drops runs of an older
+ * engine or workspace, and clears an earlier cancellation. If the call is cancelled from here on,
+ * submits and readbacks return DGL_ERR_CANCELLED and log no message. If session_enter() succeeds,
+ * the function must end with session_leave(). */
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved);
-/* Returns `status`. DGL_ERR_CANCELLED gets its line, "`what` was cancelled"; what = NULL: it has
- * one. */
+/* Ends a public call and returns `status`. If `status` is DGL_ERR_CANCELLED and `what` is not NULL,
+ * logs "`what` was cancelled". */
 enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
                               enum dgl_status status);
-/* False: the model has other kernels since the call began, or its memory has moved for another
- * session, and the runs are of the old ones. */
+/* Returns false if the runs are outdated: the model has other kernels since the call began, or its
+ * memory has moved for another session. */
 bool session_is_current(const struct dgl_session *s);
-/* Drops runs of an older engine, workspace or KV cache, of which the session may have none queued,
- * and makes room for what the new plan has more. Other guests, who are no longer current either,
- * follow before they queue another one. */
+/* Drops runs of an older engine, workspace or KV cache, and allocates the buffers that the new plan
+ * adds. No outdated run of the session may be queued. Other guests are outdated too; each must
+ * follow before it queues a run. */
 enum dgl_status session_follow(struct dgl_session *s);
-/* The session has KV pages for `tokens` (more than its context count as that), before work that
- * writes there is queued. Where session_moves() is true, the cache moves and all runs of the
- * session are dropped: none may be queued. */
+/* Reserves KV pages for `tokens` positions, or for the context if that is less. Call it before
+ * queueing work that writes there. If session_moves() returns true, the cache moves and all runs of
+ * the session are dropped; none of them may be queued. */
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens);
 bool session_moves(const struct dgl_session *s, int32_t tokens);
-/* False: a guest would have to wait for them. */
+/* Returns false if a guest would have to wait for these pages. */
 bool session_may_reserve(const struct dgl_session *s, int32_t tokens);
-/* Pages that other sequences evaluated for s->ids[len .. count) become the session's, but for the
- * last token's; *adopted (may be NULL) is how many tokens that are. Nothing may be queued. */
+/* Reuses pages of other sequences that hold s->ids[len .. count). The last token is always left to
+ * evaluate. *adopted (may be NULL) is set to the number of tokens. The session must have no queued
+ * work. */
 enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted);
-/* The device has evaluated the next `tokens` of s->ids. */
+/* Notes that the device has evaluated the next `tokens` of s->ids. */
 void session_advance(struct dgl_session *s, int32_t tokens);
-/* Compiles the kernels of the segments (bits as in struct recipe) that are not compiled yet, to
- * machine code, so that no run of them waits for the compiler. DGL_ERR_CANCELLED, not logged:
- * cancelled between two of them. */
+/* Compiles the kernels of the segments (bits as in struct recipe) to machine code, so that no run
+ * waits for the compiler. Skips those already compiled. Returns DGL_ERR_CANCELLED, without a
+ * message, if cancelled between two kernels. */
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
-/* Bodies of the passes of up to `rows` tokens that evaluate the next `count`, as such bits. */
+/* Returns the bodies of the passes that evaluate the next `count` tokens in passes of up to `rows`,
+ * as bits. */
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
-/* Tokens of the next pass when `left` are to be evaluated, in passes of up to `rows`. */
+/* Returns the size of the next pass if `left` tokens remain and a pass has up to `rows`. */
 int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores);
-/* Rows of the passes in which session_eval() evaluates the next `count` tokens, at most. */
+/* Returns the maximum rows of the passes by which session_eval() evaluates the next `count` tokens.
+ * */
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
-/* DGL_ERR_INVALID_ARG unless ids[0 .. count) is a sequence that the session can hold; `name` is the
- * message's word for it. */
+/* Returns DGL_ERR_INVALID_ARG if ids[0 .. count) is empty, does not fit the context, or has an id
+ * outside of the vocabulary. `name` names the ids in the message. */
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
                                   size_t count);
-/* The ids of a prompt that is text or ids, exactly one of them. Free ids->ids with free(), also on
- * failure. */
+/* A prompt: either text or ids. session_prompt_ids() returns its ids. The caller frees ids->ids
+ * with free(), also on failure. */
 struct prompt {
-    const char *text; /* NULL = ids */
-    size_t text_len;  /* bytes; 0 = strlen(text) */
+    const char *text; /* NULL if the prompt is ids */
+    size_t text_len;  /* in bytes; 0 means strlen(text) */
     const int32_t *ids;
     size_t num_ids;
     bool no_parse_special;
 };
-/* Of the parameters of a call that takes one. */
+/* The prompt in the parameters of a public call. */
 #define PROMPT_OF(p)                                                                               \
     (&(struct prompt){.text = (p)->prompt,                                                         \
                       .text_len = (p)->prompt_len,                                                 \
@@ -118,57 +121,57 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
 void session_cancel(struct dgl_session *s);
 bool session_is_cancelled(const struct dgl_session *s);
 void session_trim(struct dgl_session *s, int32_t len);
-/* Gives KV pages back that were reserved for tokens which did not come. */
+/* Returns the KV pages beyond `len` tokens to the cache. */
 void session_trim_pages(struct dgl_session *s);
-/* Whether the ROPE tables are those of a session that holds `tokens`. */
+/* Returns true if the ROPE tables are valid for a sequence of `tokens`. */
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens);
-/* Makes them so, whatever is held. */
+/* Writes the ROPE tables for a sequence of `tokens`, even if tokens were evaluated with other
+ * tables. */
 enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens);
-/* Makes them so; should they change, nothing that was evaluated is of use: len becomes 0. Call
- * before evaluating anything of a sequence that will have `tokens`. */
+/* Prepares the ROPE tables for a sequence of `tokens`. If the tables change, all evaluated tokens
+ * are invalid and `len` becomes 0. Call it before evaluating any part of the sequence. */
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
-/* Evaluates ids[len .. count), count <= context, which the caller has put into s->ids; LOGITS then
- * belongs to the last one. Stops between passes when cancelled (DGL_ERR_CANCELLED, not logged),
- * keeping what was evaluated. The last pass is queued, not started. */
+/* Evaluates ids[len .. count), which the caller has stored in s->ids; count <= context. LOGITS is
+ * then that of the last token. If cancelled between passes, returns DGL_ERR_CANCELLED without a
+ * message, and keeps the tokens evaluated so far. The last pass is queued, but not flushed. */
 enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* One pass over the next `tokens` of s->ids, with the logits that `flags` (enum row_flag) name. */
+/* Queues one pass over the next `tokens` of s->ids. `flags` (enum row_flag) selects the results. */
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
-/* The residual stream of rows at positions 0 .. rows: [point][rows][hidden]. Point 0 is the
- * embedding, points 2i + 1 and 2i + 2 are attention and the feed-forward part of layer i. */
+/* The residual stream of positions 0 .. rows, as [point][rows][hidden]. Point 0 is the embedding.
+ * Points 2i + 1 and 2i + 2 follow the attention and the feed-forward part of layer i. */
 struct stream_trace {
     float *values;
     size_t rows;
 };
 size_t session_trace_points(const struct dgl_session *s);
-/* session_pass() block by block, which brings the stream at each point; waits for each. */
+/* Like session_pass(), but block by block. Reads the stream after each block. */
 enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
                                    const struct stream_trace *trace);
-/* Makes room for the logits of every row of a pass (ROW_SCORE); *rows is how many rows one may
- * have. */
+/* Makes room for the logits of every row of a pass (ROW_SCORE). *rows is set to the maximum rows of
+ * such a pass. */
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
-/* Puts ids[0 .. count) into s->ids (where they may be already, if nothing was evaluated) and keeps
- * the common prefix of what was evaluated; *reused (may be NULL) is its length. Unless len is then
- * `count`, session_eval(count) is to follow. */
+/* Stores ids[0 .. count) in s->ids and keeps the evaluated tokens up to the first difference.
+ * *reused (may be NULL) is set to the number kept. `ids` may be s->ids if the session is empty. If
+ * len < count afterwards, session_eval(count) must follow. */
 enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                  size_t *reused);
-/* Writes the state of a pass over step->tokens rows from step->pos on; `flags` are those of the
- * last row, ROW_SCORE and ROW_HIDDEN of all. */
+/* Writes the state of a pass over step->tokens rows from step->pos on. `flags` apply to the last
+ * row; ROW_SCORE and ROW_HIDDEN apply to all rows. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
                                    uint32_t flags);
-/* What the parameters do to logits before they are ranked goes to ADJUST, as far as the device has
- * other words there. */
+/* Writes the logit adjustments of the parameters to ADJUST, if the device has different ones. */
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling);
-/* Brings count ids from position `pos` on; waits. */
+/* Reads `count` ids from position `pos` on. Waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
-/* The failure of logits that are NaN or infinite, with what to do: nothing checks a checkpoint's
- * values, nor what the user's own kernels compute when a process starts with them. */
+/* Reports NaN or infinite logits, with advice. They may come from the weights or from a user's own
+ * kernel: neither is checked beforehand. */
 enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
     DGL_PRINTF(2, 3);
-/* Tokens per readback when nobody asks for another number: where a readback costs more than a few
- * steps beyond the answer's end. */
+/* Default number of tokens per readback. It is more than 1 if a readback costs more than a few
+ * steps beyond the end of the answer. */
 int32_t session_readback_interval(const struct dgl_session *s);
 
-/* dgl_generate(); the device is entered. */
+/* Implements dgl_generate(). The caller must have entered the device. */
 enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
                                  struct dgl_generate_result *out);
 void generate_result_finish(struct dgl_generate_result *result);

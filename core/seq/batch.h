@@ -1,6 +1,5 @@
 /* Continuous batching on one model: a queue of requests, and lanes. A lane is a session that runs
- * one request at a time. Requests whose answers are being written are decoded together in groups.
- * */
+ * one request at a time. Requests whose answers are being written are decoded in groups. */
 #ifndef DGL_CORE_BATCH_H
 #define DGL_CORE_BATCH_H
 
@@ -53,10 +52,9 @@ struct batch_reads {
     uint64_t ns;
     int32_t queued; /* tokens of the queued pass before the mark, or 0 */
     struct gl_mark mark;
-    uint64_t begun_ns,
-        compile_ns; /* time when that pass was queued, and total compile time by then */
+    uint64_t begun_ns, compile_ns; /* time when it was queued, and total compile time by then */
     uint64_t start_ns, start_compile_ns; /* the same times of the pass that is being queued */
-    uint64_t seen_ns; /* time at which the work before that pass was known to be done */
+    uint64_t seen_ns;                    /* time at which the work before it was known to be done */
 };
 
 struct dgl_batch {
@@ -73,8 +71,7 @@ struct dgl_batch {
     uint32_t pages, first_pages; /* pages of the KV cache that are promised to the lanes */
     float answer_tokens;         /* running mean of the answer length */
     int32_t turn;                /* lane whose prompt is read next */
-    uint64_t
-        hold_ns; /* maximum time of a prompt pass while answers are decoded; 0 means no limit */
+    uint64_t hold_ns; /* maximum time of a prompt pass beside answers; 0 means no limit */
     struct batch_reads reads;
     bool stepping;
     bool reads_first; /* batch_read_first() was called */

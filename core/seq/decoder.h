@@ -27,10 +27,9 @@ struct generation;
 #define DECODER_BURSTS    2
 
 struct decoder_slot {
-    struct generation *g; /* member, or NULL if the slot is free */
-    uint32_t serial;      /* incremented when a member leaves */
-    uint32_t kv_first, kv_room,
-        kv_known; /* its entries of the page table: first, capacity, written */
+    struct generation *g;                 /* member, or NULL if the slot is free */
+    uint32_t serial;                      /* incremented when a member leaves */
+    uint32_t kv_first, kv_room, kv_known; /* entries of the page table: first, capacity, written */
 };
 
 /* Steps that are queued together and read back at once. */
@@ -74,8 +73,9 @@ struct decoder {
         .state = (session), .slots = 1, .members = 1, .rows = 1, .slot[0].g = (generation)})
 
 struct decoder_params {
-    int32_t context;   /* maximum tokens of a sequence */
-    int32_t sequences; /* maximum members; fewer if a binding is too small for them */
+    int32_t context; /* maximum tokens of a sequence */
+    int32_t
+        sequences; /* maximum number of members at the same time; fewer if a binding is too small */
     dgl_progress_cb progress_cb;
     void *progress_priv;
 };

@@ -1,4 +1,4 @@
-/* Words of ADJUST from the caller's parameters. */
+/* Fills the words of ADJUST from the caller's parameters. */
 #include "core/seq/adjust.h"
 
 #include <float.h>
@@ -25,7 +25,7 @@ void adjust_finish(struct adjust *a)
 
 /* ---- head: biases, penalties, costs of repeats ----------------------------------------------- */
 
-/* Biases of one id add up. */
+/* Several biases of one id are added. */
 static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, uint32_t vocab,
                                    const struct dgl_sampling *s)
 {
@@ -53,7 +53,8 @@ static enum dgl_status fill_biases(uint32_t *head, const struct dgl_log *log, ui
     return DGL_OK;
 }
 
-/* Ends where an f32 would, or the table does: longer repeats cost as much as the last entry. */
+/* The table ends before a cost exceeds FLT_MAX, or at its maximum length. Longer repeats cost as
+ * much as the last entry. */
 static void fill_dry(uint32_t *head, const struct dgl_sampling *s)
 {
     double base = s->dry_base > 0 ? (double)s->dry_base : 1.75;
@@ -66,7 +67,7 @@ static void fill_dry(uint32_t *head, const struct dgl_sampling *s)
     }
     head[ADJUST_DRY_LENGTHS] = lengths;
     head[ADJUST_DRY_ALLOWED] = s->dry_allowed_length > 0 ? (uint32_t)s->dry_allowed_length : 2;
-    head[ADJUST_DRY_LAST_N] = (uint32_t)s->dry_penalty_last_n; /* -1: more than any context */
+    head[ADJUST_DRY_LAST_N] = (uint32_t)s->dry_penalty_last_n; /* -1: beyond any context */
 }
 
 /* ---- sequence breakers ----------------------------------------------------------------------- */
@@ -76,7 +77,8 @@ static void mark(uint32_t *words, int32_t id, uint32_t bit)
     words[ADJUST_MARKS + (uint32_t)id / 16] |= bit << 2 * ((uint32_t)id % 16);
 }
 
-/* A breaker that `id` begins and the ids of `rest` complete; once if there are several ways. */
+/* Adds a breaker that begins in token `id` and continues with the ids of `rest`, unless it is in
+ * the list already. */
 static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
                                     const struct dgl_tokenizer *tok, int32_t id,
                                     struct dgl_str rest)
@@ -107,7 +109,8 @@ static enum dgl_status add_sequence(struct adjust *a, const struct dgl_log *log,
     return status;
 }
 
-/* The breaker inside of a token's text, or its beginning at that text's end. */
+/* Finds the breaker inside a token's text, or a beginning of the breaker at the end of that
+ * text. */
 static enum dgl_status match_token(struct adjust *a, const struct dgl_log *log,
                                    const struct dgl_tokenizer *tok, int32_t id, struct dgl_str text,
                                    struct dgl_str breaker)
@@ -154,7 +157,7 @@ struct breaker_list {
     size_t count;
 };
 
-/* Without a tokenizer there are no texts. */
+/* Returns the breakers of the parameters, or the defaults. Without a tokenizer there are none. */
 static struct breaker_list breakers_of(const struct dgl_tokenizer *tok,
                                        const struct dgl_sampling *s)
 {
@@ -166,7 +169,7 @@ static struct breaker_list breakers_of(const struct dgl_tokenizer *tok,
     return list;
 }
 
-/* Whether the words are of these. */
+/* Returns true if the words were made from these breakers. */
 static bool holds(const struct adjust *a, struct breaker_list list)
 {
     struct dgl_str left = {a->breakers.p, a->breakers.len};
@@ -219,7 +222,7 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
     a->has_breakers = false;
     a->breakers.len = 0;
     dgl_buf_append(&a->breakers, from->breakers.p, from->breakers.len);
-    if (a->breakers.failed) { /* it makes its own */
+    if (a->breakers.failed) { /* adjust_fill() makes new ones */
         dgl_buf_finish(&a->breakers);
         return;
     }
@@ -232,7 +235,7 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Bytes of them that there is room for from the beginning. */
+/* Initial room for breakers, in bytes. */
 #define USUAL_BREAKERS 256
 
 enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log)

@@ -1,5 +1,5 @@
-/* What a generation does to logits before they are ranked: biases, penalties, and DRY with its
- * sequence breakers, as the words of ADJUST (core/plan/oplist_sample.h). */
+/* Logit adjustments of a generation, applied before ranking: biases, penalties, and DRY with its
+ * sequence breakers. They are stored as the words of ADJUST (core/plan/oplist_sample.h). */
 #ifndef DGL_CORE_ADJUST_H
 #define DGL_CORE_ADJUST_H
 
@@ -8,27 +8,28 @@
 #include "core/seq/sampling.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* A host's copy of one session's ADJUST. `{0}` is empty. */
+/* Host copy of one session's ADJUST. `{0}` is empty. */
 struct adjust {
     uint32_t vocab;
-    uint32_t *words;         /* [oplist_adjust_words(vocab)]; NULL = not used yet */
-    struct dgl_buf breakers; /* whose marks and sequences the words hold, each with its length */
+    uint32_t *words; /* [oplist_adjust_words(vocab)]; NULL before the first use */
+    struct dgl_buf
+        breakers; /* breakers of the marks and sequences in `words`, each with its length */
     bool has_breakers;
     bool head_dirty,
-        breakers_dirty; /* words before ADJUST_MARKS, and from there: not written yet */
+        breakers_dirty; /* to be written: the words before ADJUST_MARKS; the words from there on */
 };
 void adjust_finish(struct adjust *a);
-/* Makes the words, unless they are there. */
+/* Allocates `words`, unless that is done. */
 enum dgl_status adjust_reserve(struct adjust *a, const struct dgl_log *log);
 
-/* Takes the marks of another one's breakers, where they are those that the parameters want: no text
- * is decoded. */
+/* Copies the marks of `from` if its breakers are those of the parameters. This saves decoding the
+ * vocabulary again. */
 void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_tokenizer *tok,
                   const struct dgl_sampling *sampling);
-/* Sets the words for parameters that passed sampling_check(). `tok` may be NULL: then there are no
- * default breakers. The first call with breakers, and each with others, decodes the whole
- * vocabulary. DGL_ERR_INVALID_ARG: a bias for an id outside of the vocabulary, breakers without a
- * tokenizer or with more spellings than fit. */
+/* Sets the words for parameters that passed sampling_check(). If `tok` is NULL, there are no
+ * default breakers. New breakers require decoding the whole vocabulary. Returns DGL_ERR_INVALID_ARG
+ * if a bias is for an id outside of the vocabulary, if breakers are given without a tokenizer, or
+ * if they have more spellings than fit. */
 enum dgl_status adjust_fill(struct adjust *a, const struct dgl_log *log,
                             const struct dgl_tokenizer *tok, const struct dgl_sampling *sampling);
 

@@ -1,33 +1,34 @@
-/* Pages of the KV cache for a batch: how many its lanes share, who may begin, and who has to wait
- * again when they run out. */
+/* Pages of the KV cache for a batch. Decides how many pages the lanes share, which requests may
+ * begin, and which request gives its pages back when they run out. */
 #ifndef DGL_CORE_BATCH_PAGES_H
 #define DGL_CORE_BATCH_PAGES_H
 
 #include "core/seq/batch.h"
 
-/* Grants a batch its context and pages for all lanes together: as many as all contexts come to, or
- * fewer where they do not fit or nobody wants more; the longest context has room in them. The
- * device is not entered yet. */
+/* Sets the context of the batch and promises it pages for all lanes together. That is the sum of
+ * all contexts, or fewer if they do not fit or the caller asks for fewer. One sequence of the full
+ * context always fits. The device must not be entered yet. */
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *params);
-/* When the lanes' sessions are gone. */
+/* Releases the pages. The lanes' sessions must have been destroyed. */
 void batch_pages_finish(struct dgl_batch *b);
 
-/* Tokens that a request's sequence has before its next one is drawn. */
+/* Returns the number of tokens of a request's sequence before its next token is sampled. */
 int32_t batch_request_tokens(const struct batch_request *r);
-/* Whether there are pages for all that a waiting request is expected to come to, beside what the
- * running ones are, at any time until they have ended. With nothing that runs, there are. */
+/* Returns true if a waiting request may begin: the free pages suffice for its expected length,
+ * beside the running requests, at every step until they end. Always true if no request is
+ * running. */
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r);
-/* Whether the next page of a prompt is about to be evaluated for an older request: then it is not
- * evaluated twice. */
+/* Returns true if an older request is about to evaluate the next page of this prompt. Waiting for
+ * it avoids evaluating the page twice. */
 bool batch_pages_waits(const struct batch_request *r);
-/* Before work is queued that needs room for `tokens` positions of the request's sequence, or fewer
- * where it ends before: pages are there, or given up by the youngest requests that run, which then
- * wait at their old places and evaluate their tokens again. False: the request itself is the
- * youngest, and waits. */
+/* Makes pages available for `tokens` positions of the request's sequence, or for its maximum length
+ * if that is less. Call it before queueing work. If pages are short, the youngest running requests
+ * give theirs back. They wait in their old places in the queue, and evaluate their tokens again
+ * later. Returns false if the request itself is the youngest and now waits. */
 bool batch_pages_make_room(struct batch_request *r, int32_t tokens);
-/* An answer has ended: the next ones are expected to be rather like it. */
+/* Updates the expected answer length with an answer that has ended. */
 void batch_pages_learn(const struct batch_request *r);
-/* A lane's request has ended, or waits: its tokens and pages are given back. */
+/* Frees the tokens and pages of a lane whose request has ended or waits. */
 void batch_pages_give(struct batch_lane *lane);
 
 #endif

@@ -1,5 +1,6 @@
-/* Times of passes over prompts. A pass of r tokens takes at most r / t times as long as one of t
- * where r is more; where it is fewer, the next measurement tells. */
+/* Times of passes over prompts. The estimate: if a pass of t tokens takes a certain time, a longer
+ * one of r tokens takes at most r / t times as long. There is no such bound for shorter passes; the
+ * next measurement corrects the estimate. */
 #include "core/seq/batch_reads.h"
 
 #include <assert.h>
@@ -33,8 +34,8 @@ int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most)
     return tokens < most ? tokens : most;
 }
 
-/* `exact`: it took so long, else that at most. The end of a prompt fills its pass badly: that is no
- * news unless it took too long. */
+/* Notes the time of the finished pass. If `exact` is false, that time is an upper limit. A pass at
+ * the end of a prompt may be short, and is then ignored unless it took too long. */
 static void note(struct dgl_batch *b, uint64_t now, bool exact)
 {
     struct batch_reads *reads = &b->reads;
@@ -74,7 +75,7 @@ enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
     reads->queued = tokens;
     reads->begun_ns = reads->start_ns;
     reads->compile_ns = reads->start_compile_ns;
-    if (gl_mark_is_reached(gl, &reads->mark)) /* drivers that compute when they are told to */
+    if (gl_mark_is_reached(gl, &reads->mark)) /* some drivers compute during the call */
         note(b, dgl_now_ns(), true);
     return DGL_OK;
 }

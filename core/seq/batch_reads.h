@@ -1,32 +1,34 @@
-/* How many tokens of a prompt a step of a batch reads: so few that answers which are being written
- * wait for them no longer than a stated time, by what passes took before. At most one pass is
- * queued behind another, so that a request which comes now waits for two and no more. */
+/* Size of the prompt passes in a batch. A pass is kept short enough that answers wait for it no
+ * longer than a given time. The estimate uses the times of earlier passes. At most one pass is
+ * queued behind another, so a new request waits for two passes at most. */
 #ifndef DGL_CORE_BATCH_READS_H
 #define DGL_CORE_BATCH_READS_H
 
 #include "core/seq/batch.h"
 
-/* dgl_batch_params.hold_ms when nobody says. */
+/* Default of dgl_batch_params.hold_ms. */
 #define BATCH_HOLD_MS     100
 #define BATCH_MAX_HOLD_MS 60000
-/* A pass over fewer tokens costs as much as one over these. */
+/* A shorter pass costs as much as one over this many tokens. */
 #define BATCH_LEAST_READ 16
 
-/* Nobody else writes, who would wait for this prompt, and how it is read does not have to be the
- * same in any company. */
+/* Returns true if no answer has to wait for this prompt, and the passes over it may depend on the
+ * other requests. */
 bool batch_reads_alone(const struct dgl_batch *b);
-/* Tokens of the next pass over a prompt, at most `most`. */
+/* Returns the size of the next pass over a prompt, at most `most` tokens. */
 int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most);
-/* Before a pass is queued, and behind it; waits for the one before. */
+/* Call batch_reads_begin() before queueing a pass and batch_reads_queued() after it. The latter
+ * waits for the pass before. */
 void batch_reads_begin(struct dgl_batch *b);
 enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens);
-/* At the beginning of a step: does not wait. */
+/* Notes the time of a finished pass. Does not wait. Called at the beginning of a step. */
 void batch_reads_look(struct dgl_batch *b);
-/* Waits for the pass that is queued, if there is one. */
+/* Waits for the queued pass, if any. */
 enum dgl_status batch_reads_end(struct dgl_batch *b);
-/* Something that was queued before the pass has been waited for: it begins now at the earliest. */
+/* Notes that the host has waited for work queued before the pass: the pass began no earlier than
+ * now. */
 void batch_reads_seen(struct dgl_batch *b);
-/* The device was lost, or the batch ends. */
+/* Forgets the queued pass, because the device was lost or the batch ends. */
 void batch_reads_drop(struct dgl_batch *b);
 
 #endif

@@ -14,7 +14,7 @@ enum dgl_status step_table_write(struct step_table *table, struct dgl_device *de
         uint32_t head[4];
         struct dgl_step seq[DGL_STEP_SEQS];
     } state = {.head = {num_rows, num_seqs}};
-    uint32_t changed = num_rows; /* first row that the device has not */
+    uint32_t changed = num_rows; /* first row that differs on the device */
     assert(num_seqs <= DGL_STEP_SEQS && num_rows <= DGL_STEP_ROWS);
     for (uint32_t i = num_rows; i-- > 0;) {
         uint32_t offset = rows[i].pos - steps[rows[i].seq].pos;

@@ -1,5 +1,5 @@
-/* Ranges of the sampling parameters, and their form in the step state: fractions become integers
- * here, once, so that the sampling kernels need no division and no float comparison. */
+/* Checks the sampling parameters and converts them to step state. Fractions become integers here,
+ * once, so that the sampling kernels need no division and no float comparison. */
 #include "core/seq/sampling.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "core/base/json.h"
 
-/* Of a sequence breaker; its ids are compared one by one. */
+/* Limit of a sequence breaker, because its ids are compared one by one. */
 enum { MAX_BREAKER_BYTES = 40 };
 
 static enum dgl_status check_range(const struct dgl_log *log, const char *field, double value,
@@ -56,7 +56,8 @@ enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampl
                             "sampling: dry_breakers[%zu] has %zu bytes, must have 1 to %d", i, len,
                             MAX_BREAKER_BYTES);
     }
-    /* 0 means off; what lies between would make the inverse overflow what a logit can bear. */
+    /* 0 means off. The inverse of a repeat_penalty between 0 and 0.01 could make a logit
+     * overflow. */
     enum dgl_status status = DGL_OK;
     if (sampling->repeat_penalty != 0)
         status = check_range(log, "repeat_penalty", sampling->repeat_penalty, 0.01, 100);
@@ -130,7 +131,7 @@ bool sampling_adjusts(const struct dgl_sampling *sampling)
            sampling_has_dry(sampling);
 }
 
-/* floor(p * 2^32), at least 1 so that a tiny p is not "off", at most 2^32 - 1; 0 stays 0. */
+/* Returns floor(p * 2^32). A tiny p becomes 1, because 0 means off. The maximum is 2^32 - 1. */
 static uint32_t to_fraction(float p)
 {
     if (p <= 0)
@@ -155,7 +156,7 @@ void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step
     bool repeat = penalise && has_repeat_penalty(sampling);
     step->repeat_penalty = repeat ? sampling->repeat_penalty : 1;
     step->repeat_inverse = repeat ? (float)(1.0 / (double)sampling->repeat_penalty) : 1;
-    /* -1 is more than any context. */
+    /* -1 becomes more than any context. */
     step->repeat_last_n = penalise ? (uint32_t)sampling->repeat_last_n : 0;
 }
 

@@ -1,5 +1,5 @@
-/* The caller's sampling parameters: checked, taken from a model's defaults, and turned into step
- * state. docs/formats.md has the arithmetic. */
+/* Sampling parameters: checks them, reads a model's defaults, and converts them to step state.
+ * docs/formats.md describes the arithmetic. */
 #ifndef DGL_CORE_SAMPLING_H
 #define DGL_CORE_SAMPLING_H
 
@@ -9,22 +9,24 @@
 
 #define SAMPLING_MAX_TOP_K 128
 
-/* Every field within its range and finite, else DGL_ERR_INVALID_ARG naming the field. */
+/* Returns DGL_ERR_INVALID_ARG, with a message that names the field, if a field is out of range or
+ * not finite. */
 enum dgl_status sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling);
-/* The values of a generation_config.json, called `name` in messages, over those of *out. */
+/* Replaces fields of *out by the values in a generation_config.json. Messages call the file
+ * `name`. */
 enum dgl_status sampling_read_config(const struct dgl_log *log, const char *name, const char *json,
                                      size_t len, struct dgl_sampling *out);
-/* For parameters that passed sampling_check(). */
+/* Requires parameters that passed sampling_check(). */
 enum sample_kind sampling_kind(const struct dgl_sampling *sampling);
-/* Return true if the parameters change logits before these are ranked: by a repetition, presence or
+/* Return true if the parameters change logits before ranking: by a repetition, presence or
  * frequency penalty; by DRY; by any of these or a bias. */
 bool sampling_penalises(const struct dgl_sampling *sampling);
 bool sampling_has_dry(const struct dgl_sampling *sampling);
 bool sampling_adjusts(const struct dgl_sampling *sampling);
-/* Sets the fields that hold parameters (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp,
- * repeat_*); the others keep their values. */
+/* Sets the step's sampling fields (seed_lo, seed_hi, top_k, top_p_q, min_p_q, inv_temp, repeat_*).
+ * The other fields keep their values. */
 void sampling_to_step(const struct dgl_sampling *sampling, struct dgl_step *step);
-/* Returns -ln softmax(row)[id] in double; row [vocab]. */
+/* Returns -ln softmax(row)[id], computed in double. row is [vocab]. */
 double logits_nll(const float *row, int32_t vocab, int32_t id);
 
 #endif

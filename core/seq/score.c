@@ -1,5 +1,5 @@
-/* Results of evaluated tokens on the host, logits and hidden states, for dgl_session_eval(),
- * dgl_logits(), dgl_embed() and dgl_perplexity(): rows are read back pass by pass. */
+/* Reads logits and hidden states of evaluated tokens back to the host, pass by pass, for
+ * dgl_session_eval(), dgl_logits(), dgl_embed() and dgl_perplexity(). */
 #include "core/seq/score.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-/* Gives the session a sequence to evaluate from its first token on. */
+/* Replaces the session's tokens by `ids`, of which none are evaluated yet. */
 static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_t count,
                                 const char *name)
 {
@@ -30,9 +30,9 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     return status;
 }
 
-/* Evaluates s->ids[s->len .. count) and brings the results of those from `first` on: logits,
- * [count - first, vocab], and hidden states, [count - first, hidden]; NULL = not wanted. LOGITS
- * then belongs to the last token, unless all logits or hidden states alone were wanted. */
+/* Evaluates s->ids[s->len .. count) and reads the results from position `first` on: logits [count -
+ * first, vocab] and hidden states [count - first, hidden]. Either may be NULL. Afterwards LOGITS is
+ * that of the last token, except if all logits, or only hidden states, were read. */
 static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
                                  float *hidden)
 {
@@ -209,13 +209,13 @@ done:
 
 /* ---- perplexity ------------------------------------------------------------------------------ */
 
-/* -ln p of the tokens that count. */
+/* Sums of -ln p over the predicted tokens. */
 struct score_sum {
     double nll, squares;
     uint64_t tokens;
 };
 
-/* What score_ids() of the same numbers runs. */
+/* Returns the segments that score_ids() runs with these arguments. */
 static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32_t first,
                                int32_t most)
 {
@@ -228,8 +228,9 @@ static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32
     return segments;
 }
 
-/* Evaluates s->ids[0 .. count) and adds up the cost of the tokens from position `first` on, 1 or
- * more, given the logits of the one before each. `logits` has room for `most` rows. */
+/* Evaluates s->ids[0 .. count - 1) and sums the cost of the tokens from position `first` on. The
+ * cost of a token comes from the logits of the token before it, so first >= 1. `logits` has room
+ * for `most` rows. */
 static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_t count,
                                  int32_t first, int32_t most, float *logits, struct score_sum *sum)
 {
@@ -243,7 +244,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
         if (status == DGL_OK)
             status = gl_flush(s->model->dev->gl);
     }
-    /* The last token's own logits predict nothing that counts. */
+    /* The last token is not evaluated: its logits would predict a token that is not given. */
     while (s->len < count - 1 && status == DGL_OK) {
         int32_t start = s->len, left = count - 1 - start, rows = left < most ? left : most;
         status = eval_rows(s, start, start + rows, logits, NULL);
@@ -262,14 +263,15 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     return status;
 }
 
-/* The same of a text of `count` tokens, in windows where it is longer than the context. */
+/* Returns the segments for a text of `count` tokens, in windows if it is longer than the
+ * context. */
 static uint32_t text_segments(const struct dgl_session *s, const struct dgl_perplexity_params *p,
                               size_t count, size_t stride, int32_t most)
 {
     const size_t context = (size_t)s->context;
     uint32_t segments = 0;
     if (count > context && !p->windows)
-        return 0; /* which is refused */
+        return 0; /* the text will be refused */
     for (size_t begin = 0, counted = 0; counted < count; begin += stride) {
         size_t left = count - begin, len = left > context ? context : left;
         segments |=
@@ -279,7 +281,7 @@ static uint32_t text_segments(const struct dgl_session *s, const struct dgl_perp
     return segments;
 }
 
-/* The special token that the tokenizer puts before every text; -1 = none. */
+/* Finds the special token that the tokenizer puts before every text, or sets *bos to -1. */
 static enum dgl_status find_bos(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                 int32_t *bos)
 {
@@ -289,7 +291,7 @@ static enum dgl_status find_bos(const struct dgl_log *log, const struct dgl_toke
     enum dgl_status status = tokenizer_encode(log, tok, DGL_STR(""), flags, &empty);
     if (status == DGL_OK)
         status = tokenizer_encode(log, tok, DGL_STR("a"), flags, &one);
-    /* What only follows a text comes first in an empty one. */
+    /* An empty text may begin with a token that belongs after a text. So both must agree. */
     if (status == DGL_OK && empty.count && one.count && empty.ids[0] == one.ids[0])
         *bos = empty.ids[0];
     free(empty.ids);
@@ -342,7 +344,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
         if (status == DGL_OK)
             status = session_compile(s, text_segments(s, p, ids.count, stride, most));
-        /* The tokens before `counted` have had their turn. */
+        /* The tokens before `counted` were scored in earlier windows. */
         for (size_t begin = 0, counted = 0; counted < ids.count && status == DGL_OK;
              begin += stride) {
             size_t left = ids.count - begin;

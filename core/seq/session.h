@@ -90,10 +90,10 @@ enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
 /* Returns the bodies of the passes that evaluate the next `count` tokens in passes of up to `rows`,
  * as bits. */
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
-/* Returns the size of the next pass if `left` tokens remain and a pass has up to `rows`. */
+/* Returns the size of the next pass if `left` tokens remain and a pass has at most `rows`.
+ * `scores`: every row computes logits. */
 int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores);
-/* Returns the maximum rows of the passes by which session_eval() evaluates the next `count` tokens.
- * */
+/* Returns the maximum rows of a pass if session_eval() evaluates the next `count` tokens. */
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
 /* Returns DGL_ERR_INVALID_ARG if ids[0 .. count) is empty, does not fit the context, or has an id
  * outside of the vocabulary. `name` names the ids in the message. */

@@ -22,7 +22,7 @@
 enum {
     AT_MAGIC = 0,
     AT_VERSION = 8,
-    AT_BYTE_ORDER = 12, /* in the order of the machine, as numbers of ids, logits and rows are */
+    AT_BYTE_ORDER = 12, /* in the machine's byte order, like the ids, logits and rows */
     AT_SIZE = 16,
     AT_TOKENS = 24,
     AT_ROPE_TOKENS = 28,
@@ -38,7 +38,7 @@ enum {
     AT_PRECISION = 192,
     AT_NAME = 256,
     HEAD_BYTES = 352,
-    DIGEST_BYTES = 64 /* in hexadecimal digits */
+    DIGEST_BYTES = 64 /* hexadecimal digits */
 };
 static const char magic[8] = "DGLSESS";
 
@@ -47,7 +47,7 @@ uint64_t session_head_row_bytes(const struct session_head *h)
     return (uint64_t)h->kv_heads * h->head_dim * (h->kv_type == DGL_KV_F32 ? 4 : 2);
 }
 
-/* Of the whole file; false: more than there can be. */
+/* Computes the size of the whole file. Returns false if it exceeds 64 bits. */
 static bool size_of(const struct session_head *h, uint64_t *size)
 {
     uint64_t row = 0, rows = 0;
@@ -66,7 +66,7 @@ struct session_writer {
     const struct dgl_log *log;
     struct dgl_atomic_file *file;
     struct dgl_hash *hash;
-    uint64_t size, left; /* of what is added */
+    uint64_t size, left; /* of the whole file; still to be added */
 };
 
 void session_writer_abort(struct session_writer **writer)
@@ -118,7 +118,7 @@ enum dgl_status session_writer_create(const struct dgl_log *log, const char *pat
     memcpy(head + AT_TOKENIZER, h->tokenizer, 64);
     memcpy(head + AT_PRECISION, h->precision, strlen(h->precision));
     memcpy(head + AT_NAME, h->name, strlen(h->name));
-    /* A device would be replaced by a file. */
+    /* A rename would replace a device by a file. */
     struct stat now;
     enum dgl_status status =
         stat(path, &now) == 0 && !S_ISREG(now.st_mode) && !S_ISDIR(now.st_mode)
@@ -165,7 +165,7 @@ struct session_reader {
     struct dgl_file *file;
     struct dgl_hash *hash;
     struct session_head head;
-    uint64_t at, end; /* of what is taken */
+    uint64_t at, end; /* read position; position of the digest */
 };
 
 void session_reader_close(struct session_reader **reader)
@@ -179,7 +179,7 @@ void session_reader_close(struct session_reader **reader)
     free(r);
 }
 
-/* The text of a field of `size` bytes, NUL-padded, into one that is larger. */
+/* Copies a text field of `size` bytes, NUL-padded, to `out`, which must be larger by a NUL. */
 static void take_text(const unsigned char *from, size_t size, char *out)
 {
     const size_t len = strnlen((const char *)from, size);
@@ -192,7 +192,7 @@ static uint32_t u32_at(const unsigned char *head, size_t at)
     return (uint32_t)dgl_get_le(head + at, 4);
 }
 
-/* The head's own form: what it is, and that the file has as many bytes as it says. */
+/* Reads the head. Checks the magic, the version, the byte order and the file size. */
 static enum dgl_status read_head(struct session_reader *r, const char *path)
 {
     unsigned char head[HEAD_BYTES] = {0};
@@ -255,7 +255,7 @@ static enum dgl_status read_head(struct session_reader *r, const char *path)
     return DGL_OK;
 }
 
-/* Whether the file is of what it is to be loaded into. */
+/* Checks that the file belongs to the model and session that load it. */
 static enum dgl_status check_head(const struct session_reader *r, const char *path,
                                   const struct session_wanted *wanted)
 {

@@ -1,10 +1,10 @@
 /*
- * Saving and loading a session: what its device has, through a page's worth of memory at a time,
- * to and from the form of session_file.h.
+ * Saves and loads a session. Copies the device's state to and from a session file (session_file.h)
+ * with buffers of one page.
  *
- * Rows go by layer, keys then values, in the order of positions: no page table, no device shows in
- * them. Layers with a window are kept whole, as the cache keeps them: a prompt that departs from
- * what is held at an earlier token needs the keys before it.
+ * Rows are stored by layer, keys before values, in the order of positions. They depend neither on
+ * the page table nor on the device. A layer with a window is stored whole, as in the cache: if a
+ * later prompt differs from the held tokens early, it needs the keys before the difference.
  */
 #include "core/seq/session_store.h"
 
@@ -17,19 +17,19 @@
 #include "core/seq/session_file.h"
 #include "loader/model/identity.h"
 
-/* A copy in progress. */
+/* A copy in progress, either to a file or from a file. */
 struct transfer {
     struct dgl_session *s;
-    struct session_writer *to; /* one of the two */
+    struct session_writer *to; /* NULL if loading */
     struct session_reader *from;
-    void *page, *rows; /* of one part of a layer */
+    void *page, *rows; /* buffers for one page of keys or values */
     dgl_progress_cb progress_cb;
     void *progress_priv;
-    uint64_t done, total; /* bytes */
+    uint64_t done, total; /* in bytes */
 };
 
-/* What kernels decide over the numbers in the cache beyond rounding: arithmetic in f16, and weights
- * of q4_k that were unpacked to another type. */
+/* Describes the properties of the kernels that change the cached numbers by more than rounding:
+ * arithmetic in f16, and q4_k weights that were unpacked to another type. */
 static void write_precision(const struct dgl_model *m, char out[64])
 {
     const struct kernel_table *kernels = &m->engine->plan.kernels;
@@ -41,7 +41,7 @@ static void write_precision(const struct dgl_model *m, char out[64])
              unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->kernels))->name : "");
 }
 
-/* The head of a file of the session, as it is now. */
+/* Fills the head of a file for the session's current state. */
 static enum dgl_status describe(const struct dgl_session *s, struct session_head *out)
 {
     const struct dgl_model *m = s->model;
@@ -68,7 +68,7 @@ static enum dgl_status advance(struct transfer *t, uint64_t bytes)
     return go_on && !session_is_cancelled(t->s) ? DGL_OK : DGL_ERR_CANCELLED;
 }
 
-/* All rows of the cache between device and file. */
+/* Copies all rows of the cache between device and file. */
 static enum dgl_status move_rows(struct transfer *t, const struct session_head *head)
 {
     struct dgl_model *m = t->s->model;
@@ -142,11 +142,11 @@ done:
     return status;
 }
 
-/* ids, logits and data: what of a file is read before anything changes. */
+/* The part of a file that is read before the session changes. */
 struct contents {
     int32_t *ids;
     float *logits;
-    char *data; /* and a NUL */
+    char *data; /* ends with an added NUL */
 };
 
 static enum dgl_status take_contents(struct dgl_session *s, struct session_reader *from,
@@ -170,14 +170,14 @@ done:
     return status == DGL_ERR_INVALID_ARG ? DGL_ERR_FORMAT : status;
 }
 
-/* Contents and rows go to the device, and then to the session. */
+/* Writes the contents and rows to the device, then to the session. */
 static enum dgl_status put_contents(struct transfer *t, const struct session_head *head,
                                     const struct contents *contents)
 {
     struct dgl_session *s = t->s;
     struct gl_device *gl = s->model->dev->gl;
     const struct gl_range ids = s->memory.state[BUF_IDS], logits = s->memory.state[BUF_LOGITS];
-    session_trim(s, 0); /* pages that others have, too, stay theirs */
+    session_trim(s, 0); /* pages shared with other sessions are not overwritten */
     s->logits_valid = false;
     enum dgl_status status;
     TRY(session_reserve(s, (int32_t)head->tokens));

@@ -11,9 +11,8 @@
 /* Host copy of one session's ADJUST. `{0}` is empty. */
 struct adjust {
     uint32_t vocab;
-    uint32_t *words; /* [oplist_adjust_words(vocab)]; NULL before the first use */
-    struct dgl_buf
-        breakers; /* breakers of the marks and sequences in `words`, each with its length */
+    uint32_t *words;         /* [oplist_adjust_words(vocab)]; NULL before the first use */
+    struct dgl_buf breakers; /* breakers of the marks and sequences, each with its length */
     bool has_breakers;
     bool head_dirty,
         breakers_dirty; /* to be written: the words before ADJUST_MARKS; the words from there on */

@@ -1,4 +1,4 @@
-/* Batched decoding of several sequences. */
+/* Decoding of one sequence, or of several sequences together. */
 #include "core/seq/generation.h"
 
 #include <assert.h>
@@ -13,7 +13,8 @@
 #include "core/base/mem.h"
 #include "core/exec/executor.h"
 
-/* The device should not be busy with what is queued for longer than this: a new prompt waits. */
+/* Maximum device time of the queued steps of several sequences. A new prompt has to wait for
+ * them. */
 #define FLIGHT_NS 10000000ull
 
 _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of all steps");
@@ -93,13 +94,14 @@ void decoder_destroy(struct decoder **d)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Entries of the page table for so many tokens of a sequence: even, two are a word. */
+/* Returns the page table entries for `tokens` tokens of a sequence. The number is even, because two
+ * entries share a word. */
 static uint32_t entries_of(const struct generation *g, int32_t tokens)
 {
     return (plan_kv_pages(tokens < g->s->context ? tokens : g->s->context) + 1u) & ~1u;
 }
 
-/* Entries that all members need for their next steps. */
+/* Returns the entries that all members need for their next steps. */
 static uint32_t entries_wanted(const struct decoder *d)
 {
     uint32_t entries = 0;
@@ -118,7 +120,7 @@ static bool rope_is_common(const struct decoder *d, const struct dgl_session *s)
 
 bool decoder_admits(const struct decoder *d, const struct generation *g)
 {
-    /* Room to grow for those that are here. */
+    /* The present members need room to grow. */
     const uint32_t most = DGL_KV_TABLE_PAGES - DGL_KV_TABLE_PAGES / 16;
     return !g->logits && !g->s->runner.profile && d->members < d->slots &&
            rope_is_common(d, g->s) &&
@@ -139,7 +141,7 @@ static struct gl_range part_of(const struct decoder *d, enum plan_buffer buffer,
     return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
 }
 
-/* Tokens that the sequence holds at most. A step of several sequences ends there. */
+/* Returns the maximum tokens of the sequence. Steps of several sequences end there. */
 static int32_t limit_of(const struct generation *g)
 {
     const int32_t room = g->s->context - g->s->len;
@@ -147,7 +149,7 @@ static int32_t limit_of(const struct generation *g)
     return g->s->len + (left < room ? left : room);
 }
 
-/* Writes everything that the device needs to know of a member. `trial`: no stop id ends it. */
+/* Writes the member's state to the device. If `trial`, no stop id ends the steps. */
 static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
@@ -156,7 +158,7 @@ static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
     const struct gl_range ids = part_of(d, BUF_IDS, i), adjust = part_of(d, BUF_ADJUST, i);
     const struct gl_range table = d->state->memory.state[BUF_STEP];
     const bool adjusts = sampling_adjusts(&g->p->sampling);
-    /* The ids of a sequence's own state are there up to the pending one. */
+    /* A sequence's own IDS buffer already has all ids but the pending one. */
     const int32_t first = d->slots == 1 ? g->s->len : 0;
     struct dgl_step step = generation_step(g, g->s->len);
     enum dgl_status status;
@@ -195,7 +197,8 @@ enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *s
         TRY(write_slot(d, i, false));
         goto done;
     }
-    /* The device has the ids of the prompt. Steps of several sequences sampled the others. */
+    /* The sequence's own IDS buffer has the ids of the prompt. Others may have been sampled by a
+     * decoder of several sequences. */
     d->run = NULL;
     d->state->logits_valid = false;
     TRY(gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4));
@@ -215,7 +218,7 @@ void decoder_leave(struct decoder *d, int32_t slot)
 
 /* ---- the page table -------------------------------------------------------------------------- */
 
-/* Entries [first, end) to the device. */
+/* Writes entries [first, end) to the device. */
 static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t end)
 {
     const struct gl_range table = d->state->memory.state[BUF_PAGES];
@@ -227,7 +230,7 @@ static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t e
                                           (end - first) * 2ull);
 }
 
-/* Gives each member entries for the pages that it has and some more. */
+/* Lays out the page table again: each member gets entries for its pages, and some more. */
 static enum dgl_status lay_out_pages(struct decoder *d)
 {
     const struct gl_range table = d->state->memory.state[BUF_STEP];
@@ -273,7 +276,7 @@ static enum dgl_status reserve(void *priv, int32_t steps)
         TRY(session_reserve(slot->g->s, end < limit || d->slots == 1 ? end : limit));
         fits = fits && slot->g->s->pages.count <= slot->kv_room;
     }
-    if (d->slots == 1) /* the sequence's own page table */
+    if (d->slots == 1) /* session_reserve() wrote its page table */
         goto done;
     if (!fits) {
         TRY(lay_out_pages(d));
@@ -295,7 +298,7 @@ done:
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Steps of a member that remain after the queued ones. */
+/* Returns the steps of a member that remain after the queued ones. */
 static int32_t steps_left(const struct decoder *d, const struct decoder_slot *slot)
 {
     const int32_t left = slot->g ? limit_of(slot->g) - slot->g->s->len - d->steps : 0;
@@ -369,7 +372,7 @@ done:
     return status;
 }
 
-/* The body of a pass over so many members. */
+/* Returns the body of a pass over `rows` members. */
 static struct recipe body_of(const struct decoder *d, int32_t rows)
 {
     struct recipe body = recipe_of(SEG_DECODE);
@@ -379,8 +382,8 @@ static struct recipe body_of(const struct decoder *d, int32_t rows)
     return body;
 }
 
-/* The next steps of all that have some before them: *body evaluates, *draws draws. Returns how many
- * rows that are. */
+/* Returns the number of members with steps left, with the body of their next pass and the segments
+ * that sample their tokens. */
 static int32_t next_steps(const struct decoder *d, struct recipe *body, struct recipe *draws)
 {
     int32_t rows = 0;
@@ -395,7 +398,7 @@ static int32_t next_steps(const struct decoder *d, struct recipe *body, struct r
     return rows;
 }
 
-/* Steps of `rows` members by a recipe. */
+/* Describes the steps of `rows` members to the executor. */
 static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t rows)
 {
     return (struct steps){.runner = &d->state->runner,
@@ -408,8 +411,8 @@ static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t ro
                           .read = read_rows};
 }
 
-/* The next steps as one recipe. Returns false if only dispatches of several recipes can run them.
- */
+/* Sets *out to the next steps as one recipe. Returns false if they need dispatches of several
+ * recipes. */
 static bool plan_steps(struct decoder *d, struct steps *out)
 {
     struct engine *engine = d->state->model->engine;
@@ -456,7 +459,7 @@ bool decoder_can_push(struct decoder *d)
     return !moves && d->count < (is_single(d) ? 1 : DECODER_BURSTS);
 }
 
-/* Rows of the pass: members with steps before them. */
+/* Writes the rows of the next pass: the members with steps left. */
 static enum dgl_status write_rows(struct decoder *d)
 {
     struct dgl_session *s = d->state;
@@ -487,8 +490,8 @@ static enum dgl_status write_rows(struct decoder *d)
     return status;
 }
 
-/* Everything that passes over any number of members from `least` on run, so that none waits for a
- * compiler later, but for what draws. */
+/* Returns the segments of passes over `least` or more members, except those that sample. Compiling
+ * them ahead avoids a later wait. */
 static uint32_t all_segments(const struct decoder *d)
 {
     const struct plan *plan = &d->state->model->engine->plan;
@@ -508,7 +511,7 @@ enum dgl_status decoder_begin(struct decoder *d)
     return exec_begin(&s->model->engine->programs, &s->model->engine->plan, all_segments(d));
 }
 
-/* The runs of all of these, so that passes make none. */
+/* Creates the runs of those segments ahead of the passes. */
 static enum dgl_status make_runs(struct decoder *d)
 {
     struct runner *r = &d->state->runner;
@@ -545,14 +548,14 @@ done:
     return status;
 }
 
-/* The run of a recipe, for the rows of this pass. */
+/* Gets the run of a recipe, for the rows of this pass. */
 static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct exec_run **out)
 {
     enum dgl_status status = runner_run(&d->state->runner, recipe, out);
     return status == DGL_OK ? exec_run_set_tokens(*out, d->rows) : status;
 }
 
-/* Runs of a step and, as the last one, the report. */
+/* Maximum runs of a step, including the report. */
 #define DECODER_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_ADJUST + 1 + 1)
 
 /* The runs of the next steps. */
@@ -560,14 +563,14 @@ struct step_runs {
     struct exec_run *run[DECODER_MAX_RUNS];
     int32_t count;
     bool repeats;      /* run[0] runs several steps in one submit... */
-    int32_t max_steps; /* ...of at most so many */
+    int32_t max_steps; /* ...up to this many */
     bool persistent;
-    struct recipe recipe; /* of a persistent run */
+    struct recipe recipe; /* of the persistent run */
 };
 
-/* Chooses the executor if nothing is queued. One sequence decodes by one run for all steps. Several
- * have such a run if it is persistent. Otherwise sampling is a run for each of its segments, as
- * there are many combinations. */
+/* Gets the runs of the next steps. Chooses the executor if the queue is empty. One sequence uses a
+ * single run for all steps. Several sequences use a single run if it is persistent. Otherwise each
+ * sampling segment is a run of its own, because there are many combinations. */
 static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
 {
     struct runner *r = &d->state->runner;
@@ -675,8 +678,9 @@ enum dgl_status decoder_recover(struct decoder *d, struct recipe recipe, bool gi
     return given_up ? executor_recover(&steps) : executor_reset(&steps);
 }
 
-/* Whether the report of a persistent dispatch tells that it was given up; *known: of how many rows
- * that could be seen. One that was not has brought each row a token at least. */
+/* Returns true if the report shows that a persistent dispatch was given up. A complete dispatch
+ * adds at least one token to each row. *known is set to the number of rows whose members are still
+ * there, so that this could be checked. */
 static bool is_given_up(const struct decoder *d, const struct burst *burst,
                         uint32_t report[][OPLIST_REPORT_WORDS], int32_t *known)
 {
@@ -693,13 +697,14 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
     return given_up;
 }
 
-/* So long before a burst should be done the driver's wait takes over. Shorter sleeps do not pay. */
+/* The driver's wait starts this long before the expected end of a burst. Shorter sleeps do not
+ * pay. */
 #define EARLY_NS 150000ull
-/* The longest sleep without a look at whether the call is cancelled. */
+/* Longest sleep between two checks for cancellation. */
 #define SLEEP_NS 10000000ull
 
-/* Sleeps through most of the time that a burst should take: some drivers' waits keep a processor
- * busy (NVIDIA's, until the fence is reached). */
+/* Sleeps until shortly before the expected end of a burst. The waits of some drivers keep a
+ * processor busy: NVIDIA's spins until the fence is reached. */
 static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
 {
     for (uint64_t now = dgl_now_ns(); now + EARLY_NS < done_ns && !session_is_cancelled(d->state);
@@ -722,7 +727,7 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
     d->count--;
     d->steps -= burst.steps;
     memmove(d->burst, d->burst + 1, (size_t)d->count * sizeof(burst));
-    /* The device begins a burst when it is queued and the one before it is done. */
+    /* A burst starts when it is queued and the one before it has finished. */
     const uint64_t begun = burst.queued_ns > d->read_ns ? burst.queued_ns : d->read_ns;
     if (one)
         sleep_until_nearly_done(d, begun + steps * d->step_ns);
@@ -731,7 +736,7 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
         gl_readback_end(dev->gl, burst.ticket, one ? (void *)news->ids : (void *)report);
     d->read_ns = dgl_now_ns();
     d->step_ns = (d->read_ns - begun) / steps;
-    if (overslept) /* the step is shorter, by an unknown time */
+    if (overslept) /* the true step time is shorter, but unknown */
         d->step_ns -= d->step_ns / 8;
     TRY(status);
     if (one && executor_is_aborted(news->ids, burst.steps)) {

@@ -1,4 +1,4 @@
-/* One sequence: its memory, prefix reuse, and passes over up to `ubatch` tokens. */
+/* One sequence: its memory, reuse of prefixes, and passes over up to `ubatch` tokens. */
 #include "core/seq/session.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* How many stop ids, then the ids. */
+/* Layout: uint count, then the ids. */
 static enum dgl_status write_stop_ids(struct dgl_session *s)
 {
     const struct dgl_model_info *info = &s->model->info;
@@ -49,7 +49,7 @@ enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens)
     return status;
 }
 
-/* Allocates what the session has on the device. */
+/* Allocates the session's device memory and joins the KV cache. */
 static enum dgl_status make_memory(struct dgl_session *s)
 {
     struct dgl_model *m = s->model;
@@ -93,7 +93,7 @@ static void drop_memory(struct dgl_session *s)
     s->has_workspace = false;
 }
 
-/* Evaluates again the tokens that the session held before its memory was dropped. */
+/* Evaluates the session's tokens again after its memory was dropped. */
 static enum dgl_status restore(struct dgl_session *s)
 {
     const int32_t held = s->len;
@@ -147,7 +147,7 @@ static void add_to_model(struct dgl_session *s)
     s->model->sessions = s;
 }
 
-/* `shared` are the runs of all guests, or NULL. */
+/* `shared` has the runs of all guests, or is NULL. */
 static void init_runner(struct dgl_session *s, struct runner_runs *shared)
 {
     struct dgl_model *m = s->model;
@@ -158,8 +158,9 @@ static void init_runner(struct dgl_session *s, struct runner_runs *shared)
                                 .runs = shared ? shared : &s->runner.own};
 }
 
-/* Allocates and binds a sequence into a zeroed session whose model is set; on failure
- * session_destroy() it. The device is entered. */
+/* Initializes and allocates a session of one sequence. `s` must be zeroed except for its model, its
+ * runner and `guest`. On failure, call session_destroy(). The caller must have entered the
+ * device. */
 static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
     struct dgl_model *m = s->model;
@@ -170,7 +171,7 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
     s->ubatch = s->ubatch < s->context ? s->ubatch : s->context;
     s->paced = p->chunk == 0;
-    /* Attention reads all keys of a layer in one dispatch. It cannot be cut into shorter ones. */
+    /* Attention reads all keys of a layer in one dispatch, which cannot be split. */
     const uint64_t most = plan->device->dispatch_bytes,
                    held = plan_kv_layer_bytes(plan, s->context);
     if (most > 0 && held > most)
@@ -305,7 +306,7 @@ enum dgl_status session_follow(struct dgl_session *s)
     const struct dgl_model *m = s->model;
     const uint32_t generation = model_generation(m);
     enum dgl_status status = DGL_OK;
-    if (m->lost != DGL_OK) /* by other kernels, in the middle of a call */
+    if (m->lost != DGL_OK) /* another kernel set was loaded during a call */
         return dgl_fail(m->dev->log, m->lost,
                         "%s has no weights any more: dgl_model_rebuild() brings them back",
                         m->info.path);
@@ -343,7 +344,7 @@ enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
         status = kv_cache_own(&m->kv, &s->pages, (uint32_t)(s->len / DGL_KV_PAGE));
     if (status == DGL_OK && !session_is_current(s))
         status = session_follow(s);
-    /* Entries are halves of words. */
+    /* Two entries share a word. */
     const uint32_t first = s->pages.num_known & ~1u, end = (s->pages.count + 1) & ~1u;
     if (status == DGL_OK && s->pages.num_known < s->pages.count)
         status = gl_buffer_write(m->dev->gl, table.buffer, table.offset + first * 2ull,
@@ -368,7 +369,7 @@ enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *ado
         return DGL_OK;
     found = kv_prefix_reuse(kv, &s->pages, s->ids, from, count - 1);
     const int32_t to = from + (int32_t)found * DGL_KV_PAGE, had = s->len;
-    if (to <= had) { /* fewer than were found: a guest's pages have run out */
+    if (to <= had) { /* fewer than found, because the guest's pages have run out */
         session_trim(s, to);
         return DGL_OK;
     }
@@ -430,7 +431,7 @@ static bool go_on(void *priv)
     return !session_is_cancelled(priv);
 }
 
-/* After a compiler that exceeded its limits on a built-in kernel: the model does without it. */
+/* Replans the model without a built-in kernel that exceeded the compiler's limits. */
 static enum dgl_status do_without(struct dgl_session *s, const struct kernel_use *use)
 {
     enum dgl_status status = kernel_records_add_unfit(s->model->dev, use->choice.kernel->name);
@@ -541,16 +542,16 @@ int32_t session_readback_interval(const struct dgl_session *s)
     return s->model->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
 }
 
-/* On software renderers, as long as nothing else needed the programs of prefill: prompts of so few
- * tokens, which read so many bytes of weights one by one, go through the programs of decoding. The
- * answer needs those in any case, the others take a second or two to compile. Not where a person
- * has chosen a kernel of prefill, who wants to see it run. */
+/* On software renderers, short prompts use the decode programs while the prefill programs are not
+ * compiled. The answer needs the decode programs anyway, and compiling the others takes a second or
+ * two. Both limits apply: the tokens, and the bytes of weights that they read one by one. If the
+ * user has chosen a prefill kernel, that kernel is used. */
 #define SHORT_PROMPT       16
 #define SHORT_PROMPT_BYTES (512ull << 20)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Tokens and state of a pass over the next `tokens`. */
+/* Writes the tokens and the state of a pass over the next `tokens`. */
 static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     struct dgl_step step = {
@@ -570,7 +571,7 @@ void session_advance(struct dgl_session *s, int32_t tokens)
     s->logits_valid = false;
 }
 
-/* After the body: the logits that are wanted. */
+/* Queues the segments after the body, as selected by the rows' flags. */
 static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
 {
     struct exec_run *run;
@@ -591,7 +592,7 @@ done:
     return status;
 }
 
-/* Times the pass that has just been queued, and tells when the device turns out to be slow. */
+/* Waits for the queued pass and notes its time. Reports a slow device. */
 static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
 {
     struct dgl_model *m = s->model;
@@ -695,7 +696,8 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
     if (s->paced && s->model->pace.tokens > 0)
         rows = pace_tokens(&s->model->pace, plan, rows, s->len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
-        segments |= recipe_of(SEG_DECODE).segments; /* which is timed; then most likely full ones */
+        segments |= recipe_of(SEG_DECODE)
+                        .segments; /* the first pass is timed; the rest are most likely full */
         left--;
     }
     for (int32_t tokens; left > 0; left -= tokens) {
@@ -794,7 +796,7 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
     size_t keep = 0;
     while (keep < count && keep < (size_t)s->len && s->ids[keep] == ids[keep])
         keep++;
-    /* The last token's logits are wanted: evaluate it again unless they are still there. */
+    /* The caller needs the last token's logits. Evaluate it again if LOGITS is not valid. */
     if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
         keep--;
     session_trim(s, (int32_t)keep);

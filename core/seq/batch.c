@@ -1,8 +1,10 @@
-/* Continuous batching: a session per running request. A step queues some tokens of every answer,
- * then a pass of one prompt, and only then waits, so that the device has work while the host reads
- * ids. Several answers are decoded together (decoder.h), by products over all of their rows. If a
- * request wants logits, or the batch is invariant, an answer is decoded by the same programs as
- * without company. Lanes share the KV pages of common prefixes. */
+/* Continuous batching, with a session per running request. A step queues some tokens of every
+ * answer and one pass of a prompt. Only then it waits, so that the device has work while the host
+ * reads ids.
+ *
+ * Several answers are decoded together (decoder.h), by matmuls over all of their rows. If a request
+ * wants logits, or if the batch is invariant, an answer is decoded by the same programs as without
+ * company. Lanes share the KV pages of common prefixes. */
 #include "core/seq/batch_pages.h"
 
 #include <assert.h>
@@ -15,8 +17,8 @@
 #include "core/base/mem.h"
 #include "core/seq/batch_reads.h"
 
-/* Answers outside of groups whose tokens are queued before the first of them is waited for:
- * readbacks in flight, of which gl/ has 16 and groups take 8. */
+/* Answers outside of groups are queued in waves of this size, then read back. gl/ has 16 readbacks
+ * in flight, and the groups use 8 of them. */
 #define WAVE 6
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -31,7 +33,7 @@ static enum dgl_status check_range(const struct dgl_log *log, const char *name, 
                                                   name, value, most);
 }
 
-/* Groups of neighbouring lanes. */
+/* Makes groups of neighbouring lanes. */
 static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
     struct decoder_params params = {.context = b->info.context,
@@ -117,7 +119,7 @@ void batch_destroy(struct dgl_batch *b)
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* Texts of the caller's into the arena; false when there is no memory. */
+/* Copies the caller's texts to the arena. Returns false if out of memory. */
 static bool copy_texts(struct dgl_arena *arena, const char *const **texts, size_t count)
 {
     const char **copy = dgl_arena_alloc(arena, (count ? count : 1) * sizeof(*copy));
@@ -166,7 +168,8 @@ static bool tell_text(void *priv, const char *text, size_t len)
     return !r->p.text_cb || r->p.text_cb(r->p.priv, text, len);
 }
 
-/* Tokens of an answer when the context has room for so many after the prompt. */
+/* Maximum tokens of an answer if the context has room for `room` positions after the prompt. The
+ * last token of an answer needs no position. */
 static int32_t answer_tokens(const struct dgl_generate_params *p, int32_t room)
 {
     if (p->max_tokens == DGL_TOKENS_NONE)
@@ -265,9 +268,9 @@ void batch_cancel(struct dgl_batch *b, uint64_t id)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* ---- what callers hear ----------------------------------------------------------------------- */
+/* ---- callbacks ---------------------------------------------------------------------------------- */
 
-/* The likeliest `count` tokens, best first, the lower id where two are alike. */
+/* Finds the `count` likeliest tokens, best first. If two are equal, the lower id comes first. */
 static void find_top(const float *logits, int32_t vocab, struct dgl_choice *top, int32_t count)
 {
     int32_t held = 0;
@@ -305,7 +308,7 @@ static bool tell_token(void *priv, int32_t id)
     return r->p.token_cb(r->p.priv, &token);
 }
 
-/* Takes a request that ended out of the batch, and tells. */
+/* Removes a request that ended from the batch, and calls finish_cb. */
 static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dgl_status status)
 {
     struct batch_request **link = &b->first, *before = NULL;
@@ -373,8 +376,8 @@ static struct batch_lane *free_lane(const struct dgl_batch *b)
     return NULL;
 }
 
-/* Returns true if one more request may run: on a slow device no dispatch of a pass may take too
- * long. */
+/* Returns true if one more request may run. On a slow device, more rows could make a dispatch of a
+ * pass too long. */
 static bool has_time(const struct dgl_batch *b)
 {
     const struct dgl_model *m = b->model;
@@ -386,8 +389,8 @@ static bool has_time(const struct dgl_batch *b)
     return rows == 1 || pace_sequences(&m->pace, &m->engine->plan, rows, held) == rows;
 }
 
-/* Assigns free lanes to the requests that have waited longest, as long as pages are free and the
- * device is fast enough. No request overtakes another. */
+/* Assigns free lanes to waiting requests, oldest first, while pages are free and the device is fast
+ * enough. No request overtakes another. */
 static void admit(struct dgl_batch *b)
 {
     bool full = false;
@@ -402,7 +405,7 @@ static void admit(struct dgl_batch *b)
         struct batch_lane *lane = free_lane(b);
         full = full || !lane || !batch_pages_admit(b, r) || !has_time(b);
         if (full)
-            continue; /* those behind it may have been cancelled */
+            continue; /* requests behind it may have been cancelled */
         struct dgl_session *s = lane->session;
         r->g.s = s;
         lane->own = DECODER_OF(&r->g, s);
@@ -423,8 +426,8 @@ static void admit(struct dgl_batch *b)
     }
 }
 
-/* What came of a request's turn: the end of the request, if it has come; the status of a lost
- * device. */
+/* Ends a request if its turn failed or completed it. Returns only DGL_ERR_DEVICE_LOST to the
+ * caller. */
 static enum dgl_status settle(struct dgl_batch *b, struct batch_request *r, enum dgl_status status)
 {
     if (status == DGL_ERR_DEVICE_LOST)
@@ -434,7 +437,8 @@ static enum dgl_status settle(struct dgl_batch *b, struct batch_request *r, enum
     return DGL_OK;
 }
 
-/* The lane in whose request's state this turn is; the device stops when that is cancelled. */
+/* Returns the lane's request if it is in this state, else NULL. From here on the device stops if
+ * the request is cancelled. */
 static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum request_state state)
 {
     struct batch_request *r = b->lanes[lane].request;
@@ -444,7 +448,7 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
     return r;
 }
 
-/* One pass of a prompt. */
+/* Queues one pass of a prompt, if its pages are available. */
 static enum dgl_status read_on(struct batch_request *r)
 {
     struct dgl_session *s = r->lane->session;
@@ -470,7 +474,7 @@ static enum dgl_status read_on(struct batch_request *r)
     }
     if (s->len == count && !s->logits_valid)
         session_trim(s, count - 1);
-    /* Tokens that another request has evaluated since the last pass are not evaluated again. */
+    /* Reuse the pages that other requests have evaluated since the last pass. */
     if (s->len < count)
         TRY(session_adopt(s, count, &adopted));
     if (r->result.num_tokens == 0) {
@@ -488,7 +492,7 @@ done:
     return status;
 }
 
-/* After the last pass of a prompt. */
+/* Samples the first token of an answer, after the last pass of its prompt. */
 static enum dgl_status write_first(struct batch_request *r)
 {
     enum dgl_status status = DGL_OK;
@@ -501,7 +505,8 @@ static enum dgl_status write_first(struct batch_request *r)
     return status;
 }
 
-/* The next steps of an answer; those that do not wait for the device are queued alone. */
+/* Runs the next steps of an answer that is decoded alone: queues steps if it can, else waits for
+ * the oldest. */
 static enum dgl_status write_on(struct batch_request *r)
 {
     enum dgl_status status = DGL_OK;
@@ -515,7 +520,7 @@ static enum dgl_status write_on(struct batch_request *r)
     return generation_advance(&r->g);
 }
 
-/* The lane whose prompt is read in this step; -1 = none has one. */
+/* Returns the lane whose prompt is read in this step, or -1. */
 static int32_t reader(struct dgl_batch *b)
 {
     for (int32_t i = 0; i < b->info.sequences; i++) {
@@ -539,8 +544,8 @@ static bool is_member(const struct batch_lane *lane)
            (lane->decoder == lane->group || decoder_admits(lane->group, &r->g));
 }
 
-/* Takes the oldest steps of a decoder: the ids go to the answers. A failure of a decoder with one
- * slot ends its request. */
+/* Takes the oldest steps of a decoder and passes the ids to the answers. If a decoder with one slot
+ * fails, its request ends. */
 static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
 {
     struct decoder_news news[DGL_STEP_SEQS];
@@ -555,7 +560,7 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     return status;
 }
 
-/* Moves an answer to another decoder. Nothing of it is queued. */
+/* Moves an answer to another decoder. None of its steps may be queued. */
 static enum dgl_status move(struct dgl_batch *b, struct batch_lane *lane, struct decoder *to)
 {
     decoder_leave(lane->decoder, lane->slot);
@@ -563,7 +568,7 @@ static enum dgl_status move(struct dgl_batch *b, struct batch_lane *lane, struct
     return settle(b, lane->request, decoder_join(to, &lane->request->g, &lane->slot));
 }
 
-/* Two or more answers that can be decoded together are, the others alone. */
+/* Moves answers into a group if two or more can be decoded together, else out of it. */
 static enum dgl_status assign(struct dgl_batch *b, struct decoder *group)
 {
     enum dgl_status status = DGL_OK;
@@ -589,7 +594,8 @@ done:
     return status;
 }
 
-/* Members of one group sample in a way that members of the others will use, too. */
+/* Prepares each group for the sampling segments of all groups' members, as requests may later run
+ * in any group. */
 static enum dgl_status prepare_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
@@ -638,7 +644,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
     if (!waits)
         TRY(push_groups(b));
     for (int32_t first = 0; first < lanes; first += WAVE) {
-        if (first > 0) /* what follows is queued after it */
+        if (first > 0) /* the next wave is queued behind the pass */
             TRY(batch_reads_end(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && !waits; i++)
@@ -701,12 +707,12 @@ void batch_lose(struct dgl_batch *b)
         struct batch_request *r = lane->request;
         if (!r)
             continue;
-        lane->own = DECODER_OF(&r->g, lane->session); /* fences went with the context */
+        lane->own = DECODER_OF(&r->g, lane->session); /* its fences were lost with the context */
         lane->decoder = &lane->own;
         lane->slot = 0;
         if (r->begun && r->result.num_tokens == 0)
             r->state = REQUEST_READS;
-        /* One that is being evaluated again goes on with that. */
+        /* A request whose tokens were being evaluated again starts that over. */
         r->preempted = r->begun && r->state == REQUEST_READS && r->result.num_tokens > 0;
         r->resumes = r->begun && !r->preempted;
     }

@@ -1,17 +1,19 @@
-/* The pages of a batch's lanes: which requests may begin, and which give theirs up.
+/* Pages of a batch's lanes: decides which requests may begin, and which give their pages back.
  *
- * Lanes are guests of the KV cache. A request begins when there will be pages for all that it and
- * the running ones are expected to come to, each a token further with every step until its end: an
- * answer whose length is known has that one, another is as long as answers have been lately, or
- * half as long again as it is already. So pages run out where answers are longer than expected, and
- * then whoever came later yields: the oldest request always gets on, so that all of them end. A
- * request that yields keeps its tokens; it waits for as much room as any other, and when it runs
- * again they are evaluated as a prompt is, and its next draw is the one that it would have made.
- * It does so a few times only: each time an older one has become half as long again as it was when
- * room for both was expected, or the two did not keep step.
+ * Lanes are guests of the KV cache. A request may begin if pages will suffice for the expected
+ * length of all running requests and its own, at every step ahead. Each sequence grows by one token
+ * per step until its end. If the length of an answer is known, that length is expected. Otherwise
+ * the recent mean is expected, or one and a half times the present length if that is more.
  *
- * The account of steps ahead is that of R. Gong et al., "Past-Future Scheduler for LLM Serving
- * under SLA Guarantees" (2025), with a mean in place of a distribution. */
+ * Pages therefore run out if answers are longer than expected. Then the youngest request yields.
+ * The oldest request always continues, so all requests end. A request that yields keeps its tokens
+ * and waits for room like any other. When it runs again, its tokens are evaluated like a prompt,
+ * and its next draw is the one it would have made before. A request yields only a few times: each
+ * time, an older one has grown by half since room was expected for both, or the two did not keep
+ * step.
+ *
+ * The look-ahead follows R. Gong et al., "Past-Future Scheduler for LLM Serving under SLA
+ * Guarantees" (2025), with a mean in place of a distribution. */
 #include "core/seq/batch_pages.h"
 
 #include <assert.h>
@@ -19,10 +21,10 @@
 
 #include "core/base/log.h"
 
-/* Positions of each lane that there is room for when a batch begins. */
+/* Initial pages of the pool: room for this many positions per lane. */
 #define FIRST_TOKENS 512
 
-/* Length of an answer, as long as none has ended. */
+/* Expected length of an answer before any has ended. */
 #define FIRST_ANSWER 256
 
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *p)
@@ -37,13 +39,12 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     b->info.context = context;
     b->answer_tokens = FIRST_ANSWER;
     if (context < 0 || context > m->info.context || rows < 0)
-        return DGL_OK; /* the first lane's session refuses them */
+        return DGL_OK; /* session_create() of the first lane refuses them */
     if (p->cache_tokens < 0)
         return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
                         "cache_tokens of a batch is %d: 0 takes as many as all contexts come to",
                         p->cache_tokens);
-    /* What all lanes have besides pages, and what those have that are written together; then pages.
-     */
+    /* First subtract the fixed memory of all lanes and of their groups. Pages get the rest. */
     enum dgl_status status = p->invariant ? DGL_OK : plan_add_batch(&m->engine->plan);
     if (status != DGL_OK)
         return status;
@@ -64,7 +65,8 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     if (p->cache_tokens && plan_kv_pages(p->cache_tokens) < want)
         want = plan_kv_pages(p->cache_tokens);
     const uint64_t pages = want < fit ? want : fit;
-    /* What is evaluated again has other bits: an invariant batch never runs out. */
+    /* Evaluating tokens again gives other bits. An invariant batch must therefore never run out of
+     * pages. */
     const uint64_t most = (p->invariant ? pages / lanes : pages) * DGL_KV_PAGE;
     if (p->context && most < (uint64_t)context)
         return dgl_fail(m->dev->log, DGL_ERR_NO_MEMORY,
@@ -117,7 +119,7 @@ int32_t batch_request_tokens(const struct batch_request *r)
     return (int32_t)(r->result.num_prompt_ids + r->result.num_tokens);
 }
 
-/* Positions that a request may come to: its last token is not evaluated. */
+/* Returns the maximum positions of a request. Its last token is not evaluated. */
 static int32_t most_tokens(const struct batch_request *r)
 {
     const int64_t prompt = (int64_t)r->result.num_prompt_ids, context = r->batch->info.context;
@@ -132,7 +134,7 @@ static size_t half_again(size_t tokens)
     return tokens + tokens / 2;
 }
 
-/* Positions that it is expected to come to. */
+/* Returns the expected positions of a request at its end. */
 static int32_t expected_tokens(const struct batch_request *r)
 {
     const int32_t most = most_tokens(r), prompt = (int32_t)r->result.num_prompt_ids;
@@ -152,17 +154,18 @@ void batch_pages_learn(const struct batch_request *r)
     float *lately = &r->batch->answer_tokens;
     const float tokens = (float)r->result.num_tokens;
     const bool cut = r->result.finish != DGL_FINISH_EOS && r->result.finish != DGL_FINISH_STOP;
-    /* How long one that was cut would have been is not known, but for that. */
+    /* An answer that was cut short would have been longer, by an unknown length. It counts only if
+     * it exceeds the mean. */
     if (!cut || tokens > *lately)
         *lately += (tokens - *lately) / 16;
 }
 
-/* A request's pages in the steps ahead. */
+/* Pages of a request in the steps ahead. */
 struct stay {
     int32_t tokens, expected;
-    int32_t end;    /* steps until it is over: each takes it a token further */
-    uint32_t taken; /* pages that are counted already, by themselves or those that share them */
-    uint32_t own;   /* of these, that nobody shares */
+    int32_t end;    /* steps until it ends; each adds a token */
+    uint32_t taken; /* pages counted already, for this request or those that share them */
+    uint32_t own;   /* of these, pages that no other request shares */
 };
 
 static struct stay stay_of(const struct batch_request *r)
@@ -171,7 +174,7 @@ static struct stay stay_of(const struct batch_request *r)
     struct stay stay = {.tokens = batch_request_tokens(r), .expected = expected_tokens(r)};
     stay.end = stay.expected - stay.tokens + DECODER_BURSTS * DECODER_MAX_STEPS;
     if (!r->lane) {
-        /* Pages that it will share cost nothing as long as someone has them. */
+        /* Pages that the request will share are free of cost while another request holds them. */
         stay.taken = kv_prefix_held(kv, kv->root, r->result.prompt_ids,
                                     (int32_t)r->result.num_prompt_ids - 1);
         return stay;
@@ -183,7 +186,7 @@ static struct stay stay_of(const struct batch_request *r)
     return stay;
 }
 
-/* Pages that are wanted so many steps ahead. */
+/* Returns the additional pages needed `steps` steps ahead. */
 static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps)
 {
     int64_t pages = 0;
@@ -211,7 +214,8 @@ bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
             stay[count++] = stay_of(b->lanes[i].request);
     assert(count < b->info.sequences);
     stay[count++] = stay_of(r);
-    /* Until one ends they only grow. */
+    /* The demand grows until a request ends. So it is enough to check the step at which each one
+     * ends. */
     for (int32_t i = 0; i < count; i++)
         if (pages_ahead(stay, count, stay[i].end) > free)
             return false;
@@ -242,7 +246,8 @@ void batch_pages_give(struct batch_lane *lane)
     session_trim_pages(lane->session);
 }
 
-/* Pages have run out: answers are longer than expected, which those that have ended do not tell. */
+/* Raises the expected answer length from the running answers, after pages have run out. Answers
+ * that have ended do not show that the running ones are longer. */
 static void expect_more(struct dgl_batch *b)
 {
     size_t tokens = 0, writers = 0;

@@ -1,5 +1,5 @@
-/* The generation loop: prompt, then passes of one token until something ends it. The GPU feeds
- * itself; the host only looks at the ids that come back. */
+/* The generation loop: the prompt, then decode steps until the answer ends. Each step on the GPU
+ * takes its token from the step before. The host only reads the ids back. */
 #include "core/seq/generation.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "core/base/mem.h"
 #include "core/exec/executor.h"
 
-/* A clock that stands still while kernels are compiled. */
+/* Time by a clock that stops during compilation. */
 static uint64_t work_ns(const struct generation *g)
 {
     return dgl_now_ns() - g->s->model->dev->compile_ns;
@@ -31,7 +31,7 @@ static enum dgl_status encode_prompt(struct generation *g)
     return DGL_OK;
 }
 
-/* ---- what a token does ----------------------------------------------------------------------- */
+/* ---- accepting a token -------------------------------------------------------------------------- */
 
 void generation_end(struct generation *g, enum dgl_finish why)
 {
@@ -40,7 +40,8 @@ void generation_end(struct generation *g, enum dgl_finish why)
     g->done = true;
 }
 
-/* Returns DGL_OK after a cancelled call, which ends the answer. */
+/* Ends the answer and returns DGL_OK if `status` is DGL_ERR_CANCELLED. Returns other statuses
+ * unchanged. */
 static enum dgl_status end_if_cancelled(struct generation *g, enum dgl_status status)
 {
     if (status != DGL_ERR_CANCELLED)
@@ -65,7 +66,7 @@ static void emit_text(struct generation *g)
         generation_end(g, DGL_FINISH_CANCELLED);
 }
 
-/* Takes one sampled id: position s->len of the sequence, not evaluated yet. */
+/* Accepts one sampled id as position s->len of the sequence. It is not evaluated yet. */
 static enum dgl_status take_token(struct generation *g, int32_t id)
 {
     struct dgl_generate_result *r = g->r;
@@ -99,8 +100,8 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* The vocabulary bounds every id before it indexes anything; a device that returns nonsense is
- * caught here. */
+/* Checks that an id is in the vocabulary before the id is used as an index. This catches a device
+ * that returns garbage. */
 static enum dgl_status check_sampled(const struct generation *g, int32_t id)
 {
     if (id >= 0 && id < g->s->model->info.vocab)
@@ -133,8 +134,8 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos)
     return step;
 }
 
-/* A callback has given the model other kernels: what is queued by the old ones is dropped, and the
- * next token comes from the new ones. */
+/* Changes to other kernels, which a callback has loaded. Drops the steps that were queued with the
+ * old kernels; the new ones sample the next token. */
 static enum dgl_status follow_kernels(struct generation *g)
 {
     struct dgl_session *s = g->s;
@@ -152,7 +153,8 @@ done:
     return status;
 }
 
-/* Work since `start` was read, but for trials of executors, of which there were `tried` then. */
+/* Returns the work since `start`, without trials of executors. `tried` are the counters of the
+ * trials at `start`. */
 static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
                                       const struct dgl_counters *tried)
 {
@@ -185,8 +187,8 @@ enum dgl_status generation_take(struct generation *g)
     return status == DGL_OK && count ? generation_accept(&news) : status;
 }
 
-/* Samples from the logits of the last token that was evaluated, of which `logits` gets a copy: the
- * sampler may change them. */
+/* Samples a token from LOGITS. Copies the logits to g->logits first, because the sampler may change
+ * them. */
 static enum dgl_status sample_one(struct generation *g)
 {
     struct dgl_session *s = g->s;
@@ -211,7 +213,8 @@ done:
     return status;
 }
 
-/* The context is full: half of the tokens between the first `keep` and the pending one go. */
+/* Makes room in a full context: drops half of the tokens between the first `keep` and the pending
+ * one. Returns the number of tokens left, including the pending one. */
 static int32_t shift(struct generation *g)
 {
     struct dgl_session *s = g->s;
@@ -223,8 +226,8 @@ static int32_t shift(struct generation *g)
     return held - dropped;
 }
 
-/* No step may follow as it is: the context is full, or with the pending token the session holds so
- * many that its rotary frequencies change. What is held is evaluated again. */
+/* Evaluates the sequence again if no step can follow. Either the context is full, or the pending
+ * token reaches a length at which the rotary frequencies change. */
 static enum dgl_status restart(struct generation *g)
 {
     int32_t tokens = g->s->len < g->s->context ? g->s->len + 1 : shift(g);
@@ -232,13 +235,15 @@ static enum dgl_status restart(struct generation *g)
     TRY(end_if_cancelled(g, session_eval(g->s, tokens)));
     if (!g->done)
         TRY(sample_one(g));
-    /* A step that fills the context counts as stopped, and runs may be others. */
+    /* The step that filled the context ended with a stop flag, and the runs may have changed. ARGS
+     * must be written again. */
     g->own->run = NULL;
 done:
     return status;
 }
 
-/* The token after the prompt, unless the steps that read the prompt's end have drawn it. */
+/* Accepts the token after the prompt. Samples it first, unless decode steps over the end of the
+ * prompt have. */
 static enum dgl_status first_token(struct generation *g)
 {
     if (!g->drawn)
@@ -258,7 +263,7 @@ done:
     return status;
 }
 
-/* For one whose logits are wanted: a pass, its logits, a draw. */
+/* Decodes one token by a pass with logits, for an answer that wants logits. */
 static enum dgl_status step_alone(struct generation *g)
 {
     struct dgl_session *s = g->s;
@@ -292,7 +297,7 @@ static enum dgl_status decode_loop(struct generation *g)
 {
     struct dgl_session *s = g->s;
     enum dgl_status status = generation_sample_first(g);
-    /* The first token is the prompt's: what it took belongs to no later one. */
+    /* The time of the first token belongs to the prompt. */
     g->r->prefill = work_since(g, &g->start, &g->trials);
     const struct dgl_counters before = device_counters(s->model->dev), tried = s->runner.trials;
     if (s->runner.profile)
@@ -303,7 +308,7 @@ static enum dgl_status decode_loop(struct generation *g)
     decoder_drop(g->own);
     g->r->decode_ns = work_ns(g) - start;
     g->r->decode = work_since(g, &before, &tried);
-    /* A cancelled detokenizer has failed, and reported it. */
+    /* A cancelled detokenizer has already failed and reported the error. */
     return g->stream.status == DGL_OK ? end_if_cancelled(g, status) : status;
 }
 
@@ -337,14 +342,14 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 
 /* ---- reading the prompt ---------------------------------------------------------------------- */
 
-/* Rows of the passes over the next `count` tokens of the prompt, at most. */
+/* Returns the maximum rows of a pass over the next `count` tokens of the prompt. */
 static int32_t prompt_rows(const struct generation *g, int32_t count)
 {
     return g->in_company ? g->s->ubatch : session_eval_rows(g->s, count);
 }
 
-/* Bodies of what restart() evaluates again, should the answer get there: after a shift so many
- * tokens, when rotary frequencies change any number. */
+/* Returns the bodies that restart() may need later in the answer. After a shift it evaluates a
+ * known number of tokens; after a change of rotary frequencies, any number. */
 static uint32_t restart_segments(const struct generation *g, int32_t prompt)
 {
     const struct dgl_session *s = g->s;
@@ -362,7 +367,8 @@ static uint32_t restart_segments(const struct generation *g, int32_t prompt)
     return segments;
 }
 
-/* All that the call will run, so that nothing stalls after the first token. */
+/* Returns all segments that the call may run. They are compiled first, so that no token waits for
+ * the compiler. */
 static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 {
     const int32_t left = prompt - g->s->len;
@@ -378,8 +384,8 @@ static uint32_t needed_segments(const struct generation *g, int32_t prompt)
     return segments;
 }
 
-/* Tokens of an answer that there is room for before it begins, so that the KV cache does not move
- * in the middle: as many as may come, up to a number, and fewer where nobody says. */
+/* Pages are reserved for this many tokens of an answer, or for max_tokens if that is less, so that
+ * the KV cache does not move during the answer. If there is no limit, fewer are reserved. */
 #define ANSWER_TOKENS 2048
 
 static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
@@ -389,8 +395,7 @@ static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
     return session_reserve(g->s, prompt < g->s->context - answer ? prompt + answer : g->s->context);
 }
 
-/* Bytes of text per token that there is room for from the beginning: in most languages a token has
- * two to five. */
+/* Initial room for text, in bytes per token. In most languages a token has two to five bytes. */
 #define TOKEN_BYTES 8
 
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *m, int32_t most)
@@ -447,9 +452,9 @@ static int32_t prompt_left(const struct generation *g)
     return (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - g->s->len;
 }
 
-/* Decode steps over the next tokens, which are the last of the prompt. Each draws an id, where the
- * next given one is then written; that of the last step is the first token of the answer. Waits.
- * Nothing is evaluated if a dispatch was given up. */
+/* Runs decode steps over the next `tokens`, which must be the last of the prompt. Each step samples
+ * an id; the next token of the prompt then overwrites it. The id of the last step is the first
+ * token of the answer. Waits. If a dispatch is given up, no token counts as evaluated. */
 static enum dgl_status step_through(struct generation *g, struct exec_run *run, int32_t tokens)
 {
     struct dgl_session *s = g->s;
@@ -472,7 +477,7 @@ done:
     return status;
 }
 
-/* One pass over the next tokens of the prompt, `rows` of them at most, or steps over the last. */
+/* Runs one pass over up to `rows` tokens of the prompt, or decode steps over its last tokens. */
 static enum dgl_status read_prompt(struct generation *g, int32_t rows)
 {
     struct dgl_session *s = g->s;
@@ -482,7 +487,7 @@ static enum dgl_status read_prompt(struct generation *g, int32_t rows)
     g->drawn = false;
     if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
         executor_reader(&s->runner, generation_recipe(g), left)) {
-        TRY(session_reserve(s, s->len + left)); /* which may drop the run */
+        TRY(session_reserve(s, s->len + left)); /* this may drop the run */
         run = executor_reader(&s->runner, generation_recipe(g), left);
         if (run)
             TRY(step_through(g, run, left));
@@ -512,7 +517,7 @@ enum dgl_status generation_resume(struct generation *g)
     if (g->r->num_tokens == 0)
         return status;
     const int32_t count = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens);
-    if (s->len == count) /* its logits went with the device, or were changed by what sampled */
+    if (s->len == count) /* its logits were lost with the device, or changed by the sampler */
         session_trim(s, count - 1);
     TRY(status);
     TRY(session_eval(s, count));
@@ -574,7 +579,7 @@ static enum dgl_status generate_entered(struct generation *g)
     TRY(generation_take_text(g));
 done:
     if (status == DGL_ERR_DEVICE_LOST && g->stream.status == DGL_OK)
-        generation_take_text(g); /* of the tokens so far */
+        generation_take_text(g); /* text of the tokens so far */
     generation_finish(g);
     return status;
 }
@@ -594,7 +599,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         g.interval = session_readback_interval(s);
     struct dgl_device *dev = s->model->dev;
     const uint64_t compiled_ns = dev->compile_ns;
-    struct profile profile = {0}; /* of a call that profiles on its own */
+    struct profile profile = {0}; /* used if this call asks for a profile */
     enum dgl_status status = DGL_OK;
     if (params->profile) {
         double copy_gbps = 0;

@@ -696,8 +696,7 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
     if (s->paced && s->model->pace.tokens > 0)
         rows = pace_tokens(&s->model->pace, plan, rows, s->len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
-        segments |= recipe_of(SEG_DECODE)
-                        .segments; /* the first pass is timed; the rest are most likely full */
+        segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */
         left--;
     }
     for (int32_t tokens; left > 0; left -= tokens) {

@@ -233,7 +233,7 @@ void adjust_share(struct adjust *a, const struct adjust *from, const struct dgl_
     a->has_breakers = a->breakers_dirty = true;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- filling all words ----------------------------------------------------------------------- */
 
 /* Initial room for breakers, in bytes. */
 #define USUAL_BREAKERS 256

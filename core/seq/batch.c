@@ -21,7 +21,7 @@
  * in flight, and the groups use 8 of them. */
 #define WAVE 6
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static enum dgl_status check_range(const struct dgl_log *log, const char *name, int32_t value,
                                    int32_t most)
@@ -268,7 +268,7 @@ void batch_cancel(struct dgl_batch *b, uint64_t id)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 /* Finds the `count` likeliest tokens, best first. If two are equal, the lower id comes first. */
 static void find_top(const float *logits, int32_t vocab, struct dgl_choice *top, int32_t count)
@@ -366,7 +366,7 @@ static void finish_request(struct dgl_batch *b, struct batch_request *r, enum dg
     request_free(r);
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- turns of requests ----------------------------------------------------------------------- */
 
 static struct batch_lane *free_lane(const struct dgl_batch *b)
 {
@@ -632,7 +632,7 @@ done:
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- the whole batch ------------------------------------------------------------------------- */
 
 static enum dgl_status step_lanes(struct dgl_batch *b)
 {

@@ -19,7 +19,7 @@
 
 _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of all steps");
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *p,
                                struct decoder **out)

@@ -31,7 +31,7 @@ static enum dgl_status encode_prompt(struct generation *g)
     return DGL_OK;
 }
 
-/* ---- accepting a token -------------------------------------------------------------------------- */
+/* ---- accepting a token ----------------------------------------------------------------------- */
 
 void generation_end(struct generation *g, enum dgl_finish why)
 {

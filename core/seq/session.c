@@ -306,7 +306,7 @@ enum dgl_status session_follow(struct dgl_session *s)
     const struct dgl_model *m = s->model;
     const uint32_t generation = model_generation(m);
     enum dgl_status status = DGL_OK;
-    if (m->lost != DGL_OK) /* another kernel set was loaded during a call */
+    if (m->lost != DGL_OK) /* changing the kernels failed during a call */
         return dgl_fail(m->dev->log, m->lost,
                         "%s has no weights any more: dgl_model_rebuild() brings them back",
                         m->info.path);

@@ -235,8 +235,8 @@ static enum dgl_status restart(struct generation *g)
     TRY(end_if_cancelled(g, session_eval(g->s, tokens)));
     if (!g->done)
         TRY(sample_one(g));
-    /* The step that filled the context ended with a stop flag, and the runs may have changed. ARGS
-     * must be written again. */
+    /* A step that fills the context sets `stopped`, which zeroes the group counts in ARGS. The runs
+     * may have changed, too. ARGS must be written again. */
     g->own->run = NULL;
 done:
     return status;

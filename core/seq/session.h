@@ -20,7 +20,7 @@ struct dgl_session {
     int32_t context, ubatch;  /* positions; maximum tokens of a prefill pass */
     int32_t sequences;        /* 1, or the sequences of a batch (decoder.h) that share this state */
     bool paced;               /* the caller set no pass size: passes are shorter on a slow device */
-    bool guest;               /* of the KV cache, see kv_cache.h */
+    bool guest;               /* is a guest of the KV cache, see kv_cache.h */
     bool shares;              /* reuses KV pages of other sequences with the same prefix */
     struct kv_pages pages;    /* pages in the model's KV cache */
     struct memory memory;     /* .state belongs to the session */

@@ -405,7 +405,7 @@ static void admit(struct dgl_batch *b)
         struct batch_lane *lane = free_lane(b);
         full = full || !lane || !batch_pages_admit(b, r) || !has_time(b);
         if (full)
-            continue; /* requests behind it may have been cancelled */
+            continue; /* later requests may have been cancelled */
         struct dgl_session *s = lane->session;
         r->g.s = s;
         lane->own = DECODER_OF(&r->g, s);
@@ -644,7 +644,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
     if (!waits)
         TRY(push_groups(b));
     for (int32_t first = 0; first < lanes; first += WAVE) {
-        if (first > 0) /* the next wave is queued behind the pass */
+        if (first > 0) /* finish the pass before the next wave is queued */
             TRY(batch_reads_end(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && !waits; i++)

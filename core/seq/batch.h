@@ -71,7 +71,7 @@ struct dgl_batch {
     uint32_t pages, first_pages; /* pages of the KV cache that are promised to the lanes */
     float answer_tokens;         /* running mean of the answer length */
     int32_t turn;                /* lane whose prompt is read next */
-    uint64_t hold_ns; /* maximum time of a prompt pass beside answers; 0 means no limit */
+    uint64_t hold_ns; /* maximum time of a prompt pass while others write; 0 means no limit */
     struct batch_reads reads;
     bool stepping;
     bool reads_first; /* batch_read_first() was called */

@@ -14,9 +14,8 @@ void batch_pages_finish(struct dgl_batch *b);
 
 /* Returns the number of tokens of a request's sequence before its next token is sampled. */
 int32_t batch_request_tokens(const struct batch_request *r);
-/* Returns true if a waiting request may begin: the free pages suffice for its expected length,
- * beside the running requests, at every step until they end. Always true if no request is
- * running. */
+/* Returns true if a waiting request may begin: the pages suffice for its expected length and for
+ * the running requests, at every step until they end. Always true if no request is running. */
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r);
 /* Returns true if an older request is about to evaluate the next page of this prompt. Waiting for
  * it avoids evaluating the page twice. */

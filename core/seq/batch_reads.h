@@ -1,6 +1,6 @@
 /* Size of the prompt passes in a batch. A pass is kept short enough that answers wait for it no
- * longer than a given time. The estimate uses the times of earlier passes. At most one pass is
- * queued behind another, so a new request waits for two passes at most. */
+ * longer than a given time. The estimate uses the times of earlier passes. A second pass may be
+ * queued while one runs, but no third, so a new request waits for two passes at most. */
 #ifndef DGL_CORE_BATCH_READS_H
 #define DGL_CORE_BATCH_READS_H
 

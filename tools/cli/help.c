@@ -137,9 +137,9 @@ static void foreign_section(void)
     report_paragraphs(
         &text,
         "## Flags of other programs\n\n"
-        "Flags of llama.cpp and Hugging Face that are understood. Those without an effect say so "
-        "in one line on standard\nerror, unless `-q` is given; refused ones end with exit code 2 "
-        "and the advice below.");
+        "This table lists the supported flags of llama.cpp and Hugging Face. If a flag has no "
+        "effect, one line on standard error reports it, unless `-q` is given. A refused flag "
+        "ends the command with exit code 2 and the advice below.");
     put_buf(&text);
     printf("\n| flag | of | here |\n| --- | --- | --- |\n");
     for (size_t i = 0; (f = foreign_option_at(i)); i++) {
@@ -162,8 +162,10 @@ static void foreign_section(void)
 void help_markdown(void)
 {
     struct dgl_buf text = {0};
-    printf("# Command line\n\nMade by `dopplergl help --markdown`; a test compares the two.\n\n"
-           "Every command takes these; those about the device do nothing where none is opened:\n");
+    printf("# Command line\n\n"
+           "Made by `dopplergl help --markdown`; a test compares the two.\n\n"
+           "Every command has these options. If a command opens no device, the options for the "
+           "device have no effect:\n");
     option_rows(NULL, GROUP_COMMON);
     printf("\nCommands that run a model also take options that choose kernels "
            "([kernels.md](kernels.md)):\n");
@@ -172,35 +174,44 @@ void help_markdown(void)
     report_paragraphs(
         &text,
         "A value is the next word, or follows `=` after a long name: `-n 5`, `--n-predict 5`, "
-        "`--n-predict=5`, never `-n5`.\nLetters without values may share a dash: `-qv`. "
+        "`--n-predict=5`, never `-n5`. Letters without values may share a dash: `-qv`. "
         "`--no-NAME` turns off a flag that the configuration file turns on.\n\n"
-        "Exit codes: 0 done; 2 for whatever the command line alone shows to be wrong, said before "
-        "any file or device is\nopened; 1 for what takes the model, a file or the device to see, "
-        "and for failures; 130 cancelled by SIGINT, SIGTERM\nor SIGHUP. An error is one line on "
-        "standard error that starts `dopplergl: error:`. Progress bars appear only on a\n"
-        "terminal, after half a second, and have no colour where NO_COLOR is set.\n\n"
-        "The bundled model is looked for in the folder that DOPPLERGL_DATA names, in the build "
-        "tree beside the executable,\nand in PREFIX/share/dopplergl. Compiled kernels are kept "
-        "in XDG_CACHE_HOME/dopplergl. `org/name` is looked for in\nthe Hub cache (models, below); "
-        "nothing is ever downloaded.\n\n"
+        "Exit codes:\n\n"
+        "- 0: done\n\n"
+        "- 1: a failure, or an error that shows only if the model, a file or the device is "
+        "read\n\n"
+        "- 2: an error in the command line itself, reported before any file or device is "
+        "opened\n\n"
+        "- 130: cancelled by SIGINT, SIGTERM or SIGHUP\n\n"
+        "An error is one line on standard error that starts `dopplergl: error:`. Progress bars "
+        "appear only on a terminal, after half a second, and have no colour if NO_COLOR is "
+        "set.\n\n"
+        "DopplerGL searches for the bundled model in the folder that DOPPLERGL_DATA names, in the "
+        "build "
+        "tree beside the executable, and in PREFIX/share/dopplergl. Compiled kernels are stored "
+        "in XDG_CACHE_HOME/dopplergl. `org/name` is looked up in the Hub cache (models, below); "
+        "files are never downloaded.\n\n"
         "## Settings\n\n"
-        "Options that the command line leaves open come from the environment, DOPPLERGL_MODEL "
-        "(`--model`) and\nDOPPLERGL_DEVICE (`--device`), of `serve` also DOPPLERGL_HOST, "
-        "DOPPLERGL_PORT, "
-        "DOPPLERGL_API_KEY and DOPPLERGL_API_KEY_FILE, then from the configuration file, "
-        "`$XDG_CONFIG_HOME/dopplergl/config.json` or\n`~/.config/dopplergl/config.json`, then "
-        "from the defaults here. The file is one JSON object:\n\n"
+        "If an option is not on the command line, its value comes from the first of these that "
+        "has it:\n\n"
+        "- the environment: DOPPLERGL_MODEL (`--model`) and DOPPLERGL_DEVICE (`--device`); for "
+        "`serve` also DOPPLERGL_HOST, DOPPLERGL_PORT, DOPPLERGL_API_KEY and "
+        "DOPPLERGL_API_KEY_FILE\n\n"
+        "- the configuration file, `$XDG_CONFIG_HOME/dopplergl/config.json` or "
+        "`~/.config/dopplergl/config.json`\n\n"
+        "- the defaults on this page\n\n"
+        "The configuration file is one JSON object:\n\n"
         "```json\n{\"device\": \"any\", \"model\": \"/data/models/qwen3-0.6b\", \"temp\": 0.6, "
         "\"verbose\": 1, \"stop\": [\"###\"]}\n```\n\n"
         "Its keys are the long names of options, for all commands that have them; values are "
-        "strings, numbers, `true` and\n`false` for flags, lists for options that may be "
-        "repeated. An unknown key, a wrong type and a value out of range are\nerrors (exit code "
-        "1) that name the file and the key. Inputs and outputs of one call (`prompt file ids "
-        "output texts\nmessages shape`) are no settings. A path in it is relative to the folder "
-        "in which the command runs. `-v` lists the keys\nthat were taken.\n\n"
-        "DOPPLERGL_KERNEL_DIR is one more `--kernel-dir`, below those of the command line. "
-        "`kernels.json` beside `config.json` holds\nkernel hints, as `--kernel-config` takes "
-        "them.\n");
+        "strings, numbers, `true` and `false` for flags, lists for options that may be repeated. "
+        "An unknown key, a wrong type and a value out of range are errors (exit code 1) that "
+        "name the file and the key. Inputs and outputs of one call (`prompt file ids output "
+        "texts messages shape`) are no settings. A path in the file is relative to the folder in "
+        "which the command runs. `-v` lists the keys that were used.\n\n"
+        "DOPPLERGL_KERNEL_DIR is one more `--kernel-dir`, with lower priority than those of the "
+        "command line. `kernels.json` beside `config.json` contains kernel hints in the format "
+        "of `--kernel-config`.\n");
     put_buf(&text);
     foreign_section();
     for (const struct command *c = commands; c->name; c++)

@@ -88,23 +88,22 @@ void help_man(void)
         const char *heading, *text;
     } sections[] = {
         {"ENVIRONMENT",
-         "`DOPPLERGL_MODEL` and `DOPPLERGL_DEVICE` stand for `--model` and `--device` where these "
-         "are "
-         "not given, `DOPPLERGL_HOST`, `DOPPLERGL_PORT`, `DOPPLERGL_API_KEY` and "
-         "`DOPPLERGL_API_KEY_FILE` for those options of serve. `DOPPLERGL_KERNEL_DIR` is one more "
-         "`--kernel-dir`, below those of the command "
-         "line. `DOPPLERGL_DATA` names the folder that holds `models/` with the bundled "
-         "model. "
-         "`HF_HUB_CACHE`, else `hub` in `HF_HOME`, is the Hub cache, in which `org/name` is looked "
-         "for. `NO_COLOR` "
-         "turns colours off. `XDG_CONFIG_HOME`, `XDG_CACHE_HOME` and `XDG_STATE_HOME` move the "
-         "files below."},
+         "`DOPPLERGL_MODEL` and `DOPPLERGL_DEVICE` replace `--model` and `--device` if these are "
+         "not given. `DOPPLERGL_HOST`, `DOPPLERGL_PORT`, `DOPPLERGL_API_KEY` and "
+         "`DOPPLERGL_API_KEY_FILE` replace those options of serve. `DOPPLERGL_KERNEL_DIR` is one "
+         "more `--kernel-dir`, with lower priority than those of the command line. "
+         "`DOPPLERGL_DATA` names the folder that contains `models/` with the bundled model. "
+         "`HF_HUB_CACHE`, else `hub` in `HF_HOME`, is the Hub cache, in which `org/name` is "
+         "searched. `NO_COLOR` turns colours off. `XDG_CONFIG_HOME`, `XDG_CACHE_HOME` and "
+         "`XDG_STATE_HOME` move the files below."},
         {"FILES",
-         "`~/.config/dopplergl/config.json` holds settings: a JSON object whose keys are long "
+         "`~/.config/dopplergl/config.json` contains settings: a JSON object whose keys are long "
          "options without dashes. A flag prevails over the environment, and the environment over "
-         "the file.\n\n`~/.config/dopplergl/kernels.json` holds kernel hints, as `--kernel-config` "
-         "takes them.\n\n`~/.cache/dopplergl` keeps compiled kernels.\n\n"
-         "`~/.local/state/dopplergl/chat_history` keeps what was typed in chats."},
+         "the file.\n\n"
+         "`~/.config/dopplergl/kernels.json` contains kernel hints in the format of "
+         "`--kernel-config`.\n\n"
+         "`~/.cache/dopplergl` contains compiled kernels.\n\n"
+         "`~/.local/state/dopplergl/chat_history` contains the typed messages of chats."},
         {"EXIT STATUS",
          "0: done. 1: failed, or something does not fit the model, file or device. 2: the command "
          "line is wrong; no file or device was opened. 130: cancelled by SIGINT, SIGTERM or "

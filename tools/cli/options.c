@@ -60,14 +60,14 @@ static const struct option table[] = {
     {"generate chat", 0, "repeat-penalty", "R", "penalty of recent tokens; 1 is off (default: 1.0)",
      TYPE_F64, FIELD(repeat_penalty), 0.01, 100, NULL, FIELD(repeat_penalty_given)},
     {"generate chat", 0, "presence-penalty", "P",
-     "taken from the logit of every recent token; 0 is off (default: 0)", TYPE_F64,
+     "subtracted from the logit of every recent token; 0 is off (default: 0)", TYPE_F64,
      FIELD(presence_penalty), -100, 100, NULL, 0},
     {"generate chat", 0, "frequency-penalty", "P",
-     "taken from the logit of recent tokens, as often as they occur; 0 is off (default: 0)",
+     "subtracted from the logit of recent tokens, once per occurrence; 0 is off (default: 0)",
      TYPE_F64, FIELD(frequency_penalty), -100, 100, NULL, 0},
     {"generate chat", 0, "repeat-last-n", "N",
-     "how many tokens count as recent; -1 is the whole context, 0 is off (default: 64)", TYPE_I32,
-     FIELD(repeat_last_n), -1, I32_MAX, NULL, 0},
+     "number of tokens that count as recent; -1 is the whole context, 0 is off (default: 64)",
+     TYPE_I32, FIELD(repeat_last_n), -1, I32_MAX, NULL, 0},
     {"generate chat", 0, "dry-multiplier", "M",
      "DRY: penalty of tokens that prolong a repeat, M * base^(length - allowed length); 0 is off "
      "(default: 0)",
@@ -78,17 +78,17 @@ static const struct option table[] = {
      "DRY: longest repeat that may go on at no more than the multiplier (default: 2)", TYPE_I32,
      FIELD(dry_allowed_length), 1, I32_MAX, NULL, 0},
     {"generate chat", 0, "dry-penalty-last-n", "N",
-     "DRY: how many tokens are searched for repeats; -1 is the whole context, 0 is off (default: "
-     "-1)",
+     "DRY: number of tokens that are searched for repeats; -1 is the whole context, 0 is off "
+     "(default: -1)",
      TYPE_I32, FIELD(dry_penalty_last_n), -1, I32_MAX, NULL, 0},
     {"generate chat", 0, "dry-sequence-breaker", "TEXT",
-     "DRY: text that no repeat reaches over, in place of newline, colon, quotation mark and "
-     "asterisk; may be repeated; none is none",
+     "DRY: text that ends a repeat, instead of newline, colon, quotation mark and asterisk; may "
+     "be repeated; `none` means no such text",
      TYPE_PATHS, FIELD(dry_breakers), 0, 0, NULL, 0},
     {"generate chat", 'l', "logit-bias", "ID+BIAS",
      "add to the logit of a token: 15+1.5, 15-2; 15-inf bans it; may be repeated", TYPE_PATHS,
      FIELD(logit_bias), 0, 0, NULL, 0},
-    {"generate chat", 's', "seed", "N", "random seed; -1 takes a new one (default: -1)", TYPE_I64,
+    {"generate chat", 's', "seed", "N", "random seed; -1 selects a new one (default: -1)", TYPE_I64,
      FIELD(seed), -1, 9007199254740991.0, NULL, 0},
     {"generate chat", 0, "stop", "TEXT", "end the answer before this text; may be repeated",
      TYPE_STRS, FIELD(stop), 0, 0, NULL, 0},
@@ -112,7 +112,8 @@ static const struct option table[] = {
      "(default: 0)",
      TYPE_I32, FIELD(keep), 0, I32_MAX, NULL, 0},
     {"generate chat template", 0, "raw", NULL,
-     "to a terminal too, the text as it is: control characters act, lines are not wrapped",
+     "print the text unchanged even if the output is a terminal: control characters act, and "
+     "lines are not wrapped",
      TYPE_FLAG, FIELD(raw), 0, 0, NULL, 0},
     {"generate chat", 0, "ignore-eos", NULL, "do not end at a stop token", TYPE_FLAG,
      FIELD(ignore_eos), 0, 0, NULL, 0},
@@ -168,27 +169,27 @@ static const struct option table[] = {
     {"template chat serve", 0, "template", "FILE", "a Jinja template in place of the model's",
      TYPE_PATH, FIELD(template), 0, 0, NULL, 0},
     {"template chat serve", 0, "template-name", "NAME",
-     "which of the model's templates (default: `default`, or `tool_use` where there is one and "
-     "tools are given)",
+     "name of one of the model's templates (default: `default`, or `tool_use` if the model has "
+     "it and tools are given)",
      TYPE_STR, FIELD(template_name), 0, 0, NULL, 0},
     {"template", 0, "add-generation-prompt", NULL, "end with the beginning of an answer", TYPE_FLAG,
      FIELD(add_generation_prompt), 0, 0, NULL, 0},
     {"template", 0, "now", "DATE",
-     "2025-06-15 or 2025-06-15T12:30:00, for templates that tell the date (default: the local "
+     "2025-06-15 or 2025-06-15T12:30:00, for templates that print the date (default: the local "
      "time)",
      TYPE_DATE, FIELD(now), 0, 0, NULL, FIELD(now_given)},
 
     {"serve", 0, "host", "ADDRESS",
-     "where to listen (default: 127.0.0.1); elsewhere than on this machine only with a key or "
-     "--insecure",
+     "address to listen on (default: 127.0.0.1); an address beyond this machine requires a key "
+     "or --insecure",
      TYPE_PATH, FIELD(host), 0, 0, NULL, 0},
-    {"serve", 0, "port", "N", "port; 0 takes a free one (default: 8080)", TYPE_I32, FIELD(port), 0,
-     65535, NULL, 0},
+    {"serve", 0, "port", "N", "port; 0 selects a free one (default: 8080)", TYPE_I32, FIELD(port),
+     0, 65535, NULL, 0},
     {"serve", 0, "parallel", "N", "requests that are answered at once (default: 4)", TYPE_I32,
      FIELD(parallel), 1, 256, NULL, 0},
     {"inspect", 0, "parallel", "N",
-     "memory of so many sequences at once, as `serve` has them, each with the whole context "
-     "(default: a session)",
+     "memory of N sequences at once, as in `serve`, each with the whole context (default: a "
+     "session)",
      TYPE_I32, FIELD(parallel), 1, 256, NULL, 0},
     {"serve", 0, "queue", "N", "requests that wait beyond these (default: 256)", TYPE_I32,
      FIELD(queue), 1, 65536, NULL, 0},
@@ -196,12 +197,12 @@ static const struct option table[] = {
      "key that clients have to send; better from DOPPLERGL_API_KEY or a file, since other users "
      "of the machine see command lines",
      TYPE_PATH, FIELD(api_key), 0, 0, NULL, 0},
-    {"serve", 0, "api-key-file", "FILE", "a key in each line, any of which will do", TYPE_PATH,
-     FIELD(api_key_file), 0, 0, NULL, 0},
+    {"serve", 0, "api-key-file", "FILE", "a key in each line; a client may use any of them",
+     TYPE_PATH, FIELD(api_key_file), 0, 0, NULL, 0},
     {"serve", 0, "alias", "NAME", "the model's name for clients (default: from its path)",
      TYPE_PATH, FIELD(alias), 0, 0, NULL, 0},
     {"serve", 0, "timeout", "S",
-     "seconds that a client may take for a request, or for reading anything of an answer "
+     "seconds that a client may take to send a request, or to read any part of an answer "
      "(default: 600)",
      TYPE_I32, FIELD(timeout), 1, 86400, NULL, 0},
     {"serve", 0, "max-body", "BYTES", "largest body of a request (default: 8388608)", TYPE_I32,
@@ -209,8 +210,7 @@ static const struct option table[] = {
     {"serve", 0, "max-connections", "N", "connections at once (default: 512)", TYPE_I32,
      FIELD(max_connections), 1, 65536, NULL, 0},
     {"serve", 0, "sse-ping-interval", "S",
-     "seconds after which a stream that has nothing to say sends a comment, so that proxies keep "
-     "it (default: 10)",
+     "seconds after which an idle stream sends a comment, so that proxies keep it (default: 10)",
      TYPE_I32, FIELD(sse_ping_interval), 1, 86400, NULL, 0},
     {"serve", 0, "drain-timeout", "S",
      "seconds in which requests may end after SIGTERM (default: 30)", TYPE_I32,
@@ -219,8 +219,8 @@ static const struct option table[] = {
      "access log, a JSON object per line, appended (default: standard error, without -q)",
      TYPE_PATH, FIELD(log_file), 0, 0, NULL, 0},
     {"serve", 0, "cors", "ORIGIN",
-     "web pages of this origin may ask and read answers, of any with * (default: those of this "
-     "server alone)",
+     "web pages of this origin may send requests and read answers; * allows every origin "
+     "(default: pages of this server alone)",
      TYPE_PATH, FIELD(cors), 0, 0, NULL, 0},
     {"serve", 0, "pooling", "mean|last",
      "how /v1/embeddings makes one vector of the tokens' (default: mean)", TYPE_WORD,
@@ -236,20 +236,21 @@ static const struct option table[] = {
     {"convert", 0, "embed", "TYPE",
      "the embedding's type instead: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or mxfp4",
      TYPE_QUANT, FIELD(embed_type), 0, 0, BLOCK_TYPES, 0},
-    {"convert", 0, "head", "TYPE", "the output head's type instead, where it is not the embedding",
+    {"convert", 0, "head", "TYPE", "the output head's type instead, if it is not the embedding",
      TYPE_QUANT, FIELD(head_type), 0, 0, BLOCK_TYPES, 0},
     {"convert", 0, "experts", "TYPE", "the experts' type instead", TYPE_QUANT, FIELD(experts_type),
      0, 0, BLOCK_TYPES, 0},
     {"convert", 0, "q4k-layout", "NAME",
      "how matrices in q4_k are cut into blocks: row (default); column and flat are for other "
-     "engines, this one uses such tensors as f16",
+     "engines. This engine uses such tensors as f16",
      TYPE_WORD, FIELD(q4k_layout), 0, 0, "row|column|flat", 0},
     {"convert", 0, "fuse-gate-up", NULL, "store gate and up of a layer as one tensor", TYPE_FLAG,
      FIELD(fuse_gate_up), 0, 0, NULL, 0},
     {"convert", 0, "transpose-weights", NULL, "store linear layers in floats by columns", TYPE_FLAG,
      FIELD(transpose_weights), 0, 0, NULL, 0},
     {"convert", 0, "text-only", NULL,
-     "of a model that also sees, store the text model under its own names with its own config",
+     "if the model also reads images, store only its text model, under its own names with its "
+     "own config",
      TYPE_FLAG, FIELD(text_only), 0, 0, NULL, 0},
     {"convert", 0, "fast", NULL, "quantise without the search for the best codes", TYPE_FLAG,
      FIELD(fast), 0, 0, NULL, 0},
@@ -266,9 +267,9 @@ static const struct option table[] = {
      FIELD(smoke), 0, 0, NULL, 0},
 
     {"bench", 0, "shape", "NAME|FILE[:quant]",
-     "synthetic weights, made on the GPU, instead of a model: of a published shape, or of any "
-     "config.json (a value with / or ending in .json); rows that are no whole blocks of the type "
-     "become q8_0",
+     "synthetic weights, made on the GPU, instead of a model. NAME is a published shape; FILE is "
+     "any config.json (a value with / or ending in .json). Rows become q8_0 if they are no whole "
+     "blocks of the type",
      TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
     {"bench", 0, "prompt-tokens", "N", "tokens of the prefill run (default: 512)", TYPE_I32,
      FIELD(prompt_tokens), 1, I32_MAX, NULL, 0},
@@ -293,22 +294,23 @@ static const struct option table[] = {
          DGL_BENCH_BATCH_MAX) " (default: 1); prefill tokens per pass are --ubatch",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"bench serve", 0, "batch-invariant", NULL,
-     "the same bits in any company: each answer by passes of its own, which is slower, shares no "
-     "prompts and states no time for which a prompt may hold others up",
+     "an answer has the same bits if other requests run at the same time: each answer has passes "
+     "of its own. This is slower and shares no prompts, and the time for which a prompt delays "
+     "others has no limit",
      TYPE_FLAG, FIELD(batch_invariant), 0, 0, NULL, 0},
     {"bench", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},
     {"serve", 0, "ubatch", "N",
-     "prefill tokens per pass, however long it takes (default: chosen for the device, fewer where "
-     "a pass would hold up running answers for more than 100 ms)",
+     "prefill tokens per pass, however long it takes (default: chosen for the device; fewer if a "
+     "pass would delay running answers by more than 100 ms)",
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},
     {"bench", 'r', "repetitions", "N", "counted runs, 1 to 64 (default: 3)", TYPE_I32,
      FIELD(repetitions), 1, 64, NULL, 0},
     {"bench", 0, "warmup", "N", "runs before them that are not counted, 0 to 64 (default: 1)",
      TYPE_I32, FIELD(warmup), 0, 64, NULL, 0},
     {"bench", 0, "sweep", NULL,
-     "measure also at depths and with prompts that double up to the context (-c), with --batch "
-     "instead with fewer sequences",
+     "measure also at depths and with prompts that double up to the context (-c); if --batch is "
+     "given, with fewer sequences instead",
      TYPE_FLAG, FIELD(sweep), 0, 0, NULL, 0},
     {"bench", 0, "matrix", NULL,
      "with --shape: every type of weights in every layout that kernels read", TYPE_FLAG,
@@ -318,37 +320,41 @@ static const struct option table[] = {
     {"bench", 0, "plot", "FILE.svg", "draw the results", TYPE_PATH, FIELD(plot), 0, 0, NULL, 0},
     {"bench", 0, "md", NULL, "a Markdown table", TYPE_FLAG, FIELD(md), 0, 0, NULL, 0},
     {"bench", 0, "rate", "R",
-     "with `serve`: requests per second, which come by chance as from many people (default: 1)",
+     "with `serve`: requests per second, at random times as from many people (default: 1)",
      TYPE_F64, FIELD(rate), 0.001, 10000, NULL, 0},
     {"bench", 0, "duration", "S", "with `serve`: seconds in which requests come (default: 30)",
      TYPE_F64, FIELD(duration), 0.001, 86400, NULL, 0},
     {"bench", 0, "connections", "N",
-     "with `serve`: requests at once at most; the others wait, which counts (default: 256)",
+     "with `serve`: most requests at once; the others wait, and their wait counts (default: 256)",
      TYPE_I32, FIELD(connections), 1, 10000, NULL, 0},
     {"bench", 0, "prompt-lengths", "TOKENS",
-     "with `serve`: N, A-B (any between as often) or log:A-B (any octave as often) (default: 128)",
+     "with `serve`: N, A-B (all values equally often) or log:A-B (all octaves equally often) "
+     "(default: 128)",
      TYPE_PATH, FIELD(prompt_lengths), 0, 0, NULL, 0},
     {"bench", 0, "answer-lengths", "TOKENS",
-     "with `serve`: tokens of the answers, likewise (default: 64)", TYPE_PATH,
+     "with `serve`: tokens of the answers, in the same form (default: 64)", TYPE_PATH,
      FIELD(answer_lengths), 0, 0, NULL, 0},
     {"bench", 0, "slo-ttft", "MS",
-     "with `serve`: a good answer has its first token within (default: 1000)", TYPE_F64,
-     FIELD(slo_ttft), 0, 1e9, NULL, 0},
+     "with `serve`: an answer is good only if its first token comes within this time (default: "
+     "1000)",
+     TYPE_F64, FIELD(slo_ttft), 0, 1e9, NULL, 0},
     {"bench", 0, "slo-itl", "MS",
-     "with `serve`: and takes for each other one, on average, at most (default: 100)", TYPE_F64,
-     FIELD(slo_itl), 0, 1e9, NULL, 0},
+     "with `serve`: and only if each other token takes at most this time on average (default: "
+     "100)",
+     TYPE_F64, FIELD(slo_itl), 0, 1e9, NULL, 0},
     {"bench", 0, "chat", NULL, "with `serve`: /v1/chat/completions instead of /v1/completions",
      TYPE_FLAG, FIELD(chat), 0, 0, NULL, 0},
     {"bench", 0, "no-ignore-eos", NULL,
-     "with `serve`: answers may end early; for servers that do not know `ignore_eos`", TYPE_FLAG,
+     "with `serve`: answers may end early; for servers without `ignore_eos`", TYPE_FLAG,
      FIELD(no_ignore_eos), 0, 0, NULL, 0},
     {"bench", 0, "timeout", "S", "with `serve`: seconds that an answer may take (default: 600)",
      TYPE_I32, FIELD(timeout), 1, 86400, NULL, 0},
     {"bench", 0, "seed", "N", "with `serve`: seed of arrivals, lengths and words (default: 0)",
      TYPE_I64, FIELD(seed), 0, 9007199254740991.0, NULL, 0},
     {"generate bench", 0, "profile", NULL,
-     "GPU time per operation and a time line per token; generate reads each token back before it "
-     "queues the next, bench makes an extra run, of `--batch` its steps for all sequences",
+     "GPU time per operation and a time line per token. generate reads each token back before it "
+     "queues the next. bench makes an extra run; with `--batch`, it profiles steps of all "
+     "sequences",
      TYPE_FLAG, FIELD(profile), 0, 0, NULL, 0},
     {"generate bench", 0, "trace", "FILE.json",
      "profile, and write each operation, submit, readback and compilation in Chrome's trace format "
@@ -358,21 +364,21 @@ static const struct option table[] = {
 
     {"kernels", 0, "op", "OP",
      "of `new`: operation of the kernel, with or without words of WHEN lines "
-     "(matmul/decode/pre=join); of `show --generated`: step of the model (qkv)",
+     "(matmul/decode/pre=join). Of `show --generated`: step of the model (qkv)",
      TYPE_PATH, FIELD(op), 0, 0, NULL, 0},
     {"kernels", 0, "shape", "KEY=VALUE,...|NAME",
-     "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and tokens, "
-     "pos, rows; omitted values are those of a typical large model; of `check --compile-only`: "
-     "NAME[:QUANT], a model's shape as in `bench --shape`, instead of -m",
+     "of `bench`: attributes and sizes of the operation (weight=q4_k,K=4096,N=14336), and "
+     "tokens, pos, rows. If a value is omitted, it is that of a typical large model. Of `check "
+     "--compile-only`: NAME[:QUANT], a model's shape as in `bench --shape`, instead of -m",
      TYPE_STR, FIELD(shape), 0, 0, NULL, 0},
     {"kernels", 0, "compile-only", NULL,
      "with `check`: compile every kernel that the plan of a model uses on this device, each in a "
-     "separate process, and run none",
+     "separate process, without running them",
      TYPE_FLAG, FIELD(compile_only), 0, 0, NULL, 0},
     {"kernels", 0, "all", NULL,
-     "with `check --compile-only`: also compile the kernels that can run here but are not chosen, "
-     "and the persistent programs (listed as `phases`), each of which runs a whole decode step in "
-     "one dispatch; they do not affect the exit code",
+     "with `check --compile-only`: also compile the kernels that can run here but are not "
+     "chosen, and the persistent programs (listed as `phases`). Each persistent program runs a "
+     "whole decode step in one dispatch. These kernels and programs do not affect the exit code",
      TYPE_FLAG, FIELD(all), 0, 0, NULL, 0},
     {"kernels", 0, "time-limit", "S",
      "with `check --compile-only`: limit of processor time per kernel in seconds, 1 to 86400 "
@@ -390,15 +396,15 @@ static const struct option table[] = {
      FIELD(quick), 0, 0, NULL, 0},
     {"kernels", 0, "quick", NULL, "with `check`: two cases of each kernel instead of all",
      TYPE_FLAG, FIELD(quick), 0, 0, NULL, 0},
-    {"kernels", 0, "generated", NULL, "with `show`: the text that the driver gets", TYPE_FLAG,
+    {"kernels", 0, "generated", NULL, "with `show`: the text that the driver compiles", TYPE_FLAG,
      FIELD(generated), 0, 0, NULL, 0},
     {"kernels", 0, "batch", "B",
-     "with `explain`: the pass over the next tokens of so many sequences that are written "
-     "together, 2 to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1, the whole plan)",
+     "with `explain`: the pass over the next tokens of B sequences that are decoded together, 2 "
+     "to " DIGITS(DGL_BENCH_BATCH_MAX) " (default: 1, the whole plan)",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"kernels", 'o', "output", "FILE",
-     "of `new`: the file to write; - is standard output; of `check --compile-only`: a folder; each "
-     "source is written to it as NAME-SHA256.comp",
+     "of `new`: the file to write; - is standard output. Of `check --compile-only`: a folder, to "
+     "which each source is written as NAME-SHA256.comp",
      TYPE_PATH, FIELD(out), 0, 0, NULL, 0},
     {"kernels", 0, "force", NULL, "with `new`: replace an existing file", TYPE_FLAG, FIELD(force),
      0, 0, NULL, 0},
@@ -444,8 +450,8 @@ static const struct option table[] = {
      "ignore the results that `dopplergl tune` stored for the device", TYPE_FLAG, FIELD(no_tune), 0,
      0, NULL, 0},
     {ENGINE, 0, "hash-weights", "WHEN",
-     "compare a pack's files with its hashes: changed (since they were last found right), always, "
-     "never (default: changed)",
+     "compare a pack's files with its hashes: changed (if they changed since they were last "
+     "found right), always, never (default: changed)",
      TYPE_WORD, FIELD(hash_weights), 0, 0, "changed|always|never", 0},
 
     {"help", 0, "markdown", NULL, "the text of docs/cli.md", TYPE_FLAG, FIELD(markdown), 0, 0, NULL,
@@ -455,8 +461,8 @@ static const struct option table[] = {
     {"help", 0, "completion", "SHELL", "completions for bash, zsh or fish", TYPE_WORD,
      FIELD(completion), 0, 0, "bash|zsh|fish", 0},
     {"*", 0, "device", "any|software|PATH|N",
-     "a render node, a row of `devices`, or whether software is welcome (default: the first "
-     "hardware device)",
+     "a render node, a row of `devices`, software rendering, or `any`: software if no hardware "
+     "device works (default: the first hardware device)",
      TYPE_DEVICE, FIELD(device), 0, 0, NULL, 0},
     {"*", 0, "limits", LIMITS,
      "lower the device's limits to the minimums of OpenGL ES 3.1, or to those of a small GPU; "
@@ -465,12 +471,12 @@ static const struct option table[] = {
     {"*", 0, "kv-type", "f16|f32", "type of the KV cache (default: f16)", TYPE_WORD, FIELD(kv_type),
      0, 0, "f16|f32", 0},
     {"generate chat serve bench kernels verify", 0, "executor", "auto|dispatch|persistent",
-     "how tokens are decoded: by a dispatch per operation, or by one dispatch for many tokens "
-     "(several per token where buffers are many), "
-     "whose work groups wait for each other, which takes seconds to compile, the others decoding "
-     "meanwhile, and is tried first (default: auto, persistent where it was found faster; where "
-     "nothing is known it is tried after a second of decoding, and by `bench` and `tune`, which "
-     "wait for the compiler)",
+     "how tokens are decoded. dispatch: one dispatch per operation. persistent: one dispatch for "
+     "many tokens, or several per token if the model has many buffers; its work groups wait for "
+     "each other. Its program takes seconds to compile, while single dispatches decode, and is "
+     "tested before use. auto: persistent if a test has found it faster. If there was no test "
+     "yet, it runs after a second of decoding. `bench` and `tune` wait for the compiler and test "
+     "first (default: auto)",
      TYPE_WORD, FIELD(executor), 0, 0, "auto|dispatch|persistent", 0},
     {"*", 'c', "ctx-size", "N",
      "context length in tokens; 0 is the model's, lowered until it fits (default: 0)", TYPE_I32,
@@ -531,7 +537,7 @@ static const struct foreign_option foreign[] = {
      "of threads",
      false},
     {RUNS, "-b --batch-size", NULL, "N",
-     "the tokens of a prefill pass are chosen for the device; bench and serve take --ubatch",
+     "the tokens of a prefill pass are chosen for the device; bench and serve have --ubatch",
      false},
     {"generate chat logits perplexity verify", "-ub --ubatch-size", NULL, "N",
      "the tokens of a prefill pass are chosen for the device", false},
@@ -542,11 +548,11 @@ static const struct foreign_option foreign[] = {
     {RUNS, "-sm --split-mode -ts --tensor-split -mg --main-gpu --numa", NULL, "VALUE",
      "a model is on one device, which --device chooses", false},
     {GENERATES, "-co --color", NULL, "[on|off|auto]",
-     "colours are used on a terminal, and never where NO_COLOR is set", false},
+     "colours are used on a terminal, and never if NO_COLOR is set", false},
     {"generate chat perplexity", "--warmup --no-warmup", NULL, NULL,
-     "nothing runs before it is needed; kernels are compiled once and kept", false},
+     "a kernel runs only when it is needed; kernels are compiled once and kept", false},
     {GENERATES, "--jinja --no-jinja", NULL, NULL,
-     "chat templates are always read as Jinja; generate takes the prompt as it is", false},
+     "chat templates are always read as Jinja; generate uses the prompt as it is", false},
     {"generate", "--no-display-prompt", NULL, NULL, "the prompt is only printed with --echo",
      false},
     {"generate", "--no-escape", NULL, NULL, "escapes are only expanded with -e", false},
@@ -572,7 +578,7 @@ static const struct foreign_option foreign[] = {
     {RUNS, "-hff --hf-file", NULL, NULL, "a file of the Hub cache is named by its path: -m FILE",
      true},
     {RUNS, "-mu --model-url", NULL, NULL,
-     "nothing is ever downloaded: fetch the file and name it with -m", true},
+     "files are never downloaded: fetch the file and name it with -m", true},
     {RUNS, "--lora --lora-scaled", NULL, NULL,
      "adapters are not supported: merge the adapter into the model first", true},
     {GENERATES, "--grammar --grammar-file -j --json-schema", NULL, NULL,

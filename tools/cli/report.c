@@ -152,20 +152,26 @@ void report_wrapped(struct dgl_buf *out, size_t column, size_t indent, const cha
     put_words(out, column, indent, dgl_str_of(text));
 }
 
+static bool is_item(const char *text)
+{
+    return strncmp(text, "- ", 2) == 0;
+}
+
 void report_paragraphs(struct dgl_buf *out, const char *text)
 {
     while (*text) {
         const char *end = strstr(text, "\n\n");
         const size_t len = end ? (size_t)(end - text) : strlen(text);
+        const bool item = is_item(text);
         if (strncmp(text, "```", 3) == 0) {
             dgl_buf_append(out, text, len);
             if (len && text[len - 1] != '\n')
                 dgl_buf_putc(out, '\n');
         } else {
-            put_words(out, 0, 0, (struct dgl_str){text, len});
+            put_words(out, 0, item ? 2 : 0, (struct dgl_str){text, len});
         }
         text += len + (end ? 2 : 0);
-        if (end)
+        if (end && !(item && is_item(text)))
             dgl_buf_putc(out, '\n');
     }
 }

@@ -29,7 +29,8 @@ enum { REPORT_COLUMNS = 100 };
  * with `indent` blanks then. Ends the line. */
 void report_wrapped(struct dgl_buf *out, size_t column, size_t indent, const char *text);
 /* The same from the start of a line, for text of several paragraphs, which an empty line parts: a
- * line end within one is a blank. Fenced code stays as it is. */
+ * line end within one is a blank. Fenced code stays as it is. A paragraph that begins with "- " is
+ * an item of a list: no empty line is printed between two items. */
 void report_paragraphs(struct dgl_buf *out, const char *text);
 const char *phase_name(enum dgl_phase phase);
 

@@ -271,7 +271,7 @@ const struct command commands[] = {
      "- `ttft_ms_cold`: the process's first prompt, at depth 0, with compiling; `ttft_ms_warm`: "
      "at `--depth`\n\n"
      "- `bytes_per_token`, `decode_gbps` (read) and `copy_gbps` (a plain copy, read plus "
-     "written). If reading alone is faster, `devices -v` shows it.\n\n"
+     "written). Reading alone may be faster; `devices -v` measures it.\n\n"
      "- `cpu_us_per_token`, `load_ms`, `compile_ms`\n\n"
      "- `peak_bytes`: the most bytes of buffers on the device at any time\n\n"
      "- `estimate_bytes`: the estimated maximum for this run. If a cache grows, it has two "

@@ -294,9 +294,9 @@ static const struct option table[] = {
          DGL_BENCH_BATCH_MAX) " (default: 1); prefill tokens per pass are --ubatch",
      TYPE_I32, FIELD(batch), 1, DGL_BENCH_BATCH_MAX, NULL, 0},
     {"bench serve", 0, "batch-invariant", NULL,
-     "an answer has the same bits if other requests run at the same time: each answer has passes "
-     "of its own. This is slower and shares no prompts, and the time for which a prompt delays "
-     "others has no limit",
+     "an answer has the same bits if other requests run at the same time, because each answer "
+     "has its own passes. This is slower, shares no prompts, and lets prompts delay other "
+     "answers longer",
      TYPE_FLAG, FIELD(batch_invariant), 0, 0, NULL, 0},
     {"bench", 0, "ubatch", "N", "prefill tokens per pass (default: chosen for the device)",
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},

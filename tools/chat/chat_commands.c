@@ -247,9 +247,9 @@ static int run_help(struct chat *c, const char *arg);
 static const struct chat_verb verbs[] = {
     {"help", NULL, "this list", run_help},
     {"reset", NULL, "begin a new conversation; the system message stays", run_reset},
-    {"save", "FILE", "write the conversation to a file, as JSON; alone, to that of --session",
-     run_save},
-    {"load", "FILE", "go on with the conversation of a file; alone, of that of --session",
+    {"save", "FILE",
+     "write the conversation to a file, as JSON; without FILE, to that of --session", run_save},
+    {"load", "FILE", "continue the conversation of a file; without FILE, of that of --session",
      run_load},
     {"system", "TEXT", "set the system message; without TEXT, show it", run_system},
     {"undo", NULL, "take back the last message and its answer", run_undo},
@@ -257,7 +257,7 @@ static const struct chat_verb verbs[] = {
     {"set", "NAME VALUE", "set an option of sampling; without VALUE or NAME, show it or all",
      run_set},
     {"stats", NULL, "speed of the last answer, context used, prefix reused", run_stats},
-    {"model", NULL, "what is running, and where", run_model},
+    {"model", NULL, "the model, its context, device and template", run_model},
     {"quit", NULL, "end the chat; also /exit and /bye", run_quit},
     {"exit", NULL, NULL, run_quit},
     {"bye", NULL, NULL, run_quit},
@@ -276,9 +276,9 @@ static int run_help(struct chat *c, const char *arg)
         console_say("  %-16s %s", left, v->help);
     }
     console_say(
-        "A line that ends with \\ goes on in the next one; \"\"\" begins a message of "
-        "several lines and ends it; what is pasted is one message, whatever lines it has. // "
-        "begins a message with a slash.");
+        "A line that ends with \\ continues in the next one; \"\"\" begins and ends a message of "
+        "several lines. Pasted text is one message, even with several lines. // begins a message "
+        "with a slash.");
     console_say("Text that is typed during an answer is not shown and begins the next message.");
     console_say("Ctrl-C stops an answer or drops the typed line; Ctrl-D ends the chat.");
     return EXIT_OK;

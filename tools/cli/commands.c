@@ -13,8 +13,8 @@ const struct command commands[] = {
      "penalties (repetition, presence, frequency), DRY, top-k, top-p, min-p, temperature, "
      "draw.\n\n"
      "With `--session FILE` the session is stored in FILE, also after Ctrl-C. Of the next "
-     "prompt, only the part that differs from the stored text is evaluated. Without a prompt, "
-     "the text continues where it ended, with the next random numbers of its seed. FILE only "
+     "prompt, only the part that differs from the stored text is evaluated. If no prompt is "
+     "given, the text continues at its end, with the next random numbers of its seed. FILE only "
      "fits the same model, `--kv-type` and precision of kernels; other sessions are refused. It "
      "needs 32 KiB per token for a model of 1B and 128 KiB for 8B ([formats.md](formats.md), "
      "\"Session files\").\n\n"
@@ -85,7 +85,7 @@ const struct command commands[] = {
      "Opens no device. OUT appears complete or not at all, and an existing OUT is refused without "
      "`--force`.\n\n`--json`: `out`, `tensors`, `bytes_in`, `bytes_out`.",
      2, 2, command_convert, command_convert_check, NULL},
-    {"inspect", "[-m MODEL | MODEL] [options]", "Show what a model is made of",
+    {"inspect", "[-m MODEL | MODEL] [options]", "Show the parts of a model",
      "Opens no device. The printed memory is that of a session, or of `--parallel` sequences. "
      "Each has `-c` tokens (default: the model's context) and a KV cache of type `--kv-type`, on "
      "a desktop GPU with the built-in kernels. `free` is part of the memory that models may use "
@@ -186,16 +186,16 @@ const struct command commands[] = {
      "`rounds`, `wrong`, `skipped`.",
      0, 1, command_selftest, NULL, NULL},
     {"tokenize", "[-m MODEL | -m tokenizer.json] [-p TEXT] [options]", "Text to token ids and back",
-     "Opens no device. Without `--jsonl` and `--decode`, the ids of one text are printed on "
-     "one line, with the tokens that the model adds. `--jsonl` reads lines of `{\"text\":…}` "
-     "and writes `{\"ids\":[…],\"ids_special\":[…]}`: the ids without and with the added "
-     "tokens. `--decode` reads lines of `{\"ids\":[…]}` and writes `{\"text\":…}`; unknown ids "
-     "are left out, with a warning. U+0000 is preserved in both directions.\n\n"
+     "Opens no device. If neither `--jsonl` nor `--decode` is given, the ids of one text are "
+     "printed on one line, with the tokens that the model adds. `--jsonl` reads lines of "
+     "`{\"text\":…}` and writes `{\"ids\":[…],\"ids_special\":[…]}`: the ids without and with "
+     "the added tokens. `--decode` reads lines of `{\"ids\":[…]}` and writes `{\"text\":…}`; "
+     "unknown ids are left out, with a warning. U+0000 is preserved in both directions.\n\n"
      "`--pieces` adds `pieces` to the object: a list of `id token text`, one per id of "
      "`ids_special`. `token` is the spelling in the vocabulary, and `text` is the part of the "
      "decoded text that the id adds (an unfinished character belongs to the id that ends it). "
-     "For one text without `--json`, a line per id is printed: id, token and text, separated "
-     "by tabs, the last two as JSON strings.",
+     "For one text without `--json`, a line per id is printed: id, token and text, separated by "
+     "tabs, the last two as JSON strings.",
      0, 0, command_tokenize, command_tokenize_check, NULL},
     {"template", "[-m MODEL] --messages FILE.json [options]", "Render messages as a prompt",
      "Opens no device. Prints the messages as rendered by the model's chat template, byte for "
@@ -308,9 +308,9 @@ const struct command commands[] = {
      "Several requests are answered at once (`--parallel`), each with the same tokens as alone "
      "(except for near ties: server.md); other requests wait. `-c` is the context of each "
      "request. The common beginning of their prompts is computed once. SIGTERM ends the server "
-     "after the accepted requests are answered, with exit code 0. A second SIGTERM ends it at "
-     "once (130). Ctrl-C works like SIGTERM, with exit code 130. SIGHUP reads kernel files and "
-     "hints again; if one of them fails, all changes are dropped.",
+     "after the accepted requests are answered, with exit code 0. If a second SIGTERM arrives, "
+     "the server ends at once (130). Ctrl-C works like SIGTERM, with exit code 130. SIGHUP reads "
+     "kernel files and hints again; if one of them fails, all changes are dropped.",
      0, 0, command_serve, command_serve_check, NULL},
     {"tune", "[-m MODEL] [options]", "Find the fastest kernels for a model on this device",
      "For each operation of the model that has a choice, this command measures the available "
@@ -321,9 +321,9 @@ const struct command commands[] = {
      "sequences that are decoded together, and changed logits and scoring. A winner must beat "
      "the default in five alternating rounds by more than their spread; otherwise the default "
      "stays. Winners are stored in the cache folder by device, driver, kernel texts and request. "
-     "Later commands use them (unless `--no-tune` is given), except where an option, a file or a "
-     "pinned manifest chooses. `dopplergl kernels explain` shows their origin as `tuner`. Ctrl-C "
-     "ends the command between two candidates; finished operations are kept.\n\n"
+     "Later commands use them, unless `--no-tune` is given, or an option, a file or a pinned "
+     "manifest chooses the kernel. `dopplergl kernels explain` shows their origin as `tuner`. "
+     "Ctrl-C ends the command between two candidates; finished operations are kept.\n\n"
      "The results have two kinds of times. The times of candidates come from the search: each is "
      "the least of three measurements at different moments, so that a candidate may seem faster "
      "than it is. `default_us` and `tuned_us` (DEFAULT and TUNED) are times of the operation "

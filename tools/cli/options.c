@@ -21,8 +21,8 @@
 
 static const struct option table[] = {
     {WITH_MODEL, 'm', "model", "MODEL",
-     "GGUF file, Hugging Face folder, pack, or org/name[:quant][@revision] in the local Hub cache; "
-     "`dopplergl models` lists those that are here (default: the bundled model)",
+     "GGUF file, Hugging Face folder, pack, or org/name[:quant][@revision] in the local Hub "
+     "cache; `dopplergl models` lists the models on this machine (default: the bundled model)",
      TYPE_PATH, FIELD(model), 0, 0, NULL, 0},
     {"generate", 'p', "prompt", "TEXT", "prompt, byte for byte", TYPE_STR, FIELD(prompt), 0, 0,
      NULL, 0},
@@ -75,7 +75,7 @@ static const struct option table[] = {
     {"generate chat", 0, "dry-base", "B", "DRY: base of the penalty (default: 1.75)", TYPE_F64,
      FIELD(dry_base), 1, 100, NULL, 0},
     {"generate chat", 0, "dry-allowed-length", "N",
-     "DRY: longest repeat that may go on at no more than the multiplier (default: 2)", TYPE_I32,
+     "DRY: longest repeat whose penalty is at most the multiplier (default: 2)", TYPE_I32,
      FIELD(dry_allowed_length), 1, I32_MAX, NULL, 0},
     {"generate chat", 0, "dry-penalty-last-n", "N",
      "DRY: number of tokens that are searched for repeats; -1 is the whole context, 0 is off "
@@ -191,11 +191,11 @@ static const struct option table[] = {
      "memory of N sequences at once, as in `serve`, each with the whole context (default: a "
      "session)",
      TYPE_I32, FIELD(parallel), 1, 256, NULL, 0},
-    {"serve", 0, "queue", "N", "requests that wait beyond these (default: 256)", TYPE_I32,
-     FIELD(queue), 1, 65536, NULL, 0},
+    {"serve", 0, "queue", "N", "requests that wait, in addition to --parallel (default: 256)",
+     TYPE_I32, FIELD(queue), 1, 65536, NULL, 0},
     {"serve", 0, "api-key", "KEY",
-     "key that clients have to send; better from DOPPLERGL_API_KEY or a file, since other users "
-     "of the machine see command lines",
+     "key that clients must send. Prefer DOPPLERGL_API_KEY or a file, because other users of the "
+     "machine see command lines",
      TYPE_PATH, FIELD(api_key), 0, 0, NULL, 0},
     {"serve", 0, "api-key-file", "FILE", "a key in each line; a client may use any of them",
      TYPE_PATH, FIELD(api_key_file), 0, 0, NULL, 0},
@@ -306,8 +306,8 @@ static const struct option table[] = {
      TYPE_I32, FIELD(ubatch), 1, 65536, NULL, 0},
     {"bench", 'r', "repetitions", "N", "counted runs, 1 to 64 (default: 3)", TYPE_I32,
      FIELD(repetitions), 1, 64, NULL, 0},
-    {"bench", 0, "warmup", "N", "runs before them that are not counted, 0 to 64 (default: 1)",
-     TYPE_I32, FIELD(warmup), 0, 64, NULL, 0},
+    {"bench", 0, "warmup", "N", "runs before the counted runs, 0 to 64 (default: 1)", TYPE_I32,
+     FIELD(warmup), 0, 64, NULL, 0},
     {"bench", 0, "sweep", NULL,
      "measure also at depths and with prompts that double up to the context (-c); if --batch is "
      "given, with fewer sequences instead",
@@ -482,10 +482,10 @@ static const struct option table[] = {
      "context length in tokens; 0 is the model's, lowered until it fits (default: 0)", TYPE_I32,
      FIELD(context), 0, I32_MAX, NULL, 0},
     {"*", 0, "json", NULL, "machine-readable output", TYPE_FLAG, FIELD(json), 0, 0, NULL, 0},
-    {"*", 'q', "quiet", NULL, "errors only on standard error", TYPE_FLAG, FIELD(quiet), 0, 0, NULL,
+    {"*", 'q', "quiet", NULL, "only errors on standard error", TYPE_FLAG, FIELD(quiet), 0, 0, NULL,
      0},
-    {"*", 'v', "verbose", NULL, "more on standard error; -vv even more", TYPE_COUNT, FIELD(verbose),
-     0, 0, NULL, 0},
+    {"*", 'v', "verbose", NULL, "more messages on standard error; -vv prints even more", TYPE_COUNT,
+     FIELD(verbose), 0, 0, NULL, 0},
     {"*", 0, "log-level", "LEVEL", "none, error, warn, notice, progress, info, debug or trace",
      TYPE_WORD, FIELD(log_level), 0, 0, "none|error|warn|notice|progress|info|debug|trace", 0},
     {"*", 'h', "help", NULL, "this text", TYPE_FLAG, FIELD(help), 0, 0, NULL, 0},
@@ -511,8 +511,7 @@ static const struct foreign_option foreign[] = {
     {"serve", "-to", "timeout", NULL, NULL, false},
     {"serve", "--max-queue", "queue", NULL, NULL, false},
     {"chat template serve", "--chat-template-file", "template", NULL, NULL, false},
-    {"serve", "-cb --cont-batching", NULL, NULL, "requests are always answered side by side",
-     false},
+    {"serve", "-cb --cont-batching", NULL, NULL, "requests are always answered in parallel", false},
     {"serve", "--jinja --metrics --embedding --embeddings", NULL, NULL, "that is always on", false},
     {"serve", "--ssl-key-file --ssl-cert-file", NULL, NULL,
      "TLS is left to a proxy (docs/server.md)", true},
@@ -548,7 +547,7 @@ static const struct foreign_option foreign[] = {
     {RUNS, "-sm --split-mode -ts --tensor-split -mg --main-gpu --numa", NULL, "VALUE",
      "a model is on one device, which --device chooses", false},
     {GENERATES, "-co --color", NULL, "[on|off|auto]",
-     "colours are used on a terminal, and never if NO_COLOR is set", false},
+     "colours are used on a terminal, but not if NO_COLOR is set", false},
     {"generate chat perplexity", "--warmup --no-warmup", NULL, NULL,
      "a kernel runs only when it is needed; kernels are compiled once and kept", false},
     {GENERATES, "--jinja --no-jinja", NULL, NULL,
@@ -563,8 +562,8 @@ static const struct foreign_option foreign[] = {
     {RUNS, "--no-perf --perf", NULL, NULL,
      "the figures are one line on standard error; -q hides it", false},
 
-    {"bench", "--no-warmup", NULL, NULL, "the number of runs before those that count: --warmup 0",
-     true},
+    {"bench", "--no-warmup", NULL, NULL,
+     "to leave out the runs before the counted runs: --warmup 0", true},
     {"generate", "-cnv --conversation -i --interactive -if --interactive-first", NULL, NULL,
      CONVERSES, true},
     {"generate", "-sys --system-prompt --system", NULL, NULL,

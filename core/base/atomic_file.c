@@ -1,4 +1,4 @@
-/* Files that appear complete or not at all: a temporary next to the target, fsync, rename. */
+/* Atomic file writes: write a temporary next to the target, fsync it, rename it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,15 +16,15 @@ struct dgl_atomic_file {
     int fd;
     int dir;     /* that path and temp are relative to; AT_FDCWD unless the caller has opened one */
     mode_t mode; /* before the umask */
-    bool failed; /* a write went wrong: commit must not publish what is there */
-    bool in_place; /* a pipe or a device, which gets the bytes themselves */
-    char *name;    /* as the caller gave it, for messages */
+    bool failed; /* a write failed: the commit must not publish the file */
+    bool in_place; /* the target is a pipe or a device and is written directly */
+    char *name;    /* for messages */
     char *path, *temp;
 };
 
 enum { max_name_tries = 100 };
 
-/* What is there and is no file stays what it is: nothing can take its place. */
+/* Pipes and devices are written directly: a rename would replace them by a regular file. */
 static bool is_special(const struct dgl_atomic_file *file)
 {
     struct stat st;
@@ -39,7 +39,7 @@ static enum dgl_status open_special(struct dgl_atomic_file *file)
     return file->fd >= 0 ? DGL_OK : dgl_fail_errno(file->log, "open", file->name);
 }
 
-/* O_EXCL decides who owns a name; process id and time only make the first try likely to succeed. */
+/* O_EXCL reserves the name. Process id and time only make a free name likely on the first try. */
 static enum dgl_status open_temp(struct dgl_atomic_file *file)
 {
     for (int tries = 1;; tries++) {
@@ -70,7 +70,7 @@ void dgl_atomic_sweep(const struct dgl_log *log, const char *path)
     free(target);
 }
 
-/* Consumes `target`: the path to replace, NULL when there was no memory for it. */
+/* Consumes `target`, the path to replace. A NULL target means that its allocation failed. */
 static enum dgl_status create(const struct dgl_log *log, const char *name,
                               const struct dgl_atomic_file *like, char *target,
                               struct dgl_atomic_file **out)
@@ -137,8 +137,7 @@ enum dgl_status dgl_atomic_write(struct dgl_atomic_file *file, const void *bytes
     return DGL_OK;
 }
 
-/* The rename is durable once the directory is; some file systems cannot sync one, which is no
- * error. */
+/* Makes the rename durable. Some file systems cannot sync a directory; that is not an error. */
 static void sync_directory(const struct dgl_atomic_file *file)
 {
     const char *path = file->path, *slash = strrchr(path, '/');

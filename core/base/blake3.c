@@ -12,7 +12,7 @@ enum { flag_chunk_start = 1, flag_chunk_end = 2, flag_parent = 4, flag_root = 8,
 static const uint32_t iv[8] = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
                                0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19};
 
-/* Word order of each round: the specification's permutation applied again and again. */
+/* Word order of each round: round i applies the specification's permutation i times. */
 static const uint8_t schedule[rounds][16] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8},
@@ -84,8 +84,7 @@ static void compress_lanes(lanes cv[8], const lanes m[16], uint64_t counter, uin
         cv[i] = s[i] ^ s[i + 8];
 }
 
-/* One compression, in the first lane: for the ends of inputs and for parents, a sixteenth of the
- * work. */
+/* Runs one compression, in the first lane. Used for parent nodes and for the end of the input. */
 static void compress(const uint32_t cv[8], const uint32_t m[16], uint64_t counter,
                      uint32_t block_len, uint32_t flags, uint32_t out[8])
 {
@@ -115,7 +114,8 @@ static void load_words(const uint8_t block[blake3_block_bytes], uint32_t m[16])
         m[i] = load_word(block + 4 * i);
 }
 
-/* Chaining values of num_lanes whole chunks, none of which is the last. */
+/* Computes the chaining values of num_lanes complete chunks. The last chunk must not be among
+ * them. */
 static void hash_chunks(const uint8_t *bytes, uint64_t first, uint32_t out[num_lanes][8])
 {
     lanes cv[8], m[16];
@@ -172,8 +172,8 @@ static void merge(const uint32_t left[8], const uint32_t right[8], uint32_t flag
     compress(iv, m, 0, blake3_block_bytes, flag_parent | flags, out);
 }
 
-/* A complete chunk joins every subtree that it completes: one per trailing zero bit of the chunk
- * count. */
+/* Merges a complete chunk into the tree. Each trailing zero bit of the chunk count completes one
+ * subtree. */
 static void add_chunk(struct blake3 *hash, uint32_t cv[8])
 {
     uint64_t total = hash->chunk + 1;
@@ -183,8 +183,8 @@ static void add_chunk(struct blake3 *hash, uint32_t cv[8])
     start_chunk(hash, total);
 }
 
-/* A full block waits until more input follows: the last one of all is compressed with other flags.
- */
+/* A full block is compressed only when more input follows: the last block of the input needs other
+ * flags. */
 static void make_room(struct blake3 *hash)
 {
     uint32_t cv[8];

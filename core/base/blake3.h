@@ -8,13 +8,13 @@
 enum { blake3_block_bytes = 64, blake3_chunk_bytes = 1024, blake3_max_depth = 54 };
 
 struct blake3 {
-    /* The chunk being read: chaining value, its number, bytes waiting in `block`, blocks already
-     * compressed. */
+    /* Current chunk: chaining value, number, buffered bytes, and number of compressed blocks. */
     uint32_t cv[8];
     uint64_t chunk;
     uint8_t block[blake3_block_bytes];
     size_t block_len, blocks_done;
-    /* Chaining values of complete left subtrees, largest first; 2^54 chunks are 2^64 bytes. */
+    /* Chaining values of complete left subtrees, largest first. 2^64 bytes of input are 2^54
+     * chunks. */
     uint32_t stack[blake3_max_depth][8];
     size_t stack_len;
 };

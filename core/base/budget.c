@@ -1,4 +1,4 @@
-/* Counting steps and bytes, and the one line of a failure. */
+/* Counts steps and bytes, and reports the first failure in one line. */
 #include "core/base/budget.h"
 
 #include <inttypes.h>
@@ -96,7 +96,8 @@ void dgl_budget_release(struct dgl_budget *budget, uint64_t count)
         budget->bytes_left = dgl_budget_limit(budget->bytes_left, 1, count);
 }
 
-/* Both grow by half at least: the least that is needed is checked before, all of it taken after. */
+/* Both functions grow an array by at least half. They check the minimum before, and charge the
+ * actual growth after. */
 
 bool dgl_budget_grow(struct dgl_budget *budget, void **items, size_t *cap, size_t need, size_t size)
 {

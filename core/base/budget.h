@@ -1,11 +1,11 @@
 /*
- * budget.h: limits on the work that untrusted input may cause. A call that works on a stranger's
- * file or text has one budget; its loops take steps from it, its growing memory takes bytes. When a
- * limit is passed, or the log's `cancelled` says so, one line names the rule, and everything that
- * asks afterwards is refused too.
+ * budget.h: limits the work that untrusted input may cause. A call that reads an untrusted file or
+ * text has one budget. Its loops charge steps, and its growing memory charges bytes. If a limit is
+ * exceeded, or the log's `cancelled` returns true, the call logs one line that names the limit. All
+ * later charges fail too.
  *
- * Steps are counted, time is not: whether an input is refused does not depend on the machine. A
- * step is work of about ten nanoseconds, 16 bytes of copying or one look into a table.
+ * Steps count work and not time, so the same input is refused on every machine. A step is about ten
+ * nanoseconds of work: copying 16 bytes, or one table lookup.
  */
 #ifndef DGL_BASE_BUDGET_H
 #define DGL_BASE_BUDGET_H
@@ -15,19 +15,20 @@
 
 struct dgl_budget {
     const struct dgl_log *log;
-    const char *name;        /* of the input, for messages */
-    uint32_t line;           /* of the input, for messages; 0 = none */
-    const char *work;        /* "the template": takes more than N steps, needs more than N bytes */
-    enum dgl_status refusal; /* the status when a limit is passed */
-    const char *advice;      /* "; split it": ends the line of a limit; NULL = none */
+    const char *name; /* name of the input, for messages */
+    uint32_t line;    /* line of the input, for messages; 0 if unknown */
+    const char *work; /* subject of the message, as in "the template takes more than N steps" */
+    enum dgl_status refusal; /* status if a limit is exceeded */
+    const char *advice;      /* end of the message about a limit, as in "; split it"; may be NULL */
     uint64_t max_steps, max_bytes;
-    enum dgl_status status; /* of the first failure */
+    enum dgl_status status; /* status of the first failure */
     /* Private. */
-    uint64_t steps_left, bytes_left; /* steps_left: without those until the next check */
+    uint64_t steps_left, bytes_left; /* steps_left: without the steps until the next check */
     uint64_t until_check;
 };
 
-/* A limit that leaves the same room per byte to long inputs as to short ones. */
+/* Returns a limit that grows with the input, so that long inputs have as much room per byte as
+ * short ones. */
 static inline uint64_t dgl_budget_limit(uint64_t base, uint64_t per_byte, uint64_t len)
 {
     uint64_t scaled, limit;
@@ -37,13 +38,14 @@ static inline uint64_t dgl_budget_limit(uint64_t base, uint64_t per_byte, uint64
     return limit;
 }
 
-/* Completes a budget whose fields down to the limits are set. */
+/* Starts the budget. The caller has set all fields up to the limits. */
 void dgl_budget_start(struct dgl_budget *budget);
-/* Raises the limits, for one more part of an input that comes in parts. */
+/* Raises the limits before another part of an input that arrives in parts. */
 void dgl_budget_extend(struct dgl_budget *budget, uint64_t steps, uint64_t bytes);
-/* All of these are false once the budget has failed, and callers pass budget->status on. */
+/* These functions return false once the budget has failed. The caller then returns
+ * budget->status. */
 bool dgl_budget_check_steps(struct dgl_budget *budget, uint64_t count);
-/* Takes steps; asks now and then whether the call is cancelled. */
+/* Charges steps. Checks for cancellation at intervals. */
 static inline bool dgl_budget_steps(struct dgl_budget *budget, uint64_t count)
 {
     if (count < budget->until_check) {
@@ -52,21 +54,22 @@ static inline bool dgl_budget_steps(struct dgl_budget *budget, uint64_t count)
     }
     return dgl_budget_check_steps(budget, count);
 }
-/* The steps of work on `len` bytes of text. */
+/* Returns the steps to charge for work on `len` bytes of text. */
 static inline uint64_t dgl_budget_steps_of(size_t len)
 {
     return 1 + len / 16;
 }
-/* Takes bytes; memory that is freed comes back only where it is said. */
+/* Charges bytes. Freeing memory does not return its bytes; only dgl_budget_release() does. */
 bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count);
 void dgl_budget_release(struct dgl_budget *budget, uint64_t count);
-/* dgl_grow() that takes what the array grows by, and reports. */
+/* Like dgl_grow(), but charges the growth of the array and reports failures. */
 bool dgl_budget_grow(struct dgl_budget *budget, void **items, size_t *cap, size_t need,
                      size_t size);
-/* dgl_buf_append() that takes the steps of the copy and what the buffer grows by, and reports. */
+/* Like dgl_buf_append(), but charges the copy and the growth of the buffer, and reports
+ * failures. */
 bool dgl_budget_append(struct dgl_budget *budget, struct dgl_buf *buf, const char *bytes,
                        size_t len);
-/* Fails as the input's fault: "NAME:LINE: ...", the first failure only. Returns false. */
+/* Fails because of the input. Logs "NAME:LINE: ..." on the first failure only. Returns false. */
 bool dgl_budget_fail(struct dgl_budget *budget, enum dgl_status status, const char *fmt, ...)
     DGL_PRINTF(3, 4);
 bool dgl_budget_fail_memory(struct dgl_budget *budget, uint64_t bytes);

@@ -1,4 +1,4 @@
-/* Whole numbers in the bytes of a file, little-endian. */
+/* Reads and writes little-endian integers in file data. */
 #ifndef DGL_BASE_BYTES_H
 #define DGL_BASE_BYTES_H
 

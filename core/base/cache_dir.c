@@ -1,6 +1,6 @@
-/* Private folders of cache files. The folder is opened once and judged by its descriptor; files are
- * reached through it by name, so that a link or a folder exchanged between two calls changes
- * nothing. The path to the folder may lead through links: the user's home does. */
+/* Private folders of cache files. The folder is opened and checked once, and all files are opened
+ * relative to its descriptor. Replacing the folder by a link between two calls has no effect. The
+ * path to the folder may contain links, because the user's home often does. */
 #include "core/base/cache_dir.h"
 
 #include <errno.h>
@@ -18,14 +18,14 @@ char *dgl_cache_path(const char *given)
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (given)
         return strdup(given);
-    if (xdg && xdg[0] == '/') /* the XDG specification: relative paths are invalid */
+    if (xdg && xdg[0] == '/') /* the XDG specification ignores relative paths */
         return dgl_path_join(xdg, "dopplergl");
     if (home && home[0] == '/')
         return dgl_path_join(home, ".cache/dopplergl");
     return NULL;
 }
 
-/* Whether only this user may have written what `st` describes. */
+/* Returns true if only this user can have written the file or folder `st`. */
 static bool is_ours(const struct stat *st)
 {
     return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
@@ -71,7 +71,7 @@ bool dgl_cache_read(int dir, const char *name, size_t max, bool used, char **byt
 
     *bytes = NULL;
     *len = 0;
-    /* O_NONBLOCK: a FIFO must not hang us before fstat() can refuse it. */
+    /* Without O_NONBLOCK, opening a FIFO would block before fstat() can reject it. */
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return false;

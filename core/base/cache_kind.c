@@ -19,7 +19,8 @@ const struct dgl_cache_kind dgl_cache_kinds[] = {
 };
 const size_t dgl_cache_num_kinds = sizeof(dgl_cache_kinds) / sizeof(dgl_cache_kinds[0]);
 
-/* What follows a name in that of a temporary; "" of the file itself. */
+/* Returns true if `rest`, the part after a cache file's name, is empty or the suffix of a
+ * temporary. */
 static bool is_end(const char *rest)
 {
     return rest[0] == '\0' || strncmp(rest, ".tmp-", 5) == 0;

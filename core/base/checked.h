@@ -1,5 +1,5 @@
-/* Arithmetic on numbers that come from files. Every product or sum of file-derived values goes
- * through these; false means overflow and leaves *out alone. */
+/* Overflow-checked arithmetic for numbers from files. Use it for every product and sum of such
+ * numbers. On overflow the functions return false and do not change *out. */
 #ifndef DGL_BASE_CHECKED_H
 #define DGL_BASE_CHECKED_H
 
@@ -17,13 +17,13 @@ static inline bool dgl_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* [offset, offset + size) is within [0, total). */
+/* Returns true if [offset, offset + size) is within [0, total). */
 static inline bool dgl_range_fits(uint64_t offset, uint64_t size, uint64_t total)
 {
     return offset <= total && size <= total - offset;
 }
 
-/* `align` is a power of two. */
+/* Rounds up to a multiple of `align`, which must be a power of two. */
 static inline bool dgl_align_u64(uint64_t value, uint64_t align, uint64_t *out)
 {
     uint64_t sum;

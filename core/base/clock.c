@@ -1,4 +1,4 @@
-/* Monotonic time, and dates as people write them. */
+/* Monotonic time and date parsing. */
 #include "core/base/clock.h"
 
 uint64_t dgl_now_ns(void)
@@ -8,7 +8,7 @@ uint64_t dgl_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The text has the characters of `layout`, where '0' is any digit. */
+/* Returns true if `text` matches `layout`, where '0' stands for any digit. */
 static bool has_layout(struct dgl_str text, const char *layout)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -19,7 +19,7 @@ static bool has_layout(struct dgl_str text, const char *layout)
     return true;
 }
 
-/* The number of `len` digits at `at`; 0 beyond the end of the text. */
+/* Returns the number of `len` digits at `at`, or 0 if the text is shorter. */
 static int number_at(struct dgl_str text, size_t at, size_t len)
 {
     int number = 0;
@@ -42,12 +42,12 @@ bool dgl_parse_date(struct dgl_str text, struct tm *out)
                              .tm_min = number_at(text, 14, 2),
                              .tm_sec = number_at(text, 17, 2)};
     struct tm real = given;
-    timegm(&real); /* finds the weekday, and moves what does not exist to a day that does */
+    timegm(&real); /* computes the weekday, and normalizes dates such as February 30 */
     if (given.tm_year < 1000 - 1900 || real.tm_year != given.tm_year ||
         real.tm_mon != given.tm_mon || real.tm_mday != given.tm_mday ||
         real.tm_hour != given.tm_hour || real.tm_min != given.tm_min || real.tm_sec != given.tm_sec)
         return false;
-    real.tm_isdst = -1; /* not known */
+    real.tm_isdst = -1; /* unknown */
     *out = real;
     return true;
 }

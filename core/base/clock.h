@@ -1,4 +1,4 @@
-/* Monotonic time, and dates as people write them. */
+/* Monotonic time and date parsing. */
 #ifndef DGL_BASE_CLOCK_H
 #define DGL_BASE_CLOCK_H
 
@@ -10,8 +10,8 @@
 
 uint64_t dgl_now_ns(void);
 
-/* "2025-06-15", "2025-06-15T12:30" or "2025-06-15 12:30:59", of the years 1000 to 9999; the
- * weekday is computed. False: not a date. */
+/* Parses "2025-06-15", "2025-06-15T12:30" or "2025-06-15 12:30:59", years 1000 to 9999, and
+ * computes the weekday. Returns false if the text is not a date. */
 bool dgl_parse_date(struct dgl_str text, struct tm *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Unified diff of two texts, by lines. */
+/* Unified diff of two texts by lines. */
 #include "core/base/diff.h"
 
 #include <stdint.h>
@@ -9,7 +9,8 @@
 
 enum { CONTEXT = 3, MOST_EDITS = 2000 };
 
-/* One text in lines, each with its newline; which of them the other text lacks. */
+/* One text as lines, including their newlines, and a flag per line that is absent from the other
+ * text. */
 struct side {
     struct dgl_str *line;
     bool *differs;
@@ -36,9 +37,9 @@ static bool same(const struct side *a, size_t i, const struct side *b, size_t j)
            memcmp(a->line[i].p, b->line[j].p, a->line[i].len) == 0;
 }
 
-/* Marks the lines [a0, a1) and [b0, b1) that differ. reach[d] holds, for each diagonal k of -d,
- * -d + 2 ... d, how many lines of `a` the furthest path of d edits has passed. False: out of
- * memory. */
+/* Marks the lines of [a0, a1) and [b0, b1) that differ. reach[d] contains, for each diagonal k of
+ * -d, -d + 2 ... d, the number of lines of `a` that the furthest path of d edits has passed.
+ * Returns false if memory is exhausted. */
 static bool mark(struct side *a, size_t a0, size_t a1, struct side *b, size_t b0, size_t b1)
 {
     const int64_t n = (int64_t)(a1 - a0), m = (int64_t)(b1 - b0);
@@ -54,7 +55,8 @@ static bool mark(struct side *a, size_t a0, size_t a1, struct side *b, size_t b0
             break;
         }
         for (int64_t i = 0; i <= d && edits < 0; i++) {
-            /* Diagonal k = 2i - d comes from k + 1 by an inserted line, from k - 1 by a deleted. */
+            /* Diagonal k = 2i - d is reached from k + 1 by an insertion, or from k - 1 by a
+             * deletion. */
             const bool insert = i == 0 || (i < d && before[i - 1] < before[i]);
             x = d == 0 ? 0 : insert ? before[i] : before[i - 1] + 1;
             y = x - (2 * i - d);
@@ -67,13 +69,13 @@ static bool mark(struct side *a, size_t a0, size_t a1, struct side *b, size_t b0
                 edits = d;
         }
     }
-    if (ok && edits < 0) { /* too different: all of them */
+    if (ok && edits < 0) { /* too many edits: mark all lines */
         for (size_t i = a0; i < a1; i++)
             a->differs[i] = true;
         for (size_t j = b0; j < b1; j++)
             b->differs[j] = true;
     }
-    /* Back from the end, edit by edit. */
+    /* Follow the path back from the end, one edit per step. */
     x = n;
     y = m;
     for (int64_t d = edits; ok && d > 0; d--) {
@@ -101,7 +103,8 @@ static void put_line(struct dgl_buf *out, char sign, struct dgl_str line)
         dgl_buf_puts(out, "\n\\ No newline at end of file\n");
 }
 
-/* "12,5"; the line before where there are none, and no count of one, as diff does. */
+/* Appends "12,5" in diff's format: a count of 1 is omitted, and an empty range uses the line before
+ * it. */
 static void put_range(struct dgl_buf *out, size_t first, size_t count)
 {
     dgl_buf_printf(out, "%zu", count ? first + 1 : first);
@@ -118,7 +121,7 @@ static void put_hunks(struct dgl_buf *out, const struct side *a, const struct si
             j++;
             continue;
         }
-        /* From CONTEXT lines before here until 2 * CONTEXT lines in a row are equal. */
+        /* A hunk starts CONTEXT lines before i and ends at 2 * CONTEXT equal lines in a row. */
         const size_t back = i < CONTEXT ? i : CONTEXT;
         size_t i1 = i, j1 = j, equal = 0, i2 = i, j2 = j;
         while ((i2 < a->count || j2 < b->count) && equal <= 2 * CONTEXT) {

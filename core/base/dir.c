@@ -71,7 +71,7 @@ static enum dgl_status read_names(const struct dgl_log *log, const char *path, D
 {
     size_t cap = 0;
     for (;;) {
-        errno = 0; /* readdir reports an error by errno alone */
+        errno = 0; /* readdir() reports errors only through errno */
         const struct dirent *entry = readdir(dir);
         if (!entry)
             return errno ? dgl_fail_errno(log, "list", path) : DGL_OK;
@@ -131,8 +131,8 @@ enum dgl_status dgl_dir_make(const struct dgl_log *log, const char *path)
     return status;
 }
 
-/* Removes `name` in the open directory `parent`. Everything goes through descriptors opened with
- * O_NOFOLLOW: a link put in our way between two calls is removed, never followed. */
+/* Removes `name` in the open directory `parent`. All descriptors are opened with O_NOFOLLOW, so a
+ * link that another process creates meanwhile is removed and never followed. */
 static void remove_at(int parent, const char *name)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)

@@ -1,4 +1,4 @@
-/* Reading files: pread into the caller's memory, and whole files as text. */
+/* Reads files: pread into the caller's memory, and whole files as text. */
 #include "core/base/file.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include "core/base/mem.h"
 #include "core/base/printable.h"
 
-/* Linux moves at most 0x7ffff000 bytes per call; smaller steps also let a signal through. */
+/* Linux reads at most 0x7ffff000 bytes per call. Smaller steps also let signals interrupt the
+ * read. */
 enum { read_step_bytes = 64 << 20, slurp_first_bytes = 64 * 1024 };
 
 struct dgl_file {
@@ -23,11 +24,12 @@ struct dgl_file {
     char *path;
 };
 
-/* *fd may be open after an error too. */
+/* After an error *fd may be open; the caller closes it. */
 static enum dgl_status open_regular(const struct dgl_log *log, const char *path, int *fd,
                                     struct stat *st)
 {
-    /* O_NONBLOCK: a FIFO in a model folder must not hang us before fstat can refuse it. */
+    /* Without O_NONBLOCK, opening a FIFO in a model folder would block before fstat() can reject
+     * it. */
     do {
         *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     } while (*fd < 0 && errno == EINTR);
@@ -38,7 +40,8 @@ static enum dgl_status open_regular(const struct dgl_log *log, const char *path,
         errno = error;
         if (len < 0)
             return dgl_fail_errno(log, "open", path);
-        /* The name of a link to nothing is visible to everyone: its target is missing. */
+        /* For a dangling link, report the missing target: the link itself is visible to the
+         * user. */
         target[len] = '\0';
         return dgl_fail(
             log, DGL_ERR_IO,
@@ -126,7 +129,7 @@ enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *
         if (got < 0)
             return dgl_fail_errno(log, "read", file->path);
         if (got == 0) {
-            struct stat st; /* it may have shrunk since it was opened */
+            struct stat st; /* the file may have shrunk since it was opened */
             uint64_t size_now = offset + done;
             if (fstat(file->fd, &st) == 0 && (uint64_t)st.st_size < size_now)
                 size_now = (uint64_t)st.st_size;
@@ -140,15 +143,15 @@ enum dgl_status dgl_file_read(const struct dgl_log *log, const struct dgl_file *
     return DGL_OK;
 }
 
-/* Something open to be read to its end. */
+/* An open file or stream that is read to its end. */
 struct source {
     const char *path;
     int fd;
     struct stat st;
 };
 
-/* A pipe may stay silent for ever: a signal whose handler lets waiting end (no SA_RESTART) is meant
- * to end it. */
+/* Reading a pipe may block forever. A signal handler installed without SA_RESTART ends the wait,
+ * and the call counts as cancelled. */
 static enum dgl_status fail_waiting(const struct dgl_log *log, const char *op, const char *path)
 {
     if (errno == EINTR)
@@ -156,7 +159,8 @@ static enum dgl_status fail_waiting(const struct dgl_log *log, const char *op, c
     return dgl_fail_errno(log, op, path);
 }
 
-/* Reads `fd` to its end into `buf`. The size from stat is only a hint: pipes and /proc report 0. */
+/* Reads `fd` to its end into `buf`. The size from stat() is only a hint: pipes and /proc
+ * report 0. */
 static enum dgl_status read_to_end(const struct dgl_log *log, const struct source *from, size_t max,
                                    struct dgl_buf *buf)
 {

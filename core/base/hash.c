@@ -1,4 +1,4 @@
-/* One interface for the digests that packs carry. */
+/* One interface for the digests used in packs. */
 #include "core/base/hash.h"
 
 #include <openssl/evp.h>

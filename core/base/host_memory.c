@@ -6,7 +6,7 @@
 
 #include "core/base/str.h"
 
-enum { PATH_BYTES = 4608 }; /* PATH_MAX and the name of a file */
+enum { PATH_BYTES = 4608 }; /* PATH_MAX plus a file name */
 
 /* Parses "KEY NUMBER" or "KEY NUMBER UNIT". Returns false if the line has another key. */
 static bool line_number(const char *line, const char *key, uint64_t *out)

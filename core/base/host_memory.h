@@ -12,7 +12,7 @@ struct dgl_host_memory {
     uint64_t available_bytes; /* 0 if unknown; 1 if a cgroup is full */
     bool limited;             /* a cgroup limit is lower than the machine's available memory */
 };
-/* Reads some small files. Costs some tenths of a millisecond. */
+/* Reads some small files. Takes some tenths of a millisecond. */
 struct dgl_host_memory dgl_host_memory(void);
 /* Reads the files below `root`: "", or the path of a folder with proc/ and sys/. For tests. */
 struct dgl_host_memory dgl_host_memory_under(const char *root);

@@ -1,12 +1,11 @@
 /*
- * Parsed JSON values. A struct dgl_json is a cJSON node; what cJSON leaves unused or imprecise in a
- * node holds what it has no place for, so that a document of a million values costs nothing but
- * the tree:
+ * Parsed JSON values. A struct dgl_json is a cJSON node. Fields that cJSON does not need are reused
+ * for additional values, so that a document with a million values needs no memory beside the tree:
  *
  *     valueint     length of the key
- *     valuedouble  number: its value; string: its length; array and object: how many children
- *     valuestring  string: the bytes; large object: its index of keys; number: its spelling, where
- *                  the double does not tell it: 1.0, 2e3, 9007199254740993 (cJSON_Delete frees all)
+ *     valuedouble  number: its value; string: its length; array and object: number of children
+ *     valuestring  string: its bytes; large object: its index of keys; number: its spelling, if the
+ *                  double loses information: 1.0, 2e3, 9007199254740993 (cJSON_Delete frees them)
  */
 #include "core/base/json.h"
 
@@ -23,7 +22,7 @@
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 
-/* Objects with more keys get a hash table, others are searched from the front. */
+/* Objects with more keys use a hash table. Smaller objects are searched linearly. */
 enum { linear_search_max = 16 };
 
 struct dgl_json_doc {
@@ -31,7 +30,7 @@ struct dgl_json_doc {
     cJSON *root;
 };
 
-/* Open addressing, at most half full. The seed keeps a file from choosing keys that collide. */
+/* Open addressing, at most half full. The random seed prevents files with deliberate collisions. */
 struct key_index {
     uint64_t seed;
     size_t mask;
@@ -59,7 +58,7 @@ static bool same_text(struct dgl_str a, struct dgl_str b)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-/* The slot with this key, or the empty one where it would go. */
+/* Returns the slot of this key, or the empty slot to insert it at. */
 static size_t index_find(const struct key_index *index, struct dgl_str key)
 {
     uint64_t hash = 0xcbf29ce484222325u ^ index->seed; /* FNV-1a */
@@ -119,7 +118,7 @@ static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct d
     return DGL_OK;
 }
 
-/* Length of `text`, whose pairs C0 80 become the NULs that they stand for. */
+/* Replaces each byte pair C0 80 in `text` by a NUL. Returns the new length. */
 static size_t restore_nuls(char *text, bool has_nuls)
 {
     size_t len = strlen(text), put = 0;
@@ -134,8 +133,8 @@ static size_t restore_nuls(char *text, bool has_nuls)
     return put;
 }
 
-/* Fills the borrowed fields of a container's children, then of their children: recursion is at most
- * json_max_depth deep. */
+/* Fills the borrowed fields of a container's children, recursively. The depth is at most
+ * json_max_depth. */
 static enum dgl_status finish_children(const struct dgl_json_doc *doc, const struct dgl_log *log,
                                        cJSON *container, bool has_nuls)
 {
@@ -157,9 +156,9 @@ static enum dgl_status finish_children(const struct dgl_json_doc *doc, const str
     return status;
 }
 
-/* Keeps what a double loses: that a whole number was written as a fraction, and the digits of large
- * integers. cJSON has no place for it, so the numbers of the text, from *at on, are walked together
- * with those of the tree: both have one order. */
+/* Keeps the spelling of numbers that a double cannot represent: 1.0 versus 1, and the digits of
+ * large integers. cJSON does not store the spelling. So the numbers of the text, starting at *at,
+ * and the numbers of the tree are visited together; their order is the same. */
 static bool keep_spellings(cJSON *node, const char *text, size_t len, size_t *at)
 {
     if (cJSON_IsNumber(node)) {
@@ -202,7 +201,7 @@ static enum dgl_status fail_scan(const struct dgl_log *log, const char *name, co
     return status;
 }
 
-/* cJSON's tree of a scanned text; NULL: out of memory, the one way left for it to fail. */
+/* Returns cJSON's tree of a scanned text. Returns NULL only if memory is exhausted. */
 static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
 {
     char *replaced = NULL;
@@ -213,7 +212,7 @@ static cJSON *parse_scanned(const char *text, size_t len, bool has_nuls)
         len = json_replace_nuls(text, len, replaced);
         text = replaced;
     }
-    /* cJSON reads numbers with strtod and the decimal point of the current locale. */
+    /* cJSON reads numbers with strtod(), which uses the decimal point of the current locale. */
     locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     cJSON *root = cJSON_ParseWithLengthOpts(text, len, NULL, false);
     uselocale(before);

@@ -1,4 +1,4 @@
-/* Typed fields of JSON objects, and messages with the path of a value in its document. */
+/* Typed fields of JSON objects, and messages with the path of a value. */
 #include <inttypes.h>
 
 #include "core/base/json.h"
@@ -22,9 +22,9 @@ const char *dgl_json_type_name(enum dgl_json_type type)
     return "nothing known";
 }
 
-/* Appends the keys and indices that lead from `from` to `target`, depth first; leaves `path` as it
- * was when the target is not below. Only failures come here, so a walk over the whole tree is no
- * loss. */
+/* Appends the keys and indices on the way from `from` to `target`, depth first. Leaves `path`
+ * unchanged if `target` is not below `from`. This walks the whole tree, but only failures use
+ * it. */
 static bool append_path(struct dgl_buf *path, const struct dgl_json *from,
                         const struct dgl_json *target)
 {
@@ -112,7 +112,7 @@ static void append_found(struct dgl_buf *out, const struct dgl_json *value)
     }
 }
 
-/* "NAME: PATH.key is FOUND, wanted WANTED"; a NULL value is a missing one. */
+/* Reports "NAME: PATH.key is FOUND, wanted WANTED". A NULL value is reported as missing. */
 static enum dgl_status fail_field(struct dgl_json_reader r, const struct dgl_json *object,
                                   const char *key, const struct dgl_json *value, const char *wanted)
 {

@@ -1,4 +1,4 @@
-/* Checks a text against the JSON grammar: cJSON accepts more than the standard and stops at the
+/* Checks a text against the JSON grammar. cJSON accepts more than the standard and stops at the
  * first NUL. */
 #include "core/base/json_scan.h"
 
@@ -6,7 +6,7 @@
 
 #include "core/base/utf8.h"
 
-enum { json_max_plain_digits = 15 }; /* whole numbers of so few digits are exact as doubles */
+enum { json_max_plain_digits = 15 }; /* whole numbers up to this many digits are exact as doubles */
 
 struct scanner {
     const char *start, *p, *end;
@@ -22,7 +22,7 @@ static bool scan_fail(struct scanner *s, const char *at, const char *wanted)
     return false;
 }
 
-/* The next byte, or NUL at the end; a NUL in the text fits no rule of the grammar either. */
+/* Returns the next byte, or NUL at the end. A NUL inside of the text is invalid JSON as well. */
 static char peek(const struct scanner *s)
 {
     return s->p < s->end ? *s->p : '\0';
@@ -39,7 +39,7 @@ static void skip_blanks(struct scanner *s)
         s->p++;
 }
 
-/* Four hexadecimal digits at s->p; -1 when they are not there. */
+/* Returns the value of four hexadecimal digits at s->p, or -1 if they are invalid. */
 static int hex4(const struct scanner *s)
 {
     int value = 0;
@@ -58,7 +58,7 @@ static int hex4(const struct scanner *s)
     return value;
 }
 
-/* After "\u". */
+/* Scans the digits after "\u". */
 static bool scan_unicode_escape(struct scanner *s)
 {
     int unit = hex4(s);
@@ -184,7 +184,8 @@ static bool scan_key(struct scanner *s)
     return true;
 }
 
-/* An opening bracket. An empty container is a whole value, otherwise its first value follows. */
+/* Scans an opening bracket. An empty container is a complete value; otherwise its first value
+ * follows. */
 static bool scan_open(struct scanner *s, bool object, bool *want_value)
 {
     if (s->depth == json_max_depth)
@@ -224,7 +225,7 @@ static bool scan_value(struct scanner *s, bool *want_value)
     }
 }
 
-/* After a value inside a container: a comma, or the container's end. */
+/* Scans the text after a value inside of a container: a comma, or the end of the container. */
 static bool scan_separator(struct scanner *s, bool *want_value)
 {
     bool object = s->in_object[s->depth - 1];

@@ -23,7 +23,7 @@ static void new_line(struct dgl_json_writer *w)
         dgl_buf_putc(w->out, ' ');
 }
 
-/* The separator between the previous value or key and the next one. */
+/* Writes the separator between the previous value or key and the next one. */
 static void separate(struct dgl_json_writer *w)
 {
     if (w->after_key) {
@@ -76,13 +76,14 @@ void dgl_jw_end_array(struct dgl_json_writer *w)
     close_container(w, ']');
 }
 
-/* U+0080 to U+009F at `i`, which terminals obey like ESC; valid UTF-8 ends no text behind C2. */
+/* Returns true for U+0080 to U+009F at `i`. Terminals act on these as on ESC. The text is valid
+ * UTF-8, so C2 is always followed by another byte. */
 static bool is_c1(struct dgl_str text, size_t i)
 {
     return (unsigned char)text.p[i] == 0xC2 && (unsigned char)text.p[i + 1] < 0xA0;
 }
 
-/* Characters that need it are escaped, and all control characters; `text` is valid UTF-8. */
+/* Appends valid UTF-8. Escapes control characters and the characters that JSON requires. */
 static void append_valid(struct dgl_buf *out, struct dgl_str text)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";

@@ -1,11 +1,11 @@
-/* Log lines: level, format, spelling, callback. */
+/* Log lines: level, formatting, escaping, callback. */
 #include "core/base/log.h"
 
 #include <stdio.h>
 
 #include "core/base/printable.h"
 
-/* Longer lines are cut: they may hold a whole file. */
+/* Longer lines are cut: a message may contain a whole file. */
 #define LINE_BYTES 8000
 
 bool dgl_log_enabled(const struct dgl_log *log, enum dgl_log_level level)
@@ -25,11 +25,11 @@ void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *
     dgl_buf_visible(&line, (struct dgl_str){raw.p, cut ? LINE_BYTES : raw.len});
     if (cut)
         dgl_buf_puts(&line, "...");
-    /* An empty line is possible; a lost one must not go unnoticed. The format still says what it
-     * was. */
+    /* If memory is exhausted, log the unformatted message: an error must not be lost. */
     const char *text = raw.failed || line.failed ? fmt : line.p ? line.p : "";
     if (level == DGL_LOG_ERROR && log->error) {
-        /* Threads of one call share its log: the one that writes the first byte writes the rest. */
+        /* Several threads of one call may share `error`. The thread that writes the first byte
+         * writes the rest. */
         char empty = '\0', *to = log->error->text;
         if (text[0] && __atomic_compare_exchange_n(to, &empty, text[0], false, __ATOMIC_RELAXED,
                                                    __ATOMIC_RELAXED))
@@ -71,7 +71,7 @@ void dgl_named_log_init(struct dgl_named_log *named, const struct dgl_log *to, c
     if (to->write || to->error)
         named->log.write = write_named;
     if (to->error && to->level == DGL_LOG_NONE)
-        named->log.level = DGL_LOG_ERROR; /* `error` of `to` has no level */
+        named->log.level = DGL_LOG_ERROR; /* `error` of `to` has no level of its own */
 }
 
 struct dgl_log dgl_log_with_error(const struct dgl_log *log, struct dgl_error *error)

@@ -1,4 +1,4 @@
-/* Allocation that never aborts, growing arrays and arenas. */
+/* Allocation functions that return NULL on failure, growing arrays, and arenas. */
 #include "core/base/mem.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@ void *dgl_calloc(size_t count, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    /* calloc(0) may return NULL, which here means out of memory. */
+    /* calloc(0) may return NULL, but here NULL means out of memory. */
     return calloc(1, bytes ? bytes : 1);
 }
 
@@ -39,7 +39,7 @@ enum { arena_block_bytes = 64 * 1024, arena_align = 16 };
 
 struct dgl_arena_block {
     struct dgl_arena_block *prev;
-    size_t used, size; /* of `bytes` */
+    size_t used, size; /* sizes of `bytes` */
     _Alignas(16) unsigned char bytes[];
 };
 
@@ -52,7 +52,8 @@ static struct dgl_arena_block *arena_add_block(struct dgl_arena *arena, size_t s
     if (!block)
         return NULL;
     block->size = size;
-    /* A large part gets a block of its own, before the current one, whose rest stays in use. */
+    /* A large allocation gets its own block, inserted before the current one, which stays in
+     * use. */
     if (arena->last && size > arena_block_bytes) {
         block->prev = arena->last->prev;
         arena->last->prev = block;

@@ -1,4 +1,5 @@
-/* Host memory. Nothing here aborts: NULL means out of memory (or an overflowing size). */
+/* Host memory. All functions return NULL if memory is exhausted or the size overflows; they never
+ * abort. */
 #ifndef DGL_BASE_MEM_H
 #define DGL_BASE_MEM_H
 
@@ -6,16 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed array of `count` elements; a count of 0 gives a valid pointer. Free with free(). */
+/* Returns a zeroed array of `count` elements. A count of 0 returns a valid pointer. The caller
+ * frees it. */
 void *dgl_calloc(size_t count, size_t size);
 #define dgl_new(type)              ((type *)dgl_calloc(1, sizeof(type)))
 #define dgl_new_array(type, count) ((type *)dgl_calloc((count), sizeof(type)))
 
-/* Makes room for `need` elements, growing by half at least; *cap is in elements. False: nothing
- * changed. */
+/* Makes room for `need` elements and grows the array by at least half. *cap is in elements. Returns
+ * false and changes no value if memory is exhausted. */
 bool dgl_grow(void **items, size_t *cap, size_t need, size_t size);
 
-/* Bump allocator whose parts are freed together. `{0}` is a valid empty arena. */
+/* Bump allocator. All its allocations are freed together. `{0}` is an empty arena. */
 struct dgl_arena {
     struct dgl_arena_block *last;
 };

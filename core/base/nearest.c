@@ -15,7 +15,7 @@ static size_t least(size_t a, size_t b)
 
 static size_t distance(struct dgl_str a, struct dgl_str b)
 {
-    size_t row[3][MAX_WORD + 1]; /* i - 2, i - 1 and i of a, by length of b */
+    size_t row[3][MAX_WORD + 1]; /* rows i - 2, i - 1 and i, indexed by the length of b */
     size_t *older = row[0], *old = row[1], *now = row[2];
     for (size_t k = 0; k <= b.len; k++)
         old[k] = k;
@@ -43,7 +43,8 @@ void dgl_nearest_try(struct dgl_nearest *search, const char *candidate)
     bool abbreviated = word.len >= 3 && word.len < known.len &&
                        distance(word, (struct dgl_str){known.p, word.len}) == 0;
     size_t edits = abbreviated ? 1 : distance(word, known);
-    /* One error in three characters; a word of two with one error could be anything. */
+    /* Accept one error per three characters. In a word of two, one error would match almost any
+     * word. */
     if (edits <= word.len / 3 && (!search->best || edits < search->edits)) {
         search->best = candidate;
         search->edits = edits;

@@ -1,4 +1,4 @@
-/* Spelling of characters that a terminal would act upon. */
+/* Escapes characters that a terminal would act upon. */
 #include "core/base/printable.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 /* "\u{10ffff}" and its NUL */
 enum { SPELLED_BYTES = 12 };
 
-/* Code points that are not printed but change how others are: C1 controls, zero-width and
- * direction marks, separators of lines, tags. */
+/* Returns true for code points that are invisible and change other text: C1 controls, zero-width
+ * and direction marks, line separators, tags. */
 static bool steers(uint32_t cp)
 {
     static const struct {
@@ -25,7 +25,7 @@ static bool steers(uint32_t cp)
     return false;
 }
 
-/* Spells the first character; returns how many bytes of `text` it is. */
+/* Escapes the first character. Returns its length in `text` in bytes. */
 static size_t spell(struct dgl_str text, char out[SPELLED_BYTES])
 {
     unsigned char first = (unsigned char)text.p[0];

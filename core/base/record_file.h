@@ -54,7 +54,7 @@ struct dgl_record {
 /* Records of one file, in memory. */
 struct dgl_records {
     const struct dgl_record_format *format;
-    char *dir; /* NULL: nothing is read or stored */
+    char *dir; /* NULL: the file is neither read nor stored */
     char name[96];
     struct dgl_record *items; /* oldest first */
     size_t count, cap;
@@ -73,9 +73,10 @@ enum dgl_records_state dgl_records_open(struct dgl_records *records,
                                         const char *file_key);
 void dgl_records_finish(struct dgl_records *records);
 
-/* The calls of this section change or read memory only. */
+/* The functions of this section change or read memory only. */
 
-/* Returns NULL if there is none. Safe from several threads while nothing is changed. */
+/* Returns NULL if the key is absent. Safe from several threads while no thread changes the
+ * records. */
 const struct dgl_record *dgl_records_find(const struct dgl_records *records, const char *key);
 /* Reads all fields into the struct `to`. Returns false if one is missing or out of range; `to` may
  * be partly written then. */
@@ -91,8 +92,8 @@ bool dgl_records_store(struct dgl_records *records, const char *device, const st
 /* Removes the file. Returns false if it exists and cannot be removed. */
 bool dgl_records_delete(struct dgl_records *records);
 
-/* Device for people of a record file of any format. The caller frees the result. Returns NULL if
- * the file cannot be read or has none. `dir`: see dgl_cache_open(). */
+/* Returns the readable device name of a record file of any format. The caller frees it. Returns
+ * NULL if the file cannot be read or has no device name. `dir`: see dgl_cache_open(). */
 char *dgl_records_device(int dir, const char *name, size_t max_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Student's distribution by the continued fraction of the incomplete beta function (DLMF 8.17.22),
- * evaluated as Lentz does. */
+/* Student's t distribution, from the continued fraction of the incomplete beta function (DLMF
+ * 8.17.22), evaluated by Lentz's method. */
 #include "core/base/stats.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ double dgl_mean(const double *values, size_t count)
     return count ? sum / (double)count : NAN;
 }
 
-/* Of a sample, by n - 1. */
+/* Variance of a sample (divides by n - 1). */
 static double variance(const double *values, size_t count)
 {
     double mean = dgl_mean(values, count), sum = 0;
@@ -49,7 +49,7 @@ static double variance(const double *values, size_t count)
     return sum / (double)(count - 1);
 }
 
-/* The continued fraction of I_x(a, b); converges fast for x < (a + 1) / (a + b + 2). */
+/* Continued fraction of I_x(a, b). Converges fast if x < (a + 1) / (a + b + 2). */
 static double beta_fraction(double a, double b, double x)
 {
     enum { TERMS = 1000 };
@@ -76,7 +76,8 @@ static double beta_fraction(double a, double b, double x)
     return h;
 }
 
-/* The regularised incomplete beta function I_x(a, b); y = 1 - x, exact also where x is near 1. */
+/* Regularised incomplete beta function I_x(a, b). The caller passes y = 1 - x, so that the result
+ * is exact for x near 1. */
 static double beta_share(double a, double b, double x, double y)
 {
     if (x <= 0)

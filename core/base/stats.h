@@ -1,24 +1,25 @@
-/* Statistics of repeated measurements: quantiles, and whether two samples differ. */
+/* Statistics of repeated measurements: quantiles, and a test for a difference of two samples. */
 #ifndef DGL_BASE_STATS_H
 #define DGL_BASE_STATS_H
 
 #include <stddef.h>
 
-/* Ascending, in place. */
+/* Sorts ascending, in place. */
 void dgl_sort_f64(double *values, size_t count);
-/* Of sorted values: the value below which `share` (0 to 1) of them lie, linear between neighbours
- * as in numpy; NaN of none. */
+/* Returns the quantile `share` (0 to 1) of sorted values, interpolated linearly as in numpy.
+ * Returns NaN if there are no values. */
 double dgl_quantile(const double *sorted, size_t count, double share);
-double dgl_median(double *values, size_t count);     /* sorts them; NaN of none */
-double dgl_mean(const double *values, size_t count); /* NaN of none */
+double dgl_median(double *values, size_t count);     /* sorts the values; NaN if empty */
+double dgl_mean(const double *values, size_t count); /* NaN if empty */
 
-/* Welch's t-test of two means, variances unknown and not assumed equal. */
+/* Welch's t-test: compares two means without assuming equal variances. */
 struct dgl_welch {
-    double t;  /* positive when a's mean is the larger */
-    double df; /* degrees of freedom, by Welch and Satterthwaite */
-    double p;  /* two-sided: how likely means of one source differ as much; NaN: too few values */
+    double t;  /* positive if the mean of `a` is larger */
+    double df; /* degrees of freedom (Welch-Satterthwaite) */
+    double p;  /* two-sided p-value; NaN if a sample has fewer than two values */
 };
-/* Each sample needs two values. Samples without any variance have p 1 when equal, else 0. */
+/* Each sample needs two values. If both samples have zero variance, p is 1 for equal means,
+ * else 0. */
 struct dgl_welch dgl_welch_test(const double *a, size_t num_a, const double *b, size_t num_b);
 
 #endif

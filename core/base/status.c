@@ -1,4 +1,4 @@
-/* Status names and the functions that report an error: one line, at the place that found it. */
+/* Status names, and functions that report an error in one line where it is found. */
 #include "core/base/status.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
 {
     va_list args;
     va_start(args, fmt);
-    /* Who asked for the end of a call need not be told of it as of a fault. */
+    /* A cancelled call is not an error: the caller asked for it. */
     dgl_vlogf(log, status == DGL_ERR_CANCELLED ? DGL_LOG_INFO : DGL_LOG_ERROR, fmt, args);
     va_end(args);
     return status;
@@ -88,8 +88,8 @@ static const char *errno_remedy(int error)
     }
 }
 
-/* strerror_r() has two forms: that of POSIX (musl) fills the buffer, that of GNU returns the text.
- */
+/* strerror_r() exists in two forms: the POSIX form (musl) fills the buffer, the GNU form returns
+ * the text. */
 static inline const char *posix_text(int (*get)(int, char *, size_t), int error, char *space)
 {
     return get(error, space, DGL_ERRNO_BYTES) == 0 ? space : "unknown error";

@@ -1,4 +1,4 @@
-/* Counted strings, number parsing and the growing buffer. */
+/* Counted strings, number parsing, and the growing buffer. */
 #include "core/base/str.h"
 
 #include <locale.h>
@@ -103,7 +103,7 @@ bool dgl_parse_i64(struct dgl_str text, int64_t min, int64_t max, int64_t *out)
     uint64_t size, limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
     if (!dgl_parse_u64(text, limit, &size))
         return false;
-    /* Subtracted from -1 so that INT64_MIN needs no value beyond INT64_MAX. */
+    /* Subtract from -1, so that INT64_MIN is computed without exceeding INT64_MAX. */
     int64_t value = negative && size ? -1 - (int64_t)(size - 1) : (int64_t)size;
     if (value < min || value > max)
         return false;
@@ -111,8 +111,8 @@ bool dgl_parse_i64(struct dgl_str text, int64_t min, int64_t max, int64_t *out)
     return true;
 }
 
-/* [-] digits [. digits] [e [+-] digits] with a digit on at least one side of the point: what strtod
- * accepts beyond that (blanks, hexadecimal, "inf", "nan") is no number here. */
+/* Accepts [-] digits [. digits] [e [+-] digits], with a digit on at least one side of the point.
+ * Blanks, hexadecimal, "inf" and "nan" are refused, although strtod() accepts them. */
 static bool is_decimal(struct dgl_str text)
 {
     size_t i = 0, digits = 0;
@@ -147,7 +147,7 @@ int dgl_hex_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* glibc keeps the C locale as a constant: creating it allocates nothing and cannot fail. */
+/* glibc's C locale is a constant: newlocale() neither allocates memory nor fails. */
 static locale_t c_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -219,7 +219,7 @@ void dgl_buf_vprintf(struct dgl_buf *buf, const char *fmt, va_list args)
 {
     va_list again;
     va_copy(again, args);
-    /* The decimal point of %f and %g belongs to the locale of the calling thread. */
+    /* %f and %g use the decimal point of the calling thread's locale. */
     locale_t before = uselocale(c_locale());
     int len = vsnprintf(NULL, 0, fmt, args);
     if (len < 0)
@@ -236,7 +236,8 @@ void dgl_buf_f64(struct dgl_buf *buf, double value)
 {
     char space[40];
     locale_t before = uselocale(c_locale());
-    /* 15 digits survive the way text -> double -> text, 17 the way double -> text -> double. */
+    /* 15 digits survive the conversion text -> double -> text. 17 digits survive double -> text ->
+     * double. */
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(space, sizeof(space), "%.*g", digits, value);
         if (strtod(space, NULL) == value)
@@ -261,7 +262,7 @@ void dgl_buf_f32(struct dgl_buf *buf, float value)
 
 char *dgl_buf_take(struct dgl_buf *buf)
 {
-    dgl_buf_append(buf, "", 0); /* an empty text still needs its NUL */
+    dgl_buf_append(buf, "", 0); /* an empty text needs its NUL too */
     char *text = buf->failed ? NULL : buf->p;
     if (!text)
         free(buf->p);
@@ -298,7 +299,8 @@ void dgl_buf_bytes(struct dgl_buf *buf, uint64_t bytes)
         value /= 1024;
         unit++;
     }
-    /* One decimal below 10, unless it would be ".0"; "1024 KiB" after rounding is the next unit. */
+    /* Use one decimal below 10, except ".0". 1024 KiB after rounding is printed in the next
+     * unit. */
     if (value >= 1023.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
         value /= 1024;
         unit++;

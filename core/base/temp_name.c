@@ -1,5 +1,4 @@
-/* Names of temporaries, the lock of a temporary in use, and the removal of temporaries whose
- * process was killed. */
+/* Names and locks of temporaries, and removal of the temporaries of killed processes. */
 #include "core/base/temp_name.h"
 
 #include <errno.h>
@@ -28,11 +27,12 @@ char *dgl_temp_name(const char *path)
 
 void dgl_temp_lock(int fd)
 {
-    /* Without locks (some network file systems) the process id alone has to tell. */
+    /* Some network file systems have no locks. There only the process id shows that the file is in
+     * use. */
     (void)!flock(fd, LOCK_EX | LOCK_NB);
 }
 
-/* The process id in the temporary name of `target`; 0 = it is no such name. */
+/* Returns the process id in a temporary name of `target`, or 0 if `name` is not such a name. */
 static int64_t owner_of(const char *name, const char *target)
 {
     size_t len = strlen(target), mark = sizeof(MARK) - 1;
@@ -47,12 +47,13 @@ static int64_t owner_of(const char *name, const char *target)
     return hex >= 1 && hex <= 16 && dash[1 + hex] == '\0' ? pid : 0;
 }
 
-/* A writer in another container or on another machine has no process id here, but a lock. */
+/* The process id of a writer in another container or on another machine is unknown here, but its
+ * lock is visible. */
 static bool is_locked(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return true; /* nothing that we could tell to be ours */
+        return true; /* cannot check: keep the file */
     bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     close(fd);
     return locked;
@@ -82,7 +83,7 @@ void dgl_temp_sweep(const struct dgl_log *log, const char *path)
         count = 0;
     for (size_t i = 0; i < count; i++) {
         int64_t pid = owner_of(names[i], target);
-        /* A process id in use again counts as alive: a file kept too long only costs room. */
+        /* If the process id was reused, the file is kept. That only wastes disk space. */
         bool dead = pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
         char *full = dead ? dgl_path_join(dir, names[i]) : NULL;
         if (full)

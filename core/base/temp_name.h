@@ -1,15 +1,17 @@
-/* Names of temporaries, next to the file or folder that they become: PATH.tmp-PID-HEX. */
+/* Names of temporaries. They are placed next to the file or folder that they become:
+ * PATH.tmp-PID-HEX. */
 #ifndef DGL_BASE_TEMP_NAME_H
 #define DGL_BASE_TEMP_NAME_H
 
 #include "core/base/status.h"
 
-/* A name that most likely does not exist. Transferred (free); NULL: out of memory. */
+/* Returns an unused name with high probability. The caller frees it. Returns NULL if memory is
+ * exhausted. */
 char *dgl_temp_name(const char *path);
-/* Marks an open temporary as in use until it is closed. */
+/* Locks an open temporary until it is closed. The lock shows that it is in use. */
 void dgl_temp_lock(int fd);
-/* Removes the temporaries of `path` that belong to no process any more, best effort: regular files
- * and folders of this user, with exactly such a name, of a process that is not there, unlocked. */
+/* Removes temporaries of `path` whose process has ended, best effort. Only unlocked regular files
+ * and folders of this user with a matching name are removed. */
 void dgl_temp_sweep(const struct dgl_log *log, const char *path);
 
 #endif

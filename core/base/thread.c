@@ -13,7 +13,7 @@ int32_t dgl_cpu_count(void)
 {
     cpu_set_t set;
     long count = 0;
-    /* The affinity mask knows about taskset and cpusets; it fails beyond 1024 processors. */
+    /* The affinity mask respects taskset and cpusets. The call fails beyond 1024 processors. */
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         count = CPU_COUNT(&set);
     if (count <= 0)
@@ -26,7 +26,7 @@ struct parallel_job {
     void *ctx;
     size_t count;
     atomic_size_t next;
-    atomic_int status; /* enum dgl_status */
+    atomic_int status; /* an enum dgl_status */
 };
 
 static void *run_items(void *priv)
@@ -51,8 +51,8 @@ enum dgl_status dgl_parallel_for(int32_t threads, size_t count,
     size_t wanted = (size_t)(threads > 0 ? threads : dgl_cpu_count());
     if (wanted > count)
         wanted = count;
-    /* The calling thread works too: without helpers (no memory, no threads left) all still gets
-     * done. */
+    /* The calling thread works too, so all items are processed even if no helper thread can be
+     * started. */
     pthread_t *helpers = wanted > 1 ? dgl_new_array(pthread_t, wanted - 1) : NULL;
     size_t started = 0;
     while (helpers && started < wanted - 1 &&

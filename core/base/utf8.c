@@ -1,8 +1,8 @@
-/* UTF-8 validation, coding and repair. */
+/* UTF-8 validation, encoding and repair. */
 #include "core/base/utf8.h"
 
-/* Continuation of a lead byte (Unicode 15, table 3-7): the length of the character, and the range
- * of the second byte. Length 0: no lead byte. */
+/* For each lead byte (Unicode 15, table 3-7): length of the character, and range of the second
+ * byte. Length 0 means that the byte is not a lead byte. */
 struct lead {
     uint8_t len, second_min, second_max;
 };
@@ -22,8 +22,8 @@ static struct lead lead_of(unsigned char c)
     return (struct lead){0, 0, 0};
 }
 
-/* Bytes from the start of `text` that are, or begin, one character; *want is that character's
- * length, 0 when the first byte cannot begin one. */
+/* Returns the number of bytes at the start of `text` that are a character or the start of one.
+ * *want is the length of that character, or 0 if the first byte is invalid. */
 static size_t character_part(const unsigned char *text, size_t len, size_t *want)
 {
     struct lead lead = lead_of(text[0]);
@@ -107,7 +107,7 @@ size_t dgl_utf8_incomplete_tail(const char *text, size_t len)
     for (size_t back = 1; back <= 3 && back <= len; back++) {
         const unsigned char *start = p + len - back;
         if ((*start & 0xC0) == 0x80)
-            continue; /* a continuation byte: its lead is further back */
+            continue; /* a continuation byte; its lead byte is further back */
         size_t want, got = character_part(start, back, &want);
         return got == back && got < want ? back : 0;
     }

@@ -255,7 +255,7 @@ void dgl_records_finish(struct dgl_records *records)
     *records = (struct dgl_records){0};
 }
 
-/* Makes `r` what the file contains now, with the changes that were made here. */
+/* Replaces `r` by the current content of the file, with the local changes applied to it. */
 static bool merge(struct dgl_records *r, int dir)
 {
     struct dgl_records now = *r;

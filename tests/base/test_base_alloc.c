@@ -1,6 +1,6 @@
-/* What happens without memory: every allocation of an operation fails once. The linker sends malloc
- * and its relatives through the functions below (tests/tests.mk); memory that shared libraries take
- * is not reached, so cJSON and OpenSSL are made to fail at their doors. */
+/* Tests of memory exhaustion: each allocation of an operation fails once. The linker redirects
+ * malloc and related functions to the functions below (tests/tests.mk). Allocations inside of
+ * shared libraries are not redirected, so calls of cJSON and OpenSSL are made to fail instead. */
 #include "tests/support/test.h"
 
 #include <cjson/cJSON.h>
@@ -14,7 +14,7 @@
 #include "core/base/mem.h"
 #include "core/base/thread.h"
 
-/* Allocations that still succeed; negative: all do. */
+/* Number of allocations that still succeed; negative means no limit. */
 static long countdown = -1;
 
 static bool refuse(void)
@@ -74,7 +74,7 @@ struct operation {
 
 static enum dgl_status parse_json(const struct dgl_log *log, const char *dir)
 {
-    /* Large enough for an index of keys, and with a NUL, which takes a copy of the text. */
+    /* The object is large enough for an index of keys. The NUL causes a copy of the text. */
     static const char text[] =
         "{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":10,"
         "\"k\":11,\"l\":12,\"m\":13,\"n\":14,\"o\":15,\"p\":16,\"q\":17,\"r\":\"\\u0000\"}";
@@ -148,8 +148,8 @@ static const struct operation operations[] = {
     {"no memory: write a file", write_file},
 };
 
-/* Lets the first, second, ... allocation fail until the operation needs no more. Leaks show in
- * `make san`. */
+/* Lets the first, second, ... allocation fail, until the operation succeeds. `make san` finds
+ * leaks. */
 static void check_operation(void **state)
 {
     const struct operation *op = *state;

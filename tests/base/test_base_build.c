@@ -1,5 +1,5 @@
-/* What the build promises: the public header compiles anywhere, the archive exports nothing else,
- * and the test runner counts right. Runs in the root of the source tree. */
+/* Tests of the build: the public header compiles alone, the archive exports only its functions, and
+ * the test runner counts correctly. Must run in the root of the source tree. */
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/str.h"
 
-/* Runs a shell command; its output (both streams) is in `output`. */
+/* Runs a shell command. `output` receives stdout and stderr. */
 static int run(struct dgl_buf *output, const char *fmt, ...)
 {
     struct dgl_buf command = {0};
@@ -46,7 +46,7 @@ static const char *build_dir(void)
     return dir && *dir ? dir : "build";
 }
 
-/* Path of something built; skips the case when only a part of the tree was built. */
+/* Returns the path of a built file. Skips the case if that file was not built. */
 static const char *built(const char *name)
 {
     static char path[4096];
@@ -83,7 +83,7 @@ static void check_header(void **state)
     dgl_buf_finish(&output);
 }
 
-/* Every header says what it needs: it compiles when it is the first one. */
+/* Each header compiles when it is included first. */
 static void every_header_stands_alone(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void archive_exports_only_the_api(void **state)
     (void)state;
     struct dgl_buf output = {0};
     const char *archive = built("libdopplergl.a");
-    /* Every exported name must be a function that the public header declares. */
+    /* The public header must declare each exported name as a function. */
     int code = run(&output,
                    "nm -g --defined-only %s | awk 'NF == 3 { print $3 }' | while read -r name; do\n"
                    "  grep -q \"[ *]$name(\" core/dopplergl.h || echo \"$name\"\n"
@@ -134,9 +134,10 @@ static void archive_defines_the_whole_api(void **state)
     dgl_buf_finish(&output);
 }
 
-/* Constants with pointers are in .data.rel.ro; what is in .data or .bss could change. The process
- * that opened a device is remembered (gl/gl_device.c, rule R7): drivers hang after a fork. So is
- * its Vulkan instance (gl/gl_vulkan_memory.c): destroying it ends NVIDIA's EGL displays too. */
+/* Constants that contain pointers are in .data.rel.ro. Data in .data or .bss would be mutable
+ * state. Two such variables are allowed. One is the process that opened a device (gl/gl_device.c,
+ * rule R7), because drivers hang after a fork. The other is its Vulkan instance
+ * (gl/gl_vulkan_memory.c), because destroying it also ends NVIDIA's EGL displays. */
 static void library_has_no_global_state_but_the_process(void **state)
 {
     (void)state;
@@ -154,7 +155,7 @@ static void library_has_no_global_state_but_the_process(void **state)
 }
 
 struct make_case {
-    const char *target, *file; /* something that the target's inner make builds */
+    const char *target, *file; /* a file that the inner make of `target` builds */
 };
 
 static const struct make_case make_cases[] = {
@@ -163,8 +164,8 @@ static const struct make_case make_cases[] = {
     {"san", "san/obj/core/api/device.o"},       {"fuzz", "fuzz/obj/core/api/device.o"},
 };
 
-/* The inner make takes part in the outer one's jobs. A dry run descends only into recipes that make
- * knows to run make, and these are the ones that it hands its job server to. */
+/* The inner make shares the job server of the outer one. A dry run descends only into recipes that
+ * make recognizes as calls of make. Only these recipes get the job server. */
 static void inner_make_gets_the_jobs(void **state)
 {
     const struct make_case *c = *state;
@@ -185,11 +186,11 @@ static void inner_make_gets_the_jobs(void **state)
 
 struct runner_case {
     const char *name;
-    const char *script; /* a program that speaks TAP */
-    const char *last;   /* line of run.sh */
+    const char *script; /* a program that writes TAP */
+    const char *last;   /* last line of run.sh's output */
     int code;
-    const char *told;      /* a part of the output; NULL = any */
-    const char *variables; /* NULL = TEST_TIMEOUT=2 */
+    const char *told;      /* part of the output, or NULL */
+    const char *variables; /* NULL: TEST_TIMEOUT=2 */
 };
 
 static const struct runner_case runner_cases[] = {
@@ -214,7 +215,7 @@ static const struct runner_case runner_cases[] = {
      NULL, NULL},
     {"runner: an endless program", "echo 1..2; echo ok 1 - a; sleep 60", "1 passed, 1 failed", 1,
      NULL, NULL},
-    /* 124 is what timeout(1) makes of a program that it ends. */
+    /* timeout(1) exits with 124 if it ended the program. */
     {"runner: time is over", "echo 1..9; echo ok 1 - a; echo ok 2 - b; exit 124",
      "2 passed, 0 failed", 0,
      "program: not run within 60 seconds: 7 cases after b, and the groups after theirs",
@@ -249,7 +250,7 @@ static void check_runner(void **state)
                    "chmod +x %s/program && env -u SAN -u TEST_SECONDS %s sh tests/run.sh %s "
                    "%s/program",
                    dir, c->variables ? c->variables : "TEST_TIMEOUT=2", dir, dir);
-    /* The last line, exactly. */
+    /* Compare the whole last line. */
     while (output.len && output.p[output.len - 1] == '\n')
         output.p[--output.len] = '\0';
     const char *last = strrchr(output.p, '\n');
@@ -265,7 +266,7 @@ static void check_runner(void **state)
     test_tmpdir_remove(dir);
 }
 
-/* A driver that does not exist is no reason to pass. */
+/* An unknown driver name must not count as a pass. */
 static void drivers_have_names(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Files: reading, listing, directories, files that appear complete or not at all. */
+/* Tests of files: reading, listing, directories, and atomic writes. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -14,10 +14,10 @@
 
 #include "core/base/file.h"
 
-/* A folder and a log per case. */
+/* Folder and log of one case. */
 struct room {
     char *dir;
-    char path[4096]; /* last name made by in_room() */
+    char path[4096]; /* last path built by in_room() */
     struct test_log t;
 };
 
@@ -119,7 +119,7 @@ static void open_refuses_what_is_no_file(void **state)
     assert_int_equal(dgl_file_open(&room->t.log, room->dir, &file), DGL_ERR_IO);
     assert_contains(room->t.text, "it is a directory, wanted a regular file");
     assert_null(file);
-    /* Would hang for ever if open() waited for a writer. */
+    /* Without O_NONBLOCK this open() would wait for a writer forever. */
     assert_int_equal(mkfifo(in_room(room, "fifo"), 0600), 0);
     assert_int_equal(dgl_file_open(&room->t.log, room->path, &file), DGL_ERR_IO);
     assert_contains(room->t.text, "a device, pipe or socket");
@@ -127,7 +127,7 @@ static void open_refuses_what_is_no_file(void **state)
     assert_int_equal(room->t.errors, 3);
 }
 
-/* Root may read everything, so root becomes somebody else for a moment. */
+/* Root may read all files, so root switches to another user here. */
 static void open_reports_missing_permission(void **state)
 {
     struct room *room = *state;
@@ -201,7 +201,7 @@ static void slurp_refuses_what_is_no_file(void **state)
     assert_int_equal(dgl_stream_slurp(&room->t.log, room->dir, 100, &text, &len), DGL_ERR_IO);
     assert_contains(room->t.text, "Is a directory");
     assert_null(text);
-    /* Would hang for ever if open() waited for a writer. */
+    /* Without O_NONBLOCK this open() would wait for a writer forever. */
     assert_int_equal(mkfifo(in_room(room, "fifo"), 0600), 0);
     assert_int_equal(dgl_file_slurp(&room->t.log, room->path, 100, &text, &len), DGL_ERR_IO);
     assert_contains(room->t.text, "a device, pipe or socket, wanted a regular file");
@@ -240,7 +240,8 @@ static void let_waiting_end(int number)
     (void)number;
 }
 
-/* Nobody writes: once while opening, and once (we hold the other end) while reading. */
+/* No process writes to the FIFO. The signal arrives once while opening, and once while reading,
+ * with the other end held open here. */
 static void a_signal_ends_waiting_for_a_stream(void **state)
 {
     struct room *room = *state;
@@ -404,7 +405,8 @@ static void abort_leaves_nothing(void **state)
     assert_int_equal(entries(room), 1);
 }
 
-/* What tells a writer in another container, whose process id is not known here. */
+/* A writer in another container has an unknown process id here; the lock shows that it is
+ * active. */
 static void a_file_in_the_making_is_locked(void **state)
 {
     struct room *room = *state;
@@ -439,7 +441,7 @@ static void two_writers_do_not_meet(void **state)
     assert_int_equal(entries(room), 1);
 }
 
-/* A limit on the size of files stands in for a full disk: both make write() fail half way. */
+/* A file size limit replaces a full disk: both let write() fail halfway. */
 static void a_full_disk_leaves_nothing(void **state)
 {
     struct room *room = *state;
@@ -464,7 +466,7 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_int_equal(third, DGL_ERR_IO);
     assert_int_equal(commit, DGL_ERR_IO);
     assert_contains(room->t.text, "File too large; raise the limit on files' sizes (ulimit -f)");
-    assert_contains(room->t.text, "/f: "); /* not the temporary file's name */
+    assert_contains(room->t.text, "/f: "); /* the user's path, not the path of the temporary */
     assert_int_equal(room->t.errors, 1);
     assert_null(file);
     assert_content(room->path, "old");
@@ -495,7 +497,7 @@ static void commit_over_a_directory_fails_cleanly(void **state)
 
 #define ROOM_TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
-/* A user's path may be a link: its target is replaced and the link stays. */
+/* If the user's path is a link, its target is replaced and the link stays. */
 static void atomic_write_follows_links(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* What `make install` and `make deb` promise: the tree and nothing else, a shared library that
- * exports the public header alone, and the examples, built and run against the installed files as
- * users would. Runs in the root of the source tree; installs into a temporary folder. */
+/* Tests of `make install` and `make deb`: the installed tree has exactly the expected files, the
+ * shared library exports only the public header, and the examples build and run against the
+ * installed files. Must run in the root of the source tree; installs into a temporary folder. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 #define TEXT(x)  TEXT_(x)
 #define SO       "libdopplergl.so." TEXT(DGL_API_VERSION)
 
-static char *folder; /* has root/opt/dgl, and whatever the cases make */
+static char *folder; /* contains root/opt/dgl and the files of the cases */
 
-/* What every script begins with. $0 = `folder`, $1 = the build folder. ${pc} is pkg-config for the
- * installed tree, which lies elsewhere than it will; ${san} goes to compilers. */
+/* Start of each script. $0 is `folder`, $1 the build folder. ${pc} runs pkg-config for the
+ * installed tree, which is not at its final place. ${san} contains compiler options. */
 static const char prelude[] =
     "set -e; src=$PWD; top=$0/root/opt/dgl; examples=$top/share/doc/dopplergl/examples\n"
     "case $1 in /*) build=$1 ;; *) build=$src/$1 ;; esac\n"
@@ -43,11 +43,11 @@ static void shell(struct process_result *r, const char *script)
 
 struct install_case {
     const char *name;
-    const char *program; /* that the case needs beyond a compiler; NULL = none */
-    bool plain;          /* not with sanitizers */
+    const char *program; /* required program besides a compiler, or NULL */
+    bool plain;          /* skipped in sanitizer builds */
     const char *script;
-    const char *out;      /* standard output, exactly; NULL = not looked at */
-    const char *words[4]; /* in standard output */
+    const char *out;      /* exact standard output; NULL skips the check */
+    const char *words[4]; /* required parts of the standard output */
 };
 
 static const struct install_case cases[] = {
@@ -240,8 +240,8 @@ static void check_case(void **state)
     process_finish(&r);
 }
 
-/* Installs for the cases; the file `node` has the symbol that the version script adds, `so_path`
- * where a program should find the library. */
+/* Installs for all cases. The file `node` gets the symbol that the version script adds, and
+ * `so_path` the folder where a program should find the library. */
 static int install(void **state)
 {
     struct process_result r;

@@ -1,5 +1,5 @@
-/* The scripts around the build: lint finds what it should, deps installs only what is missing. Each
- * case runs the script in a small tree of its own. */
+/* Tests of build scripts: lint finds each kind of violation, and deps installs only missing
+ * packages. Each case runs the script in its own small tree. */
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -37,7 +37,7 @@ static void put_file(const char *dir, const char *name, const char *text)
 
 struct lint_case {
     const char *name, *file, *text;
-    const char *message; /* NULL: clean */
+    const char *message; /* expected violation; NULL if clean */
 };
 
 #define HEAD "/* Duty. */\n"
@@ -112,7 +112,7 @@ static const struct lint_case lint_cases[] = {
      HEAD "\n/* Both. */\nint dgl_f(void);\nint dgl_g(void);\n", NULL},
 };
 
-/* Lints a tree of one file; the output is the caller's. */
+/* Lints a tree with one file. The caller frees the output. */
 static int lint_one(const char *file, const char *text, struct dgl_buf *output)
 {
     char *dir = test_tmpdir();
@@ -142,7 +142,7 @@ static void check_lint(void **state)
 struct tree_case {
     const char *name;
     const char *file[2], *text[2];
-    const char *prepare; /* shell command in the tree, before lint */
+    const char *prepare; /* shell command that runs in the tree before lint */
     const char *message;
     int code;
 };
@@ -239,8 +239,8 @@ static void lint_mentions_long_kernels(void **state)
     dgl_buf_finish(&output);
 }
 
-/* A file of 50 lines, 47 of them code, with 7 functions of 1, 1, 1, 1, 2, 5 and 13 lines. Three of
- * the six static ones have one caller, two of these are short. */
+/* Expects the figures of a file of 50 lines: 47 of code, 7 functions of 1, 1, 1, 1, 2, 5 and 13
+ * lines. Three of the six static functions have one caller; two of these are short. */
 static void lint_reports_the_shape(void **state)
 {
     (void)state;
@@ -269,10 +269,10 @@ static void lint_reports_the_shape(void **state)
 
 struct deps_case {
     const char *name;
-    const char *absent;  /* the package that dpkg-query does not know */
-    const char *user;    /* what `id -u` says */
-    const char *without; /* a program that is not there either */
-    const char *want;    /* part of the output; "": nothing at all */
+    const char *absent;  /* the package that dpkg-query reports as missing */
+    const char *user;    /* output of `id -u` */
+    const char *without; /* a program that is missing too */
+    const char *want;    /* part of the output; "" requires empty output */
     int code;
 };
 
@@ -287,7 +287,7 @@ static const struct deps_case deps_cases[] = {
      "missing libcjson-dev, and there is no apt-get", 1},
 };
 
-/* Fake programs write down how they were called. */
+/* The fake programs log their arguments. */
 static void check_deps(void **state)
 {
     const struct deps_case *c = *state;

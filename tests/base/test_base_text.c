@@ -166,7 +166,8 @@ static void printed_floats_are_short_and_read_back(void **state)
     }
 }
 
-/* The library must read and print a point wherever the program around it has set a comma. */
+/* The library must read and print a decimal point even if the program has set a locale with a
+ * comma. */
 static void numbers_do_not_depend_on_the_locale(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void check_bytes(void **state)
     dgl_buf_finish(&buf);
 }
 
-/* RFC 4648, 10, and digits beyond letters. */
+/* Test vectors of RFC 4648, section 10, and inputs that produce '+' and '/'. */
 struct base64_case {
     const char *name, *bytes, *text;
 };
@@ -318,7 +319,7 @@ struct utf8_case {
     const char *name, *text;
     size_t valid;      /* length of the valid prefix */
     size_t tail;       /* incomplete tail */
-    const char *lossy; /* "?" stands for U+FFFD */
+    const char *lossy; /* "?" replaces U+FFFD */
 };
 
 static const struct utf8_case utf8_cases[] = {

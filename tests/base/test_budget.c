@@ -1,5 +1,5 @@
-/* Budgets of untrusted input: limits are exact, the first failure is the only line, and a call that
- * is cancelled ends. */
+/* Tests of budgets for untrusted input: limits are exact, only the first failure is logged, and a
+ * cancelled call ends. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static struct dgl_budget budget_of(struct test_log *log, uint64_t steps, uint64_
 
 static const struct row {
     const char *name;
-    uint64_t max, each, allowed; /* so many takings of `each` succeed */
+    uint64_t max, each, allowed; /* `allowed` charges of `each` succeed with the limit `max` */
 } rows[] = {
     {"one by one", 1000, 1, 1000},
     {"none", 0, 1, 0},
@@ -49,7 +49,7 @@ static void limits_are_exact(void **state)
         assert_int_equal(budget.status, DGL_ERR_FORMAT);
         assert_int_equal(log.errors, 1);
         assert_contains(log.text, rule[kind]);
-        /* What failed stays failed, without another line. */
+        /* A failed budget stays failed and logs no second line. */
         assert_false(dgl_budget_steps(&budget, 0));
         assert_false(dgl_budget_bytes(&budget, 0));
         assert_false(dgl_budget_fail(&budget, DGL_ERR_IO, "another"));
@@ -58,7 +58,7 @@ static void limits_are_exact(void **state)
     }
 }
 
-/* Memory that grows stays within one and a half of the limit; one piece never goes beyond. */
+/* Growing memory stays within 1.5 times the limit. A single allocation never exceeds the limit. */
 static void growth_is_bounded(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void growth_is_bounded(void **state)
 static bool cancel_at_third(void *priv)
 {
     struct test_log *log = priv;
-    return ++log->len >= 3; /* nothing was logged: the length counts the questions */
+    return ++log->len >= 3; /* the log stays empty, so `len` counts the calls instead */
 }
 
 static void a_cancelled_call_ends(void **state)
@@ -109,7 +109,7 @@ static void a_cancelled_call_ends(void **state)
     while (dgl_budget_steps(&budget, 100) && steps < 100000000)
         steps += 100;
     assert_int_equal(budget.status, DGL_ERR_CANCELLED);
-    assert_int_equal(log.errors, 0); /* who cancels knows why */
+    assert_int_equal(log.errors, 0); /* a cancelled call is not an error */
     assert_in_range(steps, 1, 2000000);
 }
 

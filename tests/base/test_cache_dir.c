@@ -1,4 +1,4 @@
-/* Cache folders: which folders and files are used, and that no link is followed. */
+/* Tests of cache folders: which folders and files are used, and that links are never followed. */
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 enum { other_user = 65534 };
 
 struct place {
-    char *top;  /* private; holds `victim` and the cache folder */
+    char *top;  /* private; contains `victim` and the cache folder */
     char *path; /* of the cache folder */
     char *victim;
     int dir; /* the open folder */
@@ -45,7 +45,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The mode of PATH/NAME itself, 0 when it is absent. */
+/* Returns the mode of PATH/NAME, without following a link, or 0 if it is absent. */
 static unsigned mode_of(const char *path, const char *name)
 {
     struct stat st;
@@ -92,7 +92,7 @@ static void test_write_then_read(void **state)
     char **names;
     size_t count;
     assert_int_equal(dgl_dir_list(NULL, p->path, &names, &count), DGL_OK);
-    assert_int_equal(count, 1); /* no temporary is left */
+    assert_int_equal(count, 1); /* the temporary was removed */
     dgl_names_free(names, count);
 }
 
@@ -114,7 +114,7 @@ static void test_too_large_is_absent(void **state)
 struct entry_case {
     const char *name;
     void (*make)(const struct place *p, const char *entry);
-    bool replaced; /* what was there gives way to a new entry */
+    bool replaced; /* a write replaces the existing entry */
 };
 
 static void make_link(const struct place *p, const char *entry)
@@ -198,8 +198,8 @@ static void test_entry(void **state)
 struct folder_case {
     const char *name;
     unsigned mode;
-    int owner;          /* 0 = this user */
-    const char *reason; /* NULL = used */
+    int owner;          /* 0 means this user */
+    const char *reason; /* NULL if the folder is used */
 };
 
 static const struct folder_case folder_cases[] = {
@@ -238,7 +238,7 @@ static void test_folder(void **state)
     tear_down(&room);
 }
 
-/* Also where the umask would allow more. */
+/* New folders are private even if the umask allows more. */
 static void test_folders_are_made_private(void **state)
 {
     struct place *p = *state;
@@ -257,7 +257,7 @@ static void test_folders_are_made_private(void **state)
     free(a);
 }
 
-/* A home on another disk: the path to the folder may lead through links. */
+/* The home may be on another disk, so the path to the folder may contain links. */
 static void test_path_through_a_link(void **state)
 {
     struct place *p = *state;

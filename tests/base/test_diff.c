@@ -1,11 +1,12 @@
-/* Unified diffs: exact texts of small ones, and that large ones lead from one text to the other. */
+/* Tests of unified diffs: exact output for small texts; for large ones, applying the diff to one
+ * text yields the other. */
 #include "core/base/diff.h"
 #include "tests/support/test.h"
 
 struct diff_case {
     const char *name;
     const char *before, *after;
-    const char *diff; /* below the two lines of names */
+    const char *diff; /* without the two lines of names */
 };
 
 static const struct diff_case cases[] = {
@@ -40,8 +41,8 @@ static void diff_case(void **state)
     dgl_buf_finish(&want);
 }
 
-/* Reads the diff as `patch` does: the old lines that it shows are those of `before` at their
- * places, and with its new lines put in their place the text becomes `after`. */
+/* Applies the diff as `patch` does. Its old lines must match `before` at their positions, and the
+ * result must equal `after`. */
 static void check_leads(struct dgl_str before, struct dgl_str after, struct dgl_str diff,
                         size_t most)
 {
@@ -78,7 +79,7 @@ static void check_leads(struct dgl_str before, struct dgl_str after, struct dgl_
     dgl_buf_finish(&result);
 }
 
-/* Random texts of few different lines, and random edits of them. */
+/* Diffs random texts with few distinct lines against random edits of them. */
 static void diffs_lead_from_one_text_to_the_other(void **state)
 {
     uint32_t seed = 1;
@@ -110,7 +111,7 @@ static void diffs_lead_from_one_text_to_the_other(void **state)
     }
 }
 
-/* Nothing in common, more lines than are searched: still the right result. */
+/* The texts share no line and exceed the search limit. The diff must still be correct. */
 static void different_texts_are_replaced(void **state)
 {
     struct dgl_buf before = {0}, after = {0}, out = {0};

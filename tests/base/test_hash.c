@@ -1,5 +1,5 @@
-/* SHA-256 and BLAKE3 against published implementations (Python's hashlib, and blake3 1.0 from PyPI,
- * 2026-11-21). Byte i of every input is i % 251, as in BLAKE3's own test vectors. */
+/* Tests of SHA-256 and BLAKE3 against other implementations (Python's hashlib, and blake3 1.0 from
+ * PyPI, 2026-11-21). Byte i of each input is i % 251, as in BLAKE3's test vectors. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -13,8 +13,7 @@ struct vector {
     const char *hex;
 };
 
-/* Sizes around the borders of blocks (64), chunks (1024) and subtrees, where implementations go
- * wrong. */
+/* Sizes around the limits of blocks (64), chunks (1024) and subtrees, where errors are likely. */
 static const struct vector vectors[] = {
     {"blake3: 0 bytes", DGL_HASH_BLAKE3, 0,
      "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"},
@@ -113,7 +112,7 @@ static void check_vector(void **state)
     free(bytes);
 }
 
-/* Fed in pieces of random length, with empty ones between. */
+/* Feeds the input in pieces of random length, some of them empty. */
 static void check_pieces(enum dgl_hash_kind kind)
 {
     enum { len = 20000 };

@@ -1,4 +1,4 @@
-/* Available memory from /proc/meminfo and cgroup limits, read from the file trees of made-up
+/* Tests of available memory, computed from /proc/meminfo and cgroup limits of simulated
  * machines. */
 #include "core/base/host_memory.h"
 
@@ -9,7 +9,7 @@
 
 #define MIB (1ull << 20)
 
-/* 4096 MiB, 3072 MiB available */
+/* 4096 MiB in total, 3072 MiB available */
 #define MEMINFO                                                                                    \
     {                                                                                              \
         "proc/meminfo", "MemTotal:        4194304 kB\nMemFree:          102400 kB\n"               \

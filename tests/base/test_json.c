@@ -1,4 +1,4 @@
-/* JSON: what is refused, what values become, messages, the writer, large documents. */
+/* Tests of JSON: refused texts, values, messages, the writer, large documents. */
 #include "tests/support/test.h"
 
 #include <locale.h>
@@ -10,8 +10,8 @@
 
 struct text_case {
     const char *name, *text;
-    const char *message; /* part of it; NULL: the text is accepted */
-    size_t len;          /* 0: up to the NUL */
+    const char *message; /* part of the message; NULL if the text is accepted */
+    size_t len;          /* 0 means up to the NUL */
 };
 
 #define TIMES8(s) s s s s s s s s
@@ -87,7 +87,7 @@ static void check_text(void **state)
     struct dgl_json_doc *doc = NULL;
     test_log_init(&t, DGL_LOG_ERROR);
     size_t len = c->len ? c->len : strlen(c->text);
-    /* A copy without a NUL behind it: the address sanitizer sees a step too far. */
+    /* A copy without a final NUL lets AddressSanitizer detect reads beyond the end. */
     char *exact = malloc(len ? len : 1);
     assert_non_null(exact);
     memcpy(exact, c->text, len);
@@ -224,7 +224,7 @@ static void check_number(void **state)
     dgl_json_destroy(&doc);
 }
 
-/* The spelling belongs to the right number whatever strings say in between. */
+/* Digits inside of strings do not shift the spellings of the numbers. */
 static void spellings_stay_with_their_numbers(void **state)
 {
     (void)state;
@@ -334,9 +334,11 @@ static void duplicate_in_a_large_object_is_found(void **state)
     dgl_buf_finish(&text);
 }
 
-/* A vocabulary of 260,000 tokens and 500,000 merges, the size of the largest tokenizers. The limit
- * is ten times what it takes on a slow machine: it finds quadratic behaviour, not a slow day. */
-/* The array is a value too: the 5 millionth element is one too many. Nothing is kept before. */
+/* A vocabulary of 260,000 tokens and 500,000 merges is the size of the largest tokenizers. The
+ * limit is ten times the usual time on a slow machine, so that only quadratic behaviour
+ * exceeds it. */
+/* The array is a value too, so the 5 millionth element exceeds the limit. The check runs before
+ * memory is allocated. */
 static void tiny_values_are_counted(void **state)
 {
     (void)state;
@@ -379,7 +381,7 @@ static void large_documents_take_linear_time(void **state)
 }
 
 struct field_case {
-    const char *name, *json, *message; /* NULL: 7 is read */
+    const char *name, *json, *message; /* NULL if 7 is read */
 };
 
 static const struct field_case field_cases[] = {

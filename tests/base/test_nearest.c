@@ -1,10 +1,11 @@
-/* The nearest spelling: which typing errors are recognised, and which words are left alone. */
+/* Tests of the nearest spelling: which typing errors are recognised, and which words have no
+ * suggestion. */
 #include "tests/support/test.h"
 
 #include "core/base/nearest.h"
 
 struct row {
-    const char *word, *want; /* NULL: nothing is near */
+    const char *word, *want; /* NULL if no word is near */
 };
 
 static const char *const known[] = {"generate",  "chat",      "tokenize", "temp", "top-k",
@@ -43,7 +44,7 @@ static void nearest_case(void **state)
     assert_string_equal(nearest.best ? nearest.best : "(none)", row->want ? row->want : "(none)");
 }
 
-/* Words of any length from users and files. */
+/* Words from users and files may have any length. */
 static void long_words_are_left_alone(void **state)
 {
     char word[4096];

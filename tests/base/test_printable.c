@@ -1,11 +1,12 @@
-/* Text of files inside messages: its beginning, and nothing that a terminal acts upon. */
+/* Tests of file text inside messages: it is shortened, and contains no character that a terminal
+ * acts upon. */
 #include "tests/support/test.h"
 
 #include "core/base/printable.h"
 
 struct shown_case {
     const char *name, *text;
-    size_t len; /* 0 = strlen */
+    size_t len; /* 0 means strlen */
     const char *want;
 };
 

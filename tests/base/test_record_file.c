@@ -1,4 +1,5 @@
-/* Record files: what is read back, which files are refused, and several processes at one file. */
+/* Tests of record files: values are read back, bad files are refused, and several processes can
+ * share a file. */
 #include "tests/support/test.h"
 
 #include <signal.h>
@@ -38,7 +39,7 @@ static const struct dgl_record_format format = {.name = "samples-1",
                                                 .max_records = most,
                                                 .max_bytes = 4096};
 
-static char *dir; /* of the running case */
+static char *dir; /* of the current case */
 
 static int set_up(void **state)
 {
@@ -66,7 +67,7 @@ static void put(struct dgl_records *r, const char *key, uint32_t small)
     assert_true(dgl_records_put(r, key, &(struct sample){.small = small, .text = ""}));
 }
 
-/* The number of a record; -1 = there is none. */
+/* Returns the number in a record, or -1 if the record is absent. */
 static int small_of(const struct dgl_records *r, const char *key)
 {
     struct sample got = {0};
@@ -129,13 +130,13 @@ static void values_come_back(void **state)
 
 static const struct file_case {
     const char *name;
-    const char *find, *replace; /* in the file, whose checksum is then correct */
-    int flip;                   /* a bit of this byte; 0 = none */
-    int cut;                    /* bytes removed at the end */
+    const char *find, *replace; /* replaced in the file, whose checksum is then corrected */
+    int flip;                   /* byte in which one bit is flipped; 0 flips no bit */
+    int cut;                    /* number of bytes removed at the end */
     bool longer, link, foreign;
     int file_mode, dir_mode;
     enum dgl_records_state state;
-    int one; /* small_of("one") */
+    int one; /* expected small_of("one") */
 } files[] = {
     {.name = "as stored", .state = DGL_RECORDS_READ, .one = 1},
     {.name = "edited",
@@ -212,7 +213,7 @@ static void a_file_is_read_or_refused(void **state)
     if (c->flip)
         bytes[c->flip - 1] ^= 1;
     if (c->longer)
-        bytes[len] = 'x'; /* in place of the NUL */
+        bytes[len] = 'x'; /* replaces the NUL */
     test_write_file(dir, "samples", bytes, len - (size_t)c->cut + c->longer);
     assert_int_equal(chmod(path, c->file_mode ? (mode_t)c->file_mode : 0600), 0);
     if (c->link) {
@@ -228,7 +229,7 @@ static void a_file_is_read_or_refused(void **state)
         open_records(&r, c->state);
         assert_int_equal(small_of(&r, "one"), c->state == DGL_RECORDS_READ ? c->one : -1);
         assert_int_equal(small_of(&r, "two"), c->state == DGL_RECORDS_READ ? 2 : -1);
-        /* Storing makes the file whole again, unless the folder is not private. */
+        /* Storing replaces a damaged file by a valid one, unless the folder is not private. */
         put(&r, "three", 3);
         assert_int_equal(dgl_records_store(&r, NULL, NULL), !c->dir_mode);
         dgl_records_finish(&r);
@@ -260,7 +261,7 @@ static void records_of_others_are_kept(void **state)
     assert_int_equal(small_of(&b, "one"), -1);
     assert_true(dgl_records_store(&a, NULL, NULL));
     assert_true(dgl_records_store(&b, NULL, NULL));
-    assert_int_equal(small_of(&b, "mine"), 10); /* known here from now on */
+    assert_int_equal(small_of(&b, "mine"), 10); /* storing has merged the record of `a` */
     put(&b, "later", 30);
     assert_true(dgl_records_store(&b, NULL, NULL));
     dgl_records_finish(&a);
@@ -282,7 +283,7 @@ static void the_oldest_records_are_dropped(void **state)
     (void)state;
     store_two();
     open_records(&r, DGL_RECORDS_READ);
-    put(&r, "one", 5); /* the newest now */
+    put(&r, "one", 5); /* now the newest record */
     for (uint32_t i = 0; i < most - 1; i++) {
         snprintf(key, sizeof(key), "%u", i);
         put(&r, key, i);
@@ -351,7 +352,7 @@ static void device_and_removal(void **state)
     char *device = checked(dgl_records_device(fd, "samples", 4096));
     assert_string_equal(device, "a device, 1.0");
     free(device);
-    assert_null(dgl_records_device(fd, "samples", 16)); /* larger than that */
+    assert_null(dgl_records_device(fd, "samples", 16)); /* the file is larger than this limit */
     assert_null(dgl_records_device(fd, "json", 4096));
     assert_null(dgl_records_device(fd, "line", 4096));
     assert_null(dgl_records_device(fd, "absent", 4096));

@@ -1,5 +1,5 @@
-/* Quantiles and Welch's t-test against values of numpy 2 and scipy 1.16 (ttest_ind with equal_var
- * False, percentile). */
+/* Tests of quantiles and Welch's t-test against numpy 2 and scipy 1.16 (percentile; ttest_ind with
+ * equal_var False). */
 #include "tests/support/test.h"
 
 #include <math.h>

@@ -12,34 +12,35 @@
 
 struct dgl_tokenizer;
 
-/* The target: does with the input what the product does with such a file. */
+/* The target. It processes the input as the product would process such a file. */
 void fuzz_one(struct dgl_str input);
 
-/* Ends the program with file and line: what must hold for every input. */
+/* Ends the program with file and line if a condition that must be true for every input is false. */
 #define FUZZ_CHECK(condition)                                                                      \
     ((condition) ? (void)0 : fuzz_check_failed(#condition, __FILE__, __LINE__))
 _Noreturn void fuzz_check_failed(const char *condition, const char *file, int line);
 
-/* A log that counts errors, and checks that a message is one line. */
+/* A log that counts errors and checks that each message is one line. */
 struct fuzz_log {
-    struct dgl_log log; /* hand out &f.log */
+    struct dgl_log log; /* pass &f.log to the product */
     int errors;
 };
 void fuzz_log_init(struct fuzz_log *f);
-/* A failure says so in exactly one line, a success in none; begins to count anew. */
+/* Checks that a failure has logged exactly one error line, and a success no error line. Resets the
+ * count. */
 void fuzz_check_status(struct fuzz_log *f, enum dgl_status status);
 
-/* Takes the part up to the next NUL byte off the front of *rest: how an input holds several
- * files. */
+/* Removes the part before the next NUL byte from the front of *rest. An input can contain several
+ * files this way. */
 struct dgl_str fuzz_section(struct dgl_str *rest);
-/* Takes a byte off the front; 0 when there is none. */
+/* Removes a byte from the front; returns 0 if *rest is empty. */
 unsigned fuzz_byte(struct dgl_str *rest);
 
-/* One of the tokenizers of corpus/tokenizer/, loaded once; `index` counts round. */
+/* Returns a tokenizer of corpus/tokenizer/, loaded once. `index` is taken modulo their number. */
 const struct dgl_tokenizer *fuzz_tokenizer(unsigned index);
-/* Text to ids and back, with what holds for every tokenizer. */
+/* Converts text to ids and back, and checks the invariants of all tokenizers. */
 void fuzz_encode_decode(const struct dgl_tokenizer *tok, struct dgl_str text, unsigned flags);
-/* Ids to text, at once and as a stream, which must agree. */
+/* Converts ids to text, at once and as a stream. Both results must be equal. */
 void fuzz_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                  bool skip_special);
 

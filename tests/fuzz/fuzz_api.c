@@ -16,15 +16,15 @@
 #define BUNDLED "tests/models/story-llama-q4_k_m"
 #define SMALL   "synthetic:tiny-gpt-oss:f32"
 
-int fuzz_damaged = 20; /* many calls use a device */
+int fuzz_damaged = 20; /* low, because many calls use a device */
 
-/* Made at the first use and kept: what calls need to have. */
+/* Objects that calls need. They are created at the first use and kept. */
 static struct {
     struct fuzz_log log;
-    char dir[64]; /* temporary, for files */
+    char dir[64]; /* temporary folder for files */
     struct dgl_device *device;
     struct dgl_model *bundled, *small;
-    struct dgl_session *text, *ids; /* of either model */
+    struct dgl_session *text, *ids; /* sessions of the two models */
     struct dgl_template *templ;
 } world;
 
@@ -82,7 +82,7 @@ static int32_t number(struct dgl_str *in)
     return byte < 0xF0 ? (int32_t)byte - 16 : (int32_t)word(in);
 }
 
-/* Any bits: infinities and NaN too. */
+/* Any bit pattern, including infinities and NaN. */
 static float real(struct dgl_str *in)
 {
     unsigned byte = fuzz_byte(in);
@@ -94,7 +94,8 @@ static float real(struct dgl_str *in)
     return value;
 }
 
-/* A text that ends in NUL, in memory of its own; an empty one is NULL. Freed after the call. */
+/* Reads a text that ends in NUL, into its own memory; an empty text becomes NULL. Freed after the
+ * call. */
 static char *texts[16];
 static size_t num_texts;
 
@@ -110,7 +111,7 @@ static const char *text(struct dgl_str *in)
 
 #define MAX_IDS 40
 
-/* Up to MAX_IDS numbers, the rest of the input. */
+/* Reads up to MAX_IDS numbers from the rest of the input. */
 static size_t id_list(struct dgl_str *in, int32_t ids[MAX_IDS])
 {
     size_t count = 0;
@@ -119,7 +120,7 @@ static size_t id_list(struct dgl_str *in, int32_t ids[MAX_IDS])
     return count;
 }
 
-/* The rest of the input as a file; the path is transferred. */
+/* Writes the rest of the input to a file. The caller frees the path. */
 static char *file(const char *name, struct dgl_str in)
 {
     struct dgl_atomic_file *out = NULL;
@@ -174,7 +175,7 @@ static enum dgl_status call_device_create(struct dgl_str in)
     return status;
 }
 
-/* Rarely, as it takes a fraction of a second. */
+/* Runs rarely, because it takes a fraction of a second. */
 static enum dgl_status call_measure(struct dgl_str in)
 {
     struct dgl_device_speed speed = {0};
@@ -187,7 +188,7 @@ static enum dgl_status call_measure(struct dgl_str in)
     return status;
 }
 
-/* One kernel at most, as each takes a while. */
+/* Selftests at most one kernel, because each takes a while. */
 static enum dgl_status call_selftest(struct dgl_str in)
 {
     const char *name = text(&in);
@@ -195,7 +196,7 @@ static enum dgl_status call_selftest(struct dgl_str in)
                         dgl_selftest_params(.name = name ? name : "copy_words", .quick = true));
 }
 
-/* The kernels and libs of a file; without one nothing is compiled. */
+/* Checks the kernels and libs of a file. Without a file, no kernel is compiled. */
 static enum dgl_status call_kernels_check(struct dgl_str in)
 {
     struct dgl_kernels *kernels = NULL;
@@ -243,7 +244,7 @@ static bool no_further(void *priv, const char *what, uint64_t done, uint64_t tot
     return done == 0;
 }
 
-/* One operation at most. */
+/* Tunes at most one operation. */
 static enum dgl_status call_tune(struct dgl_str in)
 {
     struct dgl_tune_result result;
@@ -436,7 +437,7 @@ static enum dgl_status call_model_find(struct dgl_str in)
     return dgl_model_find(log_of_world, text(&in));
 }
 
-/* A path, or a GGUF file. */
+/* Inspects a path, or the input as a GGUF file. */
 static enum dgl_status call_inspect(struct dgl_str in)
 {
     struct dgl_model_file *model = NULL;
@@ -516,7 +517,7 @@ static enum dgl_status call_session_create(struct dgl_str in)
     return status;
 }
 
-/* Both go on, from tokens that they share. */
+/* Continues both sessions after their shared tokens. */
 static enum dgl_status call_clone(struct dgl_str in)
 {
     struct dgl_session *s = NULL;
@@ -588,7 +589,7 @@ static enum dgl_status call_generate(struct dgl_str in)
     params.readback_interval = number(&in);
     params.context_shift = fuzz_byte(&in) == 's';
     params.keep = number(&in);
-    /* To the end of the context it may go, not beyond it for ever. */
+    /* Generation may run to the end of the context, but with context shift it needs a limit. */
     if (params.context_shift && (params.max_tokens <= 0 || params.max_tokens > 60))
         params.max_tokens = 60;
     stop = text(&in);
@@ -612,7 +613,7 @@ static enum dgl_status call_bench(struct dgl_str in)
                                       .repetitions = number(&in),
                                       .batch = number(&in),
                                       .profile = fuzz_byte(&in) & 1};
-    /* Bandwidth alone takes a second to measure: later calls have a depth that is refused. */
+    /* Measuring only the bandwidth takes a second, so later calls use a depth that is refused. */
     if (calls_made++ >= 2 && params.depth >= 0)
         params.depth += 33;
     enum dgl_status status = dgl_bench(world.ids, &params, &result);
@@ -627,7 +628,7 @@ static enum dgl_status call_smoke(struct dgl_str in)
     return dgl_verify_smoke(s, NULL, &result);
 }
 
-/* A conversation: loaded, continued and saved; each call explains its own failure. */
+/* Loads, continues and saves a conversation. Each call logs its own failure. */
 static enum dgl_status call_chat(struct dgl_str in)
 {
     struct dgl_chat *chat = NULL;
@@ -674,7 +675,7 @@ static void count_end(void *priv, const struct dgl_request_result *result)
     *(unsigned *)priv += 2;
 }
 
-/* Two requests, of which one may be cancelled; each call explains its own failure. */
+/* Runs two requests, of which one may be cancelled. Each call logs its own failure. */
 static enum dgl_status call_batch(struct dgl_str in)
 {
     struct dgl_batch *batch = NULL;
@@ -773,7 +774,7 @@ static enum dgl_status call_models_iterate(struct dgl_str in)
                               count_model, &count);
 }
 
-/* With a generation_config.json of the input's. */
+/* Uses the input as generation_config.json. */
 static enum dgl_status call_model_sampling(struct dgl_str in)
 {
     struct dgl_sampling values = {0};
@@ -811,8 +812,8 @@ static bool hear(void *priv, const struct dgl_reply_part *part)
     return ++*(unsigned *)priv < 200;
 }
 
-/* An answer in pieces of some bytes, of a template that is a file of two texts: the end of the
- * prompt, and what tells the family. */
+/* Parses a reply in pieces of a few bytes. The template file has two texts: the end of the prompt,
+ * and the marker of the template family. */
 static enum dgl_status call_reply(struct dgl_str in)
 {
     const unsigned flags = fuzz_byte(&in), size = fuzz_byte(&in) + 1;
@@ -850,10 +851,10 @@ static enum dgl_status call_reply(struct dgl_str in)
     FUZZ_CHECK(!reply || status == (parts >= 200 ? DGL_ERR_CANCELLED : DGL_OK));
     dgl_reply_destroy(&reply);
     dgl_template_destroy(&templ);
-    return status == DGL_ERR_CANCELLED ? DGL_OK : status; /* the callback's own will */
+    return status == DGL_ERR_CANCELLED ? DGL_OK : status; /* the callback has cancelled the call */
 }
 
-/* Files of the input's, or of tokens of the input's: those come back. */
+/* Loads the input as a session file, or saves tokens of the input and loads them again. */
 static enum dgl_status call_session_file(struct dgl_str in)
 {
     const unsigned flags = fuzz_byte(&in);
@@ -884,7 +885,7 @@ static enum dgl_status call_session_file(struct dgl_str in)
     return status;
 }
 
-/* Their order is that of the seeds' first bytes. */
+/* The first bytes of the seeds depend on this order. */
 static enum dgl_status (*const calls[])(struct dgl_str in) = {
     call_device_iterate, call_device_create,  call_kernels,        call_check_hints,
     call_tokenizer_load, call_encode,         call_decode,         call_template_load,

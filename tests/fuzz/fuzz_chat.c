@@ -1,6 +1,6 @@
-/* A conversation as ids: what people wrote stays plain text, answers keep their ids. Input: a byte
- * for the tokenizer; with NUL bytes behind each, a template and the JSON of messages; then the ids
- * of answers, two bytes each, shared out among every second message. */
+/* Converts a conversation to ids: user text stays plain text, answers keep their ids. Input: a byte
+ * for the tokenizer; a template and the JSON of messages, each followed by a NUL byte; then the ids
+ * of answers, two bytes each, distributed over every second message. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ void fuzz_one(struct dgl_str input)
     struct fuzz_log log;
     const struct dgl_tokenizer *tok = fuzz_tokenizer(fuzz_byte(&input));
     struct dgl_str text = fuzz_section(&input), messages = fuzz_section(&input);
-    if (!messages.len) /* a length of 0 means strlen() */
+    if (!messages.len) /* a length of 0 would mean strlen() */
         return;
     fuzz_log_init(&log);
     enum dgl_status status = create_template(&log, text, &tmpl);

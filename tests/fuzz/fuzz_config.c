@@ -1,5 +1,5 @@
-/* config.json, with the files whose fields it has to fit. Input, with NUL bytes between:
- * config.json, generation_config.json, the tensors; the latter two may be missing. */
+/* Parses config.json together with the files that it must match. Input, separated by NUL bytes:
+ * config.json, generation_config.json, the tensors. The last two are optional. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void destroy_nothing(void *impl)
     (void)impl;
 }
 
-/* `text`: the size of the data section in decimal, a newline, the header. */
+/* `text`: the size of the data section in decimal, a newline, and the header. */
 static enum dgl_status open_tensors(struct fuzz_log *log, struct dgl_str text,
                                     struct tensor_source **out)
 {

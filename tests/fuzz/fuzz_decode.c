@@ -1,5 +1,5 @@
-/* Ids to text. Input: a byte for the tokenizer, a byte that says whether special tokens are left
- * out, then ids of two bytes each. Ids from 0xFF00 on stand for those at the ends of the range. */
+/* Converts ids to text. Input: a byte for the tokenizer, a byte that selects if special tokens are
+ * omitted, then ids of two bytes each. Ids from 0xFF00 on select ids at the limits of the range. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Text to ids. Input: a byte for the tokenizer, a byte for the flags, the text. */
+/* Converts text to ids. Input: a byte for the tokenizer, a byte for the flags, the text. */
 #include "tests/fuzz/fuzz.h"
 
 void fuzz_one(struct dgl_str input)

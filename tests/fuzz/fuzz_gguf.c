@@ -1,5 +1,5 @@
-/* A GGUF file: the container; then, where there is a model, its fields and its vocabulary.
- * Input: the file. */
+/* Reads a GGUF file: the container, and if it has a model, its fields and its vocabulary. Input:
+ * the file. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void check_tensors(const struct gguf_file *file, uint64_t size)
     }
 }
 
-/* The tensors over the input's own bytes. */
+/* Tensor data is read from the input. */
 struct bytes {
     const struct gguf_file *file;
     struct dgl_str input;
@@ -63,7 +63,7 @@ static enum dgl_status source_make(const struct dgl_log *log, const struct gguf_
     return status;
 }
 
-/* The first and last byte of every tensor of the view, whatever its order. */
+/* Reads the first and last byte of each tensor of the view, in any storage order. */
 static void read_ends(const struct tensor_source *view)
 {
     char byte;
@@ -74,7 +74,7 @@ static void read_ends(const struct tensor_source *view)
     }
 }
 
-/* What conversions put into packs. */
+/* Checks the JSON that conversion writes to packs. */
 static void check_json(const struct fields *config)
 {
     struct dgl_json_doc *doc = NULL;
@@ -118,7 +118,7 @@ static void try_vocab(struct fuzz_log *log, const struct gguf_file *file)
     enum dgl_status status = gguf_vocab_read(&log->log, file, &vocab);
     if (status == DGL_OK && vocab.kind != VOCAB_NONE)
         status = tokenizer_json_write(&log->log, &vocab, true, &json);
-    /* The tokenizer may warn of what the keys say; its failures are one line as well. */
+    /* Bad keys may cause warnings. A failure must log exactly one error line. */
     if (status == DGL_OK && json.p)
         status = tokenizer_create_lists(&log->log, &vocab, &tok);
     fuzz_check_status(log, status);

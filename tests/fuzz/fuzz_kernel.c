@@ -1,5 +1,6 @@
-/* Kernel files, libs, hints and expressions. Input: parts with a NUL byte after each: a kernel
- * file, a lib, hints as JSON, GLSL whose macros are expanded, an expression, hints of a tuner. */
+/* Parses kernel files, libs, hints and expressions. Input: parts, each followed by a NUL byte: a
+ * kernel file, a lib, hints as JSON, GLSL whose macros are expanded, an expression, hints of a
+ * tuner. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "kernels/format/kernel_format.h"
 #include "kernels/kernels.h"
 
-/* Every expression is one for any numbers: a value, or a word for why there is none. */
+/* Evaluating a parsed expression returns a value or an error text for any numbers. */
 static void fuzz_expr(struct dgl_str text)
 {
     static const struct kernel_var vars[] = {
@@ -30,8 +31,8 @@ static void fuzz_expr(struct dgl_str text)
     dgl_arena_finish(&arena);
 }
 
-/* Hints against the built-in kernels: accepted hints leave a kernel with every tunable at one of
- * its values, or a refusal; those of a tuner's layer are never the reason of one. */
+/* Applies hints to the built-in kernels. After accepted hints, each tunable of a kernel has one of
+ * its values, or the kernel is refused. Hints of the tuner's layer never cause a refusal. */
 static void fuzz_choice(const char *above, const char *below)
 {
     static const struct kernel_var device[] = {{"SUBGROUP_SIZE", 32},
@@ -62,13 +63,13 @@ static void fuzz_choice(const char *above, const char *below)
         kernel_set_with_hints(&log.log, builtin, KERNEL_LAYER_TUNER, "tuner", below, &middle);
     fuzz_check_status(&log, status);
     if (status != DGL_OK)
-        middle = kernel_set_ref(builtin); /* not JSON */
+        middle = kernel_set_ref(builtin); /* the hints are not JSON */
     status = kernel_set_with_hints(&log.log, middle, KERNEL_LAYER_HINTS, "H", above, &set);
     fuzz_check_status(&log, status);
     FUZZ_CHECK((status == DGL_OK) == (set != NULL));
     for (size_t i = 0; i < 2; i++) {
         struct kernel_choice choice;
-        /* Without the layer of a person nothing is refused. */
+        /* Only hints of the user's layer can cause a refusal. */
         status = kernel_choose(&log.log, middle, &requests[i], device, 10, &choice);
         fuzz_check_status(&log, status);
         FUZZ_CHECK(status == DGL_OK);
@@ -88,7 +89,7 @@ static void fuzz_choice(const char *above, const char *below)
     kernel_set_destroy(&middle);
 }
 
-/* The parser keeps pointers into a text that ends in NUL. */
+/* The parser keeps pointers into its text, which must end in NUL. */
 static char *copy_of(struct dgl_str part)
 {
     char *text = calloc(part.len + 1, 1);

@@ -1,4 +1,4 @@
-/* The manifest.json of a pack. Input: its text. */
+/* Parses the manifest.json of a pack. Input: its text. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Bodies of requests to the server, as strangers send them. Input: a byte for the path, then the
+/* Parses request bodies of the server, which are untrusted. Input: a byte for the path, then the
  * body. */
 #include "tests/fuzz/fuzz.h"
 
@@ -28,7 +28,8 @@ static void check_prompts(const struct serve_request *r)
     }
 }
 
-/* What was accepted is what the library takes, but for what depends on the model. */
+/* The library must accept the values of an accepted request, except those that depend on the
+ * model. */
 static void check_request(const struct serve_request *r)
 {
     struct fuzz_log log;

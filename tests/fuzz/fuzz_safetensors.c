@@ -1,4 +1,5 @@
-/* A safetensors header. Input: three bytes for the size of the data section, the header's JSON. */
+/* Parses a safetensors header. Input: three bytes for the size of the data section, then the
+ * header's JSON. */
 #include "tests/fuzz/fuzz.h"
 
 #include "core/base/checked.h"

@@ -1,4 +1,5 @@
-/* A session file: head, checks, contents. Input: the file; it is of a model of two small layers. */
+/* Loads a session file: head, checksums, contents. Input: the file, for a model of two small
+ * layers. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Chat templates: parsing and rendering. Input: the template, a NUL byte, its variables as a JSON
+/* Parses and renders chat templates. Input: the template, a NUL byte, and the variables as a JSON
  * object. */
 #include "tests/fuzz/fuzz.h"
 
@@ -9,7 +9,7 @@
 
 static const struct tm now = {.tm_year = 125, .tm_mon = 5, .tm_mday = 15};
 
-/* bos_token and eos_token count as the model's own text. */
+/* bos_token and eos_token are marked as text of the model. */
 static struct jinja_variable *list_variables(const struct dgl_json *object, size_t *count)
 {
     struct jinja_variable *list = dgl_new_array(struct jinja_variable, dgl_json_count(object));

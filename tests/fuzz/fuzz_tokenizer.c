@@ -1,4 +1,4 @@
-/* tokenizer.json: loading, and every part of what was loaded at work. */
+/* Loads a tokenizer.json and runs each of its parts. */
 #include "tests/fuzz/fuzz.h"
 
 #include "loader/tokenizer/tokenizer.h"

@@ -1,4 +1,4 @@
-/* How libFuzzer calls a target. */
+/* Entry point for libFuzzer. */
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -1,6 +1,6 @@
-/* A fuzz target without a fuzzer: every file of its corpus, as it is and damaged at random, each
- * file a case. Repeatable. The input at work is in the build folder, in
- * test-output/fuzz_SUBJECT.input, as long as the program runs, so that it is there when it dies. */
+/* Runs a fuzz target without a fuzzer. Each file of its corpus is one test case: first unchanged,
+ * then with random damage. Runs are repeatable. The current input is stored in
+ * test-output/fuzz_SUBJECT.input of the build folder, so that it is available after a crash. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 enum { max_input = 1 << 20 };
 
-/* Damaged inputs per file; a target whose calls are slow defines a smaller number. */
+/* Number of damaged inputs per file. Slow targets define a smaller number. */
 extern int fuzz_damaged;
 __attribute__((weak)) int fuzz_damaged = 300;
 
@@ -26,7 +26,7 @@ struct input {
 
 static struct input *inputs;
 static size_t num_inputs;
-static struct dgl_buf words; /* of the dictionary, each with a NUL byte behind it */
+static struct dgl_buf words; /* words of the dictionary, each followed by a NUL byte */
 static size_t *word_at, num_words, cap_words;
 static char *trace_path;
 static int trace_file = -1;
@@ -38,7 +38,8 @@ static void trace(const struct dgl_buf *text)
     assert_int_equal(ftruncate(trace_file, wrote), 0);
 }
 
-/* The target gets a block of exactly the input's size: sanitizers see a read beyond it. */
+/* The target gets a block of exactly the input's size, so that sanitizers detect reads beyond
+ * it. */
 static void run_target(const struct dgl_buf *text)
 {
     char *copy = malloc(text->len ? text->len : 1);
@@ -63,7 +64,7 @@ static void insert_word(struct dgl_buf *text, uint64_t *seed, size_t at)
     *text = out;
 }
 
-/* The end is that of another file of the corpus, from anywhere in it. */
+/* Replaces the end by the end of another file of the corpus, starting at a random position. */
 static void splice_other(struct dgl_buf *text, uint64_t *seed, size_t at)
 {
     const struct input *other = &inputs[test_rand(seed) % num_inputs];
@@ -110,7 +111,7 @@ static void survives(void **state)
 {
     const struct input *in = *state;
     uint64_t seed = 1;
-    /* cmocka would go on with the next case, and its inputs would take the place of this one. */
+    /* cmocka would continue with the next case, and its inputs would overwrite the stored one. */
     signal(SIGSEGV, SIG_DFL);
     signal(SIGFPE, SIG_DFL);
     for (int i = 0; i <= fuzz_damaged; i++) {
@@ -124,7 +125,7 @@ static void survives(void **state)
     }
 }
 
-/* A line of libFuzzer's dictionaries: "text" or name="text", with \\, \" and \xHH inside. */
+/* Parses a line of a libFuzzer dictionary: "text" or name="text", with \\, \" and \xHH inside. */
 static void load_word(struct dgl_str line)
 {
     const char *p = memchr(line.p, '"', line.len), *end = line.p + line.len - 1;

@@ -1,4 +1,4 @@
-/* What the fuzz targets share: checks, the counting log, parts of an input. */
+/* Shared parts of the fuzz targets: checks, the counting log, splitting of an input. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* What the three tokenizer targets share: the small tokenizers and what holds for any. */
+/* Shared parts of the tokenizer targets: the small tokenizers, and checks that apply to all
+ * tokenizers. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -62,8 +63,8 @@ void fuzz_decode(const struct dgl_tokenizer *tok, const int32_t *ids, size_t cou
     dgl_buf_finish(&text);
 }
 
-/* Marks that mark nothing change nothing; what others do is only that special tokens are not
- * found. */
+/* Taint marks that cover no text have no effect. Other marks only prevent the recognition of
+ * special tokens. */
 static void check_taint(const struct dgl_tokenizer *tok, struct dgl_str text,
                         const struct token_ids *want)
 {

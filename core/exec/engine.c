@@ -1,4 +1,4 @@
-/* Plan, programs and executor, made and freed together. */
+/* Creates and destroys plan, programs and executor together. */
 #include "core/exec/engine.h"
 
 #include <assert.h>

@@ -6,9 +6,9 @@
 #include "core/exec/exec_record.h"
 #include "core/exec/persistent.h"
 
-/* How decode steps of one recipe run; core/exec/executor.c decides. */
+/* How decode steps of one recipe run. core/exec/executor.c decides it. */
 enum engine_state {
-    ENGINE_OPEN,      /* by dispatches, until there is a reason for anything else */
+    ENGINE_OPEN,      /* by dispatches, until a decision is needed */
     ENGINE_COMPILING, /* by dispatches, while the compiler works on the persistent program */
     ENGINE_DISPATCH,
     ENGINE_PERSISTENT,
@@ -16,24 +16,24 @@ enum engine_state {
 struct engine_choice {
     enum engine_state state;
     char reason[2 * PERSISTENT_REASON];
-    char untried[2 * PERSISTENT_REASON]; /* the reason of an open one; "" = nobody has looked */
+    char untried[2 * PERSISTENT_REASON]; /* reason of ENGINE_OPEN; "" if not checked yet */
     char
         parts[PERSISTENT_REASON]; /* why a token is several persistent dispatches; "" = it is not */
-    char key[65];                 /* of the record on disk; "" = none */
-    struct exec_record record;    /* as measured or read; verdict 0 = not yet */
-    bool rival_begun;             /* the compiler has another form of the program */
-    int32_t columns;              /* sequences of a step, at most; 0 = nobody has looked */
+    char key[65];                 /* key of the record on disk, or "" */
+    struct exec_record record;    /* as measured or read; verdict 0: not decided yet */
+    bool rival_begun;             /* the compiler works on another form of the program */
+    int32_t columns;              /* sequences per step, at most; 0 if not checked yet */
 };
-/* Recipes of decode steps: three ways to sample, with or without adjustments of the logits, of one
- * sequence and of passes over up to 2, 4 and 8. */
+/* Number of recipes of decode steps: three ways to sample, with or without logit adjustments, for
+ * one sequence and for passes over up to 2, 4 and 8. */
 #define ENGINE_KINDS   6
 #define ENGINE_CHOICES (4 * ENGINE_KINDS)
 
 struct engine {
     struct plan plan;
-    struct programs programs;     /* of plan.kernels */
-    struct exec *exec;            /* runs `plan`, a dispatch per operation */
-    struct persistent persistent; /* runs its decode steps */
+    struct programs programs;     /* programs of plan.kernels */
+    struct exec *exec;            /* runs `plan` with one dispatch per operation */
+    struct persistent persistent; /* runs the decode steps of `plan` */
     enum dgl_executor wanted;
     /* segments whose programs passed their known-answer tests; core/model/trust.c */
     uint32_t judged;

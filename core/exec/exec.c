@@ -1,4 +1,4 @@
-/* Runs of any executor, and the cache of them. */
+/* Runs of any executor, and their cache. */
 #include "core/exec/exec.h"
 
 #include <assert.h>

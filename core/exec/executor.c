@@ -1,4 +1,5 @@
-/* The choice between executors: known facts, records on disk, a trial; and the way back. */
+/* Selects the executor from known facts, records on disk, and a trial. Also switches back to
+ * dispatches after an abort. */
 #include "core/exec/executor.h"
 
 #include <assert.h>
@@ -11,25 +12,25 @@
 #include "kernels/phase_control.h"
 #include "kernels/phases.h"
 
-/* A trial: so many tokens by either executor in turn, of which the best of some rounds counts,
- * after as much work as it takes a GPU that waited for the compiler to raise its clocks. (Without
- * that one NVIDIA H200 took 3,256 us for tokens of 842 us.) */
+/* A trial times so many tokens with both executors in turn. The best of several rounds counts.
+ * Before that, the GPU runs long enough to raise its clocks again, because it was idle while the
+ * compiler worked. (Without this, one NVIDIA H200 took 3,256 us for tokens of 842 us.) */
 #define TRIAL_STEPS  16
 #define TRIAL_ROUNDS 3
 #define WARM_NS      200000000ull
-/* Several sequences, who wait for it all: as many tokens in fewer steps, and fewer numbers of work
- * groups. A trial by steps of 10 ms takes 0.7 s. */
+/* A trial with several sequences delays all of them, so it has fewer steps, which compute as many
+ * tokens, and tries fewer numbers of work groups. With steps of 10 ms it takes 0.7 s. */
 #define ROWS_STEPS  8
 #define ROWS_GROUPS 2
-/* Numbers of work groups that are tried: all that are resident, and fewer per unit. */
+/* Numbers of work groups to try: all that are resident, and smaller numbers per unit. */
 #define TRIAL_GROUPS 4
-/* Forms of a program differ by less than executors do. */
+/* Forms of a program differ less than executors, so they need more rounds. */
 #define FORM_ROUNDS 6
-/* One dispatch takes about this long, so that it can be cancelled between two. */
+/* Approximate time of one dispatch. A call can be cancelled between two dispatches. */
 #define DISPATCH_NS 100000000ull
-/* Who has decoded for so long is expected to go on for longer than the compiler takes. */
+/* If decoding has lasted this long, it is expected to last longer than the compiler needs. */
 #define LIKELY_NS 1000000000ull
-/* A GPU whose time is shared today may be free tomorrow: an abort counts for a day. */
+/* An abort is remembered for a day: other users of the GPU may have caused it. */
 #define ABORT_SECONDS 86400
 
 _Static_assert(PHASE_FORMS <= EXEC_FORMS, "a record has a time for each form");
@@ -43,7 +44,7 @@ static struct recipe formed(struct recipe recipe, uint32_t form)
     return recipe;
 }
 
-/* After the reason why it is, or would be, decoded by persistent dispatches. */
+/* Appends why a token needs several dispatches to the reason for the persistent executor. */
 static void add_parts(struct engine_choice *c)
 {
     const size_t len = strlen(c->reason);
@@ -94,7 +95,7 @@ static void put_times(const struct runner *r, struct engine_choice *c)
                                     form == record->form ? ", in use" : "");
 }
 
-/* What the record says; false: it has to be found out. */
+/* Decides by the stored record. Returns false if a trial is needed. */
 static bool decide_by_record(struct runner *r, struct engine_choice *c)
 {
     const uint64_t now = (uint64_t)time(NULL);
@@ -164,8 +165,9 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
     return DGL_OK;
 }
 
-/* A program takes seconds to compile. Those have time for it who wait for the compiler anyway, and
- * those whom it does not hold up and who have decoded for some time: who has is likely to go on. */
+/* Returns true if the runner can afford to compile a program, which takes seconds. It can if it
+ * waits for the compiler anyway. It can also if compiling does not delay it and it has decoded for
+ * some time, because it is then likely to continue. */
 static bool has_time(const struct runner *r)
 {
     const struct engine *engine = *r->engine;
@@ -179,8 +181,8 @@ static bool is_wanted(const struct runner *r, const struct engine_choice *c)
            (c->record.verdict == 0 && has_time(r));
 }
 
-/* Whether the compiler may begin with the program: of several sequences one of each width is on its
- * way at a time. Another one that is ready, and that nobody has come back for, makes room. */
+/* Returns true if the compiler may begin with the program. Per width, one program of several
+ * sequences is pending at a time. A finished but unused program is replaced. */
 static bool may_begin(struct engine *engine, struct engine_choice *c, struct recipe recipe)
 {
     const struct persistent *p = &engine->persistent;
@@ -222,9 +224,10 @@ static bool has_room(const struct steps *q)
     return q->has_room(q->priv, trial_steps(q));
 }
 
-/* The next form of the program that may turn out faster than the one that decodes; PHASE_FORMS:
- * none. Where programs are not kept each process would compile all of them; several sequences have
- * their first form, as each of theirs is three programs already. */
+/* Returns the next form of the program that may be faster than the current one, or PHASE_FORMS if
+ * all were tried. Without a program cache each process would compile all forms, so only the first
+ * is used. Several sequences also use only the first form, because they have three programs
+ * already. */
 static uint32_t next_form(const struct engine_choice *c)
 {
     uint32_t form = 0;
@@ -247,7 +250,7 @@ bool executor_is_due(const struct steps *q)
     switch (c->state) {
     case ENGINE_OPEN:
         if (c->columns == 0)
-            return true; /* to look at it */
+            return true; /* the caller checks the recipe */
         return is_wanted(r, c) && may_begin(engine, c, q->recipe);
     case ENGINE_COMPILING:
         return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
@@ -263,7 +266,7 @@ bool executor_is_due(const struct steps *q)
 
 /* ---- trial ----------------------------------------------------------------------------------- */
 
-/* Runs the next steps. Sets *ns to the time of one, and `ids` to the tokens. */
+/* Runs the next steps. Sets *ns to the time of one step, and `ids` to the tokens. */
 static enum dgl_status time_steps(const struct steps *q, struct exec_run *run, int32_t steps,
                                   int32_t *ids, uint64_t *ns)
 {
@@ -282,7 +285,8 @@ done:
     return status;
 }
 
-/* The program may run again, and what work groups count is 0, as between dispatches. */
+/* Allows the program to run again: resets the counters of its work groups to 0, as between
+ * dispatches. */
 static enum dgl_status clear_abort(struct runner *r, struct recipe recipe)
 {
     const struct gl_range arrived = r->memory->state[BUF_ARRIVED];
@@ -293,8 +297,8 @@ static enum dgl_status clear_abort(struct runner *r, struct recipe recipe)
     return status;
 }
 
-/* Both executors in turn on the tokens that come next; the persistent one with several numbers of
- * work groups, of which the fastest is kept. */
+/* Times both executors in turn on the next tokens. Tries several numbers of work groups for the
+ * persistent one and keeps the fastest. */
 static enum dgl_status try_both(const struct steps *q, struct exec_run *dispatch,
                                 struct exec_run *persistent, uint32_t resident,
                                 struct engine_choice *c)
@@ -361,8 +365,8 @@ done:
     return status;
 }
 
-/* The program in the next form against the one that decodes, in turn on the tokens that come next.
- * A form that is not fit is no reason against the other one. */
+/* Times the program in the next form against the current one, in turn on the next tokens. An unfit
+ * form does not exclude the other form. */
 static enum dgl_status try_form(const struct steps *q, struct engine_choice *c)
 {
     struct runner *r = q->runner;
@@ -387,7 +391,7 @@ static enum dgl_status try_form(const struct steps *q, struct engine_choice *c)
     const uint32_t groups = found.groups < record->groups ? found.groups : record->groups;
     bool fit = status == DGL_OK && groups > 0;
     if (status == DGL_ERR_KERNEL)
-        status = DGL_OK; /* the driver does not take it */
+        status = DGL_OK; /* the driver refuses the program */
     const uint64_t start = dgl_now_ns();
     while (fit && status == DGL_OK && r->wait_executor && aborted < 0 &&
            dgl_now_ns() - start < WARM_NS) {
@@ -428,8 +432,8 @@ done:
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* Tries the other forms of the program that decodes, as far as the compiler is done with them. They
- * are compiled one after the other, and all at once where nothing else is to be done. */
+/* Tries the other forms of the current program that are compiled. They are compiled one after the
+ * other, or all at once if the runner is idle. */
 static enum dgl_status try_forms(const struct steps *q, struct engine_choice *c)
 {
     struct runner *r = q->runner;
@@ -449,7 +453,7 @@ done:
     return status;
 }
 
-/* The run of the program, for as many rows as the query has. */
+/* Returns the run of the program, for the rows of the query. */
 static enum dgl_status persistent_run(const struct steps *q, struct recipe recipe,
                                       struct exec_run **run)
 {
@@ -463,7 +467,7 @@ done:
     return status;
 }
 
-/* The program is there: may it run, and is it worth it? */
+/* Decides if the compiled program may run and is faster. */
 static enum dgl_status judge(const struct steps *q, struct exec_run *dispatch,
                              struct engine_choice *c)
 {
@@ -480,7 +484,7 @@ static enum dgl_status judge(const struct steps *q, struct exec_run *dispatch,
     }
     TRY(status);
     TRY((*r->engine)->persistent.ops->probe(run, &found));
-    /* A record of more groups is about another slice of the device. */
+    /* A record with more work groups was measured on a larger slice of the device. */
     const bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
     if (found.groups == 0) {
         remember(r, c, EXEC_UNFIT);
@@ -570,10 +574,11 @@ enum dgl_status executor_use(const struct steps *q, struct exec_run **run, int32
     return use_of(q, engine_choice(*q->runner->engine, q->recipe), run, max_steps);
 }
 
-/* Steps by single dispatches that a pass over as many columns costs. On one NVIDIA H200 (driver
- * 580), llama-3.2-1b:q4_k, a step took 816 us, a pass over 2 tokens 1,410, and steps of 4 and 8
- * sequences, which have more rows in the head than passes over a prompt, 1,343 and 1,795
- * (docs/perf-log.md, "Prefill and small batches"). Other bodies cost no less than the last. */
+/* Cost of a pass over several columns, in single-dispatch steps. On one NVIDIA H200 (driver 580),
+ * llama-3.2-1b:q4_k, a step took 816 us and a pass over 2 tokens 1,410 us. Steps of 4 and 8
+ * sequences took 1,343 and 1,795 us; their head has more rows than a pass over a prompt
+ * (docs/perf-log.md, "Prefill and small batches"). Wider bodies are assumed to cost at least the
+ * last value. */
 static const struct {
     int32_t columns;
     double steps;

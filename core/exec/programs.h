@@ -26,11 +26,11 @@ void programs_finish(struct programs *p);
  * compiling programs that are perhaps not needed would only delay the caller. */
 enum dgl_status programs_begin(struct programs *p, const struct kernel_use *const *uses,
                                size_t count);
-/* Returns true if everything that programs_begin() started for these uses has finished. */
+/* Returns true if all compilations that programs_begin() started for these uses have finished. */
 bool programs_are_ready(const struct programs *p, const struct kernel_use *const *uses,
                         size_t count);
 /* Compiles all `uses` without a program in one batch, and adds the time to compile_ns of the
- * device. On failure none of them gets a program. `how`: see gl_programs_create(). */
+ * device. If one fails, all of them stay without a program. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how);
 /* Shares all programs of `from` whose texts are equal: kernel, libs and all constants, tunables and

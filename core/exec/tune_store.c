@@ -226,7 +226,7 @@ void tune_store_load(struct tune_store *store, struct dgl_device *dev)
             tune_store_put(store, &entry);
         entry_finish(&entry);
     }
-    /* Once per device, because models, the tuner and the list of entries read the same file. */
+    /* Report it once per device: models, the tuner and the list of entries read the same file. */
     if (damaged && !dev->told_tunings) {
         dgl_notice(dev->log,
                    "%s/%s: not as `dopplergl tune` stores it, and not used: `dopplergl tune` makes "

@@ -15,7 +15,7 @@ struct tune_entry {
     char texts[65];  /* tune_texts() of its kernels, in the precision of `kernel` */
     char kernel[64]; /* NAME */
     char default_kernel[64];
-    char *tunes; /* "WG_SIZE=128 EACH=2", blank-separated; "" = presets */
+    char *tunes; /* "WG_SIZE=128 EACH=2", blank-separated; "" means the presets */
     double default_us, tuned_us;
     double spread; /* largest minus smallest ratio of the two in paired rounds */
     int64_t time;  /* seconds since 1970 */

@@ -8,7 +8,7 @@
 struct kernel_records;
 struct pool;
 
-/* State of the device when a hidden section began. */
+/* State of the device at the start of a hidden section. */
 struct account {
     struct dgl_counters counters;
     uint64_t compile_ns, start_ns;
@@ -20,7 +20,7 @@ struct dgl_device {
     struct pool *pool;
     struct dgl_device_info info; /* strings belong to gl */
     struct plan_device plan;
-    uint64_t tokens;     /* evaluated so far */
+    uint64_t tokens;     /* tokens evaluated so far */
     uint64_t held_bytes; /* bytes of device memory that models and sessions have allocated */
     /* Pages of the models' KV caches in use, and pages in use by several sequences; and the number
      * of prompt tokens that were found in the prefix cache so far. */
@@ -39,7 +39,7 @@ struct dgl_device {
 
 struct dgl_kernels {
     struct kernel_set *set;
-    bool unchecked; /* as in dgl_kernels_params */
+    bool unchecked; /* see dgl_kernels_params */
     bool pack;      /* a pack's own kernels were allowed */
 };
 
@@ -64,7 +64,7 @@ void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 /* Work done since the device was opened. */
 struct dgl_counters device_counters(const struct dgl_device *dev);
 void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
-/* Takes work away from a sum of it. */
+/* Subtracts `work` from a sum. */
 void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
 /* Begins and ends a hidden section, for example for the known-answer tests of kernels. Work in a
  * hidden section is excluded from all counters, writes no trace events, and its time counts as

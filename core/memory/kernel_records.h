@@ -24,7 +24,7 @@ bool kernel_records_last(const struct dgl_device *dev);
  * false if memory runs out or there is no cache. */
 bool kernel_records_key(const struct dgl_device *dev, const struct kernel_choice *choice,
                         char key[65]);
-/* The program computes rightly. */
+/* Returns true if the program is recorded as correct. */
 bool kernel_records_is_right(const struct dgl_device *dev, const char *key);
 enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key);
 /* Records that a built-in kernel computes wrongly. Later choices exclude it. */

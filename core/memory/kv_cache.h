@@ -51,7 +51,7 @@ struct kv_cache {
     uint32_t pool_used;   /* that pooled sequences have */
     uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
     struct kv_page *page; /* [pages] */
-    /* [pages]; the first num_free are unused, and the last of them is taken first */
+    /* [pages]; the first num_free are unused. The last of these is used next. */
     uint16_t *free;
     uint16_t *bucket; /* [pages], the first page of each hash */
     uint32_t num_free;
@@ -95,8 +95,8 @@ void kv_cache_release_pool(struct kv_cache *kv, uint32_t pages, uint32_t first);
 /* Gives back all pages and the reservation of a sequence. If no reservation is left, the memory of
  * the cache is freed. Accepts a sequence that is all zero. */
 void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages);
-/* The peak size in bytes while a lone sequence grows to `pages`, including the old buffers during a
- * move. */
+/* Returns the peak size in bytes while a lone sequence grows to `pages`, including the old buffers
+ * during a move. */
 uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages);
 /* Frees the buffers. No sequence may hold a page. Reservations are kept. */
 void kv_cache_drop(struct kv_cache *kv);
@@ -125,7 +125,7 @@ void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 /* ---- pages by their tokens: kv_prefix.c ------------------------------------------------------ */
 
 /* Hashes everything that a page depends on besides its tokens: the element type of the cache, the
- * adapter set and the digest of the images (0 means none). Sequences share pages only if their
+ * adapter set and the digest of the images (0 without images). Sequences share pages only if their
  * roots are equal. */
 uint64_t kv_prefix_root(enum dgl_kv_type type, uint64_t adapters, uint64_t images);
 /* Caches all full pages of positions `from` to `to`, which were just evaluated in order for ids[0

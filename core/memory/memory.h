@@ -30,7 +30,7 @@ enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
  * nothing on failure. */
 enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
                                 const struct plan *plan);
-/* Accepts memory without any. */
+/* Accepts a zeroed struct. */
 void memory_finish_state(struct memory *memory, struct dgl_device *dev);
 
 /* Returns the range of a reference whose buffer exists. Does not allocate. */

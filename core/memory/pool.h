@@ -9,7 +9,7 @@ struct pool;
 struct pool *pool_create(struct gl_device *gl); /* Returns NULL if memory runs out. */
 /* All buffers must have been released. */
 void pool_destroy(struct pool **pool);
-/* Destroys those that are free. */
+/* Destroys all free buffers. */
 void pool_clear(struct pool *pool);
 /* Returns a buffer of at least `size` bytes, at most a quarter larger. `zero` also clears reused
  * buffers. */

@@ -1,8 +1,8 @@
 /*
- * fuzz.h: what the fuzz targets share. A target is one file, tests/fuzz/fuzz_SUBJECT.c, that
- * defines fuzz_one(); its seeds are the files of tests/data/fuzz/SUBJECT/, its words (in
- * libFuzzer's format) may be in tests/fuzz/SUBJECT.dict. `make fuzz` links it with libFuzzer,
- * `make check` with replay.c. docs/testing.md tells how to add one.
+ * fuzz.h: shared declarations of the fuzz targets. A target is one file, tests/fuzz/fuzz_SUBJECT.c,
+ * that defines fuzz_one(). Its seeds are the files of tests/data/fuzz/SUBJECT/. Its optional
+ * dictionary is tests/fuzz/SUBJECT.dict, in libFuzzer's format. `make fuzz` links the target with
+ * libFuzzer, `make check` with replay.c. docs/testing.md explains how to add a target.
  */
 #ifndef DGL_TESTS_FUZZ_H
 #define DGL_TESTS_FUZZ_H

@@ -1,7 +1,7 @@
-/* The public API: every function that can fail, with arguments that an input chooses. Input: a byte
- * for the function (the row of `calls`), then its arguments: a number is a byte (value + 16), or
- * one from 0xF0 on and four bytes; a text ends in NUL; a file is the rest. A failure is one error
- * line, a success none, and nothing that a call transferred is left behind. */
+/* Calls each function of the public API that can fail, with arguments from the input. Input: a byte
+ * for the function (row of `calls`), then its arguments. A number is a byte (value + 16), or a byte
+ * from 0xF0 on and four more; a text ends in NUL; a file is the rest. A failure must log exactly
+ * one error line, a success no error line. All memory is freed. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

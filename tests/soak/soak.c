@@ -1,7 +1,8 @@
-/* Soak: 200 requests in flight for a long time, of random lengths, a third of them cancelled or
- * disconnected, some read slowly, some ended by a text. At the end nothing is held, memory is
- * flat, and every answer that came to its end is that of the same request alone.
- * SOAK_SECONDS (600) in all, SOAK_SEED (1). Run by `make soak`. */
+/* Soak test: keeps 200 requests of random lengths in flight for a long time. A third of them is
+ * cancelled or disconnected, some are read slowly, and some end at a stop text. At the end all
+ * resources must be free, memory must not have grown, and every complete answer must equal the
+ * answer of the same request run alone. SOAK_SECONDS (600) is the total time, SOAK_SEED (1) the
+ * seed. Run by `make soak`. */
 #include "tests/soak/soak.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ void soak_make_requests(struct soak_request requests[SOAK_REQUESTS], bool greedy
     static const char *const stops[] = {".", " the", "and", "\n", " was"};
     for (int i = 0; i < SOAK_REQUESTS; i++) {
         struct soak_request *r = &requests[i];
-        /* Some begin alike: what one left is there for another. */
+        /* Some prompts share a prefix, so that requests reuse cached pages. */
         size_t len = i % 3 ? 0
                            : (size_t)snprintf(r->prompt, sizeof(r->prompt), "%s",
                                               "Once upon a time there was a little dog and a "

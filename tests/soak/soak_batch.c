@@ -1,5 +1,4 @@
-/* Soak of dgl_batch: requests that are cancelled from callbacks, by their ids and from another
- * thread. */
+/* Soak test of dgl_batch: requests are cancelled in callbacks, by id, and from another thread. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,27 +10,27 @@
 
 enum { CANCEL_NEVER, CANCEL_BY_CALLBACK, CANCEL_BY_ID, CANCEL_BY_THREAD };
 
-/* A request in flight, or a place for one. */
+/* A slot for a request in flight. */
 struct flight {
     struct soak *soak;
-    uint64_t id; /* 0 = none */
+    uint64_t id; /* 0 if the slot is free */
     int request, cancel;
     size_t cancel_at;
     int32_t ids[SOAK_MOST_TOKENS];
-    float margin[SOAK_MOST_TOKENS]; /* of the reference */
+    float margin[SOAK_MOST_TOKENS]; /* margins of the reference */
     size_t count;
     bool ended;
 };
 
 struct soak {
     struct tiny_engine engine;
-    bool invariant; /* bit for bit, draws by a seed too */
+    bool invariant; /* requires exact equality, for sampled requests too */
     struct dgl_batch *batch;
     struct soak_request request[SOAK_REQUESTS];
     struct flight alone[SOAK_REQUESTS];
     struct flight flight[SOAK_IN_FLIGHT];
     size_t finished, cancelled, exact, until_margin;
-    _Atomic uint64_t to_cancel; /* by the other thread; 0 = none, 1 = the end */
+    _Atomic uint64_t to_cancel; /* id for the other thread; 0: no request, 1: end the thread */
 };
 
 static bool hear_token(void *priv, const struct dgl_token *token)
@@ -52,7 +51,7 @@ static bool hear_token(void *priv, const struct dgl_token *token)
     return f->cancel != CANCEL_BY_CALLBACK || f->count < f->cancel_at;
 }
 
-/* Every sequence to its end, all at once. */
+/* Runs every sequence to the end of its context, all at once. */
 static void fill_contexts(struct soak *soak)
 {
     size_t left = 1;
@@ -65,7 +64,7 @@ static void fill_contexts(struct soak *soak)
             fail_msg("step: %s", soak->engine.log.text);
 }
 
-/* Held against the same request alone: all of it, or up to the first margin that is small. */
+/* Compares an answer with its reference: the whole text, or up to the first small margin. */
 static void judge(struct flight *f, const struct dgl_request_result *r)
 {
     struct soak *soak = f->soak;
@@ -151,7 +150,7 @@ static void launch(struct soak *soak, struct flight *f)
     f->cancel = soak_random(3) ? CANCEL_NEVER : CANCEL_BY_CALLBACK + (int)soak_random(3);
     f->cancel_at = 1 + soak_random((uint32_t)soak->request[f->request].max_tokens);
     submit(soak, f, false);
-    /* Some while they wait. */
+    /* Cancel some requests while they are queued. */
     if (f->cancel == CANCEL_BY_ID && soak_random(4) == 0)
         dgl_batch_cancel(soak->batch, f->id);
 }
@@ -211,7 +210,7 @@ static void run_part(bool invariant, double share)
     tiny_engine_close(&soak.engine);
 }
 
-/* Bit for bit, draws by a seed too. */
+/* Requires exact equality, for sampled requests too. */
 void soak_batch_invariant(void **state)
 {
     (void)state;

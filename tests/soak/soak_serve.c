@@ -1,5 +1,5 @@
-/* Soak of `dopplergl serve` over sockets: clients that stay, that read slowly, that go away at any
- * point of the exchange. */
+/* Soak test of `dopplergl serve` over sockets. Some clients stay, some read slowly, and some
+ * disconnect at any point of the exchange. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,13 +13,13 @@
 #include "tests/soak/soak.h"
 #include "tests/support/server.h"
 
-#define SILENCE_NS 240000000000u /* nobody hears anything that long: the server hangs */
+#define SILENCE_NS 240000000000u /* no client received a byte for so long: the server hangs */
 
 enum client { CLIENT_WHOLE, CLIENT_STREAM, CLIENT_SLOW, CLIENT_LEAVES, CLIENT_CLOSES_HALF };
 
-/* A connection, or a place for one. */
+/* A slot for a connection. */
 struct visit {
-    int fd; /* -1 = none */
+    int fd; /* -1 if the slot is free */
     int request;
     enum client kind;
     size_t leave_at; /* bytes of the answer */
@@ -27,7 +27,7 @@ struct visit {
     struct dgl_buf in;
 };
 
-/* The answer alone. */
+/* The answer of a request run alone. */
 struct reference {
     char *text;
     size_t sure; /* bytes before the first token with a small margin */
@@ -66,7 +66,7 @@ static char *body_of(const struct soak_request *r, bool stream, bool logprobs)
     return checked(dgl_buf_take(&out));
 }
 
-/* Asks alone; where margins count, with probabilities. */
+/* Runs the request alone. Asks for probabilities if margins are needed. */
 static void learn(int i, bool invariant)
 {
     struct reference *alone = &soak.alone[i];
@@ -94,7 +94,7 @@ static void learn(int i, bool invariant)
     free(body);
 }
 
-/* Every sequence to its end, all at once. */
+/* Runs every sequence to the end of its context, all at once. */
 static void fill_contexts(void)
 {
     char *text = server_request("/v1/completions", "",
@@ -130,7 +130,7 @@ static void launch(struct visit *v)
     char *body = body_of(&soak.request[v->request], v->kind != CLIENT_WHOLE, false);
     char *text = server_request("/v1/completions", "Connection: close\r\n", body);
     size_t len = strlen(text);
-    /* Some go while they are still asking. */
+    /* Some clients disconnect while they are still sending. */
     const bool asks = v->kind != CLIENT_LEAVES || soak_random(8) > 0;
     if (!asks)
         len = soak_random((uint32_t)len);
@@ -150,7 +150,7 @@ static void launch(struct visit *v)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The body of an answer, chunks put together; false: it is none, or not all of it. */
+/* Joins the chunks of a response body. Returns false if the response is invalid or incomplete. */
 static bool take_body(const struct dgl_buf *in, int *status, struct dgl_buf *body)
 {
     const char *head_end = in->p ? strstr(in->p, "\r\n\r\n") : NULL;
@@ -174,7 +174,8 @@ static bool take_body(const struct dgl_buf *in, int *status, struct dgl_buf *bod
     return true;
 }
 
-/* The text of a whole answer or of a stream's events; false: the stream has no end. */
+/* Extracts the text of a whole answer or of the events of a stream. Returns false if the stream is
+ * incomplete. */
 static bool take_text(const struct dgl_buf *body, bool stream, struct dgl_buf *text)
 {
     struct dgl_str rest = {body->p, body->len}, line;
@@ -203,14 +204,14 @@ static bool take_text(const struct dgl_buf *body, bool stream, struct dgl_buf *t
     return done;
 }
 
-/* The connection has ended by itself. */
+/* The server has closed the connection. */
 static void judge(struct visit *v)
 {
     const struct soak_request *r = &soak.request[v->request];
     const struct reference *alone = &soak.alone[v->request];
     struct dgl_buf body = {0}, text = {0};
     int status = 0;
-    /* Who closes its half has gone, whatever comes of it. */
+    /* If the client has closed its half, any result is correct. */
     if (v->kind == CLIENT_CLOSES_HALF || v->kind == CLIENT_LEAVES) {
         soak.left++;
         return;
@@ -219,7 +220,7 @@ static void judge(struct visit *v)
         !take_text(&body, v->kind != CLIENT_WHOLE, &text))
         fail_msg("request %d: not all of an answer, status %d: %s", v->request, status,
                  v->in.p ? v->in.p : "");
-    /* A stop may begin before the margin, and end behind it. */
+    /* A stop text may begin before the margin and end after it. */
     size_t sure = alone->sure;
     if (sure < strlen(alone->text) && r->stop)
         sure -= sure < strlen(r->stop) ? sure : strlen(r->stop);
@@ -237,7 +238,7 @@ static void judge(struct visit *v)
     dgl_buf_finish(&text);
 }
 
-/* True when something was heard. */
+/* Returns true if bytes were received. */
 static bool read_on(struct visit *v, uint64_t now)
 {
     char bytes[4096];
@@ -274,7 +275,7 @@ static double gauge(const char *metrics, const char *name)
     return value;
 }
 
-/* Those that went away are noticed a little later. */
+/* The server notices disconnects with some delay. */
 static void assert_nothing_is_held(void)
 {
     const uint64_t end = dgl_now_ns() + SILENCE_NS;
@@ -295,7 +296,7 @@ static void assert_nothing_is_held(void)
     assert_near(pages, 0, 0);
 }
 
-/* A connection that ended is followed by another, until this share of the time is over. */
+/* Replaces each closed connection by a new one, until this share of the time is over. */
 static void run_visits(double share, struct soak_memory *memory)
 {
     bool more = true;
@@ -366,7 +367,7 @@ static void run_part(bool invariant, double share)
     test_tmpdir_remove(dir);
 }
 
-/* Bit for bit, draws by a seed too. */
+/* Requires exact equality, for sampled requests too. */
 void soak_serve_invariant(void **state)
 {
     (void)state;

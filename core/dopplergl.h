@@ -183,7 +183,7 @@ struct dgl_device_params {
      * device. NULL = the device's own limits. */
     const char *limits;
     bool debug;            /* KHR_debug messages to the log, per-call error checks; slow */
-    const char *cache_dir; /* compiled programs; NULL = XDG cache directory, "" = none */
+    const char *cache_dir; /* compiled programs; NULL = XDG cache directory, "" = no cache */
     /* An existing EGLDisplay and EGLContext (ES 3.1) to work in, both or neither. Borrowed by the
      * device; buffer bindings and the current program of that context are not put back. */
     void *egl_display;
@@ -387,11 +387,11 @@ struct dgl_kernels_params {
     size_t num_dirs;
     const char *const *files; /* single override files, all with different NAMEs */
     size_t num_files;
-    /* path of a JSON object of kernel hints, a layer below config_file; NULL = none */
+    /* path of a JSON object of kernel hints, a layer below config_file; may be NULL */
     const char *user_config;
-    const char *config_file;  /* path of a JSON object of kernel hints; NULL = none */
-    const char *profile;      /* "fast", "safe", "fused", ...; NULL = none */
-    const char *hints;        /* JSON object of kernel hints; NULL = none */
+    const char *config_file;  /* path of a JSON object of kernel hints, or NULL */
+    const char *profile;      /* "fast", "safe", "fused", ..., or NULL */
+    const char *hints;        /* JSON object of kernel hints, or NULL */
     const char *const *flags; /* single hints, "attentionDecode=streaming"; the highest layer */
     size_t num_flags;
     /* Names of `profile`, `hints` and each entry of `flags` in reasons and errors: the place where
@@ -569,7 +569,7 @@ void dgl_tokenizer_destroy(struct dgl_tokenizer **tok);
 struct dgl_encode_params {
     bool add_special;      /* add the special tokens of the post-processor (BOS ...) */
     bool no_parse_special; /* treat special tokens in the text as plain text */
-    const char *source;    /* prefix of log lines: the source of the text; NULL = none */
+    const char *source;    /* prefix of log lines: the source of the text; may be NULL */
 };
 #define dgl_encode_params(...) (&(struct dgl_encode_params){__VA_ARGS__})
 
@@ -616,7 +616,7 @@ struct dgl_template_params {
 };
 #define dgl_template_params(...) (&(struct dgl_template_params){__VA_ARGS__})
 
-/* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has no template, or none of that name.
+/* Reads and parses templates. DGL_ERR_INVALID_ARG: the model has no template of that name.
  * DGL_ERR_FORMAT, DGL_ERR_UNSUPPORTED: faults of a template, with its line. Slow. */
 enum dgl_status dgl_template_load(const struct dgl_log *log,
                                   const struct dgl_template_params *params,
@@ -681,7 +681,7 @@ struct dgl_reply_part {
         *text;  /* [len], the next piece of the text, or the arguments of a call as a JSON object */
     size_t len; /* bytes */
     const char *name; /* function name of a call */
-    const char *id;   /* id of a call, as the model wrote it; NULL if it wrote none */
+    const char *id;   /* id of a call, as the model wrote it, or NULL */
 };
 
 struct dgl_reply_params {
@@ -866,8 +866,8 @@ struct dgl_compiled_text {
     double ms;             /* processor time */
     uint64_t bytes;        /* size of the program's binary; 0 = unknown */
     uint64_t memory_bytes; /* peak memory of the compiling process */
-    const char *reason;    /* why it failed, or the driver's log; "" = none */
-    const char *stats;     /* the driver's statistics, one per line; "" = none */
+    const char *reason;    /* why it failed, or the driver's log; "" if empty */
+    const char *stats;     /* the driver's statistics, one per line; "" if empty */
 };
 struct dgl_kernels_compile_params {
     const char *path;                  /* required: model, as in dgl_model_params */
@@ -895,7 +895,7 @@ struct dgl_kernels_compile_params {
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 
-/* Returns the unmodified generation_config.json, *len bytes, or NULL if the model has none.
+/* Returns the unmodified generation_config.json, *len bytes, or NULL if there is none.
  * Borrowed from the model. */
 const char *dgl_model_generation_config(const struct dgl_model *model, size_t *len);
 
@@ -979,7 +979,7 @@ struct dgl_plan_step {
      * + ". `sha256` is the hash of the kernel's file followed by the files of its libs. */
     const struct dgl_kernel_info *kernel;
     const char *reason;
-    const char *fallback; /* hints that this step ignores, with reasons ("A; B"); NULL = none */
+    const char *fallback; /* hints that this step ignores, with reasons ("A; B"); or NULL */
     /* tokens of the pass that the fields below describe: the longest pass of its kind */
     int32_t tokens;
     uint32_t groups[3]; /* work groups of the dispatch */
@@ -1242,7 +1242,7 @@ struct dgl_sampling {
     size_t num_logit_bias;
     uint64_t seed; /* equal seeds give equal answers */
     /* Number of random draws to skip. Set it to continue an answer of an earlier call with the
-     * random numbers that the earlier call would have used next. 0 = none. */
+     * random numbers that the earlier call would have used next. By default 0. */
     uint32_t draws;
 };
 /* Checks the ranges like dgl_generate(), without a device. DGL_ERR_INVALID_ARG names the field. */
@@ -1331,7 +1331,7 @@ struct dgl_generate_params {
      * are dropped. The tokens after them are evaluated again at their new positions, which is as
      * slow as a prompt of that length. The prompt must fit. */
     bool context_shift;
-    int32_t keep; /* prompt tokens to keep at a shift, at most half of the context; 0 = none */
+    int32_t keep; /* prompt tokens to keep at a shift, at most half of the context */
     /* Fill dgl_generate_result.profile. The tokens are the same, but the call is slower. A copy of
      * up to 256 MiB is measured first. */
     bool profile;
@@ -1755,7 +1755,7 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
 
 struct dgl_verify_params {
     const char *path; /* required */
-    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" = none */
+    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" if empty */
     const char *cache_dir;
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */

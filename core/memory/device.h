@@ -64,7 +64,7 @@ void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 /* Work done since the device was opened. */
 struct dgl_counters device_counters(const struct dgl_device *dev);
 void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
-/* Subtracts `work` from a sum. */
+/* Subtracts `part` from `sum`. */
 void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
 /* Begins and ends a hidden section, for example for the known-answer tests of kernels. Work in a
  * hidden section is excluded from all counters, writes no trace events, and its time counts as

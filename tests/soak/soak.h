@@ -43,8 +43,8 @@ struct soak_memory {
     size_t count;
     uint64_t next_ns;
 };
-/* Waits for the next measurement and makes it. A part has SOAK_MOST_LOOKS of them and lasts this
- * share of SOAK_SECONDS. Returns false after the last one. */
+/* Measures the memory if the next measurement is due. A part has SOAK_MOST_LOOKS of them and lasts
+ * this share of SOAK_SECONDS. Returns false after the last one. */
 bool soak_memory_look(struct soak_memory *m, double share);
 /* Fails if memory in the last third exceeds that of the first third by more than the slack. */
 void soak_memory_judge(const struct soak_memory *m, const char *what);

@@ -1,4 +1,4 @@
-# Builds, tests and installs DopplerGL. `make help` lists the targets; docs/architecture.md says where things are.
+# Builds, tests and installs DopplerGL. `make help` lists the targets. docs/architecture.md describes the source tree.
 SHELL := /bin/sh
 .DEFAULT_GOAL := all
 
@@ -39,16 +39,16 @@ DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 OBJCOPY ?= objcopy
 VERSION := 0.1.0
-# Reports of `bench` name it; empty outside of a repository.
+# Commit for the reports of `bench`. Empty outside of a repository.
 COMMIT  := $(shell git describe --always --dirty=+ --abbrev=12 --exclude='*' 2>/dev/null)
-# A shared library is called by the version of its interface (docs/api-changes.md).
+# The name of the shared library contains its interface version (docs/api-changes.md).
 API     := $(shell sed -n 's/^.define DGL_API_VERSION //p' core/dopplergl.h)
 SHARED  := libdopplergl.so.$(API)
 PKGS    := egl glesv2 libcjson libcrypto libpcre2-8 libutf8proc
-# Packages of which only headers are used: the kernel's ioctls. No library is linked or loaded.
+# Header-only dependencies, for the kernel's ioctls. Their libraries are neither linked nor loaded.
 HEADERS := libdrm
-# The command's own: the library does not need them. libedit is linked statically, with what it calls, and libmicrohttpd
-# and libcurl are loaded by `serve` and `bench serve` alone, so that the command runs where neither was installed (containers, other machines).
+# Only the command uses these; the library does not. libedit and its dependencies are linked statically. `serve` and
+# `bench serve` load libmicrohttpd and libcurl at run time, so the other commands work if these are not installed.
 TOOL_PKGS := libedit libmicrohttpd libcurl
 TOOL_LIBS := -Wl,--export-dynamic-symbol=MHD_queue_response -Wl,-Bstatic -ledit -ltinfo -lbsd -lmd -Wl,-Bdynamic
 
@@ -61,7 +61,7 @@ LDLIBS   += $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lm -pthread
 
 LIB_SRC  := $(sort $(wildcard core/*/*.c gl/*.c kernels/*/*.c loader/*/*.c))
 TOOL_SRC := $(sort $(filter-out tools/examples/%,$(wildcard tools/*/*.c)))
-# Tests lie beside their subject; their programs, whose names are unique, in one folder.
+# Tests are stored next to their subject. Their programs have unique names and are built in one folder.
 TEST_SRC := $(sort $(wildcard tests/*/test_*.c tests/loader/*/test_*.c))
 SUP_SRC  := $(sort $(wildcard tests/support/*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -75,7 +75,7 @@ FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 FUZZ_SUP := $(BUILD)/obj/tests/fuzz/support.o $(BUILD)/obj/tests/fuzz/tokens.o
 SUBMAKE   = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-# Which part of the long walks runs, unless the caller says so: the number of today.
+# Selects the part of the long walks to run. By default it changes every day.
 SAMPLE    = DOPPLERGL_TEST_SEED=$${DOPPLERGL_TEST_SEED:-$$(($$(date +%s) / 86400))}
 
 # One short line per step; V=1 shows the commands.
@@ -126,7 +126,7 @@ soak: deps ## 200 requests in flight for SOAK_SECONDS (600), over HTTP and in th
 	@TEST_LABEL=soak TEST_TIMEOUT=$$(($${SOAK_SECONDS:-600} + 1800)) sh tests/run.sh $(BUILD) $(BUILD)/soak; code=$$?; \
 	    sed -n 's/^# soak: //p' $(BUILD)/test-output-soak/soak.tap; exit $$code
 
-# What a render node can judge: all of gl/, and a part of two programs of kernels, after the colon.
+# Test programs for render nodes: all of gl/, and two kernel tests with a filter after the colon.
 VM_TESTS   := $(patsubst tests/gl/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/gl/test_*.c)))
 VM_KERNELS := $(BUILD)/tests/test_kernels_embed:*_h80* $(BUILD)/tests/test_kernels_sample:greedy_v300*
 check-vm: ## in a QEMU guest with real render nodes, minutes; docs/testing.md names the packages
@@ -191,7 +191,7 @@ clean: ## remove what was built
 packages:
 	@$(PKG_CONFIG) --print-errors --exists $(PKGS) $(HEADERS) $(TOOL_PKGS) || { echo 'missing development packages: run make deps' >&2; exit 1; }
 
-# The command and the tests use core/base, whose functions the installed library hides.
+# The command and the tests use core/base, which the installed library does not export.
 $(BUILD)/dopplergl: $(TOOL_OBJ) $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS) $(LDLIBS)
 
@@ -212,15 +212,16 @@ $(BUILD)/libsupport.a: $(SUP_OBJ)
 	@rm -f $@
 	$(call Q,AR  )$(AR) rcs $@ $^
 
-# -fvisibility=hidden alone does not hide anything in a static archive: one object, its hidden symbols made local.
+# In a static archive -fvisibility=hidden has no effect. So all objects are linked into one, and its hidden symbols are
+# made local.
 $(BUILD)/libdopplergl.a: $(LIB_OBJ)
 	@rm -f $@
 	$(call Q,AR  )$(LD) -r -o $(BUILD)/obj/dopplergl.o $^ && \
 	    $(OBJCOPY) --localize-hidden $(BUILD)/obj/dopplergl.o && \
 	    $(AR) rcs $@ $(BUILD)/obj/dopplergl.o
 
-# Functions of the header alone, under a version that goes with the library's name: two of them fit into one process.
-# A sanitizer's runtime is the program's.
+# Export only the functions of the public header. The symbol version contains the interface version, so that one process
+# can load two versions of the library. With sanitizers, the program provides their runtime.
 $(BUILD)/$(SHARED): $(LIB_OBJ)
 	@echo 'DOPPLERGL_$(API) { global: dgl_*; local: *; };' > $(BUILD)/gen/libdopplergl.map
 	$(call Q,LINK)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(SHARED) $(if $(SAN),,-Wl,--no-undefined) \
@@ -231,7 +232,7 @@ $(BUILD)/libdopplergl.so: $(BUILD)/$(SHARED)
 
 $(LIB_OBJ): CFLAGS += -fPIC
 
-# The folders are prerequisites so that a kernel that was removed leaves the table too.
+# The folders are prerequisites, so that the table is rebuilt if a kernel is removed.
 $(BUILD)/gen/kernels_embedded.c: $(KERNELS) tools/embed.sh $(wildcard kernels/op/. kernels/op/*/. kernels/lib/. kernels/lib/*/.)
 	@mkdir -p $(@D)
 	@sh tools/embed.sh $(KERNELS) > $@.tmp && mv $@.tmp $@
@@ -249,8 +250,8 @@ $(BUILD)/obj/%.o: %.c | packages
 	@mkdir -p $(@D)
 	$(call Q,CC  )$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# A test that needs more than the library says so in tests/tests.mk: objects as prerequisites, TEST_LDFLAGS_test_name
-# for link-time fakes, TEST_LDLIBS_test_name for libraries.
+# tests/tests.mk lists additional requirements of a test: objects as prerequisites, TEST_LDFLAGS_test_name for link-time
+# fakes, TEST_LDLIBS_test_name for libraries.
 define test_program
 $(BUILD)/tests/$(notdir $(1:.c=)): $(BUILD)/obj/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $$(@D)
@@ -265,7 +266,7 @@ $(BUILD)/check_shapes: $(BUILD)/obj/tests/shapes/check_shapes.o $(BUILD)/libsupp
 $(BUILD)/soak: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/soak/*.c)) $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	$(call Q,LINK)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
-# The targets of `make fuzz` run over their corpus as tests too, without a fuzzer.
+# `make check` runs the targets of `make fuzz` over their corpus too, without a fuzzer.
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(FUZZ_SUP) \
     $(BUILD)/libsupport.a $(BUILD)/libinternal.a
 	@mkdir -p $(@D)

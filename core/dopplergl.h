@@ -889,7 +889,7 @@ struct dgl_kernels_compile_params {
 };
 #define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
 /* Compiles and links every kernel source that a model's plan uses on the device, each in a separate
- * process, and runs none. Equal sources are compiled once. No weights are read. A source that does
+ * process, but does not run them. Equal sources are compiled once. No weights are read. A source that does
  * not compile is reported to `cb` and is no error of the call. DGL_ERR_UNSUPPORTED: the compiler
  * process cannot be started (dgl_device_params.compiler). Slow. */
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
@@ -1053,8 +1053,8 @@ struct dgl_session_params {
     const char *chunk_name; /* name of `chunk` in error lines; NULL = "session chunk" */
     /* May be NULL; counts kernels. A call on the session compiles the kernels that it needs before
      * it computes anything. This takes seconds if the cache is empty. progress_cb is called before
-     * the first kernel and after each kernel. If it returns false, the call is cancelled and keeps
-     * none of them in memory. */
+     * the first kernel and after each kernel. If it returns false, the call is cancelled and drops
+     * the compiled kernels. */
     dgl_progress_cb progress_cb;
     void *progress_priv; /* first argument of progress_cb */
     /* If true, the session shares evaluated prompt prefixes with other such sessions of the model,
@@ -1099,8 +1099,8 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
 /* Frees the session. */
 void dgl_session_destroy(struct dgl_session **session);
 /* Stops the call in progress: after the kernel that is being compiled, or in the middle of a chunk
- * or token. The session stays consistent. Without a call in progress it does nothing, and later
- * calls are not cancelled. Thread-safety: safe on any thread while the session exists,
+ * or token. The session stays consistent. It has no effect if no call is in progress, and
+ * does not cancel later calls. Thread-safety: safe on any thread while the session exists,
  * async-signal-safe. */
 void dgl_session_cancel(struct dgl_session *session);
 /* Returns the number of evaluated tokens in the session. */
@@ -1121,7 +1121,7 @@ struct dgl_pass_info {
 };
 /* Copies the state after the session's last call to *out. */
 void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out);
-/* Keeps the first `len` tokens. Does nothing if the session has fewer. */
+/* Keeps the first `len` tokens. Has no effect if the session has fewer. */
 void dgl_session_trim(struct dgl_session *session, int32_t len);
 
 /* Changes the session's tokens to ids[0..count). The common prefix is reused; the rest is evaluated
@@ -1755,7 +1755,7 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
 
 struct dgl_verify_params {
     const char *path; /* required */
-    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" if empty */
+    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" = no folder */
     const char *cache_dir;
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */

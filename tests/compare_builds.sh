@@ -1,11 +1,13 @@
 #!/bin/sh
-# Comparison of two builds of the command on llvmpipe: bytes of logits, tokens, perplexity, packs; counters; speed.
+# Compares two builds of the command on llvmpipe: bytes of logits, tokens, perplexity and packs; counters; speed.
 # usage: compare_builds.sh OLD NEW [DATA]     OLD and NEW are two `dopplergl`; DATA as DOPPLERGL_TEST_DATA (../shared).
-# One table, then what differs; exit 1 when something differs or NEW counts more programs, dispatches or barriers.
-# Speed is printed as new / old (median of paired rounds, the builds in turn) and decides nothing: on a machine that
-# does other work too, the processor time is the figure to read.
-# COMPARE_ROUNDS: rounds of timing (10; 0 = none). COMPARE_ONLY='gemma3 bundled': models whose name has one of these
-# words. COMPARE_EVAL=1: perplexity over the whole evaluation texts of the test data too (minutes).
+# Prints one table, then the differences. Exits with 1 if a result differs or if NEW counts more programs, dispatches or
+# barriers.
+# Speed is printed as new / old (median of paired rounds, the builds in turn) and does not affect the exit code. On a
+# busy machine, compare the processor times.
+# COMPARE_ROUNDS: number of timing rounds (10; 0 skips timing).
+# COMPARE_ONLY='gemma3 bundled': only models whose name contains one of these words.
+# COMPARE_EVAL=1: also computes the perplexity over the whole evaluation texts of the test data (minutes).
 # BUILD: build folder, for the unpacked archives.
 if [ $# -lt 2 ] || [ $# -gt 3 ]; then
     sed -n 's/^# usage: /usage: /p' "$0" >&2
@@ -20,7 +22,7 @@ bundled=$root/tests/models/story-llama-q4_k_m
 work=$(mktemp -d "${TMPDIR:-/tmp}/dopplergl-compare-XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-# One cache for both: what both have is compiled once, and neither starts colder than the other.
+# Both builds share one cache, so a program in both is compiled once, and both start equally warm.
 export XDG_CACHE_HOME="$work/cache" LIBGL_ALWAYS_SOFTWARE=1 GALLIUM_DRIVER=llvmpipe
 mkdir -p "$work/cache" "$unpacked" || exit 2
 : > "$work/notes"
@@ -28,7 +30,7 @@ differences=0
 
 # ---- running both ---------------------------------------------------------------------------------------------------
 
-# each ARGUMENT...: runs both builds, each in a folder of its own that keeps `out`, `err`, `code` and what -o names.
+# each ARGUMENT...: runs both builds, each in its own folder with `out`, `err`, `code` and the file named by -o.
 each() {
     for side in old new; do
         rm -rf "${work:?}/$side"
@@ -43,13 +45,13 @@ each() {
     done
 }
 
-# differ WORDS: counts and notes a difference.
+# differ WORDS: counts and logs a difference.
 differ() {
     differences=$((differences + 1))
     echo "$label: $*" >> "$work/notes"
 }
 
-# same WHAT FILE: sets $cell. A build that refuses what the other does differs; what both refuse is no difference.
+# same NAME FILE: sets $cell. It is a difference if only one build refuses; it is not if both refuse.
 same() {
     codes=$(cat "$work/old/code")/$(cat "$work/new/code")
     cell=same
@@ -74,7 +76,7 @@ same() {
     esac
 }
 
-# join A B: one word for two cells.
+# join A B: merges two cells into one word.
 join() {
     case "$1 $2" in
     *DIFFERS*) echo DIFFERS ;;
@@ -84,19 +86,19 @@ join() {
 
 # ---- counters -------------------------------------------------------------------------------------------------------
 
-# counter SIDE PHASE NAME: of the JSON object in $work/SIDE/out.
+# counter SIDE PHASE NAME: prints a counter of the JSON object in $work/SIDE/out.
 counter() {
     sed -n 's/.*"counters": \(.*\), "device":.*/\1/p' "$work/$1/out" |
         sed -n 's/.*"'"$2"'": {[^}]*"'"$3"'": \([0-9]*\).*/\1/p'
 }
 
-# programs SIDE: of all phases.
+# programs SIDE: sums over all phases.
 programs() {
     echo $(($(counter "$1" load programs_linked) + $(counter "$1" prefill programs_linked) + \
         $(counter "$1" decode programs_linked)))
 }
 
-# change WHAT OLD NEW: sets $cell to one figure, or to both; more is a difference.
+# change NAME OLD NEW: sets $cell to one number if both are equal, else to both. An increase is a difference.
 change() {
     cell=$2
     [ "$2" = "$3" ] && return
@@ -107,7 +109,7 @@ change() {
     fi
 }
 
-# per_token SIDE NAME: rounded up, so that a single one more is seen.
+# per_token SIDE NAME: rounds up, so that a single additional one shows.
 per_token() {
     tokens=$(counter "$1" decode tokens)
     echo $((($(counter "$1" decode "$2") + tokens - 1) / tokens))
@@ -115,7 +117,7 @@ per_token() {
 
 # ---- one model ------------------------------------------------------------------------------------------------------
 
-# reference_ids FILE: the ids of all prompts, one prompt per line.
+# reference_ids FILE: prints the ids of all prompts, one prompt per line.
 reference_ids() {
     length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
     tail -c +9 "$1" | head -c "$length" > "$work/header"
@@ -130,7 +132,7 @@ reference_ids() {
     done
 }
 
-# wanted NAME: COMPARE_ONLY has a word of it, or is not set.
+# wanted NAME: succeeds if COMPARE_ONLY is unset or has a word that is part of NAME.
 wanted() {
     [ -z "$COMPARE_ONLY" ] && return 0
     for word in $COMPARE_ONLY; do
@@ -139,8 +141,9 @@ wanted() {
     return 1
 }
 
-# compare NAME MODEL REFERENCE [TEXTS]: one row. Prompts: the reference's first one, and all of them in a row until
-# there are 200 ids, which is more than one tile of any prefill kernel and than the windows of the fixtures.
+# compare NAME MODEL REFERENCE [TEXTS]: prints one row. The prompts are the first one of the reference, and the
+# concatenation of all prompts up to 200 ids. 200 ids are more than one tile of any prefill kernel, and exceed the
+# windows of the fixtures.
 compare() {
     label=$1 model=$2 texts=$4
     wanted "$label" || return 0
@@ -190,14 +193,14 @@ compare() {
         "$perplexity" "$cell" "$programs" "$dispatches" "$barriers"
 }
 
-# The part of the JSON objects before the timings, as `tokens`.
+# Extracts the part of the JSON objects before the timings, as `tokens`.
 tokens_only() {
     for side in old new; do
         sed 's/, "timings".*//' "$work/$side/out" > "$work/$side/tokens"
     done
 }
 
-# convert NAME MODEL REFERENCE TEXTS TO TYPE: both builds write the same bytes, and read them alike.
+# convert NAME MODEL REFERENCE TEXTS TO TYPE: checks that both builds write the same pack and compute the same from it.
 convert() {
     label="$1 $5 $6"
     wanted "$label" || return 0
@@ -223,7 +226,7 @@ convert() {
 measure() {
     binary=$old
     [ "$1" = new ] && binary=$new
-    # A shell of its own: its `times` are those of this run alone.
+    # A new shell, so that its `times` include only this run.
     # shellcheck disable=SC2016
     sh -c 'folder=$1; shift; "$@" > "$folder/bench" 2> "$folder/err" < /dev/null && times > "$folder/times"' sh "$work" \
         "$binary" bench -m "$bundled" --device any --json --prompt-tokens 256 -n 64 -r 1 || {
@@ -241,7 +244,7 @@ measure() {
     } | tr '\n' ' ' | sed 's/$/\n/' >> "$work/$1.speed"
 }
 
-# ratio COLUMN WORDS: median of new / old over the rounds.
+# ratio COLUMN WORDS: prints the median of new / old over the rounds.
 ratio() {
     paste -d ' ' "$work/old.speed" "$work/new.speed" |
         awk -v c="$1" '{ printf "%.4f %s %s\n", $(c + 4) / $c, $c, $(c + 4) }' | sort -n > "$work/ratios"
@@ -253,7 +256,7 @@ ratio() {
 
 speed() {
     label=speed
-    # Once each, uncounted, for the caches; and whoever was first is second in the next round.
+    # One warm-up run each, to fill the caches. The order of the builds alternates from round to round.
     measure old && measure new || return 0
     rm "$work/old.speed" "$work/new.speed"
     round=0
@@ -271,7 +274,8 @@ speed() {
 
 # ---- everything -----------------------------------------------------------------------------------------------------
 
-# unpack ARCHIVE: once, into the folder that the tests use too; sets $folder, empty when there is no such archive.
+# unpack ARCHIVE: unpacks once, into the folder that the tests use too. Sets $folder, or empties it if the archive is
+# absent.
 unpack() {
     folder=''
     [ -e "$data/$1" ] || return 0
@@ -292,13 +296,13 @@ for archive in "$data"/models/*.tar.xz; do
     name=${archive##*/} name=${name%.tar.xz}
     unpack "models/$name.tar.xz"
     from=$folder/$name
-    # An adapter is no model.
+    # An adapter is not a model.
     [ -e "$from/config.json" ] || continue
     eval=''
     [ -n "$COMPARE_EVAL" ] && eval=$data/models/eval.json
     [ -n "$COMPARE_EVAL" ] && [ "$name" = story-gemma3 ] && eval=$data/models/eval-gemma.json
     compare "$name" "$from" "$from/reference.safetensors" "$texts $eval"
-    # Every type once, of the smallest model.
+    # Convert the smallest model to every type.
     packs=q4_k_m files=stored
     [ "$name" = story-draft ] && packs='f16 q8_0 q6_k q5_k_m q4_k_m mxfp4' files='stored q8_0 q4_k_m'
     for type in $packs; do

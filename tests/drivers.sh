@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs the test programs that open a device on every driver that this machine has, one driver after the other.
-# usage: drivers.sh [PROGRAM...]     One line per driver and program, then one per driver; the last line is exactly
-# "N passed, M failed". A driver that breaks counts as a failure, and the next one has its turn.
-# BUILD: build folder. DRIVERS=all: also the newer Mesas that scripts in the test data (DOPPLERGL_TEST_DATA) unpack
-# from Debian's mirror into BUILD/drivers, 400 MB each. DRIVERS='LABEL ...': only those, as in 'softpipe zink-sid'.
-# DRIVER_SECONDS: processor time of a program on softpipe (300), which interprets shaders.
+# Runs the test programs that open a device on every installed driver, one driver after the other.
+# usage: drivers.sh [PROGRAM...]     Prints one line per driver and program, then one per driver. The last line is
+# exactly
+# "N passed, M failed". A driver that crashes counts as a failure, and the next driver is tested.
+# BUILD: build folder. DRIVERS=all: also newer Mesas, which scripts in the test data (DOPPLERGL_TEST_DATA) unpack from
+# Debian's mirror into BUILD/drivers, 400 MB each. DRIVERS='LABEL ...': only these drivers, as in 'softpipe zink-sid'.
+# DRIVER_SECONDS: processor time per program on softpipe (300), which interprets shaders.
 build=${BUILD:-build}
 data=${DOPPLERGL_TEST_DATA:-../shared}
 wanted=${DRIVERS:-here}
@@ -24,14 +25,15 @@ done
 if [ $# -gt 0 ]; then
     programs=$*
 else
-    # Those that open a device themselves, the bundled model and every family (of the test data, on the device as it
-    # is and clamped to the minimums); what needs no driver is left to `make check`.
+    # By default, run the tests that open a device themselves, and the tests of the bundled model and of every family.
+    # The families come from the test data and run on the device as it is and clamped to the minimums. `make check` runs
+    # all tests that need no driver.
     programs=$(grep -lE 'gl_device_open|kernel_bench_create' tests/gl/test_*.c tests/kernels/test_kernels_*.c |
         sed "s,.*/\(.*\)\.c$,$build/tests/\1,")
     programs="$programs $build/tests/test_drivers $build/tests/test_tiers $build/tests/test_fixtures"
 fi
 
-# is_wanted LABEL: by name, or because of what DRIVERS says about all.
+# is_wanted LABEL: succeeds if DRIVERS names the label, or includes it by `all` or by default.
 is_wanted() {
     case " $wanted " in
     ' all ' | *" $1 "*) ;;
@@ -40,20 +42,20 @@ is_wanted() {
     esac
 }
 
-# conclude LABEL TEXT [PASSED FAILED]: a line of the summary.
+# conclude LABEL TEXT [PASSED FAILED]: adds a line to the summary.
 conclude() {
     echo "$1: $2" >> "$summary"
     echo "${3:-0} ${4:-0}" >> "$totals"
 }
 
-# run LABEL NAME WRAPPER VARIABLE=VALUE...: NAME is a part of what the renderer must call itself.
+# run LABEL NAME WRAPPER VARIABLE=VALUE...: NAME must be part of the renderer's name.
 run() {
     label=$1 name=$2 wrapper=$3
     shift 3
     is_wanted "$label" || return 0
     steps=$DRIVER_TEST_STEPS seed=$DOPPLERGL_TEST_SEED seconds=
     if [ "$name" = softpipe ]; then
-        # Seconds per token: a few tokens tell whether it computes the same, and every day another part of the long
+        # A token takes seconds. A few tokens show that softpipe computes the same. Each day another part of the long
         # walks is run until the time is over.
         steps=${steps:-3} seed=${seed:-$(($(date +%s) / 86400))} seconds=${DRIVER_SECONDS:-300}
     fi
@@ -77,7 +79,7 @@ run() {
     mkdir -p "$build/test-output-$label"
     rm -f "$build/test-output-$label/total"
     # shellcheck disable=SC2086
-    # A cache per driver: an older Mesa that reads the index of a newer one's cache dies of SIGBUS.
+    # Each driver has its own cache: an older Mesa crashes with SIGBUS if it reads the cache index of a newer one.
     env TEST_LABEL="$label" TEST_WRAPPER="$wrapper" TEST_TIMEOUT="${TEST_TIMEOUT:-1800}" TEST_SECONDS="$seconds" \
         DOPPLERGL_TEST_CACHE="$absolute/test-cache-$label" DOPPLERGL_TEST_SEED="$seed" \
         DRIVER_TEST_STEPS="$steps" "$@" sh tests/run.sh "$build" $programs
@@ -100,7 +102,7 @@ run_mesa() {
     run "softpipe$suffix" softpipe "$wrapper" "$@" GALLIUM_DRIVER=softpipe $software
 }
 
-# newer SUITE: the Mesa of another Debian suite, unpacked once.
+# newer SUITE: unpacks the Mesa of another Debian suite, once.
 newer() {
     is_wanted "softpipe-$1" || is_wanted "llvmpipe-$1" || is_wanted "zink-$1" || return 0
     root=$build/drivers/$1
@@ -130,7 +132,7 @@ for word in $wanted; do
     esac
 done
 mkdir -p "$build" || exit 2
-# Names of their own: several may run at once, each with drivers of its own.
+# Use unique names: several runs of this script, each with different drivers, may run at once.
 summary=$build/drivers-summary.$$ totals=$build/drivers-totals.$$
 trap 'rm -f "$summary" "$totals"' EXIT
 trap 'trap - INT TERM; rm -f "$summary" "$totals"; kill 0' INT TERM

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs fuzz targets with libFuzzer, one after the other, each for FUZZ_SECONDS (20).
-# usage: fuzz.sh BUILD [SUBJECT...]     Without subjects: all that were built.
-# What a target learns is kept in BUILD/learned/SUBJECT for the next time; what it finds lies in BUILD/found/.
+# usage: fuzz.sh BUILD [SUBJECT...]     Without subjects, runs all targets that were built.
+# Inputs that extend the coverage are kept in BUILD/learned/SUBJECT for the next run. Failing inputs are in
+# BUILD/found/.
 build=$1
 shift
 seconds=${FUZZ_SECONDS:-20}
 [ $# -gt 0 ] || set -- $(for f in tests/fuzz/fuzz_*.c; do f=${f##*/fuzz_}; echo "${f%.c}"; done)
-# intercept_tls_get_addr: tests/run.sh says why.
+# tests/run.sh explains intercept_tls_get_addr.
 export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0:$ASAN_OPTIONS"
 export UBSAN_OPTIONS="print_stacktrace=1:$UBSAN_OPTIONS"
 mkdir -p "$build/found" || exit 2

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Runs test programs, TEST_JOBS of them at once (one per core unless told), and adds up their cases and processor time.
-# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed"; skips and times are listed before it.
-# Those that tests/slowest names run first, so that the end is not one long test.
-# What failed is printed at once and again at the end, since the end is what a cut log keeps.
-# Every program writes TAP; a skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
+# Runs test programs, TEST_JOBS at once (default: one per core), and sums up their cases and processor time.
+# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed". Skips and times are listed before
+# it.
+# Programs listed in tests/slowest start first, so that a long test does not run alone at the end.
+# Failures are printed at once, and again at the end, because a truncated log keeps only the end.
+# Every program writes TAP. A skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).
 # SAN=1: sanitizer options. TEST_TIMEOUT: seconds per program. TEST_LABEL: printed before each name, and suffix of the
 # output folder.
-# TEST_WRAPPER: a command that runs the programs; TEST_SECONDS: processor time after which a program ends without a failure,
-# as it then does after TEST_TIMEOUT: what was not run is listed with the skips (tests/drivers.sh).
+# TEST_WRAPPER: a command that runs the programs.
+# TEST_SECONDS: limit of processor time per program. A program that reaches it, or TEST_TIMEOUT, ends without a failure,
+# and its remaining cases are listed with the skips (tests/drivers.sh).
 build=$1
 shift
 case $build in
@@ -20,8 +22,8 @@ rm -f "$out"/*.count "$out"/*.skips "$out"/*.cpu "$out"/*.failed
 export DOPPLERGL_TEST_BUILD="$build"
 export XDG_CACHE_HOME="${DOPPLERGL_TEST_CACHE:-$absolute/test-cache}"
 if [ -n "$SAN" ]; then
-    # ASan checks all that memmem() could read before each call, which makes replacing text quadratic.
-    # Up to GCC 13 the check for leaks takes some blocks of thread-local storage for those of a glibc before 2.25 and
+    # Before each memmem() ASan checks its whole input, which makes replacing text quadratic.
+    # Up to GCC 13 the leak check mistakes some blocks of thread-local storage for those of a glibc before 2.25 and
     # crashes ("Tracer caught signal 11"): https://github.com/google/sanitizers/issues/1322
     asan=detect_leaks=1:allocator_may_return_null=1:intercept_memmem=0:intercept_tls_get_addr=0
     export ASAN_OPTIONS="$asan:$ASAN_OPTIONS"
@@ -34,7 +36,7 @@ start=$(date +%s)
 printf '%s\n' "$@" | awk -F / 'NR == FNR { if ($0 !~ /^#/) rank[$0] = NR; next }
     { print ($NF in rank ? rank[$NF] : 9999), $0 }' tests/slowest - | sort -s -n -k 1,1 | cut -d ' ' -f 2- |
     xargs -P "$jobs" -n 1 sh tests/run_one.sh "$out"
-# A program without a count was never run to its end: run_one.sh itself was stopped.
+# If the count of a program is missing, run_one.sh itself was stopped.
 passed=0 failed=0 skipped=0 cases=0
 for program in "$@"; do
     read -r p f s all < "$out/${program##*/}.count" || p=0 f=1 s=0 all=
@@ -47,7 +49,7 @@ else
     echo "skipped: none"
 fi
 [ "$cases" -gt 0 ] && echo "ran: $((passed + failed)) of $cases cases"
-# Processor time of everything, and who takes more than a twentieth of it.
+# Print the total processor time, and the programs that use more than a twentieth of it.
 for program in "$@"; do
     printf '%s %s\n' "${program##*/}" "$(cat "$out/${program##*/}.cpu" 2> /dev/null || echo 0)"
 done | sort -k 2,2nr | awk -v wall=$(($(date +%s) - start)) '

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs one test program for run.sh: writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped", with TEST_SECONDS
-# also how many cases a complete run has) and OUT/NAME.cpu (processor seconds of the program and its children) and prints what
-# a reader wants to see, at once, because others run beside it.
+# Runs one test program for run.sh. Writes OUT/NAME.tap and .err, OUT/NAME.count ("passed failed skipped", with
+# TEST_SECONDS also the number of cases of a complete run) and OUT/NAME.cpu (processor seconds of the program and its
+# children). Prints results at once, because other programs run at the same time.
 # usage: run_one.sh OUT PROGRAM     Variables: TEST_TIMEOUT, TEST_SECONDS, TEST_LABEL, TEST_WRAPPER as in run.sh.
 out=$1
 program=$2
@@ -13,12 +13,13 @@ start=$(date +%s)
 CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 "${TEST_TIMEOUT:-1200}" $TEST_WRAPPER "$program" \
     > "$tap" 2> "$err" < /dev/null
 code=$?
-# In this shell, not in a substitution: that has children of its own. The second line is "0m1.25s 0m0.50s", user and system.
+# Call `times` in this shell, because a substitution has its own children. The second line is "0m1.25s 0m0.50s", user
+# and system.
 times > "$out/$name.cpu"
 cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += t[1] * 60 + t[2] } printf "%.1f", sum }' \
     "$out/$name.cpu")
 echo "$cpu" > "$out/$name.cpu"
-# What the program has in all, for those who bound its time.
+# With a time limit, also count all cases of the program.
 all=
 [ -n "$TEST_SECONDS" ] && all=$(DOPPLERGL_TEST_LIST=1 timeout -k 5 120 $TEST_WRAPPER "$program" 2> /dev/null < /dev/null |
     grep -c '^# case: ')
@@ -26,8 +27,8 @@ p=$(grep '^ok ' "$tap" | grep -vc ' # SKIP')
 s=$(grep -cE '^(not ok [0-9]*|ok .*) # SKIP' "$tap")
 f=$(grep '^not ok ' "$tap" | grep -vc '^not ok [0-9]* # SKIP')
 planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$tap" | awk '{n += $1} END {print n + 0}')
-# A program that died lost the cases that it did not reach; one that failed outside of its cases (a leak,
-# an empty group) is a failure too.
+# A program that crashed also lost its remaining cases. A failure outside of its cases (a leak, an empty group) counts
+# as a failure too.
 missing=$((planned - p - s - f))
 case $code in
 124) over="${TEST_TIMEOUT:-1200} seconds" ;;

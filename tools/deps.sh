@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages that are missing for building, running and testing. Says nothing and does nothing
-# when all is there. `deps.sh fuzz` installs nothing: it says what `make fuzz` needs beyond them, and fails.
+# Installs the Debian packages that are missing for building, running and testing. If all are installed, prints no
+# output and exits with 0.
+# `deps.sh fuzz` does not install packages. It prints the additional packages that `make fuzz` needs, and fails.
 have() {
     command -v "$1" > /dev/null 2>&1
 }

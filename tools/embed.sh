@@ -1,7 +1,8 @@
 #!/bin/sh
-# Turns files into C source: kernel and lib files into one table of {path, bytes, length}, any other text into an array.
+# Converts files to C source: kernel and lib files into one table of {path, bytes, length}, any other text into an
+# array.
 # usage: embed.sh FILE... > kernels_embedded.c
-#        embed.sh --text NAME FILE > name.c      const unsigned char NAME[], ended by 0, and const size_t NAME_len
+# usage: embed.sh --text NAME FILE > name.c      const unsigned char NAME[], terminated by 0, and const size_t NAME_len
 bytes() {
     od -An -v -tu1 "$1" | sed 's/  */ /g; s/^ //; s/ /,/g; s/$/,/'
     echo "0};"

@@ -18,7 +18,7 @@ c_files=$(find core gl kernels loader tools tests -name '*.[ch]' | sort)
 shaders=$(find kernels -name '*.comp' -o -name '*.glsl' | sort)
 scripts=$(find tests tools .ci -name '*.sh' -o -path '.ci/run' | sort)
 
-# Version 14 (Debian 12) decides; others format a few constructs differently.
+# Version 14 (Debian 12) is required; others format a few constructs differently.
 format=clang-format
 command -v clang-format-14 > /dev/null 2>&1 && format=clang-format-14
 if command -v $format > /dev/null 2>&1; then
@@ -30,7 +30,7 @@ else
     echo 'tools/lint.sh: clang-format is not installed: make deps' >> "$found"
 fi
 
-# Lines. A function body lies between "{" and "}" in the first column. Long kernels are reported, long functions refused.
+# A function body is between "{" and "}" in the first column. Long kernels are reported, long functions are refused.
 : > "$work/long"
 # shellcheck disable=SC2086
 awk -v long="$work/long" '
@@ -58,8 +58,9 @@ awk -v long="$work/long" '
     END { close_file() }
 ' $c_files $shaders >> "$found"
 
-# Numbers of work groups, invocations and shared memory that a tuner could try: in LOCAL none; in GROUPS and SHARED, and as
-# the whole of a LET, none from 16 on unless a remark says by what it is fixed. In bodies no literal is a stride of work.
+# A tuner could vary the numbers of work groups, invocations and bytes of shared memory, so kernels must not fix them.
+# LOCAL must not contain a number. GROUPS, SHARED, and a LET that is only a number must not contain one of 16 or more,
+# unless a remark explains why it is fixed. In bodies a literal must not be a stride of work.
 # shellcheck disable=SC2086
 awk '
     function largest(text,    most, number) {
@@ -89,7 +90,7 @@ awk '
     }
 ' $shaders >> "$found"
 
-# Code without comments and string contents, one "file:line:text" per line.
+# Writes the code without comments and string contents, one "file:line:text" per line.
 # shellcheck disable=SC2086
 awk '
     FNR == 1 { inside = 0 }
@@ -114,7 +115,7 @@ awk '
     }
 ' $c_files > "$work/code"
 
-# Files and functions that the maps of the code name: they exist. With /dev/null, grep says in which it found them.
+# Files and functions named in the maps of the code must exist. With /dev/null as an argument, grep prints file names.
 maps=$(find docs/architecture.md docs/where-to-look.md 2> /dev/null)
 find ./* -type f ! -path './build/*' > "$work/files"
 # shellcheck disable=SC2086
@@ -135,9 +136,10 @@ grep -oE '`[a-z_0-9]+\(\)`' /dev/null $maps | tr -d '`' | sed 's/)$//' | sort -u
     !($2 in known) { print $1 ":1: there is no function " $2 ")" }
 ' "$work/functions" - >> "$found"
 
-# Arrows of docs/architecture.md: the rooms that a room may use, by #include and by symbols. Two levels: ROOM,
-# and ROOM/ROOM inside core, kernels, loader and tools. A header in core/ or kernels/ itself is the vocabulary of its room:
-# `core` allows core/dopplergl.h, whose functions only tools may call; `kernels` allows kernels/kernels.h with its functions.
+# Arrows of docs/architecture.md: the rooms that a room may use, by #include and by symbols. There are two levels: ROOM,
+# and ROOM/ROOM inside of core, kernels, loader and tools. A header directly in core/ or kernels/ is the shared
+# vocabulary of that room. `core` allows core/dopplergl.h, whose functions only tools may call. `kernels` allows
+# kernels/kernels.h with its functions.
 cat > "$work/arrows" << 'END'
 core/base       core
 gl              core core/base
@@ -177,13 +179,13 @@ tools/serve     core core/base core/api tools/cli tools/watch
 tools/commands  core core/base core/api tools/cli tools/watch tools/bench tools/chat tools/serve
 tools/examples  core
 END
-# Files that move to another room later; their arrows are checked as if they were there.
+# Files that will move to another room. Their arrows are checked as if they were already there.
 cat > "$work/moves" << 'END'
 core/seq/batch        core/sched
 core/seq/batch_pages  core/sched
 core/seq/batch_reads  core/sched
 END
-# Symbols of objects that are newer than their sources: "FILE NAME TYPE".
+# Writes the symbols of objects that are newer than their sources: "FILE NAME TYPE".
 stale=0
 for file in $c_files; do
     case $file in tests/* | tools/examples/* | *.h) continue ;; esac
@@ -243,16 +245,16 @@ awk "$arrows"'
         } else if (name ~ /cJSON\.h$/ && file != "core/base/json.c")
             printf "%s:%s: only core/base/json.c may include <%s>\n", file, part[2], name
     }
-    # A symbol is read twice: definitions first, then uses.
+    # The symbols file is read twice: first for definitions, then for uses.
     FILENAME ~ /symbols$/ && ++seen[FILENAME, $1, $2, $3] == 1 {
         if ($3 != "U") defined[$2] = $1
         else { user[++wanted] = $1; symbol[wanted] = $2 }
     }
-    # Rooms whose uses are all gone leave, until none is left or a cycle is.
+    # Remove rooms that use no remaining room, repeatedly. If rooms remain, they form a cycle.
     END {
         for (i = 1; i <= wanted; i++) {
             if (!(symbol[i] in defined)) continue
-            # The table of commands names the functions of all of them.
+            # The table of commands names the functions of all commands.
             if (user[i] == "tools/cli/commands.c" && symbol[i] ~ /^command_/) continue
             from = room(user[i]); to = room(defined[symbol[i]])
             if (from ~ /^tools\// && symbol[i] in public) to = "core/api" # wherever it is defined
@@ -276,7 +278,7 @@ awk "$arrows"'
     }
 ' "$work/arrows" "$work/moves" "$work/code" "$work/symbols" >> "$found"
 
-# One meaning for a tag: two headers that are included together could not both define it.
+# Each tag has one definition: two headers that define the same tag could not be included together.
 awk -F: '
     $1 ~ /\.h$/ {
         text = $0; sub(/^[^:]*:[^:]*:/, "", text)
@@ -290,7 +292,7 @@ awk -F: '
     }
 ' "$work/code" >> "$found"
 
-# Words to avoid in the comments and documents of changed lines: a report, no violation.
+# Words to avoid in the comments and documents of changed lines. They are reported, but are not violations.
 base=${LINT_BASE:-HEAD}
 if [ -z "$LINT_BASE" ] && git diff --quiet HEAD 2> /dev/null; then
     base=HEAD~1
@@ -322,8 +324,8 @@ git diff -U0 --no-color --no-ext-diff "$base" 2> /dev/null | awk '
     }
 ' > "$work/words"
 
-# Functions that can overrun a buffer are forbidden. The library does not exit, print or change the state of the process;
-# gl_compiler_main.c may, because it is the main function of a separate process.
+# Functions that can overrun a buffer are forbidden. The library must not exit, print or change the state of the
+# process. gl_compiler_main.c may, because it is the main function of a separate process.
 grep -v '^tests/' "$work/code" |
     grep -E '[^A-Za-z0-9_](strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atoll|atof|strtok|alloca|system|popen|tmpnam|mktemp)[ ]*\(' |
     sed 's/^\([^:]*:[0-9]*\):.*[^A-Za-z0-9_]\(strcpy\|strcat\|v*sprintf\|gets\|ato[a-z]*\|strtok\|alloca\|system\|popen\|tmpnam\|mktemp\)[ ]*(.*/\1: \2() is forbidden/' >> "$found"
@@ -331,11 +333,11 @@ grep -v -E '^(tests/|tools/|gl/gl_compiler_main[.]c:)' "$work/code" |
     grep -E '[^A-Za-z0-9_](exit|_exit|abort|printf|vprintf|puts|putchar|perror|setlocale|signal|sigaction|setenv|putenv|srand|rand)[ ]*\(|(stdout|stderr)[^A-Za-z0-9_]' |
     sed 's/^\([^:]*:[0-9]*\):.*/\1: the library may not exit, print or change the process/' >> "$found"
 
-# What starts work of the driver or waits for it is counted in one place.
+# Only gl/gl_sync.c may call GL functions that flush or wait, because it counts these calls.
 grep '^gl/' "$work/code" | grep -v '^gl/gl_sync\.c:' |
     sed -n 's/^\([^:]*:[0-9]*\):.*\(gl\(Flush\|Finish\|WaitSync\|ClientWaitSync\)\)[ ]*(.*/\1: only gl\/gl_sync.c may call \2()/p' >> "$found"
 
-# One spelling of status variables, and one order of includes: a file's own header, <system>, "ours".
+# Status variables have one name. Includes have one order: a file's own header, <system>, "ours".
 grep -E 'enum dgl_status \**st[^a-z_]' "$work/code" | sed 's/^\([^:]*:[0-9]*\):.*/\1: a status is called `status`/' >> "$found"
 awk -F: '
     $3 !~ /^#[ \t]*include/ { if (file != $1) { file = $1; ours = 0; done = 0 } if (ours) done = 1; next }
@@ -347,7 +349,7 @@ awk -F: '
     }
 ' "$work/code" | grep -v '^tests/' >> "$found"
 
-# The public header: a paragraph of declarations begins with a comment.
+# Public header: each paragraph of declarations begins with a comment.
 awk '
     /^$/ { told = 0 }
     /\*\// { told = 1; next }
@@ -360,8 +362,8 @@ for script in $scripts; do
     sed -n '2p' "$script" | grep -q '^# ' || echo "$script:2: does not begin with a comment that says its duty"
 done >> "$found"
 
-# Shape: figures for the eye, no limits. A static function has one caller when the only use of its name in its file,
-# outside of its own body, is one call.
+# Shape: numbers without limits. A static function has one caller if its name is used exactly once in its file, outside
+# of its own body, and that use is a call.
 grep -v '^tests/' "$work/code" | grep '^[^:]*\.c:' | awk '
     function room(path,    part, n) {
         n = split(path, part, "/")
@@ -396,7 +398,7 @@ grep -v '^tests/' "$work/code" | grep '^[^:]*\.c:' | awk '
         return top
     }
     function percent(part, whole) { return whole ? int(100 * part / whole + 0.5) : 0 }
-    # Uses of names; outside of functions "name(" declares or defines.
+    # Collect uses of names. Outside of functions "name(" is a declaration or definition.
     function count_names(text, in_body,    name, call) {
         while (match(text, /[A-Za-z_][A-Za-z0-9_]*/)) {
             name = substr(text, RSTART, RLENGTH)

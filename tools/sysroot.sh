@@ -75,7 +75,7 @@ for deb in "$apt"/cache/archives/*.deb; do
     { dpkg-deb -f "$deb" | sed '1a Status: install ok installed' && echo; } >> "$folder/dpkg/status"
 done
 rm "$folder/tar"
-# Links to the root of the file system would lead out of the folder.
+# Absolute links would point outside of the folder.
 find "$folder/tree" -type l -lname '/*' | while read -r link; do
     ln -sfr "$folder/tree$(readlink "$link")" "$link"
 done

@@ -1,8 +1,10 @@
 #!/bin/sh
-# The product on real DRM render nodes without a GPU: boots a small guest (QEMU; emulation suffices) whose root is this
-# machine's file system, read-only, and one of whose two virtio GPUs the host renders with Mesa; guest.sh checks there.
-# usage: check_vm.sh BUILD PROGRAM[:FILTER]...     Test programs to run in the guest. Exits with 1 when a check fails.
-# ACCEL: tcg (emulation); kvm is faster where it works. VM_LIMIT: seconds (600). BUILD/vm keeps the kernel, the initrd and the log.
+# Tests the product on real DRM render nodes without a GPU. Boots a small guest in QEMU; emulation is fast enough. The
+# root of the guest is this machine's file system, read-only. One of its two virtio GPUs is rendered on the host by
+# Mesa. guest.sh runs the checks in the guest.
+# usage: check_vm.sh BUILD PROGRAM[:FILTER]...     Test programs to run in the guest. Exits with 1 if a check fails.
+# ACCEL: tcg (emulation), or kvm, which is faster if available. VM_LIMIT: seconds (600). BUILD/vm keeps the kernel, the
+# initrd and the log.
 set -eu
 build=$1
 shift
@@ -20,8 +22,8 @@ for tool in qemu-system-x86_64 Xvfb busybox cpio depmod apt-get dpkg-deb; do
 done
 PATH=$PATH:/usr/sbin:/sbin
 
-# The kernel is downloaded and unpacked, not installed: the image and the few modules that the guest needs. Those of
-# -cloud- have no DRM.
+# The kernel is downloaded and unpacked, not installed. The guest needs only the image and a few modules. The -cloud-
+# kernels have no DRM.
 if [ ! -e "$vm/vmlinuz" ]; then
     rm -rf "$vm/kernel" "$vm/initrd.d"
     mkdir -p "$vm/kernel" "$vm/initrd.d/bin" "$vm/initrd.d/m" "$vm/initrd.d/proc" "$vm/initrd.d/sys" "$vm/initrd.d/dev"
@@ -39,7 +41,7 @@ if [ ! -e "$vm/vmlinuz" ]; then
         modprobe -d "$vm/kernel" -S "$version" --show-depends $m
     done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!s[$0]++' > "$vm/modules"
     while read -r f; do cp "$f" "$vm/initrd.d/m/"; done < "$vm/modules"
-    # The order is that of their dependences; what DRM needs is loaded by guest.sh.
+    # Modules are listed in the order of their dependencies. guest.sh loads those for DRM.
     sed 's,.*/,,' "$vm/modules" | grep -vE '^(virtio-gpu|virtio_dma_buf|vgem|drm.*)\.ko$' > "$vm/initrd.d/m/first"
     cp "$(command -v busybox)" "$vm/initrd.d/bin/busybox"
     cp "$vm/kernel/boot/vmlinuz-$version" "$vm/vmlinuz.new"

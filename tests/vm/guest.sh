@@ -1,8 +1,8 @@
 #!/bin/bash
-# The checks of `make check-vm`, run as root in the guest: the product on real render nodes, as an ordinary user with and
-# without the group `render`. Prints "ok - NAME" or "not ok - NAME" with the output, and at last "guest: done".
-# TREE: the source tree. /share: tokens (the host's, "1, 2, 3"), programs (test programs to run, one a line, each
-# perhaps with a colon and DOPPLERGL_TEST_FILTER).
+# The checks of `make check-vm`. They run as root in the guest and start the product as an ordinary user, with and
+# without the group `render`. Prints "ok - NAME", or "not ok - NAME" with the output, and finally "guest: done".
+# TREE: the source tree. /share has two files. tokens: the tokens computed on the host ("1, 2, 3"). programs: test
+# programs to run, one per line, with an optional colon and DOPPLERGL_TEST_FILTER.
 tool=$TREE/build/dopplergl
 share=/share
 story=(generate -p 'Once upon a time' --temp 0)
@@ -10,7 +10,7 @@ story=(generate -p 'Once upon a time' --temp 0)
 up() { cut -d' ' -f1 /proc/uptime; }
 since() { awk -v a="$1" -v b="$(up)" 'BEGIN {printf "%.0f", b - a}'; }
 
-# as GROUPS COMMAND...: the output of both streams to $out, the exit code to $code.
+# as GROUPS COMMAND...: stores both output streams in $out, and the exit code in $code.
 as() {
     local groups=$1 begin
     shift
@@ -21,7 +21,8 @@ as() {
     took=$(since "$begin")
 }
 
-# want NAME CODE TEXT...: the last command ended with CODE and said every TEXT; -TEXT: it did not.
+# want NAME CODE TEXT...: checks that the last command exited with CODE and printed every TEXT. -TEXT must not be
+# printed.
 want() {
     local name=$1 wanted=$2 text missing=
     shift 2
@@ -50,8 +51,8 @@ mkdir -p /home/u
 chown 1234:1234 /home/u
 tokens=$(cat $share/tokens)
 
-# vgem first: a node that no driver serves. Then two virtio GPUs: one in two dimensions only, and the one that computes
-# (QEMU has no more than one).
+# Nodes in this order: vgem, which no driver supports; a virtio GPU with 2D only; the virtio GPU that computes. QEMU
+# allows only one of the last kind.
 for m in drm drm_kms_helper drm_shmem_helper vgem virtio_dma_buf virtio-gpu; do load $m; done
 sleep 1
 ls -l /dev/dri/renderD*
@@ -90,11 +91,11 @@ want '--device of a node without a driver' 1 'dopplergl: error: no usable device
 as "$member" "$tool" "${story[@]}" -n 1 --device /dev/dri/renderD131
 want '--device of no node' 1 "no such render node here; there is /dev/dri/renderD128, /dev/dri/renderD129, $gpu"
 
-# From here on the GPU that computes is alone: what was passed over costs seconds each time.
+# Remove the other nodes. Probing them costs seconds each time.
 rmmod vgem
 echo 0000:00:08.0 > /sys/bus/pci/drivers/virtio-pci/unbind
 
-# Cancelled in the first step, with nothing cached: that is where the driver compiles and waits.
+# Cancel during the first step with an empty cache, while the driver compiles.
 begin=$(up)
 as "$member" env XDG_CACHE_HOME=/home/u/cold MESA_SHADER_CACHE_DISABLE=true \
     timeout --preserve-status -s TERM 5 "$tool" "${story[@]}" -n 16

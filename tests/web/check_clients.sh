@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs check_clients.py in an environment of its own, BUILD/clients, into which pip puts what requirements.txt names.
-# usage: check_clients.sh BUILD [ARGUMENT...]     Without pip or a registry of packages it says so and ends with 0.
+# Runs check_clients.py in its own Python environment, BUILD/clients, where pip installs requirements.txt.
+# usage: check_clients.sh BUILD [ARGUMENT...]     Without pip or a package registry, prints a message and exits with 0.
 build=$1
 shift
 folder=$(dirname "$0")
 python=$build/clients/bin/python
 export PYTHONDONTWRITEBYTECODE=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-# What is there and complete is taken as it is, so that a second run needs no network.
+# A complete environment is used again, so that a second run needs no network.
 if ! cmp -s "$folder/requirements.txt" "$build/clients/installed"; then
     rm -rf "$build/clients"
     if ! python3 -m venv "$build/clients" > "$build/clients.log" 2>&1; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a Debian package of an installation below /usr: FOLDER/dopplergl_VERSION_ARCH.deb.
-# usage: deb.sh BUILD VERSION PKGS [FOLDER]     FOLDER: BUILD when left out
-# Dependencies are those that dpkg-shlibdeps finds in the programs. Needs dpkg-dev, nothing else; no root.
+# usage: deb.sh BUILD VERSION PKGS [FOLDER]     FOLDER is BUILD by default.
+# dpkg-shlibdeps finds the dependencies of the programs. Requires only dpkg-dev, and no root rights.
 # ARCH: architecture of a cross build. SYSROOT then is the folder of tools/sysroot.sh, and install.sh reads EMULATOR and
 # PKG_CONFIG.
 set -e
@@ -18,7 +18,7 @@ for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture "${cross}strip" gzip; do
     }
 done
 api=$(sed -n 's/^#define DGL_API_VERSION //p' core/dopplergl.h)
-# Equal sources give equal packages.
+# Equal sources produce identical packages.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 package=${4:-$build}/dopplergl_${version}_$arch.deb
@@ -36,7 +36,7 @@ doc=$tree/usr/share/doc/dopplergl
 chmod 644 "$tree/$lib/libdopplergl.so.$api"
 gzip -9n "$tree/usr/share/man/man1/dopplergl.1"
 
-# Line editing is linked into the command statically; its licences want to be told.
+# Libraries for line editing are linked statically into the command, so the package must include their licences.
 {
     printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: DopplerGL\n\n'
     printf 'Files: *\nCopyright: 2026 the DopplerGL authors\nLicense: MIT\n'

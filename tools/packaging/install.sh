@@ -1,8 +1,8 @@
 #!/bin/sh
-# Copies what was built to its places below $DESTDIR$PREFIX, with the files by which other build systems find it.
+# Copies the build to its places below $DESTDIR$PREFIX, with the files that let other build systems find it.
 # usage: DESTDIR=… PREFIX=… LIBDIR=… install.sh BUILD VERSION PKGS
 # For a cross build, EMULATOR is the program that runs the built command, and PKG_CONFIG the pkg-config of its architecture.
-# LIBDIR is relative to PREFIX, or an absolute path below it. ZSHDIR: where zsh looks for completions, relative to PREFIX.
+# LIBDIR is relative to PREFIX, or an absolute path below it. ZSHDIR: zsh's folder of completions, relative to PREFIX.
 set -e
 build=$1 version=$2 pkgs=$3
 prefix=${PREFIX:-/usr/local}
@@ -10,7 +10,7 @@ libdir=${LIBDIR:-lib}
 api=$(sed -n 's/^#define DGL_API_VERSION //p' core/dopplergl.h)
 shared=libdopplergl.so.$api
 
-# The files for pkg-config, CMake and sed name it as it is.
+# pkg-config, CMake and sed use the path without quoting.
 case $prefix in
 /*) ;;
 *)
@@ -46,7 +46,7 @@ put 644 "$build/libdopplergl.a" "$lib/libdopplergl.a"
 put 755 "$build/$shared" "$lib/$shared"
 ln -sf "$shared" "$lib/libdopplergl.so"
 
-# The kernels' texts, and the model that commands use when none is named.
+# The kernel sources, and the default model of commands.
 for file in kernels/op/*/*.comp kernels/lib/*/*.glsl; do
     put 644 "$file" "$share/dopplergl/$file"
 done
@@ -78,7 +78,7 @@ command_help --completion zsh > "$zsh"
 command_help --completion fish > "$fish"
 chmod 644 "$page" "$bash" "$zsh" "$fish"
 
-# A program finds a library outside of the loader's folders by its own run path.
+# A program finds a library outside of the loader's folders through its own run path.
 rpath=' -Wl,-rpath,${libdir}'
 case $prefix in
 /usr | /usr/local) rpath= ;;
@@ -99,7 +99,7 @@ for file in DopplerGLConfig.cmake DopplerGLConfigVersion.cmake; do
     fill "tools/packaging/$file.in" "$lib/cmake/DopplerGL/$file"
 done
 
-# So that the loader knows the library at once where it looks by itself.
+# Update the loader's cache, so that programs find the library at once.
 if [ -z "$DESTDIR" ] && [ "$(id -u)" -eq 0 ] && command -v ldconfig > /dev/null 2>&1; then
     ldconfig
 fi

@@ -889,9 +889,9 @@ struct dgl_kernels_compile_params {
 };
 #define dgl_kernels_compile_params(...) (&(struct dgl_kernels_compile_params){__VA_ARGS__})
 /* Compiles and links every kernel source that a model's plan uses on the device, each in a separate
- * process, but does not run them. Equal sources are compiled once. No weights are read. A source that does
- * not compile is reported to `cb` and is no error of the call. DGL_ERR_UNSUPPORTED: the compiler
- * process cannot be started (dgl_device_params.compiler). Slow. */
+ * process, but does not run them. Equal sources are compiled once. No weights are read. A source
+ * that does not compile is reported to `cb` and is no error of the call. DGL_ERR_UNSUPPORTED: the
+ * compiler process cannot be started (dgl_device_params.compiler). Slow. */
 enum dgl_status dgl_kernels_compile(struct dgl_device *device,
                                     const struct dgl_kernels_compile_params *params);
 
@@ -1755,7 +1755,7 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
 
 struct dgl_verify_params {
     const char *path; /* required */
-    /* folder of the results that DGL_HASH_CHANGED uses; NULL = XDG cache directory, "" = no folder */
+    /* folder of the results for DGL_HASH_CHANGED; NULL = XDG cache directory, "" = no folder */
     const char *cache_dir;
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */
     void *progress_priv;         /* first argument of progress_cb */

@@ -10,14 +10,14 @@
 #define PERSISTENT_REASON 256
 
 struct persistent_ops {
-    /* Checks whether the recipe has a persistent program. Sets `key`, the name of all its forms for
-     * exec_record_load(), or "" if results are not stored. Returns DGL_ERR_UNSUPPORTED, without a
-     * log line, if there is no such program, and sets `reason`. Otherwise `reason` explains why a
-     * token needs several dispatches, or is "". Does not compile. */
+    /* Checks if the recipe has a persistent program. Sets `key`, the name of all its forms for
+     * exec_record_load(), or "" if results are not stored. If there is no such program, sets
+     * `reason` and returns DGL_ERR_UNSUPPORTED without a log line. Otherwise `reason` explains why
+     * a token needs several dispatches, or is "". Does not compile. */
     enum dgl_status (*check)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              char reason[PERSISTENT_REASON], char key[65]);
     /* Starts to compile the program of a run that exec_run_create() will create, in the form
-     * recipe.form. Does nothing if that is already under way. `optional`: the end of the process
+     * recipe.form. Has no effect if that was already started. `optional`: the end of the process
      * does not wait for it. */
     enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              bool optional);

@@ -28,11 +28,10 @@ struct exec_phases_params {
 enum dgl_status exec_phases_create(struct dgl_device *dev, const struct plan *plan,
                                    const struct exec_phases_params *params, struct exec **out);
 
-/* Checks whether a run of the recipe, bound to `memory`, can be created. Returns
- * DGL_ERR_UNSUPPORTED, without a log line, if not, and sets `reason`. Otherwise `reason` explains
- * why a token needs several dispatches, or is "". Does not compile. Ignores recipe.form. Appends
- * the program in its first form to `text`, and the differences of the other forms to `forms`. Both
- * may be NULL. */
+/* Checks if a run of the recipe, bound to `memory`, can be created. If not, sets `reason` and
+ * returns DGL_ERR_UNSUPPORTED without a log line. Otherwise `reason` explains why a token needs
+ * several dispatches, or is "". Does not compile. Ignores recipe.form. Appends the program in its
+ * first form to `text`, and the differences of the other forms to `forms`. Both may be NULL. */
 enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, char reason[256],
                                   struct dgl_buf *text, struct dgl_buf *forms);

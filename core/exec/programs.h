@@ -22,8 +22,8 @@ void programs_init(struct programs *p, struct dgl_device *dev, const struct kern
 /* Accepts a zeroed struct. */
 void programs_finish(struct programs *p);
 /* Starts to compile all `uses` without a program in the background. The next programs_compile()
- * collects the results that it needs. Does nothing if the driver has no compiler threads, because
- * compiling programs that are perhaps not needed would only delay the caller. */
+ * collects the results that it needs. Has no effect if the driver has no compiler threads:
+ * compiling programs that may never be needed would only delay the caller. */
 enum dgl_status programs_begin(struct programs *p, const struct kernel_use *const *uses,
                                size_t count);
 /* Returns true if all compilations that programs_begin() started for these uses have finished. */

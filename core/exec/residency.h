@@ -1,6 +1,6 @@
-/* Finds out how many work groups of a program may wait for each other: how many are resident at
- * once, and whether barriers between them work and their writes become visible. The program itself
- * is run for this (kernels/lib/phase/device_barrier.glsl). */
+/* Measures how many work groups of a program are resident at once, and checks if barriers between
+ * them work and make their writes visible. Only then may these groups wait for each other. The test
+ * runs the program itself (kernels/lib/phase/device_barrier.glsl). */
 #ifndef DGL_CORE_RESIDENCY_H
 #define DGL_CORE_RESIDENCY_H
 

@@ -47,9 +47,9 @@ enum dgl_status runner_write_args(struct runner *r, const struct exec_run *run)
                : DGL_OK;
 }
 
-/* Timers slow down what they measure, so every second step has none. Its GPU time is the wait for
- * the device by the host's clock. That requires a device with timers to compare with, which does
- * not compute while the host records. */
+/* Timers slow down the step, so every second step runs without timers. Its GPU time is the time for
+ * which the host waits for the device. That requires a device with timers to compare with, which
+ * does not compute while the host records. */
 enum dgl_status runner_profile_step(struct runner *r, struct exec_run *const *runs, int32_t count,
                                     const struct profile_pass *pass, struct dgl_profile_step *step,
                                     uint64_t *done_ns)

@@ -24,7 +24,7 @@ struct runner {
     bool wait_executor;         /* waits for the compiler before decoding, to measure only that */
 };
 
-/* Destroys all runs. None may be queued. */
+/* Destroys all runs. No run may be queued. */
 void runner_clear(struct runner *r);
 /* Returns the run of a recipe, which is compiled and bound on first use. Borrowed until
  * runner_clear(). Lanes of a batch share it: queueing it binds it to the lane's memory. */
@@ -35,8 +35,8 @@ enum dgl_status runner_queue(struct runner *r, struct exec_run *run, uint32_t st
 /* Queues a run after which the sequence holds `held` tokens. Waits in a call that profiles. */
 enum dgl_status runner_submit(struct runner *r, struct exec_run *run, enum dgl_phase phase,
                               int32_t held);
-/* Writes the group counts of a run with SEG_EARLY_EXIT to ARGS, before the first of its steps: a
- * stop zeroes them. Does nothing for other runs. */
+/* Writes the group counts of a run with SEG_EARLY_EXIT to ARGS. Call it before the first of the
+ * run's steps, because a stop zeroes the counts. Has no effect on other runs. */
 enum dgl_status runner_write_args(struct runner *r, const struct exec_run *run);
 /* In a call that profiles: runs one step, which consists of these runs, and waits. Sets all fields
  * of *step except readback_ns, and *done_ns to the time when the device finished. */

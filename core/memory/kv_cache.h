@@ -79,8 +79,8 @@ struct kv_pages {
 void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
                    uint64_t page_bytes, uint64_t root);
 /* Adds a sequence that may grow to `most` pages. Together with all earlier reservations these must
- * not exceed most_pages. `left` is the number of free bytes on the device, or 0 if unknown. Changes
- * nothing on failure. */
+ * not exceed most_pages. `left` is the number of free bytes on the device, or 0 if unknown. On
+ * failure the cache is unchanged. */
 enum dgl_status kv_cache_join(struct kv_cache *kv, uint32_t most, uint64_t left,
                               struct kv_pages *out);
 /* Adds a pooled sequence that may grow to `most` pages. Requires a pool from
@@ -109,8 +109,8 @@ bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uin
 /* Returns the number of pages that a pooled sequence has to wait for. */
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
 /* Call before positions of page `i` are written. If the page is shared, or cached by its tokens,
- * the sequence gets a copy of its own. Does nothing if the sequence does not have the page. May
- * move the cache. */
+ * the sequence gets its own copy. Has no effect if the sequence does not have the page. May move
+ * the cache. */
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i);
 /* Returns true if kv_cache_own() would take a page. */
 bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i);

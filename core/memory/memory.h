@@ -26,8 +26,8 @@ struct memory {
 enum dgl_status memory_init_state(struct memory *memory, struct dgl_device *dev,
                                   const struct plan *plan, int32_t context, int32_t sequences);
 /* Call after the kernels changed: enlarges ARGS if the new plan has more operations. The contents
- * of ARGS do not outlive a batch, and no other state of a sequence depends on kernels. Changes
- * nothing on failure. */
+ * of ARGS are only valid during a batch, and no other state of a sequence depends on kernels. On
+ * failure the memory is unchanged. */
 enum dgl_status memory_fit_plan(struct memory *memory, struct dgl_device *dev,
                                 const struct plan *plan);
 /* Accepts a zeroed struct. */

@@ -39,7 +39,7 @@ struct bind_rule {
     enum where where;
     enum rule_kind kind;
     bool optional;
-    size_t instead; /* slot of a tensor that replaces this one; 0 = none */
+    size_t instead; /* slot of a tensor that replaces this one; 0 if there is no such tensor */
 };
 
 extern const struct bind_rule bind_model_rules[];
@@ -57,7 +57,7 @@ struct bind_match {
     void *base;     /* base of rule->slot: the description or one of its layers */
     int32_t number; /* number of the expert */
 };
-/* Finds the rule for a name. Returns false if there is none. */
+/* Finds the rule for a name. Returns false if the table has no rule for it. */
 bool bind_match_find(struct model_desc *desc, const char *name, struct bind_match *out);
 
 /* Returns true for a buffer that some checkpoints store although it follows from the config. */

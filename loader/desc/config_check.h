@@ -1,5 +1,5 @@
-/* Checks the fields of a config.json that the loader does not read: they are harmless, or accepted
- * only at the value that changes nothing. */
+/* Checks the fields of a config.json that the loader does not read. Such a field must be harmless,
+ * or have its neutral value. */
 #ifndef DGL_LOADER_CONFIG_CHECK_H
 #define DGL_LOADER_CONFIG_CHECK_H
 

@@ -60,7 +60,8 @@ static const struct config_family families[] = {
      .window_rule = WINDOW_PATTERN,
      .window = 4096,
      .window_pattern = 2},
-    /* Published image-and-text checkpoints only store fields that differ from the class. */
+    /* Published image-and-text checkpoints store only the fields that differ from the defaults of
+     * the class. */
     {.model_type = "gemma3_text",
      .classes = {"Gemma3ForCausalLM"},
      .bit = FAMILY_GEMMA3,

@@ -218,7 +218,7 @@ static enum dgl_status read_local(const struct config *c, const struct config_fa
     return need_f64(c, "rope_local_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
 }
 
-/* Only families whose layers differ have parameters by layer type. */
+/* Only families with different kinds of layers have parameters by layer type. */
 static enum dgl_status check_nesting(const struct config *c, const struct config_family *family)
 {
     static const char *const types[] = {"full_attention", "sliding_attention"};

@@ -28,7 +28,7 @@ struct field {
     double f;                    /* INT, REAL */
     struct dgl_str s;            /* STR, NUL-terminated; empty for other kinds */
     size_t count;                /* LIST, OBJECT: number of members */
-    const struct dgl_json *json; /* the value, if it is in a document */
+    const struct dgl_json *json; /* the value in its document, if it comes from one */
     const struct field *items;   /* of a list that was set; of its items: their place */
     const char *origin;          /* origin of an id in eos_token_id that was set; static */
 };

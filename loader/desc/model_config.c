@@ -45,7 +45,8 @@ static enum dgl_status check_quantization(const struct config *c,
     return DGL_OK;
 }
 
-/* Missing sizes are those of the family. If it has none, the field is required. */
+/* Reads sizes. A missing field gets the default of the family. If the family has no default, the
+ * field is required. */
 static enum dgl_status read_sizes(const struct config *c, const struct config_family *family,
                                   struct model_desc *d)
 {
@@ -263,7 +264,7 @@ done:
 
 /* ---- what differs from layer to layer -------------------------------------------------------- */
 
-/* no_rope_layers: 1 = the layer has a rotation, 0 = it has none. */
+/* no_rope_layers: 1 for a layer with rotation, 0 for a layer without. */
 static enum dgl_status read_no_rope(const struct config *c, const struct config_family *family,
                                     struct model_desc *d)
 {
@@ -297,7 +298,7 @@ static enum dgl_status read_windows(const struct config *c, const struct config_
                                     struct model_desc *d)
 {
     bool on = !family->window_switch, allowed = family->window_rule != WINDOW_NEVER;
-    int64_t size = allowed ? family->window : 0; /* 0 = none */
+    int64_t size = allowed ? family->window : 0; /* 0 means no window */
     int64_t from = 28, pattern = family->window_pattern;
     struct config_hit hit;
     struct field types;

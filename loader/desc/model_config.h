@@ -4,8 +4,8 @@
 
 #include "loader/desc/config_family.h"
 
-/* Sets everything except tensors, stop ids and parameter count, and creates the layer list. Refuses
- * fields that this version does not support. */
+/* Sets all members except tensors, stop ids and parameter count, and creates the layer list.
+ * Refuses fields that this version does not support. */
 enum dgl_status model_config_read(const struct config *c, struct model_desc *out);
 
 /* Sets bos_id and stop_ids: the union of eos_token_id in `c`, in its text_config and in

@@ -42,15 +42,15 @@ enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_SETS, ROPE_NONE = -1 };
 /* The expert matrices of one layer: one tensor [experts, rows, cols], or one tensor [rows, cols]
  * per expert. */
 struct expert_tensors {
-    long stacked; /* TENSOR_NONE = one per expert */
+    long stacked; /* TENSOR_NONE if each expert has its own tensor */
     long *each;   /* [experts], owned by the description; NULL if stacked or without experts */
 };
 
 /* Tensor indices in the source; TENSOR_NONE = absent. Shapes [rows, cols]. The engine computes only
- * what is present. */
+ * the parts whose tensors are present. */
 struct layer_desc {
     bool sparse;    /* the MLP is a mixture of experts, according to the config */
-    int32_t window; /* keys that a query sees, including its own; 0 = all before it */
+    int32_t window; /* number of keys that a query sees, including its own; 0 = all before it */
     int32_t rope;   /* index into model_desc.rope; ROPE_NONE = no rotation */
     long attn_norm; /* [hidden]; absent: attention reads the residual stream directly */
     long q, k, v;   /* [heads*head_dim, hidden], [kv_heads*head_dim, hidden] x2 */
@@ -111,8 +111,8 @@ struct model_desc {
     double norm_eps;
     bool norm_plus_one;    /* every norm multiplies by 1 + its weight (Gemma) */
     double attn_scale;     /* multiplies q.k; 1/sqrt(head_dim) by default */
-    double attn_softcap;   /* s -> cap * tanh(s / cap) on scaled scores; 0 = none */
-    double logit_softcap;  /* the same on logits; 0 = none */
+    double attn_softcap;   /* s -> cap * tanh(s / cap) on scaled scores; 0 = no cap */
+    double logit_softcap;  /* the same on logits; 0 = no cap */
     double embed_scale;    /* multiplies embeddings */
     double residual_scale; /* multiplies the outputs of attention and MLP */
     double logit_scale;    /* multiplies logits, before the softcap */
@@ -123,7 +123,7 @@ struct model_desc {
     bool tied_head;               /* the embedding table is the head */
     long embed, head, final_norm; /* [vocab, hidden] x2 (head = embed when tied), [hidden] */
     struct layer_desc *layer;     /* [layers] */
-    int32_t bos_id;               /* -1 = none */
+    int32_t bos_id;               /* -1 if missing */
     struct dgl_stop_id
         stop_ids[MODEL_MAX_STOP_IDS]; /* union of config and generation_config, ascending */
     size_t num_stop_ids;

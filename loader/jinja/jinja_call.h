@@ -51,11 +51,11 @@ bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
 bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *builtin,
                         const struct jinja_value *self, struct jinja_value *out);
 
-/* Finds a built-in by name. Returns NULL if there is none. */
+/* Finds a built-in by name. Returns NULL if the name is unknown. */
 const struct jinja_builtin *jinja_find_filter(struct dgl_str name);
 const struct jinja_builtin *jinja_find_test(struct dgl_str name);
 const struct jinja_builtin *jinja_find_global(struct dgl_str name);
-/* Finds a method by the type of the value. Returns NULL if there is none. */
+/* Finds a method by the type of the value. Returns NULL if the type has no such method. */
 const struct jinja_builtin *jinja_find_method(const struct jinja_value *value, struct dgl_str name);
 
 /* Tables of built-ins. Each table ends with a NULL name. Rows without a function are unsupported

@@ -112,7 +112,7 @@ static bool loop_next(struct jinja_loop *loop)
     return true;
 }
 
-/* Reads the next element in advance. Returns false if there is none. */
+/* Reads the next element in advance. Returns false at the end. */
 static bool peek(struct jinja_loop *loop)
 {
     if (!loop->has_after)

@@ -62,7 +62,8 @@ static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec,
         jinja_print_float(out, value);
         return;
     }
-    /* The format needs a flag. '+' is used if there is none; its sign is skipped below. */
+    /* snprintf() needs a sign flag here. If the spec has no flag, '+' is used, and its sign is
+     * skipped below. */
     const char format[] = {'%',
                            spec->alternate ? '#' : '+',
                            '.',

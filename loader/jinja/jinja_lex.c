@@ -29,7 +29,7 @@ static int digit_value(char c)
 }
 
 /* Skips digits of `base` with single '_' between them. Returns the position after them, or `pos` if
- * there are none. */
+ * there are no digits. */
 static size_t skip_digits(struct dgl_str text, size_t pos, int base)
 {
     size_t end = pos;
@@ -74,8 +74,8 @@ static bool digits_to_integer(struct dgl_str text, int base, bool negative, int6
     return true;
 }
 
-/* Parses the longest number at the start of `text` and returns its length. Returns 0 if there is
- * none or it is out of range. */
+/* Parses the longest number at the start of `text` and returns its length. Returns 0 if there is no
+ * number or it is out of range. */
 static size_t scan_integer(struct dgl_str text, int64_t *out)
 {
     int base = prefix_base(text);

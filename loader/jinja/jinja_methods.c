@@ -481,8 +481,8 @@ static bool list_pop(struct jinja_run *run, struct jinja_invocation *in, struct 
     return jinja_step(run, list->count / 16);
 }
 
-/* Finds the first element that is equal to the first argument. Sets *out to the length if there is
- * none. */
+/* Finds the first element that is equal to the first argument. If there is no such element, sets
+ * *out to the length. */
 static bool find_item(struct jinja_run *run, const struct jinja_invocation *in, size_t *out)
 {
     const struct jinja_list *list = in->self.list;

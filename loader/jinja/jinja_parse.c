@@ -25,8 +25,8 @@ struct parser {
 
 /* ---- helpers ---- */
 
-/* Reports an error at the current token and ends the parse: jumps to parse_template(). The parser
- * owns no memory outside of the arena, so there is nothing to clean up on the way. */
+/* Reports an error at the current token and jumps to parse_template(). All memory of the parser is
+ * in the arena, so the jump leaks no memory. */
 static _Noreturn void parse_fail(struct parser *parser, enum dgl_status status, const char *fmt,
                                  ...) DGL_PRINTF(3, 4);
 static _Noreturn void parse_fail(struct parser *parser, enum dgl_status status, const char *fmt,

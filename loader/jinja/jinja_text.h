@@ -74,7 +74,7 @@ enum jinja_casing {
 bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
                        enum jinja_casing casing, struct jinja_value *out);
 /* The tests "lower" and "upper", and islower() and isupper(). Sets *out to true if the text has
- * letters of this case and none of the other case. */
+ * letters of this case, and no letter of the other case. */
 bool jinja_has_case(struct jinja_run *run, const struct jinja_value *value,
                     enum jinja_casing casing, struct jinja_value *out);
 /* Replaces the first `count` matches, or all matches if `count` is negative. */
@@ -102,7 +102,7 @@ struct jinja_format_spec {
     char sign;                 /* '+' or ' '; 0: only '-' */
     char type;                 /* 0: like str() */
     bool alternate, thousands; /* "0x" prefixes; ',' between groups of three digits */
-    int64_t width, precision;  /* a negative precision means none */
+    int64_t width, precision;  /* a negative precision is an omitted one */
 };
 
 bool jinja_format_value(struct jinja_run *run, struct jinja_text *text,

@@ -1,4 +1,4 @@
-/* Calls of a blob_source, and the file system as one. */
+/* Functions of blob_source.h, and the implementation for the file system. */
 #include "loader/source/blob_source.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ static enum dgl_status files_find(const struct blob_source *source, const struct
                                   const char *name, bool *found)
 {
     (void)source;
-    /* A link to nothing is present: the error of opening it names the missing target. */
+    /* A dangling link counts as present: the error of opening it names the missing target. */
     *found = dgl_path_present(name);
     bool known = *found || errno == ENOENT || errno == ENOTDIR;
     return known ? DGL_OK : dgl_fail_errno(log, "examine", name);

@@ -11,8 +11,8 @@ struct blob_source;
 
 /* One open file. A zeroed blob is closed. */
 struct blob {
-    const struct blob_source *source; /* NULL = closed */
-    void *impl;                       /* of the source */
+    const struct blob_source *source; /* NULL if the blob is closed */
+    void *impl;                       /* private data of the source */
     const char *name;                 /* for messages; valid while the blob is open */
     uint64_t size;
 };
@@ -33,7 +33,8 @@ struct blob_source {
     enum dgl_status (*read)(const struct blob *blob, const struct dgl_log *log, uint64_t offset,
                             void *dst, size_t size);
     void (*close)(struct blob *blob);
-    /* Sorted names of the entries of a folder, none if it is absent. Free with dgl_names_free(). */
+    /* Lists the entries of a folder, sorted. An absent folder has no entries. Free with
+     * dgl_names_free(). */
     enum dgl_status (*list)(const struct blob_source *source, const struct dgl_log *log,
                             const char *dir, char ***names, size_t *count);
 };

@@ -42,7 +42,7 @@ static enum dgl_status list_get(const struct reader *r, const char *key,
 
 /* ---- what kind of tokenizer it is ---- */
 
-/* `type` only says which lists exist: a SentencePiece BPE vocabulary, which has scores and no
+/* `type` only shows which lists exist: a SentencePiece BPE vocabulary, which has scores and no
  * merges, is called "unigram". `model` is tokenizer.ggml.model of the GGUF file and names the real
  * kind. */
 static enum dgl_status kind_read(struct reader *r)

@@ -16,8 +16,8 @@ enum dgl_status doppler_tokenizer_parse(const struct dgl_log *log, const char *n
  * form. */
 enum dgl_status doppler_tokenizer_convert(const struct dgl_log *log, const struct dgl_json_doc *doc,
                                           struct dgl_json_doc **out);
-/* Finds the token of a role ("bos") in specialTokens. Returns false if there is none or the file
- * has another form. */
+/* Finds the token of a role ("bos") in specialTokens. Returns false if the role is missing or the
+ * file has another form. */
 bool doppler_tokenizer_special(const struct dgl_json_doc *doc, const char *role,
                                struct dgl_str *text);
 

@@ -19,7 +19,7 @@
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER            \
     "*|\\p{N}|" SLASH_BLANKS
 
-/* If several rows cut alike, gguf_pre_match() returns the first. */
+/* If several rows cut a text the same way, gguf_pre_match() returns the first. */
 static const struct gguf_pre pres[] = {
     {"gpt-2", NULL, .digits = false},
     {"smollm", NULL, .digits = true},

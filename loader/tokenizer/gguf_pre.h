@@ -16,7 +16,7 @@ struct gguf_pre {
 const struct gguf_pre *gguf_pre_find(struct dgl_str name);
 /* Appends all canonical names, for messages. */
 void gguf_pre_names(struct dgl_buf *out);
-/* Finds the row that cuts as these parts of a tokenizer.json. Returns NULL if there is none. */
+/* Finds the row that cuts as these parts of a tokenizer.json. Returns NULL if no row does. */
 const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
                                       const struct dgl_json *pre_tokenizer, bool ignore_merges);
 /* Writes "normalizer" and "pre_tokenizer" into the open object. The writer must not indent. */

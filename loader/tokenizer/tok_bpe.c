@@ -19,7 +19,7 @@ struct tok_bpe {
     bool ignore_merges; /* if a whole piece is a token, do not merge */
     struct tok_merges merges;
     struct tok_bridges bridges;
-    /* id + 1 of tokens of one character; NULL if the page has none */
+    /* id + 1 of tokens of one character; NULL if no token is in the page */
     int32_t *char_pages[PAGE_COUNT];
 };
 

@@ -38,7 +38,7 @@ size_t tok_bridges_slot(const struct tok_bridges *bridges, uint64_t key)
 /* ---- a few symbols: scan --------------------------------------------------------------------- */
 
 struct pair {
-    uint32_t rank; /* NONE = no merge */
+    uint32_t rank; /* NONE if the pair has no merge */
     int32_t id;
 };
 
@@ -77,7 +77,7 @@ static size_t merge_small(const struct tok_merges *merges, int32_t *symbols, siz
 
 struct node {
     int32_t symbol; /* -1 = merged into the previous one */
-    int32_t merged; /* token of this and the next symbol; -1 = none */
+    int32_t merged; /* token of this and the next symbol, or -1 */
     uint32_t prev, next;
 };
 /* Outdated if the node no longer makes `id`. */

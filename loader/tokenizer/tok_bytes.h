@@ -6,8 +6,8 @@
 
 /* Appends every byte of `text` as its character. */
 void tok_bytes_append_mapped(struct dgl_buf *out, struct dgl_str text);
-/* Appends the byte of every character of `text`. Returns false and appends nothing if a character
- * is not in the alphabet. */
+/* Appends the byte of every character of `text`. If a character is not in the alphabet, returns
+ * false and leaves *out unchanged. */
 bool tok_bytes_append_unmapped(struct dgl_buf *out, struct dgl_str text);
 
 #endif

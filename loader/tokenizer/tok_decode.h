@@ -43,11 +43,11 @@ struct tok_decode_stream {
     struct tok_spans spans;
     struct dgl_buf *out; /* output of the current call */
 };
-/* After the first failure, which the budget stores, nothing is decoded. */
+/* After the first failure, which the budget stores, decoding has no effect. */
 void tok_decode_stream_init(struct tok_decode_stream *stream, struct dgl_budget *budget,
                             const struct tok_decoder *decoder);
 /* Allocates memory for tokens of usual length, so that decoding them does not allocate. Returns
- * false if there is none. */
+ * false if memory is exhausted. */
 bool tok_decode_stream_reserve(struct tok_decode_stream *stream);
 void tok_decode_stream_finish(struct tok_decode_stream *stream);
 /* Appends the text that is certain now, in whole characters. */

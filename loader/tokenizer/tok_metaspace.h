@@ -4,7 +4,7 @@
 
 #include "core/base/json.h"
 
-/* Pieces to which a mark is prepended if they have none. */
+/* Pieces to which a mark is prepended if they do not begin with one. */
 enum tok_prepend_scheme { TOK_PREPEND_ALWAYS, TOK_PREPEND_FIRST, TOK_PREPEND_NEVER };
 
 struct tok_metaspace {

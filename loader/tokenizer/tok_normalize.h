@@ -8,7 +8,7 @@
 
 struct tok_normalize_step;
 
-/* Nested sequences are flattened. `{0}` changes nothing. Immutable after loading. */
+/* Nested sequences are flattened. `{0}` keeps the text as it is. Immutable after loading. */
 struct tok_normalizer {
     struct tok_normalize_step *steps;
     size_t count, cap;

@@ -5,7 +5,7 @@
 #include "core/base/json.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* Nested sequences are flattened to the ids before and after the text. `{0}` adds nothing. */
+/* Nested sequences are flattened to the ids before and after the text. `{0}` adds no ids. */
 struct tok_post {
     struct token_ids before; /* in order */
     struct token_ids behind;

@@ -22,7 +22,7 @@ struct tok_text {
 /* Bytes [start, end) that are an added token, or text. */
 struct tok_cut {
     size_t start, end;
-    int32_t token; /* index of the added token; -1 = text */
+    int32_t token; /* index of the added token; -1 for text */
 };
 struct tok_cuts {
     struct tok_cut *items;
@@ -36,7 +36,7 @@ struct tok_scratch {
     struct tok_cuts raw_cuts, cuts;     /* cuts of the raw text, and of a normalized part */
     struct dgl_buf normalized, rewrite; /* current part, and the output of a step */
     struct dgl_buf normalized_taint, rewrite_taint; /* their taint, if the text has any */
-    bool continues; /* the part continues earlier text: nothing is prepended */
+    bool continues; /* the part continues earlier text, so no mark or blank is prepended */
     uint32_t *cps;  /* for normal forms */
     size_t cap_cps;
     struct tok_text text, next; /* pieces before and after a step */

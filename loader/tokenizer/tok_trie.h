@@ -29,7 +29,8 @@ struct tok_trie {
 
 /* Replaces the value of an existing string. Returns false if memory is exhausted. */
 bool tok_trie_add(struct tok_trie *trie, struct dgl_str text, int32_t value);
-/* Returns the node after `node` along `byte`, or TOK_TRIE_NONE if no string continues so. */
+/* Returns the node after `node` along `byte`, or TOK_TRIE_NONE if no string continues with this
+ * byte. */
 uint32_t tok_trie_next(const struct tok_trie *trie, uint32_t node, unsigned char byte);
 /* Returns the value of a string, or -1. */
 int32_t tok_trie_find(const struct tok_trie *trie, struct dgl_str text);

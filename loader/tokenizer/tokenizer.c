@@ -268,7 +268,7 @@ done:
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Returns the text of a token for the decoder. Returns false if there is nothing to decode. */
+/* Returns the text of a token for the decoder. Returns false if the token is skipped or unknown. */
 static bool token_text(const struct dgl_tokenizer *tok, int32_t id, bool skip_special,
                        struct dgl_str *out)
 {

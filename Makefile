@@ -24,7 +24,7 @@ EMULATOR   := qemu-$(subst arm64,aarch64,$(ARCH))-static $(if $(filter arm64,$(A
 CROSS      := --sysroot=$(SYSROOT)/tree
 LDFLAGS    += $(CROSS)
 CPPFLAGS   += $(CROSS)
-# Unpack the packages before pkg-config searches them. clean, help and lint build nothing.
+# Unpack the packages before pkg-config searches them. The targets clean, help and lint do not need them.
 ifeq ($(filter clean help lint,$(MAKECMDGOALS)),)
 SYSROOT_READY := $(shell sh tools/sysroot.sh $(SYSROOT) $(ARCH) >&2 && echo yes)
 $(if $(SYSROOT_READY),,$(error no packages for $(ARCH)))
@@ -175,7 +175,7 @@ fuzz: deps ## every fuzz target for FUZZ_SECONDS (20) with libFuzzer; FUZZ='deco
 	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' fuzzers
 	@sh tests/fuzz.sh $(BUILD)/fuzz $(FUZZ)
 
-tests: $(TESTS) $(BUILD)/check_shapes $(BUILD)/soak ## build the test programs (build/tests/), run none
+tests: $(TESTS) $(BUILD)/check_shapes $(BUILD)/soak ## build the test programs (build/tests/) without running them
 
 install: all ## install under DESTDIR and PREFIX
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \

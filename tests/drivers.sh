@@ -1,8 +1,7 @@
 #!/bin/sh
 # Runs the test programs that open a device on every installed driver, one driver after the other.
-# usage: drivers.sh [PROGRAM...]     Prints one line per driver and program, then one per driver. The last line is
-# exactly
-# "N passed, M failed". A driver that crashes counts as a failure, and the next driver is tested.
+# usage: drivers.sh [PROGRAM...]     Prints one line per driver and program, then one per driver.
+# The last line is exactly "N passed, M failed". A driver that crashes counts as a failure, and the next driver is tested.
 # BUILD: build folder. DRIVERS=all: also newer Mesas, which scripts in the test data (DOPPLERGL_TEST_DATA) unpack from
 # Debian's mirror into BUILD/drivers, 400 MB each. DRIVERS='LABEL ...': only these drivers, as in 'softpipe zink-sid'.
 # DRIVER_SECONDS: processor time per program on softpipe (300), which interprets shaders.

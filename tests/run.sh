@@ -1,7 +1,6 @@
 #!/bin/sh
 # Runs test programs, TEST_JOBS at once (default: one per core), and sums up their cases and processor time.
-# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed". Skips and times are listed before
-# it.
+# usage: run.sh BUILD PROGRAM...     The last line is exactly "N passed, M failed". Lists skips and times before.
 # Programs listed in tests/slowest start first, so that a long test does not run alone at the end.
 # Failures are printed at once, and again at the end, because a truncated log keeps only the end.
 # Every program writes TAP. A skipped case is "not ok 3 # SKIP name" (cmocka 1) or "ok 3 - name # SKIP" (cmocka 2).

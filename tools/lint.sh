@@ -3,9 +3,9 @@
 # of the code.
 # Prints the shape of each room, doubtful words in the comments of changed lines, then one line per violation, and exits with
 # 1 if there is any violation.
-# usage: lint.sh [BUILD]. Checks the files in the tree, built or not. The symbols of a file are checked only if its object
-# in BUILD (build) is newer than the file. LINT_BASE is the commit that lines are compared with (HEAD, or its parent if
-# nothing has changed since HEAD).
+# usage: lint.sh [BUILD]. Checks the files in the tree, built or not. The symbols of a file are checked only if its
+# object in BUILD (build) is newer than the file. LINT_BASE is the commit that lines are compared with. By default it is
+# HEAD, or its parent if the tree is equal to HEAD.
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d) || exit 2

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: libraries to link, and libraries that
-# the programs need under qemu-user. It changes nothing on this machine: apt runs with its own configuration, and the packages
-# are unpacked, not installed.
+# Unpacks Debian's packages of another architecture into a folder, for `make ARCH=...`: libraries to link, and libraries
+# that the programs need under qemu-user. Does not change this machine: apt runs with its own configuration, and the
+# packages are unpacked, not installed.
 # usage: sysroot.sh FOLDER ARCH     FOLDER/tree is the file system
-# About 500 MB, half of it the downloaded packages, which a later call reuses. Does nothing if FOLDER/done exists.
+# Needs about 500 MB. Half of it is the downloaded packages, which a later call reuses. Exits at once if FOLDER/done
+# exists.
 set -eu
 folder=$1 arch=$2
 [ -e "$folder/done" ] && exit 0

@@ -62,8 +62,7 @@ static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec,
         jinja_print_float(out, value);
         return;
     }
-    /* snprintf() needs a sign flag here. If the spec has no flag, '+' is used, and its sign is
-     * skipped below. */
+    /* This format always contains a flag. Without '#' it is '+', whose sign is skipped below. */
     const char format[] = {'%',
                            spec->alternate ? '#' : '+',
                            '.',

@@ -47,7 +47,8 @@ enum dgl_status blob_open(const struct dgl_log *log, const struct blob_source *s
 enum dgl_status blob_read(const struct dgl_log *log, const struct blob *blob, uint64_t offset,
                           void *dst, size_t size);
 void blob_close(struct blob *blob);
-/* The whole file plus a NUL; larger than `max` is DGL_ERR_FORMAT. Transfers *text (free). */
+/* Reads the whole file and appends a NUL. A file larger than `max` is DGL_ERR_FORMAT. The caller
+ * frees *text. */
 enum dgl_status blob_load(const struct dgl_log *log, const struct blob_source *source,
                           const char *name, size_t max, char **text, size_t *len);
 

@@ -11,7 +11,7 @@
 #define SOAK_IN_FLIGHT 200
 #define SOAK_PARALLEL  16
 #define SOAK_CONTEXT   128
-/* An answer may differ from its reference after the first token whose logit exceeds the next best
+/* An answer may differ from its reference from the first token on whose logit exceeds the next best
  * one by less than this margin. */
 #define SOAK_MARGIN 0.02
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-# A busy machine, with sanitizers, starts a browser in tens of seconds.
+# On a busy machine with sanitizers, a browser needs tens of seconds to start.
 PATIENCE_S = 60
 NAMES = ('chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome', 'chrome')
 KEYS = {
@@ -36,7 +36,7 @@ class Browser:
             args.append('--no-sandbox')  # Chromium refuses to be root with one
 
         def wire():
-            # Both are copied out of the way first: one of them may be 3 or 4 already.
+            # Duplicate both first: one of them may already be descriptor 3 or 4.
             first, second = os.dup(to_it), os.dup(from_it)
             os.dup2(first, 3)
             os.dup2(second, 4)
@@ -122,7 +122,7 @@ class Page:
         elif method == 'Network.requestWillBeSent':
             self.asked.append(params['request']['url'])
         elif method == 'Page.javascriptDialogOpening':
-            # Not waited for: what opened it has not come back yet.
+            # Do not wait: the command that opened the dialog has not returned yet.
             self.dialogs.append(params['message'])
             self.browser.post('Page.handleJavaScriptDialog', self.session, {'accept': True})
 

@@ -5,7 +5,7 @@ import os
 import struct
 
 HIDDEN = 64
-# Where an answer begins, and its pieces: a token each, unlike any other. A call as Qwen's and Hermes' models write it.
+# Start of an answer, and its pieces. Each piece is one unique token. The call has the format of Qwen and Hermes models.
 ANSWERS = {
     '<|call|>': ['I look.', '\n<tool_call>', '\n{"name": "weather", ', '"arguments": ', '{"place": "Wien"}}\n', '</tool_call>'],
     '<|tell|>': ['It', ' is', ' sunny', '.'],

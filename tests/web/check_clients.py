@@ -225,7 +225,7 @@ def openai_stream(bench):
 
 
 def openai_stream_helper(bench):
-    # It raises what is cut at its length.
+    # The client raises an error if an answer is cut at its length.
     with bench.client.chat.completions.stream(model=MODEL, messages=SAY, temperature=0, max_tokens=64, stop='.') as stream:
         kinds = {event.type for event in stream}
         final = stream.get_final_completion()
@@ -365,7 +365,7 @@ def llm_tools(bench):
 CASES = [openai_models, openai_chat, openai_chat_fields, openai_stream, openai_stream_helper, openai_stream_closed,
          openai_async, openai_tools, openai_tool_calls, openai_completions, openai_embeddings, openai_errors, openai_wrong_key,
          llm_prompt, llm_tools]
-# What they send shows nothing else, depends on when it was cut off, or is for another model.
+# Requests that add no coverage, depend on the time of an abort, or are for another model.
 NOT_KEPT = [openai_stream_closed, openai_async, openai_tool_calls, openai_wrong_key, llm_tools]
 
 

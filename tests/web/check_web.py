@@ -226,7 +226,7 @@ def stops_and_regenerates(page, script):
     ready(page)
     equal('both requests', script.bodies[1]['messages'], script.bodies[0]['messages'])
     equal('answers', page.js(TEXTS % 'assistant'), ['Another'])
-    # The button too.
+    # Test the button too.
     script.answers.put(endless)
     ask(page, 'More', wait=False)
     page.until('(%s).length === 2' % (TEXTS % 'assistant'))
@@ -293,7 +293,7 @@ def chats_are_kept(page, script):
     ready(page)
     equal('chats after a reload', page.js(titles), ['Second', 'First'])
     equal('the latest is shown', page.js(TEXTS % 'assistant'), ['Answer to Second'])
-    # A second tab sees what this one writes, and may delete it.
+    # A second tab shows the data of this one, and may delete it.
     other = chromium.Page(page.browser, script.url, page.context)
     ready(other)
     script.answers.put(says('Again'))

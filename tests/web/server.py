@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.request
 
-# Loading with a cold cache of shaders on a busy machine.
+# Time to load a model with a cold shader cache on a busy machine.
 PATIENCE_S = 180
 
 

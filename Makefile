@@ -185,7 +185,7 @@ deb: all ## build a Debian package with the files of install: build/dopplergl_VE
 	@ARCH='$(ARCH)' SYSROOT='$(SYSROOT)' EMULATOR='$(EMULATOR)' PKG_CONFIG='$(PKG_CONFIG)' \
 	    sh tools/packaging/deb.sh $(BUILD) $(VERSION) '$(PKGS)'
 
-clean: ## remove what was built
+clean: ## remove all build outputs
 	rm -rf $(BUILD)
 
 packages:

@@ -14,9 +14,9 @@
 struct dgl_atomic_file {
     const struct dgl_log *log;
     int fd;
-    int dir;     /* that path and temp are relative to; AT_FDCWD unless the caller has opened one */
-    mode_t mode; /* before the umask */
-    bool failed; /* a write failed: the commit must not publish the file */
+    int dir;       /* base of `path` and `temp`; AT_FDCWD unless the caller opened one */
+    mode_t mode;   /* before the umask */
+    bool failed;   /* a write failed: the commit must not publish the file */
     bool in_place; /* the target is a pipe or a device and is written directly */
     char *name;    /* for messages */
     char *path, *temp;

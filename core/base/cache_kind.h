@@ -11,8 +11,8 @@ struct dgl_cache_kind {
     const char *suffix; /* ".prog"; NULL if `file` is used */
     const char *file;   /* "hashes"; NULL if `suffix` is used */
     const char *what;   /* effect of deleting the file, for messages */
-    bool records; /* a record file (core/base/record_file.h); else a file of gl/gl_progcache.c */
-    bool trimmed; /* with the programs, oldest first, when they grow too many */
+    bool records;       /* a record file (core/base/record_file.h); else as in gl/gl_progcache.c */
+    bool trimmed;       /* if the programs grow too large, deleted with them, oldest first */
 };
 extern const struct dgl_cache_kind dgl_cache_kinds[];
 extern const size_t dgl_cache_num_kinds;

@@ -344,7 +344,7 @@ bool dgl_json_i64(const struct dgl_json *value, int64_t *out)
     if (!cJSON_IsNumber(node))
         return false;
     double number = node->valuedouble;
-    if (!(number > -limit && number < limit)) /* only the digits can tell */
+    if (!(number > -limit && number < limit)) /* use the digits instead */
         return dgl_parse_i64(dgl_json_spelling(value), INT64_MIN, INT64_MAX, out);
     if (number != floor(number))
         return false;

@@ -115,7 +115,7 @@ void dgl_jw_u64(struct dgl_json_writer *w, uint64_t value);
 void dgl_jw_f64(struct dgl_json_writer *w, double value); /* infinity and NaN are written as null */
 void dgl_jw_bool(struct dgl_json_writer *w, bool value);
 void dgl_jw_null(struct dgl_json_writer *w);
-void dgl_jw_raw(struct dgl_json_writer *w, const char *json); /* a value in this writer's form */
+void dgl_jw_raw(struct dgl_json_writer *w, const char *json); /* must have this layout */
 /* The same calls with a key, for the fields of an object. */
 void dgl_jw_field_object(struct dgl_json_writer *w, const char *key);
 void dgl_jw_field_array(struct dgl_json_writer *w, const char *key);

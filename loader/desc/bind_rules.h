@@ -35,7 +35,7 @@ struct bind_rule {
     const char *name; /* the whole name, or the part after "model.layers.N." */
     size_t slot;      /* offset in struct model_desc or struct layer_desc */
     enum dim dims[BIND_MAX_RANK];
-    uint32_t with, without; /* enum model_part: the rule requires all of these and none of those */
+    uint32_t with, without; /* enum model_part: requires all of `with`, and no part of `without` */
     enum where where;
     enum rule_kind kind;
     bool optional;

@@ -241,7 +241,7 @@ static void check_case(void **state)
 }
 
 /* Installs for all cases. The file `node` gets the symbol that the version script adds, and
- * `so_path` the folder where a program should find the library. */
+ * `so_path` the path at which a program must find the library. */
 static int install(void **state)
 {
     struct process_result r;

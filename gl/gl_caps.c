@@ -110,7 +110,7 @@ static enum dgl_status query_extensions(struct gl_device *dev)
  * largest size (docs/driver-bugs.md). */
 uint32_t gl_subgroup_size(const char *renderer, uint32_t reported)
 {
-    static const char *const partly_filled[] = {"Intel", "Adreno", "FD", "Turnip"};
+    static const char *const partly_filled[] = {"Intel", "Adreno", "FD"};
 
     for (size_t i = 0; i < sizeof(partly_filled) / sizeof(partly_filled[0]); i++)
         if (strstr(renderer, partly_filled[i]))

@@ -7,7 +7,7 @@ enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch
                                  struct dgl_batch **out)
 {
     static const struct dgl_batch_params defaults;
-    struct dgl_device *dev = model->dev;
+    struct dgl_device *dev = model->shard->dev;
     struct gl_saved saved = {0};
     if (!out)
         return dgl_fail_no_out(dev->log, "dgl_batch_create");
@@ -35,7 +35,7 @@ void dgl_batch_destroy(struct dgl_batch **batch)
     *batch = NULL;
     if (!b)
         return;
-    struct dgl_device *dev = b->model->dev;
+    struct dgl_device *dev = b->model->shard->dev;
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
     batch_destroy(b);
     if (entered)
@@ -60,15 +60,15 @@ enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left)
     struct gl_saved saved = {0};
     enum dgl_status status;
     if (batch->stepping) {
-        status = dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+        status = dgl_fail(m->log, DGL_ERR_INVALID_ARG,
                           "dgl_batch_step() was called from a callback of a request: let the step "
                           "in progress end first");
     } else {
         status = model_enter(m, &saved);
         if (status == DGL_OK) {
             status = batch_step(batch);
-            gl_device_set_stop(m->dev->gl, NULL);
-            device_leave(m->dev, &saved);
+            gl_device_set_stop(m->shard->dev->gl, NULL);
+            device_leave(m->shard->dev, &saved);
         }
         if (status == DGL_ERR_DEVICE_LOST)
             batch_lose(batch);
@@ -81,6 +81,6 @@ enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left)
 void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out)
 {
     *out = batch->info;
-    out->pages_used = batch->model->kv.pool_used;
-    out->cache_bytes = batch->model->kv.bytes;
+    out->pages_used = batch->model->shard->kv.pool_used;
+    out->cache_bytes = batch->model->shard->kv.bytes;
 }

@@ -9,7 +9,7 @@
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out)
 {
     struct dgl_session *session = params ? params->session : NULL;
-    const struct dgl_log *log = session ? session->model->dev->log : NULL;
+    const struct dgl_log *log = session ? session->model->log : NULL;
     if (!out)
         return dgl_fail_no_out(log, "dgl_chat_create");
     *out = NULL;

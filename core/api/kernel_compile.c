@@ -111,13 +111,14 @@ done:
 static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *m,
                                       enum dgl_executor wanted)
 {
-    const struct persistent *p = &m->engine->persistent;
+    const struct persistent *p = &m->shard->engine->persistent;
     const struct dgl_session_params params = {
         .context = CONTEXT < m->info.context ? CONTEXT : m->info.context};
     struct dgl_session *s = NULL;
     if (!p->exec || (!p->aside && wanted != DGL_EXECUTOR_PERSISTENT))
         return DGL_OK;
-    enum dgl_status status = weight_buffers_init_empty(&m->buffers, m->dev, m->weights);
+    enum dgl_status status =
+        weight_buffers_init_empty(&m->shard->buffers, m->shard->dev, m->shard->weights);
     if (status == DGL_OK)
         status = session_create(m, &params, NULL, &s);
     if (status == DGL_OK)
@@ -147,11 +148,10 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
         device_leave(dev, &saved);
         return dgl_fail_memory(dev->log, "model", sizeof(*m));
     }
-    m->dev = dev;
     /* Ignore the verdicts of earlier tests and compiles: no kernel runs, and every source of the
      * plan must be compiled. */
     kernel_records_hide_wrong(dev);
-    TRY(model_plan(m, &model));
+    TRY(model_plan(m, dev, &model));
     TRY(text_list_add_plan(&list, m));
     if (p->all || p->executor == DGL_EXECUTOR_PERSISTENT)
         TRY(add_persistent(&list, m, p->executor));

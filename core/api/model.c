@@ -22,8 +22,7 @@ enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_pa
         return status;
     struct dgl_model *m = dgl_new(struct dgl_model);
     if (m) {
-        m->dev = dev;
-        status = model_load(m, params ? params : &defaults);
+        status = model_load(m, dev, params ? params : &defaults);
         if (status == DGL_OK)
             *out = m;
         else
@@ -41,7 +40,7 @@ void dgl_model_destroy(struct dgl_model **model)
     *model = NULL;
     if (!m)
         return;
-    struct dgl_device *dev = m->dev;
+    struct dgl_device *dev = m->shard->dev;
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
@@ -68,7 +67,7 @@ const char *dgl_model_generation_config(const struct dgl_model *model, size_t *l
 
 enum dgl_status dgl_model_sampling(const struct dgl_model *model, struct dgl_sampling *sampling)
 {
-    const struct dgl_log *log = model->dev->log;
+    const struct dgl_log *log = model->log;
     const struct dgl_model_file *file = model->file;
     if (!file->generation_config_json)
         return DGL_OK;
@@ -88,7 +87,7 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
     if (status != DGL_OK)
         return status;
     status = model_set_kernels(model, kernels);
-    device_leave(model->dev, &saved);
+    device_leave(model->shard->dev, &saved);
     return status;
 }
 
@@ -101,7 +100,7 @@ enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
     if (status != DGL_OK)
         return status;
     status = model_prepare_kernels(model, kernels, ready);
-    device_leave(model->dev, &saved);
+    device_leave(model->shard->dev, &saved);
     return status;
 }
 
@@ -113,21 +112,21 @@ enum dgl_status dgl_model_rebuild(struct dgl_model *model, const struct dgl_rebu
 
 void dgl_model_executor(const struct dgl_model *model, struct dgl_executor_info *out)
 {
-    engine_executor(model->engine, out);
+    engine_executor(model->shard->engine, out);
 }
 
 void dgl_model_plan_iterate(const struct dgl_model *model,
                             bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
 {
-    plan_iterate(&model->engine->plan, cb, priv);
+    plan_iterate(&model->shard->engine->plan, cb, priv);
 }
 
 enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
                                      bool (*cb)(void *priv, const struct dgl_plan_step *step),
                                      void *priv)
 {
-    const struct dgl_log *log = model->dev->log;
-    struct plan *plan = &model->engine->plan;
+    const struct dgl_log *log = model->log;
+    struct plan *plan = &model->shard->engine->plan;
     if (sequences < 1 || sequences > DGL_STEP_SEQS)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a pass over %d sequences was asked for: 1 to %d are possible", sequences,
@@ -145,7 +144,7 @@ enum dgl_status dgl_model_plan_batch(struct dgl_model *model, int32_t sequences,
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "a pass over %d sequences was asked for: the storage bindings of %s hold "
                         "what %d have in one",
-                        sequences, model->dev->info.renderer, fit);
+                        sequences, model->shard->dev->info.renderer, fit);
     plan_iterate_batch(plan, sequences, cb, priv);
     return DGL_OK;
 }
@@ -172,10 +171,10 @@ void dgl_plan_alternatives(const struct dgl_model *model, const struct dgl_plan_
                            void *priv)
 {
     const struct kernel_use *u = (const struct kernel_use *)use;
-    const struct plan_device *device = &model->dev->plan;
+    const struct plan_device *device = &model->shard->dev->plan;
     struct alternatives to = {cb, priv};
-    kernel_alternatives(model->kernels, &u->request, device->properties, device->num_properties,
-                        &u->choice, pass_alternative, &to);
+    kernel_alternatives(model->shard->kernels, &u->request, device->properties,
+                        device->num_properties, &u->choice, pass_alternative, &to);
 }
 
 void dgl_plan_tunables(const struct dgl_plan_use *use,
@@ -195,7 +194,7 @@ void dgl_plan_tunables(const struct dgl_plan_use *use,
 enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_plan_use *use,
                                 char **text, size_t *len)
 {
-    const struct dgl_log *log = model->dev->log;
+    const struct dgl_log *log = model->log;
     struct dgl_buf out = {0};
     *text = NULL;
     *len = 0;

@@ -15,7 +15,7 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
 {
     int32_t context = params && params->context ? params->context : model->info.context;
     int32_t ubatch =
-        params && params->chunk ? params->chunk : plan_default_rows(&model->engine->plan);
+        params && params->chunk ? params->chunk : plan_default_rows(&model->shard->engine->plan);
     model_estimate(model, context, ubatch, out);
 }
 
@@ -25,7 +25,7 @@ enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_ses
     static const struct dgl_session_params defaults;
     const struct dgl_session_params *p = params ? params : &defaults;
     if (!out)
-        return dgl_fail_no_out(model->dev->log, "dgl_session_create");
+        return dgl_fail_no_out(model->log, "dgl_session_create");
     *out = NULL;
     return session_create(model, p, NULL, out);
 }
@@ -37,7 +37,7 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
     struct dgl_session_params p = params ? *params : (struct dgl_session_params){0};
     struct gl_saved saved = {0};
     if (!out)
-        return dgl_fail_no_out(m->dev->log, "dgl_session_clone");
+        return dgl_fail_no_out(m->log, "dgl_session_clone");
     *out = NULL;
     p.context = p.context ? p.context : session->context;
     if (!params) {
@@ -45,7 +45,7 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
         p.share_prefix = session->shares;
     }
     if (p.context > 0 && p.context < session->len)
-        return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+        return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
                         "a clone's context is %d tokens, the session holds %d: trim it first",
                         p.context, session->len);
     struct dgl_session *s = NULL;
@@ -54,7 +54,7 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
         status = model_enter(m, &saved);
     if (status == DGL_OK) {
         status = session_copy(s, session);
-        device_leave(m->dev, &saved);
+        device_leave(m->shard->dev, &saved);
     }
     if (status == DGL_OK)
         *out = s;
@@ -69,7 +69,7 @@ void dgl_session_destroy(struct dgl_session **session)
     *session = NULL;
     if (!s)
         return;
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
@@ -91,14 +91,15 @@ int32_t dgl_session_len(const struct dgl_session *session)
 void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
 {
     const struct dgl_model *m = session->model;
-    const struct pace *pace = &m->pace;
+    const struct pace *pace = &m->shard->pace;
     *out = (struct dgl_pass_info){.most = session->ubatch,
                                   .tokens = session->ubatch,
                                   .timed_tokens = pace->tokens,
                                   .layer_ns = pace->layer_ns,
                                   .head_ns = pace->head_ns};
     if (session->paced)
-        out->tokens = pace_tokens(pace, &m->engine->plan, session->ubatch, session->len, false);
+        out->tokens =
+            pace_tokens(pace, &m->shard->engine->plan, session->ubatch, session->len, false);
 }
 
 void dgl_session_trim(struct dgl_session *session, int32_t len)
@@ -155,7 +156,7 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     if (status == DGL_OK && session->len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
     if (status == DGL_OK)
-        status = gl_flush(session->model->dev->gl);
+        status = gl_flush(session->model->shard->dev->gl);
     return session_leave(session, &saved, "evaluation", status);
 }
 

@@ -78,7 +78,7 @@ static enum dgl_status take_submits(struct bench *b, size_t first, uint64_t coun
     const size_t taken = count < left ? (size_t)count : left;
     double *all = realloc(r->submit_ms, (r->num_submits + taken + 1) * sizeof(double));
     if (!all)
-        return dgl_fail_memory(b->s->model->dev->log, "times of submits", taken * sizeof(double));
+        return dgl_fail_memory(b->s->model->log, "times of submits", taken * sizeof(double));
     r->submit_ms = all;
     if (taken)
         memcpy(all + r->num_submits, b->submit_ms + first, taken * sizeof(double));
@@ -93,8 +93,8 @@ static bool note_arrival(void *priv, int32_t id)
     if (dgl_now_ns() - b->told_ns > TELL_NS)
         tell(b, b->done + (b->arrived < (size_t)b->p.decode_tokens ? b->arrived : 0));
     if (b->arrived <= (size_t)b->p.decode_tokens)
-        b->arrival[b->arrived++] =
-            (struct arrival){dgl_now_ns(), gl_device_counters(b->s->model->dev->gl).readbacks};
+        b->arrival[b->arrived++] = (struct arrival){
+            dgl_now_ns(), gl_device_counters(b->s->model->shard->dev->gl).readbacks};
     return true;
 }
 
@@ -121,7 +121,7 @@ static enum dgl_status eval_ids(struct bench *b, int32_t count)
     enum dgl_status status = session_take_ids(b->s, b->ids, (size_t)count, NULL);
     if (status == DGL_OK && b->s->len < count)
         status = session_eval(b->s, count);
-    return status == DGL_OK ? gl_finish(b->s->model->dev->gl) : status;
+    return status == DGL_OK ? gl_finish(b->s->model->shard->dev->gl) : status;
 }
 
 /* Times the first prompt of a process: kernels are compiled or read from a cache. */
@@ -230,9 +230,9 @@ static enum dgl_status profile(struct bench *b)
     const int32_t depth = b->p.depth;
     const int32_t tokens =
         b->p.decode_tokens < PROFILE_TOKENS ? b->p.decode_tokens : PROFILE_TOKENS;
-    struct gl_device *gl = s->model->dev->gl;
+    struct gl_device *gl = s->model->shard->dev->gl;
     const struct gl_memory memory = gl_device_memory(gl);
-    enum dgl_status status = profile_init(&profile, s->model->dev, s->model->kernels);
+    enum dgl_status status = profile_init(&profile, s->model->shard->dev, s->model->shard->kernels);
     gl_device_memory_forget(gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
     session_trim(s, 0);
@@ -262,7 +262,7 @@ done:
  * read. */
 static enum dgl_status count_bytes(struct bench *b)
 {
-    const struct plan *plan = &b->s->model->engine->plan;
+    const struct plan *plan = &b->s->model->shard->engine->plan;
     int64_t held = (int64_t)b->p.depth + b->p.decode_tokens / 2;
     struct exec_run *run;
     enum dgl_status status = runner_run(&b->s->runner, b->decode, &run);
@@ -277,7 +277,7 @@ static enum dgl_status count_bytes(struct bench *b)
             (uint64_t)(window && window < held ? window : held) * plan_kv_layer_bytes(plan, 1);
     }
     struct dgl_executor_info info;
-    engine_executor(b->s->model->engine, &info);
+    engine_executor(b->s->model->shard->engine, &info);
     if (b->batch && bench_batch_shares_passes(b->batch))
         bench_batch_executor(b->batch, &info);
     b->r->executor = info.name;
@@ -291,7 +291,7 @@ static enum dgl_status count_bytes(struct bench *b)
 static uint64_t estimate(const struct bench *b, uint32_t segments)
 {
     const struct dgl_session *s = b->s;
-    const struct plan *plan = &s->model->engine->plan;
+    const struct plan *plan = &s->model->shard->engine->plan;
     const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
     const int32_t more =
         b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
@@ -302,7 +302,7 @@ static uint64_t estimate(const struct bench *b, uint32_t segments)
         ops += segments >> i & 1 ? plan->segment[i].ops.count : 0;
     plan_estimate(plan, &one, 0, &memory);
     return memory.weight_bytes + memory.scratch_bytes +
-           kv_cache_most_bytes(&s->model->kv, plan_kv_pages(b->p.depth + more + 1)) +
+           kv_cache_most_bytes(&s->model->shard->kv, plan_kv_pages(b->p.depth + more + 1)) +
            ops * (align > block ? align : block) * (1 + PHASE_FORMS);
 }
 
@@ -320,7 +320,7 @@ static enum dgl_status summarise(struct bench *b)
     size_t count = (size_t)b->p.repetitions;
     double *sorted = dgl_new_array(double, r->num_latencies);
     if (!sorted)
-        return dgl_fail_memory(b->s->model->dev->log, "times of tokens",
+        return dgl_fail_memory(b->s->model->log, "times of tokens",
                                r->num_latencies * sizeof(*sorted));
     memcpy(sorted, r->decode_latency_ms, r->num_latencies * sizeof(*sorted));
     dgl_sort_f64(sorted, r->num_latencies);
@@ -341,7 +341,7 @@ static enum dgl_status summarise(struct bench *b)
 
 static enum dgl_status check_params(const struct dgl_session *s, struct dgl_bench_params *p)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     p->prompt_tokens = p->prompt_tokens ? p->prompt_tokens : 512;
     p->decode_tokens = p->decode_tokens ? p->decode_tokens : 128;
     p->batch = p->batch ? p->batch : 1;
@@ -375,7 +375,7 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
 enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
                               struct dgl_bench_result *r)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     struct bench b = {.s = s, .p = *params, .r = r};
     struct dgl_bench_params *p = &b.p;
     const uint64_t compiled = dev->compile_ns;
@@ -422,14 +422,15 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->compile_ns = dev->compile_ns - compiled;
     if (!p->skip_copy) { /* its buffers do not count as the model's */
         const struct gl_memory memory = gl_device_memory(dev->gl);
-        status = profile_copy(dev, s->model->kernels, &r->copy_gbps);
+        status = profile_copy(dev, s->model->shard->kernels, &r->copy_gbps);
         gl_device_memory_forget(dev->gl, memory);
         TRY(status);
     }
     if (p->batch > 1)
         TRY(bench_batch_create(s, p, &b.batch));
     const uint64_t clocks_end = dgl_now_ns() + CLOCKS_NS;
-    while (warmup > 0 && !s->model->engine->plan.device->on_host && dgl_now_ns() < clocks_end)
+    while (warmup > 0 && !s->model->shard->engine->plan.device->on_host &&
+           dgl_now_ns() < clocks_end)
         TRY(time_prefill(&b, -1));
     for (int32_t i = 0; i < runs; i++) {
         TRY(time_prefill(&b, i - warmup));

@@ -74,7 +74,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
     /* Steps that are queued at both ends of the timed window. */
     const int64_t ahead = 4 * (int64_t)session_readback_interval(s) + 4 * DECODER_MAX_STEPS;
     const int64_t least = (int64_t)prompt + 2 * (int64_t)p->decode_tokens + ahead + 1;
-    int64_t context = least + (m->dev->info.software ? 0 : 2 * (int64_t)p->decode_tokens);
+    int64_t context = least + (m->shard->dev->info.software ? 0 : 2 * (int64_t)p->decode_tokens);
     context = context < m->info.context ? context : m->info.context;
     const size_t count = (size_t)p->batch * (size_t)prompt;
     struct bench_batch *b = dgl_new(struct bench_batch);
@@ -89,7 +89,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
         b->ids = dgl_new_array(int32_t, count);
     }
     if (!b || !b->request || !b->ids) {
-        status = dgl_fail_memory(m->dev->log, "prompts of a batch", count * sizeof(*b->ids));
+        status = dgl_fail_memory(m->log, "prompts of a batch", count * sizeof(*b->ids));
         goto failed;
     }
     /* Prompts with different first tokens, so that no prefix is shared. */
@@ -98,7 +98,7 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
             (int32_t)((uint32_t)(i + i / (size_t)prompt) * 2654435761u % (uint32_t)m->info.vocab);
     b->batch = dgl_new(struct dgl_batch);
     if (!b->batch) {
-        status = dgl_fail_memory(m->dev->log, "batch", sizeof(*b->batch));
+        status = dgl_fail_memory(m->log, "batch", sizeof(*b->batch));
         goto failed;
     }
     b->batch->model = m;
@@ -148,7 +148,7 @@ void bench_batch_executor(const struct bench_batch *b, struct dgl_executor_info 
 static enum dgl_status step(struct bench_batch *b)
 {
     enum dgl_status status = batch_step(b->batch);
-    gl_device_set_stop(b->session->model->dev->gl, &b->session->cancel);
+    gl_device_set_stop(b->session->model->shard->dev->gl, &b->session->cancel);
     if (status == DGL_ERR_DEVICE_LOST)
         batch_lose(b->batch);
     if (status == DGL_OK)
@@ -166,7 +166,7 @@ static void set_profile(struct bench_batch *b, struct profile *profile)
 static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct profile *profile,
                               struct bench_batch_run *run)
 {
-    struct dgl_device *dev = b->session->model->dev;
+    struct dgl_device *dev = b->session->model->shard->dev;
     const uint64_t wanted = (uint64_t)b->sequences * (uint64_t)each_tokens;
     struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
     const uint64_t submits = device_counters(dev).submits;

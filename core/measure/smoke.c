@@ -98,7 +98,7 @@ static void fault(struct smoke *t, const char *fmt, ...)
 static enum dgl_status choose_ids(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     const struct encode_flags flags = {.add_special = true};
     struct token_ids ids = {0};
     size_t most = MAX_TOKENS;
@@ -129,7 +129,7 @@ static enum dgl_status choose_ids(struct smoke *t)
 static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     const struct stream_trace stream = {t->stream, t->count};
     size_t vocab = (size_t)t->desc->vocab;
     int32_t most = 0;
@@ -140,7 +140,8 @@ static enum dgl_status trace(struct smoke *t)
     TRY(session_begin_scoring(s, &most));
     TRY(session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) | 1u << SEG_DECODE |
                                1u << SEG_HIDDEN | 1u << SEG_SCORE | 1u << SEG_HEAD));
-    const struct plan *plan = &s->model->engine->plan; /* which compiling may have replaced */
+    const struct plan *plan =
+        &s->model->shard->engine->plan; /* which compiling may have replaced */
     t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
     while ((size_t)s->len < t->count) {
         size_t pos = (size_t)s->len;
@@ -150,7 +151,8 @@ static enum dgl_status trace(struct smoke *t)
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         TRY(session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream));
-        from = decode ? s->memory.state[BUF_LOGITS] : s->model->workspace.range[BUF_ALL_LOGITS];
+        from =
+            decode ? s->memory.state[BUF_LOGITS] : s->model->shard->workspace.range[BUF_ALL_LOGITS];
         TRY(gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
                            (uint64_t)rows * vocab * sizeof(float)));
     }
@@ -200,7 +202,7 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
     t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
     if (nmse <= MAX_NMSE)
         return;
-    kernel_names(&t->s->model->engine->plan, segment, point, kernels, sizeof(kernels));
+    kernel_names(&t->s->model->shard->engine->plan, segment, point, kernels, sizeof(kernels));
     fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
           where, segment <= SEG_PREFILL || segment == SEG_SCORE ? "prefill" : "decode", nmse,
           MAX_NMSE, kernels);
@@ -285,7 +287,7 @@ done:
 static enum dgl_status read_stored(struct smoke *t)
 {
     const struct dgl_model *m = t->s->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     struct stored *stored = &t->stored;
     struct dgl_json_doc *doc = NULL;
     const struct dgl_json *nll = NULL, *tokens = NULL;
@@ -386,7 +388,7 @@ static enum dgl_status check_answer(struct smoke *t)
         goto done; /* the prompt fills the context */
     ids = dgl_new_array(int32_t, count);
     if (!ids)
-        TRY(dgl_fail_memory(m->dev->log, "ids", count * sizeof(*ids)));
+        TRY(dgl_fail_memory(m->log, "ids", count * sizeof(*ids)));
     memcpy(ids, r.prompt_ids, r.num_prompt_ids * sizeof(*ids));
     memcpy(ids + r.num_prompt_ids, r.tokens, r.num_tokens * sizeof(*ids));
     TRY(session_logits(s, dgl_logits_params(.ids = ids, .num_ids = count - 1, .all = true), &logits,
@@ -419,7 +421,7 @@ enum dgl_status session_smoke(struct dgl_session *s, const struct dgl_smoke_para
                               struct dgl_smoke_result *out)
 {
     const struct dgl_model *m = s->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     struct smoke t = {.s = s, .p = params, .out = out, .desc = &m->file->desc};
     size_t vocab = (size_t)t.desc->vocab, hidden = (size_t)t.desc->hidden;
     if (m->file->format == MODEL_SYNTHETIC)

@@ -68,7 +68,7 @@ static struct target_pass *pass_of(struct tuner *t, const struct op *op, enum se
 static uint64_t bytes_read(const struct tuner *t, const struct op *op)
 {
     const bool attends = strncmp(op->request.op, "attn_", 5) == 0 && op->layer >= 0;
-    return op->bytes + (attends ? plan_kv_read_bytes(&t->s->model->engine->plan,
+    return op->bytes + (attends ? plan_kv_read_bytes(&t->s->model->shard->engine->plan,
                                                      (uint32_t)op->layer, 1, t->depth)
                                 : 0);
 }
@@ -76,7 +76,7 @@ static uint64_t bytes_read(const struct tuner *t, const struct op *op)
 static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32_t rows)
 {
     struct oplist list = {0};
-    enum dgl_status status = plan_segment_list(&t->s->model->engine->plan, segment, &list);
+    enum dgl_status status = plan_segment_list(&t->s->model->shard->engine->plan, segment, &list);
     uint64_t all = 1;
     for (size_t i = 0; i < list.count; i++)
         all += bytes_read(t, &list.ops[i]);
@@ -112,7 +112,7 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
  * time on other bodies of a few tokens. So it only tunes the bodies of the plan. */
 static bool is_run(const struct tuner *t, enum segment segment)
 {
-    const struct plan *plan = &t->s->model->engine->plan;
+    const struct plan *plan = &t->s->model->shard->engine->plan;
     bool runs = segment != SEG_EARLY_EXIT;
     if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
         return plan_body_columns(segment) <= t->most_rows &&
@@ -155,7 +155,7 @@ static int compare_targets(const void *a, const void *b)
 static enum dgl_status choose_default(const struct tuner *t, const struct target *target,
                                       struct kernel_choice *out)
 {
-    const struct plan_device *device = &t->s->model->dev->plan;
+    const struct plan_device *device = &t->s->model->shard->dev->plan;
     struct kernel_request request = target->pass[0].ops[0].request;
     for (uint32_t i = 0; i < request.num_attrs && target->pass[0].segment == SEG_DECODE; i++)
         if (strcmp(request.attrs[i].key, "layout") == 0)
@@ -220,8 +220,8 @@ static enum dgl_status add_default(struct tuner *t, const struct target *target)
 static enum dgl_status target_begin(struct tuner *t, struct target *target)
 {
     size_t best = 0;
-    kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
-    programs_init(&t->programs, t->s->model->dev, &t->table);
+    kernel_table_init(&t->table, &t->s->model->shard->dev->plan, t->set);
+    programs_init(&t->programs, t->s->model->shard->dev, &t->table);
     enum dgl_status status;
     TRY(tuner_share(t, target));
     TRY(add_default(t, target));
@@ -290,7 +290,7 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
     memcpy(entry.default_kernel, t->reports[0].kernel, sizeof(entry.default_kernel));
     if (!tune_store_put(&t->store, &entry))
         return dgl_fail_memory(t->log, "the tuner's store", sizeof(entry));
-    r->stored = tune_store_save(&t->store, t->s->model->dev);
+    r->stored = tune_store_save(&t->store, t->s->model->shard->dev);
     return DGL_OK;
 }
 
@@ -343,7 +343,7 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     *count = 0;
     for (size_t i = 0; i < t->count; i++) {
         const struct target *target = &t->targets[i];
-        kernel_table_init(&t->table, &t->s->model->dev->plan, t->set);
+        kernel_table_init(&t->table, &t->s->model->shard->dev->plan, t->set);
         TRY(add_default(t, target));
         if (t->num > 0)
             TRY(tuner_add_neighbours(t, target, 0));
@@ -390,7 +390,7 @@ static bool tell(const struct tuner *t, size_t done)
 enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params *p,
                              struct dgl_tune_result *r)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     struct tuner t = {.s = s,
                       .p = p,
                       .r = r,

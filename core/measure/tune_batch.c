@@ -10,7 +10,7 @@
 int32_t tuner_crowd_most(const struct tuner *t)
 {
     struct dgl_model *m = t->s->model;
-    struct plan *plan = &m->engine->plan;
+    struct plan *plan = &m->shard->engine->plan;
     const uint64_t left = model_memory_left(m);
     if (plan_add_batch(plan) != DGL_OK || plan->one_row)
         return 1;
@@ -54,7 +54,7 @@ void tuner_crowd_end(struct tuner *t)
 
 enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows)
 {
-    struct gl_device *gl = t->s->model->dev->gl;
+    struct gl_device *gl = t->s->model->shard->dev->gl;
     const struct memory *memory = &t->crowd->memory;
     const uint32_t slots = (uint32_t)t->crowd->sequences;
     struct dgl_step_table *table = dgl_new(struct dgl_step_table);
@@ -79,11 +79,12 @@ enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, 
 enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *pass)
 {
     struct dgl_session *s = t->s, *crowd = t->crowd;
-    struct gl_device *gl = s->model->dev->gl;
+    struct gl_device *gl = s->model->shard->dev->gl;
     const struct gl_range ids = crowd->memory.state[BUF_IDS];
     const struct gl_range pages = crowd->memory.state[BUF_PAGES];
     const uint64_t stride = ids.size / (uint64_t)crowd->sequences;
-    const struct recipe body = recipe_of(plan_batch_body(&s->model->engine->plan, pass->tokens));
+    const struct recipe body =
+        recipe_of(plan_batch_body(&s->model->shard->engine->plan, pass->tokens));
     const struct dgl_step step = {.pos = (uint32_t)t->depth,
                                   .tokens = 1,
                                   .context = (uint32_t)crowd->context,

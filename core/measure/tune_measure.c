@@ -28,7 +28,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
                                   : crowd   ? &t->crowd->memory
                                             : &t->s->memory;
     assert(!c->layout || !crowd);
-    const struct plan *whole = &t->s->model->engine->plan;
+    const struct plan *whole = &t->s->model->shard->engine->plan;
     struct plan *plan = &c->plan[u];
     struct plan_segment *segment = &plan->segment[pass->segment];
     exec_run_destroy(&c->run[u]);
@@ -48,7 +48,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     for (size_t i = 0; i < pass->count; i++)
         segment->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
     enum dgl_status status =
-        exec_dispatch_create(t->s->model->dev, plan, &t->programs, &c->exec[u]);
+        exec_dispatch_create(t->s->model->shard->dev, plan, &t->programs, &c->exec[u]);
     if (status == DGL_OK)
         status = exec_run_create(c->exec[u], recipe_of(pass->segment), memory, &c->run[u]);
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], pass->tokens) : status;
@@ -100,7 +100,7 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
     } else if (pass_is_prefill(pass)) {
         const bool scores = pass->segment > SEG_PREFILL;
         session_trim(s, 0);
-        TRY(session_compile(s, recipe_of(plan_body(&s->model->engine->plan, need)).segments |
+        TRY(session_compile(s, recipe_of(plan_body(&s->model->shard->engine->plan, need)).segments |
                                    (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0)));
         TRY(session_pass(s, need, scores ? ROW_SCORE : 0));
     } else {
@@ -110,7 +110,7 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
         TRY(session_compile(s, recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments));
         TRY(session_pass(s, 1, ROW_LOGITS));
     }
-    TRY(gl_finish(s->model->dev->gl));
+    TRY(gl_finish(s->model->shard->dev->gl));
 done:
     tuner_note(&t->prepare_ns, dgl_now_ns() - start);
     return status;
@@ -119,7 +119,7 @@ done:
 enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
                            const struct candidate *c, uint32_t u, uint32_t lists, double *us)
 {
-    struct gl_device *gl = t->s->model->dev->gl;
+    struct gl_device *gl = t->s->model->shard->dev->gl;
     const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
     uint64_t ns = UINT64_MAX;
     enum dgl_status status;
@@ -134,7 +134,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
     if (ns == UINT64_MAX)
         TRY(dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
                      "the timer of %s was disjoint eight times in a row",
-                     t->s->model->dev->info.renderer));
+                     t->s->model->shard->dev->info.renderer));
     *us = (double)ns * 1e-3 / (double)(pass->count * lists);
 done:
     t->busy_ns = dgl_now_ns();
@@ -148,7 +148,7 @@ enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
     const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
     enum dgl_status status = DGL_OK;
     double us;
-    if (t->s->model->dev->info.software)
+    if (t->s->model->shard->dev->info.software)
         return DGL_OK;
     do
         status = tuner_span(t, pass, c, u, pass->lists ? pass->lists : 1, &us);
@@ -272,7 +272,7 @@ uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target)
     double ns = 0;
     for (uint32_t u = 0; u < target->num_passes; u++) {
         const struct target_pass *pass = &target->pass[u];
-        ns += (double)(t->prepare_ns + (t->s->model->dev->info.software ? 0 : WARM_NS)) +
+        ns += (double)(t->prepare_ns + (t->s->model->shard->dev->info.software ? 0 : WARM_NS)) +
               pass->probe_us * 1e3 * (double)(pass->count * pass->lists) * 2 *
                   (TUNER_PAIRED_ROUNDS + 1);
     }

@@ -39,7 +39,7 @@ static bool was_compiled(const struct engine *old, const struct kernel_request *
 static bool go_on(void *priv)
 {
     const struct dgl_model *m = priv;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     return !(log && log->cancelled && log->cancelled(log->priv));
 }
 
@@ -47,7 +47,7 @@ static enum dgl_status make_judge(const struct dgl_model *m, struct kernel_swap 
 {
     return swap->judge ? DGL_OK
                        : kernel_judge_create(
-                             &(struct kernel_judge_params){.dev = m->dev,
+                             &(struct kernel_judge_params){.dev = m->shard->dev,
                                                            .set = swap->engine->programs.table->set,
                                                            .mode = KERNEL_JUDGE_QUICK,
                                                            .go_on = go_on,
@@ -58,7 +58,7 @@ static enum dgl_status make_judge(const struct dgl_model *m, struct kernel_swap 
 static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *swap,
                                  const struct kernel_use *use)
 {
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     const struct kernel *kernel = use->choice.kernel;
     struct kernel_verdict verdict;
     struct dgl_buf files = {0}; /* the edited files, if there are any */
@@ -98,7 +98,7 @@ static const char *edited_path(const struct kernel_set *set, const struct kernel
 static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap *swap,
                                   struct idle_kernel *idle)
 {
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     const struct kernel *kernel = idle->kernel;
     struct kernel_verdict verdict;
     enum dgl_status status;
@@ -175,22 +175,23 @@ enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engi
     *swap = (struct kernel_swap){.engine = engine, .unchecked = unchecked};
     swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
     if (!swap->fresh)
-        return dgl_fail_memory(m->dev->log, "programs", table->count);
+        return dgl_fail_memory(m->log, "programs", table->count);
     enum dgl_status status;
-    TRY(programs_share(&engine->programs, &m->engine->programs));
+    TRY(programs_share(&engine->programs, &m->shard->engine->programs));
     for (size_t i = 0; i < table->count; i++) {
         const struct kernel_use *use = table->uses[i];
         if (!programs_has(&engine->programs, use) &&
-            (!kernel_choice_is_builtin(&use->choice) || was_compiled(m->engine, &use->request)))
+            (!kernel_choice_is_builtin(&use->choice) ||
+             was_compiled(m->shard->engine, &use->request)))
             swap->fresh[swap->count++] = use;
     }
     if (swap->count > 0)
         TRY(programs_begin(&engine->programs, swap->fresh, swap->count));
     struct idle_search search = {.swap = swap};
     if (!unchecked)
-        plan_iterate_unused(&engine->plan, m->kernels, find_idle, &search);
+        plan_iterate_unused(&engine->plan, m->shard->kernels, find_idle, &search);
     if (search.failed)
-        TRY(dgl_fail_memory(m->dev->log, "kernels", swap->num_idle));
+        TRY(dgl_fail_memory(m->log, "kernels", swap->num_idle));
 done:
     return status;
 }
@@ -198,7 +199,7 @@ done:
 enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
                                   bool *ready)
 {
-    struct dgl_device *dev = m->dev;
+    struct dgl_device *dev = m->shard->dev;
     struct programs *programs = &swap->engine->programs;
     enum dgl_status status = DGL_OK;
     *ready = false;
@@ -227,8 +228,8 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
         status = check_idle(m, swap, &swap->idle[swap->idle_judged++]);
         more = wait;
         if (status == DGL_OK && swap->idle_judged == swap->num_idle)
-            plan_iterate_unused(&swap->engine->plan, m->kernels, tell_idle_lib,
-                                &(struct idle_libs){m->dev->log, swap});
+            plan_iterate_unused(&swap->engine->plan, m->shard->kernels, tell_idle_lib,
+                                &(struct idle_libs){m->log, swap});
     }
     account_pop(dev, &account);
     *ready = status == DGL_OK && swap->judged == swap->count && swap->idle_judged == swap->num_idle;

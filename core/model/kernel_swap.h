@@ -24,9 +24,10 @@ struct kernel_swap {
     struct kernel_judge *judge; /* NULL until it is needed */
 };
 
-/* Shares programs with equal texts with m->engine. If the driver compiles in the background, starts
- * to compile the programs that contain a user's text or that m->engine had compiled. The caller
- * must call kernel_swap_finish() in every case, and must have entered the device. */
+/* Shares programs with equal texts with the shard's engine. If the driver compiles in the
+ * background, starts to compile the programs that contain a user's text or that the shard's engine
+ * had compiled. The caller must call kernel_swap_finish() in every case, and must have entered the
+ * device. */
 enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap);
 /* Continues the swap. Each use of a user's text that the old engine did not run must pass its

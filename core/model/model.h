@@ -21,44 +21,58 @@ struct model_sessions {
     bool (*is_profiling)(const struct dgl_model *m); /* a call in progress profiles */
 };
 
-struct dgl_model {
+/* One device's part of a model: everything that a second device has a copy of. Sessions, names,
+ * tokenizer and the caller's kernels belong to the model. */
+struct shard {
     struct dgl_device *dev;
-    struct dgl_model_file *file;
-    struct dgl_tokenizer *tok; /* may be NULL */
-    struct dgl_model_info info;
-    struct kernel_set *kernels; /* the caller's layers plus the manifest's hints and the tuner's */
-    struct kernel_set *untuned; /* without the tuner's */
-    bool no_tuned;
+    int32_t first_layer, end_layer; /* layers of the model that this device computes */
+    struct kernel_set *kernels;    /* the model's `untuned` plus the tuner's hints for the device */
     struct model_weights *weights; /* NULL only while it is being loaded */
     struct weight_buffers buffers;
-    struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
     /* error with which model_set_kernels() left the buffers empty, or DGL_OK */
     enum dgl_status lost;
     struct engine *engine;
     uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
-    struct kv_cache kv;           /* pages of all sessions */
-    struct pace pace;             /* of passes by the engine; sessions share it */
+    struct kv_cache kv; /* pages of all sessions */
+    struct pace pace;   /* of passes by the engine; sessions share it */
+    /* gl_device_context() of weights and sessions; if it differs, the model must be rebuilt */
+    uint32_t context;
+};
+
+#define MODEL_SHARDS_MAX 1
+
+struct dgl_model {
+    const struct dgl_log *log;
+    struct dgl_model_file *file;
+    struct dgl_tokenizer *tok; /* may be NULL */
+    struct dgl_model_info info;
+    struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */
+    bool no_tuned;
+    struct model_change *coming;  /* begun by model_prepare_kernels(), or NULL */
     struct dgl_session *sessions; /* list head, owned by session.c; NULL if empty */
     /* callbacks to the sessions; NULL until a session is created */
     const struct model_sessions *calls;
-    /* gl_device_context() of weights and sessions; if it differs, the model must be rebuilt */
-    uint32_t context;
+    int32_t num_shards;
+    /* In the order of their layers. `model->shard->` is code for a model on one device. */
+    struct shard shard[MODEL_SHARDS_MAX];
 };
 
 /* A number that changes whenever the engine is replaced or workspace or KV cache move: runs that
  * were bound before are void. */
 static inline uint32_t model_generation(const struct dgl_model *m)
 {
-    return m->engine_serial + m->workspace.serial + m->kv.serial;
+    return m->shard->engine_serial + m->shard->workspace.serial + m->shard->kv.serial;
 }
 
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
  * no device memory. */
-enum dgl_status model_plan(struct dgl_model *m, const struct dgl_model_params *params);
-/* Opens, plans and uploads into a zeroed model whose `dev` is set. On failure the caller must call
- * model_destroy(). The caller must have entered the device. */
-enum dgl_status model_load(struct dgl_model *m, const struct dgl_model_params *params);
+enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
+                           const struct dgl_model_params *params);
+/* Opens, plans and uploads into a zeroed model. On failure the caller must call model_destroy().
+ * The caller must have entered the device. */
+enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
+                           const struct dgl_model_params *params);
 /* Uploads the model's weights from its files to the buffers of another placement that `only`
  * selects. `set` is for synthetic values. Slow. */
 enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,

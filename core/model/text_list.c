@@ -40,8 +40,8 @@ static enum dgl_status add(struct text_list *list, const struct dgl_log *log, st
 
 enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m)
 {
-    const struct dgl_log *log = m->dev->log;
-    struct plan *plan = &m->engine->plan;
+    const struct dgl_log *log = m->log;
+    struct plan *plan = &m->shard->engine->plan;
     struct dgl_buf text = {0};
     bool *seen = NULL;
     enum dgl_status status;
@@ -81,11 +81,11 @@ static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
     struct dgl_buf text = {0};
     char reason[PERSISTENT_REASON];
     enum dgl_status status =
-        exec_phases_check(m->engine->persistent.exec, recipe, memory, reason, &text, NULL);
+        exec_phases_check(m->shard->engine->persistent.exec, recipe, memory, reason, &text, NULL);
     if (status == DGL_OK && text.failed)
-        status = dgl_fail_memory(m->dev->log, "program of phases", text.len);
+        status = dgl_fail_memory(m->log, "program of phases", text.len);
     if (status == DGL_OK)
-        status = add(list, m->dev->log,
+        status = add(list, m->log,
                      (struct text){.name = "phases",
                                    .op = "phases",
                                    .origin = "builtin",
@@ -124,18 +124,18 @@ static bool gather(void *priv, const struct kernel *kernel, const char *source, 
 
 enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m)
 {
-    struct gathering g = {.list = list, .log = m->dev->log};
+    struct gathering g = {.list = list, .log = m->log};
     struct kernel_judge *judge = NULL;
     enum dgl_status status =
-        kernel_judge_create(&(struct kernel_judge_params){.dev = m->dev,
-                                                          .set = m->kernels,
+        kernel_judge_create(&(struct kernel_judge_params){.dev = m->shard->dev,
+                                                          .set = m->shard->kernels,
                                                           .mode = KERNEL_JUDGE_FULL,
                                                           .gather = gather,
                                                           .priv = &g},
                             &judge);
-    for (size_t i = 0; i < kernel_set_count(m->kernels) && status == DGL_OK; i++) {
+    for (size_t i = 0; i < kernel_set_count(m->shard->kernels) && status == DGL_OK; i++) {
         struct kernel_verdict verdict;
-        status = kernel_judge_kernel(judge, kernel_set_at(m->kernels, i)->name, &verdict);
+        status = kernel_judge_kernel(judge, kernel_set_at(m->shard->kernels, i)->name, &verdict);
     }
     kernel_judge_destroy(&judge);
     return g.status != DGL_OK ? g.status : status;

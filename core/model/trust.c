@@ -20,7 +20,7 @@ bool trust_is_wrong(const struct kernel_verdict *verdict)
 static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
                                  const struct kernel_use *use, bool *wrong)
 {
-    struct dgl_device *dev = m->dev;
+    struct dgl_device *dev = m->shard->dev;
     const char *name = use->choice.kernel->name;
     struct kernel_verdict verdict;
     char key[65];
@@ -33,7 +33,7 @@ static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge
         judge,
         &(struct kernel_subject){.request = &use->request,
                                  .choice = &use->choice,
-                                 .program = programs_get(&m->engine->programs, use)},
+                                 .program = programs_get(&m->shard->engine->programs, use)},
         &verdict);
     if (status != DGL_OK)
         return status;
@@ -72,8 +72,8 @@ static size_t list_new(const struct engine *engine, uint32_t segments,
 enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go_on)(void *priv),
                                void *priv, bool *replanned)
 {
-    struct dgl_device *dev = m->dev;
-    struct engine *engine = m->engine;
+    struct dgl_device *dev = m->shard->dev;
+    struct engine *engine = m->shard->engine;
     struct kernel_judge *judge = NULL;
     *replanned = false;
     if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
@@ -90,7 +90,7 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
                             engine->plan.kernels.count * sizeof(*uses)));
     count = list_new(engine, segments, uses);
     TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
-                                                          .set = m->kernels,
+                                                          .set = m->shard->kernels,
                                                           .mode = KERNEL_JUDGE_QUICK,
                                                           .go_on = go_on,
                                                           .priv = priv},

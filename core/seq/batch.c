@@ -54,14 +54,14 @@ static enum dgl_status make_groups(struct dgl_batch *b, const struct dgl_batch_p
             b->lanes[i].group = group;
         first += group->slots;
     }
-    device_leave(b->model->dev, &saved);
+    device_leave(b->model->shard->dev, &saved);
     return status;
 }
 
 enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
     struct dgl_model *m = b->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     pthread_mutex_init(&b->lock, NULL);
     enum dgl_status status;
     TRY(check_range(log, "sequences", p->sequences, BATCH_MAX_SEQUENCES));
@@ -180,7 +180,7 @@ static int32_t answer_tokens(const struct dgl_generate_params *p, int32_t room)
 enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_params *p, uint64_t *id)
 {
     const struct dgl_session *s = b->lanes[0].session;
-    const struct dgl_log *log = b->model->dev->log;
+    const struct dgl_log *log = b->model->log;
     const struct dgl_generate_params how = {.max_tokens = p->max_tokens,
                                             .sampling = p->sampling,
                                             .stop = p->stop,
@@ -386,7 +386,8 @@ static bool has_time(const struct dgl_batch *b)
     for (int32_t i = 0; i < b->info.sequences; i++)
         if (b->lanes[i].request && b->lanes[i].session->len > held)
             held = b->lanes[i].session->len;
-    return rows == 1 || pace_sequences(&m->pace, &m->engine->plan, rows, held) == rows;
+    return rows == 1 ||
+           pace_sequences(&m->shard->pace, &m->shard->engine->plan, rows, held) == rows;
 }
 
 /* Assigns free lanes to waiting requests, oldest first, while pages are free and the device is fast
@@ -444,7 +445,7 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
     struct batch_request *r = b->lanes[lane].request;
     if (!r || r->state != state)
         return NULL;
-    gl_device_set_stop(b->model->dev->gl, &b->lanes[lane].session->cancel);
+    gl_device_set_stop(b->model->shard->dev->gl, &b->lanes[lane].session->cancel);
     return r;
 }
 
@@ -551,7 +552,7 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     struct decoder_news news[DGL_STEP_SEQS];
     struct batch_request *alone = d->slots == 1 ? d->slot[0].g->p->priv : NULL;
     int32_t count = 0;
-    gl_device_set_stop(b->model->dev->gl, alone ? &d->state->cancel : NULL);
+    gl_device_set_stop(b->model->shard->dev->gl, alone ? &d->state->cancel : NULL);
     enum dgl_status status = decoder_take(d, news, &count);
     if (alone && status != DGL_OK)
         return settle(b, alone, status);
@@ -615,7 +616,7 @@ done:
 static enum dgl_status push_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
-    gl_device_set_stop(b->model->dev->gl, NULL);
+    gl_device_set_stop(b->model->shard->dev->gl, NULL);
     for (int32_t i = 0; i < b->num_groups; i++) {
         struct decoder *group = b->groups[i];
         TRY(assign(b, group));
@@ -624,7 +625,7 @@ static enum dgl_status push_groups(struct dgl_batch *b)
             if (b->lanes[k].request && b->lanes[k].decoder == group)
                 batch_pages_make_room(b->lanes[k].request,
                                       b->lanes[k].session->len + group->steps + DECODER_MAX_STEPS);
-        gl_device_set_stop(b->model->dev->gl, NULL);
+        gl_device_set_stop(b->model->shard->dev->gl, NULL);
         if (group->members > 0 && decoder_can_push(group))
             TRY(decoder_push(group));
     }

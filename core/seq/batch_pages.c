@@ -30,7 +30,7 @@
 enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_params *p)
 {
     struct dgl_model *m = b->model;
-    const struct plan *plan = &m->engine->plan;
+    const struct plan *plan = &m->shard->engine->plan;
     const uint32_t lanes = (uint32_t)b->info.sequences;
     int32_t context = p->context ? p->context : m->info.context;
     const int32_t rows = p->chunk ? p->chunk : plan_default_rows(plan);
@@ -41,11 +41,11 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     if (context < 0 || context > m->info.context || rows < 0)
         return DGL_OK; /* session_create() of the first lane refuses them */
     if (p->cache_tokens < 0)
-        return dgl_fail(m->dev->log, DGL_ERR_INVALID_ARG,
+        return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
                         "cache_tokens of a batch is %d: 0 takes as many as all contexts come to",
                         p->cache_tokens);
     /* First subtract the fixed memory of all lanes and of their groups. Pages get the rest. */
-    enum dgl_status status = p->invariant ? DGL_OK : plan_add_batch(&m->engine->plan);
+    enum dgl_status status = p->invariant ? DGL_OK : plan_add_batch(&m->shard->engine->plan);
     if (status != DGL_OK)
         return status;
     const struct plan_batch all = {.context = context,
@@ -53,10 +53,10 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
                                    .rows = rows,
                                    .groups = !p->invariant && !plan->one_row};
     model_estimate(m, context, rows, &mem);
-    const uint64_t page = m->kv.page_bytes * m->kv.layers;
+    const uint64_t page = m->shard->kv.page_bytes * m->shard->kv.layers;
     uint64_t state;
     const uint64_t fixed = mem.weight_bytes + plan_batch_total(plan, &all, &state);
-    uint64_t fit = m->kv.most_pages - m->kv.promised,
+    uint64_t fit = m->shard->kv.most_pages - m->shard->kv.promised,
              want = (uint64_t)lanes * plan_kv_pages(context);
     if (mem.available_bytes) {
         const uint64_t left = mem.available_bytes > fixed ? mem.available_bytes - fixed : 0;
@@ -69,23 +69,23 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
      * pages. */
     const uint64_t most = (p->invariant ? pages / lanes : pages) * DGL_KV_PAGE;
     if (p->context && most < (uint64_t)context)
-        return dgl_fail(m->dev->log, DGL_ERR_NO_MEMORY,
+        return dgl_fail(m->log, DGL_ERR_NO_MEMORY,
                         "a sequence of %d tokens takes %u pages of the KV cache, there is room for "
                         "%llu beside %u sequences: the largest context that fits is %llu",
                         context, plan_kv_pages(context), (unsigned long long)pages, lanes,
                         (unsigned long long)most);
     if (most == 0)
-        return dgl_fail(m->dev->log, DGL_ERR_NO_MEMORY,
+        return dgl_fail(m->log, DGL_ERR_NO_MEMORY,
                         "%u sequences do not fit %s: they take %llu MiB without any page of the KV "
                         "cache, available %llu MiB",
-                        lanes, m->dev->info.renderer, (unsigned long long)(fixed >> 20),
+                        lanes, m->shard->dev->info.renderer, (unsigned long long)(fixed >> 20),
                         (unsigned long long)(mem.available_bytes >> 20));
     if (most < (uint64_t)context) {
-        dgl_notice(m->dev->log, "%d tokens do not fit beside %u sequences: each gets %llu at most",
+        dgl_notice(m->log, "%d tokens do not fit beside %u sequences: each gets %llu at most",
                    context, lanes, (unsigned long long)most);
         context = (int32_t)most;
     } else if (pages < want) {
-        dgl_notice(m->dev->log,
+        dgl_notice(m->log,
                    "%u sequences share a KV cache of %llu tokens, room for all of them would be "
                    "%llu",
                    lanes, (unsigned long long)most, (unsigned long long)want * DGL_KV_PAGE);
@@ -97,20 +97,20 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
         return status;
     const uint64_t left = model_memory_left(m);
     b->first_pages = (uint32_t)(first < pages ? first : pages);
-    status = kv_cache_reserve_pool(&m->kv, (uint32_t)pages, b->first_pages,
+    status = kv_cache_reserve_pool(&m->shard->kv, (uint32_t)pages, b->first_pages,
                                    left == 0      ? 0
                                    : left > state ? left - state
                                                   : 1);
     b->pages = status == DGL_OK ? (uint32_t)pages : 0;
     b->info.pages = b->pages;
-    device_leave(m->dev, &saved);
+    device_leave(m->shard->dev, &saved);
     return status;
 }
 
 void batch_pages_finish(struct dgl_batch *b)
 {
     if (b->pages)
-        kv_cache_release_pool(&b->model->kv, b->pages, b->first_pages);
+        kv_cache_release_pool(&b->model->shard->kv, b->pages, b->first_pages);
     b->pages = 0;
 }
 
@@ -170,7 +170,7 @@ struct stay {
 
 static struct stay stay_of(const struct batch_request *r)
 {
-    const struct kv_cache *kv = &r->batch->model->kv;
+    const struct kv_cache *kv = &r->batch->model->shard->kv;
     struct stay stay = {.tokens = batch_request_tokens(r), .expected = expected_tokens(r)};
     stay.end = stay.expected - stay.tokens + DECODER_BURSTS * DECODER_MAX_STEPS;
     if (!r->lane) {
@@ -204,7 +204,7 @@ static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps
 
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
 {
-    const int64_t free = (int64_t)b->model->kv.pool_pages - b->model->kv.pool_used;
+    const int64_t free = (int64_t)b->model->shard->kv.pool_pages - b->model->shard->kv.pool_used;
     struct stay stay[BATCH_MAX_SEQUENCES];
     int32_t count = 0;
     if (b->info.running == 0)
@@ -265,10 +265,10 @@ static void expect_more(struct dgl_batch *b)
 static void preempt(struct batch_request *r)
 {
     struct dgl_batch *b = r->batch;
-    dgl_debug(b->model->dev->log,
+    dgl_debug(b->model->log,
               "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
               (unsigned long long)r->id, r->lane->session->pages.count, batch_request_tokens(r),
-              b->model->kv.pool_used, b->model->kv.pool_pages);
+              b->model->shard->kv.pool_used, b->model->shard->kv.pool_pages);
     expect_more(b);
     decoder_drop(r->g.own);
     r->g.own = NULL;
@@ -291,7 +291,7 @@ bool batch_pages_make_room(struct batch_request *r, int32_t tokens)
     const struct dgl_session *s = r->lane->session;
     const int32_t most = most_tokens(r);
     const uint32_t pages = plan_kv_pages(tokens < most ? tokens : most);
-    while (kv_cache_lacks(&b->model->kv, &s->pages, pages) > 0) {
+    while (kv_cache_lacks(&b->model->shard->kv, &s->pages, pages) > 0) {
         struct batch_request *youngest = r;
         for (int32_t i = 0; i < b->info.sequences; i++) {
             struct batch_request *other = b->lanes[i].request;

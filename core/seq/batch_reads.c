@@ -40,7 +40,7 @@ static void note(struct dgl_batch *b, uint64_t now, bool exact)
 {
     struct batch_reads *reads = &b->reads;
     const uint64_t begun = reads->seen_ns > reads->begun_ns ? reads->seen_ns : reads->begun_ns;
-    const uint64_t compiling = b->model->dev->compile_ns - reads->compile_ns;
+    const uint64_t compiling = b->model->shard->dev->compile_ns - reads->compile_ns;
     uint64_t ns = now - begun > compiling ? now - begun - compiling : 1;
     const bool better = (double)ns * reads->tokens < (double)reads->ns * reads->queued;
     const bool news = reads->queued >= reads->tokens || ns > b->hold_ns;
@@ -55,13 +55,13 @@ static void note(struct dgl_batch *b, uint64_t now, bool exact)
 void batch_reads_begin(struct dgl_batch *b)
 {
     b->reads.start_ns = dgl_now_ns();
-    b->reads.start_compile_ns = b->model->dev->compile_ns;
+    b->reads.start_compile_ns = b->model->shard->dev->compile_ns;
 }
 
 enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
 {
     struct batch_reads *reads = &b->reads;
-    struct gl_device *gl = b->model->dev->gl;
+    struct gl_device *gl = b->model->shard->dev->gl;
     struct gl_mark mark = {0};
     enum dgl_status status = gl_mark_set(gl, &mark);
     if (status == DGL_OK)
@@ -82,13 +82,13 @@ enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
 
 void batch_reads_look(struct dgl_batch *b)
 {
-    if (b->reads.queued && gl_mark_is_reached(b->model->dev->gl, &b->reads.mark))
+    if (b->reads.queued && gl_mark_is_reached(b->model->shard->dev->gl, &b->reads.mark))
         note(b, dgl_now_ns(), false);
 }
 
 enum dgl_status batch_reads_end(struct dgl_batch *b)
 {
-    struct gl_device *gl = b->model->dev->gl;
+    struct gl_device *gl = b->model->shard->dev->gl;
     if (!b->reads.queued)
         return DGL_OK;
     gl_device_set_stop(gl, NULL);
@@ -108,6 +108,6 @@ void batch_reads_seen(struct dgl_batch *b)
 
 void batch_reads_drop(struct dgl_batch *b)
 {
-    gl_mark_drop(b->model->dev->gl, &b->reads.mark);
+    gl_mark_drop(b->model->shard->dev->gl, &b->reads.mark);
     b->reads.queued = 0;
 }

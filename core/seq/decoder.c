@@ -26,8 +26,8 @@ enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params 
 {
     const struct dgl_session_params params = {
         .context = p->context, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
-    const struct dgl_log *log = m->dev->log;
-    struct plan *plan = &m->engine->plan;
+    const struct dgl_log *log = m->log;
+    struct plan *plan = &m->shard->engine->plan;
     struct decoder *d = NULL;
     *out = NULL;
     enum dgl_status status = plan_add_batch(plan);
@@ -54,7 +54,7 @@ enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params 
                           .pages = pages,
                           .slots = slots,
                           .least = 2,
-                          .prepared = m->engine_serial - 1};
+                          .prepared = m->shard->engine_serial - 1};
     state->model = m;
     TRY(session_init_batch(state, &params, slots));
     *out = d;
@@ -75,7 +75,7 @@ void decoder_clear(struct decoder *d)
 void decoder_drop(struct decoder *d)
 {
     for (int32_t i = 0; i < d->count; i++)
-        gl_readback_drop(d->state->model->dev->gl, d->burst[i].ticket);
+        gl_readback_drop(d->state->model->shard->dev->gl, d->burst[i].ticket);
     d->count = d->steps = 0;
     d->run = NULL;
 }
@@ -153,7 +153,7 @@ static int32_t limit_of(const struct generation *g)
 static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
-    struct gl_device *gl = d->state->model->dev->gl;
+    struct gl_device *gl = d->state->model->shard->dev->gl;
     const struct generation *g = d->slot[i].g;
     const struct gl_range ids = part_of(d, BUF_IDS, i), adjust = part_of(d, BUF_ADJUST, i);
     const struct gl_range table = d->state->memory.state[BUF_STEP];
@@ -183,7 +183,7 @@ done:
 
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot)
 {
-    struct gl_device *gl = d->state->model->dev->gl;
+    struct gl_device *gl = d->state->model->shard->dev->gl;
     const struct gl_range ids = d->state->memory.state[BUF_IDS];
     enum dgl_status status;
     int32_t i = 0;
@@ -225,7 +225,7 @@ static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t e
     first &= ~1u;
     end = (end + 1) & ~1u;
     return first == end ? DGL_OK
-                        : gl_buffer_write(d->state->model->dev->gl, table.buffer,
+                        : gl_buffer_write(d->state->model->shard->dev->gl, table.buffer,
                                           table.offset + first * 2ull, d->pages->page + first,
                                           (end - first) * 2ull);
 }
@@ -251,7 +251,7 @@ static enum dgl_status lay_out_pages(struct decoder *d)
         slot->kv_known = pages->count;
         memcpy(d->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
         next += slot->kv_room;
-        TRY(gl_buffer_write(d->state->model->dev->gl, table.buffer,
+        TRY(gl_buffer_write(d->state->model->shard->dev->gl, table.buffer,
                             table.offset + offsetof(struct dgl_step_table, seq) +
                                 (uint64_t)i * sizeof(struct dgl_step) +
                                 offsetof(struct dgl_step, kv_first),
@@ -307,7 +307,7 @@ static int32_t steps_left(const struct decoder *d, const struct decoder_slot *sl
 
 static bool is_single(const struct decoder *d)
 {
-    return d->state->model->dev->info.software || d->state->runner.profile;
+    return d->state->model->shard->dev->info.software || d->state->runner.profile;
 }
 
 static int32_t steps_wanted(const struct decoder *d)
@@ -365,8 +365,9 @@ static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
     for (int32_t i = 0; i < d->rows; i++) {
         const struct gl_range at = part_of(d, BUF_IDS, d->row[i]);
         const struct dgl_session *s = d->slot[d->row[i]].g->s;
-        TRY(gl_buffer_read(d->state->model->dev->gl, at.buffer, at.offset + (s->len + 1ull) * 4,
-                           ids + (size_t)i * (size_t)steps, (uint64_t)steps * 4));
+        TRY(gl_buffer_read(d->state->model->shard->dev->gl, at.buffer,
+                           at.offset + (s->len + 1ull) * 4, ids + (size_t)i * (size_t)steps,
+                           (uint64_t)steps * 4));
     }
 done:
     return status;
@@ -377,7 +378,7 @@ static struct recipe body_of(const struct decoder *d, int32_t rows)
 {
     struct recipe body = recipe_of(SEG_DECODE);
     if (rows > 1)
-        return recipe_of(plan_batch_body(&d->state->model->engine->plan, rows));
+        return recipe_of(plan_batch_body(&d->state->model->shard->engine->plan, rows));
     body.segments |= recipe_of(SEG_HEAD).segments;
     return body;
 }
@@ -415,7 +416,7 @@ static struct steps steps_of(struct decoder *d, struct recipe recipe, int32_t ro
  * recipes. */
 static bool plan_steps(struct decoder *d, struct steps *out)
 {
-    struct engine *engine = d->state->model->engine;
+    struct engine *engine = d->state->model->shard->engine;
     struct recipe body, draws;
     if (d->slots == 1) {
         *out = steps_of(d, generation_recipe(d->slot[0].g), 1);
@@ -431,10 +432,10 @@ static bool plan_steps(struct decoder *d, struct steps *out)
 
 void decoder_executor(const struct decoder *d, struct dgl_executor_info *out)
 {
-    const struct engine *engine = d->state->model->engine;
+    const struct engine *engine = d->state->model->shard->engine;
     *out = (struct dgl_executor_info){
         .executor = DGL_EXECUTOR_DISPATCH, .name = "dispatch", .reason = engine->no_persistent};
-    if (d->choice && d->prepared == d->state->model->engine_serial)
+    if (d->choice && d->prepared == d->state->model->shard->engine_serial)
         engine_choice_info(engine, d->choice, out);
     else if (engine->persistent.exec)
         out->reason = "passes over more than 8 sequences, or that draw in several ways, are single "
@@ -482,9 +483,9 @@ static enum dgl_status write_rows(struct decoder *d)
     memcpy(d->row, row, (size_t)rows);
     d->rows = rows;
     enum dgl_status status =
-        gl_buffer_write(s->model->dev->gl, table.buffer, table.offset, head, sizeof(head));
+        gl_buffer_write(s->model->shard->dev->gl, table.buffer, table.offset, head, sizeof(head));
     if (status == DGL_OK)
-        status = gl_buffer_write(s->model->dev->gl, table.buffer,
+        status = gl_buffer_write(s->model->shard->dev->gl, table.buffer,
                                  table.offset + offsetof(struct dgl_step_table, row), words,
                                  (uint64_t)rows * 4);
     return status;
@@ -494,7 +495,7 @@ static enum dgl_status write_rows(struct decoder *d)
  * them ahead avoids a later wait. */
 static uint32_t all_segments(const struct decoder *d)
 {
-    const struct plan *plan = &d->state->model->engine->plan;
+    const struct plan *plan = &d->state->model->shard->engine->plan;
     uint32_t segments = recipe_of(SEG_REPORT).segments | recipe_of(SEG_DECODE).segments |
                         recipe_of(SEG_HEAD).segments;
     for (int32_t n = d->least; n <= d->slots; n++)
@@ -508,7 +509,8 @@ enum dgl_status decoder_begin(struct decoder *d)
     if (d->begun || !session_is_current(s))
         return DGL_OK;
     d->begun = true;
-    return exec_begin(&s->model->engine->programs, &s->model->engine->plan, all_segments(d));
+    return exec_begin(&s->model->shard->engine->programs, &s->model->shard->engine->plan,
+                      all_segments(d));
 }
 
 /* Creates the runs of those segments ahead of the passes. */
@@ -534,16 +536,16 @@ enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws)
     struct dgl_model *m = s->model;
     enum dgl_status status;
     TRY(session_follow(s));
-    TRY(plan_add_batch(&m->engine->plan));
-    if (d->prepared == m->engine_serial && (draws & ~d->draws) == 0 &&
+    TRY(plan_add_batch(&m->shard->engine->plan));
+    if (d->prepared == m->shard->engine_serial && (draws & ~d->draws) == 0 &&
         s->runner.runs->dispatch.count > 0)
         return DGL_OK;
     atomic_store(&s->cancel, false);
     d->draws |= draws;
     TRY(session_compile(s, all_segments(d) | d->draws));
-    TRY(plan_add_batch(&m->engine->plan)); /* compiling may replan */
+    TRY(plan_add_batch(&m->shard->engine->plan)); /* compiling may replan */
     TRY(make_runs(d));
-    d->prepared = m->engine_serial;
+    d->prepared = m->shard->engine_serial;
 done:
     return status;
 }
@@ -717,7 +719,7 @@ static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)
 {
     const struct burst burst = d->burst[0];
-    struct dgl_device *dev = d->state->model->dev;
+    struct dgl_device *dev = d->state->model->shard->dev;
     struct profile *profile = d->state->runner.profile;
     uint32_t report[DGL_STEP_SEQS][OPLIST_REPORT_WORDS];
     const uint64_t steps = (uint64_t)burst.steps;

@@ -12,7 +12,7 @@
 /* Time by a clock that stops during compilation. */
 static uint64_t work_ns(const struct generation *g)
 {
-    return dgl_now_ns() - g->s->model->dev->compile_ns;
+    return dgl_now_ns() - g->s->model->shard->dev->compile_ns;
 }
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static void emit_text(struct generation *g)
 static enum dgl_status take_token(struct generation *g, int32_t id)
 {
     struct dgl_generate_result *r = g->r;
-    const struct dgl_log *log = g->s->model->dev->log;
+    const struct dgl_log *log = g->s->model->log;
     if (!dgl_grow((void **)&r->tokens, &g->cap_tokens, r->num_tokens + 1, sizeof(*r->tokens)))
         return dgl_fail_memory(log, "tokens", (r->num_tokens + 1) * sizeof(*r->tokens));
     if (r->num_tokens == 0)
@@ -106,9 +106,9 @@ static enum dgl_status check_sampled(const struct generation *g, int32_t id)
 {
     if (id >= 0 && id < g->s->model->info.vocab)
         return DGL_OK;
-    return session_fail_not_numbers(g->s,
-                                    "%s sampled token %d of a vocabulary of %d: the logits are",
-                                    g->s->model->dev->info.renderer, id, g->s->model->info.vocab);
+    return session_fail_not_numbers(
+        g->s, "%s sampled token %d of a vocabulary of %d: the logits are",
+        g->s->model->shard->dev->info.renderer, id, g->s->model->info.vocab);
 }
 
 static struct recipe sample_recipe(const struct generation *g)
@@ -142,7 +142,7 @@ static enum dgl_status follow_kernels(struct generation *g)
     enum dgl_status status;
     int32_t slot;
     decoder_drop(g->own);
-    TRY(gl_finish(s->model->dev->gl));
+    TRY(gl_finish(s->model->shard->dev->gl));
     TRY(session_follow(s));
     TRY(session_compile(s, sample_recipe(g).segments | generation_recipe(g).segments |
                                recipe_of(SEG_HEAD).segments));
@@ -158,7 +158,7 @@ done:
 static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
                                       const struct dgl_counters *tried)
 {
-    struct dgl_counters work = counters_since(g->s->model->dev, start),
+    struct dgl_counters work = counters_since(g->s->model->shard->dev, start),
                         trials = g->s->runner.trials;
     counters_take(&trials, tried);
     counters_take(&work, &trials);
@@ -171,7 +171,7 @@ enum dgl_status generation_accept(const struct decoder_news *news)
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < news->count && !g->done; i++) {
         g->s->len++;
-        g->s->model->dev->tokens++;
+        g->s->model->shard->dev->tokens++;
         TRY(check_sampled(g, news->ids[i]));
         TRY(take_token(g, news->ids[i]));
     }
@@ -199,7 +199,7 @@ static enum dgl_status sample_one(struct generation *g)
     int32_t id = 0;
     s->logits_valid = false; /* sampling may change them */
     if (g->logits)
-        TRY(gl_buffer_read(s->model->dev->gl, at.buffer, at.offset, g->logits,
+        TRY(gl_buffer_read(s->model->shard->dev->gl, at.buffer, at.offset, g->logits,
                            (uint64_t)s->model->info.vocab * 4));
     TRY(runner_run(&s->runner, sample_recipe(g), &sample));
     if (g->max_tokens != 1 && !g->logits)
@@ -299,7 +299,8 @@ static enum dgl_status decode_loop(struct generation *g)
     enum dgl_status status = generation_sample_first(g);
     /* The time of the first token belongs to the prompt. */
     g->r->prefill = work_since(g, &g->start, &g->trials);
-    const struct dgl_counters before = device_counters(s->model->dev), tried = s->runner.trials;
+    const struct dgl_counters before = device_counters(s->model->shard->dev),
+                              tried = s->runner.trials;
     if (s->runner.profile)
         s->runner.profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
@@ -400,7 +401,7 @@ static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
 
 enum dgl_status generation_init(struct generation *g, const struct dgl_model *m, int32_t most)
 {
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     const size_t tokens = (size_t)most, bytes = m->tok ? tokens * TOKEN_BYTES : 0;
     enum dgl_status status = text_stream_init(&g->stream, log, m->tok, g->p);
     if (status == DGL_OK &&
@@ -417,7 +418,7 @@ enum dgl_status generation_begin(struct generation *g)
     const struct dgl_generate_params *p = g->p;
     const int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
-    g->start = device_counters(s->model->dev);
+    g->start = device_counters(s->model->shard->dev);
     g->trials = s->runner.trials;
     g->start_ns = work_ns(g);
     TRY(status);
@@ -463,7 +464,7 @@ static enum dgl_status step_through(struct generation *g, struct exec_run *run, 
     s->logits_valid = false;
     for (int32_t pos = s->len; pos < s->len + tokens; pos++) {
         const struct dgl_step step = generation_step(g, pos);
-        TRY(gl_buffer_write(s->model->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
+        TRY(gl_buffer_write(s->model->shard->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
                             s->ids + pos, 4));
         TRY(session_write_step(s, &step, 0));
         TRY(runner_queue(&s->runner, run, 1, DGL_PHASE_PREFILL));
@@ -505,7 +506,7 @@ enum dgl_status generation_pass(struct generation *g, int32_t most)
 {
     const int32_t rows = prompt_rows(g, prompt_left(g));
     enum dgl_status status = read_prompt(g, most < rows ? most : rows);
-    return status == DGL_OK && !g->drawn ? gl_flush(g->s->model->dev->gl) : status;
+    return status == DGL_OK && !g->drawn ? gl_flush(g->s->model->shard->dev->gl) : status;
 }
 
 enum dgl_status generation_resume(struct generation *g)
@@ -536,7 +537,7 @@ enum dgl_status generation_take_text(struct generation *g)
     dgl_buf_append(&g->stream.text, "", 0);
     g->r->text_len = g->stream.text.len;
     g->r->text = dgl_buf_take(&g->stream.text);
-    return g->r->text ? DGL_OK : dgl_fail_memory(g->s->model->dev->log, "text", g->r->text_len);
+    return g->r->text ? DGL_OK : dgl_fail_memory(g->s->model->log, "text", g->r->text_len);
 }
 
 void generation_finish(struct generation *g)
@@ -548,7 +549,7 @@ void generation_finish(struct generation *g)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
-    struct gl_device *gl = g->s->model->dev->gl;
+    struct gl_device *gl = g->s->model->shard->dev->gl;
     enum dgl_status status;
     TRY(generation_begin(g));
     for (const int32_t rows = prompt_rows(g, prompt_left(g)); prompt_left(g) > 0;) {
@@ -560,7 +561,7 @@ static enum dgl_status run_prompt(struct generation *g)
         TRY(gl_finish(gl));
 done:
     g->r->prefill_ns = work_ns(g) - g->start_ns;
-    g->r->prefill = counters_since(g->s->model->dev, &g->start);
+    g->r->prefill = counters_since(g->s->model->shard->dev, &g->start);
     return status;
 }
 
@@ -568,7 +569,7 @@ static enum dgl_status generate_entered(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
     enum dgl_status status;
-    TRY(generation_check_params(g->s->model->dev->log, p, g->s->context));
+    TRY(generation_check_params(g->s->model->log, p, g->s->context));
     TRY(encode_prompt(g));
     TRY(generation_init(g, g->s->model, 0));
     TRY(end_if_cancelled(g, run_prompt(g)));
@@ -597,15 +598,15 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
     g.own = &own;
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     const uint64_t compiled_ns = dev->compile_ns;
     struct profile profile = {0}; /* used if this call asks for a profile */
     enum dgl_status status = DGL_OK;
     if (params->profile) {
         double copy_gbps = 0;
-        status = profile_copy(dev, s->model->kernels, &copy_gbps);
+        status = profile_copy(dev, s->model->shard->kernels, &copy_gbps);
         if (status == DGL_OK)
-            status = profile_init(&profile, dev, s->model->kernels);
+            status = profile_init(&profile, dev, s->model->shard->kernels);
         profile.sums.copy_gbps = copy_gbps;
         s->runner.profile = &profile;
     }

@@ -24,8 +24,9 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
 
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
 {
-    struct workspace *ws = &s->model->workspace;
-    enum dgl_status status = workspace_need_scores(ws, s->model->dev, &s->model->engine->plan);
+    struct workspace *ws = &s->model->shard->workspace;
+    enum dgl_status status =
+        workspace_need_scores(ws, s->model->shard->dev, &s->model->shard->engine->plan);
     *rows = ws->score_rows < s->ubatch ? ws->score_rows : s->ubatch;
     return status;
 }
@@ -36,8 +37,8 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
 static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
                                  float *hidden)
 {
-    struct dgl_device *dev = s->model->dev;
-    const struct gl_range *scratch = s->model->workspace.range;
+    struct dgl_device *dev = s->model->shard->dev;
+    const struct gl_range *scratch = s->model->shard->workspace.range;
     const size_t vocab = (size_t)s->model->info.vocab, width = (size_t)s->model->info.hidden;
     const bool score = logits && count - first > 1;
     enum dgl_status status = DGL_OK;
@@ -86,14 +87,14 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
 enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_params *p,
                                float *logits, float *hidden)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     const size_t held = (size_t)s->len, count = held + p->num_ids;
     enum dgl_status status = DGL_OK;
     if (count == 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "no ids were given and the session holds none: give at least one token");
     if (p->num_ids == 0 && s->logits_valid && !hidden)
-        return logits ? gl_buffer_read(s->model->dev->gl, s->memory.state[BUF_LOGITS].buffer,
+        return logits ? gl_buffer_read(s->model->shard->dev->gl, s->memory.state[BUF_LOGITS].buffer,
                                        s->memory.state[BUF_LOGITS].offset, logits,
                                        (uint64_t)s->model->info.vocab * 4)
                       : DGL_OK;
@@ -128,7 +129,7 @@ enum dgl_status session_logits(struct dgl_session *s, const struct dgl_logits_pa
         return status;
     float *out = dgl_calloc(want, vocab * sizeof(float));
     if (!out)
-        return dgl_fail_memory(s->model->dev->log, "logits", want);
+        return dgl_fail_memory(s->model->log, "logits", want);
     status = eval_rows(s, (int32_t)(count - want), (int32_t)count, out, NULL);
     if (status != DGL_OK) {
         free(out);
@@ -154,7 +155,7 @@ static void normalize_row(float *row, size_t width)
 enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_params *p,
                               float **embeddings, size_t *rows)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     const size_t width = (size_t)s->model->info.hidden;
     struct token_ids ids = {0};
     float *out = NULL, *part = NULL;
@@ -242,7 +243,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
             return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);
         if (status == DGL_OK)
-            status = gl_flush(s->model->dev->gl);
+            status = gl_flush(s->model->shard->dev->gl);
     }
     /* The last token is not evaluated: its logits would predict a token that is not given. */
     while (s->len < count - 1 && status == DGL_OK) {
@@ -305,7 +306,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
     const struct encode_flags flags = {.add_special = true,
                                        .no_parse_special = p->no_parse_special};
     const struct dgl_model *m = s->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     const char *source = p->source ? p->source : "", *colon = p->source ? ": " : "";
     struct score_sum sum = {0};
     float *logits = NULL;

@@ -25,14 +25,14 @@ static enum dgl_status write_stop_ids(struct dgl_session *s)
     uint32_t words[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)info->num_stop_ids};
     for (size_t i = 0; i < info->num_stop_ids; i++)
         words[1 + i] = (uint32_t)info->stop_ids[i].id;
-    return gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_STOPS].buffer,
+    return gl_buffer_write(s->model->shard->dev->gl, s->memory.state[BUF_STOPS].buffer,
                            s->memory.state[BUF_STOPS].offset, words, sizeof(words));
 }
 
 enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens)
 {
-    struct dgl_device *dev = s->model->dev;
-    const struct model_desc *desc = s->model->engine->plan.desc;
+    struct dgl_device *dev = s->model->shard->dev;
+    const struct model_desc *desc = s->model->shard->engine->plan.desc;
     enum dgl_status status = DGL_OK;
     for (int32_t set = 0; set < ROPE_SETS && status == DGL_OK; set++) {
         struct gl_range range = s->memory.state[BUF_ROPE_GLOBAL + set];
@@ -53,25 +53,25 @@ enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens)
 static enum dgl_status make_memory(struct dgl_session *s)
 {
     struct dgl_model *m = s->model;
-    struct dgl_device *dev = m->dev;
-    const struct plan *plan = &m->engine->plan;
+    struct dgl_device *dev = m->shard->dev;
+    const struct plan *plan = &m->shard->engine->plan;
     const struct gl_range *state = s->memory.state;
     const uint32_t pages = plan_kv_pages(s->context);
     enum dgl_status status;
-    TRY(s->sequences == 1 ? workspace_acquire(&m->workspace, dev, plan, s->ubatch)
-                          : workspace_acquire_batch(&m->workspace, dev, plan, s->sequences));
+    TRY(s->sequences == 1 ? workspace_acquire(&m->shard->workspace, dev, plan, s->ubatch)
+                          : workspace_acquire_batch(&m->shard->workspace, dev, plan, s->sequences));
     s->has_workspace = true;
-    s->memory.weights = &m->buffers;
-    s->memory.workspace = &m->workspace;
-    s->memory.kv = &m->kv;
+    s->memory.weights = &m->shard->buffers;
+    s->memory.workspace = &m->shard->workspace;
+    s->memory.kv = &m->shard->kv;
     TRY(memory_init_state(&s->memory, dev, plan, s->context, s->sequences));
     TRY(gl_buffer_zero(dev->gl, state[BUF_ARRIVED].buffer, state[BUF_ARRIVED].offset,
                        state[BUF_ARRIVED].size));
     TRY(gl_buffer_zero(dev->gl, state[BUF_PAGES].buffer, state[BUF_PAGES].offset,
                        sizeof(struct dgl_kv_table)));
     if (s->sequences == 1)
-        TRY(s->guest ? kv_cache_join_pooled(&m->kv, pages, &s->pages)
-                     : kv_cache_join(&m->kv, pages, model_memory_left(m), &s->pages));
+        TRY(s->guest ? kv_cache_join_pooled(&m->shard->kv, pages, &s->pages)
+                     : kv_cache_join(&m->shard->kv, pages, model_memory_left(m), &s->pages));
     s->generation = model_generation(m);
     *s->steps = (struct step_table){.range = state[BUF_STEP]};
     s->adjust.head_dirty = s->adjust.words != NULL;
@@ -84,12 +84,12 @@ done:
 
 static void drop_memory(struct dgl_session *s)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     runner_clear(&s->runner);
-    kv_cache_leave(&s->model->kv, &s->pages);
+    kv_cache_leave(&s->model->shard->kv, &s->pages);
     memory_finish_state(&s->memory, dev);
     if (s->has_workspace)
-        workspace_release(&s->model->workspace, dev);
+        workspace_release(&s->model->shard->workspace, dev);
     s->has_workspace = false;
 }
 
@@ -103,7 +103,7 @@ static enum dgl_status restore(struct dgl_session *s)
     enum dgl_status status = session_adopt(s, held, NULL);
     if (status == DGL_OK && s->len < held)
         status = session_eval(s, held);
-    return status == DGL_OK ? gl_finish(s->model->dev->gl) : status;
+    return status == DGL_OK ? gl_finish(s->model->shard->dev->gl) : status;
 }
 
 static void drop_all(struct dgl_model *m)
@@ -151,9 +151,9 @@ static void add_to_model(struct dgl_session *s)
 static void init_runner(struct dgl_session *s, struct runner_runs *shared)
 {
     struct dgl_model *m = s->model;
-    s->runner = (struct runner){.dev = m->dev,
-                                .engine = &m->engine,
-                                .pace = &m->pace,
+    s->runner = (struct runner){.dev = m->shard->dev,
+                                .engine = &m->shard->engine,
+                                .pace = &m->shard->pace,
                                 .memory = &s->memory,
                                 .runs = shared ? shared : &s->runner.own};
 }
@@ -164,8 +164,8 @@ static void init_runner(struct dgl_session *s, struct runner_runs *shared)
 static enum dgl_status session_init(struct dgl_session *s, const struct dgl_session_params *p)
 {
     struct dgl_model *m = s->model;
-    struct dgl_device *dev = m->dev;
-    const struct plan *plan = &m->engine->plan;
+    struct dgl_device *dev = m->shard->dev;
+    const struct plan *plan = &m->shard->engine->plan;
     s->sequences = 1;
     s->context = p->context ? p->context : m->info.context;
     s->ubatch = p->chunk ? p->chunk : plan_default_rows(plan);
@@ -212,21 +212,21 @@ enum dgl_status session_init_batch(struct dgl_session *s, const struct dgl_sessi
     init_runner(s, NULL);
     add_to_model(s);
     if (!s->steps)
-        return dgl_fail_memory(m->dev->log, "step table", sizeof(*s->steps));
+        return dgl_fail_memory(m->log, "step table", sizeof(*s->steps));
     return make_memory(s);
 }
 
 enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_params *p,
                                struct runner_runs *shared, struct dgl_session **out)
 {
-    struct dgl_device *dev = m->dev;
+    struct dgl_device *dev = m->shard->dev;
     struct gl_saved saved = {0};
     const char *chunk_name = p->chunk_name ? p->chunk_name : "session chunk";
     if (p->context < 0 || p->context > m->info.context)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "session context %d: the model was loaded for 1 to %d, 0 takes all of them",
                         p->context, m->info.context);
-    int32_t most = plan_most_rows(&m->engine->plan);
+    int32_t most = plan_most_rows(&m->shard->engine->plan);
     if (p->chunk < 0 || p->chunk > most)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "%s %d: %s takes 1 to %d tokens per pass; without it one is chosen",
@@ -259,7 +259,7 @@ enum dgl_status session_create(struct dgl_model *m, const struct dgl_session_par
 
 enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *from)
 {
-    struct gl_device *gl = s->model->dev->gl;
+    struct gl_device *gl = s->model->shard->dev->gl;
     const struct gl_range ids = s->memory.state[BUF_IDS], to = s->memory.state[BUF_LOGITS];
     const struct gl_range logits = from->memory.state[BUF_LOGITS];
     enum dgl_status status = DGL_OK;
@@ -273,7 +273,7 @@ enum dgl_status session_copy(struct dgl_session *s, const struct dgl_session *fr
     if (status != DGL_OK)
         return status;
     memcpy(s->ids, from->ids, (size_t)from->len * sizeof(*s->ids));
-    kv_cache_fork(&s->model->kv, &from->pages, plan_kv_pages(from->len), &s->pages);
+    kv_cache_fork(&s->model->shard->kv, &from->pages, plan_kv_pages(from->len), &s->pages);
     s->len = from->len;
     s->logits_valid = from->logits_valid;
     return DGL_OK;
@@ -306,12 +306,12 @@ enum dgl_status session_follow(struct dgl_session *s)
     const struct dgl_model *m = s->model;
     const uint32_t generation = model_generation(m);
     enum dgl_status status = DGL_OK;
-    if (m->lost != DGL_OK) /* changing the kernels failed during a call */
-        return dgl_fail(m->dev->log, m->lost,
+    if (m->shard->lost != DGL_OK) /* changing the kernels failed during a call */
+        return dgl_fail(m->log, m->shard->lost,
                         "%s has no weights any more: dgl_model_rebuild() brings them back",
                         m->info.path);
     if (s->generation != generation)
-        status = memory_fit_plan(&s->memory, m->dev, &m->engine->plan);
+        status = memory_fit_plan(&s->memory, m->shard->dev, &m->shard->engine->plan);
     if (status != DGL_OK)
         return status;
     if (s->runner.runs->generation != generation)
@@ -327,27 +327,27 @@ static uint32_t pages_of(const struct dgl_session *s, int32_t tokens)
 
 bool session_moves(const struct dgl_session *s, int32_t tokens)
 {
-    return kv_cache_moves(&s->model->kv, &s->pages, pages_of(s, tokens));
+    return kv_cache_moves(&s->model->shard->kv, &s->pages, pages_of(s, tokens));
 }
 
 bool session_may_reserve(const struct dgl_session *s, int32_t tokens)
 {
-    return !s->guest || kv_cache_lacks(&s->model->kv, &s->pages, pages_of(s, tokens)) == 0;
+    return !s->guest || kv_cache_lacks(&s->model->shard->kv, &s->pages, pages_of(s, tokens)) == 0;
 }
 
 enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
 {
     struct dgl_model *m = s->model;
     const struct gl_range table = s->memory.state[BUF_PAGES];
-    enum dgl_status status = kv_cache_take(&m->kv, &s->pages, pages_of(s, tokens));
+    enum dgl_status status = kv_cache_take(&m->shard->kv, &s->pages, pages_of(s, tokens));
     if (status == DGL_OK && s->len % DGL_KV_PAGE)
-        status = kv_cache_own(&m->kv, &s->pages, (uint32_t)(s->len / DGL_KV_PAGE));
+        status = kv_cache_own(&m->shard->kv, &s->pages, (uint32_t)(s->len / DGL_KV_PAGE));
     if (status == DGL_OK && !session_is_current(s))
         status = session_follow(s);
     /* Two entries share a word. */
     const uint32_t first = s->pages.num_known & ~1u, end = (s->pages.count + 1) & ~1u;
     if (status == DGL_OK && s->pages.num_known < s->pages.count)
-        status = gl_buffer_write(m->dev->gl, table.buffer, table.offset + first * 2ull,
+        status = gl_buffer_write(m->shard->dev->gl, table.buffer, table.offset + first * 2ull,
                                  s->pages.page + first, (end - first) * 2ull);
     if (status == DGL_OK)
         s->pages.num_known = s->pages.count;
@@ -357,7 +357,7 @@ enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
 enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *adopted)
 {
     struct dgl_model *m = s->model;
-    struct kv_cache *kv = &m->kv;
+    struct kv_cache *kv = &m->shard->kv;
     const struct gl_range ids = s->memory.state[BUF_IDS];
     const int32_t from = s->len / DGL_KV_PAGE * DGL_KV_PAGE;
     if (adopted)
@@ -375,11 +375,11 @@ enum dgl_status session_adopt(struct dgl_session *s, int32_t count, int32_t *ado
     }
     s->len = to;
     s->logits_valid = false;
-    m->dev->prefix_hit_tokens += (uint64_t)(to - had);
+    m->shard->dev->prefix_hit_tokens += (uint64_t)(to - had);
     if (adopted)
         *adopted = to - had;
-    return gl_buffer_write(m->dev->gl, ids.buffer, ids.offset + (uint64_t)from * 4, s->ids + from,
-                           (uint64_t)(to - from) * 4);
+    return gl_buffer_write(m->shard->dev->gl, ids.buffer, ids.offset + (uint64_t)from * 4,
+                           s->ids + from, (uint64_t)(to - from) * 4);
 }
 
 enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
@@ -390,18 +390,18 @@ enum dgl_status session_enter(struct dgl_session *s, struct gl_saved *saved)
         return status;
     status = session_follow(s);
     if (status != DGL_OK) {
-        device_leave(m->dev, saved);
+        device_leave(m->shard->dev, saved);
         return status;
     }
     atomic_store(&s->cancel, false);
-    gl_device_set_stop(m->dev->gl, &s->cancel);
+    gl_device_set_stop(m->shard->dev->gl, &s->cancel);
     return DGL_OK;
 }
 
 enum dgl_status session_leave(struct dgl_session *s, const struct gl_saved *saved, const char *what,
                               enum dgl_status status)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     gl_device_set_stop(dev->gl, NULL);
     device_leave(dev, saved);
     return status == DGL_ERR_CANCELLED && what
@@ -434,7 +434,8 @@ static bool go_on(void *priv)
 /* Replans the model without a built-in kernel that exceeded the compiler's limits. */
 static enum dgl_status do_without(struct dgl_session *s, const struct kernel_use *use)
 {
-    enum dgl_status status = kernel_records_add_unfit(s->model->dev, use->choice.kernel->name);
+    enum dgl_status status =
+        kernel_records_add_unfit(s->model->shard->dev, use->choice.kernel->name);
     if (status == DGL_OK)
         status = model_replan(s->model);
     return status == DGL_OK ? session_follow(s) : status;
@@ -448,9 +449,9 @@ enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
     enum dgl_status status;
     bool replanned = false;
     do {
-        status = exec_compile(&m->engine->programs, &m->engine->plan, segments, &how);
-        if (status == DGL_ERR_KERNEL && m->engine->programs.exceeded) {
-            status = do_without(s, m->engine->programs.exceeded);
+        status = exec_compile(&m->shard->engine->programs, &m->shard->engine->plan, segments, &how);
+        if (status == DGL_ERR_KERNEL && m->shard->engine->programs.exceeded) {
+            status = do_without(s, m->shard->engine->programs.exceeded);
             replanned = true;
             continue;
         }
@@ -473,12 +474,12 @@ void session_trim(struct dgl_session *s, int32_t len)
 
 void session_trim_pages(struct dgl_session *s)
 {
-    kv_cache_give(&s->model->kv, &s->pages, plan_kv_pages(s->len));
+    kv_cache_give(&s->model->shard->kv, &s->pages, plan_kv_pages(s->len));
 }
 
 bool session_rope_holds(const struct dgl_session *s, int32_t tokens)
 {
-    const struct model_desc *desc = s->model->engine->plan.desc;
+    const struct model_desc *desc = s->model->shard->engine->plan.desc;
     for (int32_t set = 0; set < ROPE_SETS; set++)
         if (s->memory.state[BUF_ROPE_GLOBAL + set].size &&
             rope_freq_changes(&desc->rope[set], s->rope_tokens, tokens))
@@ -502,20 +503,20 @@ enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step 
             .pos = step->pos + i,
             .flags = i + 1 == step->tokens ? flags : flags & (ROW_SCORE | ROW_HIDDEN),
         };
-    return step_table_write(s->steps, s->model->dev, step, 1, s->rows, step->tokens);
+    return step_table_write(s->steps, s->model->shard->dev, step, 1, s->rows, step->tokens);
 }
 
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling)
 {
     struct adjust *a = &s->adjust;
-    struct gl_device *gl = s->model->dev->gl;
+    struct gl_device *gl = s->model->shard->dev->gl;
     const struct gl_range at = s->memory.state[BUF_ADJUST];
     if (!sampling_adjusts(sampling))
         return DGL_OK;
     const bool dry = sampling_has_dry(sampling);
     for (const struct dgl_session *o = s->model->sessions; o && dry; o = o->next)
         adjust_share(a, &o->adjust, s->model->tok, sampling);
-    enum dgl_status status = adjust_fill(a, s->model->dev->log, s->model->tok, sampling);
+    enum dgl_status status = adjust_fill(a, s->model->log, s->model->tok, sampling);
     if (status == DGL_OK && a->head_dirty)
         status = gl_buffer_write(gl, at.buffer, at.offset, a->words, ADJUST_MARKS * 4);
     a->head_dirty = a->head_dirty && status != DGL_OK;
@@ -529,7 +530,7 @@ enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sam
 
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     struct gl_ticket ticket;
     const struct gl_range at = s->memory.state[BUF_IDS];
     enum dgl_status status = gl_readback_begin(dev->gl, at.buffer, at.offset + (uint64_t)pos * 4,
@@ -539,7 +540,7 @@ enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t cou
 
 int32_t session_readback_interval(const struct dgl_session *s)
 {
-    return s->model->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
+    return s->model->shard->dev->info.software ? 1 : DGL_READBACK_INTERVAL;
 }
 
 /* On software renderers, short prompts use the decode programs while the prefill programs are not
@@ -556,18 +557,19 @@ static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_
 {
     struct dgl_step step = {
         .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
-    enum dgl_status status = gl_buffer_write(s->model->dev->gl, s->memory.state[BUF_IDS].buffer,
-                                             s->memory.state[BUF_IDS].offset + (uint64_t)s->len * 4,
-                                             s->ids + s->len, (uint64_t)tokens * 4);
+    enum dgl_status status =
+        gl_buffer_write(s->model->shard->dev->gl, s->memory.state[BUF_IDS].buffer,
+                        s->memory.state[BUF_IDS].offset + (uint64_t)s->len * 4, s->ids + s->len,
+                        (uint64_t)tokens * 4);
     return status == DGL_OK ? session_write_step(s, &step, flags) : status;
 }
 
 void session_advance(struct dgl_session *s, int32_t tokens)
 {
     if (s->shares && session_rope_holds(s, 0))
-        kv_prefix_note(&s->model->kv, &s->pages, s->ids, s->len, s->len + tokens);
+        kv_prefix_note(&s->model->shard->kv, &s->pages, s->ids, s->len, s->len + tokens);
     s->len += tokens;
-    s->model->dev->tokens += (uint64_t)tokens;
+    s->model->shard->dev->tokens += (uint64_t)tokens;
     s->logits_valid = false;
 }
 
@@ -596,34 +598,35 @@ done:
 static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
 {
     struct dgl_model *m = s->model;
-    const struct plan *plan = &m->engine->plan;
-    const bool head_was_known = m->pace.head_ns > 0;
+    const struct plan *plan = &m->shard->engine->plan;
+    const bool head_was_known = m->shard->pace.head_ns > 0;
     const int32_t held = s->len + tokens;
-    const int32_t before = pace_tokens(&m->pace, plan, s->ubatch, s->len, false);
-    enum dgl_status status = gl_finish(m->dev->gl);
+    const int32_t before = pace_tokens(&m->shard->pace, plan, s->ubatch, s->len, false);
+    enum dgl_status status = gl_finish(m->shard->dev->gl);
     if (status != DGL_OK)
         return status;
-    pace_note(&m->pace, plan, tokens, held, dgl_now_ns() - start_ns);
-    const int32_t after = pace_tokens(&m->pace, plan, s->ubatch, held, false);
+    pace_note(&m->shard->pace, plan, tokens, held, dgl_now_ns() - start_ns);
+    const int32_t after = pace_tokens(&m->shard->pace, plan, s->ubatch, held, false);
     if (after != before || tokens == 1)
-        dgl_info(m->dev->log,
+        dgl_info(m->log,
                  "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
                  "no dispatch takes much longer than %d ms",
-                 (double)m->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after, s->ubatch,
-                 (int)(PACE_BUDGET_NS / 1000000));
-    if (!head_was_known && m->pace.head_ns > PACE_BUDGET_NS)
-        dgl_warn(m->dev->log,
+                 (double)m->shard->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
+                 s->ubatch, (int)(PACE_BUDGET_NS / 1000000));
+    if (!head_was_known && m->shard->pace.head_ns > PACE_BUDGET_NS)
+        dgl_warn(m->log,
                  "the head is one dispatch of about %.0f ms for each token here: a watchdog may "
                  "reset the device; a smaller type for it (convert --head) takes less",
-                 (double)m->pace.head_ns * 1e-6);
+                 (double)m->shard->pace.head_ns * 1e-6);
     return DGL_OK;
 }
 
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    const struct plan *plan = &s->model->engine->plan;
-    const bool timed = s->paced && !s->runner.profile &&
-                       pace_tokens(&s->model->pace, plan, s->ubatch, s->len, false) < s->ubatch;
+    const struct plan *plan = &s->model->shard->engine->plan;
+    const bool timed =
+        s->paced && !s->runner.profile &&
+        pace_tokens(&s->model->shard->pace, plan, s->ubatch, s->len, false) < s->ubatch;
     struct exec_run *body;
     enum dgl_status status;
     TRY(session_reserve(s, s->len + tokens));
@@ -631,7 +634,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     TRY(exec_run_set_tokens(body, tokens));
     TRY(pass_begin(s, tokens, flags));
     if (timed)
-        TRY(gl_finish(s->model->dev->gl));
+        TRY(gl_finish(s->model->shard->dev->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     TRY(runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens));
     if (timed)
@@ -644,7 +647,7 @@ done:
 enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
                                    const struct stream_trace *trace)
 {
-    const struct plan *plan = &s->model->engine->plan;
+    const struct plan *plan = &s->model->shard->engine->plan;
     const enum segment body = plan_body(plan, tokens);
     size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
     struct exec_run *run = NULL;
@@ -658,11 +661,12 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         recipe.first = first;
         recipe.count = end - first;
         assert(point < session_trace_points(s));
-        TRY(exec_run_create(s->model->engine->exec, recipe, &s->memory, &run));
+        TRY(exec_run_create(s->model->shard->engine->exec, recipe, &s->memory, &run));
         TRY(exec_run_set_tokens(run, tokens));
         TRY(exec_run_submit(run, 1, NULL));
-        TRY(gl_buffer_read(s->model->dev->gl, s->model->workspace.range[stream].buffer,
-                           s->model->workspace.range[stream].offset,
+        TRY(gl_buffer_read(s->model->shard->dev->gl,
+                           s->model->shard->workspace.range[stream].buffer,
+                           s->model->shard->workspace.range[stream].offset,
                            trace->values + (point * trace->rows + (size_t)s->len) * row,
                            (size_t)tokens * row * sizeof(float)));
         exec_run_destroy(&run);
@@ -676,25 +680,25 @@ done:
 
 size_t session_trace_points(const struct dgl_session *s)
 {
-    return 1 + 2 * (size_t)s->model->engine->plan.desc->layers;
+    return 1 + 2 * (size_t)s->model->shard->engine->plan.desc->layers;
 }
 
 int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores)
 {
-    const struct plan *plan = &s->model->engine->plan;
+    const struct plan *plan = &s->model->shard->engine->plan;
     rows = left < rows ? left : rows;
     if (s->paced)
-        rows = pace_tokens(&s->model->pace, plan, rows, s->len, scores);
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, scores);
     return plan_pass_tokens(plan, left, rows);
 }
 
 uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
 {
-    const struct plan *plan = &s->model->engine->plan;
+    const struct plan *plan = &s->model->shard->engine->plan;
     uint32_t segments = 0;
     int32_t left = count;
-    if (s->paced && s->model->pace.tokens > 0)
-        rows = pace_tokens(&s->model->pace, plan, rows, s->len, false);
+    if (s->paced && s->model->shard->pace.tokens > 0)
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
         segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */
         left--;
@@ -708,10 +712,10 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
 
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 {
-    const struct engine *engine = s->model->engine;
+    const struct engine *engine = s->model->shard->engine;
     const uint32_t segments = session_body_segments(s, count, s->ubatch);
     const uint64_t tokens = (uint64_t)count;
-    if (s->model->dev->info.software && tokens <= SHORT_PROMPT &&
+    if (s->model->shard->dev->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
         !plan_is_asked(&engine->plan, segments) &&
         !exec_is_compiled(&engine->programs, &engine->plan, segments))
@@ -734,7 +738,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
         int32_t tokens = session_pass_tokens(s, left, rows, false);
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
         if (status == DGL_OK && tokens < left && rows > 1)
-            status = gl_flush(s->model->dev->gl);
+            status = gl_flush(s->model->shard->dev->gl);
     }
     return status;
 }
@@ -744,7 +748,7 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
                                   size_t count)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     if (count == 0 || !ids)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", name);
     if (count > (size_t)s->context)
@@ -763,7 +767,7 @@ enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct pro
                                    struct token_ids *ids)
 {
     const struct dgl_model *m = s->model;
-    const struct dgl_log *log = m->dev->log;
+    const struct dgl_log *log = m->log;
     if (!prompt->text == !prompt->ids)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
     if (prompt->text && !m->tok)
@@ -816,10 +820,10 @@ enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char
     va_start(args, fmt);
     vsnprintf(what, sizeof(what), fmt, args);
     va_end(args);
-    plan_name_users_texts(&s->model->engine->plan, &texts);
+    plan_name_users_texts(&s->model->shard->engine->plan, &texts);
     const bool users = texts.len > 0 && !texts.failed;
     enum dgl_status status = dgl_fail(
-        s->model->dev->log, DGL_ERR_GPU,
+        s->model->log, DGL_ERR_GPU,
         "%s not numbers; %s%s%sthe model's weights may hold NaN or infinity (try the file that "
         "they were made from); if not, try --limits min, and report it with the output of "
         "`dopplergl devices`",

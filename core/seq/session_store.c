@@ -32,21 +32,21 @@ struct transfer {
  * arithmetic in f16, and q4_k weights that were unpacked to another type. */
 static void write_precision(const struct dgl_model *m, char out[64])
 {
-    const struct kernel_table *kernels = &m->engine->plan.kernels;
+    const struct kernel_table *kernels = &m->shard->engine->plan.kernels;
     bool f16 = false;
     for (size_t i = 0; i < kernels->count; i++)
         f16 = f16 || kernels->uses[i]->choice.kernel->f16;
-    const bool unpacked = model_expands_q4_k(m, m->kernels);
+    const bool unpacked = model_expands_q4_k(m, m->shard->kernels);
     snprintf(out, 64, "arithmetic in %s%s%s", f16 ? "f16" : "f32", unpacked ? ", q4_k as " : "",
-             unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->kernels))->name : "");
+             unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->shard->kernels))->name : "");
 }
 
 /* Fills the head of a file for the session's current state. */
 static enum dgl_status describe(const struct dgl_session *s, struct session_head *out)
 {
     const struct dgl_model *m = s->model;
-    const struct model_desc *desc = m->engine->plan.desc;
-    *out = (struct session_head){.kv_type = m->engine->plan.kv_type,
+    const struct model_desc *desc = m->shard->engine->plan.desc;
+    *out = (struct session_head){.kv_type = m->shard->engine->plan.kv_type,
                                  .layers = (uint32_t)desc->layers,
                                  .kv_heads = (uint32_t)desc->kv_heads,
                                  .head_dim = (uint32_t)desc->head_dim,
@@ -56,8 +56,8 @@ static enum dgl_status describe(const struct dgl_session *s, struct session_head
                                  .has_logits = s->logits_valid && s->len > 0};
     snprintf(out->name, sizeof(out->name), "%s", m->info.name);
     write_precision(m, out->precision);
-    enum dgl_status status = model_identity(m->dev->log, m->file, out->model);
-    return status == DGL_OK ? tokenizer_identity(m->dev->log, m->tok, out->tokenizer) : status;
+    enum dgl_status status = model_identity(m->log, m->file, out->model);
+    return status == DGL_OK ? tokenizer_identity(m->log, m->tok, out->tokenizer) : status;
 }
 
 static enum dgl_status advance(struct transfer *t, uint64_t bytes)
@@ -79,7 +79,7 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
     t->page = malloc(page_bytes);
     t->rows = malloc(page_bytes);
     if (!t->page || !t->rows)
-        return dgl_fail_memory(m->dev->log, "rows of the KV cache", 2 * page_bytes);
+        return dgl_fail_memory(m->log, "rows of the KV cache", 2 * page_bytes);
     for (rows.layer = 0; rows.layer < head->layers; rows.layer++)
         for (rows.part = KV_KEYS; rows.part < KV_PARTS; rows.part++)
             for (uint32_t pos = 0; pos < head->tokens; pos += rows.count) {
@@ -88,11 +88,13 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
                 rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
                 const uint64_t bytes = rows.count * row_bytes;
                 if (t->to) {
-                    TRY(kv_rows_read(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows));
+                    TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &t->s->pages, &rows, t->page,
+                                     t->rows));
                     TRY(session_writer_add(t->to, t->rows, bytes));
                 } else {
                     TRY(session_reader_take(t->from, t->rows, bytes));
-                    TRY(kv_rows_write(&m->kv, m->dev, &t->s->pages, &rows, t->page, t->rows));
+                    TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &t->s->pages, &rows, t->page,
+                                      t->rows));
                 }
                 TRY(advance(t, bytes));
             }
@@ -102,8 +104,8 @@ done:
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
 {
-    struct gl_device *gl = s->model->dev->gl;
-    const struct dgl_log *log = s->model->dev->log;
+    struct gl_device *gl = s->model->shard->dev->gl;
+    const struct dgl_log *log = s->model->log;
     const struct gl_range at = s->memory.state[BUF_LOGITS];
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     struct session_head head;
@@ -152,7 +154,7 @@ struct contents {
 static enum dgl_status take_contents(struct dgl_session *s, struct session_reader *from,
                                      const struct session_head *head, struct contents *out)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     const uint64_t logits = head->has_logits ? head->vocab : 0;
     out->ids = dgl_new_array(int32_t, head->tokens);
     out->logits = dgl_new_array(float, logits);
@@ -175,7 +177,7 @@ static enum dgl_status put_contents(struct transfer *t, const struct session_hea
                                     const struct contents *contents)
 {
     struct dgl_session *s = t->s;
-    struct gl_device *gl = s->model->dev->gl;
+    struct gl_device *gl = s->model->shard->dev->gl;
     const struct gl_range ids = s->memory.state[BUF_IDS], logits = s->memory.state[BUF_LOGITS];
     session_trim(s, 0); /* pages shared with other sessions are not overwritten */
     s->logits_valid = false;
@@ -203,7 +205,7 @@ done:
 enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_load_params *p,
                              char **data, size_t *data_len)
 {
-    const struct dgl_log *log = s->model->dev->log;
+    const struct dgl_log *log = s->model->log;
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     struct session_head mine;
     struct contents contents = {0};

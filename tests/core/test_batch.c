@@ -278,7 +278,7 @@ static void beginnings_are_kept(void **state)
     (void)state;
     struct dgl_batch *b = open_batch(2, 0);
     struct heard first = {0}, again = {0}, other = {0};
-    kv_prefix_evict_all(&engine.model->kv);
+    kv_prefix_evict_all(&engine.model->shard->kv);
     submit(b, &requests[3], &first);
     run_all(b);
     submit(b, &requests[3], &again);
@@ -631,7 +631,7 @@ static void passes_are_as_explained(void **state)
     int steps = 0;
     assert_int_equal(dgl_model_plan_batch(engine.model, 3, count_decoding, &steps), DGL_OK);
     assert_true(steps > 10);
-    steps += (int)engine.model->engine->plan.segment[SEG_SAMPLE_GREEDY].ops.count;
+    steps += (int)engine.model->shard->engine->plan.segment[SEG_SAMPLE_GREEDY].ops.count;
     for (int i = 0; i < 3; i++)
         submit(b,
                dgl_request_params(.ids = text, .num_ids = 2, .max_tokens = 60, .ignore_eos = true),
@@ -736,7 +736,7 @@ static void making_fails_everywhere(void **state)
         enum dgl_status status = dgl_batch_create(engine.model, params, &b);
         failed = gl_fail.tripped;
         gl_fail_reset();
-        if (failed && status == DGL_OK && !engine.model->dev->info.software) {
+        if (failed && status == DGL_OK && !engine.model->shard->dev->info.software) {
             struct heard h = {0};
             submit(b, &requests[1], &h);
             run_all(b);

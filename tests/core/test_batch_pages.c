@@ -96,7 +96,7 @@ static void close_batch(struct dgl_batch **b)
     assert_int_equal(info.pages_used, 0);
     assert_int_equal(info.running + info.waiting, 0);
     dgl_batch_destroy(b);
-    assert_int_equal(engine.model->kv.bytes, 0);
+    assert_int_equal(engine.model->shard->kv.bytes, 0);
 }
 
 static int open_engine(void **state)
@@ -479,7 +479,7 @@ static const struct room rooms[] = {
 static void test_room(void **state)
 {
     const struct room *row = *state;
-    const struct plan *plan = &engine.model->engine->plan;
+    const struct plan *plan = &engine.model->shard->engine->plan;
     const uint64_t held = engine.device->held_bytes;
     const struct plan_batch all = {.context = CONTEXT,
                                    .sequences = row->sequences,
@@ -492,7 +492,7 @@ static void test_room(void **state)
     gl_fail_reset();
     struct dgl_batch *b = open_batch(params);
     const uint64_t counted = plan_batch_total(plan, &all, &own);
-    const struct kv_cache *kv = &engine.model->kv;
+    const struct kv_cache *kv = &engine.model->shard->kv;
     const uint64_t page = kv->page_bytes * kv->layers;
     assert_int_equal(engine.device->held_bytes - held - kv->bytes, counted);
     assert_true(own < counted);

@@ -118,10 +118,10 @@ static void test_reading(void **state)
     struct dgl_batch_params params = row->params;
     struct dgl_batch *b = NULL;
     struct heard writer, reader;
-    const int32_t usual =
-        row->params.chunk ? row->params.chunk : plan_default_rows(&engine.model->engine->plan);
+    const int32_t usual = row->params.chunk ? row->params.chunk
+                                            : plan_default_rows(&engine.model->shard->engine->plan);
     const int32_t want = row->want < usual ? row->want : usual;
-    kv_prefix_evict_all(&engine.model->kv); /* nothing of the prompts is known */
+    kv_prefix_evict_all(&engine.model->shard->kv); /* nothing of the prompts is known */
     memset(&gpu, 0, sizeof(gpu));
     gpu.pass_ns = row->pass_us * 1000;
     gpu.token_ns = row->token_us * 1000;

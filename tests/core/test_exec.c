@@ -481,7 +481,7 @@ static void compare_runs(const struct tiny_engine *e, const struct exec_run *run
         uint32_t params[KERNEL_MAX_PARAMS];
         if (strcmp(run->ops[i].op->label, op->label) != 0)
             fail_msg("operation %zu is %s, recorded %s", i, run->ops[i].op->label, op->label);
-        assert_ptr_equal(d->program, programs_get(&e->model->engine->programs, op->use));
+        assert_ptr_equal(d->program, programs_get(&e->model->shard->engine->programs, op->use));
         if (memcmp(d->groups, op->groups, sizeof(op->groups)) != 0)
             fail_msg("%s: groups %u %u %u, recorded %u %u %u", op->label, d->groups[0],
                      d->groups[1], d->groups[2], op->groups[0], op->groups[1], op->groups[2]);
@@ -519,7 +519,7 @@ static void test_dispatches_are_the_recorded(void **state)
                                 &logits, &rows),
                      DGL_OK);
     dgl_free(logits);
-    recorder_init(&rec, &e.model->engine->plan);
+    recorder_init(&rec, &e.model->shard->engine->plan);
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
     for (size_t i = 0; i < NUM_RECIPES; i++) {
         struct recipe recipe = recipe_of_case(&recipes[i]);
@@ -565,7 +565,8 @@ static void test_moved_is_made(void **state)
         assert_int_equal(runner_run(&e.session->runner, recipe, &run), DGL_OK);
         dgl_device_get_counters(e.device, &before);
         assert_int_equal(
-            exec_cache_get(&cache, e.model->engine->exec, recipe, &other->memory, &made), DGL_OK);
+            exec_cache_get(&cache, e.model->shard->engine->exec, recipe, &other->memory, &made),
+            DGL_OK);
         dgl_device_get_counters(e.device, &after);
         assert_int_equal(after.buffers_created, before.buffers_created);
         assert_ptr_not_equal(run, made);

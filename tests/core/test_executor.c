@@ -59,7 +59,7 @@ static void forget(void)
 static void know_that_it_is_faster(void)
 {
     for (int i = 0; i < ENGINE_CHOICES; i++)
-        engine.model->engine->choice[i].record = (struct exec_record){
+        engine.model->shard->engine->choice[i].record = (struct exec_record){
             .verdict = EXEC_FASTER, .groups = 132, .dispatch_ns = 900000, .persistent_ns = 400000};
 }
 
@@ -412,7 +412,7 @@ static void test_choice(void **state)
     injector_install(&injector, engine.model, c->wanted);
     dgl_session_trim(engine.session, 0);
     engine.session->runner.wait_executor = c->waits;
-    engine.model->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
+    engine.model->shard->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
     struct dgl_generate_result r;
     enum dgl_status status =
         dgl_generate(engine.session,
@@ -587,7 +587,7 @@ static void test_forms(void **state)
     injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
     dgl_session_trim(engine.session, 0);
     engine.session->runner.wait_executor = c->waits;
-    engine.model->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
+    engine.model->shard->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
     struct dgl_generate_result r = tiny_generate(
         engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 40,
                                             .readback_interval = 4, .ignore_eos = true));
@@ -758,7 +758,7 @@ static void install_for_rows(void)
     injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
     know_that_it_is_faster();
     for (int i = 0; i < ENGINE_KINDS; i++)
-        engine.model->engine->choice[i].state = ENGINE_DISPATCH;
+        engine.model->shard->engine->choice[i].state = ENGINE_DISPATCH;
 }
 
 /* Each dispatch of several answers is given up once, after each number of whole steps, with a

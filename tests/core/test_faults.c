@@ -496,11 +496,11 @@ static void test_swap_with_a_program_that_does_not_compile(void **state)
     struct tiny_engine e;
     open_engine(&e);
     check_answer(e.session);
-    uint32_t serial = e.model->engine_serial;
+    uint32_t serial = e.model->shard->engine_serial;
     gl_fail.programs = 0;
     assert_int_equal(try_kernels(&e), DGL_ERR_KERNEL);
     assert_int_equal(e.log.errors, 1);
-    assert_int_equal(e.model->engine_serial, serial);
+    assert_int_equal(e.model->shard->engine_serial, serial);
     check_answer(e.session);
     tiny_engine_close(&e);
 }

@@ -218,14 +218,14 @@ static bool hear(void *priv, int32_t id)
         dgl_session_destroy(&l->other);
     if (l->meanwhile == BUFFERS_FAIL)
         gl_fail.buffers = 0;
-    l->moves += l->e->model->kv.serial != l->serial;
-    l->serial = l->e->model->kv.serial;
+    l->moves += l->e->model->shard->kv.serial != l->serial;
+    l->serial = l->e->model->shard->kv.serial;
     return l->tokens < ANSWER;
 }
 
 static enum dgl_status generate(struct listener *l, struct dgl_generate_result *r)
 {
-    l->serial = l->e->model->kv.serial;
+    l->serial = l->e->model->shard->kv.serial;
     return dgl_generate(l->e->session,
                         dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .ignore_eos = true,
                                             .readback_interval = 16, .token_cb = hear, .priv = l),
@@ -257,12 +257,12 @@ static void test_answer(void **state)
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
     struct dgl_memory mem;
     dgl_session_estimate(e.model, NULL, &mem);
-    assert_int_equal(e.model->kv.bytes, mem.kv_bytes / 2);
+    assert_int_equal(e.model->shard->kv.bytes, mem.kv_bytes / 2);
     if (row->few_bytes) {
         tiny_engine_close(&e);
         gl_fail.memory_free_bytes = mem.weight_bytes + mem.scratch_bytes + mem.kv_bytes / 2 * 3;
         tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir, .context = CONTEXT});
-        assert_int_equal(e.model->kv.bytes, mem.kv_bytes);
+        assert_int_equal(e.model->shard->kv.bytes, mem.kv_bytes);
     }
     if (row->share) {
         other = tiny_session(&e, 0);

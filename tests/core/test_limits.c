@@ -96,13 +96,13 @@ static void test_chip_is_not_the_device(void **state)
     struct tiny_engine e;
     (void)state;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = BUNDLED_MODEL, .limits = "v3d"});
-    const struct plan_device *device = e.model->engine->plan.device;
+    const struct plan_device *device = e.model->shard->engine->plan.device;
     assert_false(device->software);
     assert_int_equal(device->on_host, e.device->info.software);
     assert_int_equal(device->compute_units, 2);
     assert_int_equal(device->dispatch_bytes, 48ull << 20);
-    for (size_t i = 0; i < e.model->engine->plan.kernels.count; i++) {
-        const struct kernel *kernel = e.model->engine->plan.kernels.uses[i]->choice.kernel;
+    for (size_t i = 0; i < e.model->shard->engine->plan.kernels.count; i++) {
+        const struct kernel *kernel = e.model->shard->engine->plan.kernels.uses[i]->choice.kernel;
         if (kernel && strstr(kernel->name, "llvmpipe"))
             fail_msg("%s is chosen for a Pi", kernel->name);
     }

@@ -53,7 +53,7 @@ static void test_estimate_of_default(void **state)
     assert_int_equal(mem.context_fit, 128);
     assert_int_equal(mem.kv_bytes, 128 * KV_TOKEN);
     assert_int_equal(mem.weight_bytes, dgl_model_get_info(e.model)->weight_bytes);
-    assert_int_equal(mem.weight_bytes, e.model->weights->bytes);
+    assert_int_equal(mem.weight_bytes, e.model->shard->weights->bytes);
     tiny_engine_close(&e);
 }
 
@@ -136,16 +136,16 @@ static void test_cache_follows_the_sessions(void **state)
     struct tiny_engine e;
     struct dgl_session *s = NULL;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    assert_int_equal(e.model->kv.bytes, 2 * KV_PAGE);
+    assert_int_equal(e.model->shard->kv.bytes, 2 * KV_PAGE);
     int64_t before = gl_fail.live_bytes;
     assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 50), &s), DGL_OK);
-    assert_int_equal(e.model->kv.bytes, 3 * KV_PAGE);
+    assert_int_equal(e.model->shard->kv.bytes, 3 * KV_PAGE);
     uint64_t adjust = 4ull * oplist_adjust_words((uint32_t)e.model->info.vocab);
     assert_int_equal(gl_fail.live_bytes - before, KV_PAGE + (int64_t)s->memory.arena.bytes);
     assert_true(s->memory.arena.bytes < 81920 + adjust);
     dgl_session_destroy(&s);
     dgl_session_destroy(&e.session);
-    assert_int_equal(e.model->kv.bytes, 0);
+    assert_int_equal(e.model->shard->kv.bytes, 0);
     tiny_engine_close(&e);
 }
 
@@ -341,7 +341,7 @@ static void answer(const char *path, int32_t out[ANSWER], float **logits, uint32
 {
     struct tiny_engine e;
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = path, .context = 30});
-    *embed_bands = e.model->weights->embed.num_bands;
+    *embed_bands = e.model->shard->weights->embed.num_bands;
     tiny_sync(e.session, prompt, PROMPT);
     *logits = tiny_logits(e.session);
     tiny_greedy(e.session, prompt, PROMPT, out, ANSWER);

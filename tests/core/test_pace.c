@@ -151,7 +151,8 @@ static void open_slow(struct tiny_engine *e, uint64_t pass_ns, uint64_t token_ns
     gl_fail_reset();
     gl_fail.gpu_units = 4;
     tiny_engine_open(e, &(struct tiny_engine_params){.path = dir});
-    e->model->pace.losses = 1; /* no work is small enough to be run untimed; half the budget */
+    e->model->shard->pace.losses =
+        1; /* no work is small enough to be run untimed; half the budget */
     memset(&gpu, 0, sizeof(gpu));
     gpu.pass_ns = pass_ns;
     gpu.token_ns = token_ns;
@@ -330,11 +331,11 @@ static void test_software(void **state)
     tiny_engine_close(&e);
     gl_fail_reset();
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    if (!e.model->engine->plan.device->on_host) {
+    if (!e.model->shard->engine->plan.device->on_host) {
         tiny_engine_close(&e);
         skip();
     }
-    e.model->pace.losses = 1;
+    e.model->shard->pace.losses = 1;
     gpu.num_passes = 0;
     tiny_sync(e.session, prompt, PROMPT);
     assert_passes("60");

@@ -137,7 +137,7 @@ static void test_cut_keeps_the_tokens(void **state)
         struct tiny_engine e;
         tiny_engine_open(&e,
                          &(struct tiny_engine_params){.path = dir, .dispatch_bytes = i ? 4096 : 0});
-        bands[i] = e.model->engine->plan.segment[SEG_HEAD].ops.count;
+        bands[i] = e.model->shard->engine->plan.segment[SEG_HEAD].ops.count;
         tiny_greedy(e.session, prompt, PROMPT, got[i], ANSWER);
         tiny_engine_close(&e);
     }

@@ -53,7 +53,7 @@ static int tear_down(void **state)
 
 static void use(enum dgl_executor wanted)
 {
-    struct engine *e = engine.model->engine;
+    struct engine *e = engine.model->shard->engine;
     exec_unref(&e->persistent.exec);
     assert_int_equal(persistent_create(engine.device, &e->plan, true, &e->persistent), DGL_OK);
     ops = *e->persistent.ops;
@@ -65,7 +65,7 @@ static void use(enum dgl_executor wanted)
         exec_unref(&e->persistent.exec);
     memset(e->choice, 0, sizeof(e->choice));
     e->last = NULL;
-    engine.model->engine_serial++;
+    engine.model->shard->engine_serial++;
 }
 
 static struct dgl_generate_result answer_to(const int32_t *ids, size_t count)
@@ -86,7 +86,7 @@ static struct dgl_generate_result answer(void)
 static struct dgl_generate_result go_on(const struct dgl_generate_result *first, bool faster)
 {
     struct exec_record *record =
-        &engine_choice(engine.model->engine, recipe_decode(SAMPLE_GREEDY, 0, true))->record;
+        &engine_choice(engine.model->shard->engine, recipe_decode(SAMPLE_GREEDY, 0, true))->record;
     int32_t ids[PROMPT + ANSWER + MORE];
     record->dispatch_ns = faster ? 10 * record->persistent_ns + 10 : 0;
     record->persistent_ns += faster;

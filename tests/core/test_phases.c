@@ -690,7 +690,7 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     assert_int_equal(session_write_step(s, &step, 0), DGL_OK);
     memset(ids, 0xff, TOKENS * sizeof(*ids));
     const struct gl_range at = s->memory.state[BUF_IDS];
-    assert_int_equal(gl_buffer_write(s->model->dev->gl, at.buffer,
+    assert_int_equal(gl_buffer_write(s->model->shard->dev->gl, at.buffer,
                                      at.offset + prompt->num_ids * sizeof(*ids), ids,
                                      TOKENS * sizeof(*ids)),
                      DGL_OK);
@@ -728,7 +728,7 @@ static void compare(const struct run_case *c, const char *path, const struct pha
      * dispatch. */
     assert_int_equal(
         exec_phases_create(
-            e.device, &e.model->engine->plan,
+            e.device, &e.model->shard->engine->plan,
             &(struct exec_phases_params){.one_row = c->one_row, .groups = 1, .max_spins = 1000000},
             &exec),
         DGL_OK);
@@ -771,7 +771,7 @@ static void test_shared_program(void **state)
                      DGL_OK);
     struct exec_run *run[2] = {NULL, NULL};
     const struct memory *memory[2] = {&e.session->memory, &other->memory};
-    assert_int_equal(exec_phases_create(e.device, &e.model->engine->plan,
+    assert_int_equal(exec_phases_create(e.device, &e.model->shard->engine->plan,
                                         &(struct exec_phases_params){.groups = 1}, &exec),
                      DGL_OK);
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
@@ -836,7 +836,7 @@ static void test_lost(void **state)
                      DGL_OK);
     tiny_engine_open(
         &e, &(struct tiny_engine_params){.context = 64, .kv_type = DGL_KV_F32, .kernels = kernels});
-    assert_int_equal(exec_phases_create(e.device, &e.model->engine->plan,
+    assert_int_equal(exec_phases_create(e.device, &e.model->shard->engine->plan,
                                         &(struct exec_phases_params){.groups = 1, .finishes = true},
                                         &exec),
                      DGL_OK);

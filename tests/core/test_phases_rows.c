@@ -144,7 +144,7 @@ static const struct persistent_ops rows_ops = {.check = rows_check,
  * way. */
 static void install(struct tiny_engine *e, const struct rows_case *c)
 {
-    struct engine *engine = e->model->engine;
+    struct engine *engine = e->model->shard->engine;
     resident = c->groups;
     cleared = 0;
     assert_int_equal(exec_phases_create(e->device, &engine->plan,
@@ -219,7 +219,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
         if (dgl_batch_step(b, &left) != DGL_OK)
             fail_msg("step: %s", e->log.text);
         const struct engine_choice *choice =
-            c->alone ? e->model->engine->last : b->groups[0]->choice;
+            c->alone ? e->model->shard->engine->last : b->groups[0]->choice;
         persistent += choice && choice->state == ENGINE_PERSISTENT;
         if (choice && choice->state == ENGINE_DISPATCH && !c->tries && c->groups == 1)
             fail_msg("by dispatches: %s", choice->reason);
@@ -257,7 +257,7 @@ static void test_rows(void **state)
     if (c->groups == 1 && !c->tries)
         assert_true(persistent > 4); /* calls, each of up to 8 steps */
     if (c->groups == 1 && c->alone)
-        assert_true(e.model->engine->last->state == ENGINE_PERSISTENT);
+        assert_true(e.model->shard->engine->last->state == ENGINE_PERSISTENT);
     if (c->groups > 1) {
         assert_true(cleared > 0);
         if (!c->tries)

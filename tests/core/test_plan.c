@@ -94,7 +94,7 @@ static void test_layers_share_programs(void **state)
     (void)state;
     struct tiny_engine e;
     open_engine(&e);
-    const struct plan *plan = &e.model->engine->plan;
+    const struct plan *plan = &e.model->shard->engine->plan;
     const struct plan_segment *decode = &plan->segment[SEG_DECODE];
     size_t per_layer = (decode->ops.count - 1) / 2;
     for (size_t i = 0; i < per_layer; i++)
@@ -118,7 +118,7 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
     tiny_sync(e.session, prompt, 5);
     dgl_device_get_counters(e.device, &after);
     assert_true(after.programs_linked > before.programs_linked);
-    const struct engine *engine = e.model->engine;
+    const struct engine *engine = e.model->shard->engine;
     const struct plan_segment *full = &engine->plan.segment[SEG_SAMPLE_FULL];
     for (size_t i = 1; i < full->ops.count; i++)
         assert_null(engine->programs.program[full->use[i]->id]);
@@ -157,7 +157,7 @@ static void test_each_dependency_has_its_barrier(void **state)
             fail_msg("no barrier before %s", run->ops[i].op->label);
     const struct exec_run *prefill =
         exec_cache_find(&e.session->runner.runs->dispatch,
-                        recipe_of(plan_body(&e.session->model->engine->plan, ANSWERED)));
+                        recipe_of(plan_body(&e.session->model->shard->engine->plan, ANSWERED)));
     assert_non_null(prefill);
     list = exec_dispatch_list(prefill);
     assert_int_equal(list[0].barrier, 0); /* not replayed after itself */
@@ -208,7 +208,7 @@ static float *decode_logits(size_t count, int32_t out[ANSWER], uint32_t *parts)
 {
     struct tiny_engine e;
     open_engine(&e);
-    *parts = e.model->engine->plan.splits;
+    *parts = e.model->shard->engine->plan.splits;
     tiny_greedy(e.session, prompt, count, out, ANSWER);
     float *logits = tiny_logits(e.session);
     tiny_engine_close(&e);

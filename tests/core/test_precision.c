@@ -76,7 +76,7 @@ static char *join_texts(const char *path)
  * kernels that run are compiled. */
 static void count_products(const struct test_engine *e, int *all, int *f16)
 {
-    const struct engine *engine = e->model->engine;
+    const struct engine *engine = e->model->shard->engine;
     const struct plan_segment *body = &engine->plan.segment[SEG_PREFILL];
     *all = *f16 = 0;
     for (size_t i = 0; i < body->ops.count; i++) {

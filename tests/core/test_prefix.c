@@ -31,7 +31,7 @@ static int close_engine(void **state)
     dgl_device_get_counters(engine.device, &c);
     assert_int_equal(c.pages_used, 0);
     assert_int_equal(c.pages_shared, 0);
-    assert_int_equal(engine.model->kv.bytes, 0);
+    assert_int_equal(engine.model->shard->kv.bytes, 0);
     tiny_engine_close(&engine);
     return 0;
 }
@@ -94,7 +94,7 @@ static void check_cache(const struct kv_cache *kv, const struct kv_pages *seqs)
 static void test_events(void **state)
 {
     (void)state;
-    struct kv_cache *kv = &engine.model->kv;
+    struct kv_cache *kv = &engine.model->shard->kv;
     struct kv_pages seqs[SEQS] = {{0}};
     int32_t symbols[SEQS][LENGTH] = {{0}}, ids[LENGTH * DGL_KV_PAGE];
     struct written written[PAGES] = {{{0}, 0}};
@@ -162,7 +162,7 @@ static void test_events(void **state)
 static void test_one_bucket(void **state)
 {
     (void)state;
-    struct kv_cache *kv = &engine.model->kv;
+    struct kv_cache *kv = &engine.model->shard->kv;
     struct kv_pages a = {0}, b = {0};
     int32_t ids[2 * DGL_KV_PAGE], like[2 * DGL_KV_PAGE];
     struct gl_saved saved;
@@ -203,7 +203,7 @@ static void test_roots(void **state)
     } roots[] = {{DGL_KV_F16, 0, 0}, {DGL_KV_F32, 0, 0}, {DGL_KV_F16, 1, 0},
                  {DGL_KV_F16, 2, 0}, {DGL_KV_F16, 0, 1}, {DGL_KV_F32, 1, 1}};
     enum { ROOTS = sizeof(roots) / sizeof(*roots) };
-    struct kv_cache *kv = &engine.model->kv;
+    struct kv_cache *kv = &engine.model->shard->kv;
     struct kv_pages of[ROOTS] = {{0}}, reader = {0};
     struct gl_saved saved;
     int32_t ids[2 * DGL_KV_PAGE];
@@ -211,7 +211,7 @@ static void test_roots(void **state)
     assert_int_equal(device_enter(engine.device, &saved), DGL_OK);
     assert_int_equal(kv_cache_reserve_pool(kv, 2 * ROOTS, 4, 0), DGL_OK);
     assert_int_equal(kv_cache_join_pooled(kv, 2, &reader), DGL_OK);
-    assert_true(reader.root == kv_prefix_root(engine.model->engine->plan.kv_type, 0, 0));
+    assert_true(reader.root == kv_prefix_root(engine.model->shard->engine->plan.kv_type, 0, 0));
     for (int r = 0; r < ROOTS; r++) {
         assert_int_equal(kv_cache_join_pooled(kv, 2, &of[r]), DGL_OK);
         of[r].root = kv_prefix_root(roots[r].type, roots[r].adapters, roots[r].images);

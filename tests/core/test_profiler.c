@@ -274,7 +274,7 @@ static void test_profile_of_bench(void **state)
     assert_int_equal(entry(p, "sample_pick", DGL_PHASE_DECODE)->calls, steps);
     /* Every weight once per token, and the keys and values of the tokens so far: 2 and 4 of them,
      * or 2 to 5. */
-    uint64_t bytes = 0, kv = plan_kv_layer_bytes(&engine.model->engine->plan, 1) * 8;
+    uint64_t bytes = 0, kv = plan_kv_layer_bytes(&engine.model->shard->engine->plan, 1) * 8;
     for (size_t i = 0; i < p->num_entries; i++)
         if (p->entries[i].phase == DGL_PHASE_DECODE)
             bytes += p->entries[i].bytes;
@@ -307,7 +307,7 @@ static void test_profile_of_sequences(void **state)
     assert_int_equal(entry(p, "report", DGL_PHASE_DECODE)->calls, steps);
     /* 6 tokens, and those sampled since. Their number before all sequences decode follows from the
      * order in which prompts are evaluated. */
-    const uint64_t kv = plan_kv_layer_bytes(&engine.model->engine->plan, 1) * 8;
+    const uint64_t kv = plan_kv_layer_bytes(&engine.model->shard->engine->plan, 1) * 8;
     const uint64_t keys = entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes / kv;
     assert_int_equal(entry(p, "attn_decode", DGL_PHASE_DECODE)->bytes % kv, 0);
     assert_in_range(keys, steps * 3 * 7, steps * 3 * 16);
@@ -566,7 +566,7 @@ static void test_batch_bodies(void **state)
             &kernels),
         DGL_OK);
     tiny_engine_open(&e, &(struct tiny_engine_params){.context = 128, .kernels = kernels});
-    const struct engine *made = e.model->engine;
+    const struct engine *made = e.model->shard->engine;
     for (int warmup = DGL_BENCH_NO_WARMUP; warmup < 2; warmup += 2) {
         struct dgl_bench_result r = bench(
             e.session, dgl_bench_params(.prompt_tokens = 2, .decode_tokens = 8, .batch = SEQUENCES,

@@ -70,13 +70,13 @@ static void test_sizes(void **state)
         fail_msg("%s", log.text);
     bool llvmpipe = strncmp(dgl_device_get_info(device)->renderer, "llvmpipe", 8) == 0;
     bool judged = llvmpipe && strstr(dgl_device_gl_version(device), JUDGED);
-    const struct plan *plan = &model->engine->plan;
+    const struct plan *plan = &model->shard->engine->plan;
     assert_int_equal(device_enter(device, &saved), DGL_OK);
     for (int segment = 0; segment < SEG_COUNT; segment++) {
         for (size_t i = 0; i < plan->segment[segment].ops.count; i++) {
             const struct kernel_use *use = plan->segment[segment].use[i];
             const char *kernel = use->choice.kernel->name;
-            if (programs_compile(&model->engine->programs, &use, 1, NULL) != DGL_OK)
+            if (programs_compile(&model->shard->engine->programs, &use, 1, NULL) != DGL_OK)
                 fail_msg("%s", log.text);
             int64_t after = folder_bytes(dir), bytes = after - before;
             size_t known = 0;

@@ -55,7 +55,7 @@ static int tear_down(void **state)
 static void set_times(uint64_t persistent_ns, uint64_t dispatch_ns)
 {
     for (int i = 0; i < ENGINE_CHOICES; i++) {
-        struct exec_record *r = &engine.model->engine->choice[i].record;
+        struct exec_record *r = &engine.model->shard->engine->choice[i].record;
         *r = (struct exec_record){.verdict = EXEC_FASTER,
                                   .groups = 132,
                                   .tried = (1u << PHASE_FORMS) - 1,
@@ -124,7 +124,7 @@ struct talk {
 static void reply(const struct dgl_sampling *sampling, const int32_t *ids, size_t count,
                   int32_t unread, bool stepped, int32_t out[ANSWER])
 {
-    const bool persistent = engine.model->engine->persistent.exec != NULL;
+    const bool persistent = engine.model->shard->engine->persistent.exec != NULL;
     const uint64_t table = sizeof(struct dgl_step_table);
     const int32_t steps = stepped ? unread : 0;
     injector.submits = 0;
@@ -233,7 +233,7 @@ static void test_rule(void **state)
     const struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, true);
     install(DGL_EXECUTOR_PERSISTENT, &samplings[0].sampling, true);
     set_times(c->persistent_us * 1000, c->dispatch_us * 1000);
-    engine_choice(engine.model->engine, recipe)->state = c->state;
+    engine_choice(engine.model->shard->engine, recipe)->state = c->state;
     assert_int_equal(executor_reader(&engine.session->runner, recipe, c->tokens) != NULL, c->want);
     /* One that has not decoded yet has no run. */
     struct dgl_session *fresh = tiny_session(&engine, 0);

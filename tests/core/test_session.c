@@ -408,7 +408,7 @@ static void test_sessions_of_other_sizes_share_the_workspace(void **state)
     assert_non_null(run);
     const struct gl_dispatch *embed = exec_dispatch_list(run);
     assert_ptr_equal(embed->storage[embed->num_storage - 1].buffer,
-                     e.model->workspace.range[BUF_X].buffer);
+                     e.model->shard->workspace.range[BUF_X].buffer);
     dgl_session_destroy(&large);
     tiny_engine_close(&e);
 }

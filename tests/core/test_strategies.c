@@ -110,7 +110,7 @@ static void test_only_what_changes_is_packed(void **state)
     dgl_device_get_counters(live.device, &before);
     assert_int_equal(set_strategy(&live, F16), DGL_OK);
     dgl_device_get_counters(live.device, &after);
-    const struct model_weights *w = live.model->weights;
+    const struct model_weights *w = live.model->shard->weights;
     assert_int_equal(w->num_buffers, 2);
     assert_at_most((double)(after.upload_bytes - before.upload_bytes), (double)w->buffer_bytes[1]);
     assert_int_equal(set_strategy(&live, FUSED), DGL_OK);
@@ -120,7 +120,7 @@ static void test_only_what_changes_is_packed(void **state)
 static void test_more_operations(void **state)
 {
     (void)state;
-    const struct plan *plan = &live.model->engine->plan;
+    const struct plan *plan = &live.model->shard->engine->plan;
     struct plan longer = *plan;
     uint64_t bytes[BUF_COUNT];
     longer.segment[SEG_DECODE].ops.count += 1000;
@@ -177,11 +177,11 @@ static void test_too_large_is_refused(void **state)
     assert_int_equal(set_strategy(&e, FUSED), DGL_OK); /* kernels of prefill are compiled then */
     float *want = answer_of(&e);
     uint64_t bytes = weight_bytes(&e);
-    uint32_t serial = e.model->engine_serial;
+    uint32_t serial = e.model->shard->engine_serial;
     gl_fail.memory_free_bytes = e.device->held_bytes + bytes;
     test_log_clear(&e.log);
     assert_refusal(&e.log, set_strategy(&e, F32), DGL_ERR_NO_MEMORY, parts);
-    assert_int_equal(e.model->engine_serial, serial);
+    assert_int_equal(e.model->shard->engine_serial, serial);
     check_unchanged(&e, want, bytes);
     gl_fail.memory_free_bytes = e.device->held_bytes + 8 * bytes;
     assert_int_equal(set_strategy(&e, F32), DGL_OK);

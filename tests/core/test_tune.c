@@ -169,7 +169,7 @@ static void test_operation(void **state)
 static void test_batch_bodies(void **state)
 {
     struct opened o = open_model(NULL, true);
-    struct plan *plan = &o.model->engine->plan;
+    struct plan *plan = &o.model->shard->engine->plan;
     struct dgl_tune_result r;
     size_t bodies = 0, tuned = 0;
     (void)state;
@@ -361,7 +361,7 @@ static void test_refusal(void **state)
 static void test_variant(void **state)
 {
     struct opened o = open_model(NULL, true);
-    const struct plan *plan = &o.model->engine->plan;
+    const struct plan *plan = &o.model->shard->engine->plan;
     const struct kernel_use *use = NULL;
     struct tune_store store = {0};
     struct dgl_buf key = {0};
@@ -385,7 +385,7 @@ static void test_variant(void **state)
     close_model(&o);
 
     o = open_model(NULL, false);
-    body = &o.model->engine->plan.segment[SEG_DECODE];
+    body = &o.model->shard->engine->plan.segment[SEG_DECODE];
     for (size_t i = 0; i < body->ops.count; i++)
         if (strcmp(body->ops.ops[i].label, "o") == 0) {
             const struct kernel_choice *choice = &body->use[i]->choice;
@@ -404,7 +404,7 @@ static void test_variant(void **state)
 static void test_keys_are_patterns(void **state)
 {
     struct opened o = open_model(NULL, true);
-    const struct kernel_table *kernels = &o.model->engine->plan.kernels;
+    const struct kernel_table *kernels = &o.model->shard->engine->plan.kernels;
     (void)state;
     assert_true(kernels->count > 10);
     for (size_t i = 0; i < kernels->count; i++) {

@@ -162,7 +162,7 @@ static void tune_model(const struct dgl_model_params *load, const struct dgl_tun
     if (dgl_model_load(device, load, &model) != DGL_OK ||
         dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
         fail_msg("%s", log_.text);
-    gpu.own = &model->engine->programs;
+    gpu.own = &model->shard->engine->programs;
     enum dgl_status status = dgl_tune(session, params, r);
     if (status != DGL_OK && status != DGL_ERR_CANCELLED)
         fail_msg("%s", log_.text);
@@ -330,7 +330,7 @@ static void answer(const struct dgl_model_params *load, const char *layout, int3
     if (dgl_model_load(device, load, &model) != DGL_OK ||
         dgl_session_create(model, dgl_session_params(.chunk = 64), &session) != DGL_OK)
         fail_msg("%s", log_.text);
-    assert_string_equal(model->weights->layer[0].o.bands[0].layout->name, layout);
+    assert_string_equal(model->shard->weights->layer[0].o.bands[0].layout->name, layout);
     tiny_greedy(session, ids, 4, tokens, ANSWER);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);

@@ -76,8 +76,8 @@ static void test_load(void **state)
 
     aside = true;
     open_engine(&e, NULL);
-    const struct programs *programs = &e.model->engine->programs;
-    const struct plan *plan = &e.model->engine->plan;
+    const struct programs *programs = &e.model->shard->engine->programs;
+    const struct plan *plan = &e.model->shard->engine->plan;
     const size_t count = begun;
     assert_true(count >= 5);
     assert_int_equal(waiting(programs), count);
@@ -120,8 +120,8 @@ static void test_company(void **state)
         assert_int_equal(
             dgl_batch_create(e.model, dgl_batch_params(.sequences = 4, .context = CONTEXT), &batch),
             DGL_OK);
-        const struct programs *programs = &e.model->engine->programs;
-        const struct plan *plan = &e.model->engine->plan;
+        const struct programs *programs = &e.model->shard->engine->programs;
+        const struct plan *plan = &e.model->shard->engine->plan;
         const uint32_t bodies = 1u << plan_batch_body(plan, 2) | 1u << plan_batch_body(plan, 4);
         const size_t loading = begun;
         size_t written = 0;
@@ -173,7 +173,7 @@ static void test_broken_kernel(void **state)
         test_log_clear(&e.log);
         assert_refusal(&e.log, dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_KERNEL,
                        ((const char *const[]){"broken.comp:10", "undeclared_name", NULL}));
-        assert_int_equal(waiting(&e.model->engine->programs) > 0, aside);
+        assert_int_equal(waiting(&e.model->shard->engine->programs) > 0, aside);
         /* Its words once more, and other kernels mend it. */
         test_log_clear(&e.log);
         assert_int_equal(dgl_session_sync(e.session, prompt, PROMPT, NULL), DGL_ERR_KERNEL);

@@ -279,8 +279,7 @@ static void model_has_none(void **state)
         fail_msg("%s", log.text);
     assert_int_equal(device_enter(dev, &saved), DGL_OK);
     struct dgl_model *m = checked(calloc(1, sizeof(*m)));
-    m->dev = dev;
-    enum dgl_status status = model_plan(m, &params);
+    enum dgl_status status = model_plan(m, dev, &params);
     if (status == DGL_OK)
         status = row->part ? text_list_add_all(&list, m) : text_list_add_plan(&list, m);
     for (size_t i = 0; i < list.count; i++)

@@ -214,13 +214,13 @@ static void test_wrong_kernel_is_refused(void **state)
 {
     (void)state;
     char *path = write_edited("norm_rms", "* r * G[i]", "* r * G[i] * 1.001");
-    const uint32_t serial = engine.model->engine_serial;
+    const uint32_t serial = engine.model->shard->engine_serial;
     assert_int_equal(swap(path), DGL_ERR_KERNEL);
     assert_int_equal(engine.log.errors, 1);
     assert_contains(engine.log.text, path);
     assert_contains(engine.log.text, "fails its known-answer test: norm_rms: norm post=store");
     assert_contains(engine.log.text, "wanted");
-    assert_int_equal(engine.model->engine_serial, serial);
+    assert_int_equal(engine.model->shard->engine_serial, serial);
     check_answer();
     free(path);
 }
@@ -490,13 +490,13 @@ static void test_broken(void **state)
     const struct broken *row = *state;
     char *path = write_edited(row->kernel, row->find, row->replace);
     check_answer();
-    uint32_t serial = engine.model->engine_serial;
+    uint32_t serial = engine.model->shard->engine_serial;
     enum dgl_status status = swap(path);
     if (status == DGL_OK)
         fail_msg("taken: %s", path);
     assert_int_equal(engine.log.errors, 1);
     assert_contains(engine.log.text, row->word);
-    assert_int_equal(engine.model->engine_serial, serial);
+    assert_int_equal(engine.model->shard->engine_serial, serial);
     assert_int_equal(plan_of("attn_norm").overridden, 0);
     /* The session's programs were kept too. */
     struct dgl_counters before, after;

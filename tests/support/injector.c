@@ -226,10 +226,10 @@ static const struct persistent_ops persistent_ops = {.check = injector_check,
 
 void injector_install(struct injector *in, struct dgl_model *model, enum dgl_executor wanted)
 {
-    struct engine *engine = model->engine;
+    struct engine *engine = model->shard->engine;
     struct injector_exec *exec = checked(dgl_new(struct injector_exec));
     exec->base =
-        (struct exec){.ops = &exec_ops, .plan = &engine->plan, .log = model->dev->log, .refs = 1};
+        (struct exec){.ops = &exec_ops, .plan = &engine->plan, .log = model->log, .refs = 1};
     exec->injector = in;
     exec_unref(&engine->persistent.exec);
     engine->persistent = (struct persistent){&exec->base, &persistent_ops, in->aside};
@@ -240,7 +240,7 @@ void injector_install(struct injector *in, struct dgl_model *model, enum dgl_exe
     engine->wanted = wanted;
     memset(engine->choice, 0, sizeof(engine->choice));
     engine->last = NULL;
-    model->engine_serial++; /* sessions drop their runs */
+    model->shard->engine_serial++; /* sessions drop their runs */
     in->inner = engine->exec;
-    in->gl = model->dev->gl;
+    in->gl = model->shard->dev->gl;
 }

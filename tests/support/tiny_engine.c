@@ -75,7 +75,7 @@ size_t tiny_sync(struct dgl_session *s, const int32_t *ids, size_t count)
 
 float *tiny_logits(struct dgl_session *s)
 {
-    struct dgl_device *dev = s->model->dev;
+    struct dgl_device *dev = s->model->shard->dev;
     uint64_t bytes = (uint64_t)s->model->info.vocab * sizeof(float);
     struct gl_saved saved = {0};
     float *logits = malloc(bytes);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
-#include "core/seq/session.h"
+#include "core/seq/generate.h"
 
 enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl_chat **out)
 {

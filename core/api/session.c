@@ -5,6 +5,7 @@
 
 #include "core/base/mem.h"
 #include "core/measure/bench.h"
+#include "core/seq/generate.h"
 #include "core/seq/score.h"
 #include "core/seq/session_store.h"
 

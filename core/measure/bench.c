@@ -12,6 +12,7 @@
 #include "core/base/stats.h"
 #include "core/exec/profile.h"
 #include "core/measure/bench_batch.h"
+#include "core/seq/generate.h"
 #include "kernels/phases.h"
 
 #define MAX_REPETITIONS 64

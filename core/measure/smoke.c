@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/oracle/oracle.h"
+#include "core/seq/generate.h"
 #include "core/seq/score.h"
 
 /* The beginning of a story, which small story models and large general models both predict well. */

@@ -2,7 +2,7 @@
 #ifndef DGL_CORE_TUNE_H
 #define DGL_CORE_TUNE_H
 
-#include "core/seq/session.h"
+#include "core/seq/score.h"
 #include "core/exec/tune_store.h"
 
 /* Behind dgl_tune(); the device is entered. */

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "core/seq/generation.h"
+#include "core/seq/generate.h"
 
 #define BATCH_SEQUENCES     4
 #define BATCH_MAX_SEQUENCES 256

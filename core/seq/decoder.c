@@ -1,5 +1,5 @@
 /* Decoding of one sequence, or of several sequences together. */
-#include "core/seq/generation.h"
+#include "core/seq/generate.h"
 
 #include <assert.h>
 #include <stddef.h>

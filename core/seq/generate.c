@@ -1,6 +1,6 @@
 /* The generation loop: the prompt, then decode steps until the answer ends. Each step on the GPU
  * takes its token from the step before. The host only reads the ids back. */
-#include "core/seq/generation.h"
+#include "core/seq/generate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -620,4 +620,13 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
     out->profile = profile.sums;
     out->compile_ns = dev->compile_ns - compiled_ns;
     return status;
+}
+
+void generate_result_finish(struct dgl_generate_result *result)
+{
+    free(result->prompt_ids);
+    free(result->tokens);
+    free(result->text);
+    profile_sums_finish(&result->profile);
+    *result = (struct dgl_generate_result){0};
 }

@@ -2,7 +2,7 @@
 #ifndef DGL_CORE_SCORE_H
 #define DGL_CORE_SCORE_H
 
-#include "core/seq/session.h"
+#include "core/seq/prefill.h"
 
 /* Implement dgl_session_eval(), dgl_logits(), dgl_embed() and dgl_perplexity(). */
 enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_params *params,
@@ -14,5 +14,9 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
 enum dgl_status session_perplexity(struct dgl_session *s,
                                    const struct dgl_perplexity_params *params,
                                    struct dgl_perplexity_result *out);
+
+/* Makes room for the logits of every row of a pass (ROW_SCORE). *rows is set to the maximum rows of
+ * such a pass. */
+enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
 
 #endif

@@ -87,36 +87,6 @@ void session_advance(struct dgl_session *s, int32_t tokens);
  * waits for the compiler. Skips those already compiled. Returns DGL_ERR_CANCELLED, without a
  * message, if cancelled between two kernels. */
 enum dgl_status session_compile(struct dgl_session *s, uint32_t segments);
-/* Returns the bodies of the passes that evaluate the next `count` tokens in passes of up to `rows`,
- * as bits. */
-uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
-/* Returns the size of the next pass if `left` tokens remain and a pass has at most `rows`.
- * `scores`: every row computes logits. */
-int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores);
-/* Returns the maximum rows of a pass if session_eval() evaluates the next `count` tokens. */
-int32_t session_eval_rows(const struct dgl_session *s, int32_t count);
-/* Returns DGL_ERR_INVALID_ARG if ids[0 .. count) is empty, does not fit the context, or has an id
- * outside of the vocabulary. `name` names the ids in the message. */
-enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
-                                  size_t count);
-/* A prompt: either text or ids. session_prompt_ids() returns its ids. The caller frees ids->ids
- * with free(), also on failure. */
-struct prompt {
-    const char *text; /* NULL if the prompt is ids */
-    size_t text_len;  /* in bytes; 0 means strlen(text) */
-    const int32_t *ids;
-    size_t num_ids;
-    bool no_parse_special;
-};
-/* The prompt in the parameters of a public call. */
-#define PROMPT_OF(p)                                                                               \
-    (&(struct prompt){.text = (p)->prompt,                                                         \
-                      .text_len = (p)->prompt_len,                                                 \
-                      .ids = (p)->ids,                                                             \
-                      .num_ids = (p)->num_ids,                                                     \
-                      .no_parse_special = (p)->no_parse_special})
-enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
-                                   struct token_ids *ids);
 /* Ends the call in progress with DGL_ERR_CANCELLED. May be called from any thread. */
 void session_cancel(struct dgl_session *s);
 bool session_is_cancelled(const struct dgl_session *s);
@@ -131,30 +101,6 @@ enum dgl_status session_write_rope(struct dgl_session *s, int32_t tokens);
 /* Prepares the ROPE tables for a sequence of `tokens`. If the tables change, all evaluated tokens
  * are invalid and `len` becomes 0. Call it before evaluating any part of the sequence. */
 enum dgl_status session_expect(struct dgl_session *s, int32_t tokens);
-/* Evaluates ids[len .. count), which the caller has stored in s->ids; count <= context. LOGITS is
- * then that of the last token. If cancelled between passes, returns DGL_ERR_CANCELLED without a
- * message, and keeps the tokens evaluated so far. The last pass is queued, but not flushed. */
-enum dgl_status session_eval(struct dgl_session *s, int32_t count);
-/* Queues one pass over the next `tokens` of s->ids. `flags` (enum row_flag) selects the results. */
-enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags);
-/* The residual stream of positions 0 .. rows, as [point][rows][hidden]. Point 0 is the embedding.
- * Points 2i + 1 and 2i + 2 follow the attention and the feed-forward part of layer i. */
-struct stream_trace {
-    float *values;
-    size_t rows;
-};
-size_t session_trace_points(const struct dgl_session *s);
-/* Like session_pass(), but block by block. Reads the stream after each block. */
-enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
-                                   const struct stream_trace *trace);
-/* Makes room for the logits of every row of a pass (ROW_SCORE). *rows is set to the maximum rows of
- * such a pass. */
-enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows);
-/* Stores ids[0 .. count) in s->ids and keeps the evaluated tokens up to the first difference.
- * *reused (may be NULL) is set to the number kept. `ids` may be s->ids if the session is empty. If
- * len < count afterwards, session_eval(count) must follow. */
-enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
-                                 size_t *reused);
 /* Writes the state of a pass over step->tokens rows from step->pos on. `flags` apply to the last
  * row; ROW_SCORE and ROW_HIDDEN apply to all rows. */
 enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step *step,
@@ -163,17 +109,8 @@ enum dgl_status session_write_step(struct dgl_session *s, const struct dgl_step 
 enum dgl_status session_write_adjust(struct dgl_session *s, const struct dgl_sampling *sampling);
 /* Reads `count` ids from position `pos` on. Waits. */
 enum dgl_status session_read_ids(struct dgl_session *s, int32_t pos, int32_t count, int32_t *ids);
-/* Reports NaN or infinite logits, with advice. They may come from the weights or from a user's own
- * kernel: neither is checked beforehand. */
-enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
-    DGL_PRINTF(2, 3);
 /* Default number of tokens per readback. It is more than 1 if a readback costs more than a few
  * steps beyond the end of the answer. */
 int32_t session_readback_interval(const struct dgl_session *s);
-
-/* Implements dgl_generate(). The caller must have entered the device. */
-enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
-                                 struct dgl_generate_result *out);
-void generate_result_finish(struct dgl_generate_result *result);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef DGL_CORE_SESSION_STORE_H
 #define DGL_CORE_SESSION_STORE_H
 
-#include "core/seq/session.h"
+#include "core/seq/prefill.h"
 
 /* Implement dgl_session_save() and dgl_session_load(). */
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *params);

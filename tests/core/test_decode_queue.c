@@ -1,6 +1,6 @@
 /* The decoder of one sequence on a clock of the test's: the ids of a burst, the number of bursts
  * that may wait, and that the host sleeps while the device works. */
-#include "core/seq/generation.h"
+#include "core/seq/generate.h"
 
 #include <string.h>
 #include <time.h>

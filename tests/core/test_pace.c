@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "core/seq/session.h"
+#include "core/seq/prefill.h"
 #include "tests/support/tiny_engine.h"
 
 #define PROMPT 60

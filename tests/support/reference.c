@@ -6,7 +6,7 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
-#include "core/seq/session.h"
+#include "core/seq/prefill.h"
 #include "tests/support/test.h"
 
 /* ---- files ----------------------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 /* One answer that is being generated, in parts. dgl_generate() runs the parts in order. A batch
  * (batch.c) interleaves the parts of many answers. The caller must have entered the device. */
-#ifndef DGL_CORE_GENERATION_H
-#define DGL_CORE_GENERATION_H
+#ifndef DGL_CORE_GENERATE_H
+#define DGL_CORE_GENERATE_H
 
 #include "core/seq/decoder.h"
+#include "core/seq/prefill.h"
 #include "core/text/text_stream.h"
 
 struct generation {
@@ -65,5 +66,10 @@ void generation_end(struct generation *g, enum dgl_finish why);
 enum dgl_status generation_take_text(struct generation *g);
 /* Drops everything queued, and frees the text stream. */
 void generation_finish(struct generation *g);
+
+/* Implements dgl_generate(). The caller must have entered the device. */
+enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generate_params *params,
+                                 struct dgl_generate_result *out);
+void generate_result_finish(struct dgl_generate_result *result);
 
 #endif

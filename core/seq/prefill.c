@@ -1,0 +1,302 @@
+/* Evaluates known ids of a session in passes over up to `ubatch` tokens. */
+#include "core/seq/prefill.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+/* On software renderers, short prompts use the decode programs while the prefill programs are not
+ * compiled. The answer needs the decode programs anyway, and compiling the others takes a second or
+ * two. Both limits apply: the tokens, and the bytes of weights that they read one by one. If the
+ * user has chosen a prefill kernel, that kernel is used. */
+#define SHORT_PROMPT       16
+#define SHORT_PROMPT_BYTES (512ull << 20)
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Writes the tokens and the state of a pass over the next `tokens`. */
+static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
+{
+    struct dgl_step step = {
+        .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
+    enum dgl_status status =
+        gl_buffer_write(s->model->shard->dev->gl, s->memory.state[BUF_IDS].buffer,
+                        s->memory.state[BUF_IDS].offset + (uint64_t)s->len * 4, s->ids + s->len,
+                        (uint64_t)tokens * 4);
+    return status == DGL_OK ? session_write_step(s, &step, flags) : status;
+}
+
+void session_advance(struct dgl_session *s, int32_t tokens)
+{
+    if (s->shares && session_rope_holds(s, 0))
+        kv_prefix_note(&s->model->shard->kv, &s->pages, s->ids, s->len, s->len + tokens);
+    s->len += tokens;
+    s->model->shard->dev->tokens += (uint64_t)tokens;
+    s->logits_valid = false;
+}
+
+/* Queues the segments after the body, as selected by the rows' flags. */
+static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
+{
+    struct exec_run *run;
+    enum dgl_status status = DGL_OK;
+    session_advance(s, tokens);
+    const struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
+    if (tail.rows.segments) {
+        TRY(runner_run(&s->runner, tail.rows, &run));
+        TRY(exec_run_set_tokens(run, tokens));
+        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
+    }
+    if (tail.last.segments) {
+        TRY(runner_run(&s->runner, tail.last, &run));
+        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
+        s->logits_valid = true;
+    }
+done:
+    return status;
+}
+
+/* Waits for the queued pass and notes its time. Reports a slow device. */
+static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t start_ns)
+{
+    struct dgl_model *m = s->model;
+    const struct plan *plan = &m->shard->engine->plan;
+    const bool head_was_known = m->shard->pace.head_ns > 0;
+    const int32_t held = s->len + tokens;
+    const int32_t before = pace_tokens(&m->shard->pace, plan, s->ubatch, s->len, false);
+    enum dgl_status status = gl_finish(m->shard->dev->gl);
+    if (status != DGL_OK)
+        return status;
+    pace_note(&m->shard->pace, plan, tokens, held, dgl_now_ns() - start_ns);
+    const int32_t after = pace_tokens(&m->shard->pace, plan, s->ubatch, held, false);
+    if (after != before || tokens == 1)
+        dgl_info(m->log,
+                 "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
+                 "no dispatch takes much longer than %d ms",
+                 (double)m->shard->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
+                 s->ubatch, (int)(PACE_BUDGET_NS / 1000000));
+    if (!head_was_known && m->shard->pace.head_ns > PACE_BUDGET_NS)
+        dgl_warn(m->log,
+                 "the head is one dispatch of about %.0f ms for each token here: a watchdog may "
+                 "reset the device; a smaller type for it (convert --head) takes less",
+                 (double)m->shard->pace.head_ns * 1e-6);
+    return DGL_OK;
+}
+
+enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
+{
+    const struct plan *plan = &s->model->shard->engine->plan;
+    const bool timed =
+        s->paced && !s->runner.profile &&
+        pace_tokens(&s->model->shard->pace, plan, s->ubatch, s->len, false) < s->ubatch;
+    struct exec_run *body;
+    enum dgl_status status;
+    TRY(session_reserve(s, s->len + tokens));
+    TRY(runner_run(&s->runner, recipe_of(plan_body(plan, tokens)), &body));
+    TRY(exec_run_set_tokens(body, tokens));
+    TRY(pass_begin(s, tokens, flags));
+    if (timed)
+        TRY(gl_finish(s->model->shard->dev->gl));
+    const uint64_t start_ns = timed ? dgl_now_ns() : 0;
+    TRY(runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens));
+    if (timed)
+        TRY(time_pass(s, tokens, start_ns));
+    TRY(pass_end(s, tokens));
+done:
+    return status;
+}
+
+enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
+                                   const struct stream_trace *trace)
+{
+    const struct plan *plan = &s->model->shard->engine->plan;
+    const enum segment body = plan_body(plan, tokens);
+    size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
+    struct exec_run *run = NULL;
+    enum dgl_status status;
+    TRY(session_reserve(s, s->len + tokens));
+    TRY(pass_begin(s, tokens, flags));
+    for (size_t first = 0, end; first < count; first = end, point++) {
+        struct recipe recipe = recipe_of(body);
+        enum plan_buffer stream;
+        end = plan_block_end(plan, body, first, &stream);
+        recipe.first = first;
+        recipe.count = end - first;
+        assert(point < session_trace_points(s));
+        TRY(exec_run_create(s->model->shard->engine->exec, recipe, &s->memory, &run));
+        TRY(exec_run_set_tokens(run, tokens));
+        TRY(exec_run_submit(run, 1, NULL));
+        TRY(gl_buffer_read(s->model->shard->dev->gl,
+                           s->model->shard->workspace.range[stream].buffer,
+                           s->model->shard->workspace.range[stream].offset,
+                           trace->values + (point * trace->rows + (size_t)s->len) * row,
+                           (size_t)tokens * row * sizeof(float)));
+        exec_run_destroy(&run);
+    }
+    assert(point == session_trace_points(s));
+    TRY(pass_end(s, tokens));
+done:
+    exec_run_destroy(&run);
+    return status;
+}
+
+size_t session_trace_points(const struct dgl_session *s)
+{
+    return 1 + 2 * (size_t)s->model->shard->engine->plan.desc->layers;
+}
+
+int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores)
+{
+    const struct plan *plan = &s->model->shard->engine->plan;
+    rows = left < rows ? left : rows;
+    if (s->paced)
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, scores);
+    return plan_pass_tokens(plan, left, rows);
+}
+
+uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
+{
+    const struct plan *plan = &s->model->shard->engine->plan;
+    uint32_t segments = 0;
+    int32_t left = count;
+    if (s->paced && s->model->shard->pace.tokens > 0)
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, false);
+    else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
+        segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */
+        left--;
+    }
+    for (int32_t tokens; left > 0; left -= tokens) {
+        tokens = plan_pass_tokens(plan, left, rows);
+        segments |= recipe_of(plan_body(plan, tokens)).segments;
+    }
+    return segments;
+}
+
+int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
+{
+    const struct engine *engine = s->model->shard->engine;
+    const uint32_t segments = session_body_segments(s, count, s->ubatch);
+    const uint64_t tokens = (uint64_t)count;
+    if (s->model->shard->dev->info.software && tokens <= SHORT_PROMPT &&
+        tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
+        !plan_is_asked(&engine->plan, segments) &&
+        !exec_is_compiled(&engine->programs, &engine->plan, segments))
+        return 1;
+    return s->ubatch;
+}
+
+enum dgl_status session_eval(struct dgl_session *s, int32_t count)
+{
+    enum dgl_status status = session_expect(s, count);
+    const int32_t rows = session_eval_rows(s, count - s->len);
+    assert(s->len < count);
+    if (status == DGL_OK)
+        status = session_compile(s, session_body_segments(s, count - s->len, rows) |
+                                        recipe_of(SEG_HEAD).segments);
+    while (s->len < count && status == DGL_OK) {
+        if (session_is_cancelled(s))
+            return DGL_ERR_CANCELLED;
+        int32_t left = count - s->len;
+        int32_t tokens = session_pass_tokens(s, left, rows, false);
+        status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
+        if (status == DGL_OK && tokens < left && rows > 1)
+            status = gl_flush(s->model->shard->dev->gl);
+    }
+    return status;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+enum dgl_status session_check_ids(const struct dgl_session *s, const char *name, const int32_t *ids,
+                                  size_t count)
+{
+    const struct dgl_log *log = s->model->log;
+    if (count == 0 || !ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", name);
+    if (count > (size_t)s->context)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s has %zu tokens, the context holds %d: shorten it or raise -c", name,
+                        count, s->context);
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "token %zu of %s is %d, the vocabulary has ids 0 to %d", i, name,
+                            ids[i], s->model->info.vocab - 1);
+    return DGL_OK;
+}
+
+enum dgl_status session_prompt_ids(const struct dgl_session *s, const struct prompt *prompt,
+                                   struct token_ids *ids)
+{
+    const struct dgl_model *m = s->model;
+    const struct dgl_log *log = m->log;
+    if (!prompt->text == !prompt->ids)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "give a prompt either as text or as ids");
+    if (prompt->text && !m->tok)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has no tokenizer: give the prompt as ids",
+                        m->info.path);
+    if (prompt->text) {
+        struct dgl_str text = {prompt->text,
+                               prompt->text_len ? prompt->text_len : strlen(prompt->text)};
+        struct encode_flags flags = {.add_special = true,
+                                     .no_parse_special = prompt->no_parse_special};
+        return tokenizer_encode(log, m->tok, text, flags, ids);
+    }
+    ids->ids = dgl_new_array(int32_t, prompt->num_ids);
+    if (!ids->ids)
+        return dgl_fail_memory(log, "prompt", prompt->num_ids * sizeof(int32_t));
+    memcpy(ids->ids, prompt->ids, prompt->num_ids * sizeof(int32_t));
+    ids->count = prompt->num_ids;
+    return DGL_OK;
+}
+
+enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size_t count,
+                                 size_t *reused)
+{
+    enum dgl_status status = session_check_ids(s, "the prompt", ids, count);
+    if (status == DGL_OK)
+        status = session_expect(s, (int32_t)count);
+    if (status != DGL_OK)
+        return status;
+    size_t keep = 0;
+    while (keep < count && keep < (size_t)s->len && s->ids[keep] == ids[keep])
+        keep++;
+    /* The caller needs the last token's logits. Evaluate it again if LOGITS is not valid. */
+    if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
+        keep--;
+    session_trim(s, (int32_t)keep);
+    if (ids != s->ids)
+        memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
+    if (keep < count)
+        status = session_adopt(s, (int32_t)count, NULL);
+    if (reused)
+        *reused = (size_t)s->len;
+    return status;
+}
+
+enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char *fmt, ...)
+{
+    struct dgl_buf texts = {0};
+    char what[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    plan_name_users_texts(&s->model->shard->engine->plan, &texts);
+    const bool users = texts.len > 0 && !texts.failed;
+    enum dgl_status status = dgl_fail(
+        s->model->log, DGL_ERR_GPU,
+        "%s not numbers; %s%s%sthe model's weights may hold NaN or infinity (try the file that "
+        "they were made from); if not, try --limits min, and report it with the output of "
+        "`dopplergl devices`",
+        what, users ? "kernels that are not built in are in use, try without them: " : "",
+        users ? texts.p : "", users ? "; " : "");
+    dgl_buf_finish(&texts);
+    return status;
+}

@@ -287,7 +287,8 @@ bool dgl_device_is_lost(const struct dgl_device *dev);
  * last case the folder still stores test results, tunings and hashes. Borrowed from the device. */
 const char *dgl_device_cache_dir(const struct dgl_device *dev);
 
-/* Work since the device was opened. Subtract two readings to get the work between them. */
+/* Work since the device was opened, without known-answer tests of kernels and trials of executors.
+ * Subtract two readings to get the work between them. */
 struct dgl_counters {
     uint64_t tokens; /* evaluated, in prefill and in decode */
     /* calls into the driver that start work or wait for it: a flush, a wait on a fence, a map of a

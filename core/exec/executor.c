@@ -542,9 +542,8 @@ enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, in
     TRY(executor_prepare(r, q->recipe));
     if (r->wait_executor || executor_is_due(q)) {
         struct exec_run *dispatch = NULL;
-        struct dgl_counters before = device_counters(dev), trial;
-        const uint64_t compile_ns = dev->compile_ns, start = dgl_now_ns();
         const bool first = c->state == ENGINE_COMPILING;
+        account_push(dev, ACCOUNT_TRIAL);
         if (first && has_room(q))
             status = q->reserve(q->priv, trial_steps(q));
         if (first && status == DGL_OK)
@@ -555,9 +554,7 @@ enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, in
             status = judge(q, dispatch, c);
         if (status == DGL_OK)
             status = try_forms(q, c);
-        dev->compile_ns = compile_ns + (dgl_now_ns() - start);
-        trial = counters_since(dev, &before);
-        counters_add(&r->trials, &trial);
+        account_pop(dev);
     }
     TRY(status);
     if (engine->wanted == DGL_EXECUTOR_PERSISTENT && q->rows == 1 && c->state == ENGINE_DISPATCH)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/memory/pool.h"
@@ -383,9 +382,9 @@ static enum dgl_status make_program(struct phases_exec *exec, struct recipe reci
     const struct gl_program_params params = program_params(&run->text);
     const struct phases_run *other = exec->runs;
     enum dgl_status status = DGL_OK;
-    uint64_t start_ns = dgl_now_ns();
     if (run->text.failed)
         return dgl_fail_memory(exec->base.log, "program of phases", run->text.len);
+    account_push(dev, ACCOUNT_COMPILE);
     while (other && !same_text(&other->text, &run->text))
         other = other->next;
     if (other) {
@@ -399,7 +398,7 @@ static enum dgl_status make_program(struct phases_exec *exec, struct recipe reci
         status = gl_programs_create(dev->gl, &params, 1, &(struct gl_compile){.machine_code = true},
                                     &run->program);
     }
-    dev->compile_ns += dgl_now_ns() - start_ns;
+    account_pop(dev);
     if (status == DGL_OK) {
         run->next = exec->runs;
         exec->runs = run;

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
@@ -170,7 +169,6 @@ bool programs_are_ready(const struct programs *p, const struct kernel_use *const
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how)
 {
-    uint64_t start_ns = dgl_now_ns();
     const struct dgl_log *log = p->dev->log;
     const struct kernel_use **missing = dgl_new_array(const struct kernel_use *, count);
     struct dgl_buf *texts = dgl_new_array(struct dgl_buf, count);
@@ -190,6 +188,9 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
         if (!have)
             missing[n++] = uses[i];
     }
+    if (n == 0)
+        goto done;
+    account_push(p->dev, ACCOUNT_COMPILE);
     for (size_t i = 0; i < n && status == DGL_OK; i++) {
         status = make_source(log, missing[i], &texts[i], &params[i]);
         sources[i] = (struct source){log, &missing[i]->choice, &texts[i], GL_COMPILE_OK};
@@ -199,15 +200,14 @@ enum dgl_status programs_compile(struct programs *p, const struct kernel_use *co
         if (missing[i]->id < p->begun_cap)
             params[i].begun = &p->begun[missing[i]->id];
     }
-    if (status == DGL_OK && n > 0)
+    if (status == DGL_OK)
         status = gl_programs_create(p->dev->gl, params, n, how, programs);
     for (size_t i = 0; i < n && status == DGL_OK; i++)
         p->program[missing[i]->id] = programs[i];
     for (size_t i = 0; i < n && status == DGL_ERR_KERNEL && !p->exceeded; i++)
         if (is_exceeded(&sources[i]))
             p->exceeded = missing[i];
-    if (n > 0)
-        p->dev->compile_ns += dgl_now_ns() - start_ns;
+    account_pop(p->dev);
 done:
     for (size_t i = 0; texts && i < n; i++)
         dgl_buf_finish(&texts[i]);

@@ -29,7 +29,7 @@ enum dgl_status programs_begin(struct programs *p, const struct kernel_use *cons
 /* Returns true if all compilations that programs_begin() started for these uses have finished. */
 bool programs_are_ready(const struct programs *p, const struct kernel_use *const *uses,
                         size_t count);
-/* Compiles all `uses` without a program in one batch, and adds the time to compile_ns of the
+/* Compiles all `uses` without a program in one batch, in a section ACCOUNT_COMPILE of the
  * device. If one fails, all of them stay without a program. `how`: see gl_programs_create(). */
 enum dgl_status programs_compile(struct programs *p, const struct kernel_use *const *uses,
                                  size_t count, const struct gl_compile *how);

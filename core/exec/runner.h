@@ -20,8 +20,7 @@ struct runner {
     struct memory *memory;
     struct runner_runs own, *runs; /* its own runs, or the runs of all lanes of a batch */
     struct profile *profile;       /* every pass of the call in progress is added to it, or NULL */
-    struct dgl_counters trials; /* work of executor trials, excluded from the counters of answers */
-    bool wait_executor;         /* waits for the compiler before decoding, to measure only that */
+    bool wait_executor; /* waits for the compiler before decoding, to measure only that */
 };
 
 /* Destroys all runs. No run may be queued. */

@@ -379,7 +379,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     struct dgl_device *dev = s->model->shard->dev;
     struct bench b = {.s = s, .p = *params, .r = r};
     struct dgl_bench_params *p = &b.p;
-    const uint64_t compiled = dev->compile_ns;
+    const uint64_t compiled = account_ns(dev);
     enum dgl_status status = check_params(s, p);
     if (status != DGL_OK)
         return status;
@@ -420,7 +420,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     session_trim(s, 0);
     TRY(tell_done(&b, p->prompt_tokens));
     TRY(session_compile(s, segments));
-    r->compile_ns = dev->compile_ns - compiled;
+    r->compile_ns = account_ns(dev) - compiled;
     if (!p->skip_copy) { /* its buffers do not count as the model's */
         const struct gl_memory memory = gl_device_memory(dev->gl);
         status = profile_copy(dev, s->model->shard->kernels, &r->copy_gbps);

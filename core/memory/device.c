@@ -1,4 +1,4 @@
-/* Entering the device's context, and its counters. */
+/* Entering the device's context, its counters, and sections that are excluded from results. */
 #include "core/memory/device.h"
 
 #include <assert.h>
@@ -6,42 +6,8 @@
 #include "core/base/clock.h"
 #include "core/memory/pool.h"
 
-struct dgl_counters device_counters(const struct dgl_device *dev)
-{
-    struct gl_counters c = gl_device_counters(dev->gl);
-    struct dgl_counters all = {
-        .tokens = dev->tokens,
-        .submits = c.submits,
-        .readbacks = c.readbacks,
-        .dispatches = c.dispatches,
-        .barriers = c.barriers,
-        .buffers_created = c.buffers_created,
-        .programs_linked = c.programs_linked,
-        .readback_bytes = c.readback_bytes,
-        .upload_bytes = c.upload_bytes,
-        .pages_used = dev->pages_used,
-        .pages_shared = dev->pages_shared,
-        .prefix_hit_tokens = dev->prefix_hit_tokens,
-    };
-    counters_take(&all, &dev->hidden);
-    return all;
-}
-
-void counters_add(struct dgl_counters *sum, const struct dgl_counters *part)
-{
-    sum->tokens += part->tokens;
-    sum->submits += part->submits;
-    sum->readbacks += part->readbacks;
-    sum->dispatches += part->dispatches;
-    sum->barriers += part->barriers;
-    sum->buffers_created += part->buffers_created;
-    sum->programs_linked += part->programs_linked;
-    sum->readback_bytes += part->readback_bytes;
-    sum->upload_bytes += part->upload_bytes;
-    sum->prefix_hit_tokens += part->prefix_hit_tokens;
-}
-
-void counters_take(struct dgl_counters *sum, const struct dgl_counters *part)
+/* Subtracts `part` from `sum`. */
+static void take(struct dgl_counters *sum, const struct dgl_counters *part)
 {
     sum->tokens -= part->tokens;
     sum->submits -= part->submits;
@@ -57,30 +23,68 @@ void counters_take(struct dgl_counters *sum, const struct dgl_counters *part)
 
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before)
 {
-    struct dgl_counters now = device_counters(dev);
-    counters_take(&now, before);
-    return now;
+    const struct gl_counters c = gl_device_counters(dev->gl);
+    struct dgl_counters all = {
+        .tokens = dev->tokens,
+        .submits = c.submits,
+        .readbacks = c.readbacks,
+        .dispatches = c.dispatches,
+        .barriers = c.barriers,
+        .buffers_created = c.buffers_created,
+        .programs_linked = c.programs_linked,
+        .readback_bytes = c.readback_bytes,
+        .upload_bytes = c.upload_bytes,
+        .pages_used = dev->pages_used,
+        .pages_shared = dev->pages_shared,
+        .prefix_hit_tokens = dev->prefix_hit_tokens,
+    };
+    take(&all, &dev->account.hidden);
+    take(&all, before);
+    return all;
 }
 
-void account_push(struct dgl_device *dev, struct account *account)
+struct dgl_counters device_counters(const struct dgl_device *dev)
 {
-    dev->hiding++;
-    *account = (struct account){device_counters(dev), dev->compile_ns, dgl_now_ns()};
+    return counters_since(dev, &(struct dgl_counters){0});
 }
 
-void account_pop(struct dgl_device *dev, const struct account *account)
+void account_push(struct dgl_device *dev, enum account_kind kind)
 {
-    /* Work of an inner section is hidden already, so it is not counted twice. */
-    const struct dgl_counters work = counters_since(dev, &account->counters);
-    assert(dev->hiding > 0);
-    dev->hiding--;
-    counters_add(&dev->hidden, &work);
-    dev->compile_ns = account->compile_ns + (dgl_now_ns() - account->start_ns);
+    assert(dev->account.depth == 0 || kind <= dev->account.kind);
+    if (dev->account.depth++ > 0)
+        return;
+    dev->account.kind = kind;
+    dev->account.start_ns = dgl_now_ns();
+    dev->account.before = device_counters(dev);
+}
+
+void account_pop(struct dgl_device *dev)
+{
+    assert(dev->account.depth > 0);
+    if (--dev->account.depth > 0)
+        return;
+    dev->account.ns += dgl_now_ns() - dev->account.start_ns;
+    if (dev->account.kind == ACCOUNT_COMPILE)
+        return;
+    /* The counters are then as they were before the section. */
+    dev->account.hidden = (struct dgl_counters){0};
+    dev->account.hidden = counters_since(dev, &dev->account.before);
+}
+
+uint64_t account_ns(const struct dgl_device *dev)
+{
+    return dev->account.ns;
+}
+
+uint64_t device_work_ns(const struct dgl_device *dev)
+{
+    return (dev->account.depth > 0 ? dev->account.start_ns : dgl_now_ns()) - dev->account.ns;
 }
 
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event)
 {
-    if (dev->trace && dev->hiding == 0)
+    const bool hidden = dev->account.depth > 0 && dev->account.kind == ACCOUNT_HIDDEN;
+    if (dev->trace && !hidden)
         dev->trace(dev->trace_priv, event);
 }
 

@@ -8,10 +8,11 @@
 struct kernel_records;
 struct pool;
 
-/* State of the device at the start of a hidden section. */
-struct account {
-    struct dgl_counters counters;
-    uint64_t compile_ns, start_ns;
+/* Sections of a call that are not part of its results, so their time is reported apart. */
+enum account_kind {
+    ACCOUNT_COMPILE, /* only the time is excluded */
+    ACCOUNT_TRIAL,   /* counters are excluded, too */
+    ACCOUNT_HIDDEN,  /* no trace events are written either */
 };
 
 struct dgl_device {
@@ -25,11 +26,16 @@ struct dgl_device {
     /* Pages of the models' KV caches in use, and pages in use by several sequences; and the number
      * of prompt tokens that were found in the prefix cache so far. */
     uint64_t pages_used, pages_shared, prefix_hit_tokens;
-    uint64_t compile_ns; /* spent on compiling so far */
     struct kernel_records *records;
-    struct dgl_counters hidden; /* work of all hidden sections so far */
-    int32_t hiding;             /* hidden sections that are open */
-    bool told_tunings;          /* damage to the tuner's file was already reported */
+    struct {
+        uint64_t ns;                /* time of all sections that were closed */
+        struct dgl_counters hidden; /* their work, except in ACCOUNT_COMPILE */
+        int32_t depth;              /* sections that are open; the outermost one: */
+        enum account_kind kind;
+        uint64_t start_ns;
+        struct dgl_counters before;
+    } account;
+    bool told_tunings; /* damage to the tuner's file was already reported */
     void (*trace)(void *priv, const struct dgl_event *event); /* dgl_device_set_trace() */
     void *trace_priv;
 };
@@ -61,17 +67,17 @@ void device_set_trace(struct dgl_device *dev, void (*cb)(void *priv, const struc
 /* Sends an event to the trace callback, if there is one. */
 void device_tell(const struct dgl_device *dev, const struct dgl_event *event);
 
-/* Work done since the device was opened. */
+/* Begins and ends a section. Sections may be nested. The outermost section decides what is
+ * excluded, so inner ones may not exclude more. */
+void account_push(struct dgl_device *dev, enum account_kind kind);
+void account_pop(struct dgl_device *dev);
+/* Returns the time of all sections that were closed so far. */
+uint64_t account_ns(const struct dgl_device *dev);
+/* Returns the time by a clock that stands still in sections. */
+uint64_t device_work_ns(const struct dgl_device *dev);
+/* Work since the device was opened, without excluded sections. */
 struct dgl_counters device_counters(const struct dgl_device *dev);
-void counters_add(struct dgl_counters *sum, const struct dgl_counters *part);
-/* Subtracts `part` from `sum`. */
-void counters_take(struct dgl_counters *sum, const struct dgl_counters *part);
-/* Begins and ends a hidden section, for example for the known-answer tests of kernels. Work in a
- * hidden section is excluded from all counters, writes no trace events, and its time counts as
- * compile_ns. Sections may be nested. The section owns `account` until account_pop(). */
-void account_push(struct dgl_device *dev, struct account *account);
-void account_pop(struct dgl_device *dev, const struct account *account);
-/* Work done since `before` was read. */
+/* Work since `before` was read. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 
 #endif

@@ -214,9 +214,8 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
             return status;
     }
     /* Tests are excluded from the time and counters of an answer that is generated meanwhile. */
-    struct account account;
     bool more = true;
-    account_push(dev, &account);
+    account_push(dev, ACCOUNT_HIDDEN);
     while (swap->judged < swap->count && more && status == DGL_OK) {
         const struct kernel_use *use = swap->fresh[swap->judged++];
         if (swap->unchecked || kernel_choice_is_builtin(&use->choice))
@@ -231,7 +230,7 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
             plan_iterate_unused(&swap->engine->plan, m->shard->kernels, tell_idle_lib,
                                 &(struct idle_libs){m->log, swap});
     }
-    account_pop(dev, &account);
+    account_pop(dev);
     *ready = status == DGL_OK && swap->judged == swap->count && swap->idle_judged == swap->num_idle;
     return status;
 }

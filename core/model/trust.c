@@ -78,13 +78,12 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
     *replanned = false;
     if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
         return DGL_OK;
-    struct account account;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     const struct kernel_use **uses =
         dgl_new_array(const struct kernel_use *, engine->plan.kernels.count);
     size_t count = 0, num_wrong = 0;
     enum dgl_status status = DGL_OK;
-    account_push(dev, &account);
+    account_push(dev, ACCOUNT_HIDDEN);
     if (!uses)
         TRY(dgl_fail_memory(dev->log, "first use of kernels",
                             engine->plan.kernels.count * sizeof(*uses)));
@@ -106,7 +105,7 @@ done:
     gl_device_memory_forget(dev->gl, memory);
     if (count > 0)
         kernel_records_store(dev);
-    account_pop(dev, &account);
+    account_pop(dev);
     if (status == DGL_OK && num_wrong == 0)
         engine->judged |= segments;
     if (status != DGL_OK || num_wrong == 0)

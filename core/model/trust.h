@@ -14,7 +14,7 @@ bool trust_is_wrong(const struct kernel_verdict *verdict);
  * tested on this device and driver, and records the verdicts. Kernels that compute wrongly are
  * excluded from then on: the model gets another plan, *replanned is set, and the programs of the
  * new plan are not compiled yet. Without a cache folder verdicts cannot be kept, so no test runs.
- * Users' texts are not tested here. The work is excluded from all counters; its time is compile_ns.
+ * Users' texts are not tested here. The work is hidden from all results (ACCOUNT_HIDDEN).
  * `go_on` may be NULL. If it returns false, the call ends with DGL_ERR_CANCELLED. Returns
  * DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
 enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go_on)(void *priv),

@@ -90,9 +90,9 @@ enum dgl_status kernel_runner_program(struct kernel_runner *r, const struct kern
                                              .refused = refused,
                                              .refused_priv = &compiling};
     const struct gl_compile how = {.progress_cb = tell_compiling, .progress_priv = r};
-    uint64_t start_ns = dgl_now_ns();
+    account_push(r->dev, ACCOUNT_COMPILE);
     status = gl_programs_create(r->dev->gl, &params, 1, &how, out);
-    r->dev->compile_ns += dgl_now_ns() - start_ns;
+    account_pop(r->dev);
     TRY(status);
     if (!dgl_grow((void **)&r->programs, &r->cap_programs, r->num_programs + 1,
                   sizeof(*r->programs))) {

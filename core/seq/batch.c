@@ -484,10 +484,10 @@ static enum dgl_status read_on(struct batch_request *r)
     }
     const int32_t held = s->len, end = held + s->ubatch < count ? held + s->ubatch : count;
     if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
-        batch_reads_begin(r->batch);
+        const uint64_t begun_ns = device_work_ns(s->model->shard->dev);
         r->g.may_step = batch_reads_alone(r->batch);
         TRY(generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch)));
-        TRY(batch_reads_queued(r->batch, s->len - held));
+        TRY(batch_reads_queued(r->batch, s->len - held, begun_ns));
     }
 done:
     return status;

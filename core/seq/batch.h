@@ -52,9 +52,8 @@ struct batch_reads {
     uint64_t ns;
     int32_t queued; /* tokens of the queued pass before the mark, or 0 */
     struct gl_mark mark;
-    uint64_t begun_ns, compile_ns; /* time when it was queued, and total compile time by then */
-    uint64_t start_ns, start_compile_ns; /* the same times of the pass that is being queued */
-    uint64_t seen_ns;                    /* time at which the work before it was known to be done */
+    uint64_t begun_ns; /* device_work_ns() when it was queued */
+    uint64_t seen_ns;  /* time at which the work before it was known to be done */
 };
 
 struct dgl_batch {

@@ -36,12 +36,12 @@ int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most)
 
 /* Notes the time of the finished pass. If `exact` is false, that time is an upper limit. A pass at
  * the end of a prompt may be short, and is then ignored unless it took too long. */
-static void note(struct dgl_batch *b, uint64_t now, bool exact)
+static void note(struct dgl_batch *b, bool exact)
 {
+    const uint64_t now = device_work_ns(b->model->shard->dev);
     struct batch_reads *reads = &b->reads;
     const uint64_t begun = reads->seen_ns > reads->begun_ns ? reads->seen_ns : reads->begun_ns;
-    const uint64_t compiling = b->model->shard->dev->compile_ns - reads->compile_ns;
-    uint64_t ns = now - begun > compiling ? now - begun - compiling : 1;
+    const uint64_t ns = now > begun ? now - begun : 1;
     const bool better = (double)ns * reads->tokens < (double)reads->ns * reads->queued;
     const bool news = reads->queued >= reads->tokens || ns > b->hold_ns;
     if (reads->ns == 0 || better || (exact && news)) {
@@ -52,13 +52,7 @@ static void note(struct dgl_batch *b, uint64_t now, bool exact)
     batch_reads_seen(b);
 }
 
-void batch_reads_begin(struct dgl_batch *b)
-{
-    b->reads.start_ns = dgl_now_ns();
-    b->reads.start_compile_ns = b->model->shard->dev->compile_ns;
-}
-
-enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
+enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens, uint64_t begun_ns)
 {
     struct batch_reads *reads = &b->reads;
     struct gl_device *gl = b->model->shard->dev->gl;
@@ -73,17 +67,16 @@ enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens)
     assert(reads->queued == 0);
     reads->mark = mark;
     reads->queued = tokens;
-    reads->begun_ns = reads->start_ns;
-    reads->compile_ns = reads->start_compile_ns;
+    reads->begun_ns = begun_ns;
     if (gl_mark_is_reached(gl, &reads->mark)) /* some drivers compute during the call */
-        note(b, dgl_now_ns(), true);
+        note(b, true);
     return DGL_OK;
 }
 
 void batch_reads_look(struct dgl_batch *b)
 {
     if (b->reads.queued && gl_mark_is_reached(b->model->shard->dev->gl, &b->reads.mark))
-        note(b, dgl_now_ns(), false);
+        note(b, false);
 }
 
 enum dgl_status batch_reads_end(struct dgl_batch *b)
@@ -94,16 +87,16 @@ enum dgl_status batch_reads_end(struct dgl_batch *b)
     gl_device_set_stop(gl, NULL);
     enum dgl_status status = gl_mark_wait(gl, &b->reads.mark);
     if (status == DGL_OK)
-        note(b, dgl_now_ns(), true);
+        note(b, true);
     b->reads.queued = 0;
     return status;
 }
 
 void batch_reads_seen(struct dgl_batch *b)
 {
-    b->reads.seen_ns = dgl_now_ns();
+    b->reads.seen_ns = device_work_ns(b->model->shard->dev);
     for (int32_t i = 0; i < b->num_groups; i++)
-        b->groups[i]->read_ns = b->reads.seen_ns;
+        b->groups[i]->read_ns = dgl_now_ns();
 }
 
 void batch_reads_drop(struct dgl_batch *b)

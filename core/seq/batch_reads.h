@@ -17,10 +17,9 @@
 bool batch_reads_alone(const struct dgl_batch *b);
 /* Returns the size of the next pass over a prompt, at most `most` tokens. */
 int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most);
-/* Call batch_reads_begin() before queueing a pass and batch_reads_queued() after it. The latter
- * waits for the pass before. */
-void batch_reads_begin(struct dgl_batch *b);
-enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens);
+/* Call it after queueing a pass. Waits for the pass before. `begun_ns` is the device_work_ns()
+ * before the pass was queued. */
+enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens, uint64_t begun_ns);
 /* Notes the time of a finished pass. Does not wait. Called at the beginning of a step. */
 void batch_reads_look(struct dgl_batch *b);
 /* Waits for the queued pass, if any. */

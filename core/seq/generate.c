@@ -9,10 +9,9 @@
 #include "core/base/mem.h"
 #include "core/exec/executor.h"
 
-/* Time by a clock that stops during compilation. */
 static uint64_t work_ns(const struct generation *g)
 {
-    return dgl_now_ns() - g->s->model->shard->dev->compile_ns;
+    return device_work_ns(g->s->model->shard->dev);
 }
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
@@ -153,18 +152,6 @@ done:
     return status;
 }
 
-/* Returns the work since `start`, without trials of executors. `tried` are the counters of the
- * trials at `start`. */
-static struct dgl_counters work_since(const struct generation *g, const struct dgl_counters *start,
-                                      const struct dgl_counters *tried)
-{
-    struct dgl_counters work = counters_since(g->s->model->shard->dev, start),
-                        trials = g->s->runner.trials;
-    counters_take(&trials, tried);
-    counters_take(&work, &trials);
-    return work;
-}
-
 enum dgl_status generation_accept(const struct decoder_news *news)
 {
     struct generation *g = news->g;
@@ -298,9 +285,8 @@ static enum dgl_status decode_loop(struct generation *g)
     struct dgl_session *s = g->s;
     enum dgl_status status = generation_sample_first(g);
     /* The time of the first token belongs to the prompt. */
-    g->r->prefill = work_since(g, &g->start, &g->trials);
-    const struct dgl_counters before = device_counters(s->model->shard->dev),
-                              tried = s->runner.trials;
+    g->r->prefill = counters_since(s->model->shard->dev, &g->start);
+    const struct dgl_counters before = device_counters(s->model->shard->dev);
     if (s->runner.profile)
         s->runner.profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
@@ -308,7 +294,7 @@ static enum dgl_status decode_loop(struct generation *g)
         status = generation_advance(g);
     decoder_drop(g->own);
     g->r->decode_ns = work_ns(g) - start;
-    g->r->decode = work_since(g, &before, &tried);
+    g->r->decode = counters_since(s->model->shard->dev, &before);
     /* A cancelled detokenizer has already failed and reported the error. */
     return g->stream.status == DGL_OK ? end_if_cancelled(g, status) : status;
 }
@@ -419,7 +405,6 @@ enum dgl_status generation_begin(struct generation *g)
     const int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
     g->start = device_counters(s->model->shard->dev);
-    g->trials = s->runner.trials;
     g->start_ns = work_ns(g);
     TRY(status);
     TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
@@ -599,7 +584,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
     struct dgl_device *dev = s->model->shard->dev;
-    const uint64_t compiled_ns = dev->compile_ns;
+    const uint64_t compiled_ns = account_ns(dev);
     struct profile profile = {0}; /* used if this call asks for a profile */
     enum dgl_status status = DGL_OK;
     if (params->profile) {
@@ -618,7 +603,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         s->runner.profile = NULL;
     session_trim_pages(s);
     out->profile = profile.sums;
-    out->compile_ns = dev->compile_ns - compiled_ns;
+    out->compile_ns = account_ns(dev) - compiled_ns;
     return status;
 }
 

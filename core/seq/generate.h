@@ -25,9 +25,8 @@ struct generation {
     bool given_up; /* a persistent dispatch was given up: the rest uses dispatches */
     struct text_stream stream;
     size_t cap_tokens;
-    uint64_t start_ns;          /* by a clock that stops during compilation */
-    struct dgl_counters start;  /* the device's counters at start_ns */
-    struct dgl_counters trials; /* counters of the session's trials at start_ns */
+    uint64_t start_ns;         /* device_work_ns() */
+    struct dgl_counters start; /* the device's counters at start_ns */
 };
 
 /* Checks the parameters for a session of `context` tokens. */

@@ -132,7 +132,7 @@ static void run(struct outcome *o, const char *cache, const char *hint)
         memcpy(o->tokens, r.tokens, sizeof(o->tokens));
     if (model)
         dgl_model_plan_iterate(model, take_head, o);
-    o->judged = dev->hidden.dispatches;
+    o->judged = dev->account.hidden.dispatches;
     dgl_generate_result_finish(&r);
     dgl_session_destroy(&session);
     dgl_model_destroy(&model);

@@ -12,51 +12,45 @@
 #define TYPE(name) (1 << JINJA_##name)
 
 /* Variant: the set of types for which the test is true. */
-static bool test_type(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool test_type(struct jinja_invocation *in, struct jinja_value *out)
 {
-    (void)run;
     *out = jinja_bool((unsigned)in->builtin->variant >> in->self.type & 1);
     return true;
 }
 
 /* Variant: the value that a bool must have. */
-static bool test_bool(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool test_bool(struct jinja_invocation *in, struct jinja_value *out)
 {
-    (void)run;
     *out = jinja_bool(in->self.type == JINJA_BOOL && in->self.boolean == in->builtin->variant);
     return true;
 }
 
-static bool test_escaped(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool test_escaped(struct jinja_invocation *in, struct jinja_value *out)
 {
-    (void)run;
     *out = jinja_bool(jinja_is_text(&in->self) && in->self.safe);
     return true;
 }
 
-static bool test_callable(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
+static bool test_callable(struct jinja_invocation *in, struct jinja_value *out)
 {
     const int types = TYPE(FUNCTION) | TYPE(MACRO) | TYPE(LOOP) | TYPE(UNDEFINED);
     bool joiner = in->self.type == JINJA_CYCLER && !in->self.cycler->list;
-    (void)run;
     *out = jinja_bool(joiner || types >> in->self.type & 1);
     return true;
 }
 
 /* Variant: enum jinja_cmp. */
-static bool test_compare(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool test_compare(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool holds;
-    if (!jinja_compare(run, (enum jinja_cmp)in->builtin->variant, &in->self, &in->arg[0], &holds))
+    if (!jinja_compare(in->run, (enum jinja_cmp)in->builtin->variant, &in->self, &in->arg[0],
+                       &holds))
         return false;
     *out = jinja_bool(holds);
     return true;
 }
 
-static bool test_sameas(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool test_sameas(struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_value *a = &in->self, *b = &in->arg[0];
     bool same = a->type == b->type;
@@ -64,7 +58,7 @@ static bool test_sameas(struct jinja_run *run, struct jinja_invocation *in, stru
         same = a->list == b->list;
     else if (same && a->type == JINJA_DICT)
         same = a->dict == b->dict;
-    else if (same && !jinja_equal(run, a, b, &same))
+    else if (same && !jinja_equal(in->run, a, b, &same))
         return false;
     *out = jinja_bool(same);
     return true;
@@ -74,15 +68,14 @@ enum parity { EVEN, ODD };
 
 /* even, odd and divisibleby. 1.5 is neither even nor odd. Variant: enum parity, or -1 if the
  * divisor is an argument. */
-static bool test_divisible(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
+static bool test_divisible(struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_value two = jinja_int(2);
     int parity = in->builtin->variant;
     struct jinja_value rest;
     if (jinja_is_text(&in->self))
-        return jinja_error(run, "not all arguments converted during string formatting");
-    if (!jinja_arithmetic(run, JINJA_OP_MOD, &in->self, parity < 0 ? &in->arg[0] : &two, &rest))
+        return jinja_error(in->run, "not all arguments converted during string formatting");
+    if (!jinja_arithmetic(in->run, JINJA_OP_MOD, &in->self, parity < 0 ? &in->arg[0] : &two, &rest))
         return false;
     *out = jinja_bool(parity == ODD ? jinja_real(&rest) == 1 : !jinja_truth(&rest));
     return true;
@@ -91,10 +84,9 @@ static bool test_divisible(struct jinja_run *run, struct jinja_invocation *in,
 enum table { FILTERS, TESTS };
 
 /* True if the value is the name of a filter or test. Variant: enum table. */
-static bool test_name(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool test_name(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct dgl_str name = jinja_is_text(&in->self) ? jinja_str(&in->self) : (struct dgl_str){0};
-    (void)run;
     *out = jinja_bool((in->builtin->variant == FILTERS ? jinja_find_filter(name)
                                                        : jinja_find_test(name)) != NULL);
     return true;
@@ -205,57 +197,57 @@ static bool format_time(struct dgl_buf *out, struct dgl_str format, const struct
 /* The same limit as the sandbox of jinja2. */
 enum { max_range = 100000 };
 
-static bool global_range(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool global_range(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value range = {.type = JINJA_RANGE, .range = {.step = 1}};
     int64_t first, stop = 0;
-    if (!jinja_arg_int(run, in, 0, 0, &first) || !jinja_arg_int(run, in, 1, 0, &stop) ||
-        !jinja_arg_int(run, in, 2, 1, &range.range.step))
+    if (!jinja_arg_int(in, 0, 0, &first) || !jinja_arg_int(in, 1, 0, &stop) ||
+        !jinja_arg_int(in, 2, 1, &range.range.step))
         return false;
     bool from_zero = in->arg[1].type == JINJA_ABSENT;
     range.range.start = from_zero ? 0 : first;
     range.range.stop = from_zero ? first : stop;
     if (range.range.step == 0)
-        return jinja_error(run, "range() arg 3 must not be zero");
+        return jinja_error(in->run, "range() arg 3 must not be zero");
     if (jinja_range_count(&range) > max_range)
-        return jinja_error(
-            run, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d)", max_range);
+        return jinja_error(in->run,
+                           "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d)",
+                           max_range);
     *out = range;
     return true;
 }
 
 /* dict() and namespace(): accepts a dict or pairs, and keywords. Variant: enum jinja_type. */
-static bool global_dict(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool global_dict(struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_call *call = in->call;
     const struct jinja_value *from = call->num_args ? &call->args[0] : NULL;
     struct jinja_iter iter;
     struct jinja_value item, pair;
-    if (!jinja_new_dict(run, (enum jinja_type)in->builtin->variant, out))
+    if (!jinja_new_dict(in->run, (enum jinja_type)in->builtin->variant, out))
         return false;
     if (call->num_args > 1)
-        return jinja_error(run, "dict expected at most 1 argument, got %zu", call->num_args);
-    if (from && !jinja_iter_init(run, from, &iter))
+        return jinja_error(in->run, "dict expected at most 1 argument, got %zu", call->num_args);
+    if (from && !jinja_iter_init(in->run, from, &iter))
         return false;
     while (from && jinja_iter_next(&iter, &item)) {
         struct jinja_value *value;
         if (from->type == JINJA_DICT) {
-            if (!jinja_dict_find(run, from->dict, &item, &value) ||
-                !jinja_dict_set(run, out->dict, &item, value))
+            if (!jinja_dict_find(in->run, from->dict, &item, &value) ||
+                !jinja_dict_set(in->run, out->dict, &item, value))
                 return false;
             continue;
         }
-        if (!jinja_collect(run, &item, JINJA_TUPLE, &pair))
+        if (!jinja_collect(in->run, &item, JINJA_TUPLE, &pair))
             return false;
         if (pair.list->count != 2)
-            return jinja_error(run,
+            return jinja_error(in->run,
                                "dictionary update sequence element has length %zu; 2 is required",
                                pair.list->count);
-        if (!jinja_dict_set(run, out->dict, &pair.list->items[0], &pair.list->items[1]))
+        if (!jinja_dict_set(in->run, out->dict, &pair.list->items[0], &pair.list->items[1]))
             return false;
     }
-    return jinja_dict_set_named(run, out->dict, call);
+    return jinja_dict_set_named(in->run, out->dict, call);
 }
 
 static bool new_cycler(struct jinja_run *run, struct jinja_value *out)
@@ -265,22 +257,21 @@ static bool new_cycler(struct jinja_run *run, struct jinja_value *out)
     return cycler != NULL;
 }
 
-static bool global_cycler(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
+static bool global_cycler(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value items;
     if (in->call->num_args == 0)
-        return jinja_error(run, "at least one item has to be provided");
-    if (!new_cycler(run, out) || !jinja_new_list(run, JINJA_LIST, in->call->num_args, &items))
+        return jinja_error(in->run, "at least one item has to be provided");
+    if (!new_cycler(in->run, out) ||
+        !jinja_new_list(in->run, JINJA_LIST, in->call->num_args, &items))
         return false;
     out->cycler->list = items.list;
-    return jinja_list_extend(run, items.list, in->call->args, in->call->num_args);
+    return jinja_list_extend(in->run, items.list, in->call->args, in->call->num_args);
 }
 
-static bool global_joiner(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
+static bool global_joiner(struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!new_cycler(run, out))
+    if (!new_cycler(in->run, out))
         return false;
     out->cycler->separator = in->arg[0].type == JINJA_ABSENT ? jinja_literal(", ") : in->arg[0];
     return true;
@@ -310,50 +301,45 @@ static size_t make_message(struct dgl_str words, char *out, size_t room)
     return dgl_utf8_valid_prefix(out, len);
 }
 
-static bool global_raise(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool global_raise(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value message;
     char line[2048];
     (void)out;
-    if (!jinja_to_text(run, &in->arg[0], &message))
+    if (!jinja_to_text(in->run, &in->arg[0], &message))
         return false;
     size_t len = make_message(jinja_str(&message), line, sizeof(line));
-    return jinja_error(run, "%.*s", (int)len, line);
+    return jinja_error(in->run, "%.*s", (int)len, line);
 }
 
-static bool global_strftime(struct jinja_run *run, struct jinja_invocation *in,
-                            struct jinja_value *out)
+static bool global_strftime(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value format;
     struct dgl_buf space = {0};
     struct jinja_text text = {0};
     char unknown = '\0';
-    if (!jinja_arg_text(run, in, 0, jinja_literal(""), &format) ||
-        !jinja_step(run, format.text.len + 1))
+    if (!jinja_arg_text(in, 0, jinja_literal(""), &format) ||
+        !jinja_step(in->run, format.text.len + 1))
         return false;
-    bool ok = format_time(&space, jinja_str(&format), run->now, &unknown) ||
-              jinja_fail(run, DGL_ERR_UNSUPPORTED, "strftime_now() does not support '%%%c'",
+    bool ok = format_time(&space, jinja_str(&format), in->run->now, &unknown) ||
+              jinja_fail(in->run, DGL_ERR_UNSUPPORTED, "strftime_now() does not support '%%%c'",
                          unknown >= 0x20 && unknown < 0x7F ? unknown : '?');
-    ok = ok && jinja_text_put(run, &text, (struct dgl_str){space.p, space.len}, format.data);
+    ok = ok && jinja_text_put(in->run, &text, (struct dgl_str){space.p, space.len}, format.data);
     text.bytes.failed |= space.failed;
     dgl_buf_finish(&space);
-    return jinja_text_end(run, &text, ok, out);
+    return jinja_text_end(in->run, &text, ok, out);
 }
 
-static bool cycler_next(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool cycler_next(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_cycler *cycler = in->self.cycler;
-    (void)run;
     *out = cycler->list->items[cycler->next];
     cycler->next = (cycler->next + 1) % cycler->list->count;
     return true;
 }
 
-static bool cycler_reset(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool cycler_reset(struct jinja_invocation *in, struct jinja_value *out)
 {
-    (void)run;
     in->self.cycler->next = 0;
     *out = jinja_none();
     return true;

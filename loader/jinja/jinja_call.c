@@ -302,7 +302,7 @@ bool jinja_new_function(struct jinja_run *run, const struct jinja_builtin *built
 /* ---- calls ---- */
 
 /* Copies the arguments of in->call to in->arg, in the order of the parameters. */
-static bool bind(struct jinja_run *run, struct jinja_invocation *in)
+static bool bind(struct jinja_invocation *in)
 {
     const char *function = in->builtin->name;
     struct dgl_str names[jinja_max_params], rest = dgl_str_of(in->builtin->params);
@@ -314,8 +314,8 @@ static bool bind(struct jinja_run *run, struct jinja_invocation *in)
         count++;
     }
     if (in->call->num_args > count)
-        return jinja_error(run, "%s() takes at most %zu argument%s (%zu given)", function, count,
-                           count == 1 ? "" : "s", in->call->num_args);
+        return jinja_error(in->run, "%s() takes at most %zu argument%s (%zu given)", function,
+                           count, count == 1 ? "" : "s", in->call->num_args);
     for (size_t i = 0; i < in->call->num_args; i++)
         in->arg[i] = in->call->args[i];
     for (size_t i = 0; i < in->call->num_named; i++) {
@@ -325,16 +325,16 @@ static bool bind(struct jinja_run *run, struct jinja_invocation *in)
         while (p < count && !dgl_str_equal(names[p], name))
             p++;
         if (p == count)
-            return jinja_error(run, "%s() got an unexpected keyword argument '%.*s'", function,
+            return jinja_error(in->run, "%s() got an unexpected keyword argument '%.*s'", function,
                                shown, name.p);
         if (in->arg[p].type != JINJA_ABSENT)
-            return jinja_error(run, "%s() got multiple values for argument '%.*s'", function, shown,
-                               name.p);
+            return jinja_error(in->run, "%s() got multiple values for argument '%.*s'", function,
+                               shown, name.p);
         in->arg[p] = in->call->named[i].value;
     }
     for (size_t i = 0; i < count; i++) {
         if (required[i] && in->arg[i].type == JINJA_ABSENT)
-            return jinja_error(run, "%s() missing required argument '%.*s'", function,
+            return jinja_error(in->run, "%s() missing required argument '%.*s'", function,
                                (int)names[i].len, names[i].p);
     }
     return true;
@@ -344,11 +344,11 @@ bool jinja_invoke(struct jinja_run *run, const struct jinja_builtin *builtin,
                   const struct jinja_value *self, const struct jinja_call *call,
                   struct jinja_value *out)
 {
-    struct jinja_invocation in = {.builtin = builtin, .self = *self, .call = call};
+    struct jinja_invocation in = {.run = run, .builtin = builtin, .self = *self, .call = call};
     if (!builtin->fn)
         return jinja_fail(run, DGL_ERR_UNSUPPORTED, "'%s' is not supported in chat templates",
                           builtin->name);
-    return (!builtin->params || bind(run, &in)) && builtin->fn(run, &in, out);
+    return (!builtin->params || bind(&in)) && builtin->fn(&in, out);
 }
 
 /* ---- arguments of built-in functions ---- */
@@ -378,29 +378,28 @@ bool jinja_arg_given(const struct jinja_invocation *in, size_t index)
     return in->arg[index].type != JINJA_ABSENT && in->arg[index].type != JINJA_NONE;
 }
 
-bool jinja_arg_text(struct jinja_run *run, struct jinja_invocation *in, size_t index,
-                    struct jinja_value otherwise, struct jinja_value *out)
+bool jinja_arg_text(struct jinja_invocation *in, size_t index, struct jinja_value otherwise,
+                    struct jinja_value *out)
 {
     *out = jinja_arg_given(in, index) ? in->arg[index] : otherwise;
     if (out->type == JINJA_UNDEFINED)
-        return jinja_fail_undefined(run, out);
+        return jinja_fail_undefined(in->run, out);
     if (out->type == JINJA_STRING || out->type == JINJA_ABSENT)
         return true;
-    return jinja_error(run, "%s() argument must be str, not %s", in->builtin->name,
+    return jinja_error(in->run, "%s() argument must be str, not %s", in->builtin->name,
                        jinja_type_name(out));
 }
 
-bool jinja_arg_int(struct jinja_run *run, struct jinja_invocation *in, size_t index,
-                   int64_t otherwise, int64_t *out)
+bool jinja_arg_int(struct jinja_invocation *in, size_t index, int64_t otherwise, int64_t *out)
 {
     const struct jinja_value *arg = &in->arg[index];
     *out = otherwise;
     if (!jinja_arg_given(in, index))
         return true;
     if (arg->type == JINJA_UNDEFINED)
-        return jinja_fail_undefined(run, arg);
+        return jinja_fail_undefined(in->run, arg);
     if (!jinja_is_integral(arg))
-        return jinja_error(run, "'%s' object cannot be interpreted as an integer",
+        return jinja_error(in->run, "'%s' object cannot be interpreted as an integer",
                            jinja_type_name(arg));
     *out = jinja_integer(arg);
     return true;

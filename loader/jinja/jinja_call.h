@@ -21,14 +21,14 @@ struct jinja_call {
 enum { jinja_max_params = 6 };
 
 struct jinja_invocation {
+    struct jinja_run *run;
     const struct jinja_builtin *builtin;
     struct jinja_value self;                  /* input of a filter or test, object of a method */
     struct jinja_value arg[jinja_max_params]; /* by parameter; JINJA_ABSENT if omitted */
     const struct jinja_call *call;            /* all arguments in source order */
 };
 
-typedef bool (*jinja_builtin_fn)(struct jinja_run *run, struct jinja_invocation *in,
-                                 struct jinja_value *out);
+typedef bool (*jinja_builtin_fn)(struct jinja_invocation *in, struct jinja_value *out);
 
 struct jinja_builtin {
     const char *name;
@@ -74,10 +74,9 @@ bool jinja_dict_set_named(struct jinja_run *run, struct jinja_dict *dict,
 
 /* Return the argument as a string, integer or truth value, or `otherwise` if it is omitted or none.
  * jinja_arg_text and jinja_arg_int report other types. */
-bool jinja_arg_text(struct jinja_run *run, struct jinja_invocation *in, size_t index,
-                    struct jinja_value otherwise, struct jinja_value *out);
-bool jinja_arg_int(struct jinja_run *run, struct jinja_invocation *in, size_t index,
-                   int64_t otherwise, int64_t *out);
+bool jinja_arg_text(struct jinja_invocation *in, size_t index, struct jinja_value otherwise,
+                    struct jinja_value *out);
+bool jinja_arg_int(struct jinja_invocation *in, size_t index, int64_t otherwise, int64_t *out);
 bool jinja_arg_truth(const struct jinja_invocation *in, size_t index, bool otherwise);
 bool jinja_arg_given(const struct jinja_invocation *in, size_t index); /* false if none */
 
@@ -106,15 +105,12 @@ bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
                 struct jinja_value *out);
 
 /* The tojson filter of Hugging Face: json.dumps without HTML escapes. */
-bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out);
+bool jinja_filter_tojson(struct jinja_invocation *in, struct jinja_value *out);
 /* Filters that are also methods or tests. Variants: enum jinja_casing, enum jinja_strip_side, enum
  * jinja_casing, none. */
-bool jinja_filter_case(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out);
-bool jinja_filter_strip(struct jinja_run *run, struct jinja_invocation *in,
-                        struct jinja_value *out);
-bool jinja_filter_has_case(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out);
-bool jinja_filter_list(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out);
+bool jinja_filter_case(struct jinja_invocation *in, struct jinja_value *out);
+bool jinja_filter_strip(struct jinja_invocation *in, struct jinja_value *out);
+bool jinja_filter_has_case(struct jinja_invocation *in, struct jinja_value *out);
+bool jinja_filter_list(struct jinja_invocation *in, struct jinja_value *out);
 
 #endif

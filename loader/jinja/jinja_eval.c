@@ -157,25 +157,24 @@ bool jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop, struct
     return true;
 }
 
-static bool loop_cycle(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool loop_cycle(struct jinja_invocation *in, struct jinja_value *out)
 {
     if (in->call->num_args == 0)
-        return jinja_error(run, "no items for cycling given");
+        return jinja_error(in->run, "no items for cycling given");
     *out = in->call->args[(size_t)in->self.loop->index0 % in->call->num_args];
     return true;
 }
 
-static bool loop_changed(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool loop_changed(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_loop *loop = in->self.loop;
     struct jinja_value values;
     bool same = false;
-    if (!jinja_new_list(run, JINJA_TUPLE, in->call->num_args, &values) ||
-        !jinja_list_extend(run, values.list, in->call->args, in->call->num_args))
+    if (!jinja_new_list(in->run, JINJA_TUPLE, in->call->num_args, &values) ||
+        !jinja_list_extend(in->run, values.list, in->call->args, in->call->num_args))
         return false;
     if (loop->last_changed.type != JINJA_ABSENT &&
-        !jinja_equal(run, &loop->last_changed, &values, &same))
+        !jinja_equal(in->run, &loop->last_changed, &values, &same))
         return false;
     loop->last_changed = values;
     *out = jinja_bool(!same);

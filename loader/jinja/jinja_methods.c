@@ -13,14 +13,13 @@ static const struct jinja_value absent;
 /* Variant of methods that work from either end of a string. */
 enum text_end { FROM_LEFT, FROM_RIGHT };
 
-static bool method_replace(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
+static bool method_replace(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value old, with;
     int64_t count;
-    return jinja_arg_text(run, in, 0, absent, &old) && jinja_arg_text(run, in, 1, absent, &with) &&
-           jinja_arg_int(run, in, 2, -1, &count) &&
-           jinja_replace(run, &in->self, &old, &with, count, out);
+    return jinja_arg_text(in, 0, absent, &old) && jinja_arg_text(in, 1, absent, &with) &&
+           jinja_arg_int(in, 2, -1, &count) &&
+           jinja_replace(in->run, &in->self, &old, &with, count, out);
 }
 
 static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
@@ -32,18 +31,17 @@ static bool matches_end(struct dgl_str text, struct dgl_str part, bool suffix)
 }
 
 /* removeprefix() and removesuffix(). Variant: enum text_end. */
-static bool method_remove_end(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
+static bool method_remove_end(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value part;
     bool suffix = in->builtin->variant == FROM_RIGHT;
-    if (!jinja_arg_text(run, in, 0, absent, &part))
+    if (!jinja_arg_text(in, 0, absent, &part))
         return false;
     size_t len = part.text.len, total = in->self.text.len;
     *out = in->self;
     if (matches_end(jinja_str(&in->self), jinja_str(&part), suffix))
         *out = jinja_slice_bytes(&in->self, suffix ? 0 : len, total - len);
-    return jinja_step_bytes(run, len);
+    return jinja_step_bytes(in->run, len);
 }
 
 /* ---- splitting ---- */
@@ -112,24 +110,23 @@ static bool split_at(struct split *split, struct dgl_str separator, bool from_ri
 }
 
 /* Variant: enum text_end. */
-static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool method_split(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool from_right = in->builtin->variant == FROM_RIGHT;
-    struct split split = {.run = run, .text = &in->self};
+    struct split split = {.run = in->run, .text = &in->self};
     struct jinja_value separator;
-    if (!jinja_arg_text(run, in, 0, absent, &separator) ||
-        !jinja_arg_int(run, in, 1, -1, &split.left) || !jinja_new_list(run, JINJA_LIST, 0, out))
+    if (!jinja_arg_text(in, 0, absent, &separator) || !jinja_arg_int(in, 1, -1, &split.left) ||
+        !jinja_new_list(in->run, JINJA_LIST, 0, out))
         return false;
     bool blanks = separator.type == JINJA_ABSENT;
     if (split.left < 0)
         split.left = INT64_MAX;
     if (!blanks && separator.text.len == 0)
-        return jinja_error(run, "empty separator");
+        return jinja_error(in->run, "empty separator");
     /* A search from the right compares at every position. */
     size_t cost = from_right && !blanks ? separator.text.len / 64 : 0;
     split.list = out->list;
-    if (!jinja_step(run, 1 + in->self.text.len / 16 * (1 + cost)) ||
+    if (!jinja_step(in->run, 1 + in->self.text.len / 16 * (1 + cost)) ||
         !(blanks ? split_blanks(&split, from_right)
                  : split_at(&split, jinja_str(&separator), from_right)))
         return false;
@@ -138,25 +135,23 @@ static bool method_split(struct jinja_run *run, struct jinja_invocation *in,
     return true;
 }
 
-static bool method_splitlines(struct jinja_run *run, struct jinja_invocation *in,
-                              struct jinja_value *out)
+static bool method_splitlines(struct jinja_invocation *in, struct jinja_value *out)
 {
-    return jinja_split_lines(run, &in->self, jinja_arg_truth(in, 0, false), out);
+    return jinja_split_lines(in->run, &in->self, jinja_arg_truth(in, 0, false), out);
 }
 
 /* Variant: enum text_end. */
-static bool method_partition(struct jinja_run *run, struct jinja_invocation *in,
-                             struct jinja_value *out)
+static bool method_partition(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool from_right = in->builtin->variant == FROM_RIGHT;
     struct jinja_value separator;
     struct dgl_str s = jinja_str(&in->self);
-    if (!jinja_arg_text(run, in, 0, absent, &separator) ||
-        !jinja_new_list(run, JINJA_TUPLE, 3, out) ||
-        !jinja_step(run, 1 + s.len / 16 * (1 + separator.text.len / 64)))
+    if (!jinja_arg_text(in, 0, absent, &separator) ||
+        !jinja_new_list(in->run, JINJA_TUPLE, 3, out) ||
+        !jinja_step(in->run, 1 + s.len / 16 * (1 + separator.text.len / 64)))
         return false;
     if (separator.text.len == 0)
-        return jinja_error(run, "empty separator");
+        return jinja_error(in->run, "empty separator");
     size_t at = from_right ? jinja_find_last(s, jinja_str(&separator))
                            : jinja_find(s, jinja_str(&separator), 0);
     struct jinja_value *parts = out->list->items, none = jinja_slice_bytes(&in->self, 0, 0);
@@ -175,73 +170,71 @@ static bool method_partition(struct jinja_run *run, struct jinja_invocation *in,
 
 /* ---- joining and layout ---- */
 
-static bool method_join(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool method_join(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_iter iter;
     struct jinja_value item;
     struct jinja_text text = {0};
-    bool ok = jinja_iter_init(run, &in->arg[0], &iter);
+    bool ok = jinja_iter_init(in->run, &in->arg[0], &iter);
     for (size_t i = 0; ok && jinja_iter_next(&iter, &item); i++) {
         if (!jinja_is_text(&item))
-            ok = jinja_error(run, "sequence item %zu: expected str instance, %s found", i,
+            ok = jinja_error(in->run, "sequence item %zu: expected str instance, %s found", i,
                              jinja_type_name(&item));
-        ok = ok && jinja_step(run, 1) && (i == 0 || jinja_text_add(run, &text, &in->self)) &&
-             jinja_text_add(run, &text, &item);
+        ok = ok && jinja_step(in->run, 1) &&
+             (i == 0 || jinja_text_add(in->run, &text, &in->self)) &&
+             jinja_text_add(in->run, &text, &item);
     }
-    return jinja_text_end(run, &text, ok, out);
+    return jinja_text_end(in->run, &text, ok, out);
 }
 
-static bool method_format(struct jinja_run *run, struct jinja_invocation *in,
-                          struct jinja_value *out)
+static bool method_format(struct jinja_invocation *in, struct jinja_value *out)
 {
-    return jinja_format_braces(run, &in->self, in->call, out);
+    return jinja_format_braces(in->run, &in->self, in->call, out);
 }
 
 /* ljust() and rjust(). Variant: the alignment, '<' or '>'. */
-static bool method_justify(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
+static bool method_justify(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_format_spec spec = {.align = (char)in->builtin->variant, .precision = -1};
     struct jinja_value fill;
     struct jinja_text text = {0};
-    if (!jinja_arg_int(run, in, 0, 0, &spec.width) ||
-        !jinja_arg_text(run, in, 1, jinja_literal(" "), &fill))
+    if (!jinja_arg_int(in, 0, 0, &spec.width) || !jinja_arg_text(in, 1, jinja_literal(" "), &fill))
         return false;
     spec.fill = jinja_str(&fill);
     if (jinja_char_count(spec.fill) != 1)
-        return jinja_error(run, "The fill character must be exactly one character long");
-    bool ok = jinja_format_value(run, &text, &spec, &in->self);
-    return jinja_text_end(run, &text, ok, out);
+        return jinja_error(in->run, "The fill character must be exactly one character long");
+    bool ok = jinja_format_value(in->run, &text, &spec, &in->self);
+    return jinja_text_end(in->run, &text, ok, out);
 }
 
 /* Inserts zeros after the sign. */
-static bool method_zfill(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool method_zfill(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_format_spec spec = {.fill = DGL_STR("0"), .align = '>', .precision = -1};
     struct jinja_text text = {0};
-    if (!jinja_arg_int(run, in, 0, 0, &spec.width))
+    if (!jinja_arg_int(in, 0, 0, &spec.width))
         return false;
     bool sign = in->self.text.len && strchr("+-", in->self.text.p[0]) && in->self.text.p[0];
     struct jinja_value head = jinja_slice_bytes(&in->self, 0, sign);
     struct jinja_value digits = jinja_slice_bytes(&in->self, sign, in->self.text.len - sign);
     spec.width -= sign && spec.width > 0;
-    bool ok = jinja_text_add(run, &text, &head) && jinja_format_value(run, &text, &spec, &digits);
-    return jinja_text_end(run, &text, ok, out);
+    bool ok =
+        jinja_text_add(in->run, &text, &head) && jinja_format_value(in->run, &text, &spec, &digits);
+    return jinja_text_end(in->run, &text, ok, out);
 }
 
 /* ---- searching ---- */
 
 /* Applies the arguments `start` and `end`, which have the numbers `first` and `first` + 1. *before
  * is the number of characters before the selected part. */
-static bool search_range(struct jinja_run *run, const struct jinja_invocation *in, size_t first,
-                         struct dgl_str *out, size_t *before)
+static bool search_range(const struct jinja_invocation *in, size_t first, struct dgl_str *out,
+                         size_t *before)
 {
     struct jinja_value bounds[3], part;
     for (size_t i = 0; i < 2; i++)
         bounds[i] = jinja_arg_given(in, first + i) ? in->arg[first + i] : jinja_none();
     bounds[2] = jinja_none();
-    if (!jinja_get_slice(run, &in->self, bounds, &part))
+    if (!jinja_get_slice(in->run, &in->self, bounds, &part))
         return false;
     *out = jinja_str(&part);
     struct dgl_str front = {in->self.text.p, (size_t)(part.text.p - in->self.text.p)};
@@ -250,25 +243,24 @@ static bool search_range(struct jinja_run *run, const struct jinja_invocation *i
 }
 
 /* startswith() and endswith() of a string, or of any string in a tuple. Variant: enum text_end. */
-static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
-                           struct jinja_value *out)
+static bool method_has_end(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool suffix = in->builtin->variant == FROM_RIGHT;
     struct dgl_str text;
     size_t before;
     const struct jinja_value *parts = &in->arg[0];
     bool tuple = parts->type == JINJA_TUPLE, found = false;
-    if (!search_range(run, in, 1, &text, &before))
+    if (!search_range(in, 1, &text, &before))
         return false;
     for (size_t i = 0; i < (tuple ? parts->list->count : 1); i++) {
         const struct jinja_value *part = tuple ? &parts->list->items[i] : parts;
         if (part->type == JINJA_UNDEFINED)
-            return jinja_fail_undefined(run, part);
+            return jinja_fail_undefined(in->run, part);
         if (!jinja_is_text(part))
-            return jinja_error(run, "%s first arg must be str or a tuple of str, not %s",
+            return jinja_error(in->run, "%s first arg must be str or a tuple of str, not %s",
                                in->builtin->name, jinja_type_name(part));
         found = found || matches_end(text, jinja_str(part), suffix);
-        if (!jinja_step_bytes(run, part->text.len))
+        if (!jinja_step_bytes(in->run, part->text.len))
             return false;
     }
     *out = jinja_bool(found);
@@ -279,33 +271,32 @@ static bool method_has_end(struct jinja_run *run, struct jinja_invocation *in,
 enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
 
 /* Returns the character index of a match, or -1. FIND_OR_FAIL reports an error instead of -1. */
-static bool method_find(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool method_find(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool last = in->builtin->variant & FIND_LAST, must = in->builtin->variant & FIND_OR_FAIL;
     struct dgl_str text;
     struct jinja_value part;
     size_t before;
-    if (!jinja_arg_text(run, in, 0, absent, &part) || !search_range(run, in, 1, &text, &before) ||
-        !jinja_step(run, 1 + text.len / 16 * (last ? 1 + part.text.len / 64 : 1)))
+    if (!jinja_arg_text(in, 0, absent, &part) || !search_range(in, 1, &text, &before) ||
+        !jinja_step(in->run, 1 + text.len / 16 * (last ? 1 + part.text.len / 64 : 1)))
         return false;
     size_t at =
         last ? jinja_find_last(text, jinja_str(&part)) : jinja_find(text, jinja_str(&part), 0);
     if (at == SIZE_MAX && must)
-        return jinja_error(run, "substring not found");
+        return jinja_error(in->run, "substring not found");
     struct dgl_str front = {text.p, at};
     *out = jinja_int(at == SIZE_MAX ? -1 : (int64_t)(before + jinja_char_count(front)));
     return true;
 }
 
-static bool method_count(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool method_count(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct dgl_str text;
     struct jinja_value part;
     size_t before;
     int64_t count = 0;
-    if (!jinja_arg_text(run, in, 0, absent, &part) || !search_range(run, in, 1, &text, &before) ||
-        !jinja_step_bytes(run, text.len))
+    if (!jinja_arg_text(in, 0, absent, &part) || !search_range(in, 1, &text, &before) ||
+        !jinja_step_bytes(in->run, text.len))
         return false;
     if (part.text.len == 0) {
         *out = jinja_int((int64_t)jinja_char_count(text) + 1);
@@ -347,7 +338,7 @@ static bool is_of_kind(uint32_t cp, enum char_kind kind)
 
 /* True if every character is of the kind. Only isascii() and isprintable() accept an empty text.
  * Variant: enum char_kind. */
-static bool method_is(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool method_is(struct jinja_invocation *in, struct jinja_value *out)
 {
     enum char_kind kind = (enum char_kind)in->builtin->variant;
     struct dgl_str s = jinja_str(&in->self);
@@ -358,7 +349,7 @@ static bool method_is(struct jinja_run *run, struct jinja_invocation *in, struct
         all = is_of_kind(cp, kind);
     }
     *out = jinja_bool(all);
-    return jinja_step_bytes(run, s.len);
+    return jinja_step_bytes(in->run, s.len);
 }
 
 const struct jinja_builtin jinja_string_methods[] = {
@@ -416,42 +407,42 @@ const struct jinja_builtin jinja_string_methods[] = {
 /* ---- lists ---- */
 
 /* Reports an error if the list or dict belongs to the caller. */
-static bool check_own(struct jinja_run *run, const struct jinja_invocation *in)
+static bool check_own(const struct jinja_invocation *in)
 {
     bool dict = in->self.type == JINJA_DICT;
     if (dict ? !in->self.dict->frozen : !in->self.list->frozen)
         return true;
-    return jinja_error(run,
+    return jinja_error(in->run,
                        "%s() would change a variable of the caller; a template can change only its "
                        "own lists and dicts",
                        in->builtin->name);
 }
 
-static bool list_append(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_append(struct jinja_invocation *in, struct jinja_value *out)
 {
     *out = jinja_none();
-    return check_own(run, in) && jinja_list_push(run, in->self.list, in->arg[0]);
+    return check_own(in) && jinja_list_push(in->run, in->self.list, in->arg[0]);
 }
 
-static bool list_extend(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_extend(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_value items;
     *out = jinja_none();
-    return check_own(run, in) && jinja_collect(run, &in->arg[0], JINJA_LIST, &items) &&
-           jinja_list_extend(run, in->self.list, items.list->items, items.list->count);
+    return check_own(in) && jinja_collect(in->run, &in->arg[0], JINJA_LIST, &items) &&
+           jinja_list_extend(in->run, in->self.list, items.list->items, items.list->count);
 }
 
-static bool list_insert(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_insert(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_list *list = in->self.list;
     int64_t at, count = (int64_t)list->count;
-    if (!check_own(run, in) || !jinja_arg_int(run, in, 0, 0, &at))
+    if (!check_own(in) || !jinja_arg_int(in, 0, 0, &at))
         return false;
     if (at < 0)
         at = at < -count ? 0 : at + count;
     if (at > count)
         at = count;
-    if (!jinja_list_push(run, list, in->arg[1]) || !jinja_step(run, list->count / 16))
+    if (!jinja_list_push(in->run, list, in->arg[1]) || !jinja_step(in->run, list->count / 16))
         return false;
     memmove(list->items + at + 1, list->items + at, (size_t)(count - at) * sizeof(*list->items));
     list->items[at] = in->arg[1];
@@ -465,31 +456,31 @@ static void remove_at(struct jinja_list *list, size_t at)
     list->count--;
 }
 
-static bool list_pop(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_pop(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_list *list = in->self.list;
     int64_t at, count = (int64_t)list->count;
-    if (!check_own(run, in) || !jinja_arg_int(run, in, 0, -1, &at))
+    if (!check_own(in) || !jinja_arg_int(in, 0, -1, &at))
         return false;
     if (count == 0)
-        return jinja_error(run, "pop from empty list");
+        return jinja_error(in->run, "pop from empty list");
     if (at < -count || at >= count)
-        return jinja_error(run, "pop index out of range");
+        return jinja_error(in->run, "pop index out of range");
     at = at < 0 ? at + count : at;
     *out = list->items[at];
     remove_at(list, (size_t)at);
-    return jinja_step(run, list->count / 16);
+    return jinja_step(in->run, list->count / 16);
 }
 
 /* Finds the first element that is equal to the first argument. If there is no such element, sets
  * *out to the length. */
-static bool find_item(struct jinja_run *run, const struct jinja_invocation *in, size_t *out)
+static bool find_item(const struct jinja_invocation *in, size_t *out)
 {
     const struct jinja_list *list = in->self.list;
     bool equal = false;
     size_t i = 0;
     while (i < list->count) {
-        if (!jinja_step(run, 1) || !jinja_equal(run, &list->items[i], &in->arg[0], &equal))
+        if (!jinja_step(in->run, 1) || !jinja_equal(in->run, &list->items[i], &in->arg[0], &equal))
             return false;
         if (equal)
             break;
@@ -499,33 +490,34 @@ static bool find_item(struct jinja_run *run, const struct jinja_invocation *in, 
     return true;
 }
 
-static bool list_index(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_index(struct jinja_invocation *in, struct jinja_value *out)
 {
     size_t at;
-    if (!find_item(run, in, &at))
+    if (!find_item(in, &at))
         return false;
     *out = jinja_int((int64_t)at);
-    return at < in->self.list->count || jinja_error(run, "the value is not in the list");
+    return at < in->self.list->count || jinja_error(in->run, "the value is not in the list");
 }
 
-static bool list_remove(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_remove(struct jinja_invocation *in, struct jinja_value *out)
 {
     size_t at;
-    if (!check_own(run, in) || !find_item(run, in, &at))
+    if (!check_own(in) || !find_item(in, &at))
         return false;
     if (at == in->self.list->count)
-        return jinja_error(run, "list.remove(x): x not in list");
+        return jinja_error(in->run, "list.remove(x): x not in list");
     remove_at(in->self.list, at);
     *out = jinja_none();
     return true;
 }
 
-static bool list_count(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool list_count(struct jinja_invocation *in, struct jinja_value *out)
 {
     int64_t count = 0;
     for (size_t i = 0; i < in->self.list->count; i++) {
         bool equal;
-        if (!jinja_step(run, 1) || !jinja_equal(run, &in->self.list->items[i], &in->arg[0], &equal))
+        if (!jinja_step(in->run, 1) ||
+            !jinja_equal(in->run, &in->self.list->items[i], &in->arg[0], &equal))
             return false;
         count += equal;
     }
@@ -533,19 +525,18 @@ static bool list_count(struct jinja_run *run, struct jinja_invocation *in, struc
     return true;
 }
 
-static bool list_reverse(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+static bool list_reverse(struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!check_own(run, in) || !jinja_step(run, in->self.list->count))
+    if (!check_own(in) || !jinja_step(in->run, in->self.list->count))
         return false;
     jinja_list_reverse(in->self.list);
     *out = jinja_none();
     return true;
 }
 
-static bool own_clear(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool own_clear(struct jinja_invocation *in, struct jinja_value *out)
 {
-    if (!check_own(run, in))
+    if (!check_own(in))
         return false;
     if (in->self.type == JINJA_DICT)
         in->self.dict->count = 0;
@@ -579,34 +570,34 @@ const struct jinja_builtin jinja_tuple_methods[] = {
 /* ---- dicts ---- */
 
 /* get() and setdefault(). Variant: true for the latter. */
-static bool dict_get(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool dict_get(struct jinja_invocation *in, struct jinja_value *out)
 {
     bool sets = in->builtin->variant;
     struct jinja_value *found;
-    if ((sets && !check_own(run, in)) || !jinja_dict_find(run, in->self.dict, &in->arg[0], &found))
+    if ((sets && !check_own(in)) || !jinja_dict_find(in->run, in->self.dict, &in->arg[0], &found))
         return false;
     *out = found ? *found : in->arg[1].type == JINJA_ABSENT ? jinja_none() : in->arg[1];
-    return found || !sets || jinja_dict_set(run, in->self.dict, &in->arg[0], out);
+    return found || !sets || jinja_dict_set(in->run, in->self.dict, &in->arg[0], out);
 }
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
 /* keys(), values() and items(). Variant: enum view. */
-static bool dict_view(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool dict_view(struct jinja_invocation *in, struct jinja_value *out)
 {
     enum view view = (enum view)in->builtin->variant;
     static const char *const labels[] = {"dict_keys", "dict_values", "dict_items"};
     const struct jinja_dict *dict = in->self.dict;
-    if (!jinja_new_list(run, JINJA_VIEW, dict->count, out))
+    if (!jinja_new_list(in->run, JINJA_VIEW, dict->count, out))
         return false;
     out->data = in->self.data;
     out->list->label = labels[view];
     for (size_t i = 0; i < dict->count; i++) {
         const struct jinja_entry *entry = &dict->entries[i];
         struct jinja_value item = view == VIEW_KEYS ? entry->key : entry->value;
-        if (view == VIEW_ITEMS && !jinja_new_tuple2(run, entry->key, entry->value, &item))
+        if (view == VIEW_ITEMS && !jinja_new_tuple2(in->run, entry->key, entry->value, &item))
             return false;
-        if (!jinja_list_push(run, out->list, item))
+        if (!jinja_list_push(in->run, out->list, item))
             return false;
     }
     return true;
@@ -621,40 +612,41 @@ static bool set_all(struct jinja_run *run, struct jinja_dict *dict, const struct
     return true;
 }
 
-static bool dict_copy(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool dict_copy(struct jinja_invocation *in, struct jinja_value *out)
 {
-    bool ok = jinja_new_dict(run, JINJA_DICT, out) && set_all(run, out->dict, in->self.dict);
+    bool ok =
+        jinja_new_dict(in->run, JINJA_DICT, out) && set_all(in->run, out->dict, in->self.dict);
     out->data = in->self.data;
     return ok;
 }
 
 /* update(): accepts a dict and keywords. */
-static bool dict_update(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool dict_update(struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_call *call = in->call;
     struct jinja_value copy;
     *out = jinja_none();
-    if (!check_own(run, in))
+    if (!check_own(in))
         return false;
     if (call->num_args > 1 || (call->num_args && call->args[0].type != JINJA_DICT))
-        return jinja_error(run, "update() takes one dict");
+        return jinja_error(in->run, "update() takes one dict");
     /* Copy the argument: a dict may be updated with itself. */
-    if (call->num_args &&
-        (!jinja_new_dict(run, JINJA_DICT, &copy) || !set_all(run, copy.dict, call->args[0].dict) ||
-         !set_all(run, in->self.dict, copy.dict)))
+    if (call->num_args && (!jinja_new_dict(in->run, JINJA_DICT, &copy) ||
+                           !set_all(in->run, copy.dict, call->args[0].dict) ||
+                           !set_all(in->run, in->self.dict, copy.dict)))
         return false;
-    return jinja_dict_set_named(run, in->self.dict, call);
+    return jinja_dict_set_named(in->run, in->self.dict, call);
 }
 
-static bool dict_pop(struct jinja_run *run, struct jinja_invocation *in, struct jinja_value *out)
+static bool dict_pop(struct jinja_invocation *in, struct jinja_value *out)
 {
     struct jinja_dict *dict = in->self.dict;
     struct jinja_value *found;
-    if (!check_own(run, in) || !jinja_dict_find(run, dict, &in->arg[0], &found))
+    if (!check_own(in) || !jinja_dict_find(in->run, dict, &in->arg[0], &found))
         return false;
     *out = found ? *found : in->arg[1];
     if (!found)
-        return in->arg[1].type != JINJA_ABSENT || jinja_error(run, "pop(): the key is missing");
+        return in->arg[1].type != JINJA_ABSENT || jinja_error(in->run, "pop(): the key is missing");
     size_t at = 0;
     while (&dict->entries[at].value != found)
         at++;

@@ -158,26 +158,25 @@ static bool write_value(struct writer *w, const struct jinja_value *value)
 
 /* ---- the filter ---- */
 
-bool jinja_filter_tojson(struct jinja_run *run, struct jinja_invocation *in,
-                         struct jinja_value *out)
+bool jinja_filter_tojson(struct jinja_invocation *in, struct jinja_value *out)
 {
     const struct jinja_value *separators = &in->arg[2];
-    struct writer w = {.run = run,
+    struct writer w = {.run = in->run,
                        .ascii = jinja_arg_truth(in, 0, false),
                        .multiline = jinja_arg_given(in, 1),
                        .sort = jinja_arg_truth(in, 3, false),
                        .key_separator = jinja_literal(": ")};
     w.item_separator = jinja_literal(w.multiline ? "," : ", ");
-    if (w.multiline && !jinja_blanks(run, &in->arg[1], 0, &w.indent))
+    if (w.multiline && !jinja_blanks(in->run, &in->arg[1], 0, &w.indent))
         return false;
     if (jinja_arg_given(in, 2)) {
         if (!jinja_is_sequence(separators) || separators->list->count != 2 ||
             !jinja_is_text(&separators->list->items[0]) ||
             !jinja_is_text(&separators->list->items[1]))
-            return jinja_error(run, "separators must be two strings");
+            return jinja_error(in->run, "separators must be two strings");
         w.item_separator = separators->list->items[0];
         w.key_separator = separators->list->items[1];
     }
     bool ok = write_value(&w, &in->self);
-    return jinja_text_end(run, &w.text, ok, out);
+    return jinja_text_end(in->run, &w.text, ok, out);
 }

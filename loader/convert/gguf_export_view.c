@@ -60,32 +60,6 @@ static enum dgl_status misfit(const struct exporter *x, const struct tensor_info
         dgl_dtype_get(info->dtype)->name, tensor_shape_str(info->rank, info->shape, shape), want);
 }
 
-static enum dgl_status add_norm(struct exporter *x, size_t index, const char *name)
-{
-    struct tensor_info info = *tensor_source_at(x->model->tensors, index);
-    if (info.rank != 1 || dgl_dtype_get(info.dtype)->block != 1)
-        return misfit(x, &info, "a vector of plain numbers");
-    uint8_t *stored = dgl_calloc(1, (size_t)info.bytes);
-    float *values = dgl_new_array(float, (size_t)info.shape[0]);
-    enum dgl_status status;
-    TRY(stored && values
-            ? tensor_source_read(x->log, x->model->tensors, index, 0, stored, (size_t)info.bytes)
-            : dgl_fail_memory(x->log, info.name, info.bytes));
-    if (!dgl_row_decode(info.dtype, stored, info.shape[0], values))
-        TRY(misfit(x, &info, "floats"));
-    for (uint64_t i = 0; i < info.shape[0]; i++)
-        values[i] += 1.0f;
-done:
-    free(stored);
-    info.dtype = DGL_F32;
-    info.bytes = info.shape[0] * sizeof(float); /* fits: it was allocated */
-    struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = values};
-    if (status == DGL_OK)
-        return gguf_units_add(&x->units, &info, name, &t);
-    free(values);
-    return status;
-}
-
 /* Joins all experts of `hf` to one tensor. Expert 0 exists. */
 static enum dgl_status add_stack(struct exporter *x, const char *prefix, const char *hf,
                                  const char *name)
@@ -163,33 +137,6 @@ static enum dgl_status add_parts(struct exporter *x, size_t index, const char *f
     return status == DGL_OK ? gguf_units_add(&x->units, &info, second, &t) : status;
 }
 
-static enum dgl_status add_found(struct exporter *x, size_t index,
-                                 const struct gguf_name_rule *rule, const char *gguf_prefix,
-                                 char *name)
-{
-    enum gguf_change change = rule->change;
-    bool permute = (change == GGUF_PERMUTE_Q || change == GGUF_PERMUTE_K) && x->arch->permuted;
-    x->used[index] = true;
-    if (permute) {
-        const struct tensor_info *info = tensor_source_at(x->model->tensors, index);
-        if (info->rank == 1 && dgl_dtype_get(info->dtype)->block != 1)
-            return misfit(x, info, "plain numbers in a vector");
-        struct gguf_unit_tensor t = {.order = GGUF_ORDER_UNPERMUTE,
-                                     .source = {index},
-                                     .unit = gguf_unit_bytes(info),
-                                     .head = (uint64_t)x->model->desc.head_dim};
-        return gguf_units_add(&x->units, info, name, &t);
-    }
-    if (change == GGUF_NORM && x->arch->norm_plus_one)
-        return add_norm(x, index, name);
-    if (change == GGUF_INTERLEAVE || change == GGUF_JOINED) {
-        char *other = dgl_arena_printf(&x->units.names, "%s%s", gguf_prefix, rule->other);
-        return (change == GGUF_JOINED ? add_parts : add_halves)(x, index, name, other);
-    }
-    struct gguf_unit_tensor same = {.order = GGUF_ORDER_SAME, .source = {index}};
-    return gguf_units_add(&x->units, tensor_source_at(x->model->tensors, index), name, &same);
-}
-
 static enum dgl_status add_rule(struct exporter *x, const struct gguf_name_rule *rule,
                                 const char *prefix, const char *gguf_prefix)
 {
@@ -203,33 +150,37 @@ static enum dgl_status add_rule(struct exporter *x, const struct gguf_name_rule 
                    : dgl_arena_printf(&x->units.names, "%s%s", prefix, rule->hf);
     if (!name || !hf)
         return dgl_fail_memory(x->log, "tensor names", strlen(rule->hf));
-    long index = find(x, hf);
-    if (index < 0)
+    long found = find(x, hf);
+    if (found < 0)
         return DGL_OK; /* opening the model checked the required tensors */
-    if (rule->change == GGUF_EXPERTS)
+    size_t index = (size_t)found;
+    const struct tensor_info *info = tensor_source_at(x->model->tensors, index);
+    enum gguf_change change = rule->change;
+    if (change == GGUF_EXPERTS)
         return add_stack(x, prefix, rule->hf, name);
-    return add_found(x, (size_t)index, rule, gguf_prefix, name);
-}
-
-static enum dgl_status add_factors(struct exporter *x)
-{
-    struct gguf_rope_factors factors[GGUF_MAX_ROPE_FACTORS];
-    size_t count = 0;
-    enum dgl_status status =
-        gguf_export_factors(x->log, &x->model->desc.rope[ROPE_GLOBAL], factors, &count);
-    for (size_t i = 0; i < count; i++) {
-        struct tensor_info info = {.dtype = DGL_F32,
-                                   .role = "other",
-                                   .rank = 1,
-                                   .shape = {factors[i].count},
-                                   .bytes = factors[i].count * sizeof(float)};
-        struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = factors[i].values};
-        if (status == DGL_OK)
-            status = gguf_units_add(&x->units, &info, factors[i].name, &t);
-        else
-            free(factors[i].values);
+    x->used[index] = true;
+    if ((change == GGUF_PERMUTE_Q || change == GGUF_PERMUTE_K) && x->arch->permuted) {
+        if (info->rank == 1 && dgl_dtype_get(info->dtype)->block != 1)
+            return misfit(x, info, "plain numbers in a vector");
+        struct gguf_unit_tensor t = {.order = GGUF_ORDER_UNPERMUTE,
+                                     .source = {index},
+                                     .unit = gguf_unit_bytes(info),
+                                     .head = (uint64_t)x->model->desc.head_dim};
+        return gguf_units_add(&x->units, info, name, &t);
     }
-    return status;
+    if (change == GGUF_NORM && x->arch->norm_plus_one) {
+        if (info->rank != 1 || dgl_dtype_get(info->dtype)->block != 1)
+            return misfit(x, info, "a vector of plain numbers");
+        return dgl_row_decodable(info->dtype)
+                   ? gguf_units_add_shifted(&x->units, index, info, name, 1.0f)
+                   : misfit(x, info, "floats");
+    }
+    if (change == GGUF_INTERLEAVE || change == GGUF_JOINED) {
+        char *other = dgl_arena_printf(&x->units.names, "%s%s", gguf_prefix, rule->other);
+        return (change == GGUF_JOINED ? add_parts : add_halves)(x, index, name, other);
+    }
+    struct gguf_unit_tensor same = {.order = GGUF_ORDER_SAME, .source = {index}};
+    return gguf_units_add(&x->units, info, name, &same);
 }
 
 enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_model_file *model,
@@ -243,8 +194,24 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
     *out = NULL;
     if (!x.used)
         return dgl_fail_memory(log, "tensor list", tensor_source_count(model->tensors));
-    enum dgl_status status;
-    TRY(add_factors(&x));
+    struct gguf_rope_factors factors[GGUF_MAX_ROPE_FACTORS];
+    size_t count = 0;
+    enum dgl_status status =
+        gguf_export_factors(log, &model->desc.rope[ROPE_GLOBAL], factors, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct tensor_info info = {.dtype = DGL_F32,
+                                   .role = "other",
+                                   .rank = 1,
+                                   .shape = {factors[i].count},
+                                   .bytes = factors[i].count * sizeof(float)};
+        struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = factors[i].values};
+        if (status == DGL_OK)
+            status = gguf_units_add(&x.units, &info, factors[i].name, &t);
+        else
+            free(factors[i].values);
+    }
+    if (status != DGL_OK)
+        goto done;
     for (size_t i = 0; i < gguf_num_model_names; i++)
         TRY(add_rule(&x, &gguf_model_names[i], "", ""));
     for (int32_t layer = 0; layer < model->desc.layers; layer++) {

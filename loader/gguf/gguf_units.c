@@ -6,6 +6,7 @@
 
 #include "loader/gguf/gguf_file.h"
 #include "loader/gguf/gguf_names.h"
+#include "loader/quant/quant.h"
 
 static void tensors_free(struct gguf_unit_tensor *tensors, size_t count)
 {
@@ -40,88 +41,44 @@ static bool rearranged_file_name(const void *impl, const char *name, struct dgl_
     return r->arch && gguf_tensor_name(r->arch, name, out);
 }
 
-/* Finds unit `index` of a tensor: its source and its number there. */
-static size_t unit_place(const struct gguf_unit_tensor *t, uint64_t index, uint64_t *at)
-{
-    *at = index;
-    switch (t->order) {
-    case GGUF_ORDER_PERMUTE:
-        *at = gguf_permuted_row(index, t->head);
-        break;
-    case GGUF_ORDER_UNPERMUTE:
-        *at = gguf_permuted_inverse(index, t->head);
-        break;
-    case GGUF_ORDER_SECOND:
-        *at = 2 * index + t->begin;
-        break;
-    case GGUF_ORDER_ALTERNATE:
-        *at = index / 2;
-        return t->source[index % 2];
-    case GGUF_ORDER_SAME:
-    case GGUF_ORDER_STACK:
-    case GGUF_ORDER_VALUES:
-        break;
-    }
-    return t->source[0];
-}
-
-static enum dgl_status units_read(const struct rearranged *r, const struct dgl_log *log,
-                                  const struct gguf_unit_tensor *t, uint64_t offset, uint8_t *dst,
-                                  size_t size)
-{
-    while (size > 0) {
-        uint64_t skip = offset % t->unit, left = t->unit - skip, at;
-        size_t n = size < left ? size : (size_t)left;
-        size_t source = unit_place(t, offset / t->unit, &at);
-        enum dgl_status status =
-            tensor_source_read(log, r->raw, source, at * t->unit + skip, dst, n);
-        if (status != DGL_OK)
-            return status;
-        offset += n;
-        dst += n;
-        size -= n;
-    }
-    return DGL_OK;
-}
-
-static enum dgl_status stack_read(const struct rearranged *r, const struct dgl_log *log,
-                                  const struct gguf_unit_tensor *t, uint64_t offset, uint8_t *dst,
-                                  size_t size)
-{
-    while (size > 0) {
-        uint64_t skip = offset % t->source_bytes, left = t->source_bytes - skip;
-        size_t n = size < left ? size : (size_t)left;
-        size_t source = t->sources[offset / t->source_bytes];
-        enum dgl_status status = tensor_source_read(log, r->raw, source, skip, dst, n);
-        if (status != DGL_OK)
-            return status;
-        offset += n;
-        dst += n;
-        size -= n;
-    }
-    return DGL_OK;
-}
-
 static enum dgl_status rearranged_read(void *impl, const struct dgl_log *log, size_t index,
                                        uint64_t offset, void *dst, size_t size)
 {
     const struct rearranged *r = impl;
     const struct gguf_unit_tensor *t = &r->tensors[index];
-    switch (t->order) {
-    case GGUF_ORDER_SAME:
+    enum dgl_status status = DGL_OK;
+    if (t->order == GGUF_ORDER_SAME)
         return tensor_source_read(log, r->raw, t->source[0], t->begin + offset, dst, size);
-    case GGUF_ORDER_VALUES:
+    if (t->order == GGUF_ORDER_VALUES) {
         memcpy(dst, (const uint8_t *)t->values + offset, size);
         return DGL_OK;
-    case GGUF_ORDER_STACK:
-        return stack_read(r, log, t, offset, dst, size);
-    case GGUF_ORDER_PERMUTE:
-    case GGUF_ORDER_UNPERMUTE:
-    case GGUF_ORDER_ALTERNATE:
-    case GGUF_ORDER_SECOND:
-        break;
     }
-    return units_read(r, log, t, offset, dst, size);
+    for (uint8_t *to = dst; size > 0;) {
+        /* Unit `number` of the tensor is unit `at` of `source`. The units of a stack are its
+         * sources. */
+        uint64_t unit = t->order == GGUF_ORDER_STACK ? t->source_bytes : t->unit;
+        uint64_t number = offset / unit, skip = offset % unit, left = unit - skip, at;
+        size_t n = size < left ? size : (size_t)left, source = t->source[0];
+        if (t->order == GGUF_ORDER_PERMUTE) {
+            at = gguf_permuted_row(number, t->head);
+        } else if (t->order == GGUF_ORDER_UNPERMUTE) {
+            at = gguf_permuted_inverse(number, t->head);
+        } else if (t->order == GGUF_ORDER_SECOND) {
+            at = 2 * number + t->begin;
+        } else if (t->order == GGUF_ORDER_ALTERNATE) {
+            at = number / 2;
+            source = t->source[number % 2];
+        } else { /* GGUF_ORDER_STACK */
+            at = 0;
+            source = t->sources[number];
+        }
+        TRY(tensor_source_read(log, r->raw, source, at * unit + skip, to, n));
+        offset += n;
+        to += n;
+        size -= n;
+    }
+done:
+    return status;
 }
 
 /* ---- the list ---- */
@@ -146,6 +103,30 @@ enum dgl_status gguf_units_add(struct gguf_units *u, const struct tensor_info *i
     u->infos[u->count].name = name;
     u->tensors[u->count++] = *t;
     return DGL_OK;
+}
+
+enum dgl_status gguf_units_add_shifted(struct gguf_units *u, size_t index,
+                                       const struct tensor_info *info, const char *name,
+                                       float delta)
+{
+    struct tensor_info shifted = *info;
+    uint8_t *stored = dgl_calloc(1, (size_t)info->bytes);
+    float *values = dgl_new_array(float, (size_t)info->shape[0]);
+    enum dgl_status status;
+    TRY(stored && values ? tensor_source_read(u->log, u->raw, index, 0, stored, (size_t)info->bytes)
+                         : dgl_fail_memory(u->log, info->name, info->bytes));
+    dgl_row_decode(info->dtype, stored, info->shape[0], values);
+    for (uint64_t i = 0; i < info->shape[0]; i++)
+        values[i] += delta;
+    shifted.dtype = DGL_F32;
+    shifted.bytes = info->shape[0] * sizeof(float); /* fits: it was allocated */
+    struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = values};
+    values = NULL;
+    status = gguf_units_add(u, &shifted, name, &t);
+done:
+    free(stored);
+    free(values);
+    return status;
 }
 
 uint64_t gguf_unit_bytes(const struct tensor_info *info)

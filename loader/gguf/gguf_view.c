@@ -52,33 +52,6 @@ static enum dgl_status add_permuted(struct builder *b, size_t index, const char 
     return add(b, info, name, &t);
 }
 
-/* GGUF files of Gemma store 1 + w. Hugging Face, and the config passed on, use w. */
-static enum dgl_status add_norm(struct builder *b, size_t index, const char *name)
-{
-    struct tensor_info info = *tensor_source_at(b->m->raw, index);
-    if (info.rank != 1 || dgl_dtype_get(info.dtype)->block != 1)
-        return wrong_shape(b, &info, "a vector of plain numbers");
-    uint8_t *stored = dgl_calloc(1, (size_t)info.bytes);
-    float *values = dgl_new_array(float, (size_t)info.shape[0]);
-    enum dgl_status status;
-    TRY(stored && values
-            ? tensor_source_read(b->log, b->m->raw, index, 0, stored, (size_t)info.bytes)
-            : dgl_fail_memory(b->log, info.name, info.bytes));
-    if (!dgl_row_decode(info.dtype, stored, info.shape[0], values))
-        TRY(wrong_shape(b, &info, "floats"));
-    for (uint64_t i = 0; i < info.shape[0]; i++)
-        values[i] -= 1.0f;
-done:
-    info.dtype = DGL_F32;
-    info.bytes = info.shape[0] * sizeof(float); /* fits: it was allocated */
-    struct gguf_unit_tensor t = {.order = GGUF_ORDER_VALUES, .values = values};
-    free(stored);
-    if (status == DGL_OK)
-        return add(b, &info, name, &t);
-    free(values);
-    return status;
-}
-
 static enum dgl_status add_experts(struct builder *b, size_t index, const char *prefix,
                                    const char *hf)
 {
@@ -153,8 +126,15 @@ static enum dgl_status add_changed(struct builder *b, size_t index, const char *
         return add_permuted(b, index, name, b->m->heads);
     case GGUF_PERMUTE_K:
         return add_permuted(b, index, name, b->m->kv_heads);
-    case GGUF_NORM:
-        return add_norm(b, index, name);
+    case GGUF_NORM: { /* GGUF files of Gemma store 1 + w. Hugging Face, and the config, use w. */
+        struct tensor_info named = *info;
+        named.role = tensor_role_from_name(name ? name : "");
+        if (info->rank != 1 || dgl_dtype_get(info->dtype)->block != 1)
+            return wrong_shape(b, info, "a vector of plain numbers");
+        return dgl_row_decodable(info->dtype)
+                   ? gguf_units_add_shifted(&b->units, index, &named, name, -1.0f)
+                   : wrong_shape(b, info, "floats");
+    }
     case GGUF_EXPERTS:
         return add_experts(b, index, prefix, rule->hf);
     case GGUF_INTERLEAVE: {
@@ -179,17 +159,6 @@ static const struct gguf_name_rule *rule_find(const struct gguf_name_rule *rules
     return NULL;
 }
 
-/* The second of two joined tensors is read with the first. */
-static bool is_second(const char *rest, unsigned family)
-{
-    for (size_t i = 0; i < gguf_num_layer_names; i++) {
-        const struct gguf_name_rule *rule = &gguf_layer_names[i];
-        if ((rule->families & family) && rule->other && strcmp(rule->other, rest) == 0)
-            return true;
-    }
-    return false;
-}
-
 static enum dgl_status add_tensor(struct builder *b, size_t index)
 {
     const char *name = tensor_source_at(b->m->raw, index)->name, *rest;
@@ -207,8 +176,11 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
         rule = rule_find(gguf_layer_names, gguf_num_layer_names, rest, family);
         if (rule)
             return add_changed(b, index, prefix, rule, gguf_prefix);
-        if (is_second(rest, family))
-            return DGL_OK;
+        for (size_t i = 0; i < gguf_num_layer_names; i++) {
+            rule = &gguf_layer_names[i];
+            if ((rule->families & family) && rule->other && strcmp(rule->other, rest) == 0)
+                return DGL_OK; /* the second of two joined tensors is read with the first */
+        }
     }
     return dgl_fail(b->log, DGL_ERR_UNSUPPORTED,
                     "%s: tensor %s is not part of a %s model with %" PRId32

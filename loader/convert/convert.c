@@ -42,30 +42,17 @@ static bool wants_gguf(const struct dgl_convert_params *p)
     return len > end && strcasecmp(p->out + len - end, ending) == 0;
 }
 
-static enum dgl_status refuse_pack_options(const struct dgl_log *log,
-                                           const struct dgl_convert_params *p)
-{
-    const struct {
-        const char *option, *why;
-        bool given;
-    } rules[] = {{"q4k-layout", "has one layout", p->q4k_layout},
-                 {"fuse-gate-up", "has one layout", p->fuse_gate_up},
-                 {"transpose-weights", "has one layout", p->transpose_weights},
-                 {"hash", "carries no hashes", p->hash},
-                 {"shard-size", "has no shards", p->shard_bytes > 0}};
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (rules[i].given)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "convert: %s is for packs, and a GGUF file %s; leave it out, or make "
-                            "a pack (--to rdrr)",
-                            rules[i].option, rules[i].why);
-    }
-    return DGL_OK;
-}
-
 static enum dgl_status job_options(struct job *job)
 {
     const struct dgl_convert_params *p = job->params;
+    const struct {
+        const char *option, *why;
+        bool given;
+    } of_packs[] = {{"q4k-layout", "has one layout", p->q4k_layout},
+                    {"fuse-gate-up", "has one layout", p->fuse_gate_up},
+                    {"transpose-weights", "has one layout", p->transpose_weights},
+                    {"hash", "carries no hashes", p->hash},
+                    {"shard-size", "has no shards", p->shard_bytes > 0}};
     if (!p->in || !p->out || !*p->out)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "convert: input and output are required");
     enum dgl_status status = convert_recipe_init(job->log, p, &job->recipe);
@@ -74,8 +61,13 @@ static enum dgl_status job_options(struct job *job)
     if (p->to && strcmp(p->to, TO_PACK) != 0 && strcmp(p->to, TO_GGUF) != 0)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
                         "convert: to is \"%s\", wanted " TO_PACK " or " TO_GGUF, p->to);
-    if (wants_gguf(p) && (status = refuse_pack_options(job->log, p)) != DGL_OK)
-        return status;
+    for (size_t i = 0; i < sizeof(of_packs) / sizeof(of_packs[0]) && wants_gguf(p); i++) {
+        if (of_packs[i].given)
+            return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
+                            "convert: %s is for packs, and a GGUF file %s; leave it out, or make "
+                            "a pack (--to rdrr)",
+                            of_packs[i].option, of_packs[i].why);
+    }
     if (p->threads < 0)
         return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
                         "convert: threads is %d, 0 is one per processor", p->threads);
@@ -200,10 +192,11 @@ static enum dgl_status write_texts(struct job *job)
     const struct dgl_model_file *m = job->model;
     enum dgl_status status = DGL_OK;
     if (m->tokenizer_json)
-        status = add_text(job, m->path, FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len);
-    if (status == DGL_OK && m->tokenizer_config_json)
-        status = add_text(job, m->path, FILE_TOKENIZER_CONFIG, m->tokenizer_config_json,
-                          m->tokenizer_config_len);
+        TRY(add_text(job, m->path, FILE_TOKENIZER, m->tokenizer_json, m->tokenizer_json_len));
+    if (m->tokenizer_config_json)
+        TRY(add_text(job, m->path, FILE_TOKENIZER_CONFIG, m->tokenizer_config_json,
+                     m->tokenizer_config_len));
+done:
     return status;
 }
 
@@ -217,54 +210,6 @@ static enum dgl_status pack_write(void *priv, const void *bytes, size_t len)
     return rdrr_writer_write(priv, bytes, len);
 }
 
-static enum dgl_status convert_to_pack(struct job *job, struct dgl_convert_result *out)
-{
-    const struct dgl_log *log = job->log;
-    const struct dgl_convert_params *params = job->params;
-    struct dgl_buf text = {0};
-
-    /* All refusals happen before large files are written. */
-    enum dgl_status status;
-    TRY(convert_folder_begin(log, params->out, params->force, &job->folder));
-    TRY(open_input(job));
-    TRY(convert_plan_init(log, job->model, &job->recipe, &job->plan));
-    TRY(convert_plan_check(log, &job->plan, params));
-    TRY(convert_plan_arrange(log, job->model, params, &job->plan));
-    TRY(convert_plan_check_fast(log, &job->plan, params));
-    TRY(job->model->format == MODEL_GGUF ? write_texts(job) : copy_texts(job));
-
-    struct rdrr_writer_params writer = {
-        .dir = job->folder.temp, .shard_bytes = job->shard_bytes, .hash = job->hash};
-    TRY(rdrr_writer_create(log, &writer, &job->writer));
-    struct convert_work work = {.log = log,
-                                .model = job->model,
-                                .threads = params->threads,
-                                .fast = job->recipe.fast,
-                                .sink = {pack_begin, pack_write, job->writer}};
-    struct convert_progress progress = {
-        .cb = params->progress_cb, .priv = params->progress_priv, .total = job->plan.bytes_in};
-    for (size_t i = 0; i < job->plan.count; i++)
-        TRY(convert_tensor(&work, &job->plan.items[i], &progress));
-    TRY(rdrr_writer_end(job->writer));
-
-    struct convert_manifest manifest = {.model = job->model,
-                                        .plan = &job->plan,
-                                        .writer = job->writer,
-                                        .copies = job->copies,
-                                        .num_copies = job->num_copies,
-                                        .shard_bytes = job->shard_bytes,
-                                        .hash = job->hash};
-    TRY(convert_manifest_write(log, &manifest, &text));
-    TRY(write_file(log, job->folder.temp, RDRR_MANIFEST, text.p, text.len));
-    TRY(convert_folder_publish(log, &job->folder));
-    *out = (struct dgl_convert_result){.tensors = job->plan.count,
-                                       .bytes_in = job->plan.bytes_in,
-                                       .bytes_out = rdrr_writer_size(job->writer)};
-done:
-    dgl_buf_finish(&text);
-    return status;
-}
-
 enum dgl_status convert_check(const struct dgl_log *log, const struct dgl_convert_params *params)
 {
     struct job job = {.log = log, .params = params};
@@ -275,17 +220,54 @@ enum dgl_status convert_model(const struct dgl_log *log, const struct dgl_conver
                               struct dgl_convert_result *out)
 {
     struct job job = {.log = log, .params = params};
+    struct dgl_buf text = {0};
+    enum dgl_status status;
     *out = (struct dgl_convert_result){0};
-    enum dgl_status status = job_options(&job);
-    if (status != DGL_OK)
-        return status;
+    TRY(job_options(&job));
     if (wants_gguf(params)) {
-        status = open_input(&job);
-        if (status == DGL_OK)
-            status = gguf_export(log, params, &job.recipe, job.model, out);
-    } else {
-        status = convert_to_pack(&job, out);
+        TRY(open_input(&job));
+        TRY(gguf_export(log, params, &job.recipe, job.model, out));
+        goto done;
     }
+
+    /* All refusals happen before large files are written. */
+    TRY(convert_folder_begin(log, params->out, params->force, &job.folder));
+    TRY(open_input(&job));
+    TRY(convert_plan_init(log, job.model, &job.recipe, &job.plan));
+    TRY(convert_plan_check(log, &job.plan, params));
+    TRY(convert_plan_arrange(log, job.model, params, &job.plan));
+    TRY(convert_plan_check_fast(log, &job.plan, params));
+    TRY(job.model->format == MODEL_GGUF ? write_texts(&job) : copy_texts(&job));
+
+    struct rdrr_writer_params writer = {
+        .dir = job.folder.temp, .shard_bytes = job.shard_bytes, .hash = job.hash};
+    TRY(rdrr_writer_create(log, &writer, &job.writer));
+    struct convert_work work = {.log = log,
+                                .model = job.model,
+                                .threads = params->threads,
+                                .fast = job.recipe.fast,
+                                .sink = {pack_begin, pack_write, job.writer}};
+    struct convert_progress progress = {
+        .cb = params->progress_cb, .priv = params->progress_priv, .total = job.plan.bytes_in};
+    for (size_t i = 0; i < job.plan.count; i++)
+        TRY(convert_tensor(&work, &job.plan.items[i], &progress));
+    TRY(rdrr_writer_end(job.writer));
+
+    struct convert_manifest manifest = {.model = job.model,
+                                        .plan = &job.plan,
+                                        .writer = job.writer,
+                                        .copies = job.copies,
+                                        .num_copies = job.num_copies,
+                                        .shard_bytes = job.shard_bytes,
+                                        .hash = job.hash};
+    TRY(convert_manifest_write(log, &manifest, &text));
+    TRY(write_file(log, job.folder.temp, RDRR_MANIFEST, text.p, text.len));
+    TRY(convert_folder_publish(log, &job.folder));
+    *out = (struct dgl_convert_result){.tensors = job.plan.count,
+                                       .bytes_in = job.plan.bytes_in,
+                                       .bytes_out = rdrr_writer_size(job.writer)};
+done:
+    dgl_buf_finish(&text);
     rdrr_writer_destroy(&job.writer);
     convert_plan_finish(&job.plan);
     /* Closing the model first frees descriptors, which removing an unfinished folder needs. */

@@ -27,41 +27,7 @@ static struct convert_item *item_of(const struct convert_plan *plan, long index)
 
 /* ---- fused gate and up ----------------------------------------------------------------------- */
 
-/* Returns the name with FUSED instead of GATE. NULL: the name has no such part, or out of
- * memory. */
-static const char *fused_name(struct convert_plan *plan, const char *name)
-{
-    const char *at = strstr(name, GATE);
-    return at ? dgl_arena_printf(&plan->names, "%.*s" FUSED "%s", (int)(at - name), name,
-                                 at + strlen(GATE))
-              : NULL;
-}
-
-static enum dgl_status fuse(const struct dgl_log *log, struct convert_plan *plan,
-                            struct convert_item *gate, const struct convert_item *up)
-{
-    bool alike = gate->from->dtype == up->from->dtype && gate->type == up->type &&
-                 gate->rows == up->rows && gate->cols == up->cols;
-    if (!alike)
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "convert: %s and %s have different types or shapes and cannot be one "
-                        "tensor; leave out --fuse-gate-up, or name a type with --quantize",
-                        DGL_PRINTABLE(gate->from->name), DGL_PRINTABLE(up->from->name));
-    gate->name = fused_name(plan, gate->from->name);
-    if (!gate->name)
-        return dgl_fail(log, DGL_ERR_UNSUPPORTED,
-                        "convert: %s is no \"" GATE "\", so that the joined tensor has no name; "
-                        "leave out --fuse-gate-up",
-                        DGL_PRINTABLE(gate->from->name));
-    gate->fused = true;
-    gate->second = up->index;
-    gate->part_rows = gate->rows;
-    if (!dgl_mul_u64(gate->rows, 2, &gate->rows) || !dgl_mul_u64(gate->size, 2, &gate->size))
-        return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
-                        DGL_PRINTABLE(gate->name));
-    return DGL_OK;
-}
-
+/* Makes gate and up of each layer one tensor, with the rows of up after those of gate. */
 static enum dgl_status fuse_all(const struct dgl_log *log, const struct dgl_model_file *model,
                                 struct convert_plan *plan)
 {
@@ -72,9 +38,27 @@ static enum dgl_status fuse_all(const struct dgl_log *log, const struct dgl_mode
         struct convert_item *up = item_of(plan, d->layer[i].up);
         if (!gate || !up)
             continue;
-        enum dgl_status status = fuse(log, plan, gate, up);
-        if (status != DGL_OK)
-            return status;
+        if (gate->from->dtype != up->from->dtype || gate->type != up->type ||
+            gate->rows != up->rows || gate->cols != up->cols)
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "convert: %s and %s have different types or shapes and cannot be one "
+                            "tensor; leave out --fuse-gate-up, or name a type with --quantize",
+                            DGL_PRINTABLE(gate->from->name), DGL_PRINTABLE(up->from->name));
+        const char *name = gate->from->name, *at = strstr(name, GATE);
+        gate->name = at ? dgl_arena_printf(&plan->names, "%.*s" FUSED "%s", (int)(at - name), name,
+                                           at + strlen(GATE))
+                        : NULL;
+        if (!gate->name)
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                            "convert: %s is no \"" GATE "\", so that the joined tensor has no "
+                            "name; leave out --fuse-gate-up",
+                            DGL_PRINTABLE(name));
+        gate->fused = true;
+        gate->second = up->index;
+        gate->part_rows = gate->rows;
+        if (!dgl_mul_u64(gate->rows, 2, &gate->rows) || !dgl_mul_u64(gate->size, 2, &gate->size))
+            return dgl_fail(log, DGL_ERR_FORMAT, "tensor %s: its size overflows",
+                            DGL_PRINTABLE(gate->name));
         plan->count--;
         memmove(up, up + 1, (size_t)(plan->items + plan->count - up) * sizeof(*up));
         joined++;
@@ -88,32 +72,20 @@ static enum dgl_status fuse_all(const struct dgl_log *log, const struct dgl_mode
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static bool is_matrix(const struct convert_item *item)
-{
-    return item->from->rank == 2 && dgl_row_decodable(item->from->dtype);
-}
-
-static enum rdrr_layout item_layout(const struct convert_item *item, enum rdrr_layout blocks,
-                                    bool transpose_floats)
-{
-    bool linear = strcmp(item->from->role, "matmul") == 0;
-    if (!is_matrix(item))
-        return RDRR_ROW;
-    if (item->type == DGL_Q4_K)
-        return blocks;
-    return transpose_floats && linear && dgl_dtype_get(item->type)->block == 1 ? RDRR_COLUMN
-                                                                               : RDRR_ROW;
-}
-
 static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_convert_params *params,
                                struct convert_plan *plan)
 {
     size_t blocks = 0, transposed = 0;
     for (size_t i = 0; i < plan->count; i++) {
         struct convert_item *item = &plan->items[i];
-        item->layout = item_layout(item, plan->block_layout, params->transpose_weights);
-        blocks += item->type == DGL_Q4_K && is_matrix(item);
-        transposed += item->type != DGL_Q4_K && item->layout == RDRR_COLUMN;
+        bool matrix = item->from->rank == 2 && dgl_row_decodable(item->from->dtype);
+        bool block = matrix && item->type == DGL_Q4_K;
+        bool column = matrix && params->transpose_weights &&
+                      dgl_dtype_get(item->type)->block == 1 &&
+                      strcmp(item->from->role, "matmul") == 0;
+        item->layout = block ? plan->block_layout : column ? RDRR_COLUMN : RDRR_ROW;
+        blocks += block;
+        transposed += column;
         if (item->layout != RDRR_ROW &&
             !rdrr_layout_bytes(item->layout, item->type, 2, (uint64_t[]){item->rows, item->cols},
                                &item->size))
@@ -128,39 +100,6 @@ static enum dgl_status lay_out(const struct dgl_log *log, const struct dgl_conve
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "convert: transpose-weights was given, but no linear layer's weights are "
                         "floats in the pack");
-    return DGL_OK;
-}
-
-/* Another layout cuts blocks at other values, so they are encoded again. */
-static void warn_relaid(const struct dgl_log *log, const struct convert_plan *plan)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct convert_item *item = &plan->items[i];
-        if (item->type == item->from->dtype && item->type == DGL_Q4_K && convert_is_relaid(item)) {
-            dgl_warn(log,
-                     "%s is %s already; cutting its blocks anew for the layout \"%s\" adds error",
-                     DGL_PRINTABLE(convert_item_name(item)), dgl_dtype_get(item->type)->name,
-                     rdrr_layout_name(item->layout));
-            return;
-        }
-    }
-}
-
-/* ---- names of the text model ----------------------------------------------------------------- */
-
-static enum dgl_status rename_all(const struct dgl_log *log, struct convert_plan *plan)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        struct convert_item *item = &plan->items[i];
-        const char *name = convert_item_name(item);
-        const struct bind_prefix *p = bind_prefix_find(name);
-        if (!p || !p->replacement)
-            continue;
-        item->name =
-            dgl_arena_printf(&plan->names, "%s%s", p->replacement, name + strlen(p->prefix));
-        if (!item->name)
-            return dgl_fail_memory(log, "tensor names", strlen(name));
-    }
     return DGL_OK;
 }
 
@@ -179,9 +118,27 @@ enum dgl_status convert_plan_arrange(const struct dgl_log *log, const struct dgl
     if (params->fuse_gate_up)
         TRY(fuse_all(log, model, plan));
     TRY(lay_out(log, params, plan));
-    if (plan->text_only)
-        TRY(rename_all(log, plan));
-    warn_relaid(log, plan);
+    for (size_t i = 0; i < plan->count && plan->text_only; i++) {
+        struct convert_item *item = &plan->items[i];
+        const char *name = convert_item_name(item);
+        const struct bind_prefix *p = bind_prefix_find(name);
+        if (!p || !p->replacement)
+            continue;
+        item->name =
+            dgl_arena_printf(&plan->names, "%s%s", p->replacement, name + strlen(p->prefix));
+        if (!item->name)
+            return dgl_fail_memory(log, "tensor names", strlen(name));
+    }
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct convert_item *item = &plan->items[i];
+        if (item->type != item->from->dtype || item->type != DGL_Q4_K || !convert_is_relaid(item))
+            continue;
+        /* Another layout cuts blocks at other values, so they are encoded again. */
+        dgl_warn(log, "%s is %s already; cutting its blocks anew for the layout \"%s\" adds error",
+                 DGL_PRINTABLE(convert_item_name(item)), dgl_dtype_get(item->type)->name,
+                 rdrr_layout_name(item->layout));
+        break;
+    }
 done:
     return status;
 }

@@ -141,20 +141,15 @@ static bool cannot_do(int error)
     return error == EINVAL || error == ENOSYS || error == ENOTSUP;
 }
 
-static int rename_fresh(const char *from, const char *to)
-{
-    int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
-    if (rc != 0 && cannot_do(errno) && !dgl_path_present(to))
-        rc = rename(from, to);
-    return rc;
-}
-
 enum dgl_status convert_folder_publish(const struct dgl_log *log, struct convert_folder *folder)
 {
     enum dgl_status status = DGL_OK;
     sync_folder(folder->temp);
     if (!folder->force || !dgl_path_present(folder->path)) {
-        if (rename_fresh(folder->temp, folder->path) != 0)
+        int rc = renameat2(AT_FDCWD, folder->temp, AT_FDCWD, folder->path, RENAME_NOREPLACE);
+        if (rc != 0 && cannot_do(errno) && !dgl_path_present(folder->path))
+            rc = rename(folder->temp, folder->path);
+        if (rc != 0)
             return dgl_fail_errno(log, "create", folder->path);
         free(folder->temp);
         folder->temp = NULL;

@@ -26,22 +26,6 @@ struct band {
     float *out; /* columns one after the other, or the values */
 };
 
-/* Copies the values of a row that belong to the band. */
-static void row_scatter(const struct band *b, uint64_t row, const float *values)
-{
-    uint64_t cols = b->item->cols;
-    if (b->item->layout == RDRR_COLUMN) {
-        for (uint64_t i = 0; i < b->count; i++)
-            b->out[i * b->item->rows + row] = values[b->first + i];
-        return;
-    }
-    for (uint64_t c = 0; c < cols; c++) {
-        uint64_t at = row * cols + c;
-        if (at >= b->first && at < b->first + b->count)
-            b->out[at - b->first] = values[c];
-    }
-}
-
 /* Fills the band from all rows that contain a part of it. */
 static enum dgl_status band_gather(const struct band *b)
 {
@@ -61,7 +45,13 @@ static enum dgl_status band_gather(const struct band *b)
         TRY(convert_rows_read(b->work, item, row, rows, src));
         for (uint64_t r = 0; r < rows; r++) {
             dgl_row_decode(item->from->dtype, src + r * item->from_row, item->cols, values);
-            row_scatter(b, row + r, values);
+            for (uint64_t i = 0; i < b->count && !flat; i++)
+                b->out[i * item->rows + row + r] = values[b->first + i];
+            for (uint64_t c = 0; c < item->cols && flat; c++) {
+                uint64_t at = (row + r) * item->cols + c;
+                if (at >= b->first && at < b->first + b->count)
+                    b->out[at - b->first] = values[c];
+            }
         }
     }
 done:
@@ -90,20 +80,9 @@ static enum dgl_status lines_put(const struct band *b, const float *lines, uint6
                                                           .first_row = first,
                                                           .rows = count});
     if (status == DGL_OK)
-        status = convert_put(b->work, dst, (size_t)(count * line.row_bytes));
+        status = b->work->sink.write(b->work->sink.priv, dst, (size_t)(count * line.row_bytes));
     free(dst);
     return status;
-}
-
-static enum dgl_status band_put(const struct band *b)
-{
-    if (b->item->layout == RDRR_COLUMN)
-        return lines_put(b, b->out, b->item->rows, b->count, b->first);
-    uint64_t whole = b->count / FLAT_LINE, rest = b->count % FLAT_LINE;
-    uint64_t line = b->first / FLAT_LINE;
-    enum dgl_status status = lines_put(b, b->out, FLAT_LINE, whole, line);
-    return status == DGL_OK ? lines_put(b, b->out + whole * FLAT_LINE, rest, 1, line + whole)
-                            : status;
 }
 
 enum dgl_status convert_relaid(const struct convert_work *work, const struct convert_item *item,
@@ -121,7 +100,14 @@ enum dgl_status convert_relaid(const struct convert_work *work, const struct con
     for (; b.first < units; b.first += step) {
         b.count = units - b.first < step ? units - b.first : step;
         TRY(band_gather(&b));
-        TRY(band_put(&b));
+        if (column) {
+            TRY(lines_put(&b, b.out, item->rows, b.count, b.first));
+        } else {
+            uint64_t whole = b.count / FLAT_LINE, rest = b.count % FLAT_LINE;
+            uint64_t line = b.first / FLAT_LINE;
+            TRY(lines_put(&b, b.out, FLAT_LINE, whole, line));
+            TRY(lines_put(&b, b.out + whole * FLAT_LINE, rest, 1, line + whole));
+        }
         uint64_t done = (uint64_t)((double)bytes * (double)(b.first + b.count) / (double)units);
         TRY(convert_advance(progress, done - told));
         told = done;

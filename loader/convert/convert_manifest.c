@@ -1,4 +1,5 @@
 /* Writes manifest.json of a new pack. rdrr_format.h lists the keys and their order. */
+#include <stdio.h>
 #include <string.h>
 
 #include "loader/convert/convert_plan.h"
@@ -23,39 +24,31 @@ static const struct convert_item *item_by_role(const struct convert_plan *plan, 
     return NULL;
 }
 
-/* Name of the source, with the suffix of an earlier conversion replaced by that of this one. */
-static void write_model_id(struct dgl_json_writer *w, const struct convert_manifest *in)
+static void write_head(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     static const char *const suffixes[] = {"-f32",  "-f16",    "-bf16", "-q8_0",   "-q6_k",
                                            "-q5_k", "-q5_k_m", "-q4_k", "-q4_k_m", "-mxfp4"};
-    struct dgl_buf id = {0};
-    size_t len = strlen(in->model->name);
-    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-        size_t n = strlen(suffixes[i]);
-        if (len > n && strncmp(in->model->name + len - n, suffixes[i], n) == 0) {
-            len -= n;
-            break;
-        }
-    }
-    dgl_buf_append(&id, in->model->name, len);
-    dgl_buf_printf(&id, "-%s",
-                   in->plan->recipe->matrix == CONVERT_KEEP
-                       ? dgl_dtype_get(convert_plan_headline(in->plan))->name
-                       : in->plan->recipe->name);
-    dgl_jw_field_cstr(w, "modelId", id.p);
-    if (id.failed)
-        w->out->failed = true;
-    dgl_buf_finish(&id);
-}
-
-static void write_head(struct dgl_json_writer *w, const struct convert_manifest *in)
-{
     const struct convert_plan *plan = in->plan;
     enum dgl_dtype headline = convert_plan_headline(plan);
     const struct convert_item *embedding = item_by_role(plan, "embedding");
     const struct convert_item *head = item_by_role(plan, "lm_head");
     dgl_jw_field_u64(w, "version", RDRR_VERSION);
-    write_model_id(w, in);
+    /* The id is the name of the source, with the suffix of an earlier conversion replaced by that
+     * of this one. */
+    struct dgl_str source = dgl_str_of(in->model->name);
+    struct dgl_buf id = {0};
+    size_t suffix = 0;
+    while (suffix < sizeof(suffixes) / sizeof(suffixes[0]) &&
+           !(source.len > strlen(suffixes[suffix]) && dgl_str_ends(source, suffixes[suffix])))
+        suffix++;
+    if (suffix < sizeof(suffixes) / sizeof(suffixes[0]))
+        source.len -= strlen(suffixes[suffix]);
+    dgl_buf_printf(&id, "%.*s-%s", (int)source.len, source.p,
+                   plan->recipe->matrix == CONVERT_KEEP ? dgl_dtype_get(headline)->name
+                                                        : plan->recipe->name);
+    dgl_jw_field_cstr(w, "modelId", id.p);
+    w->out->failed |= id.failed;
+    dgl_buf_finish(&id);
     dgl_jw_field_cstr(w, "modelType", "transformer");
     dgl_jw_field_cstr(w, "quantization", dgl_dtype_get(headline)->rdrr);
     dgl_jw_field_object(w, "quantizationInfo");
@@ -107,20 +100,6 @@ static void write_text_config(struct dgl_json_writer *w, const struct dgl_json *
     dgl_jw_end_object(w);
 }
 
-/* Neutral hints: a place where a tuner or the author of a pack can write values. */
-static void write_hints(struct dgl_json_writer *w)
-{
-    static const char *const keys[] = {"computePrecision", "q4kMatmul", "f16Matmul",
-                                       "attentionPrefill", "attentionDecode"};
-    dgl_jw_field_object(w, "optimizations");
-    dgl_jw_field_object(w, "kernelHints");
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        dgl_jw_field_cstr(w, keys[i], "auto");
-    dgl_jw_end_object(w);
-    dgl_jw_field_cstr(w, "kernelHintsOrigin", RDRR_HINTS_DEFAULT);
-    dgl_jw_end_object(w);
-}
-
 static void write_origin(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     const struct model_skipped *skipped = &in->model->skipped; /* left-out tensors */
@@ -167,44 +146,19 @@ static void write_shards(struct dgl_json_writer *w, const struct rdrr_writer *wr
     dgl_jw_field_array(w, "shards");
     for (size_t i = 0; i < rdrr_writer_num_shards(writer); i++) {
         const struct rdrr_written_shard *shard = rdrr_writer_shard(writer, i);
-        struct dgl_buf name = {0};
-        dgl_buf_printf(&name, RDRR_SHARD_NAME, (unsigned)i);
+        char name[32];
+        snprintf(name, sizeof(name), RDRR_SHARD_NAME, (unsigned)i);
         dgl_jw_object(w);
         dgl_jw_field_u64(w, "index", i);
-        dgl_jw_field_cstr(w, "filename", name.p);
+        dgl_jw_field_cstr(w, "filename", name);
         dgl_jw_field_u64(w, "size", shard->size);
         dgl_jw_field_u64(w, "offset", offset);
         dgl_jw_field_cstr(w, "hash", shard->hash);
         dgl_jw_end_object(w);
-        if (name.failed)
-            w->out->failed = true;
-        dgl_buf_finish(&name);
         offset += shard->size;
     }
     dgl_jw_end_array(w);
     dgl_jw_field_u64(w, "totalSize", offset);
-}
-
-static void write_place(struct dgl_json_writer *w, uint64_t offset, uint64_t size,
-                        uint64_t shard_bytes)
-{
-    if (offset % shard_bytes + size <= shard_bytes) {
-        dgl_jw_field_u64(w, "shard", offset / shard_bytes);
-        dgl_jw_field_u64(w, "offset", offset % shard_bytes);
-        return;
-    }
-    dgl_jw_field_array(w, "spans");
-    while (size > 0) {
-        uint64_t room = shard_bytes - offset % shard_bytes, part = size < room ? size : room;
-        dgl_jw_object(w);
-        dgl_jw_field_u64(w, "shardIndex", offset / shard_bytes);
-        dgl_jw_field_u64(w, "offset", offset % shard_bytes);
-        dgl_jw_field_u64(w, "size", part);
-        dgl_jw_end_object(w);
-        offset += part;
-        size -= part;
-    }
-    dgl_jw_end_array(w);
 }
 
 static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t *dims,
@@ -216,30 +170,42 @@ static void put_dims(struct dgl_json_writer *w, const char *key, const uint64_t 
     dgl_jw_end_array(w);
 }
 
-/* "shape" of floats in columns is the stored shape; "originalShape" is the logical one. */
-static void write_shape(struct dgl_json_writer *w, const struct convert_item *item)
-{
-    bool transposed = item->layout == RDRR_COLUMN && dgl_dtype_get(item->type)->block == 1;
-    const uint64_t matrix[] = {item->rows, item->cols}, stored[] = {item->cols, item->rows};
-    if (item->from->rank != 2) {
-        put_dims(w, "shape", item->from->shape, item->from->rank);
-        return;
-    }
-    put_dims(w, "shape", transposed ? stored : matrix, 2);
-    if (transposed)
-        put_dims(w, "originalShape", matrix, 2);
-}
-
 static void write_tensors(struct dgl_json_writer *w, const struct convert_manifest *in)
 {
     dgl_jw_field_u64(w, "tensorCount", in->plan->count);
     dgl_jw_field_object(w, "tensors");
     for (size_t i = 0; i < in->plan->count; i++) {
         const struct convert_item *item = &in->plan->items[i];
+        uint64_t offset = item->offset % in->shard_bytes, shard = item->offset / in->shard_bytes;
         dgl_jw_field_object(w, convert_item_name(item));
-        write_place(w, item->offset, item->size, in->shard_bytes);
+        if (offset + item->size <= in->shard_bytes) {
+            dgl_jw_field_u64(w, "shard", shard);
+            dgl_jw_field_u64(w, "offset", offset);
+        } else {
+            dgl_jw_field_array(w, "spans");
+            for (uint64_t left = item->size, part; left > 0; left -= part, shard++, offset = 0) {
+                uint64_t room = in->shard_bytes - offset;
+                part = left < room ? left : room;
+                dgl_jw_object(w);
+                dgl_jw_field_u64(w, "shardIndex", shard);
+                dgl_jw_field_u64(w, "offset", offset);
+                dgl_jw_field_u64(w, "size", part);
+                dgl_jw_end_object(w);
+            }
+            dgl_jw_end_array(w);
+        }
         dgl_jw_field_u64(w, "size", item->size);
-        write_shape(w, item);
+        /* "shape" of floats in columns is the stored shape; "originalShape" is the logical one. */
+        const uint64_t matrix[] = {item->rows, item->cols}, stored[] = {item->cols, item->rows};
+        bool transposed = item->from->rank == 2 && item->layout == RDRR_COLUMN &&
+                          dgl_dtype_get(item->type)->block == 1;
+        put_dims(w, "shape",
+                 transposed              ? stored
+                 : item->from->rank == 2 ? matrix
+                                         : item->from->shape,
+                 item->from->rank);
+        if (transposed)
+            put_dims(w, "originalShape", matrix, 2);
         dgl_jw_field_cstr(w, "dtype", dgl_dtype_get(item->type)->rdrr);
         dgl_jw_field_cstr(w, "role", item->from->role);
         if (item->from->rank >= 2)
@@ -252,6 +218,8 @@ static void write_tensors(struct dgl_json_writer *w, const struct convert_manife
 enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct convert_manifest *in,
                                        struct dgl_buf *out)
 {
+    static const char *const hints[] = {"computePrecision", "q4kMatmul", "f16Matmul",
+                                        "attentionPrefill", "attentionDecode"};
     struct dgl_json_writer w = dgl_json_writer(out, 2);
     dgl_jw_object(&w);
     write_head(&w, in);
@@ -267,7 +235,14 @@ enum dgl_status convert_manifest_write(const struct dgl_log *log, const struct c
     else
         dgl_jw_value(&w, dgl_json_root(doc));
     dgl_json_destroy(&doc);
-    write_hints(&w);
+    /* Neutral hints: a place where a tuner or the author of a pack can write values. */
+    dgl_jw_field_object(&w, "optimizations");
+    dgl_jw_field_object(&w, "kernelHints");
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        dgl_jw_field_cstr(&w, hints[i], "auto");
+    dgl_jw_end_object(&w);
+    dgl_jw_field_cstr(&w, "kernelHintsOrigin", RDRR_HINTS_DEFAULT);
+    dgl_jw_end_object(&w);
     write_origin(&w, in);
     write_shards(&w, in->writer);
     write_tensors(&w, in);

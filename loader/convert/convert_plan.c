@@ -13,6 +13,8 @@
 #define ALL(type) type, type, type, type, type
 #define STORED    "stored"
 
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
 static const struct convert_recipe recipes[] = {
     {STORED, ALL(CONVERT_KEEP), .other = CONVERT_KEEP},
     {"f32", ALL(DGL_F32), .other = DGL_F32},
@@ -24,30 +26,6 @@ static const struct convert_recipe recipes[] = {
     {"q4_k_m", DGL_Q4_K, DGL_Q4_K, DGL_Q4_K, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
     {"mxfp4", DGL_MXFP4, DGL_MXFP4, DGL_MXFP4, DGL_Q8_0, DGL_Q8_0, DGL_F32, false},
 };
-
-static enum dgl_status find_recipe(const struct dgl_log *log, const char *name,
-                                   struct convert_recipe *out)
-{
-    *out = recipes[0];
-    if (!name)
-        return DGL_OK;
-    /* names that the quantizer of llama.cpp accepts too */
-    static const char *const aliases[][2] = {{"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
-    const char *wanted = name;
-    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
-        if (strcasecmp(name, aliases[i][0]) == 0)
-            wanted = aliases[i][1];
-    for (size_t i = 1; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
-        if (strcasecmp(recipes[i].name, wanted) == 0) {
-            *out = recipes[i];
-            return DGL_OK;
-        }
-    }
-    return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                    "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k_m, "
-                    "q4_k_m or mxfp4",
-                    name);
-}
 
 /* `name` NULL: no override. */
 static enum dgl_status override_role(const struct dgl_log *log, const char *option,
@@ -71,32 +49,38 @@ static bool searches(enum dgl_dtype type)
     return type != CONVERT_KEEP && dgl_dtype_get(type)->block > 1 && dgl_row_encodable(type);
 }
 
-static enum dgl_status check_recipe_fast(const struct dgl_log *log,
-                                         const struct dgl_convert_params *params,
-                                         const struct convert_recipe *r)
-{
-    bool any = searches(r->matrix) || searches(r->precise) || searches(r->experts) ||
-               searches(r->embed) || searches(r->head) || searches(r->other);
-    if (!params->fast || any)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                    "convert: fast was given, but there is no search to leave out: quantize %s%s, "
-                    "and no role gets a block format",
-                    params->quantize ? "is " : "was not given",
-                    params->quantize ? params->quantize : "");
-}
-
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out)
 {
+    /* names that the quantizer of llama.cpp accepts too */
+    static const char *const aliases[][2] = {{"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
+    const char *name = params->quantize ? params->quantize : STORED;
+    size_t recipe = params->quantize ? 1 : 0;
+    for (size_t i = 0; i < COUNT(aliases); i++)
+        if (strcasecmp(name, aliases[i][0]) == 0)
+            name = aliases[i][1];
+    while (recipe < COUNT(recipes) && strcasecmp(recipes[recipe].name, name) != 0)
+        recipe++;
+    if (recipe == COUNT(recipes))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: quantize is \"%s\", wanted f32, f16, bf16, q8_0, q6_k, q5_k_m, "
+                        "q4_k_m or mxfp4",
+                        params->quantize);
+    *out = recipes[recipe];
     enum dgl_status status;
-    TRY(find_recipe(log, params->quantize, out));
     TRY(override_role(log, "embed", params->embed, &out->embed));
     TRY(override_role(log, "head", params->head, &out->head));
     TRY(override_role(log, "experts", params->experts, &out->experts));
     out->fast = params->fast;
-    status = check_recipe_fast(log, params, out);
+    bool any = searches(out->matrix) || searches(out->precise) || searches(out->experts) ||
+               searches(out->embed) || searches(out->head) || searches(out->other);
+    if (out->fast && !any)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "convert: fast was given, but there is no search to leave out: quantize "
+                        "%s%s, and no role gets a block format",
+                        params->quantize ? "is " : "was not given",
+                        params->quantize ? params->quantize : "");
 done:
     return status;
 }
@@ -106,13 +90,9 @@ static bool role_is(const struct tensor_info *t, const char *role)
     return strcmp(t->role, role) == 0;
 }
 
-static bool type_is_block(enum dgl_dtype type)
-{
-    return dgl_dtype_get(type)->block > 1;
-}
-
-enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
-                              bool precise)
+/* Returns the new type of a tensor. Tensors of types without a decoder keep their type. */
+static enum dgl_dtype target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
+                             bool precise)
 {
     enum dgl_dtype type = recipe->other;
     if (tensor->rank >= 2 && role_is(tensor, "matmul"))
@@ -138,21 +118,6 @@ static bool is_precise(const struct model_desc *desc, size_t index)
     return false;
 }
 
-/* An override without a matching tensor is refused. If the head is tied, the embedding is the
- * head. */
-static enum dgl_status check_override(const struct dgl_log *log, const struct convert_plan *plan,
-                                      const char *option, const char *given, const char *role)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        if (role_is(plan->items[i].from, role))
-            return DGL_OK;
-    }
-    if (!given)
-        return DGL_OK;
-    return dgl_fail(log, DGL_ERR_INVALID_ARG, "convert: %s is \"%s\", but the model has no %s",
-                    option, given, role);
-}
-
 /* item->from and item->type are set. */
 enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item *item)
 {
@@ -173,23 +138,6 @@ enum dgl_status convert_item_size(const struct dgl_log *log, struct convert_item
     return DGL_OK;
 }
 
-static void warn_requantised(const struct dgl_log *log, const struct dgl_model_file *model,
-                             const struct convert_plan *plan)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct convert_item *item = &plan->items[i];
-        if (item->type == item->from->dtype || !type_is_block(item->from->dtype) ||
-            !type_is_block(item->type))
-            continue;
-        dgl_warn(log,
-                 "%s: %s is %s already; quantising it again to %s adds error, the original weights "
-                 "give a better pack",
-                 model->path, DGL_PRINTABLE(item->from->name),
-                 dgl_dtype_get(item->from->dtype)->name, dgl_dtype_get(item->type)->name);
-        return;
-    }
-}
-
 enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_model_file *model,
                                   const struct convert_recipe *recipe, struct convert_plan *out)
 {
@@ -206,15 +154,24 @@ enum dgl_status convert_plan_init(const struct dgl_log *log, const struct dgl_mo
         struct convert_item *item = &out->items[out->count++];
         item->index = i;
         item->from = t;
-        item->type = convert_target(recipe, t, is_precise(&model->desc, i));
+        item->type = target(recipe, t, is_precise(&model->desc, i));
         TRY(convert_item_size(log, item));
         if (!dgl_add_u64(out->bytes_in, t->bytes, &out->bytes_in))
             TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: sizes of tensors overflow", model->path));
     }
+    for (size_t i = 0; i < out->count; i++) {
+        const struct dgl_dtype_traits *from = dgl_dtype_get(out->items[i].from->dtype);
+        const struct dgl_dtype_traits *to = dgl_dtype_get(out->items[i].type);
+        if (from == to || from->block == 1 || to->block == 1)
+            continue;
+        dgl_warn(log,
+                 "%s: %s is %s already; quantising it again to %s adds error, the original weights "
+                 "give a better pack",
+                 model->path, DGL_PRINTABLE(out->items[i].from->name), from->name, to->name);
+        break;
+    }
 done:
-    if (status == DGL_OK)
-        warn_requantised(log, model, out);
-    else
+    if (status != DGL_OK)
         convert_plan_finish(out);
     return status;
 }
@@ -222,12 +179,22 @@ done:
 enum dgl_status convert_plan_check(const struct dgl_log *log, const struct convert_plan *plan,
                                    const struct dgl_convert_params *params)
 {
-    enum dgl_status status = check_override(log, plan, "embed", params->embed, "embedding");
-    if (status == DGL_OK)
-        status = check_override(log, plan, "head", params->head, "lm_head");
-    if (status == DGL_OK)
-        status = check_override(log, plan, "experts", params->experts, "expert");
-    return status;
+    /* If the head is tied, the embedding is the head. */
+    const struct {
+        const char *option, *given, *role;
+    } overrides[] = {{"embed", params->embed, "embedding"},
+                     {"head", params->head, "lm_head"},
+                     {"experts", params->experts, "expert"}};
+    for (size_t o = 0; o < COUNT(overrides); o++) {
+        size_t i = 0;
+        while (i < plan->count && !role_is(plan->items[i].from, overrides[o].role))
+            i++;
+        if (overrides[o].given && i == plan->count)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "convert: %s is \"%s\", but the model has no %s", overrides[o].option,
+                            overrides[o].given, overrides[o].role);
+    }
+    return DGL_OK;
 }
 
 enum dgl_status convert_plan_check_fast(const struct dgl_log *log, const struct convert_plan *plan,

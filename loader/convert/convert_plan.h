@@ -26,9 +26,6 @@ struct convert_recipe {
 enum dgl_status convert_recipe_init(const struct dgl_log *log,
                                     const struct dgl_convert_params *params,
                                     struct convert_recipe *out);
-/* Returns the new type of a tensor. Tensors of types without a decoder keep their type. */
-enum dgl_dtype convert_target(const struct convert_recipe *recipe, const struct tensor_info *tensor,
-                              bool precise);
 
 /* One tensor of the output. */
 struct convert_item {
@@ -116,8 +113,7 @@ struct convert_rows {
     uint64_t first_row, rows;
 };
 enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows);
-/* Appends bytes to the current tensor. */
-enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len);
+
 /* Adds to the finished bytes of the source. Returns DGL_ERR_CANCELLED if the caller cancels. */
 enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes);
 

@@ -23,32 +23,24 @@ struct chunk {
     float *bad_value;
 };
 
-/* Returns the index of the first value that the new type cannot represent, or cols. Infinities and
- * NaN are accepted if the type has them. */
-static uint64_t first_misfit(const struct chunk *c, const float *row)
-{
-    bool block = dgl_dtype_get(c->item->type)->block > 1;
-    for (uint64_t i = 0; i < c->item->cols; i++) {
-        if (!isfinite(row[i]) ? block : fabs((double)row[i]) > c->limit)
-            return i;
-    }
-    return c->item->cols;
-}
-
-/* Logs no error: several threads may find a fault, and one line is enough. */
+/* Logs no error: several threads may find a fault, and one line is enough. Infinities and NaN fit
+ * the new type if it has them. */
 static enum dgl_status convert_group(void *ctx, size_t index)
 {
     struct chunk *c = ctx;
     const struct convert_item *item = c->item;
     uint64_t first = index * c->group;
     uint64_t last = first + c->group < c->rows ? first + c->group : c->rows;
+    bool block = dgl_dtype_get(item->type)->block > 1;
     enum dgl_status status = DGL_OK;
     float *row = dgl_new_array(float, item->cols);
     if (!row)
         return DGL_ERR_NO_MEMORY;
     for (uint64_t r = first; r < last; r++) {
         dgl_row_decode(item->from->dtype, c->src + r * item->from_row, item->cols, row);
-        uint64_t at = first_misfit(c, row);
+        uint64_t at = 0;
+        while (at < item->cols && (isfinite(row[at]) ? fabs((double)row[at]) <= c->limit : !block))
+            at++;
         if (at < item->cols) {
             c->bad[index] = 1 + r * item->cols + at;
             c->bad_value[index] = row[at];
@@ -62,37 +54,12 @@ static enum dgl_status convert_group(void *ctx, size_t index)
     return status;
 }
 
-static enum dgl_status report_group(const struct convert_work *work, const struct chunk *c,
-                                    uint64_t first_row, size_t groups, enum dgl_status status)
-{
-    const struct tensor_source *src = work->model->tensors;
-    for (size_t i = 0; i < groups && status == DGL_ERR_INVALID_ARG; i++) {
-        if (c->bad[i] == 0)
-            continue;
-        uint64_t at = c->bad[i] - 1;
-        return dgl_fail(
-            work->log, status,
-            "%s: tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
-            "or bf16",
-            work->model->path, tensor_source_printable(src, c->item->from->name).text,
-            (unsigned long long)(first_row + at / c->item->cols),
-            (unsigned long long)(at % c->item->cols), (double)c->bad_value[i],
-            dgl_dtype_get(c->item->type)->name);
-    }
-    return dgl_fail_memory(work->log, c->item->from->name, c->item->cols * sizeof(float));
-}
-
 enum dgl_status convert_advance(struct convert_progress *progress, uint64_t bytes)
 {
     progress->done += bytes;
     if (progress->cb && !progress->cb(progress->priv, "bytes", progress->done, progress->total))
         return DGL_ERR_CANCELLED;
     return DGL_OK;
-}
-
-enum dgl_status convert_put(const struct convert_work *work, const void *bytes, size_t len)
-{
-    return work->sink.write(work->sink.priv, bytes, len);
 }
 
 enum dgl_status convert_rows(const struct convert_work *work, const struct convert_rows *rows)
@@ -112,8 +79,22 @@ enum dgl_status convert_rows(const struct convert_work *work, const struct conve
     if (!chunk.bad || !chunk.bad_value)
         TRY(dgl_fail_memory(work->log, "conversion", groups * sizeof(*chunk.bad)));
     status = dgl_parallel_for(work->threads, groups, convert_group, &chunk);
-    if (status != DGL_OK)
-        status = report_group(work, &chunk, rows->first_row, groups, status);
+    if (status == DGL_OK)
+        goto done;
+    for (size_t i = 0; i < groups && status == DGL_ERR_INVALID_ARG; i++) {
+        if (chunk.bad[i] == 0)
+            continue;
+        uint64_t at = chunk.bad[i] - 1;
+        TRY(dgl_fail(
+            work->log, status,
+            "%s: tensor %s: value [%llu, %llu] is %g, which %s cannot hold; convert to f32 "
+            "or bf16",
+            work->model->path,
+            tensor_source_printable(work->model->tensors, rows->item->from->name).text,
+            (unsigned long long)(rows->first_row + at / cols), (unsigned long long)(at % cols),
+            (double)chunk.bad_value[i], dgl_dtype_get(rows->item->type)->name));
+    }
+    status = dgl_fail_memory(work->log, rows->item->from->name, cols * sizeof(float));
 done:
     free(chunk.bad);
     free(chunk.bad_value);
@@ -138,24 +119,27 @@ enum dgl_status convert_rows_read(const struct convert_work *work, const struct 
     return status;
 }
 
-static enum dgl_status convert_whole_rows(const struct convert_work *work,
-                                          const struct convert_item *item,
-                                          struct convert_progress *progress)
+enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
+                               struct convert_progress *progress)
 {
+    enum dgl_status status = work->sink.begin(work->sink.priv, &item->offset);
+    if (status != DGL_OK)
+        return status;
+    if (convert_is_relaid(item))
+        return convert_relaid(work, item, progress);
     bool same = item->type == item->from->dtype;
     uint64_t wide = item->cols * sizeof(float); /* the plan's sizes are checked: no overflow */
     uint64_t step = wide < CHUNK_BYTES ? CHUNK_BYTES / wide : 1;
     step = step < item->rows ? step : item->rows;
     uint8_t *src = dgl_calloc((size_t)step, (size_t)item->from_row);
     uint8_t *dst = same ? src : dgl_calloc((size_t)step, (size_t)item->row_bytes);
-    enum dgl_status status;
     TRY(src && dst ? DGL_OK : dgl_fail_memory(work->log, item->from->name, step * wide));
     for (uint64_t row = 0; row < item->rows; row += step) {
         uint64_t rows = item->rows - row < step ? item->rows - row : step;
         TRY(convert_rows_read(work, item, row, rows, src));
         if (!same)
             TRY(convert_rows(work, &(struct convert_rows){item, src, dst, row, rows}));
-        TRY(convert_put(work, dst, (size_t)(rows * item->row_bytes)));
+        TRY(work->sink.write(work->sink.priv, dst, (size_t)(rows * item->row_bytes)));
         TRY(convert_advance(progress, rows * item->from_row));
     }
 done:
@@ -163,14 +147,4 @@ done:
         free(dst);
     free(src);
     return status;
-}
-
-enum dgl_status convert_tensor(const struct convert_work *work, struct convert_item *item,
-                               struct convert_progress *progress)
-{
-    enum dgl_status status = work->sink.begin(work->sink.priv, &item->offset);
-    if (status != DGL_OK)
-        return status;
-    return convert_is_relaid(item) ? convert_relaid(work, item, progress)
-                                   : convert_whole_rows(work, item, progress);
 }

@@ -27,25 +27,20 @@ struct export_job {
  * useless without it. */
 static enum dgl_status check_out(const struct export_job *job)
 {
-    const char *path = job->params->out;
+    const char *path = job->params->out, *why = NULL;
     if (dgl_path_is_dir(path))
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG, "%s is a folder; choose a file name", path);
-    if (!dgl_path_exists(path))
+        why = "is a folder; choose a file name";
+    else if (!dgl_path_exists(path))
         return DGL_OK;
-    if (!job->params->force)
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                        "%s exists already; choose another name, or --force to replace it", path);
-    if (!gguf_has_magic(&blob_files, path))
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                        "%s exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
-                        "): not replaced, remove it first",
-                        path);
-    if (gguf_is_split_name(path))
-        return dgl_fail(job->log, DGL_ERR_INVALID_ARG,
-                        "%s exists and is one file of a split GGUF model: not replaced, remove the "
-                        "model first or choose another name",
-                        path);
-    return DGL_OK;
+    else if (!job->params->force)
+        why = "exists already; choose another name, or --force to replace it";
+    else if (!gguf_has_magic(&blob_files, path))
+        why = "exists and is not a GGUF file (it does not begin with " GGUF_MAGIC
+              "): not replaced, remove it first";
+    else if (gguf_is_split_name(path))
+        why = "exists and is one file of a split GGUF model: not replaced, remove the model first "
+              "or choose another name";
+    return why ? dgl_fail(job->log, DGL_ERR_INVALID_ARG, "%s %s", path, why) : DGL_OK;
 }
 
 static long find_layer(const struct export_job *job, int32_t layer, const char *rest)
@@ -80,24 +75,19 @@ static enum dgl_status view_init(struct export_job *job, const struct dgl_model_
 
 /* Follows the quantizer of llama.cpp, except for its q5_0 and q5_1, which have no encoder here.
  * Vectors and routers are f32 because ggml requires it. */
-static enum dgl_dtype target(const struct convert_item *item)
-{
-    static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};
-    for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
-        if (item->from->rank >= 2 && strcmp(item->from->role, weights[i]) == 0)
-            return item->cols % dgl_dtype_get(item->type)->block == 0 ? item->type
-                   : item->cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0
-                                                                      : DGL_F16;
-    }
-    return DGL_F32;
-}
-
 static enum dgl_status fit_types(struct export_job *job)
 {
+    static const char *const weights[] = {"matmul", "expert", "embedding", "lm_head"};
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < job->plan.count; i++) {
         struct convert_item *item = &job->plan.items[i];
-        enum dgl_dtype type = target(item);
+        enum dgl_dtype type = DGL_F32;
+        for (size_t j = 0; j < sizeof(weights) / sizeof(weights[0]); j++) {
+            if (item->from->rank >= 2 && strcmp(item->from->role, weights[j]) == 0)
+                type = item->cols % dgl_dtype_get(item->type)->block == 0 ? item->type
+                       : item->cols % dgl_dtype_get(DGL_Q8_0)->block == 0 ? DGL_Q8_0
+                                                                          : DGL_F16;
+        }
         if (dgl_dtype_get(item->type)->block > 1 && type != item->type)
             dgl_warn(job->log,
                      "%s: rows of %" PRIu64 " values are not whole blocks of %s, which GGUF cannot "

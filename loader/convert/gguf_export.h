@@ -23,6 +23,17 @@ enum dgl_status gguf_export_view(const struct dgl_log *log, const struct dgl_mod
 
 /* ---- gguf_export_keys.c ---- */
 
+/* The model to write, and the writer. */
+struct gguf_exporter {
+    const struct dgl_log *log;
+    const struct dgl_model_file *model;
+    const struct gguf_arch *arch;
+    struct gguf_writer *w;
+};
+/* Write a key of the architecture, whose name `suffix` ends. */
+void gguf_export_u32(const struct gguf_exporter *x, const char *suffix, int64_t value);
+void gguf_export_f32(const struct gguf_exporter *x, const char *suffix, double value);
+
 /* Warns if llama.cpp would compute something else. Returns DGL_ERR_UNSUPPORTED for values that GGUF
  * has no key for. */
 enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
@@ -38,8 +49,7 @@ enum dgl_status gguf_export_check(const struct dgl_log *log, const char *path,
 
 /* ---- gguf_export_rope.c ---- */
 
-enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,
-                                 const struct gguf_arch *arch, struct gguf_writer *w);
+enum dgl_status gguf_export_rope(const struct gguf_exporter *x);
 /* Factors per frequency that GGUF stores as tensors: *count of them, 0 to 2. The caller frees the
  * values with free(); names are static. */
 struct gguf_rope_factors {

@@ -7,59 +7,31 @@
 #include "loader/convert/gguf_export.h"
 #include "loader/gguf/gguf_keys.h"
 
-struct keys {
-    const struct dgl_log *log;
-    const struct dgl_model_file *model;
-    const struct model_desc *desc;
-    const struct gguf_arch *arch;
-    struct gguf_writer *w;
-};
-
-static void put_u32(struct keys *k, const char *suffix, int64_t value)
+void gguf_export_u32(const struct gguf_exporter *k, const char *suffix, int64_t value)
 {
     char key[GGUF_ARCH_KEY_TEXT];
     gguf_put_u32(k->w, gguf_arch_key(k->arch, suffix, key), (uint32_t)value);
 }
 
-static void put_f32(struct keys *k, const char *suffix, double value)
+void gguf_export_f32(const struct gguf_exporter *k, const char *suffix, double value)
 {
     char key[GGUF_ARCH_KEY_TEXT];
     gguf_put_f32(k->w, gguf_arch_key(k->arch, suffix, key), value);
 }
 
-/* Returns true if the windows are in the layers where readers of this architecture expect them. */
-static bool windows_are_usual(const struct keys *k, int32_t window)
+static bool has_window(const struct gguf_exporter *k, int32_t layer)
 {
-    int32_t period = k->arch->window_period;
-    for (int32_t i = 0; i < k->desc->layers; i++) {
-        bool usual = period == 0 || i % period < period - 1;
-        if (usual != (k->desc->layer[i].window == window))
-            return false;
-    }
-    return true;
-}
-
-static void put_pattern(struct keys *k, int32_t window)
-{
-    char key[GGUF_ARCH_KEY_TEXT];
-    gguf_put_array(k->w, gguf_arch_key(k->arch, "attention.sliding_window_pattern", key), GGUF_BOOL,
-                   (uint64_t)k->desc->layers);
-    for (int32_t i = 0; i < k->desc->layers; i++)
-        gguf_add_bool(k->w, k->desc->layer[i].window == window);
-}
-
-static bool has_window(const struct keys *k, int32_t layer)
-{
-    return k->desc->layer[layer].window > 0;
+    return k->model->desc.layer[layer].window > 0;
 }
 
 /* Lists the layers for which `is` returns `value`: "2, 5, 8, ... (12 in all)". */
-static void list_layers(const struct keys *k, bool (*is)(const struct keys *k, int32_t layer),
-                        bool value, struct dgl_buf *out)
+static void list_layers(const struct gguf_exporter *k,
+                        bool (*is)(const struct gguf_exporter *k, int32_t layer), bool value,
+                        struct dgl_buf *out)
 {
     enum { SHOWN = 8 };
     int32_t count = 0;
-    for (int32_t i = 0; i < k->desc->layers; i++) {
+    for (int32_t i = 0; i < k->model->desc.layers; i++) {
         if (is(k, i) != value)
             continue;
         if (count++ < SHOWN)
@@ -71,15 +43,19 @@ static void list_layers(const struct keys *k, bool (*is)(const struct keys *k, i
         dgl_buf_puts(out, "none");
 }
 
-static enum dgl_status put_windows(struct keys *k)
+static enum dgl_status put_windows(const struct gguf_exporter *k)
 {
-    int32_t window = 0;
-    for (int32_t i = 0; i < k->desc->layers; i++)
-        window = k->desc->layer[i].window > window ? k->desc->layer[i].window : window;
+    int32_t window = 0, period = k->arch->window_period;
+    char key[GGUF_ARCH_KEY_TEXT];
+    for (int32_t i = 0; i < k->model->desc.layers; i++)
+        window = k->model->desc.layer[i].window > window ? k->model->desc.layer[i].window : window;
     if (window == 0)
         return DGL_OK;
-    bool usual = windows_are_usual(k, window);
-    bool alternates = k->arch->window_period > 0;
+    /* True if the windows are in the layers where readers of this architecture expect them. */
+    bool usual = true, alternates = period > 0;
+    for (int32_t i = 0; i < k->model->desc.layers; i++)
+        usual &=
+            (!alternates || i % period < period - 1) == (k->model->desc.layer[i].window == window);
     bool said = gguf_arch_uses(k->arch, "attention.sliding_window");
     if (!said || (!usual && !alternates)) {
         struct dgl_buf layers = {0};
@@ -88,14 +64,18 @@ static enum dgl_status put_windows(struct keys *k)
             dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
                      "%s: sliding_window is %" PRId32 " in layers %s of %" PRId32
                      ", but a GGUF file of architecture %s has it in %s; " GGUF_AS_PACK,
-                     k->model->path, window, layers.p ? layers.p : "?", k->desc->layers,
+                     k->model->path, window, layers.p ? layers.p : "?", k->model->desc.layers,
                      k->arch->name, said ? "all or none" : "none");
         dgl_buf_finish(&layers);
         return status;
     }
-    put_u32(k, "attention.sliding_window", window);
-    if (!usual)
-        put_pattern(k, window);
+    gguf_export_u32(k, "attention.sliding_window", window);
+    if (!usual) {
+        gguf_put_array(k->w, gguf_arch_key(k->arch, "attention.sliding_window_pattern", key),
+                       GGUF_BOOL, (uint64_t)k->model->desc.layers);
+        for (int32_t i = 0; i < k->model->desc.layers; i++)
+            gguf_add_bool(k->w, k->model->desc.layer[i].window == window);
+    }
     if (!alternates)
         dgl_warn(k->log,
                  "%s: its sliding window of %" PRId32 " is written, but llama.cpp does without one "
@@ -104,30 +84,12 @@ static enum dgl_status put_windows(struct keys *k)
     return DGL_OK;
 }
 
-/* llama.cpp reads no key for the attention scale of Gemma. It uses key_length, or hidden / heads
- * for models of 27 billion parameters. */
-static void put_gemma(struct keys *k)
+static enum dgl_status put_experts(const struct gguf_exporter *k)
 {
-    const struct model_desc *d = k->desc;
-    if (d->attn_softcap > 0)
-        put_f32(k, "attn_logit_softcapping", d->attn_softcap);
-    if (d->logit_softcap > 0)
-        put_f32(k, "final_logit_softcapping", d->logit_softcap);
-    if (fabs(d->attn_scale * sqrt((double)d->head_dim) - 1) < 1e-6)
-        return;
-    put_f32(k, "attention.scale", d->attn_scale);
-    dgl_warn(k->log,
-             "%s: its query_pre_attn_scalar is written as %s.attention.scale, which llama.cpp does "
-             "not read",
-             k->model->path, k->arch->name);
-}
-
-static enum dgl_status put_experts(struct keys *k)
-{
-    const struct moe_desc *moe = &k->desc->moe;
-    put_u32(k, "expert_count", moe->experts);
-    put_u32(k, "expert_used_count", moe->top_k);
-    put_u32(k, "expert_feed_forward_length", moe->intermediate);
+    const struct moe_desc *moe = &k->model->desc.moe;
+    gguf_export_u32(k, "expert_count", moe->experts);
+    gguf_export_u32(k, "expert_used_count", moe->top_k);
+    gguf_export_u32(k, "expert_feed_forward_length", moe->intermediate);
     if (k->arch->family != GGUF_QWEN3_MOE)
         return DGL_OK;
     char key[GGUF_ARCH_KEY_TEXT];
@@ -138,8 +100,8 @@ static enum dgl_status put_experts(struct keys *k)
                  "%s: its norm_topk_prob is false, which llama.cpp does not read for architecture "
                  "%s",
                  k->model->path, k->arch->name);
-    for (int32_t i = 0; i < k->desc->layers; i++) {
-        if (!k->desc->layer[i].sparse)
+    for (int32_t i = 0; i < k->model->desc.layers; i++) {
+        if (!k->model->desc.layer[i].sparse)
             return dgl_fail(k->log, DGL_ERR_UNSUPPORTED,
                             "%s: layer %" PRId32 " has no experts (decoder_sparse_step or "
                             "mlp_only_layers), but in a GGUF file of architecture %s all layers "
@@ -150,21 +112,21 @@ static enum dgl_status put_experts(struct keys *k)
 }
 
 /* In GGUF files of SmolLM3 the rotated layers are fixed. */
-static bool rotates_there(const struct keys *k, int32_t layer)
+static bool rotates_there(const struct gguf_exporter *k, int32_t layer)
 {
     return k->arch->family != GGUF_SMOLLM3 || (layer + 1) % GGUF_NO_ROPE_INTERVAL != 0;
 }
 
-static bool rotates_here(const struct keys *k, int32_t layer)
+static bool rotates_here(const struct gguf_exporter *k, int32_t layer)
 {
-    return k->desc->layer[layer].rope != ROPE_NONE;
+    return k->model->desc.layer[layer].rope != ROPE_NONE;
 }
 
-static enum dgl_status check_rotated(struct keys *k)
+static enum dgl_status check_rotated(const struct gguf_exporter *k)
 {
     struct dgl_buf here = {0}, there = {0};
     enum dgl_status status = DGL_OK;
-    for (int32_t i = 0; i < k->desc->layers; i++) {
+    for (int32_t i = 0; i < k->model->desc.layers; i++) {
         if (rotates_there(k, i) == rotates_here(k, i))
             continue;
         list_layers(k, rotates_here, false, &here);
@@ -184,52 +146,57 @@ static enum dgl_status check_rotated(struct keys *k)
 /* Families whose biases are optional in llama.cpp; in Hugging Face the config decides. */
 #define OPTIONAL_BIASES (GGUF_LLAMA | GGUF_GRANITE)
 
-static void check_biases(const struct keys *k)
-{
-    bool attention = (k->desc->parts & PART_O_BIAS) != 0;
-    bool any = (k->desc->parts & (PART_O_BIAS | PART_MLP_BIAS)) != 0;
-    bool wanted = k->arch->family == GGUF_GPT_OSS;
-    bool either = (k->arch->family & OPTIONAL_BIASES) != 0;
-    if (either || (wanted ? attention : !any))
-        return;
-    dgl_warn(k->log, "%s: it has %s, so llama.cpp will not load it as architecture %s",
-             k->model->path, wanted ? "no biases of attention" : "biases", k->arch->name);
-}
-
 enum dgl_status gguf_export_keys(const struct dgl_log *log, const struct dgl_model_file *model,
                                  const struct gguf_arch *arch, struct gguf_writer *w)
 {
-    struct keys k = {.log = log, .model = model, .desc = &model->desc, .arch = arch, .w = w};
-    const struct model_desc *d = k.desc;
+    const struct gguf_exporter k = {.log = log, .model = model, .arch = arch, .w = w};
+    const struct model_desc *d = &model->desc;
     gguf_put_str(w, "general.architecture", dgl_str_of(arch->name));
     gguf_put_str(w, "general.type", DGL_STR("model"));
     gguf_put_str(w, "general.name", dgl_str_of(model->name));
     gguf_put_u32(w, "general.quantization_version", 2); /* of ggml's block formats */
-    put_u32(&k, "vocab_size", d->vocab);
-    put_u32(&k, "context_length", d->context_max);
-    put_u32(&k, "embedding_length", d->hidden);
-    put_u32(&k, "block_count", d->layers);
-    put_u32(&k, "feed_forward_length", d->intermediate);
-    put_u32(&k, "attention.head_count", d->heads);
-    put_u32(&k, "attention.head_count_kv", d->kv_heads);
-    put_u32(&k, "attention.key_length", d->head_dim);
-    put_u32(&k, "attention.value_length", d->head_dim);
-    put_f32(&k, "attention.layer_norm_rms_epsilon", d->norm_eps);
+    gguf_export_u32(&k, "vocab_size", d->vocab);
+    gguf_export_u32(&k, "context_length", d->context_max);
+    gguf_export_u32(&k, "embedding_length", d->hidden);
+    gguf_export_u32(&k, "block_count", d->layers);
+    gguf_export_u32(&k, "feed_forward_length", d->intermediate);
+    gguf_export_u32(&k, "attention.head_count", d->heads);
+    gguf_export_u32(&k, "attention.head_count_kv", d->kv_heads);
+    gguf_export_u32(&k, "attention.key_length", d->head_dim);
+    gguf_export_u32(&k, "attention.value_length", d->head_dim);
+    gguf_export_f32(&k, "attention.layer_norm_rms_epsilon", d->norm_eps);
     enum dgl_status status;
     TRY(put_windows(&k));
     TRY(check_rotated(&k));
-    TRY(gguf_export_rope(log, model, arch, w));
+    TRY(gguf_export_rope(&k));
     if (d->moe.experts > 0)
         TRY(put_experts(&k));
-    if (arch->family & (GGUF_GEMMA2 | GGUF_GEMMA3))
-        put_gemma(&k);
-    if (arch->family == GGUF_GRANITE) {
-        put_f32(&k, "attention.scale", d->attn_scale);
-        put_f32(&k, "embedding_scale", d->embed_scale);
-        put_f32(&k, "residual_scale", d->residual_scale);
-        put_f32(&k, "logit_scale", 1 / d->logit_scale); /* a divisor in GGUF */
+    if (arch->family & (GGUF_GEMMA2 | GGUF_GEMMA3)) {
+        if (d->attn_softcap > 0)
+            gguf_export_f32(&k, "attn_logit_softcapping", d->attn_softcap);
+        if (d->logit_softcap > 0)
+            gguf_export_f32(&k, "final_logit_softcapping", d->logit_softcap);
+        /* llama.cpp reads no key for the attention scale of Gemma. It uses key_length, or hidden /
+         * heads for models of 27 billion parameters. */
+        if (fabs(d->attn_scale * sqrt((double)d->head_dim) - 1) >= 1e-6) {
+            gguf_export_f32(&k, "attention.scale", d->attn_scale);
+            dgl_warn(log,
+                     "%s: its query_pre_attn_scalar is written as %s.attention.scale, which "
+                     "llama.cpp does not read",
+                     model->path, arch->name);
+        }
     }
-    check_biases(&k);
+    if (arch->family == GGUF_GRANITE) {
+        gguf_export_f32(&k, "attention.scale", d->attn_scale);
+        gguf_export_f32(&k, "embedding_scale", d->embed_scale);
+        gguf_export_f32(&k, "residual_scale", d->residual_scale);
+        gguf_export_f32(&k, "logit_scale", 1 / d->logit_scale); /* a divisor in GGUF */
+    }
+    bool attention = (d->parts & PART_O_BIAS) != 0, wanted = arch->family == GGUF_GPT_OSS;
+    bool any = (d->parts & (PART_O_BIAS | PART_MLP_BIAS)) != 0;
+    if (!(arch->family & OPTIONAL_BIASES) && (wanted ? !attention : any))
+        dgl_warn(log, "%s: it has %s, so llama.cpp will not load it as architecture %s",
+                 model->path, wanted ? "no biases of attention" : "biases", arch->name);
 done:
     return status;
 }

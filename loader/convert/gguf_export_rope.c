@@ -7,26 +7,6 @@
 #include "loader/desc/rope_freq.h"
 #include "loader/gguf/gguf_keys.h"
 
-static void put_f32(struct gguf_writer *w, const struct gguf_arch *arch, const char *suffix,
-                    double value)
-{
-    char key[GGUF_ARCH_KEY_TEXT];
-    gguf_put_f32(w, gguf_arch_key(arch, suffix, key), value);
-}
-
-static void put_u32(struct gguf_writer *w, const struct gguf_arch *arch, const char *suffix,
-                    int64_t value)
-{
-    char key[GGUF_ARCH_KEY_TEXT];
-    gguf_put_u32(w, gguf_arch_key(arch, suffix, key), (uint32_t)value);
-}
-
-static void put_type(struct gguf_writer *w, const struct gguf_arch *arch, const char *type)
-{
-    char key[GGUF_ARCH_KEY_TEXT];
-    gguf_put_str(w, gguf_arch_key(arch, "rope.scaling.type", key), dgl_str_of(type));
-}
-
 /* Returns true if both lists of longrope are equal. GGUF stores them as rope_freqs, which does not
  * depend on the length. */
 static bool is_single(const struct rope_desc *rope)
@@ -36,62 +16,48 @@ static bool is_single(const struct rope_desc *rope)
            memcmp(rope->short_factor, rope->long_factor, bytes) == 0;
 }
 
-/* Attention factor of YaRN if the config has none. */
-static double yarn_scale(double factor)
+/* Does not write YaRN's `truncate`, which has no key; gguf_export_check() compares it. */
+enum dgl_status gguf_export_rope(const struct gguf_exporter *x)
 {
-    return factor > 1 ? 0.1 * log(factor) + 1 : 1;
-}
-
-/* Does not write `truncate`, which has no key; gguf_export_check() compares it. */
-static void put_yarn(const struct rope_desc *rope, const struct gguf_arch *arch,
-                     struct gguf_writer *w)
-{
-    double usual = yarn_scale(rope->factor);
-    put_type(w, arch, "yarn");
-    put_f32(w, arch, "rope.scaling.factor", rope->factor);
-    put_u32(w, arch, "rope.scaling.original_context_length", rope->original_context);
-    put_f32(w, arch, "rope.scaling.yarn_beta_fast", rope->beta_fast);
-    put_f32(w, arch, "rope.scaling.yarn_beta_slow", rope->beta_slow);
+    const struct rope_desc *rope = &x->model->desc.rope[ROPE_GLOBAL];
+    /* Names of rope.scaling.type. The default of GPT-OSS in Hugging Face is YaRN. The factors of
+     * llama3 are stored as a tensor. */
+    const char *const types[] = {
+        [ROPE_DEFAULT] = x->arch->family == GGUF_GPT_OSS ? "none" : NULL,
+        [ROPE_LINEAR] = "linear",
+        [ROPE_YARN] = "yarn",
+        [ROPE_LONGROPE] = is_single(rope) ? NULL : "longrope",
+        [ROPE_LLAMA3] = NULL,
+    };
+    char key[GGUF_ARCH_KEY_TEXT];
+    gguf_export_u32(x, "rope.dimension_count", rope->dims);
+    gguf_export_f32(x, "rope.freq_base", rope->theta);
+    if (x->arch->family == GGUF_GEMMA3)
+        gguf_export_f32(x, "rope.freq_base_swa", x->model->desc.rope[ROPE_LOCAL].theta);
+    if (rope->kind == ROPE_DYNAMIC)
+        return dgl_fail(x->log, DGL_ERR_UNSUPPORTED,
+                        "%s: rope_type is \"dynamic\", but GGUF has none, linear, yarn and "
+                        "longrope; " GGUF_AS_PACK,
+                        x->model->path);
+    const char *type = types[rope->kind];
+    if (!type)
+        return DGL_OK;
+    gguf_put_str(x->w, gguf_arch_key(x->arch, "rope.scaling.type", key), dgl_str_of(type));
+    if (rope->kind == ROPE_LINEAR || rope->kind == ROPE_YARN)
+        gguf_export_f32(x, "rope.scaling.factor", rope->factor);
+    if (rope->kind == ROPE_YARN || rope->kind == ROPE_LONGROPE)
+        gguf_export_u32(x, "rope.scaling.original_context_length", rope->original_context);
+    if (rope->kind == ROPE_LONGROPE)
+        gguf_export_f32(x, "rope.scaling.attn_factor", rope->scale);
+    if (rope->kind != ROPE_YARN)
+        return DGL_OK;
+    gguf_export_f32(x, "rope.scaling.yarn_beta_fast", rope->beta_fast);
+    gguf_export_f32(x, "rope.scaling.yarn_beta_slow", rope->beta_slow);
+    /* The attention factor is written if it is not the one that readers compute. */
+    double usual = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
     if (fabs(rope->scale - usual) > 1e-6)
-        put_f32(w, arch, "rope.scaling.yarn_attn_factor", rope->scale);
-}
-
-enum dgl_status gguf_export_rope(const struct dgl_log *log, const struct dgl_model_file *model,
-                                 const struct gguf_arch *arch, struct gguf_writer *w)
-{
-    const struct rope_desc *rope = &model->desc.rope[ROPE_GLOBAL];
-    put_u32(w, arch, "rope.dimension_count", rope->dims);
-    put_f32(w, arch, "rope.freq_base", rope->theta);
-    if (arch->family == GGUF_GEMMA3)
-        put_f32(w, arch, "rope.freq_base_swa", model->desc.rope[ROPE_LOCAL].theta);
-    switch (rope->kind) {
-    case ROPE_DEFAULT: /* the default of GPT-OSS in Hugging Face is YaRN */
-        if (arch->family == GGUF_GPT_OSS)
-            put_type(w, arch, "none");
-        return DGL_OK;
-    case ROPE_LLAMA3:
-        return DGL_OK;
-    case ROPE_LINEAR:
-        put_type(w, arch, "linear");
-        put_f32(w, arch, "rope.scaling.factor", rope->factor);
-        return DGL_OK;
-    case ROPE_YARN:
-        put_yarn(rope, arch, w);
-        return DGL_OK;
-    case ROPE_LONGROPE:
-        if (is_single(rope))
-            return DGL_OK;
-        put_type(w, arch, "longrope");
-        put_u32(w, arch, "rope.scaling.original_context_length", rope->original_context);
-        put_f32(w, arch, "rope.scaling.attn_factor", rope->scale);
-        return DGL_OK;
-    case ROPE_DYNAMIC:
-        break;
-    }
-    return dgl_fail(
-        log, DGL_ERR_UNSUPPORTED,
-        "%s: rope_type is \"dynamic\", but GGUF has none, linear, yarn and longrope; " GGUF_AS_PACK,
-        model->path);
+        gguf_export_f32(x, "rope.scaling.yarn_attn_factor", rope->scale);
+    return DGL_OK;
 }
 
 static float *as_floats(const double *from, uint64_t count)

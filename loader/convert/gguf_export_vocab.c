@@ -61,12 +61,6 @@ static enum dgl_status token_set(struct exporter *x, const struct dgl_json *wher
     return DGL_OK;
 }
 
-/* "<0x0A>" */
-static bool is_byte(struct dgl_str text)
-{
-    return text.len == 6 && memcmp(text.p, "<0x", 3) == 0 && text.p[5] == '>';
-}
-
 static enum dgl_status read_vocab(struct exporter *x)
 {
     bool spm = x->pre == NULL;
@@ -76,7 +70,8 @@ static enum dgl_status read_vocab(struct exporter *x)
         int64_t id = -1;
         struct dgl_str text = dgl_json_key(v);
         dgl_json_i64(v, &id);
-        TRY(token_set(x, v, id, text, spm && is_byte(text) ? TOKEN_BYTE : TOKEN_NORMAL));
+        bool byte = text.len == 6 && memcmp(text.p, "<0x", 3) == 0 && text.p[5] == '>';
+        TRY(token_set(x, v, id, text, spm && byte ? TOKEN_BYTE : TOKEN_NORMAL));
     }
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
     list = dgl_json_get(x->root, "added_tokens");
@@ -147,32 +142,25 @@ static enum dgl_status write_merges(struct exporter *x)
     return DGL_OK;
 }
 
-/* Tokens that are matched before spaces are replaced by marks contain spaces. */
-static void write_plain(struct exporter *x, struct dgl_str text)
-{
-    struct dgl_buf plain = {0};
-    dgl_buf_puts(&plain, "");
-    for (size_t i = 0; i < text.len; i++) {
-        bool mark = text.len - i >= 3 && memcmp(text.p + i, VOCAB_SPACE_MARK, 3) == 0;
-        dgl_buf_putc(&plain, mark ? ' ' : text.p[i]);
-        i += mark ? 2 : 0;
-    }
-    x->w->keys.failed |= plain.failed;
-    gguf_add_str(x->w, (struct dgl_str){plain.p, plain.len});
-    dgl_buf_finish(&plain);
-}
-
 static void write_tokens(struct exporter *x)
 {
     gguf_put_array(x->w, KEY("tokens"), GGUF_STRING, (uint64_t)x->count);
     for (int32_t i = 0; i < x->count; i++) {
-        char pad[32];
-        int len = snprintf(pad, sizeof(pad), "[PAD%" PRId32 "]", i);
-        bool there = x->tokens[i].text.p != NULL;
-        if (there && !x->pre && x->tokens[i].type == TOKEN_USER_DEFINED)
-            write_plain(x, x->tokens[i].text);
-        else
-            gguf_add_str(x->w, there ? x->tokens[i].text : (struct dgl_str){pad, (size_t)len});
+        struct dgl_str text = x->tokens[i].text;
+        struct dgl_buf other = {0};
+        if (!text.p) {
+            dgl_buf_printf(&other, "[PAD%" PRId32 "]", i);
+        } else if (!x->pre && x->tokens[i].type == TOKEN_USER_DEFINED) {
+            /* It is matched before spaces are replaced by marks, so it contains spaces. */
+            for (size_t at = 0; at < text.len; at++) {
+                bool mark = text.len - at >= 3 && memcmp(text.p + at, VOCAB_SPACE_MARK, 3) == 0;
+                dgl_buf_putc(&other, mark ? ' ' : text.p[at]);
+                at += mark ? 2 : 0;
+            }
+        }
+        gguf_add_str(x->w, other.p ? (struct dgl_str){other.p, other.len} : text);
+        x->w->keys.failed |= other.failed;
+        dgl_buf_finish(&other);
     }
     gguf_put_array(x->w, KEY("token_type"), GGUF_I32, (uint64_t)x->count);
     for (int32_t i = 0; i < x->count; i++)
@@ -252,56 +240,35 @@ static int32_t token_id(const struct exporter *x, const char *name)
     return -1;
 }
 
-/* Writes stop ids to the three available keys, eos of the tokenizer first. */
-static void write_stops(struct exporter *x)
-{
-    static const char *const keys[] = {KEY("eos_token_id"), KEY("eot_token_id"),
-                                       KEY("eom_token_id")};
-    const struct model_desc *d = &x->model->desc;
-    size_t used = 0;
-    int32_t eos = token_id(x, "eos_token");
-    if (eos >= 0)
-        gguf_put_u32(x->w, keys[used++], (uint32_t)eos);
-    for (size_t i = 0; i < d->num_stop_ids; i++) {
-        if (d->stop_ids[i].id == eos)
-            continue;
-        if (used == 3) {
-            dgl_warn(x->log, "%s: stop id %" PRId32 " is left out: GGUF has three keys for them",
-                     x->model->path, d->stop_ids[i].id);
-            continue;
-        }
-        gguf_put_u32(x->w, keys[used++], (uint32_t)d->stop_ids[i].id);
-    }
-}
-
 static void write_ids(struct exporter *x)
 {
+    static const char *const stops[] = {KEY("eos_token_id"), KEY("eot_token_id"),
+                                        KEY("eom_token_id")};
+    const struct model_desc *d = &x->model->desc;
     bool before = false, after = false;
-    int32_t bos = x->model->desc.bos_id >= 0 ? x->model->desc.bos_id : token_id(x, "bos_token");
+    size_t used = 0;
+    int32_t bos = d->bos_id >= 0 ? d->bos_id : token_id(x, "bos_token");
+    int32_t eos = token_id(x, "eos_token");
     struct dgl_str unk = dgl_json_str(dgl_json_get(x->vocab, "unk_token"));
     int32_t unk_id = unk.p ? tok_vocab_find(&x->ids, unk.p, unk.len) : -1;
     find_wrapping(dgl_json_get(x->root, "post_processor"), &before, &after);
     if (bos >= 0)
         gguf_put_u32(x->w, KEY("bos_token_id"), (uint32_t)bos);
-    write_stops(x);
+    if (eos >= 0)
+        gguf_put_u32(x->w, stops[used++], (uint32_t)eos);
+    for (size_t i = 0; i < d->num_stop_ids; i++) {
+        if (d->stop_ids[i].id == eos)
+            continue;
+        if (used == 3)
+            dgl_warn(x->log, "%s: stop id %" PRId32 " is left out: GGUF has three keys for them",
+                     x->model->path, d->stop_ids[i].id);
+        else
+            gguf_put_u32(x->w, stops[used++], (uint32_t)d->stop_ids[i].id);
+    }
     if (unk_id >= 0)
         gguf_put_u32(x->w, KEY("unknown_token_id"), (uint32_t)unk_id);
     gguf_put_bool(x->w, KEY("add_bos_token"), before);
     gguf_put_bool(x->w, KEY("add_eos_token"), after);
-}
-
-static void write_chat(struct exporter *x)
-{
-    for (size_t i = 0; i < x->chat.count; i++) {
-        const struct chat_source_template *t = &x->chat.templates[i];
-        struct dgl_buf key = {0};
-        dgl_buf_puts(&key, "tokenizer.chat_template");
-        if (strcmp(t->name.p, CHAT_DEFAULT) != 0)
-            dgl_buf_printf(&key, ".%s", t->name.p);
-        gguf_put_str(x->w, key.p ? key.p : "", (struct dgl_str){t->text.p, t->text.len});
-        x->w->keys.failed |= key.failed;
-        dgl_buf_finish(&key);
-    }
 }
 
 enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_model_file *model,
@@ -327,7 +294,16 @@ enum dgl_status gguf_export_vocab(const struct dgl_log *log, const struct dgl_mo
     TRY(write_merges(&x));
     write_tokens(&x);
     write_ids(&x);
-    write_chat(&x);
+    for (size_t i = 0; i < x.chat.count; i++) {
+        const struct chat_source_template *t = &x.chat.templates[i];
+        struct dgl_buf key = {0};
+        dgl_buf_puts(&key, "tokenizer.chat_template");
+        if (strcmp(t->name.p, CHAT_DEFAULT) != 0)
+            dgl_buf_printf(&key, ".%s", t->name.p);
+        gguf_put_str(w, key.p ? key.p : "", (struct dgl_str){t->text.p, t->text.len});
+        w->keys.failed |= key.failed;
+        dgl_buf_finish(&key);
+    }
 done:
     chat_source_finish(&x.chat);
     tok_vocab_finish(&x.ids);

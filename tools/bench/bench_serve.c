@@ -530,24 +530,23 @@ bool bench_serve_check(const struct options *opt)
     char base[1024];
     struct load_lengths lengths;
     if (opt->num_args != 2)
-        console_error("bench serve: wanted the address of a server, bench serve "
-                      "http://127.0.0.1:8080");
-    else if (!base_url(opt->arg[1], base))
-        console_error("bench serve %s: wanted an address such as http://127.0.0.1:8080, without "
-                      "user, query or key (DOPPLERGL_API_KEY in the environment is the key)",
-                      opt->arg[1]);
-    else if (!load_lengths_parse(opt->prompt_lengths, &lengths))
-        console_error("--prompt-lengths %s: wanted tokens, 128 or 16-512 or log:16-512",
-                      opt->prompt_lengths);
-    else if (!load_lengths_parse(opt->answer_lengths, &lengths))
-        console_error("--answer-lengths %s: wanted tokens, 64 or 16-512 or log:16-512",
-                      opt->answer_lengths);
-    else if (opt->rate * opt->duration > LOAD_MOST_REQUESTS / 2)
-        console_error("--rate %g for --duration %g: more than %d requests", opt->rate,
-                      opt->duration, LOAD_MOST_REQUESTS / 2);
-    else
-        return true;
-    return false;
+        return console_refuse("bench serve: wanted the address of a server, bench serve "
+                              "http://127.0.0.1:8080");
+    if (!base_url(opt->arg[1], base))
+        return console_refuse(
+            "bench serve %s: wanted an address such as http://127.0.0.1:8080, without "
+            "user, query or key (DOPPLERGL_API_KEY in the environment is the key)",
+            opt->arg[1]);
+    if (!load_lengths_parse(opt->prompt_lengths, &lengths))
+        return console_refuse("--prompt-lengths %s: wanted tokens, 128 or 16-512 or log:16-512",
+                              opt->prompt_lengths);
+    if (!load_lengths_parse(opt->answer_lengths, &lengths))
+        return console_refuse("--answer-lengths %s: wanted tokens, 64 or 16-512 or log:16-512",
+                              opt->answer_lengths);
+    if (opt->rate * opt->duration > LOAD_MOST_REQUESTS / 2)
+        return console_refuse("--rate %g for --duration %g: more than %d requests", opt->rate,
+                              opt->duration, LOAD_MOST_REQUESTS / 2);
+    return true;
 }
 
 int bench_serve(const struct options *opt)

@@ -37,15 +37,11 @@ static bool load_library(void)
     void **functions = (void **)&curl;
     if (!library)
         library = dlopen(libraries[1], RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        console_error("%s: install the package libcurl4", dlerror());
-        return false;
-    }
+    if (!library)
+        return console_refuse("%s: install the package libcurl4", dlerror());
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!(functions[i] = dlsym(library, names[i]))) {
-            console_error("libcurl has no %s: it is too old", names[i]);
-            return false;
-        }
+        if (!(functions[i] = dlsym(library, names[i])))
+            return console_refuse("libcurl has no %s: it is too old", names[i]);
     return true;
 }
 

@@ -44,6 +44,8 @@ bool console_streams_meet(void)
            out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
+#define ERROR "dopplergl: error: "
+
 /* One line whatever the text: a driver's words may have several, a file's name anything. */
 static void put_line(const char *prefix, const char *text)
 {
@@ -63,14 +65,37 @@ static void put_line(const char *prefix, const char *text)
     dgl_buf_finish(&line);
 }
 
-void console_error(const char *fmt, ...)
+static void put_message(const char *prefix, const char *fmt, va_list args)
 {
     char text[2048];
+    vsnprintf(text, sizeof(text), fmt, args);
+    put_line(prefix, text);
+}
+
+void console_error(const char *fmt, ...)
+{
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    put_message(ERROR, fmt, args);
     va_end(args);
-    put_line("dopplergl: error: ", text);
+}
+
+bool console_refuse(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    put_message(ERROR, fmt, args);
+    va_end(args);
+    return false;
+}
+
+int console_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    put_message(ERROR, fmt, args);
+    va_end(args);
+    return EXIT_FAILED;
 }
 
 static bool is_cancelled(void *priv)
@@ -82,12 +107,10 @@ static bool is_cancelled(void *priv)
 static void write_log(void *priv, enum dgl_log_level level, const char *text)
 {
     (void)priv;
-    if (level == DGL_LOG_ERROR)
-        put_line("dopplergl: error: ", text);
-    else if (level == DGL_LOG_WARN)
-        put_line("dopplergl: warning: ", text);
-    else
-        put_line("dopplergl: ", text);
+    put_line(level == DGL_LOG_ERROR  ? ERROR
+             : level == DGL_LOG_WARN ? "dopplergl: warning: "
+                                     : "dopplergl: ",
+             text);
 }
 
 void console_init(struct console *c, const struct options *opt)
@@ -113,24 +136,19 @@ void console_init(struct console *c, const struct options *opt)
 
 void console_note(const struct console *c, const char *fmt, ...)
 {
-    char text[2048];
     va_list args;
-    if (c->quiet)
-        return;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    if (!c->quiet)
+        put_message("", fmt, args);
     va_end(args);
-    put_line("", text);
 }
 
 void console_say(const char *fmt, ...)
 {
-    char text[2048];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    put_message("", fmt, args);
     va_end(args);
-    put_line("", text);
 }
 
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total)

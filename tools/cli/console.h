@@ -10,6 +10,10 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
 
 /* "dopplergl: error: ...", one line. */
 void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same. Returns false. */
+bool console_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same. Returns EXIT_FAILED. */
+int console_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The log and the verbosity that the options ask for. */
 struct console {

@@ -76,10 +76,8 @@ bool model_check_shape(const struct options *opt)
     struct console console;
     struct dgl_model_file *file = NULL;
     char shape[MODEL_SHAPE_MAX];
-    if (strlen(opt->shape) >= MODEL_PATH_MAX) {
-        console_error("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
-        return false;
-    }
+    if (strlen(opt->shape) >= MODEL_PATH_MAX)
+        return console_refuse("--shape: the name is longer than %d bytes", MODEL_PATH_MAX - 1);
     model_shape_path(opt, shape);
     enum dgl_status status = dgl_inspect(NULL, dgl_inspect_params(.path = shape), &file);
     dgl_model_file_destroy(&file);

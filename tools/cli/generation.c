@@ -15,10 +15,8 @@
 static bool add_text(char **list, size_t *count, const char *text, const struct options *opt)
 {
     char *copy = strdup(text);
-    if (!copy) {
-        console_error("out of memory for a text of %zu bytes", strlen(text));
-        return false;
-    }
+    if (!copy)
+        return console_refuse("out of memory for a text of %zu bytes", strlen(text));
     list[(*count)++] = copy;
     if (opt->escapes)
         copy[input_unescape(copy, strlen(copy))] = '\0';

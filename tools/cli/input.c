@@ -46,15 +46,11 @@ int ids_parse(const char *text, struct id_list *out)
     int64_t id;
     bool bad = false;
     while (next_id(&text, &id, &bad)) {
-        if (id < INT32_MIN || id > INT32_MAX) {
-            console_error("--ids: token %zu is %lld, no vocabulary has that id", out->count,
-                          (long long)id);
-            return EXIT_FAILED;
-        }
-        if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids))) {
-            console_error("out of memory for %zu ids", out->count + 1);
-            return EXIT_FAILED;
-        }
+        if (id < INT32_MIN || id > INT32_MAX)
+            return console_fail("--ids: token %zu is %lld, no vocabulary has that id", out->count,
+                                (long long)id);
+        if (!dgl_grow((void **)&out->ids, &out->cap, out->count + 1, sizeof(*out->ids)))
+            return console_fail("out of memory for %zu ids", out->count + 1);
         out->ids[out->count++] = (int32_t)id;
     }
     assert(!bad); /* ids_are_numbers() was true */

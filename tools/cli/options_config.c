@@ -129,9 +129,8 @@ void options_tell_environment(const struct command *command, const struct option
 static bool fail_type(const struct defaults *d, const struct option *o,
                       const struct dgl_json *value, const char *wanted)
 {
-    console_error("%s: %s is %s, wanted %s", d->path, o->name,
-                  dgl_json_type_name(dgl_json_type(value)), wanted);
-    return false;
+    return console_refuse("%s: %s is %s, wanted %s", d->path, o->name,
+                          dgl_json_type_name(dgl_json_type(value)), wanted);
 }
 
 /* The text of a string, borrowed from the document. */
@@ -142,10 +141,8 @@ static bool store_text(const struct defaults *d, const struct option *o,
     if (!dgl_json_is(value, DGL_JSON_STRING))
         return fail_type(d, o, value, wanted);
     struct dgl_str text = dgl_json_str(value);
-    if (memchr(text.p, '\0', text.len)) {
-        console_error("%s: %s has a U+0000, which no option can hold", d->path, o->name);
-        return false;
-    }
+    if (memchr(text.p, '\0', text.len))
+        return console_refuse("%s: %s has a U+0000, which no option can hold", d->path, o->name);
     snprintf(origin, sizeof(origin), "%s: %s", d->path, o->name);
     return option_store(o, origin, text.p, out);
 }
@@ -177,10 +174,8 @@ static bool store_count(const struct defaults *d, const struct option *o,
                         const struct dgl_json *value, struct options *out)
 {
     int64_t count;
-    if (!dgl_json_i64(value, &count) || count < 0 || count > 3) {
-        console_error("%s: %s is not a whole number from 0 to 3", d->path, o->name);
-        return false;
-    }
+    if (!dgl_json_i64(value, &count) || count < 0 || count > 3)
+        return console_refuse("%s: %s is not a whole number from 0 to 3", d->path, o->name);
     for (; count > 0; count--)
         option_store(o, NULL, NULL, out);
     return true;
@@ -201,8 +196,7 @@ static bool store_hints(const struct defaults *d, const struct option *o,
     out->config_hints = dgl_buf_take(&text);
     if (out->config_hints)
         return option_store(o, origin, out->config_hints, out);
-    console_error("out of memory for %s", origin);
-    return false;
+    return console_refuse("out of memory for %s", origin);
 }
 
 static bool store_value(const struct defaults *d, const struct option *o,
@@ -241,11 +235,11 @@ static bool unknown_key(const struct defaults *d, struct dgl_str key)
     const struct option *o;
     for (size_t i = 0; (o = option_at(i)); i++)
         dgl_nearest_try(&nearest, o->name);
-    console_error("%s: there is no option %s%s%s%s; keys are the long options of `dopplergl "
-                  "COMMAND --help` without dashes",
-                  d->path, DGL_PRINTABLE_STR(key), nearest.best ? "; did you mean " : "",
-                  nearest.best ? nearest.best : "", nearest.best ? "?" : "");
-    return false;
+    return console_refuse(
+        "%s: there is no option %s%s%s%s; keys are the long options of `dopplergl "
+        "COMMAND --help` without dashes",
+        d->path, DGL_PRINTABLE_STR(key), nearest.best ? "; did you mean " : "",
+        nearest.best ? nearest.best : "", nearest.best ? "?" : "");
 }
 
 /* The row of this command, else that of any: its values are checked alike. */
@@ -264,10 +258,9 @@ static bool add_key(struct defaults *d, const struct dgl_json *value)
     bool known = o != NULL && option_is_for(o, d->command);
     if (!o)
         return unknown_key(d, key);
-    if (option_has_word(DGL_STR(calls), ' ', key)) {
-        console_error("%s: %s belongs to one call, it cannot be a setting", d->path, o->name);
-        return false;
-    }
+    if (option_has_word(DGL_STR(calls), ' ', key))
+        return console_refuse("%s: %s belongs to one call, it cannot be a setting", d->path,
+                              o->name);
     if (known && is_open(d, o)) {
         option_set_source(o, OPTION_FROM_CONFIG, d->opt);
         return store_value(d, o, value, d->opt);
@@ -285,11 +278,9 @@ static bool add_file(struct defaults *d)
     if (status != DGL_OK)
         return false;
     const struct dgl_json *root = dgl_json_root(d->opt->config);
-    if (!dgl_json_is(root, DGL_JSON_OBJECT)) {
-        console_error("%s: is %s, wanted an object: {\"device\": \"any\"}", d->path,
-                      dgl_json_type_name(dgl_json_type(root)));
-        return false;
-    }
+    if (!dgl_json_is(root, DGL_JSON_OBJECT))
+        return console_refuse("%s: is %s, wanted an object: {\"device\": \"any\"}", d->path,
+                              dgl_json_type_name(dgl_json_type(root)));
     for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v))
         if (!add_key(d, v))
             return false;

@@ -53,21 +53,22 @@ static const char *meant_elsewhere(const struct option *o)
 static bool bad_value(const struct option *o, const char *origin, const char *value)
 {
     if (o->type == TYPE_DATE)
-        console_error("%s %s: wanted a date, 2025-06-15 or 2025-06-15T12:30:00", origin, value);
-    else if (o->type == TYPE_DEVICE)
-        console_error("%s '%s': wanted any, software, the path of a render node, or a row of "
-                      "`dopplergl devices`",
-                      origin, value);
-    else if (o->type == TYPE_PATH || o->type == TYPE_PATHS)
-        console_error("%s '': wanted %s, which cannot be empty", origin, o->arg);
-    else if (o->type == TYPE_WORD || o->type == TYPE_QUANT)
-        console_error("%s %s: wanted one of %s", origin, value, o->words);
-    else if (o->type == TYPE_F64)
-        console_error("%s %s: wanted a number from %g to %g", origin, value, o->min, o->max);
-    else
-        console_error("%s %s: wanted a whole number from %.0f to %.0f%s", origin, value, o->min,
-                      o->max, meant_elsewhere(o));
-    return false;
+        return console_refuse("%s %s: wanted a date, 2025-06-15 or 2025-06-15T12:30:00", origin,
+                              value);
+    if (o->type == TYPE_DEVICE)
+        return console_refuse(
+            "%s '%s': wanted any, software, the path of a render node, or a row of "
+            "`dopplergl devices`",
+            origin, value);
+    if (o->type == TYPE_PATH || o->type == TYPE_PATHS)
+        return console_refuse("%s '': wanted %s, which cannot be empty", origin, o->arg);
+    if (o->type == TYPE_WORD || o->type == TYPE_QUANT)
+        return console_refuse("%s %s: wanted one of %s", origin, value, o->words);
+    if (o->type == TYPE_F64)
+        return console_refuse("%s %s: wanted a number from %g to %g", origin, value, o->min,
+                              o->max);
+    return console_refuse("%s %s: wanted a whole number from %.0f to %.0f%s", origin, value, o->min,
+                          o->max, meant_elsewhere(o));
 }
 
 static bool store_number(const struct option *o, const char *origin, const char *value, void *field)
@@ -154,9 +155,8 @@ bool option_store(const struct option *o, const char *origin, const char *value,
             return true;
         /* The library names the flag; `origin` may also be a file of settings. */
         named = dgl_str_starts(dgl_str_of(error.text), hints);
-        console_error("%s%s%s", origin, named ? "" : ": ",
-                      error.text + (named ? strlen(hints) : 0));
-        return false;
+        return console_refuse("%s%s%s", origin, named ? "" : ": ",
+                              error.text + (named ? strlen(hints) : 0));
     case TYPE_DATE:
         return dgl_parse_date(dgl_str_of(value), field) || bad_value(o, origin, value);
     case TYPE_STRS:
@@ -164,10 +164,8 @@ bool option_store(const struct option *o, const char *origin, const char *value,
         struct option_strs *list = field;
         if (o->type == TYPE_PATHS && !value[0])
             return bad_value(o, origin, value);
-        if (list->count == OPTIONS_MAX_STRS) {
-            console_error("%s may be given at most %d times", origin, OPTIONS_MAX_STRS);
-            return false;
-        }
+        if (list->count == OPTIONS_MAX_STRS)
+            return console_refuse("%s may be given at most %d times", origin, OPTIONS_MAX_STRS);
         list->item[list->count++] = value;
         return true;
     }
@@ -239,16 +237,12 @@ static bool take(struct cursor *c, const struct option *o, struct dgl_str foreig
     else
         snprintf(origin, sizeof(origin), "--%s", o->name);
     if (o->arg && !value) {
-        if (c->at + 1 >= c->argc) {
-            console_error("%s needs a value: %s", origin, o->arg);
-            return false;
-        }
+        if (c->at + 1 >= c->argc)
+            return console_refuse("%s needs a value: %s", origin, o->arg);
         value = c->argv[++c->at];
     }
-    if (!o->arg && value) {
-        console_error("%s takes no value, got %s", origin, value);
-        return false;
-    }
+    if (!o->arg && value)
+        return console_refuse("%s takes no value, got %s", origin, value);
     option_set_source(o, OPTION_FROM_COMMAND_LINE, out);
     return option_store(o, origin, value, out);
 }
@@ -259,20 +253,15 @@ static bool take_foreign(struct cursor *c, const struct foreign_option *f, struc
 {
     if (f->means)
         return take(c, option_named(c->command, dgl_str_of(f->means)), spelled, attached, out);
-    if (f->refused) {
-        console_error("%s: %.*s: %s", c->command->name, (int)spelled.len, spelled.p, f->why);
-        return false;
-    }
+    if (f->refused)
+        return console_refuse("%s: %.*s: %s", c->command->name, (int)spelled.len, spelled.p,
+                              f->why);
     const char *next = c->at + 1 < c->argc ? c->argv[c->at + 1] : NULL;
     bool optional = f->arg && f->arg[0] == '[';
-    if (attached && !f->arg) {
-        console_error("%.*s takes no value, got %s", (int)spelled.len, spelled.p, attached);
-        return false;
-    }
-    if (f->arg && !optional && !attached && !next) {
-        console_error("%.*s needs a value: %s", (int)spelled.len, spelled.p, f->arg);
-        return false;
-    }
+    if (attached && !f->arg)
+        return console_refuse("%.*s takes no value, got %s", (int)spelled.len, spelled.p, attached);
+    if (f->arg && !optional && !attached && !next)
+        return console_refuse("%.*s needs a value: %s", (int)spelled.len, spelled.p, f->arg);
     struct dgl_str words = dgl_str_of(f->arg);
     if (optional)
         words = (struct dgl_str){words.p + 1, words.len - 2};
@@ -332,11 +321,9 @@ static bool take_argument_as_option(const struct command *command, struct option
 {
     const struct option *o = option_named(command, dgl_str_of(command->arg_means));
     assert(o && command->max_args == 1);
-    if (option_source(o, out) == OPTION_FROM_COMMAND_LINE) {
-        console_error("%s: name one %s: '%s' or --%s", command->name, o->name, out->arg[0],
-                      o->name);
-        return false;
-    }
+    if (option_source(o, out) == OPTION_FROM_COMMAND_LINE)
+        return console_refuse("%s: name one %s: '%s' or --%s", command->name, o->name, out->arg[0],
+                              o->name);
     option_set_source(o, OPTION_FROM_COMMAND_LINE, out);
     return option_store(o, command->name, out->arg[0], out);
 }
@@ -347,10 +334,8 @@ bool options_are_used(const struct options *opt, const char *command, const char
     struct dgl_str rest = dgl_str_of(names), name;
     while (dgl_str_split(&rest, ' ', &name)) {
         const struct option *o = option_named(command_find(command), name);
-        if (o && option_source(o, opt) == OPTION_FROM_COMMAND_LINE) {
-            console_error("--%s does nothing for `%s`", o->name, form);
-            return false;
-        }
+        if (o && option_source(o, opt) == OPTION_FROM_COMMAND_LINE)
+            return console_refuse("--%s does nothing for `%s`", o->name, form);
     }
     return true;
 }
@@ -370,26 +355,21 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
             if (!take_option(&c, arg, out))
                 return false;
         } else if (out->num_args == command->max_args) {
-            console_error("%s: unexpected argument %s; usage: dopplergl %s %s", command->name, arg,
-                          command->name, command->usage);
-            return false;
+            return console_refuse("%s: unexpected argument %s; usage: dopplergl %s %s",
+                                  command->name, arg, command->name, command->usage);
         } else {
             out->arg[out->num_args++] = arg;
         }
     }
     if (out->help)
         return true;
-    if (out->num_args < command->min_args) {
-        console_error("%s: too few arguments; usage: dopplergl %s %s", command->name, command->name,
-                      command->usage);
-        return false;
-    }
+    if (out->num_args < command->min_args)
+        return console_refuse("%s: too few arguments; usage: dopplergl %s %s", command->name,
+                              command->name, command->usage);
     if (command->arg_means && out->num_args > 0 && !take_argument_as_option(command, out))
         return false;
-    if (out->force_fused_q4k && out->q4k_matmul && strcmp(out->q4k_matmul, "fused_q4k") != 0) {
-        console_error("--force-fused-q4k and --q4k-matmul %s contradict each other",
-                      out->q4k_matmul);
-        return false;
-    }
+    if (out->force_fused_q4k && out->q4k_matmul && strcmp(out->q4k_matmul, "fused_q4k") != 0)
+        return console_refuse("--force-fused-q4k and --q4k-matmul %s contradict each other",
+                              out->q4k_matmul);
     return !command->check || command->check(out);
 }

@@ -144,8 +144,7 @@ static bool print(struct screen *s, struct dgl_buf *out)
 {
     if (s->failed || out->failed) {
         dgl_buf_finish(out);
-        console_error("out of memory while printing");
-        return false;
+        return console_refuse("out of memory while printing");
     }
     return out_buf(out);
 }

@@ -24,12 +24,11 @@ static bool check_types(const char *types)
         bool known = false;
         for (size_t i = 0; i < NUM_QUANTS; i++)
             known |= dgl_str_eq(part, quants[i]);
-        if (!known) {
-            console_error("--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
-                          "bf16 with commas between",
-                          types);
-            return false;
-        }
+        if (!known)
+            return console_refuse(
+                "--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
+                "bf16 with commas between",
+                types);
     }
     return true;
 }
@@ -416,10 +415,8 @@ int command_bench(const struct options *opt)
                : strcmp(opt->arg[0], "serve") == 0 ? bench_serve(opt)
                                                    : bench_load(opt);
     struct bench_report *report = calloc(1, sizeof(*report));
-    if (!report) {
-        console_error("bench: no memory for results");
-        return EXIT_FAILED;
-    }
+    if (!report)
+        return console_fail("bench: no memory for results");
     report->opt = opt;
     report->engine = &e;
     if (opt->shape)

@@ -67,10 +67,8 @@ static bool open_folder(struct folder *f, bool devices)
     size_t count = 0;
     bool ok = true;
     *f = (struct folder){.dir = -1, .path = dgl_cache_path(NULL)};
-    if (!f->path) {
-        console_error("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
-        return false;
-    }
+    if (!f->path)
+        return console_refuse("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
     f->dir = dgl_cache_open(f->path, false, &reason);
     if (reason)
         console_error("cache: the folder is not used: %s", reason);
@@ -78,10 +76,8 @@ static bool open_folder(struct folder *f, bool devices)
     free(reason);
     if (f->dir < 0)
         return ok;
-    if (dgl_dir_list(NULL, f->path, &names, &count) != DGL_OK) {
-        console_error("cache: %s cannot be listed", DGL_PRINTABLE(f->path));
-        return false;
-    }
+    if (dgl_dir_list(NULL, f->path, &names, &count) != DGL_OK)
+        return console_refuse("cache: %s cannot be listed", DGL_PRINTABLE(f->path));
     f->files = dgl_new_array(struct cached, count);
     ok = f->files != NULL;
     for (size_t i = 0; i < count && ok; i++) {
@@ -254,10 +250,8 @@ static int cache_path(const struct options *opt)
 {
     struct folder f = {.path = dgl_cache_path(NULL)};
     struct dgl_buf out = {0};
-    if (!f.path) {
-        console_error("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
-        return EXIT_FAILED;
-    }
+    if (!f.path)
+        return console_fail("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
     if (opt->json) {
         struct dgl_json_writer w = dgl_json_writer(&out, 0);
         dgl_jw_object(&w);
@@ -282,14 +276,11 @@ bool command_cache_check(const struct options *opt)
     for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
         if (opt->num_args > 0 && strcmp(opt->arg[0], actions[i].name) == 0)
             action = &actions[i];
-    if (!action) {
-        console_error("cache %s: wanted ls, purge or path", opt->num_args ? opt->arg[0] : "");
-        return false;
-    }
-    if (opt->num_args > 1 && action->run != cache_purge) {
-        console_error("cache %s %s: only purge takes kinds", action->name, opt->arg[1]);
-        return false;
-    }
+    if (!action)
+        return console_refuse("cache %s: wanted ls, purge or path",
+                              opt->num_args ? opt->arg[0] : "");
+    if (opt->num_args > 1 && action->run != cache_purge)
+        return console_refuse("cache %s %s: only purge takes kinds", action->name, opt->arg[1]);
     for (int i = 1; i < opt->num_args; i++) {
         struct dgl_buf known = {0};
         bool found = false;

@@ -16,17 +16,17 @@
 bool command_chat_check(const struct options *opt)
 {
     if (opt->template && opt->template_name)
-        console_error("chat: --template and --template-name both choose the template, give one");
-    else if (opt->messages && opt->system)
-        console_error("chat: --system does not go with --messages; put the message into the file");
-    else if (opt->messages && opt->session)
-        console_error(
+        return console_refuse(
+            "chat: --template and --template-name both choose the template, give one");
+    if (opt->messages && opt->system)
+        return console_refuse(
+            "chat: --system does not go with --messages; put the message into the file");
+    if (opt->messages && opt->session)
+        return console_refuse(
             "chat: --session does not go with --messages, whose file is the conversation");
-    else if (opt->json && !opt->messages)
-        console_error("chat: --json prints one answer, so it needs --messages FILE.json");
-    else
-        return watch_check(opt) && generation_check(opt) == DGL_OK;
-    return false;
+    if (opt->json && !opt->messages)
+        return console_refuse("chat: --json prints one answer, so it needs --messages FILE.json");
+    return watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
 /* The template first: it opens no device and fails at once. */

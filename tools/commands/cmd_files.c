@@ -179,6 +179,5 @@ int command_verify(const struct options *opt)
         code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
     if (code != EXIT_OK || !opt->smoke || v.smoke.passed)
         return code;
-    console_error("%s: the smoke test failed: %s", v.path, v.smoke.fault);
-    return EXIT_FAILED;
+    return console_fail("%s: the smoke test failed: %s", v.path, v.smoke.fault);
 }

@@ -69,12 +69,10 @@ static bool keep_going(void *priv, int32_t id)
 bool command_generate_check(const struct options *opt)
 {
     int prompts = !!opt->prompt + !!opt->file + !!opt->ids;
-    if (prompts > 1 || (prompts == 0 && !input_is_piped() && !opt->session)) {
-        console_error(
+    if (prompts > 1 || (prompts == 0 && !input_is_piped() && !opt->session))
+        return console_refuse(
             "generate: give exactly one of -p TEXT (or TEXT alone), -f FILE and --ids, or "
             "pipe the prompt in");
-        return false;
-    }
     return watch_check(opt) && generation_check(opt) == DGL_OK;
 }
 
@@ -96,17 +94,14 @@ static int read_prompt(struct generate *g, const struct options *opt)
     else if (!input_slurp(file, &g->prompt))
         return interrupted() ? EXIT_CANCELLED : EXIT_FAILED;
     g->goes_on = opt->session && !opt->prompt && !opt->file && g->prompt.len == 0;
-    if (!opt->prompt && !opt->file && g->prompt.len == 0 && !opt->session) {
-        console_error("generate: standard input is empty: pipe the prompt in, or give -p TEXT, "
-                      "-f FILE or --ids");
-        return EXIT_FAILED;
-    }
+    if (!opt->prompt && !opt->file && g->prompt.len == 0 && !opt->session)
+        return console_fail(
+            "generate: standard input is empty: pipe the prompt in, or give -p TEXT, "
+            "-f FILE or --ids");
     if (opt->escapes)
         g->prompt.len = input_unescape(g->prompt.p, g->prompt.len);
-    if (g->prompt.failed) {
-        console_error("out of memory for the prompt");
-        return EXIT_FAILED;
-    }
+    if (g->prompt.failed)
+        return console_fail("out of memory for the prompt");
     const char *name = opt->prompt              ? "generate: the prompt"
                        : strcmp(file, "-") == 0 ? "generate: standard input"
                                                 : file;

@@ -265,9 +265,8 @@ bool kernels_check_shape(const struct options *opt)
         const char *equals = memchr(item.p, '=', item.len);
         if (equals && equals != item.p && equals + 1 < item.p + item.len)
             continue;
-        console_error("--shape: '%.*s' is not KEY=VALUE, as in K=4096,N=4096,weight=q4_k",
-                      (int)item.len, item.p);
-        return false;
+        return console_refuse("--shape: '%.*s' is not KEY=VALUE, as in K=4096,N=4096,weight=q4_k",
+                              (int)item.len, item.p);
     }
     return true;
 }

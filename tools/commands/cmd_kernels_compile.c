@@ -62,18 +62,18 @@ bool kernels_compile_check(const struct options *opt)
 {
     uint64_t bytes;
     if (opt->num_args > 1)
-        console_error("kernels check --compile-only: %s: it compiles the kernels of a model; use "
-                      "--kernel-file or --kernel-dir to add kernels from files",
-                      DGL_PRINTABLE(opt->arg[1]));
-    else if (opt->shape && opt->model)
-        console_error("kernels check --compile-only: give either --shape or -m");
-    else if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
-        console_error("--memory-limit: '%s': wanted a whole number of bytes with or without K, M "
-                      "or G, from 1M to " MAX_MEMORY_WORDS,
-                      DGL_PRINTABLE(opt->memory_limit));
-    else
-        return !opt->shape || model_check_shape(opt);
-    return false;
+        return console_refuse(
+            "kernels check --compile-only: %s: it compiles the kernels of a model; use "
+            "--kernel-file or --kernel-dir to add kernels from files",
+            DGL_PRINTABLE(opt->arg[1]));
+    if (opt->shape && opt->model)
+        return console_refuse("kernels check --compile-only: give either --shape or -m");
+    if (opt->memory_limit && !parse_bytes(opt->memory_limit, &bytes))
+        return console_refuse(
+            "--memory-limit: '%s': wanted a whole number of bytes with or without K, M "
+            "or G, from 1M to " MAX_MEMORY_WORDS,
+            DGL_PRINTABLE(opt->memory_limit));
+    return !opt->shape || model_check_shape(opt);
 }
 
 /* Reads the file of --known: the first word of a line is a hash. Other lines are ignored. */

@@ -55,13 +55,11 @@ static int print(const struct render *r)
 bool command_template_check(const struct options *opt)
 {
     if (!opt->messages)
-        console_error("template: --messages FILE.json is missing");
-    else if (opt->template && opt->template_name)
-        console_error(
+        return console_refuse("template: --messages FILE.json is missing");
+    if (opt->template && opt->template_name)
+        return console_refuse(
             "template: --template and --template-name both choose the template, give one");
-    else
-        return true;
-    return false;
+    return true;
 }
 
 int command_template(const struct options *opt)

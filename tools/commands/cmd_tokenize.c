@@ -272,13 +272,13 @@ done:;
 bool command_tokenize_check(const struct options *opt)
 {
     if ((opt->jsonl || opt->decode) && opt->prompt)
-        console_error("tokenize: --jsonl and --decode read standard input, -p does not go with "
-                      "them");
-    else if (opt->decode && opt->pieces)
-        console_error("tokenize: --pieces shows ids of texts, it does not go with --decode");
-    else
-        return true;
-    return false;
+        return console_refuse(
+            "tokenize: --jsonl and --decode read standard input, -p does not go with "
+            "them");
+    if (opt->decode && opt->pieces)
+        return console_refuse(
+            "tokenize: --pieces shows ids of texts, it does not go with --decode");
+    return true;
 }
 
 int command_tokenize(const struct options *opt)

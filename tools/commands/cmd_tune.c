@@ -18,15 +18,13 @@ enum { TOKENS = 512, MARGIN = 32 };
 bool command_tune_check(const struct options *opt)
 {
     if (opt->tune_show && opt->tune_reset)
-        console_error("tune: give either --show or --reset");
-    else if (opt->tune_show + opt->tune_reset && (opt->depth || opt->seconds || opt->op))
-        console_error(
+        return console_refuse("tune: give either --show or --reset");
+    if (opt->tune_show + opt->tune_reset && (opt->depth || opt->seconds || opt->op))
+        return console_refuse(
             "tune: --depth, --seconds and --op are for measuring, not for --show and --reset");
-    else
-        return !(opt->tune_show || opt->tune_reset) ||
-               options_are_used(opt, "tune", opt->tune_show ? "tune --show" : "tune --reset",
-                                OPTIONS_KERNEL " model");
-    return false;
+    return !(opt->tune_show || opt->tune_reset) ||
+           options_are_used(opt, "tune", opt->tune_show ? "tune --show" : "tune --reset",
+                            OPTIONS_KERNEL " model");
 }
 
 /* ---- stored results -------------------------------------------------------------------------- */

@@ -107,16 +107,16 @@ static bool is_sendable(struct dgl_str key)
 bool command_serve_check(const struct options *opt)
 {
     if (opt->template && opt->template_name)
-        console_error("serve: --template and --template-name both choose the template, give one");
-    else if (opt->cors && !is_origin(opt->cors))
-        console_error("--cors %s: wanted an origin as browsers send it, such as "
-                      "https://llm.example or http://localhost:3000, or *",
-                      DGL_PRINTABLE(opt->cors));
-    else if (opt->api_key && !is_sendable(dgl_str_trim(dgl_str_of(opt->api_key))))
-        console_error("--api-key: the key has a control character, which no client can send");
-    else
-        return watch_check(opt);
-    return false;
+        return console_refuse(
+            "serve: --template and --template-name both choose the template, give one");
+    if (opt->cors && !is_origin(opt->cors))
+        return console_refuse("--cors %s: wanted an origin as browsers send it, such as "
+                              "https://llm.example or http://localhost:3000, or *",
+                              DGL_PRINTABLE(opt->cors));
+    if (opt->api_key && !is_sendable(dgl_str_trim(dgl_str_of(opt->api_key))))
+        return console_refuse(
+            "--api-key: the key has a control character, which no client can send");
+    return watch_check(opt);
 }
 
 /* Returns false after an error line if other machines can reach the address and no key is
@@ -125,10 +125,10 @@ static bool check_host(const struct serve *s)
 {
     if (serve_is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
         return true;
-    console_error("serve: --host %s is open to other machines: give --api-key-file, or --insecure "
-                  "if that is meant",
-                  s->opt->host);
-    return false;
+    return console_refuse(
+        "serve: --host %s is open to other machines: give --api-key-file, or --insecure "
+        "if that is meant",
+        s->opt->host);
 }
 
 static bool add_key(struct serve *s, struct dgl_str key)
@@ -136,19 +136,13 @@ static bool add_key(struct serve *s, struct dgl_str key)
     key = dgl_str_trim(key);
     if (key.len == 0)
         return true;
-    if (s->num_keys == MAX_KEYS || memchr(key.p, '\0', key.len)) {
-        console_error("serve: more than %d keys, or one with U+0000", MAX_KEYS);
-        return false;
-    }
-    if (!is_sendable(key)) {
-        console_error("serve: a key has a control character, which no client can send");
-        return false;
-    }
+    if (s->num_keys == MAX_KEYS || memchr(key.p, '\0', key.len))
+        return console_refuse("serve: more than %d keys, or one with U+0000", MAX_KEYS);
+    if (!is_sendable(key))
+        return console_refuse("serve: a key has a control character, which no client can send");
     s->keys[s->num_keys] = strndup(key.p, key.len);
-    if (!s->keys[s->num_keys]) {
-        console_error("out of memory for the keys");
-        return false;
-    }
+    if (!s->keys[s->num_keys])
+        return console_refuse("out of memory for the keys");
     s->num_keys++;
     return true;
 }
@@ -168,10 +162,8 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
             ok = dgl_str_starts(dgl_str_trim(line), "#") || add_key(s, line);
     }
     free(text);
-    if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file)) {
-        console_error("serve: the key is empty, or the file of keys has none");
-        return false;
-    }
+    if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file))
+        return console_refuse("serve: the key is empty, or the file of keys has none");
     return ok;
 }
 
@@ -320,10 +312,8 @@ static int serve_run(struct serve *s)
     if (!read_keys(s, &console.log) || !check_host(s) || !serve_log_open(s) ||
         !serve_page_open(s) || !serve_http_start(s, &port))
         return EXIT_FAILED;
-    if (pthread_create(&looker, NULL, look_after_clients, s) != 0) {
-        console_error("serve: no thread can be made");
-        return EXIT_FAILED;
-    }
+    if (pthread_create(&looker, NULL, look_after_clients, s) != 0)
+        return console_fail("serve: no thread can be made");
     if (pthread_create(&reader, NULL, serve_job_read_large, s) != 0) {
         console_error("serve: no second thread can be made");
         atomic_store(&s->stopping, true);

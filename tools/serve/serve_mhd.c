@@ -17,15 +17,11 @@ bool serve_mhd_load(void)
         MHD_FUNCTIONS(MHD_NAME)};
     void *library = dlopen(MHD_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     void **functions = (void **)&mhd;
-    if (!library) {
-        console_error("serve: %s: install the package libmicrohttpd12", dlerror());
-        return false;
-    }
+    if (!library)
+        return console_refuse("serve: %s: install the package libmicrohttpd12", dlerror());
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!(functions[i] = dlsym(library, names[i]))) {
-            console_error("serve: %s has no %s", MHD_LIBRARY, names[i]);
-            return false;
-        }
+        if (!(functions[i] = dlsym(library, names[i])))
+            return console_refuse("serve: %s has no %s", MHD_LIBRARY, names[i]);
     return true;
 }
 

@@ -324,14 +324,12 @@ static void look(struct watch *w, bool wait, bool at_once, bool all)
 bool watch_check(const struct options *opt)
 {
     if (opt->unsafe_kernels && !opt->watch_kernels)
-        console_error("--unsafe-kernels does nothing without --watch-kernels");
-    else if (opt->watch_kernels && (opt->profile || opt->trace))
-        console_error(
+        return console_refuse("--unsafe-kernels does nothing without --watch-kernels");
+    if (opt->watch_kernels && (opt->profile || opt->trace))
+        return console_refuse(
             "--watch-kernels does not go with --profile and --trace, whose figures are of "
             "one set of kernels");
-    else
-        return true;
-    return false;
+    return true;
 }
 
 /* Prints a line with the files that are watched. */
@@ -362,11 +360,10 @@ bool watch_create(struct watch **out, struct engine *e, const struct options *op
     if (!opt->watch_kernels)
         return true;
     if (opt->kernel_dir.count + opt->kernel_file.count == 0 && !opt->kernel_config &&
-        !opt->user_kernels_path && !opt->allow_pack_kernels) {
-        console_error("--watch-kernels: there is nothing to watch: name kernels with --kernel-dir "
-                      "or --kernel-file, or set HOME, in which a kernels.json can be");
-        return false;
-    }
+        !opt->user_kernels_path && !opt->allow_pack_kernels)
+        return console_refuse(
+            "--watch-kernels: there is nothing to watch: name kernels with --kernel-dir "
+            "or --kernel-file, or set HOME, in which a kernels.json can be");
     struct watch *w = dgl_new(struct watch);
     if (w) {
         *w = (struct watch){.engine = e, .opt = opt};

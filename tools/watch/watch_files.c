@@ -122,10 +122,8 @@ bool watch_files_restart(struct watch_files *w)
     bool ok = true;
     drop_places(w);
     w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (w->fd < 0) {
-        console_error("--watch-kernels: files cannot be watched: %s", strerror(errno));
-        return false;
-    }
+    if (w->fd < 0)
+        return console_refuse("--watch-kernels: files cannot be watched: %s", strerror(errno));
     for (size_t i = 0; i < w->opt->kernel_dir.count && ok; i++)
         ok = add_tree(w, w->opt->kernel_dir.item[i], 0);
     if (w->pack_dir && ok)
@@ -200,10 +198,8 @@ bool watch_files_changed(struct watch_files *w)
 bool watch_files_create(struct watch_files **out, const struct options *opt, const char *pack_dir)
 {
     struct watch_files *w = *out = dgl_new(struct watch_files);
-    if (!w) {
-        console_error("out of memory for --watch-kernels");
-        return false;
-    }
+    if (!w)
+        return console_refuse("out of memory for --watch-kernels");
     *w = (struct watch_files){.opt = opt, .pack_dir = pack_dir, .fd = -1};
     for (size_t i = 0; i < opt->kernel_file.count; i++)
         w->files[w->num_files++] = opt->kernel_file.item[i];

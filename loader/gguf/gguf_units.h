@@ -42,8 +42,8 @@ struct gguf_units {
 /* Consumes `values` and `sources` of *t, also on failure. `name` NULL: out of memory. */
 enum dgl_status gguf_units_add(struct gguf_units *u, const struct tensor_info *info,
                                const char *name, const struct gguf_unit_tensor *t);
-/* Adds a vector of plain numbers as f32, with `delta` added to each. `info` is that of source tensor
- * `index`; its role may be another one. */
+/* Adds a vector of plain numbers as f32, with `delta` added to each. `info` is that of source
+ * tensor `index`; its role may be another one. */
 enum dgl_status gguf_units_add_shifted(struct gguf_units *u, size_t index,
                                        const struct tensor_info *info, const char *name,
                                        float delta);

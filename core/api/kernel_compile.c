@@ -122,7 +122,7 @@ static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *
     if (status == DGL_OK)
         status = session_create(m, &params, NULL, &s);
     if (status == DGL_OK)
-        status = text_list_add_persistent(list, m, &s->memory);
+        status = text_list_add_persistent(list, m->shard, &s->memory);
     if (s)
         session_destroy(s);
     return status;
@@ -152,11 +152,11 @@ enum dgl_status dgl_kernels_compile(struct dgl_device *dev,
      * plan must be compiled. */
     kernel_records_hide_wrong(dev);
     TRY(model_plan(m, dev, &model));
-    TRY(text_list_add_plan(&list, m));
+    TRY(text_list_add_plan(&list, m->shard));
     if (p->all || p->executor == DGL_EXECUTOR_PERSISTENT)
         TRY(add_persistent(&list, m, p->executor));
     if (p->all)
-        TRY(text_list_add_all(&list, m));
+        TRY(text_list_add_all(&list, m->shard));
     TRY(compile(dev, p, &list));
 done:
     text_list_finish(&list);

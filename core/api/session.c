@@ -17,7 +17,7 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
     int32_t context = params && params->context ? params->context : model->info.context;
     int32_t ubatch =
         params && params->chunk ? params->chunk : plan_default_rows(&model->shard->engine->plan);
-    model_estimate(model, context, ubatch, out);
+    shard_estimate(model->shard, context, ubatch, out);
 }
 
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,

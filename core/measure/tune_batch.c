@@ -11,7 +11,7 @@ int32_t tuner_crowd_most(const struct tuner *t)
 {
     struct dgl_model *m = t->s->model;
     struct plan *plan = &m->shard->engine->plan;
-    const uint64_t left = model_memory_left(m);
+    const uint64_t left = shard_memory_left(m->shard);
     if (plan_add_batch(plan) != DGL_OK || plan->one_row)
         return 1;
     int32_t most = plan_batch_slots(plan, t->s->context, DGL_STEP_SEQS);

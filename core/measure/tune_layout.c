@@ -181,7 +181,7 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
             &c->buffers.buffers[i]);
     }
     if (status == DGL_OK)
-        status = model_fill_weights(t->s->model, t->set, &c->buffers, only);
+        status = shard_fill_weights(t->s->model->shard, t->set, &c->buffers, only);
     c->memory = t->s->memory;
     c->memory.weights = &c->buffers;
     free(only);

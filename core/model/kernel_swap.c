@@ -38,32 +38,32 @@ static bool was_compiled(const struct engine *old, const struct kernel_request *
 
 static bool go_on(void *priv)
 {
-    const struct dgl_model *m = priv;
-    const struct dgl_log *log = m->log;
+    const struct shard *shard = priv;
+    const struct dgl_log *log = shard->dev->log;
     return !(log && log->cancelled && log->cancelled(log->priv));
 }
 
-static enum dgl_status make_judge(const struct dgl_model *m, struct kernel_swap *swap)
+static enum dgl_status make_judge(const struct shard *shard, struct kernel_swap *swap)
 {
     return swap->judge ? DGL_OK
                        : kernel_judge_create(
-                             &(struct kernel_judge_params){.dev = m->shard->dev,
+                             &(struct kernel_judge_params){.dev = shard->dev,
                                                            .set = swap->engine->programs.table->set,
                                                            .mode = KERNEL_JUDGE_QUICK,
                                                            .go_on = go_on,
-                                                           .priv = (void *)m},
+                                                           .priv = (void *)shard},
                              &swap->judge);
 }
 
-static enum dgl_status check_use(const struct dgl_model *m, struct kernel_swap *swap,
+static enum dgl_status check_use(const struct shard *shard, struct kernel_swap *swap,
                                  const struct kernel_use *use)
 {
-    const struct dgl_log *log = m->log;
+    const struct dgl_log *log = shard->dev->log;
     const struct kernel *kernel = use->choice.kernel;
     struct kernel_verdict verdict;
     struct dgl_buf files = {0}; /* the edited files, if there are any */
     enum dgl_status status;
-    TRY(make_judge(m, swap));
+    TRY(make_judge(shard, swap));
     TRY(kernel_judge_use(
         swap->judge,
         &(struct kernel_subject){.request = &use->request,
@@ -95,14 +95,14 @@ static const char *edited_path(const struct kernel_set *set, const struct kernel
 }
 
 /* No step runs the kernel, so its text is not compiled yet. The test compiles and runs it. */
-static enum dgl_status check_idle(const struct dgl_model *m, struct kernel_swap *swap,
+static enum dgl_status check_idle(const struct shard *shard, struct kernel_swap *swap,
                                   struct idle_kernel *idle)
 {
-    const struct dgl_log *log = m->log;
+    const struct dgl_log *log = shard->dev->log;
     const struct kernel *kernel = idle->kernel;
     struct kernel_verdict verdict;
     enum dgl_status status;
-    TRY(make_judge(m, swap));
+    TRY(make_judge(shard, swap));
     TRY(kernel_judge_kernel(swap->judge, kernel->name, &verdict));
     kernel_judge_forget(swap->judge);
     idle->ran = verdict.kind == KERNEL_PASSED;
@@ -168,38 +168,37 @@ static void find_idle(void *priv, const struct kernel *kernel, const struct kern
             add_idle(search, kernel_set_at(set, i));
 }
 
-enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
+enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap)
 {
     const struct kernel_table *table = engine->programs.table;
     *swap = (struct kernel_swap){.engine = engine, .unchecked = unchecked};
     swap->fresh = dgl_new_array(const struct kernel_use *, table->count);
     if (!swap->fresh)
-        return dgl_fail_memory(m->log, "programs", table->count);
+        return dgl_fail_memory(shard->dev->log, "programs", table->count);
     enum dgl_status status;
-    TRY(programs_share(&engine->programs, &m->shard->engine->programs));
+    TRY(programs_share(&engine->programs, &shard->engine->programs));
     for (size_t i = 0; i < table->count; i++) {
         const struct kernel_use *use = table->uses[i];
         if (!programs_has(&engine->programs, use) &&
-            (!kernel_choice_is_builtin(&use->choice) ||
-             was_compiled(m->shard->engine, &use->request)))
+            (!kernel_choice_is_builtin(&use->choice) || was_compiled(shard->engine, &use->request)))
             swap->fresh[swap->count++] = use;
     }
     if (swap->count > 0)
         TRY(programs_begin(&engine->programs, swap->fresh, swap->count));
     struct idle_search search = {.swap = swap};
     if (!unchecked)
-        plan_iterate_unused(&engine->plan, m->shard->kernels, find_idle, &search);
+        plan_iterate_unused(&engine->plan, shard->kernels, find_idle, &search);
     if (search.failed)
-        TRY(dgl_fail_memory(m->log, "kernels", swap->num_idle));
+        TRY(dgl_fail_memory(shard->dev->log, "kernels", swap->num_idle));
 done:
     return status;
 }
 
-enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
+enum dgl_status kernel_swap_go_on(const struct shard *shard, struct kernel_swap *swap, bool wait,
                                   bool *ready)
 {
-    struct dgl_device *dev = m->shard->dev;
+    struct dgl_device *dev = shard->dev;
     struct programs *programs = &swap->engine->programs;
     enum dgl_status status = DGL_OK;
     *ready = false;
@@ -220,15 +219,15 @@ enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap 
         const struct kernel_use *use = swap->fresh[swap->judged++];
         if (swap->unchecked || kernel_choice_is_builtin(&use->choice))
             continue;
-        status = check_use(m, swap, use);
+        status = check_use(shard, swap, use);
         more = wait;
     }
     while (swap->idle_judged < swap->num_idle && more && status == DGL_OK) {
-        status = check_idle(m, swap, &swap->idle[swap->idle_judged++]);
+        status = check_idle(shard, swap, &swap->idle[swap->idle_judged++]);
         more = wait;
         if (status == DGL_OK && swap->idle_judged == swap->num_idle)
-            plan_iterate_unused(&swap->engine->plan, m->shard->kernels, tell_idle_lib,
-                                &(struct idle_libs){m->log, swap});
+            plan_iterate_unused(&swap->engine->plan, shard->kernels, tell_idle_lib,
+                                &(struct idle_libs){shard->dev->log, swap});
     }
     account_pop(dev);
     *ready = status == DGL_OK && swap->judged == swap->count && swap->idle_judged == swap->num_idle;

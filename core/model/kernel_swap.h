@@ -28,7 +28,7 @@ struct kernel_swap {
  * background, starts to compile the programs that contain a user's text or that the shard's engine
  * had compiled. The caller must call kernel_swap_finish() in every case, and must have entered the
  * device. */
-enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engine, bool unchecked,
+enum dgl_status kernel_swap_begin(const struct shard *shard, struct engine *engine, bool unchecked,
                                   struct kernel_swap *swap);
 /* Continues the swap. Each use of a user's text that the old engine did not run must pass its
  * known-answer test. If no use has the text, each kernel with the text is tested. `unchecked` skips
@@ -37,7 +37,7 @@ enum dgl_status kernel_swap_begin(const struct dgl_model *m, struct engine *engi
  * which is compiled for it. Sets *ready if the swap is complete. Returns DGL_ERR_KERNEL and names
  * the error; the model is unchanged then. The caller must have entered the device, and the model
  * must have the engine of kernel_swap_begin(). */
-enum dgl_status kernel_swap_go_on(const struct dgl_model *m, struct kernel_swap *swap, bool wait,
+enum dgl_status kernel_swap_go_on(const struct shard *shard, struct kernel_swap *swap, bool wait,
                                   bool *ready);
 /* Accepts one that is all zero, and a lost device. */
 void kernel_swap_finish(struct kernel_swap *swap);

@@ -24,6 +24,7 @@ struct model_sessions {
 /* One device's part of a model: everything that a second device has a copy of. Sessions, names,
  * tokenizer and the caller's kernels belong to the model. */
 struct shard {
+    struct dgl_model *model;
     struct dgl_device *dev;
     int32_t first_layer, end_layer; /* layers of the model that this device computes */
     struct kernel_set *kernels;    /* the model's `untuned` plus the tuner's hints for the device */
@@ -62,7 +63,10 @@ struct dgl_model {
  * were bound before are void. */
 static inline uint32_t model_generation(const struct dgl_model *m)
 {
-    return m->shard->engine_serial + m->shard->workspace.serial + m->shard->kv.serial;
+    uint32_t sum = 0;
+    for (const struct shard *s = m->shard; s < m->shard + m->num_shards; s++)
+        sum += s->engine_serial + s->workspace.serial + s->kv.serial;
+    return sum;
 }
 
 /* First part of model_load(): describes the model, lists its weights and makes its plan. Allocates
@@ -73,9 +77,9 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
  * The caller must have entered the device. */
 enum dgl_status model_load(struct dgl_model *m, struct dgl_device *dev,
                            const struct dgl_model_params *params);
-/* Uploads the model's weights from its files to the buffers of another placement that `only`
- * selects. `set` is for synthetic values. Slow. */
-enum dgl_status model_fill_weights(struct dgl_model *m, struct kernel_set *set,
+/* Uploads the shard's weights from the model's files to the buffers of another placement that
+ * `only` selects. `set` is for synthetic values. Slow. */
+enum dgl_status shard_fill_weights(struct shard *shard, struct kernel_set *set,
                                    const struct weight_buffers *buffers, const bool *only);
 /* Frees a model with all its memory. The caller must have entered the device, or the device is
  * lost. */
@@ -96,16 +100,16 @@ enum dgl_status model_prepare_kernels(struct dgl_model *m, const struct dgl_kern
 /* Makes a new plan with the model's present kernels after the device's properties changed. Compiles
  * no program. Returns DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
 enum dgl_status model_replan(struct dgl_model *m);
-/* Returns true if the model has q4_k weights and a hint of `set` expands them to another type. */
-bool model_expands_q4_k(const struct dgl_model *m, const struct kernel_set *set);
+/* Returns true if the shard has q4_k weights and a hint of `set` expands them to another type. */
+bool shard_expands_q4_k(const struct shard *shard, const struct kernel_set *set);
 /* Returns the unused bytes of device_memory_budget(), or 0 if unknown. */
-uint64_t model_memory_left(const struct dgl_model *m);
+uint64_t shard_memory_left(const struct shard *shard);
 /* Estimates the memory of a session of `context` tokens and passes of `ubatch` tokens. */
-void model_estimate(const struct dgl_model *m, int32_t context, int32_t ubatch,
+void shard_estimate(const struct shard *shard, int32_t context, int32_t ubatch,
                     struct dgl_memory *out);
 /* Returns DGL_ERR_NO_MEMORY and reports the required and the available memory if such a session
  * does not fit. */
-enum dgl_status model_check_session_fits(const struct dgl_model *m, int32_t context,
+enum dgl_status shard_check_session_fits(const struct shard *shard, int32_t context,
                                          int32_t ubatch);
 
 #endif

@@ -38,10 +38,10 @@ static enum dgl_status add(struct text_list *list, const struct dgl_log *log, st
     return DGL_OK;
 }
 
-enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m)
+enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
 {
-    const struct dgl_log *log = m->log;
-    struct plan *plan = &m->shard->engine->plan;
+    const struct dgl_log *log = shard->dev->log;
+    struct plan *plan = &shard->engine->plan;
     struct dgl_buf text = {0};
     bool *seen = NULL;
     enum dgl_status status;
@@ -75,17 +75,17 @@ done:
 }
 
 /* Adds the persistent program of a recipe, if the recipe has one. */
-static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
+static enum dgl_status add_program(struct text_list *list, struct shard *shard,
                                    const struct memory *memory, struct recipe recipe)
 {
     struct dgl_buf text = {0};
     char reason[PERSISTENT_REASON];
     enum dgl_status status =
-        exec_phases_check(m->shard->engine->persistent.exec, recipe, memory, reason, &text, NULL);
+        exec_phases_check(shard->engine->persistent.exec, recipe, memory, reason, &text, NULL);
     if (status == DGL_OK && text.failed)
-        status = dgl_fail_memory(m->log, "program of phases", text.len);
+        status = dgl_fail_memory(shard->dev->log, "program of phases", text.len);
     if (status == DGL_OK)
-        status = add(list, m->log,
+        status = add(list, shard->dev->log,
                      (struct text){.name = "phases",
                                    .op = "phases",
                                    .origin = "builtin",
@@ -95,12 +95,12 @@ static enum dgl_status add_program(struct text_list *list, struct dgl_model *m,
     return status == DGL_ERR_UNSUPPORTED ? DGL_OK : status;
 }
 
-enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
+enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *shard,
                                          const struct memory *memory)
 {
     enum dgl_status status = DGL_OK;
     for (int kind = 0; kind < SAMPLE_KINDS && status == DGL_OK; kind++)
-        status = add_program(list, m, memory, recipe_decode((enum sample_kind)kind, 0, true));
+        status = add_program(list, shard, memory, recipe_decode((enum sample_kind)kind, 0, true));
     return status;
 }
 
@@ -122,20 +122,20 @@ static bool gather(void *priv, const struct kernel *kernel, const char *source, 
     return g->status == DGL_OK;
 }
 
-enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m)
+enum dgl_status text_list_add_all(struct text_list *list, struct shard *shard)
 {
-    struct gathering g = {.list = list, .log = m->log};
+    struct gathering g = {.list = list, .log = shard->dev->log};
     struct kernel_judge *judge = NULL;
     enum dgl_status status =
-        kernel_judge_create(&(struct kernel_judge_params){.dev = m->shard->dev,
-                                                          .set = m->shard->kernels,
+        kernel_judge_create(&(struct kernel_judge_params){.dev = shard->dev,
+                                                          .set = shard->kernels,
                                                           .mode = KERNEL_JUDGE_FULL,
                                                           .gather = gather,
                                                           .priv = &g},
                             &judge);
-    for (size_t i = 0; i < kernel_set_count(m->shard->kernels) && status == DGL_OK; i++) {
+    for (size_t i = 0; i < kernel_set_count(shard->kernels) && status == DGL_OK; i++) {
         struct kernel_verdict verdict;
-        status = kernel_judge_kernel(judge, kernel_set_at(m->shard->kernels, i)->name, &verdict);
+        status = kernel_judge_kernel(judge, kernel_set_at(shard->kernels, i)->name, &verdict);
     }
     kernel_judge_destroy(&judge);
     return g.status != DGL_OK ? g.status : status;

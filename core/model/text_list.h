@@ -21,12 +21,12 @@ struct text_list {
 void text_list_finish(struct text_list *list);
 
 /* Adds the source of every operation of the plan, including passes over several sequences. */
-enum dgl_status text_list_add_plan(struct text_list *list, struct dgl_model *m);
+enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard);
 /* Adds the persistent programs of a decode step of one sequence, one per kind of sampling. The
  * model has a persistent executor. `memory` is that of a session; its buffers need no contents. */
-enum dgl_status text_list_add_persistent(struct text_list *list, struct dgl_model *m,
+enum dgl_status text_list_add_persistent(struct text_list *list, struct shard *shard,
                                          const struct memory *memory);
 /* Adds the source of every case of `kernels check`, for every kernel of the model's set. */
-enum dgl_status text_list_add_all(struct text_list *list, struct dgl_model *m);
+enum dgl_status text_list_add_all(struct text_list *list, struct shard *shard);
 
 #endif

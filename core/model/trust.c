@@ -17,10 +17,10 @@ bool trust_is_wrong(const struct kernel_verdict *verdict)
 }
 
 /* Runs the known-answer test of a program, once for all processes of this device and driver. */
-static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge,
+static enum dgl_status judge_use(struct shard *shard, struct kernel_judge *judge,
                                  const struct kernel_use *use, bool *wrong)
 {
-    struct dgl_device *dev = m->shard->dev;
+    struct dgl_device *dev = shard->dev;
     const char *name = use->choice.kernel->name;
     struct kernel_verdict verdict;
     char key[65];
@@ -33,7 +33,7 @@ static enum dgl_status judge_use(struct dgl_model *m, struct kernel_judge *judge
         judge,
         &(struct kernel_subject){.request = &use->request,
                                  .choice = &use->choice,
-                                 .program = programs_get(&m->shard->engine->programs, use)},
+                                 .program = programs_get(&shard->engine->programs, use)},
         &verdict);
     if (status != DGL_OK)
         return status;
@@ -69,11 +69,11 @@ static size_t list_new(const struct engine *engine, uint32_t segments,
     return count;
 }
 
-enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go_on)(void *priv),
+enum dgl_status trust_programs(struct shard *shard, uint32_t segments, bool (*go_on)(void *priv),
                                void *priv, bool *replanned)
 {
-    struct dgl_device *dev = m->shard->dev;
-    struct engine *engine = m->shard->engine;
+    struct dgl_device *dev = shard->dev;
+    struct engine *engine = shard->engine;
     struct kernel_judge *judge = NULL;
     *replanned = false;
     if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
@@ -89,14 +89,14 @@ enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go
                             engine->plan.kernels.count * sizeof(*uses)));
     count = list_new(engine, segments, uses);
     TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
-                                                          .set = m->shard->kernels,
+                                                          .set = shard->kernels,
                                                           .mode = KERNEL_JUDGE_QUICK,
                                                           .go_on = go_on,
                                                           .priv = priv},
                             &judge));
     for (size_t i = 0; i < count; i++) {
         bool wrong = false;
-        TRY(judge_use(m, judge, uses[i], &wrong));
+        TRY(judge_use(shard, judge, uses[i], &wrong));
         num_wrong += wrong;
     }
 done:
@@ -111,5 +111,5 @@ done:
     if (status != DGL_OK || num_wrong == 0)
         return status;
     *replanned = true;
-    return model_replan(m);
+    return model_replan(shard->model);
 }

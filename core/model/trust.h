@@ -17,7 +17,7 @@ bool trust_is_wrong(const struct kernel_verdict *verdict);
  * Users' texts are not tested here. The work is hidden from all results (ACCOUNT_HIDDEN).
  * `go_on` may be NULL. If it returns false, the call ends with DGL_ERR_CANCELLED. Returns
  * DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
-enum dgl_status trust_programs(struct dgl_model *m, uint32_t segments, bool (*go_on)(void *priv),
+enum dgl_status trust_programs(struct shard *shard, uint32_t segments, bool (*go_on)(void *priv),
                                void *priv, bool *replanned);
 
 #endif

@@ -52,7 +52,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
                                    .sequences = b->info.sequences,
                                    .rows = rows,
                                    .groups = !p->invariant && !plan->one_row};
-    model_estimate(m, context, rows, &mem);
+    shard_estimate(m->shard, context, rows, &mem);
     const uint64_t page = m->shard->kv.page_bytes * m->shard->kv.layers;
     uint64_t state;
     const uint64_t fixed = mem.weight_bytes + plan_batch_total(plan, &all, &state);
@@ -95,7 +95,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
     status = model_enter(m, &saved);
     if (status != DGL_OK)
         return status;
-    const uint64_t left = model_memory_left(m);
+    const uint64_t left = shard_memory_left(m->shard);
     b->first_pages = (uint32_t)(first < pages ? first : pages);
     status = kv_cache_reserve_pool(&m->shard->kv, (uint32_t)pages, b->first_pages,
                                    left == 0      ? 0

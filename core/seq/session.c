@@ -72,7 +72,7 @@ static enum dgl_status make_memory(struct dgl_session *s)
                        sizeof(struct dgl_kv_table)));
     if (s->sequences == 1)
         TRY(s->guest ? kv_cache_join_pooled(&m->shard->kv, pages, &s->pages)
-                     : kv_cache_join(&m->shard->kv, pages, model_memory_left(m), &s->pages));
+                     : kv_cache_join(&m->shard->kv, pages, shard_memory_left(m->shard), &s->pages));
     s->generation = model_generation(m);
     *s->steps = (struct step_table){.range = state[BUF_STEP]};
     s->adjust.head_dirty = s->adjust.words != NULL;
@@ -183,7 +183,8 @@ static enum dgl_status session_init(struct dgl_session *s, const struct dgl_sess
     s->shares = p->share_prefix;
     s->progress_cb = p->progress_cb;
     s->progress_priv = p->progress_priv;
-    enum dgl_status status = s->guest ? DGL_OK : model_check_session_fits(m, s->context, s->ubatch);
+    enum dgl_status status =
+        s->guest ? DGL_OK : shard_check_session_fits(m->shard, s->context, s->ubatch);
     if (status != DGL_OK)
         return status;
     s->ids = dgl_new_array(int32_t, (size_t)s->context + 1);
@@ -457,7 +458,7 @@ enum dgl_status session_compile(struct dgl_session *s, uint32_t segments)
             continue;
         }
         if (status == DGL_OK)
-            status = trust_programs(m, segments, go_on, s, &replanned);
+            status = trust_programs(m->shard, segments, go_on, s, &replanned);
         if (status == DGL_OK && replanned)
             status = session_follow(s);
     } while (status == DGL_OK && replanned);

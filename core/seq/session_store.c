@@ -36,7 +36,7 @@ static void write_precision(const struct dgl_model *m, char out[64])
     bool f16 = false;
     for (size_t i = 0; i < kernels->count; i++)
         f16 = f16 || kernels->uses[i]->choice.kernel->f16;
-    const bool unpacked = model_expands_q4_k(m, m->shard->kernels);
+    const bool unpacked = shard_expands_q4_k(m->shard, m->shard->kernels);
     snprintf(out, 64, "arithmetic in %s%s%s", f16 ? "f16" : "f32", unpacked ? ", q4_k as " : "",
              unpacked ? dgl_dtype_get(weights_q4_k_dtype(m->shard->kernels))->name : "");
 }

@@ -281,7 +281,8 @@ static void model_has_none(void **state)
     struct dgl_model *m = checked(calloc(1, sizeof(*m)));
     enum dgl_status status = model_plan(m, dev, &params);
     if (status == DGL_OK)
-        status = row->part ? text_list_add_all(&list, m) : text_list_add_plan(&list, m);
+        status =
+            row->part ? text_list_add_all(&list, m->shard) : text_list_add_plan(&list, m->shard);
     for (size_t i = 0; i < list.count; i++)
         if (!row->part || i % NUM_PARTS == (size_t)row->part - 1)
             sources_add(&sources, list.texts[i].name, list.texts[i].source);

@@ -210,28 +210,6 @@ struct special {
 };
 enum { SPECIAL_BOS, SPECIAL_EOS, SPECIAL_UNK, NUM_SPECIALS = 7 };
 
-/* If the file has no tokenTypes, the tokens with a role are the special ones. */
-static enum dgl_status specials_read(struct reader *r, struct special *specials)
-{
-    const struct dgl_json *object;
-    enum dgl_status status =
-        dgl_json_opt(r->json, r->root, "specialTokens", DGL_JSON_OBJECT, &object);
-    if (!object)
-        return status;
-    for (size_t i = 0; i < NUM_SPECIALS && status == DGL_OK; i++) {
-        struct special *s = &specials[i];
-        status = dgl_json_opt_i64(r->json, object, s->name, 0, (int64_t)r->v.count - 1, &s->id);
-        if (status == DGL_OK && s->id >= 0 && !r->v.tokens[s->id].p)
-            status =
-                dgl_fail(r->json.log, DGL_ERR_FORMAT,
-                         "%s: specialTokens.%s is %" PRId64 ", which is no token's id in vocab",
-                         r->v.name, s->name, s->id);
-        else if (status == DGL_OK && s->id >= 0 && !r->typed)
-            r->types[s->id] = (uint8_t)s->type;
-    }
-    return status;
-}
-
 static enum dgl_status flag_read(const struct reader *r, const char *key,
                                  const struct special *token, bool *inout)
 {
@@ -243,6 +221,7 @@ static enum dgl_status flag_read(const struct reader *r, const char *key,
     return status;
 }
 
+/* If the file has no tokenTypes, the tokens with a role are the special ones. */
 static enum dgl_status specials_apply(struct reader *r)
 {
     struct special specials[NUM_SPECIALS] = {
@@ -250,8 +229,19 @@ static enum dgl_status specials_apply(struct reader *r)
         {"pad", -1, TOKEN_CONTROL},  {"sep", -1, TOKEN_CONTROL}, {"cls", -1, TOKEN_CONTROL},
         {"mask", -1, TOKEN_CONTROL},
     };
+    const struct dgl_json *object;
     enum dgl_status status;
-    TRY(specials_read(r, specials));
+    TRY(dgl_json_opt(r->json, r->root, "specialTokens", DGL_JSON_OBJECT, &object));
+    for (size_t i = 0; i < NUM_SPECIALS && object; i++) {
+        struct special *s = &specials[i];
+        TRY(dgl_json_opt_i64(r->json, object, s->name, 0, (int64_t)r->v.count - 1, &s->id));
+        if (s->id >= 0 && !r->v.tokens[s->id].p)
+            TRY(dgl_fail(r->json.log, DGL_ERR_FORMAT,
+                         "%s: specialTokens.%s is %" PRId64 ", which is no token's id in vocab",
+                         r->v.name, s->name, s->id));
+        if (s->id >= 0 && !r->typed)
+            r->types[s->id] = (uint8_t)s->type;
+    }
     r->v.add_bos = r->v.add_prefix = true;
     TRY(flag_read(r, "addBosToken", &specials[SPECIAL_BOS], &r->v.add_bos));
     TRY(flag_read(r, "addEosToken", &specials[SPECIAL_EOS], &r->v.add_eos));

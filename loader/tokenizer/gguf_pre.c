@@ -79,11 +79,6 @@ static bool type_is(const struct dgl_json *object, const char *type)
     return dgl_str_eq(dgl_json_str(dgl_json_get(object, "type")), type);
 }
 
-static bool is_nfc(const struct dgl_json *normalizer)
-{
-    return type_is(normalizer, "NFC");
-}
-
 /* The properties of a pre_tokenizer that this table can express. */
 struct cuts {
     bool digits, byte_level, gpt2, other;
@@ -126,7 +121,7 @@ const struct gguf_pre *gguf_pre_match(const struct dgl_json *normalizer,
         cuts_add(&c, pre_tokenizer);
     }
     bool normalizes = normalizer && !dgl_json_is(normalizer, DGL_JSON_NULL);
-    if (c.other || !c.byte_level || (normalizes && !is_nfc(normalizer)) ||
+    if (c.other || !c.byte_level || (normalizes && !type_is(normalizer, "NFC")) ||
         c.gpt2 == (c.regex.p != NULL))
         return NULL;
     for (size_t i = 0; i < NUM_PRES; i++) {

@@ -31,36 +31,23 @@ static enum dgl_status add_token(struct dgl_json_reader r, struct tok_added_toke
     return DGL_OK;
 }
 
-static enum dgl_status load_token(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_vocab *contents, struct tok_added *out)
-{
-    struct tok_added_token token = {0};
-    const struct {
-        const char *name;
-        bool *value;
-    } flags[] = {{"special", &token.special},
-                 {"normalized", &token.normalized},
-                 {"single_word", &token.single_word},
-                 {"lstrip", &token.lstrip},
-                 {"rstrip", &token.rstrip}};
-    const struct dgl_json *content;
-    enum dgl_status status;
-    TRY(dgl_json_need(r, json, "content", DGL_JSON_STRING, &content));
-    TRY(dgl_json_need_i64(r, json, "id", 0, TOK_MAX_ID - 1, &token.json_id));
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        TRY(dgl_json_opt_bool(r, json, flags[i].name, flags[i].value));
-    status = add_token(r, token, dgl_json_str(content), contents, out);
-done:
-    return status;
-}
-
 static enum dgl_status load_tokens(struct dgl_json_reader r, const struct dgl_json *json,
                                    const struct vocab_lists *lists, struct tok_added *out)
 {
     struct tok_vocab contents = {0};
     enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(json); v; v = dgl_json_next(v))
-        TRY(load_token(r, v, &contents, out));
+    for (const struct dgl_json *v = dgl_json_first(json); v; v = dgl_json_next(v)) {
+        struct tok_added_token token = {0};
+        const struct dgl_json *content;
+        TRY(dgl_json_need(r, v, "content", DGL_JSON_STRING, &content));
+        TRY(dgl_json_need_i64(r, v, "id", 0, TOK_MAX_ID - 1, &token.json_id));
+        TRY(dgl_json_opt_bool(r, v, "special", &token.special));
+        TRY(dgl_json_opt_bool(r, v, "normalized", &token.normalized));
+        TRY(dgl_json_opt_bool(r, v, "single_word", &token.single_word));
+        TRY(dgl_json_opt_bool(r, v, "lstrip", &token.lstrip));
+        TRY(dgl_json_opt_bool(r, v, "rstrip", &token.rstrip));
+        TRY(add_token(r, token, dgl_json_str(content), &contents, out));
+    }
     for (uint64_t id = 0; lists && id < lists->count; id++) {
         struct vocab_added added;
         if (!vocab_added_get(lists, id, &added))
@@ -75,13 +62,32 @@ done:
 }
 
 /* A token has its id of the vocabulary. Tokens that are not in the vocabulary are numbered after
- * it. The "id" of the file is only checked, as in the reference. */
+ * it. The "id" of the file is only checked, as in the reference: two tokens with the same "id" are
+ * an error, and other differences are reported. */
 static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_vocab *vocab,
                                   struct tok_added *out)
 {
     enum { SHOWN = 4 };
     int64_t largest = -1;
     size_t differ = 0;
+    for (size_t i = 0; i < out->count; i++)
+        if (out->tokens[i].json_id > largest)
+            largest = out->tokens[i].json_id;
+    int32_t *owner = dgl_new_array(int32_t, (size_t)(largest + 1)); /* by "id": index + 1 */
+    if (!owner)
+        return dgl_fail_memory(r.log, "added tokens", (uint64_t)largest);
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i < out->count; i++) {
+        const struct tok_added_token *token = &out->tokens[i];
+        int32_t *slot = &owner[token->json_id];
+        if (*slot)
+            TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
+                         "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
+                         dgl_json_name(r.doc), DGL_PRINTABLE(out->tokens[*slot - 1].content.p),
+                         DGL_PRINTABLE(token->content.p), token->json_id));
+        *slot = (int32_t)i + 1;
+    }
+    largest = -1;
     for (size_t i = 0; i < out->count; i++) {
         struct tok_added_token *token = &out->tokens[i];
         token->id = tok_vocab_find(vocab, token->content.p, token->content.len);
@@ -89,8 +95,8 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
             bool behind = largest >= (int64_t)vocab->count || vocab->count == 0;
             int64_t id = behind ? largest + 1 : (int64_t)vocab->count;
             if (id >= TOK_MAX_ID)
-                return dgl_fail(r.log, DGL_ERR_FORMAT, "%s: added_tokens need ids above %d",
-                                dgl_json_name(r.doc), TOK_MAX_ID - 1);
+                TRY(dgl_fail(r.log, DGL_ERR_FORMAT, "%s: added_tokens need ids above %d",
+                             dgl_json_name(r.doc), TOK_MAX_ID - 1));
             token->id = (int32_t)id;
         }
         if (token->id > largest)
@@ -103,63 +109,9 @@ static enum dgl_status assign_ids(struct dgl_json_reader r, const struct tok_voc
     if (differ > SHOWN)
         dgl_warn(r.log, "%s: other ids than it says for %zu more added token%s",
                  dgl_json_name(r.doc), differ - SHOWN, differ - SHOWN == 1 ? "" : "s");
-    return DGL_OK;
-}
-
-/* Two tokens with the same "id" are an error, even though the "id" is not used. */
-static enum dgl_status check_json_ids(struct dgl_json_reader r, const struct tok_added *added)
-{
-    int64_t largest = -1;
-    for (size_t i = 0; i < added->count; i++)
-        if (added->tokens[i].json_id > largest)
-            largest = added->tokens[i].json_id;
-    int32_t *owner = dgl_new_array(int32_t, (size_t)(largest + 1));
-    if (!owner)
-        return dgl_fail_memory(r.log, "added tokens", (uint64_t)largest);
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < added->count; i++) {
-        const struct tok_added_token *token = &added->tokens[i];
-        int32_t *slot = &owner[token->json_id];
-        if (*slot)
-            TRY(dgl_fail(r.log, DGL_ERR_FORMAT,
-                         "%s: added_tokens \"%s\" and \"%s\" both have id %" PRId64,
-                         dgl_json_name(r.doc), DGL_PRINTABLE(added->tokens[*slot - 1].content.p),
-                         DGL_PRINTABLE(token->content.p), token->json_id));
-        *slot = (int32_t)i + 1;
-    }
 done:
     free(owner);
     return status;
-}
-
-/* Adds a token to its trie. A token that is searched in normalized text is added in its own normal
- * form. If two tokens have the same normal form, the first is kept (the reference picks one at
- * random in each run). */
-static enum dgl_status index_token(struct dgl_budget *budget,
-                                   const struct tok_normalizer *normalizer,
-                                   struct tok_scratch *scratch, struct tok_added *out,
-                                   int32_t index)
-{
-    struct tok_added_token *token = &out->tokens[index];
-    struct dgl_str text = {token->content.p, token->content.len};
-    if (token->normalized) {
-        size_t origin_len = 0;
-        enum dgl_status status = tok_normalize(budget, normalizer, scratch,
-                                               (struct tainted_text){.text = text}, &origin_len);
-        if (status != DGL_OK)
-            return status;
-        text = (struct dgl_str){scratch->normalized.p, scratch->normalized.len};
-    }
-    if (!dgl_budget_append(budget, &token->decoded, text.p, text.len))
-        return budget->status;
-    struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
-    /* One node and one edge per byte. */
-    if (!dgl_budget_bytes(budget, 64 * (uint64_t)text.len))
-        return budget->status;
-    bool known = text.len == 0 || tok_trie_find(trie, text) >= 0;
-    if (!known && !tok_trie_add(trie, text, index))
-        dgl_budget_fail_memory(budget, text.len);
-    return budget->status;
 }
 
 enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader r,
@@ -172,7 +124,6 @@ enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader
 
     enum dgl_status status;
     TRY(load_tokens(r, json, lists, out));
-    TRY(check_json_ids(r, out));
     TRY(assign_ids(r, vocab, out));
     for (size_t i = 0; i < out->count; i++)
         if ((size_t)out->tokens[i].id >= out->num_ids)
@@ -184,8 +135,26 @@ enum dgl_status tok_added_load(struct dgl_budget *budget, struct dgl_json_reader
         out->by_id[i] = -1;
     for (size_t i = 0; i < out->count; i++)
         out->by_id[out->tokens[i].id] = (int32_t)i;
-    for (size_t i = 0; i < out->count; i++)
-        TRY(index_token(budget, normalizer, &scratch, out, (int32_t)i));
+    for (size_t i = 0; i < out->count; i++) {
+        struct tok_added_token *token = &out->tokens[i];
+        struct dgl_str text = {token->content.p, token->content.len};
+        /* A token that is searched in normalized text is added to its trie in its own normal
+         * form. If two tokens have the same normal form, the first is kept (the reference picks
+         * one at random in each run). */
+        if (token->normalized) {
+            size_t origin_len = 0;
+            TRY(tok_normalize(budget, normalizer, &scratch, (struct tainted_text){.text = text},
+                              &origin_len));
+            text = (struct dgl_str){scratch.normalized.p, scratch.normalized.len};
+        }
+        struct tok_trie *trie = token->normalized ? &out->normalized : &out->raw;
+        bool ok = dgl_budget_append(budget, &token->decoded, text.p, text.len) &&
+                  dgl_budget_bytes(budget, 64 * (uint64_t)text.len); /* a node, an edge per byte */
+        bool known = ok && (text.len == 0 || tok_trie_find(trie, text) >= 0);
+        if (ok && !known && !tok_trie_add(trie, text, (int32_t)i))
+            dgl_budget_fail_memory(budget, text.len);
+        TRY(budget->status);
+    }
 done:
     tok_scratch_finish(&scratch);
     return status;
@@ -213,70 +182,6 @@ const struct tok_added_token *tok_added_find(const struct tok_added *added, int3
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Returns the index of the longest token that begins at `start` and sets *end, or returns -1. Sets
- * *looks to the number of bytes read. */
-static int32_t longest_at(const struct tok_added *added, const struct tok_trie *trie,
-                          struct tainted_text text, size_t start, size_t *end, size_t *looks)
-{
-    int32_t found = -1;
-    uint32_t node = TOK_TRIE_ROOT;
-    bool data = false;
-    size_t i = start;
-    for (; i < text.text.len; i++) {
-        node = tok_trie_next(trie, node, (unsigned char)text.text.p[i]);
-        if (node == TOK_TRIE_NONE)
-            break;
-        data = data || (text.taint && text.taint[i]);
-        if (trie->values[node] >= 0 && !(data && added->tokens[trie->values[node]].special)) {
-            found = trie->values[node];
-            *end = i + 1;
-        }
-    }
-    *looks = i - start;
-    return found;
-}
-
-static bool is_whole_word(struct dgl_str text, size_t start, size_t end)
-{
-    uint32_t cp;
-    if (start > 0) {
-        size_t at = tok_char_before(text.p, start);
-        dgl_utf8_decode(text.p + at, start - at, &cp);
-        if (tok_is_word(cp))
-            return false;
-    }
-    if (end == text.len)
-        return true;
-    dgl_utf8_decode(text.p + end, text.len - end, &cp);
-    return !tok_is_word(cp);
-}
-
-/* Returns the start of the blanks before `at`, at least `floor`. */
-static size_t skip_blanks_left(struct dgl_str text, size_t floor, size_t at)
-{
-    while (at > floor) {
-        uint32_t cp;
-        size_t start = tok_char_before(text.p, at);
-        dgl_utf8_decode(text.p + start, at - start, &cp);
-        if (!tok_is_space(cp))
-            break;
-        at = start;
-    }
-    return at > floor ? at : floor;
-}
-
-static size_t skip_blanks_right(struct dgl_str text, size_t at)
-{
-    while (at < text.len) {
-        uint32_t cp;
-        size_t len = dgl_utf8_decode(text.p + at, text.len - at, &cp);
-        if (!tok_is_space(cp))
-            break;
-        at += len;
-    }
-    return at;
-}
-
 /* State of one tok_added_cut(). */
 struct cutter {
     struct dgl_budget *budget;
@@ -294,13 +199,36 @@ struct cutter {
 static enum dgl_status take_match(struct cutter *c, struct tok_cut match)
 {
     const struct tok_added_token *token = &c->added->tokens[match.token];
-    if (token->single_word && !is_whole_word(c->text, match.start, match.end))
-        return DGL_OK;
-    if (token->lstrip)
-        match.start = skip_blanks_left(c->text, c->done, match.start);
+    const char *p = c->text.p;
+    uint32_t cp;
+    if (token->single_word && match.start > 0) {
+        size_t at = tok_char_before(p, match.start);
+        dgl_utf8_decode(p + at, match.start - at, &cp);
+        if (tok_is_word(cp))
+            return DGL_OK;
+    }
+    if (token->single_word && match.end < c->text.len) {
+        dgl_utf8_decode(p + match.end, c->text.len - match.end, &cp);
+        if (tok_is_word(cp))
+            return DGL_OK;
+    }
+    while (token->lstrip && match.start > c->done) {
+        size_t at = tok_char_before(p, match.start);
+        dgl_utf8_decode(p + at, match.start - at, &cp);
+        if (!tok_is_space(cp))
+            break;
+        match.start = at;
+    }
+    if (token->lstrip && match.start < c->done)
+        match.start = c->done;
     if (token->rstrip && (match.end < c->run_start || match.end > c->run_end)) {
-        c->run_start = match.end;
-        c->run_end = skip_blanks_right(c->text, match.end);
+        c->run_start = c->run_end = match.end;
+        while (c->run_end < c->text.len) {
+            size_t len = dgl_utf8_decode(p + c->run_end, c->text.len - c->run_end, &cp);
+            if (!tok_is_space(cp))
+                break;
+            c->run_end += len;
+        }
     }
     if (token->rstrip)
         match.end = c->run_end;
@@ -328,9 +256,21 @@ enum dgl_status tok_added_cut(struct dgl_budget *budget, const struct tok_added 
     for (size_t i = 0; i < text.len;) {
         struct tok_cut match = {.start = i, .end = i + 1, .token = -1};
         if (trie->starts[(unsigned char)text.p[i]]) {
-            size_t looks;
-            match.token = longest_at(added, trie, marked, i, &match.end, &looks);
-            if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * looks))
+            /* Find the longest token that begins here. */
+            size_t end = i;
+            bool data = false;
+            for (uint32_t node = TOK_TRIE_ROOT; end < text.len; end++) {
+                node = tok_trie_next(trie, node, (unsigned char)text.p[end]);
+                if (node == TOK_TRIE_NONE)
+                    break;
+                data = data || (marked.taint && marked.taint[end]);
+                int32_t token = trie->values[node];
+                if (token >= 0 && !(data && added->tokens[token].special)) {
+                    match.token = token;
+                    match.end = end + 1;
+                }
+            }
+            if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * (end - i)))
                 return budget->status;
         }
         /* The search continues after a match even if the match is rejected. */

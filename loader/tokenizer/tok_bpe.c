@@ -31,24 +31,6 @@ static int32_t char_id(const struct tok_bpe *bpe, uint32_t cp)
     return page ? page[cp & (PAGE_SIZE - 1)] - 1 : -1;
 }
 
-static bool index_characters(struct tok_bpe *bpe, const struct tok_vocab *vocab)
-{
-    struct dgl_str token;
-    for (size_t id = 0; id < vocab->num_entries; id++) {
-        uint32_t cp;
-        if (!tok_vocab_token(vocab, (int32_t)id, &token) || token.len == 0 || token.len > 4 ||
-            dgl_utf8_decode(token.p, token.len, &cp) != token.len)
-            continue;
-        int32_t **page = &bpe->char_pages[cp >> PAGE_BITS];
-        if (!*page)
-            *page = dgl_new_array(int32_t, PAGE_SIZE);
-        if (!*page)
-            return false;
-        (*page)[cp & (PAGE_SIZE - 1)] = (int32_t)id + 1;
-    }
-    return true;
-}
-
 /* ---- loading: vocabulary --------------------------------------------------------------------- */
 
 static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
@@ -96,25 +78,6 @@ static enum dgl_status list_vocab(struct dgl_json_reader r, const struct vocab_l
 
 /* ---- loading: merges ------------------------------------------------------------------------- */
 
-/* Splits a merge: ["a", "b"], or "a b" with exactly one blank. */
-static bool split_merge(const struct dgl_json *merge, struct dgl_str text, struct dgl_str *left,
-                        struct dgl_str *right)
-{
-    if (dgl_json_is(merge, DGL_JSON_ARRAY)) {
-        const struct dgl_json *a = dgl_json_at(merge, 0), *b = dgl_json_at(merge, 1);
-        *left = dgl_json_str(a);
-        *right = dgl_json_str(b);
-        return dgl_json_count(merge) == 2 && dgl_json_is(a, DGL_JSON_STRING) &&
-               dgl_json_is(b, DGL_JSON_STRING);
-    }
-    const char *blank = text.len ? memchr(text.p, ' ', text.len) : NULL;
-    if (!blank)
-        return false;
-    *left = (struct dgl_str){text.p, (size_t)(blank - text.p)};
-    *right = (struct dgl_str){blank + 1, text.len - left->len - 1};
-    return !memchr(right->p, ' ', right->len);
-}
-
 /* Looks up the tokens of a merge. `json` is the merge in a document; if NULL, `text` is the merge
  * of a list. */
 static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_json *json,
@@ -122,8 +85,20 @@ static enum dgl_status resolve_merge(struct dgl_json_reader r, const struct dgl_
                                      struct dgl_buf *joined, struct tok_merge *merge)
 {
     char says[160] = "a merge is [\"a\", \"b\"] or \"a b\"";
-    struct dgl_str sides[2];
-    bool ok = split_merge(json, json ? dgl_json_str(json) : text, &sides[0], &sides[1]);
+    struct dgl_str sides[2] = {{0}, {0}};
+    bool ok;
+    if (dgl_json_is(json, DGL_JSON_ARRAY)) {
+        const struct dgl_json *a = dgl_json_at(json, 0), *b = dgl_json_at(json, 1);
+        sides[0] = dgl_json_str(a);
+        sides[1] = dgl_json_str(b);
+        ok = dgl_json_count(json) == 2 && dgl_json_is(a, DGL_JSON_STRING) &&
+             dgl_json_is(b, DGL_JSON_STRING);
+    } else { /* "a b" with exactly one blank */
+        sides[1] = json ? dgl_json_str(json) : text;
+        ok = sides[1].len && memchr(sides[1].p, ' ', sides[1].len);
+        dgl_str_split(&sides[1], ' ', &sides[0]);
+        ok = ok && !(sides[1].len && memchr(sides[1].p, ' ', sides[1].len));
+    }
     joined->len = 0;
     for (int i = 0; i < 2 && ok; i++)
         dgl_buf_append(joined, sides[i].p, sides[i].len);
@@ -258,31 +233,6 @@ static struct ends ends_of(const struct tok_model *model, const bool *stand_ins,
     return ends;
 }
 
-static bool build_bridges(struct tok_model *model)
-{
-    struct tok_bpe *bpe = model->bpe;
-    bool *stand_ins = dgl_new_array(bool, model->vocab.num_entries);
-    if (!stand_ins)
-        return false;
-    for (int i = 0; i < 256; i++)
-        if (model->byte_ids[i] >= 0)
-            stand_ins[model->byte_ids[i]] = true;
-    if (model->unk_id >= 0)
-        stand_ins[model->unk_id] = true;
-    bool ok = true;
-    for (size_t i = 0; ok && i < bpe->merges.num_slots; i++) {
-        const struct tok_merge *m = &bpe->merges.slots[i];
-        if (m->left < 0)
-            continue;
-        struct ends left = ends_of(model, stand_ins, m->left, true);
-        struct ends right = ends_of(model, stand_ins, m->right, false);
-        for (int j = 0; j < 4; j++)
-            ok &= add_bridge(&bpe->bridges, left.symbols[j & 1], right.symbols[j >> 1]);
-    }
-    free(stand_ins);
-    return ok;
-}
-
 /* ---- loading --------------------------------------------------------------------------------- */
 
 enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *json,
@@ -291,6 +241,7 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const struct dgl_json *value;
     double dropout = 0;
+    bool *stand_ins = NULL; /* by id: tokens that replace a character without a token */
     enum dgl_status status;
     model->bpe = dgl_new(struct tok_bpe);
     if (!model->bpe)
@@ -325,9 +276,42 @@ enum dgl_status tok_bpe_load(struct dgl_json_reader r, const struct dgl_json *js
     }
     TRY(lists ? list_merges(r, lists, model) : load_merges(r, json, model));
     tok_model_find_bytes(model);
-    if (!index_characters(model->bpe, &model->vocab) || !build_bridges(model))
-        return dgl_fail_memory(r.log, "BPE model", model->vocab.count);
+
+    /* Index the tokens of one character. */
+    for (size_t id = 0; id < model->vocab.num_entries; id++) {
+        struct dgl_str token;
+        uint32_t cp;
+        if (!tok_vocab_token(&model->vocab, (int32_t)id, &token) || token.len == 0 ||
+            token.len > 4 || dgl_utf8_decode(token.p, token.len, &cp) != token.len)
+            continue;
+        int32_t **page = &model->bpe->char_pages[cp >> PAGE_BITS];
+        if (!*page)
+            *page = dgl_new_array(int32_t, PAGE_SIZE);
+        if (!*page)
+            TRY(dgl_fail_memory(r.log, "BPE model", model->vocab.count));
+        (*page)[cp & (PAGE_SIZE - 1)] = (int32_t)id + 1;
+    }
+
+    /* Find the pairs of first symbols that merges join. */
+    stand_ins = dgl_new_array(bool, model->vocab.num_entries);
+    bool ok = stand_ins != NULL;
+    for (int i = 0; ok && i < 256; i++)
+        if (model->byte_ids[i] >= 0)
+            stand_ins[model->byte_ids[i]] = true;
+    if (ok && model->unk_id >= 0)
+        stand_ins[model->unk_id] = true;
+    for (size_t i = 0; ok && i < model->bpe->merges.num_slots; i++) {
+        const struct tok_merge *m = &model->bpe->merges.slots[i];
+        if (m->left < 0)
+            continue;
+        struct ends left = ends_of(model, stand_ins, m->left, true);
+        struct ends right = ends_of(model, stand_ins, m->right, false);
+        for (int j = 0; j < 4; j++)
+            ok &= add_bridge(&model->bpe->bridges, left.symbols[j & 1], right.symbols[j >> 1]);
+    }
+    status = ok ? DGL_OK : dgl_fail_memory(r.log, "BPE model", model->vocab.count);
 done:
+    free(stand_ins);
     return status;
 }
 
@@ -345,53 +329,8 @@ void tok_bpe_destroy(struct tok_bpe **bpe)
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* Converts the bytes of a character to symbols. Returns false if a byte has no token. */
-static bool put_bytes(const struct tok_model *model, const char *bytes, size_t len,
-                      int32_t *symbols)
-{
-    if (!model->byte_fallback)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        symbols[i] = model->byte_ids[(unsigned char)bytes[i]];
-        if (symbols[i] < 0)
-            return false;
-    }
-    return true;
-}
-
-/* `symbols` must have space for one symbol per byte. As in the reference, unknown characters are
- * written before the next known one or at the end, and bytes of a later character may be written
- * before them. */
-static enum dgl_status first_symbols(const struct dgl_log *log, const struct tok_model *model,
-                                     struct dgl_str piece, int32_t *symbols, size_t *count)
-{
-    size_t n = 0;
-    bool pending = false;
-    for (size_t i = 0, step; i < piece.len; i += step) {
-        uint32_t cp = (unsigned char)piece.p[i];
-        step = cp < 0x80 ? 1 : dgl_utf8_decode(piece.p + i, piece.len - i, &cp);
-        int32_t id = char_id(model->bpe, cp);
-        if (id >= 0) {
-            if (pending)
-                symbols[n++] = model->unk_id;
-            pending = false;
-            symbols[n++] = id;
-        } else if (put_bytes(model, piece.p + i, step, symbols + n)) {
-            n += step;
-        } else if (model->unk_token) {
-            if (model->unk_id < 0)
-                return tok_model_fail_unknown(log, model);
-            if (pending && !model->fuse_unk)
-                symbols[n++] = model->unk_id;
-            pending = true;
-        }
-    }
-    if (pending)
-        symbols[n++] = model->unk_id;
-    *count = n;
-    return DGL_OK;
-}
-
+/* As in the reference, unknown characters are written before the next known one or at the end, and
+ * bytes of a later character may be written before them. */
 enum dgl_status tok_bpe_encode(struct dgl_budget *budget, const struct tok_model *model,
                                struct tok_model_scratch *scratch, struct dgl_str piece,
                                struct token_ids *out)
@@ -406,10 +345,35 @@ enum dgl_status tok_bpe_encode(struct dgl_budget *budget, const struct tok_model
         !dgl_budget_grow(budget, (void **)&scratch->symbols, &scratch->cap_symbols, piece.len,
                          sizeof(int32_t)))
         return budget->status;
-    size_t count = 0;
-    enum dgl_status status = first_symbols(budget->log, model, piece, scratch->symbols, &count);
-    if (status != DGL_OK)
-        return status;
-    return tok_bpe_merge(budget, &bpe->merges, &bpe->bridges, scratch, scratch->symbols, count,
-                         out);
+    int32_t *symbols = scratch->symbols; /* one per byte fits */
+    size_t n = 0;
+    bool pending = false;
+    for (size_t i = 0, step; i < piece.len; i += step) {
+        uint32_t cp = (unsigned char)piece.p[i];
+        step = cp < 0x80 ? 1 : dgl_utf8_decode(piece.p + i, piece.len - i, &cp);
+        int32_t id = char_id(bpe, cp);
+        if (id >= 0) {
+            if (pending)
+                symbols[n++] = model->unk_id;
+            pending = false;
+            symbols[n++] = id;
+            continue;
+        }
+        size_t bytes = 0; /* that have a token */
+        while (model->byte_fallback && bytes < step &&
+               (symbols[n + bytes] = model->byte_ids[(unsigned char)piece.p[i + bytes]]) >= 0)
+            bytes++;
+        if (bytes == step) {
+            n += step;
+        } else if (model->unk_token) {
+            if (model->unk_id < 0)
+                return tok_model_fail_unknown(budget->log, model);
+            if (pending && !model->fuse_unk)
+                symbols[n++] = model->unk_id;
+            pending = true;
+        }
+    }
+    if (pending)
+        symbols[n++] = model->unk_id;
+    return tok_bpe_merge(budget, &bpe->merges, &bpe->bridges, scratch, symbols, n, out);
 }

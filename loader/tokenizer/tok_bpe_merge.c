@@ -112,15 +112,6 @@ static void sift_down(struct heap *heap, size_t at)
     heap->items[at] = moving;
 }
 
-static struct candidate pop(struct heap *heap)
-{
-    struct candidate top = heap->items[0];
-    heap->items[0] = heap->items[--heap->count];
-    if (heap->count > 0)
-        sift_down(heap, 0);
-    return top;
-}
-
 static void push(struct heap *heap, struct candidate item)
 {
     size_t at = heap->count++;
@@ -143,32 +134,6 @@ static bool look_ahead(const struct tok_merges *merges, struct node *nodes, uint
     node->merged = pair.id;
     *out = (struct candidate){pair.rank, at, pair.id};
     return pair.id >= 0;
-}
-
-/* A pop and two pushes read memory about twenty times in a long piece. */
-static bool merge_all(struct dgl_budget *budget, const struct tok_merges *merges,
-                      struct node *nodes, struct heap *heap)
-{
-    struct candidate next;
-    while (heap->count > 0) {
-        if (!dgl_budget_steps(budget, 20))
-            return false;
-        struct candidate top = pop(heap);
-        struct node *node = &nodes[top.node];
-        if (node->symbol < 0 || node->merged != top.id)
-            continue;
-        struct node *gone = &nodes[node->next];
-        node->symbol = top.id;
-        gone->symbol = -1;
-        node->next = gone->next;
-        if (node->next != NONE)
-            nodes[node->next].prev = top.node;
-        if (look_ahead(merges, nodes, top.node, &next))
-            push(heap, next);
-        if (node->prev != NONE && look_ahead(merges, nodes, node->prev, &next))
-            push(heap, next);
-    }
-    return true;
 }
 
 /* Merges in place and sets *count to the number of symbols left. */
@@ -194,8 +159,28 @@ static enum dgl_status merge_large(struct dgl_budget *budget, const struct tok_m
         heap.count += look_ahead(merges, nodes, (uint32_t)i, &heap.items[heap.count]);
     for (size_t i = heap.count / 2; i-- > 0;)
         sift_down(&heap, i);
-    if (!merge_all(budget, merges, nodes, &heap))
-        return budget->status;
+    while (heap.count > 0) {
+        /* A pop and two pushes read memory about twenty times in a long piece. */
+        if (!dgl_budget_steps(budget, 20))
+            return budget->status;
+        struct candidate top = heap.items[0], next;
+        heap.items[0] = heap.items[--heap.count];
+        if (heap.count > 0)
+            sift_down(&heap, 0);
+        struct node *node = &nodes[top.node];
+        if (node->symbol < 0 || node->merged != top.id)
+            continue;
+        struct node *gone = &nodes[node->next];
+        node->symbol = top.id;
+        gone->symbol = -1;
+        node->next = gone->next;
+        if (node->next != NONE)
+            nodes[node->next].prev = top.node;
+        if (look_ahead(merges, nodes, top.node, &next))
+            push(&heap, next);
+        if (node->prev != NONE && look_ahead(merges, nodes, node->prev, &next))
+            push(&heap, next);
+    }
     *count = 0;
     for (uint32_t i = 0; i != NONE; i = nodes[i].next)
         symbols[(*count)++] = nodes[i].symbol;

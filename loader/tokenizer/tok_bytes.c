@@ -11,30 +11,6 @@ static bool is_itself(unsigned byte)
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-static uint32_t character_of(unsigned byte)
-{
-    if (is_itself(byte))
-        return byte;
-    if (byte <= ' ')
-        return MOVED_BASE + byte;
-    if (byte < 0xA1)
-        return MOVED_BASE + 33 + (byte - 0x7F);
-    return MOVED_BASE + 67; /* 0xAD */
-}
-
-/* Returns -1 if the character is not in the alphabet. */
-static int byte_of(uint32_t cp)
-{
-    if (cp < MOVED_BASE)
-        return is_itself(cp) ? (int)cp : -1;
-    uint32_t moved = cp - MOVED_BASE;
-    if (moved < 33)
-        return (int)moved;
-    if (moved < 67)
-        return (int)(0x7F + (moved - 33));
-    return moved == 67 ? 0xAD : -1;
-}
-
 void tok_bytes_append_mapped(struct dgl_buf *out, struct dgl_str text)
 {
     char chunk[512];
@@ -44,7 +20,12 @@ void tok_bytes_append_mapped(struct dgl_buf *out, struct dgl_str text)
             dgl_buf_append(out, chunk, len);
             len = 0;
         }
-        len += dgl_utf8_encode(character_of((unsigned char)text.p[i]), chunk + len);
+        unsigned byte = (unsigned char)text.p[i];
+        uint32_t cp = is_itself(byte) ? byte
+                      : byte <= ' '   ? MOVED_BASE + byte
+                      : byte < 0xA1   ? MOVED_BASE + 33 + (byte - 0x7F)
+                                      : MOVED_BASE + 67; /* 0xAD */
+        len += dgl_utf8_encode(cp, chunk + len);
     }
     dgl_buf_append(out, chunk, len);
 }
@@ -55,12 +36,15 @@ bool tok_bytes_append_unmapped(struct dgl_buf *out, struct dgl_str text)
     for (size_t i = 0; i < text.len;) {
         uint32_t cp;
         i += dgl_utf8_decode(text.p + i, text.len - i, &cp);
-        int byte = byte_of(cp);
-        if (byte < 0) {
+        uint32_t moved = cp - MOVED_BASE;
+        if (cp < MOVED_BASE ? !is_itself(cp) : moved > 67) { /* not in the alphabet */
             out->len = before;
             return false;
         }
-        dgl_buf_putc(out, (char)byte);
+        dgl_buf_putc(out, (char)(cp < MOVED_BASE ? cp
+                                 : moved < 33    ? moved
+                                 : moved < 67    ? 0x7F + (moved - 33)
+                                                 : 0xAD));
     }
     return true;
 }

@@ -116,18 +116,6 @@ static void emit(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
     pass(s, at + 1, part, end);
 }
 
-static void replace_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
-{
-    const struct tok_decode_step *step = &s->decoder->steps[at];
-    struct dgl_buf *text = &s->states[at].made;
-    struct dgl_str content = {step->content, step->content_len};
-    text->len = 0;
-    enum dgl_status status =
-        tok_pattern_replace(s->budget, &step->pattern, content, &s->regex, &s->spans, token, text);
-    if (status == DGL_OK)
-        emit(s, at, (struct dgl_str){text->p, text->len}, true);
-}
-
 /* A run of bytes is decoded as a whole: if it is not UTF-8, every byte becomes U+FFFD. */
 static void emit_bytes(struct tok_decode_stream *s, size_t at)
 {
@@ -141,23 +129,6 @@ static void emit_bytes(struct tok_decode_stream *s, size_t at)
             emit(s, at, DGL_STR(REPLACEMENT), true);
     }
     run->len = 0;
-}
-
-/* Tokens such as "<0x41>" are bytes. */
-static void byte_fallback_token(struct tok_decode_stream *s, size_t at, struct dgl_str token)
-{
-    int high = -1, low = -1;
-    if (token.len == 6 && memcmp(token.p, "<0x", 3) == 0 && token.p[5] == '>') {
-        high = dgl_hex_value(token.p[3]);
-        low = dgl_hex_value(token.p[4]);
-    }
-    if (high >= 0 && low >= 0) {
-        char c = (char)(high << 4 | low);
-        dgl_budget_append(s->budget, &s->states[at].held, &c, 1);
-        return;
-    }
-    emit_bytes(s, at);
-    emit(s, at, token, true);
 }
 
 /* Emits complete characters. The first bytes of an incomplete character are held back. */
@@ -226,16 +197,6 @@ static void metaspace_part(struct tok_decode_stream *s, size_t at, struct dgl_st
     state->tokens += end;
 }
 
-static void join_part(struct tok_decode_stream *s, size_t at, struct dgl_str part, bool end)
-{
-    struct tok_decode_state *state = &s->states[at];
-    if (state->tokens > 0 && !state->in_token)
-        emit(s, at, DGL_STR(" "), false);
-    emit(s, at, part, end);
-    state->in_token = !end;
-    state->tokens += end;
-}
-
 static bool wants_whole_tokens(const struct tok_decode_step *step)
 {
     return step->kind == STEP_REPLACE || step->kind == STEP_BYTE_FALLBACK ||
@@ -254,11 +215,24 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
     }
     switch (step->kind) {
     case STEP_REPLACE:
-        replace_token(s, at, part);
+        state->made.len = 0;
+        if (tok_pattern_replace(s->budget, &step->pattern,
+                                (struct dgl_str){step->content, step->content_len}, &s->regex,
+                                &s->spans, part, &state->made) == DGL_OK)
+            emit(s, at, (struct dgl_str){state->made.p, state->made.len}, true);
         break;
-    case STEP_BYTE_FALLBACK:
-        byte_fallback_token(s, at, part);
+    case STEP_BYTE_FALLBACK: {
+        bool byte = part.len == 6 && memcmp(part.p, "<0x", 3) == 0 && part.p[5] == '>';
+        int high = byte ? dgl_hex_value(part.p[3]) : -1, low = byte ? dgl_hex_value(part.p[4]) : -1;
+        if (high >= 0 && low >= 0) {
+            char c = (char)(high << 4 | low);
+            dgl_budget_append(s->budget, &state->held, &c, 1);
+        } else {
+            emit_bytes(s, at);
+            emit(s, at, part, true);
+        }
         break;
+    }
     case STEP_BYTE_LEVEL:
         byte_level_token(s, at, part);
         break;
@@ -272,7 +246,11 @@ static void feed(struct tok_decode_stream *s, size_t at, struct dgl_str part, bo
         metaspace_part(s, at, part, end);
         break;
     case STEP_JOIN:
-        join_part(s, at, part, end);
+        if (state->tokens > 0 && !state->in_token)
+            emit(s, at, DGL_STR(" "), false);
+        emit(s, at, part, end);
+        state->in_token = !end;
+        state->tokens += end;
         break;
     }
     if (collected)

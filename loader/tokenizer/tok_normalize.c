@@ -84,25 +84,6 @@ void tok_normalizer_finish(struct tok_normalizer *normalizer)
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-static void strip(const struct tok_normalize_step *step, struct dgl_str text, size_t *start,
-                  size_t *end)
-{
-    uint32_t cp;
-    while (step->left && *start < *end) {
-        size_t len = dgl_utf8_decode(text.p + *start, *end - *start, &cp);
-        if (!tok_is_space(cp))
-            break;
-        *start += len;
-    }
-    while (step->right && *end > *start) {
-        size_t at = tok_char_before(text.p, *end);
-        dgl_utf8_decode(text.p + at, *end - at, &cp);
-        if (!tok_is_space(cp))
-            break;
-        *end = at;
-    }
-}
-
 static void lowercase(struct tainted_text from, size_t start, size_t end, struct tok_scratch *s)
 {
     for (size_t i = start; i < end;) {
@@ -120,21 +101,6 @@ static void lowercase(struct tainted_text from, size_t start, size_t end, struct
 }
 
 /* A replacement comes from the last character of its match. */
-static size_t origin_after_replace(const struct tok_spans *spans, size_t origin, size_t content_len)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < spans->count && origin > 0; i++) {
-        struct tok_span span = spans->items[i];
-        if (span.match)
-            len += span.end <= origin ? content_len : 0;
-        else
-            len += tok_origin_of(origin, span.start, span.end);
-        if (span.end > origin)
-            break;
-    }
-    return len;
-}
-
 static enum dgl_status replace(struct dgl_budget *budget, const struct tok_normalize_step *step,
                                struct tok_scratch *scratch, struct tainted_text text,
                                size_t *origin_len)
@@ -150,7 +116,17 @@ static enum dgl_status replace(struct dgl_budget *budget, const struct tok_norma
         else
             dgl_buf_append(&scratch->rewrite_taint, text.taint + span.start, span.end - span.start);
     }
-    *origin_len = origin_after_replace(spans, *origin_len, content.len);
+    size_t origin = *origin_len;
+    *origin_len = 0;
+    for (size_t i = 0; i < spans->count && origin > 0; i++) {
+        struct tok_span span = spans->items[i];
+        if (span.match)
+            *origin_len += span.end <= origin ? content.len : 0;
+        else
+            *origin_len += tok_origin_of(origin, span.start, span.end);
+        if (span.end > origin)
+            break;
+    }
     return status;
 }
 
@@ -188,6 +164,7 @@ static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normali
 {
     size_t start = 0, end = text.text.len, origin = *origin_len;
     size_t room = scratch->rewrite.cap, room_cps = scratch->cap_cps;
+    uint32_t cp;
     switch (step->kind) {
     case STEP_PREPEND: /* the new bytes have no taint */
         end = scratch->continues ? 0 : step->content_len;
@@ -204,7 +181,19 @@ static enum dgl_status apply(struct dgl_budget *budget, const struct tok_normali
             dgl_budget_fail_memory(budget, text.text.len);
         break;
     case STEP_STRIP:
-        strip(step, text.text, &start, &end);
+        while (step->left && start < end) {
+            size_t len = dgl_utf8_decode(text.text.p + start, end - start, &cp);
+            if (!tok_is_space(cp))
+                break;
+            start += len;
+        }
+        while (step->right && end > start) {
+            size_t at = tok_char_before(text.text.p, end);
+            dgl_utf8_decode(text.text.p + at, end - at, &cp);
+            if (!tok_is_space(cp))
+                break;
+            end = at;
+        }
         tainted_copy(text, start, end, &scratch->rewrite, &scratch->rewrite_taint);
         *origin_len = tok_origin_of(origin, start, end);
         break;

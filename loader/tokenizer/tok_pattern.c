@@ -50,9 +50,16 @@ void tok_pattern_finish(struct tok_pattern *pattern)
     *pattern = (struct tok_pattern){0};
 }
 
-static enum dgl_status find_literal(struct dgl_budget *budget, const struct tok_pattern *pattern,
-                                    struct dgl_str text, struct tok_spans *out)
+enum dgl_status tok_pattern_find(struct dgl_budget *budget, const struct tok_pattern *pattern,
+                                 struct tok_regex_scratch **scratch, struct dgl_str text,
+                                 struct tok_spans *out)
 {
+    if (pattern->regex) {
+        if (*scratch || (*scratch = tok_regex_scratch_create()))
+            return tok_regex_find(budget, pattern->regex, *scratch, text, out);
+        dgl_budget_fail_memory(budget, text.len);
+        return budget->status;
+    }
     size_t done_to = 0, len = pattern->literal_len;
     enum dgl_status status = DGL_OK;
     out->count = 0;
@@ -69,19 +76,6 @@ static enum dgl_status find_literal(struct dgl_budget *budget, const struct tok_
     }
 done:
     return status;
-}
-
-enum dgl_status tok_pattern_find(struct dgl_budget *budget, const struct tok_pattern *pattern,
-                                 struct tok_regex_scratch **scratch, struct dgl_str text,
-                                 struct tok_spans *out)
-{
-    if (!pattern->regex)
-        return find_literal(budget, pattern, text, out);
-    if (!*scratch && !(*scratch = tok_regex_scratch_create())) {
-        dgl_budget_fail_memory(budget, text.len);
-        return budget->status;
-    }
-    return tok_regex_find(budget, pattern->regex, *scratch, text, out);
 }
 
 enum dgl_status tok_pattern_replace(struct dgl_budget *budget, const struct tok_pattern *pattern,

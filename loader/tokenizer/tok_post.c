@@ -18,46 +18,36 @@ static enum dgl_status fail_unsupported(struct dgl_json_reader r, const char *wh
                     dgl_json_name(r.doc), what, DGL_PRINTABLE_STR(value));
 }
 
-/* Appends the ids of a special token of the template. */
-static enum dgl_status add_special(struct dgl_json_reader r, const struct dgl_json *template,
-                                   const struct dgl_json *item, int64_t max_id,
-                                   struct token_ids *out)
-{
-    const struct dgl_json *id, *table, *entry, *ids;
-    enum dgl_status status;
-    TRY(dgl_json_need(r, item, "id", DGL_JSON_STRING, &id));
-    TRY(dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table));
-    TRY(dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry));
-    TRY(dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids));
-    for (const struct dgl_json *v = dgl_json_first(ids); v; v = dgl_json_next(v)) {
-        int64_t value;
-        if (!dgl_json_i64(v, &value) || value < 0 || value > max_id)
-            return dgl_json_fail(r, v, "wanted an id from 0 to %lld", (long long)max_id);
-        if (out->count == MAX_IDS)
-            return dgl_json_fail(r, v, "more than %d ids around a text", MAX_IDS);
-        TRY(token_ids_add(r.log, out, (int32_t)value));
-    }
-done:
-    return status;
-}
-
 /* Reads "single". Sets *out to the ids around the text, which must occur once. */
 static enum dgl_status walk_template(struct dgl_json_reader r, const struct dgl_json *template,
                                      int64_t max_id, struct tok_post *out)
 {
-    const struct dgl_json *single;
+    const struct dgl_json *single, *id, *table, *entry, *ids;
     size_t texts = 0;
     enum dgl_status status;
     TRY(dgl_json_need(r, template, "single", DGL_JSON_ARRAY, &single));
     for (const struct dgl_json *v = dgl_json_first(single); v; v = dgl_json_next(v)) {
         const struct dgl_json *special = dgl_json_get(v, "SpecialToken");
         const struct dgl_json *sequence = dgl_json_get(v, "Sequence");
-        if (special)
-            TRY(add_special(r, template, special, max_id, texts ? &out->behind : &out->before));
-        else if (sequence && dgl_str_eq(dgl_json_str(dgl_json_get(sequence, "id")), "A"))
+        if (!special && dgl_str_eq(dgl_json_str(dgl_json_get(sequence, "id")), "A")) {
             texts++;
-        else
+            continue;
+        }
+        if (!special)
             return dgl_json_fail(r, v, "wanted SpecialToken or Sequence A");
+        struct token_ids *side = texts ? &out->behind : &out->before;
+        TRY(dgl_json_need(r, special, "id", DGL_JSON_STRING, &id));
+        TRY(dgl_json_need(r, template, "special_tokens", DGL_JSON_OBJECT, &table));
+        TRY(dgl_json_need(r, table, dgl_json_str(id).p, DGL_JSON_OBJECT, &entry));
+        TRY(dgl_json_need(r, entry, "ids", DGL_JSON_ARRAY, &ids));
+        for (const struct dgl_json *i = dgl_json_first(ids); i; i = dgl_json_next(i)) {
+            int64_t value;
+            if (!dgl_json_i64(i, &value) || value < 0 || value > max_id)
+                return dgl_json_fail(r, i, "wanted an id from 0 to %lld", (long long)max_id);
+            if (side->count == MAX_IDS)
+                return dgl_json_fail(r, i, "more than %d ids around a text", MAX_IDS);
+            TRY(token_ids_add(r.log, side, (int32_t)value));
+        }
     }
     if (texts != 1)
         return fail_unsupported(r, "a template that has the text not once, but",

@@ -160,40 +160,20 @@ done:
 
 /* ---- steps that rewrite ---------------------------------------------------------------------- */
 
-/* Returns the text to prepend to a piece. */
-static struct dgl_str prefix_of(const struct tok_split_step *step, struct dgl_str text,
-                                bool at_origin)
-{
-    const struct tok_metaspace *m = &step->metaspace;
-    if (step->kind == STEP_MAP_BYTES || dgl_str_starts(text, " "))
-        return (struct dgl_str){0};
-    if (step->kind == STEP_PREFIX_SPACE)
-        return DGL_STR(" ");
-    bool wanted = m->scheme == TOK_PREPEND_ALWAYS || (m->scheme == TOK_PREPEND_FIRST && at_origin);
-    bool there = text.len >= m->mark_len && memcmp(text.p, m->mark, m->mark_len) == 0;
-    return wanted && !there ? (struct dgl_str){m->mark, m->mark_len} : (struct dgl_str){0};
-}
-
-static void mark_blanks(const struct tok_metaspace *m, struct dgl_str text, struct dgl_buf *out)
-{
-    for (size_t done = 0; done < text.len;) {
-        const char *blank = memchr(text.p + done, ' ', text.len - done);
-        size_t end = blank ? (size_t)(blank - text.p) : text.len;
-        dgl_buf_append(out, text.p + done, end - done);
-        if (blank)
-            dgl_buf_append(out, m->mark, m->mark_len);
-        done = end + (blank != NULL);
-    }
-}
-
 static void write_part(const struct tok_split_step *step, struct dgl_str text, struct dgl_buf *out)
 {
     if (step->kind == STEP_MAP_BYTES)
         tok_bytes_append_mapped(out, text);
-    else if (step->kind == STEP_METASPACE)
-        mark_blanks(&step->metaspace, text, out);
-    else
+    else if (step->kind != STEP_METASPACE)
         dgl_buf_append(out, text.p, text.len);
+    for (size_t done = 0; step->kind == STEP_METASPACE && done < text.len;) {
+        const char *blank = memchr(text.p + done, ' ', text.len - done);
+        size_t end = blank ? (size_t)(blank - text.p) : text.len;
+        dgl_buf_append(out, text.p + done, end - done);
+        if (blank)
+            dgl_buf_append(out, step->metaspace.mark, step->metaspace.mark_len);
+        done = end + (blank != NULL);
+    }
 }
 
 static enum dgl_status rewrite(struct dgl_budget *budget, const struct tok_split_step *step,
@@ -201,14 +181,23 @@ static enum dgl_status rewrite(struct dgl_budget *budget, const struct tok_split
 {
     enum dgl_status status = DGL_OK;
     struct dgl_buf *out = &s->next.bytes;
+    const struct tok_metaspace *m = &step->metaspace;
+    struct dgl_str mark = {m->mark, m->mark_len};
     for (size_t i = 0; i < s->text.count; i++) {
         struct tok_piece piece = s->text.pieces[i];
         struct dgl_str text = {s->text.bytes.p + piece.start, piece.len};
         struct dgl_str origin = {text.p, piece.origin_len};
         struct dgl_str rest = {text.p + origin.len, text.len - origin.len};
         struct dgl_str prefix = {0};
-        if (i > 0 || !s->continues)
-            prefix = prefix_of(step, text, origin.len > 0);
+        if (step->kind == STEP_PREFIX_SPACE)
+            prefix = DGL_STR(" ");
+        else if (step->kind == STEP_METASPACE &&
+                 (m->scheme == TOK_PREPEND_ALWAYS ||
+                  (m->scheme == TOK_PREPEND_FIRST && origin.len > 0)) &&
+                 !(text.len >= mark.len && memcmp(text.p, mark.p, mark.len) == 0))
+            prefix = mark;
+        if ((i == 0 && s->continues) || dgl_str_starts(text, " "))
+            prefix.len = 0;
         size_t start = out->len, room = out->cap;
         if (!dgl_budget_steps(budget, dgl_budget_steps_of(4 * piece.len)))
             return budget->status;

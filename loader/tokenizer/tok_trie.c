@@ -16,8 +16,13 @@ static size_t find_slot(const struct tok_trie *trie, uint32_t from, uint32_t byt
     return at;
 }
 
-static bool grow_edges(struct tok_trie *trie)
+static bool add_node(struct tok_trie *trie)
 {
+    if (trie->num_nodes >= TOK_TRIE_NONE - 1 ||
+        !dgl_grow((void **)&trie->values, &trie->cap_nodes, trie->num_nodes + 1,
+                  sizeof(*trie->values)))
+        return false;
+    trie->values[trie->num_nodes++] = -1;
     if (trie->num_slots > 2 * trie->num_nodes)
         return true;
     struct tok_trie_edge *old = trie->edges;
@@ -34,16 +39,6 @@ static bool grow_edges(struct tok_trie *trie)
     }
     free(old);
     return true;
-}
-
-static bool add_node(struct tok_trie *trie)
-{
-    if (trie->num_nodes >= TOK_TRIE_NONE - 1 ||
-        !dgl_grow((void **)&trie->values, &trie->cap_nodes, trie->num_nodes + 1,
-                  sizeof(*trie->values)))
-        return false;
-    trie->values[trie->num_nodes++] = -1;
-    return grow_edges(trie);
 }
 
 bool tok_trie_add(struct tok_trie *trie, struct dgl_str text, int32_t value)

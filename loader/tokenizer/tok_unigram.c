@@ -55,14 +55,17 @@ static double reference_score(double value, struct dgl_buf *text)
     return value < 0 ? -size : size;
 }
 
-static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_json *json,
-                                  struct tok_model *model)
+enum dgl_status tok_unigram_load(struct dgl_json_reader r, const struct dgl_json *json,
+                                 struct tok_model *model)
 {
-    struct tok_unigram *unigram = model->unigram;
+    struct tok_unigram *unigram = model->unigram = dgl_new(struct tok_unigram);
+    if (!unigram)
+        return dgl_fail_memory(r.log, "Unigram model", sizeof(struct tok_unigram));
     const struct dgl_json *array;
     struct dgl_buf text = {0};
     double lowest = INFINITY;
     int32_t id = 0;
+    int64_t unk = -1;
     enum dgl_status status;
     TRY(dgl_json_need(r, json, "vocab", DGL_JSON_ARRAY, &array));
     size_t count = dgl_json_count(array);
@@ -84,25 +87,12 @@ static enum dgl_status load_vocab(struct dgl_json_reader r, const struct dgl_jso
             lowest = unigram->scores[id];
     }
     unigram->unknown_score = lowest - UNKNOWN_PENALTY;
-done:
-    dgl_buf_finish(&text);
-    return status;
-}
-
-enum dgl_status tok_unigram_load(struct dgl_json_reader r, const struct dgl_json *json,
-                                 struct tok_model *model)
-{
-    model->unigram = dgl_new(struct tok_unigram);
-    if (!model->unigram)
-        return dgl_fail_memory(r.log, "Unigram model", sizeof(struct tok_unigram));
-    enum dgl_status status;
-    TRY(load_vocab(r, json, model));
     TRY(dgl_json_opt_bool(r, json, "byte_fallback", &model->byte_fallback));
-    int64_t unk = -1;
     TRY(dgl_json_opt_i64(r, json, "unk_id", 0, (int64_t)model->vocab.count - 1, &unk));
     model->unk_id = (int32_t)unk;
     tok_model_find_bytes(model);
 done:
+    dgl_buf_finish(&text);
     return status;
 }
 
@@ -122,64 +112,6 @@ static void offer(struct step *to, double score, size_t from, int32_t id)
 {
     if (to->from == SIZE_MAX || score > to->score)
         *to = (struct step){score, from, id};
-}
-
-/* Offers every token that begins at `at`. Returns true if one of them is exactly one character
- * long. Adds the number of bytes read to *looks. */
-static bool offer_tokens(const struct tok_unigram *unigram, struct dgl_str piece, size_t at,
-                         size_t char_len, struct step *steps, size_t *looks)
-{
-    bool single = false;
-    uint32_t node = TOK_TRIE_ROOT;
-    size_t end = at;
-    while (end < piece.len) {
-        node = tok_trie_next(&unigram->trie, node, (unsigned char)piece.p[end++]);
-        if (node == TOK_TRIE_NONE)
-            break;
-        int32_t id = unigram->trie.values[node];
-        if (id < 0)
-            continue;
-        offer(&steps[end], steps[at].score + unigram->scores[id], at, id);
-        single |= end - at == char_len;
-    }
-    *looks += end - at;
-    return single;
-}
-
-static enum dgl_status find_path(struct dgl_budget *budget, const struct tok_model *model,
-                                 struct dgl_str piece, struct step *steps)
-{
-    for (size_t i = 0; i <= piece.len; i++)
-        steps[i] = (struct step){0, SIZE_MAX, -1};
-    for (size_t at = 0, len; at < piece.len; at += len) {
-        uint32_t cp;
-        size_t looks = 0;
-        len = dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
-        bool single = offer_tokens(model->unigram, piece, at, len, steps, &looks);
-        if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * looks))
-            return budget->status;
-        if (single)
-            continue;
-        if (model->unk_id < 0)
-            return tok_model_fail_unknown(budget->log, model);
-        offer(&steps[at + len], steps[at].score + model->unigram->unknown_score, at, model->unk_id);
-    }
-    return DGL_OK;
-}
-
-/* Reverses the path: steps[i].from becomes the end of the token that begins at byte i. */
-static void reverse_path(struct step *steps, size_t len)
-{
-    size_t end = len, next = SIZE_MAX;
-    int32_t next_id = -1;
-    while (end > 0) {
-        struct step here = steps[end];
-        steps[end] = (struct step){0, next, next_id};
-        next = end;
-        next_id = here.id;
-        end = here.from;
-    }
-    steps[0] = (struct step){0, next, next_id};
 }
 
 /* Appends one token of the path, or several unknown characters together: their text may be a
@@ -214,9 +146,42 @@ enum dgl_status tok_unigram_encode(struct dgl_budget *budget, const struct tok_m
                          sizeof(struct step)))
         return budget->status;
     struct step *steps = scratch->path;
-    enum dgl_status status;
-    TRY(find_path(budget, model, piece, steps));
-    reverse_path(steps, piece.len);
+    const struct tok_unigram *unigram = model->unigram;
+    enum dgl_status status = DGL_OK;
+    for (size_t i = 0; i <= piece.len; i++)
+        steps[i] = (struct step){0, SIZE_MAX, -1};
+    for (size_t at = 0, len; at < piece.len; at += len) {
+        uint32_t cp, node = TOK_TRIE_ROOT;
+        size_t end = at;
+        bool single = false; /* a token is exactly this character */
+        len = dgl_utf8_decode(piece.p + at, piece.len - at, &cp);
+        while (end < piece.len) {
+            node = tok_trie_next(&unigram->trie, node, (unsigned char)piece.p[end++]);
+            if (node == TOK_TRIE_NONE)
+                break;
+            int32_t id = unigram->trie.values[node];
+            if (id < 0)
+                continue;
+            offer(&steps[end], steps[at].score + unigram->scores[id], at, id);
+            single |= end - at == len;
+        }
+        if (!dgl_budget_steps(budget, TOK_TRIE_STEPS * (end - at)))
+            return budget->status;
+        if (single)
+            continue;
+        if (model->unk_id < 0)
+            return tok_model_fail_unknown(budget->log, model);
+        offer(&steps[at + len], steps[at].score + unigram->unknown_score, at, model->unk_id);
+    }
+    /* Reverse the path: steps[i].from becomes the end of the token that begins at byte i. */
+    struct step next = {0, SIZE_MAX, -1};
+    for (size_t end = piece.len; end > 0;) {
+        struct step here = steps[end];
+        steps[end] = next;
+        next = (struct step){0, end, here.id};
+        end = here.from;
+    }
+    steps[0] = next;
     for (size_t at = 0, end; at < piece.len; at = end) {
         end = steps[at].from;
         bool unknown = model->unk_id >= 0 && steps[at].id == model->unk_id;

@@ -9,12 +9,6 @@
 
 #define HASH_MASK 0xFFFFFFFF00000000u
 
-static bool is_token(const struct tok_vocab *vocab, int32_t id, const char *token, size_t len)
-{
-    const struct tok_vocab_entry *e = &vocab->entries[id];
-    return e->len == len && (len == 0 || memcmp(vocab->text.p + e->offset, token, len) == 0);
-}
-
 static int32_t slot_id(uint64_t slot)
 {
     return (int32_t)(uint32_t)slot - 1;
@@ -24,10 +18,15 @@ static int32_t slot_id(uint64_t slot)
 static size_t find_slot(const struct tok_vocab *vocab, const char *token, size_t len, uint64_t hash)
 {
     size_t mask = vocab->num_slots - 1, at = hash & mask;
-    while (vocab->slots[at] && (((vocab->slots[at] ^ hash) & HASH_MASK) ||
-                                !is_token(vocab, slot_id(vocab->slots[at]), token, len)))
-        at = (at + 1) & mask;
-    return at;
+    for (;; at = (at + 1) & mask) {
+        uint64_t slot = vocab->slots[at];
+        if (!slot)
+            return at;
+        const struct tok_vocab_entry *e = &vocab->entries[slot_id(slot)];
+        if (((slot ^ hash) & HASH_MASK) == 0 && e->len == len &&
+            (len == 0 || memcmp(vocab->text.p + e->offset, token, len) == 0))
+            return at;
+    }
 }
 
 static void put_slot(struct tok_vocab *vocab, int32_t id)

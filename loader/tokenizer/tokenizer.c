@@ -48,69 +48,50 @@ static struct dgl_budget budget_of(const struct dgl_log *log, const char *work, 
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Checks the fields of the file itself: the version, and settings that only the caller could
- * apply. */
-static enum dgl_status check_root(struct dgl_json_reader r, const struct dgl_json *root)
+/* Consumes `doc`, also on failure. It was parsed from `len` bytes. Settings that only the caller
+ * could apply are reported. */
+static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc, size_t len,
+                              const struct vocab_lists *lists, struct dgl_tokenizer **out)
 {
-    const struct dgl_json *version;
-    if (!dgl_json_is(root, DGL_JSON_OBJECT))
-        return dgl_json_fail(r, root, "a tokenizer is an object, not %s",
-                             dgl_json_type_name(dgl_json_type(root)));
-    enum dgl_status status = dgl_json_opt(r, root, "version", DGL_JSON_STRING, &version);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_json_str(version);
-    if (version && !dgl_str_eq(text, "1.0"))
-        return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
-                        "%s: version \"%s\" is not implemented, only \"1.0\" is",
-                        dgl_json_name(r.doc), DGL_PRINTABLE_STR(text));
     static const char *const ignored[] = {"truncation", "padding"};
+    struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
+    const struct dgl_json_reader r = {log, doc};
+    const struct dgl_json *root = dgl_json_root(doc), *version, *model, *added;
+    struct dgl_budget budget = budget_of(log, "reading the tokenizer",
+                                         "; its normalizer makes too much of its tokens", len);
+    budget.name = dgl_json_name(doc);
+    enum dgl_status status;
+    if (!tok)
+        TRY(dgl_fail_memory(log, "tokenizer", sizeof(*tok)));
+    if (!dgl_json_is(root, DGL_JSON_OBJECT))
+        TRY(dgl_json_fail(r, root, "a tokenizer is an object, not %s",
+                          dgl_json_type_name(dgl_json_type(root))));
+    TRY(dgl_json_opt(r, root, "version", DGL_JSON_STRING, &version));
+    if (version && !dgl_str_eq(dgl_json_str(version), "1.0"))
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
+                     "%s: version \"%s\" is not implemented, only \"1.0\" is", budget.name,
+                     DGL_PRINTABLE_STR(dgl_json_str(version))));
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         if (dgl_json_type(dgl_json_get(root, ignored[i])) != DGL_JSON_NULL)
-            dgl_warn(r.log, "%s: %s is set and has no effect: texts are never cut or filled up",
-                     dgl_json_name(r.doc), ignored[i]);
-    return DGL_OK;
-}
-
-static enum dgl_status load_parts(struct dgl_budget *budget, struct dgl_json_reader r,
-                                  const struct dgl_json *root, const struct vocab_lists *lists,
-                                  struct dgl_tokenizer *tok)
-{
-    const struct dgl_json *model, *added;
-    enum dgl_status status;
-    TRY(check_root(r, root));
+            dgl_warn(log, "%s: %s is set and has no effect: texts are never cut or filled up",
+                     budget.name, ignored[i]);
     TRY(dgl_json_need(r, root, "model", DGL_JSON_OBJECT, &model));
     TRY(dgl_json_opt(r, root, "added_tokens", DGL_JSON_ARRAY, &added));
     TRY(tok_normalizer_load(r, dgl_json_get(root, "normalizer"), &tok->normalizer));
     TRY(tok_pretokenizer_load(r, dgl_json_get(root, "pre_tokenizer"), &tok->pretokenizer));
     TRY(tok_decoder_load(r, dgl_json_get(root, "decoder"), &tok->decoder));
     TRY(tok_model_load(r, model, lists, &tok->model));
-    TRY(tok_added_load(budget, r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added));
+    TRY(tok_added_load(&budget, r, added, lists, &tok->model.vocab, &tok->normalizer, &tok->added));
     size_t ids = tok->model.vocab.num_entries;
     tok->max_id = (int32_t)(tok->added.num_ids > ids ? tok->added.num_ids : ids) - 1;
     if (tok->max_id < 0)
-        return dgl_json_fail(r, model, "the vocabulary is empty");
-    status = tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post);
+        TRY(dgl_json_fail(r, model, "the vocabulary is empty"));
+    TRY(tok_post_load(r, dgl_json_get(root, "post_processor"), tok->max_id, &tok->post));
 done:
-    return status;
-}
-
-/* Consumes `doc`, also on failure. It was parsed from `len` bytes. */
-static enum dgl_status create(const struct dgl_log *log, struct dgl_json_doc *doc, size_t len,
-                              const struct vocab_lists *lists, struct dgl_tokenizer **out)
-{
-    struct dgl_tokenizer *tok = dgl_new(struct dgl_tokenizer);
-    const struct dgl_json_reader r = {log, doc};
-    struct dgl_budget budget = budget_of(log, "reading the tokenizer",
-                                         "; its normalizer makes too much of its tokens", len);
-    budget.name = dgl_json_name(doc);
-    enum dgl_status status = tok ? load_parts(&budget, r, dgl_json_root(doc), lists, tok)
-                                 : dgl_fail_memory(log, "tokenizer", sizeof(*tok));
     dgl_json_destroy(&doc);
-    if (status == DGL_OK)
-        *out = tok;
-    else
+    if (status != DGL_OK)
         tokenizer_destroy(&tok);
+    *out = tok;
     return status;
 }
 
@@ -217,28 +198,6 @@ done:
     return status;
 }
 
-static enum dgl_status encode_text(struct encoder *e, struct tainted_text text)
-{
-    struct tok_scratch *s = &e->scratch;
-    const struct tok_added *added = &e->tok->added;
-    uint32_t cp;
-    bool fresh = text.text.len && !e->flags.continues;
-    size_t first_char = fresh ? dgl_utf8_decode(text.text.p, text.text.len, &cp) : 0;
-    enum dgl_status status;
-    TRY(tok_added_cut(&e->budget, added, &added->raw, e->flags.no_parse_special, text,
-                      &s->raw_cuts));
-    s->continues = e->flags.continues;
-    for (size_t i = 0; i < s->raw_cuts.count; i++) {
-        struct tok_cut cut = s->raw_cuts.items[i];
-        TRY(cut.token >= 0 ? token_ids_add(e->log, e->out, added->tokens[cut.token].id)
-                           : encode_raw(e, tainted_part(text, cut.start, cut.end),
-                                        cut.start == 0 ? first_char : 0));
-        s->continues = false;
-    }
-done:
-    return status;
-}
-
 enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                                  struct dgl_str text, struct encode_flags flags,
                                  struct token_ids *out)
@@ -252,11 +211,26 @@ enum dgl_status tokenizer_encode(const struct dgl_log *log, const struct dgl_tok
     e.budget = budget_of(
         log, "encoding the text",
         "; the patterns, normalizers or tokens of this tokenizer make too much of it", text.len);
-    size_t before = out->count;
+    struct tok_scratch *s = &e.scratch;
+    const struct tok_added *added = &tok->added;
+    const struct tainted_text tainted = {text, flags.taint};
+    size_t before = out->count, first_char = 0;
+    uint32_t cp;
     enum dgl_status status = DGL_OK;
+    if (text.len && !flags.continues)
+        first_char = dgl_utf8_decode(text.p, text.len, &cp);
     if (flags.add_special)
         TRY(token_ids_append(log, out, tok->post.before.ids, tok->post.before.count));
-    TRY(encode_text(&e, (struct tainted_text){text, flags.taint}));
+    TRY(tok_added_cut(&e.budget, added, &added->raw, flags.no_parse_special, tainted,
+                      &s->raw_cuts));
+    s->continues = flags.continues;
+    for (size_t i = 0; i < s->raw_cuts.count; i++) {
+        struct tok_cut cut = s->raw_cuts.items[i];
+        TRY(cut.token >= 0 ? token_ids_add(log, out, added->tokens[cut.token].id)
+                           : encode_raw(&e, tainted_part(tainted, cut.start, cut.end),
+                                        cut.start == 0 ? first_char : 0));
+        s->continues = false;
+    }
     if (flags.add_special)
         TRY(token_ids_append(log, out, tok->post.behind.ids, tok->post.behind.count));
 done:

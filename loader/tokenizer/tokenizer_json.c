@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_cstr(struct dgl_json_writer *w, const char *key, const char *text)
-{
-    dgl_jw_field_cstr(w, key, text);
-}
-
 static void write_added(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_field_array(w, "added_tokens");
@@ -110,7 +105,7 @@ static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
         return;
     }
     dgl_jw_field_object(w, "post_processor");
-    put_cstr(w, "type", "TemplateProcessing");
+    dgl_jw_field_cstr(w, "type", "TemplateProcessing");
     write_template(w, "single", v, "A");
     write_template(w, "pair", v, "AB");
     dgl_jw_field_object(w, "special_tokens");
@@ -124,51 +119,11 @@ static void write_post(struct dgl_json_writer *w, const struct vocab_lists *v)
 
 /* ---- the model ---- */
 
-/* Unused tokens have ids, but their text must not be found. Added tokens are listed here as well,
- * because this list defines their ids. */
-static bool in_vocab(const struct vocab_lists *v, uint64_t id)
-{
-    return vocab_token_type(v, id) != TOKEN_UNUSED;
-}
-
-static void write_vocab(struct dgl_json_writer *w, const struct vocab_lists *v)
-{
-    dgl_jw_field_object(w, "vocab");
-    for (uint64_t id = 0; id < v->count; id++) {
-        if (!in_vocab(v, id))
-            continue;
-        dgl_jw_key_str(w, v->tokens[id]);
-        dgl_jw_u64(w, id);
-    }
-    dgl_jw_end_object(w);
-}
-
-static enum dgl_status write_merges(const struct dgl_log *log, struct dgl_json_writer *w,
-                                    const struct vocab_lists *v)
-{
-    struct vocab_merge *merges = NULL;
-    size_t count = 0;
-    bool spm = v->kind == VOCAB_SPM;
-    enum dgl_status status = spm ? vocab_merges_derive(log, v, &merges, &count) : DGL_OK;
-    dgl_jw_field_array(w, "merges");
-    for (size_t i = 0; i < count; i++) {
-        dgl_jw_array(w);
-        dgl_jw_str(w, v->tokens[merges[i].left]);
-        dgl_jw_str(w, v->tokens[merges[i].right]);
-        dgl_jw_end_array(w);
-    }
-    for (uint64_t i = 0; i < v->num_merges; i++)
-        dgl_jw_str(w, v->merges[i]);
-    dgl_jw_end_array(w);
-    free(merges);
-    return status;
-}
-
 /* The position in the list is the id, so unused tokens are listed too. */
 static void write_unigram(struct dgl_json_writer *w, const struct vocab_lists *v)
 {
     dgl_jw_field_object(w, "model");
-    put_cstr(w, "type", "Unigram");
+    dgl_jw_field_cstr(w, "type", "Unigram");
     dgl_jw_key(w, "unk_id");
     if (v->unk >= 0)
         dgl_jw_i64(w, v->unk);
@@ -191,7 +146,7 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
 {
     bool spm = v->kind == VOCAB_SPM;
     dgl_jw_field_object(w, "model");
-    put_cstr(w, "type", "BPE");
+    dgl_jw_field_cstr(w, "type", "BPE");
     dgl_jw_field_raw(w, "dropout", "null");
     dgl_jw_key(w, "unk_token");
     if (spm && v->unk >= 0)
@@ -203,12 +158,36 @@ static enum dgl_status write_bpe(const struct dgl_log *log, struct dgl_json_writ
     dgl_jw_field_bool(w, "fuse_unk", spm);
     dgl_jw_field_bool(w, "byte_fallback", spm);
     dgl_jw_field_bool(w, "ignore_merges", !spm && v->pre->ignore_merges);
+    struct vocab_merge *derived = NULL;
+    size_t count = 0;
     enum dgl_status status = DGL_OK;
-    if (lists) {
-        write_vocab(w, v);
-        status = write_merges(log, w, v);
+    if (!lists)
+        goto done;
+    /* Unused tokens have ids, but their text must not be found. Added tokens are listed here as
+     * well, because this list defines their ids. */
+    dgl_jw_field_object(w, "vocab");
+    for (uint64_t id = 0; id < v->count; id++) {
+        if (vocab_token_type(v, id) == TOKEN_UNUSED)
+            continue;
+        dgl_jw_key_str(w, v->tokens[id]);
+        dgl_jw_u64(w, id);
     }
     dgl_jw_end_object(w);
+    if (spm)
+        TRY(vocab_merges_derive(log, v, &derived, &count));
+    dgl_jw_field_array(w, "merges");
+    for (size_t i = 0; i < count; i++) {
+        dgl_jw_array(w);
+        dgl_jw_str(w, v->tokens[derived[i].left]);
+        dgl_jw_str(w, v->tokens[derived[i].right]);
+        dgl_jw_end_array(w);
+    }
+    for (uint64_t i = 0; i < v->num_merges; i++)
+        dgl_jw_str(w, v->merges[i]);
+    dgl_jw_end_array(w);
+done:
+    dgl_jw_end_object(w);
+    free(derived);
     return status;
 }
 
@@ -218,7 +197,7 @@ enum dgl_status tokenizer_json_write(const struct dgl_log *log, const struct voc
     struct dgl_json_writer w = dgl_json_writer(out, 0);
     enum dgl_status status = DGL_OK;
     dgl_jw_object(&w);
-    put_cstr(&w, "version", "1.0");
+    dgl_jw_field_cstr(&w, "version", "1.0");
     dgl_jw_field_raw(&w, "truncation", "null");
     dgl_jw_field_raw(&w, "padding", "null");
     if (lists)

@@ -8,15 +8,6 @@ static enum token_type stored_type(const struct vocab_lists *v, uint64_t id)
     return v->types ? (enum token_type)v->types[id] : TOKEN_NORMAL;
 }
 
-static bool is_blanks(struct dgl_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.p[i] != ' ')
-            return false;
-    }
-    return text.len > 0;
-}
-
 enum dgl_status vocab_mark_runs(const struct dgl_log *log, struct vocab_lists *v)
 {
     struct dgl_str *tokens = dgl_arena_alloc(&v->arena, (size_t)v->count * sizeof(*tokens));
@@ -24,7 +15,10 @@ enum dgl_status vocab_mark_runs(const struct dgl_log *log, struct vocab_lists *v
         return dgl_fail_memory(log, "tokens", v->count * sizeof(*tokens));
     for (uint64_t i = 0; i < v->count; i++) {
         tokens[i] = v->tokens[i];
-        if (stored_type(v, i) != TOKEN_USER_DEFINED || !is_blanks(tokens[i]))
+        size_t blanks = 0;
+        while (blanks < tokens[i].len && tokens[i].p[blanks] == ' ')
+            blanks++;
+        if (stored_type(v, i) != TOKEN_USER_DEFINED || blanks == 0 || blanks < tokens[i].len)
             continue;
         size_t len = tokens[i].len * 3; /* no reader accepts strings near a third of SIZE_MAX */
         char *marks = dgl_arena_alloc(&v->arena, len + 1);

@@ -31,17 +31,6 @@ static bool is_piece(const struct vocab_lists *v, uint64_t id)
     return type == TOKEN_NORMAL || type == TOKEN_UNKNOWN;
 }
 
-static bool pieces_fill(struct deriver *d)
-{
-    if (!tok_vocab_reserve(&d->pieces, (size_t)d->v->count))
-        return false;
-    for (uint64_t i = 0; i < d->v->count; i++) {
-        if (is_piece(d->v, i) && !tok_vocab_add(&d->pieces, d->v->tokens[i], (int32_t)i))
-            return false;
-    }
-    return true;
-}
-
 /* Adds all ways to cut piece `id` into two pieces. */
 static bool piece_cut(struct deriver *d, uint64_t id)
 {
@@ -124,7 +113,10 @@ enum dgl_status vocab_merges_derive(const struct dgl_log *log, const struct voca
                                    .max_steps = dgl_budget_limit(100000000, 256, bytes),
                                    .max_bytes = dgl_budget_limit(100000000, 64, bytes)};
     dgl_budget_start(&d.budget);
-    bool ok = pieces_fill(&d) || dgl_budget_fail_memory(&d.budget, bytes);
+    bool ok = tok_vocab_reserve(&d.pieces, (size_t)v->count);
+    for (uint64_t i = 0; i < v->count && ok; i++)
+        ok = !is_piece(v, i) || tok_vocab_add(&d.pieces, v->tokens[i], (int32_t)i);
+    ok = ok || dgl_budget_fail_memory(&d.budget, bytes);
     for (uint64_t i = 0; i < v->count && ok; i++)
         ok = !is_piece(v, i) || piece_cut(&d, i);
     enum dgl_status status = ok ? merges_sort(log, &d) : d.budget.status;

@@ -15,7 +15,7 @@ struct bench_point {
     int32_t count;
     double tps[64]; /* [count] */
     double median;
-    double step_ms; /* of sequences that decode together: the median */
+    double step_ms; /* of sequences that decode together: the median; else 0 */
 };
 
 /* A type of weights in one layout. */

@@ -109,14 +109,14 @@ static void warn_different(const struct dgl_log *log, const struct kind *kind,
     for (size_t i = 0; kind->same[i]; i++) {
         const struct dgl_json *x = dgl_json_get(a, kind->same[i]);
         const struct dgl_json *y = dgl_json_get(b, kind->same[i]);
-        struct dgl_str s = dgl_json_str(x), t = dgl_json_str(y);
         if (x && y &&
-            (dgl_json_f64(x) != dgl_json_f64(y) || s.len != t.len || memcmp(s.p, t.p, s.len) != 0))
+            (dgl_json_f64(x) != dgl_json_f64(y) ||
+             !dgl_str_equal(dgl_json_str(x), dgl_json_str(y))))
             dgl_warn(log, "the reports differ in %s", kind->same[i]);
     }
     struct dgl_str s = dgl_json_str(dgl_json_get(dgl_json_get(a, "device"), "name"));
     struct dgl_str t = dgl_json_str(dgl_json_get(dgl_json_get(b, "device"), "name"));
-    if (s.len != t.len || memcmp(s.p, t.p, s.len) != 0)
+    if (!dgl_str_equal(s, t))
         dgl_warn(log, "the reports are of two devices: %s, %s", DGL_PRINTABLE_STR(s),
                  DGL_PRINTABLE_STR(t));
 }
@@ -155,15 +155,15 @@ static void print(const struct options *opt, const struct kind *kind,
                   const struct judgement *judgements, const struct dgl_json *a,
                   const struct dgl_json *b, struct dgl_buf *out)
 {
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
     bool regression = false;
     for (size_t i = 0; i < kind->num_judged; i++)
         regression |= judgements[i].regression;
-    struct dgl_json_writer w = dgl_json_writer(out, 0);
     if (opt->json) {
         dgl_jw_object(&w);
-        report_text(&w, "a", opt->arg[1]);
-        report_text(&w, "b", opt->arg[2]);
-        report_bool(&w, "regression", regression);
+        dgl_jw_field_cstr(&w, "a", opt->arg[1]);
+        dgl_jw_field_cstr(&w, "b", opt->arg[2]);
+        dgl_jw_field_bool(&w, "regression", regression);
         dgl_jw_field_array(&w, "metrics");
     } else {
         dgl_buf_printf(out, "%-24s %14s %14s %9s\n", "", "A", "B", "change");
@@ -172,14 +172,14 @@ static void print(const struct options *opt, const struct kind *kind,
         const struct judgement *j = &judgements[i];
         if (opt->json) {
             dgl_jw_object(&w);
-            report_text(&w, "name", kind->judged[i].name);
+            dgl_jw_field_cstr(&w, "name", kind->judged[i].name);
             report_f64(&w, "a", j->a);
             report_f64(&w, "b", j->b);
             report_f64(&w, "delta_percent", j->percent);
             dgl_jw_field_f64(&w, "t", j->welch.t);
             dgl_jw_field_f64(&w, "df", j->welch.df);
             dgl_jw_field_f64(&w, "p", j->welch.p);
-            report_bool(&w, "regression", j->regression);
+            dgl_jw_field_bool(&w, "regression", j->regression);
             dgl_jw_end_object(&w);
         } else {
             dgl_buf_printf(out, "%-24s %14.3f %14.3f %+8.2f%%  means, p = %.4g, %s\n",
@@ -199,7 +199,7 @@ static void print(const struct options *opt, const struct kind *kind,
         double percent = (dgl_json_f64(y) / dgl_json_f64(x) - 1) * 100;
         if (opt->json) {
             dgl_jw_object(&w);
-            report_text(&w, "name", kind->told[i]);
+            dgl_jw_field_cstr(&w, "name", kind->told[i]);
             report_f64(&w, "a", dgl_json_f64(x));
             report_f64(&w, "b", dgl_json_f64(y));
             report_f64(&w, "delta_percent", percent);
@@ -211,8 +211,7 @@ static void print(const struct options *opt, const struct kind *kind,
     }
     if (opt->json) {
         dgl_jw_end_array(&w);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(out, '\n');
+        report_end(&w);
     }
 }
 
@@ -252,11 +251,9 @@ int bench_compare(const struct options *opt)
     warn_different(&console.log, kind[0], a, b);
     print(opt, kind[0], judgements, a, b, &out);
     code = out_exit(out_buf(&out));
-    if (code == EXIT_OK && regression) {
-        console_error("%s is slower than %s by more than %.0f%% (p < %.2f)", opt->arg[2],
-                      opt->arg[1], REGRESSION_PERCENT, SIGNIFICANT_P);
-        code = EXIT_FAILED;
-    }
+    if (code == EXIT_OK && regression)
+        code = console_fail("%s is slower than %s by more than %.0f%% (p < %.2f)", opt->arg[2],
+                            opt->arg[1], REGRESSION_PERCENT, SIGNIFICANT_P);
 done:
     free(runs[0].values);
     free(runs[1].values);

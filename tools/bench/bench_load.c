@@ -166,15 +166,14 @@ done:
     qsort(warm, (size_t)runs, sizeof(warm[0]), by_model_time);
     const struct load_run *median = &warm[runs / 2];
     if (opt->json) {
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_i64(&w, "schemaVersion", 1);
-        report_text(&w, "suite", "system");
-        report_text(&w, "version", dgl_version());
-        report_text(&w, "model", name);
-        report_text(&w, "quantization", quantization);
-        report_u64(&w, "weight_bytes", bytes);
-        report_i64(&w, "repetitions", runs);
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_i64(&w, "schemaVersion", 1);
+        dgl_jw_field_cstr(&w, "suite", "system");
+        dgl_jw_field_cstr(&w, "version", dgl_version());
+        dgl_jw_field_cstr(&w, "model", name);
+        dgl_jw_field_cstr(&w, "quantization", quantization);
+        dgl_jw_field_u64(&w, "weight_bytes", bytes);
+        dgl_jw_field_i64(&w, "repetitions", runs);
         run_json(&w, "cold", &cold, bytes);
         run_json(&w, "warm", median, bytes);
         dgl_jw_field_array(&w, "warm_model_ms_all");
@@ -182,8 +181,7 @@ done:
             dgl_jw_f64(&w, seconds(warm[i].times.model_ns) * 1e3);
         dgl_jw_end_array(&w);
         report_device(&w, e.device);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        report_end(&w);
     } else {
         dgl_buf_printf(&out, "%s, %s, ", name, quantization);
         dgl_buf_bytes(&out, bytes);

@@ -44,11 +44,7 @@ static void gpu_ms(struct dgl_json_writer *w, const char *key, const struct dgl_
     for (size_t i = 0; i < p->num_steps; i++)
         tokens += p->steps[i].timed;
     double runs = phase == DGL_PHASE_DECODE ? r->decode_tokens / tokens : 1;
-    dgl_jw_key(w, key);
-    if (timed)
-        dgl_jw_f64(w, (double)ns * runs * 1e-6);
-    else
-        dgl_jw_null(w);
+    dgl_jw_field_f64(w, key, timed ? (double)ns * runs * 1e-6 : NAN);
 }
 
 static void env_json(struct dgl_json_writer *w, const struct dgl_device *device)
@@ -60,37 +56,24 @@ static void env_json(struct dgl_json_writer *w, const struct dgl_device *device)
     dgl_jw_field_object(w, "env");
     dgl_jw_key(w, "browser"); /* the program, in the words of the schema */
     dgl_jw_object(w);
-    report_text(w, "name", "dopplergl");
-    report_text(w, "version", dgl_version());
+    dgl_jw_field_cstr(w, "name", "dopplergl");
+    dgl_jw_field_cstr(w, "version", dgl_version());
     dgl_jw_end_object(w);
     dgl_jw_field_object(w, "os");
-    report_text(w, "name", known ? os.sysname : NULL);
-    report_text(w, "version", known ? os.release : NULL);
+    dgl_jw_field_cstr(w, "name", known ? os.sysname : NULL);
+    dgl_jw_field_cstr(w, "version", known ? os.release : NULL);
     dgl_jw_end_object(w);
     dgl_jw_field_object(w, "gpu");
-    report_text(w, "vendor", info->driver);
-    report_text(w, "device", info->renderer);
-    report_text(w, "description", dgl_device_gl_version(device));
+    dgl_jw_field_cstr(w, "vendor", info->driver);
+    dgl_jw_field_cstr(w, "device", info->renderer);
+    dgl_jw_field_cstr(w, "description", dgl_device_gl_version(device));
     dgl_jw_end_object(w);
     dgl_jw_field_object(w, "gl");
-    report_bool(w, "hasF16", limits->nv_gpu_shader5);
-    report_bool(w, "hasSubgroups", limits->subgroup_size > 1);
-    report_bool(w, "hasTimestampQuery", limits->timer);
+    dgl_jw_field_bool(w, "hasF16", limits->nv_gpu_shader5);
+    dgl_jw_field_bool(w, "hasSubgroups", limits->subgroup_size > 1);
+    dgl_jw_field_bool(w, "hasTimestampQuery", limits->timer);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
-}
-
-/* SHA-256 of a pack's manifest; null for other models. */
-static void manifest_json(struct dgl_json_writer *w, const struct dgl_model_info *m)
-{
-    char *path = dgl_path_join(m->path, "manifest.json"), *text = NULL, hex[65];
-    size_t len = 0;
-    bool known = path && dgl_path_exists(path) &&
-                 dgl_file_slurp(NULL, path, MAX_MANIFEST, &text, &len) == DGL_OK &&
-                 dgl_hash_bytes(DGL_HASH_SHA256, text, len, hex);
-    report_text(w, "manifest_hash", known ? hex : NULL);
-    free(text);
-    free(path);
 }
 
 static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m)
@@ -98,18 +81,17 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
     struct dgl_model_file *file = NULL;
     bool known = dgl_inspect(NULL, dgl_inspect_params(.path = m->path), &file) == DGL_OK;
     dgl_jw_field_object(w, "modelInfo");
-    report_text(w, "modelId", m->path);
-    report_text(w, "modelName", m->name);
-    report_text(w, "quantization", m->quantization);
-    report_u64(w, "totalSizeBytes", m->weight_bytes);
-    dgl_jw_key(w, "tensorCount");
+    dgl_jw_field_cstr(w, "modelId", m->path);
+    dgl_jw_field_cstr(w, "modelName", m->name);
+    dgl_jw_field_cstr(w, "quantization", m->quantization);
+    dgl_jw_field_u64(w, "totalSizeBytes", m->weight_bytes);
     if (known)
-        dgl_jw_u64(w, dgl_model_file_num_tensors(file));
+        dgl_jw_field_u64(w, "tensorCount", dgl_model_file_num_tensors(file));
     else
-        dgl_jw_null(w);
-    report_i64(w, "numLayers", m->layers);
-    report_i64(w, "hiddenSize", m->hidden);
-    report_u64(w, "parameters", m->parameters);
+        dgl_jw_field_null(w, "tensorCount");
+    dgl_jw_field_i64(w, "numLayers", m->layers);
+    dgl_jw_field_i64(w, "hiddenSize", m->hidden);
+    dgl_jw_field_u64(w, "parameters", m->parameters);
     dgl_jw_end_object(w);
     dgl_model_file_destroy(&file);
 }
@@ -117,13 +99,13 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
 static void workload_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
 {
     dgl_jw_field_object(w, "workload");
-    report_text(w, "promptName", "custom");
-    report_i64(w, "promptTokens", r->prompt_tokens);
-    report_i64(w, "maxNewTokens", r->decode_tokens);
+    dgl_jw_field_cstr(w, "promptName", "custom");
+    dgl_jw_field_i64(w, "promptTokens", r->prompt_tokens);
+    dgl_jw_field_i64(w, "maxNewTokens", r->decode_tokens);
     dgl_jw_field_object(w, "sampling");
-    report_i64(w, "temperature", 0);
-    report_i64(w, "topK", 1);
-    report_i64(w, "topP", 1);
+    dgl_jw_field_i64(w, "temperature", 0);
+    dgl_jw_field_i64(w, "topK", 1);
+    dgl_jw_field_i64(w, "topP", 1);
     dgl_jw_end_object(w);
     dgl_jw_end_object(w);
 }
@@ -137,29 +119,21 @@ static void metrics_json(struct dgl_json_writer *w, const struct bench_report *r
     report_f64(w, "prefill_tokens_per_sec", r->prefill_tps_median);
     report_f64(w, "decode_ms_total", r->decode_ms_median);
     report_f64(w, "decode_tokens_per_sec", r->decode_tps_median);
-    report_u64(w, "gpu_submit_count_prefill", r->prefill.submits);
-    report_u64(w, "gpu_submit_count_decode", r->decode.submits);
+    dgl_jw_field_u64(w, "gpu_submit_count_prefill", r->prefill.submits);
+    dgl_jw_field_u64(w, "gpu_submit_count_decode", r->decode.submits);
     report_f64(w, "decode_ms_per_token_p50", r->decode_ms_p50);
     report_f64(w, "decode_ms_per_token_p90", r->decode_ms_p90);
     report_f64(w, "decode_ms_per_token_p99", r->decode_ms_p99);
-    report_u64(w, "gpu_readback_bytes_total", r->prefill.readback_bytes + r->decode.readback_bytes);
-    report_bool(w, "gpu_timestamp_available", dgl_device_get_limits(report->engine->device)->timer);
+    dgl_jw_field_u64(w, "gpu_readback_bytes_total",
+                     r->prefill.readback_bytes + r->decode.readback_bytes);
+    dgl_jw_field_bool(w, "gpu_timestamp_available",
+                      dgl_device_get_limits(report->engine->device)->timer);
     gpu_ms(w, "gpu_time_ms_prefill", r, DGL_PHASE_PREFILL);
     gpu_ms(w, "gpu_time_ms_decode", r, DGL_PHASE_DECODE);
-    report_u64(w, "estimated_vram_bytes_peak", r->peak_bytes);
-    report_text(w, "kv_cache_dtype", kv_name(report));
-    report_i64(w, "kv_cache_max_seq_len", r->context);
-    report_text(w, "storage_mode", "native_bridge");
-    dgl_jw_end_object(w);
-}
-
-static void raw_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
-{
-    dgl_jw_field_object(w, "raw");
-    report_f64s(w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
-    report_f64s(w, "submit_times_ms", r->submit_ms, r->num_submits);
-    report_ids(w, "generated_token_ids", r->tokens, r->num_tokens);
-    report_text(w, "generated_text", r->text);
+    dgl_jw_field_u64(w, "estimated_vram_bytes_peak", r->peak_bytes);
+    dgl_jw_field_cstr(w, "kv_cache_dtype", kv_name(report));
+    dgl_jw_field_i64(w, "kv_cache_max_seq_len", r->context);
+    dgl_jw_field_cstr(w, "storage_mode", "native_bridge");
     dgl_jw_end_object(w);
 }
 
@@ -171,24 +145,11 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
     dgl_jw_field_array(w, key);
     for (size_t i = 0; i < count; i++) {
         dgl_jw_object(w);
-        report_i64(w, tokens, points[i].tokens);
+        dgl_jw_field_i64(w, tokens, points[i].tokens);
         report_f64(w, tps, points[i].median);
+        if (points[i].step_ms > 0)
+            report_f64(w, "step_ms", points[i].step_ms);
         report_f64s(w, all, points[i].tps, (size_t)points[i].count);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}
-
-static void batches_json(struct dgl_json_writer *w, const struct bench_report *report)
-{
-    dgl_jw_field_array(w, "sweep_batch");
-    for (size_t i = 0; i < report->num_batches; i++) {
-        const struct bench_point *point = &report->batch[i];
-        dgl_jw_object(w);
-        report_i64(w, "batch", point->tokens);
-        report_f64(w, "decode_tps", point->median);
-        report_f64(w, "step_ms", point->step_ms);
-        report_f64s(w, "decode_tps_all", point->tps, (size_t)point->count);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -200,9 +161,9 @@ static void cells_json(struct dgl_json_writer *w, const struct bench_report *rep
     for (size_t i = 0; i < report->num_cells; i++) {
         const struct bench_cell *c = &report->cell[i];
         dgl_jw_object(w);
-        report_text(w, "quantization", c->quantization);
-        report_text(w, "layout", c->layout);
-        report_u64(w, "weight_bytes", c->weight_bytes);
+        dgl_jw_field_cstr(w, "quantization", c->quantization);
+        dgl_jw_field_cstr(w, "layout", c->layout);
+        dgl_jw_field_u64(w, "weight_bytes", c->weight_bytes);
         report_f64(w, "prefill_tps", c->result.prefill_tps_median);
         report_f64(w, "decode_tps", c->result.decode_tps_median);
         report_f64(w, "decode_gbps", c->result.decode_gbps);
@@ -215,30 +176,33 @@ static void settings_json(struct dgl_json_writer *w, const struct bench_report *
 {
     const struct dgl_bench_result *r = &report->result;
     const struct dgl_model_info *m = dgl_model_get_info(report->engine->model);
-    const struct {
-        const char *key;
-        int64_t value;
-    } counts[] = {{"prompt_tokens", r->prompt_tokens},
-                  {"decode_tokens", r->decode_tokens},
-                  {"depth", r->depth},
-                  {"batch", r->batch},
-                  {"ubatch", r->ubatch},
-                  {"context", r->context},
-                  {"repetitions", r->repetitions},
-                  {"warmup", r->warmup},
-                  {"weight_bytes", (int64_t)m->weight_bytes}};
-    report_text(w, "version", dgl_version());
-    report_text(w, "commit", DGL_COMMIT[0] ? DGL_COMMIT : NULL);
+    /* Only packs have a manifest. */
+    char *path = dgl_path_join(m->path, "manifest.json"), *text = NULL, hex[65];
+    size_t len = 0;
+    const bool known = path && dgl_path_exists(path) &&
+                       dgl_file_slurp(NULL, path, MAX_MANIFEST, &text, &len) == DGL_OK &&
+                       dgl_hash_bytes(DGL_HASH_SHA256, text, len, hex);
+    free(text);
+    free(path);
+    dgl_jw_field_cstr(w, "version", dgl_version());
+    dgl_jw_field_cstr(w, "commit", DGL_COMMIT[0] ? DGL_COMMIT : NULL);
     dgl_jw_field_array(w, "flags");
     for (int i = 0; i < report->opt->argc; i++)
         dgl_jw_cstr(w, report->opt->argv[i]);
     dgl_jw_end_array(w);
-    report_text(w, "model", m->name);
-    manifest_json(w, m);
-    report_text(w, "quantization", m->quantization);
-    report_text(w, "kv_type", kv_name(report));
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        report_i64(w, counts[i].key, counts[i].value);
+    dgl_jw_field_cstr(w, "model", m->name);
+    dgl_jw_field_cstr(w, "manifest_hash", known ? hex : NULL);
+    dgl_jw_field_cstr(w, "quantization", m->quantization);
+    dgl_jw_field_cstr(w, "kv_type", kv_name(report));
+    dgl_jw_field_i64(w, "prompt_tokens", r->prompt_tokens);
+    dgl_jw_field_i64(w, "decode_tokens", r->decode_tokens);
+    dgl_jw_field_i64(w, "depth", r->depth);
+    dgl_jw_field_i64(w, "batch", r->batch);
+    dgl_jw_field_i64(w, "ubatch", r->ubatch);
+    dgl_jw_field_i64(w, "context", r->context);
+    dgl_jw_field_i64(w, "repetitions", r->repetitions);
+    dgl_jw_field_i64(w, "warmup", r->warmup);
+    dgl_jw_field_u64(w, "weight_bytes", m->weight_bytes);
 }
 
 static bool print_json(const struct bench_report *report)
@@ -248,7 +212,7 @@ static bool print_json(const struct bench_report *report)
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     report_begin(&w, "pipeline");
-    report_text(&w, "runType", "warm");
+    dgl_jw_field_cstr(&w, "runType", "warm");
     env_json(&w, e->device);
     model_json(&w, dgl_model_get_info(e->model));
     workload_json(&w, r);
@@ -263,16 +227,16 @@ static bool print_json(const struct bench_report *report)
     report_f64(&w, "decode_ms_per_token_p99", r->decode_ms_p99);
     report_f64(&w, "ttft_ms_cold", r->ttft_ms_cold);
     report_f64(&w, "ttft_ms_warm", r->ttft_ms_warm);
-    report_u64(&w, "bytes_per_token", r->bytes_per_token);
+    dgl_jw_field_u64(&w, "bytes_per_token", r->bytes_per_token);
     report_f64(&w, "decode_gbps", r->decode_gbps);
     report_f64(&w, "copy_gbps", r->copy_gbps);
     report_f64(&w, "cpu_us_per_token", r->batch > 1 ? NAN : r->cpu_us_per_token);
-    report_u64(&w, "peak_bytes", r->peak_bytes);
-    report_u64(&w, "estimate_bytes", r->estimate_bytes);
+    dgl_jw_field_u64(&w, "peak_bytes", r->peak_bytes);
+    dgl_jw_field_u64(&w, "estimate_bytes", r->estimate_bytes);
     report_f64(&w, "load_ms", (double)e->load_ns * 1e-6);
     report_f64(&w, "compile_ms", (double)r->compile_ns * 1e-6);
-    report_text(&w, "executor", r->executor);
-    report_text(&w, "executor_reason", r->executor_reason);
+    dgl_jw_field_cstr(&w, "executor", r->executor);
+    dgl_jw_field_cstr(&w, "executor_reason", r->executor_reason);
     dgl_jw_field_object(&w, "counters");
     report_counters(&w, "load", &e->load);
     report_counters(&w, "prefill", &r->prefill);
@@ -284,7 +248,7 @@ static bool print_json(const struct bench_report *report)
     dgl_jw_key(&w, "tuned");
     tune_json(&w, &report->tuned);
     if (report->num_batches) {
-        batches_json(&w, report);
+        points_json(&w, "sweep_batch", "batch", "decode_tps", report->batch, report->num_batches);
     } else if (report->opt->sweep) {
         points_json(&w, "sweep_depth", "depth", "decode_tps", report->depth, report->num_depths);
         points_json(&w, "sweep_prompt", "prompt_tokens", "prefill_tps", report->prompt,
@@ -292,9 +256,13 @@ static bool print_json(const struct bench_report *report)
     }
     if (report->opt->matrix)
         cells_json(&w, report);
-    raw_json(&w, r);
+    dgl_jw_field_object(&w, "raw");
+    report_f64s(&w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
+    report_f64s(&w, "submit_times_ms", r->submit_ms, r->num_submits);
+    report_ids(&w, "generated_token_ids", r->tokens, r->num_tokens);
+    dgl_jw_field_cstr(&w, "generated_text", r->text);
     dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
+    report_end(&w);
     return out_buf(&out);
 }
 

@@ -41,33 +41,33 @@ static bool print_json(const struct load *load)
     struct dgl_buf out = {0};
     struct dgl_json_writer w = dgl_json_writer(&out, 0);
     report_begin(&w, "serve");
-    report_text(&w, "version", dgl_version());
-    report_text(&w, "url", load->url);
-    report_text(&w, "model", load->model[0] ? load->model : NULL);
+    dgl_jw_field_cstr(&w, "version", dgl_version());
+    dgl_jw_field_cstr(&w, "url", load->url);
+    dgl_jw_field_cstr(&w, "model", load->model[0] ? load->model : NULL);
     report_f64(&w, "rate", opt->rate);
     report_f64(&w, "duration", opt->duration);
-    report_i64(&w, "connections", opt->connections);
-    report_text(&w, "prompt_lengths", opt->prompt_lengths);
-    report_text(&w, "answer_lengths", opt->answer_lengths);
-    report_i64(&w, "seed", opt->seed > 0 ? opt->seed : 0);
+    dgl_jw_field_i64(&w, "connections", opt->connections);
+    dgl_jw_field_cstr(&w, "prompt_lengths", opt->prompt_lengths);
+    dgl_jw_field_cstr(&w, "answer_lengths", opt->answer_lengths);
+    dgl_jw_field_i64(&w, "seed", opt->seed > 0 ? opt->seed : 0);
     report_f64(&w, "slo_ttft_ms", opt->slo_ttft);
     report_f64(&w, "slo_itl_ms", opt->slo_itl);
-    report_u64(&w, "requests", load->count);
-    report_u64(&w, "finished", load->finished);
-    report_u64(&w, "failed", load->failed);
-    report_u64(&w, "good", load->good);
+    dgl_jw_field_u64(&w, "requests", load->count);
+    dgl_jw_field_u64(&w, "finished", load->finished);
+    dgl_jw_field_u64(&w, "failed", load->failed);
+    dgl_jw_field_u64(&w, "good", load->good);
     dgl_jw_field_array(&w, "failures");
     for (size_t i = 0; i < load->num_failures; i++) {
         dgl_jw_object(&w);
-        report_text(&w, "what", load->failure[i].what);
-        report_u64(&w, "count", load->failure[i].count);
+        dgl_jw_field_cstr(&w, "what", load->failure[i].what);
+        dgl_jw_field_u64(&w, "count", load->failure[i].count);
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
     report_f64(&w, "seconds", load->seconds);
     report_f64(&w, "prompt_tokens", load->prompt_tokens);
     report_f64(&w, "answer_tokens", load->answer_tokens);
-    report_bool(&w, "tokens_by_server", load->counted);
+    dgl_jw_field_bool(&w, "tokens_by_server", load->counted);
     report_f64(&w, "requests_per_second", per_second(load, (double)load->finished));
     report_f64(&w, "prompt_tps", per_second(load, load->prompt_tokens));
     report_f64(&w, "answer_tps", per_second(load, load->answer_tokens));
@@ -80,8 +80,7 @@ static bool print_json(const struct load *load)
     quantiles_json(&w, "late_ms", &load->late);
     report_f64s(&w, "ttft_ms_all", load->ttft_ms, load->finished);
     report_f64s(&w, "tpot_ms_all", load->tpot_ms, load->num_tpot);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
+    report_end(&w);
     return out_buf(&out);
 }
 

@@ -1,6 +1,7 @@
 /* Results of the tuner as lines and as JSON. */
 #include "tools/bench/tune_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -83,43 +84,34 @@ void tune_put(struct dgl_buf *out, const struct dgl_tune_result *r, bool candida
     }
 }
 
-/* null where it was not `timed`. */
-static void put_us(struct dgl_json_writer *w, const char *key, double us, bool timed)
-{
-    dgl_jw_key(w, key);
-    if (timed)
-        dgl_jw_f64(w, us);
-    else
-        dgl_jw_null(w);
-}
-
 void tune_json(struct dgl_json_writer *w, const struct dgl_tune_result *r)
 {
     dgl_jw_array(w);
     for (size_t i = 0; i < r->num_ops; i++) {
         const struct dgl_tune_op *op = &r->ops[i];
         dgl_jw_object(w);
-        report_text(w, "op", op->op);
-        report_text(w, "phase", phase_name(op->phase));
-        report_i64(w, "tokens", op->tokens);
-        report_text(w, "request", op->request);
-        report_text(w, "texts", op->texts);
-        put_us(w, "default_us", op->default_us, !tune_default_is_wrong(op));
-        put_us(w, "tuned_us", op->tuned_us, !tune_default_is_wrong(op));
-        put_us(w, "best_us", op->best_us, op->best > 0);
+        dgl_jw_field_cstr(w, "op", op->op);
+        dgl_jw_field_cstr(w, "phase", phase_name(op->phase));
+        dgl_jw_field_i64(w, "tokens", op->tokens);
+        dgl_jw_field_cstr(w, "request", op->request);
+        dgl_jw_field_cstr(w, "texts", op->texts);
+        /* A time that was not measured is null. */
+        dgl_jw_field_f64(w, "default_us", tune_default_is_wrong(op) ? NAN : op->default_us);
+        dgl_jw_field_f64(w, "tuned_us", tune_default_is_wrong(op) ? NAN : op->tuned_us);
+        dgl_jw_field_f64(w, "best_us", op->best > 0 ? op->best_us : NAN);
         report_f64(w, "spread", op->spread);
-        report_u64(w, "winner", op->winner);
-        report_u64(w, "best", op->best);
-        report_bool(w, "complete", op->complete);
+        dgl_jw_field_u64(w, "winner", op->winner);
+        dgl_jw_field_u64(w, "best", op->best);
+        dgl_jw_field_bool(w, "complete", op->complete);
         dgl_jw_field_array(w, "candidates");
         for (size_t k = 0; k < op->num_candidates; k++) {
             const struct dgl_tune_candidate *c = &op->candidates[k];
             dgl_jw_object(w);
-            report_text(w, "kernel", c->kernel);
-            report_text(w, "tunes", c->tunes);
-            put_us(w, "us", c->us, !c->reason[0]);
-            report_bool(w, "verified", c->verified);
-            report_text(w, "reason", c->reason[0] ? c->reason : NULL);
+            dgl_jw_field_cstr(w, "kernel", c->kernel);
+            dgl_jw_field_cstr(w, "tunes", c->tunes);
+            dgl_jw_field_f64(w, "us", c->reason[0] ? NAN : c->us);
+            dgl_jw_field_bool(w, "verified", c->verified);
+            dgl_jw_field_cstr(w, "reason", c->reason[0] ? c->reason : NULL);
             dgl_jw_end_object(w);
         }
         dgl_jw_end_array(w);

@@ -143,15 +143,13 @@ int turn_answer(struct chat *c)
 static bool print_json(const struct chat *c, const struct dgl_generate_result *r)
 {
     struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_object(&w);
+    struct dgl_json_writer w = report_object(&out);
     generation_report(&w, &c->engine, r);
     dgl_jw_field_object(&w, "message");
-    report_text(&w, "role", "assistant");
+    dgl_jw_field_cstr(&w, "role", "assistant");
     dgl_jw_field_str(&w, "content", (struct dgl_str){r->text, r->text_len});
     dgl_jw_end_object(&w);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
+    report_end(&w);
     return out_buf(&out);
 }
 

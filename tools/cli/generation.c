@@ -169,8 +169,8 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     report_ids(w, "prompt_ids", r->prompt_ids, r->num_prompt_ids);
     report_ids(w, "tokens", r->tokens, r->num_tokens);
     dgl_jw_field_str(w, "text", (struct dgl_str){r->text ? r->text : "", r->text_len});
-    report_text(w, "finish_reason",
-                dgl_device_is_lost(e->device) ? "device_lost" : dgl_finish_str(r->finish));
+    dgl_jw_field_cstr(w, "finish_reason",
+                      dgl_device_is_lost(e->device) ? "device_lost" : dgl_finish_str(r->finish));
     dgl_jw_field_object(w, "timings");
     report_f64(w, "load_ms", (double)e->load_ns * 1e-6);
     report_f64(w, "compile_ms", (double)r->compile_ns * 1e-6);
@@ -188,15 +188,15 @@ void generation_report(struct dgl_json_writer *w, const struct engine *e,
     struct dgl_pass_info passes;
     dgl_session_passes(e->session, &passes);
     dgl_jw_field_object(w, "passes");
-    report_i64(w, "most", passes.most);
-    report_i64(w, "tokens", passes.tokens);
-    report_i64(w, "timed_tokens", passes.timed_tokens);
+    dgl_jw_field_i64(w, "most", passes.most);
+    dgl_jw_field_i64(w, "tokens", passes.tokens);
+    dgl_jw_field_i64(w, "timed_tokens", passes.timed_tokens);
     report_f64(w, "layer_ms", (double)passes.layer_ns * 1e-6);
     report_f64(w, "head_ms", (double)passes.head_ns * 1e-6);
     dgl_jw_end_object(w);
     report_executor(w, e->model);
     report_device(w, e->device);
-    report_u64(w, "weight_bytes", dgl_model_get_info(e->model)->weight_bytes);
+    dgl_jw_field_u64(w, "weight_bytes", dgl_model_get_info(e->model)->weight_bytes);
     report_kernels(w, e->model);
 }
 

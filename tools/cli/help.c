@@ -232,16 +232,16 @@ static void option_json(struct dgl_json_writer *w, const struct option *o)
     char letter[2] = {o->letter, '\0'};
     bool number = o->type == TYPE_I32 || o->type == TYPE_I64 || o->type == TYPE_F64;
     dgl_jw_object(w);
-    report_text(w, "name", o->name);
-    report_text(w, "letter", o->letter ? letter : NULL);
-    report_text(w, "argument", o->arg);
-    report_text(w, "type", types[o->type]);
+    dgl_jw_field_cstr(w, "name", o->name);
+    dgl_jw_field_cstr(w, "letter", o->letter ? letter : NULL);
+    dgl_jw_field_cstr(w, "argument", o->arg);
+    dgl_jw_field_cstr(w, "type", types[o->type]);
     if (number) {
         dgl_jw_field_f64(w, "min", o->min);
         dgl_jw_field_f64(w, "max", o->max);
     }
-    report_text(w, "words", o->words);
-    report_text(w, "help", o->help);
+    dgl_jw_field_cstr(w, "words", o->words);
+    dgl_jw_field_cstr(w, "help", o->help);
     dgl_jw_end_object(w);
 }
 
@@ -253,9 +253,9 @@ static bool help_json(void)
     dgl_jw_array(&w);
     for (const struct command *c = commands; c->name; c++) {
         dgl_jw_object(&w);
-        report_text(&w, "name", c->name);
-        report_text(&w, "usage", c->usage);
-        report_text(&w, "summary", c->summary);
+        dgl_jw_field_cstr(&w, "name", c->name);
+        dgl_jw_field_cstr(&w, "usage", c->usage);
+        dgl_jw_field_cstr(&w, "summary", c->summary);
         dgl_jw_field_array(&w, "options");
         for (size_t i = 0; (o = option_at(i)); i++)
             if (option_is_for(o, c))

@@ -1,6 +1,7 @@
 /* Profiles as text and as JSON. An unknown value is null or a dash, never 0. */
 #include "tools/cli/profile.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "tools/cli/report.h"
@@ -17,30 +18,21 @@ static uint64_t phase_ns(const struct dgl_profile *p, enum dgl_phase phase)
     return sum;
 }
 
-static void known_f64(struct dgl_json_writer *w, const char *key, double value, bool known)
-{
-    if (known) {
-        report_f64(w, key, value);
-    } else {
-        dgl_jw_field_null(w, key);
-    }
-}
-
 static void entry_json(struct dgl_json_writer *w, const struct dgl_profile *p,
                        const struct dgl_profile_entry *e)
 {
     uint64_t whole = phase_ns(p, e->phase);
     double gbps = e->gpu_ns ? (double)e->bytes / (double)e->gpu_ns : 0;
     dgl_jw_object(w);
-    report_text(w, "phase", phase_name(e->phase));
-    report_text(w, "op", e->op);
-    report_text(w, "kernel", e->kernel);
-    report_u64(w, "calls", e->calls);
-    report_u64(w, "bytes", e->bytes);
-    known_f64(w, "gpu_us", (double)e->gpu_ns * 1e-3, e->timed);
-    known_f64(w, "share", whole ? (double)e->gpu_ns / (double)whole : 0, whole > 0);
-    known_f64(w, "gbps", gbps, gbps > 0);
-    known_f64(w, "copy_share", gbps / p->copy_gbps, gbps > 0 && p->copy_gbps > 0);
+    dgl_jw_field_cstr(w, "phase", phase_name(e->phase));
+    dgl_jw_field_cstr(w, "op", e->op);
+    dgl_jw_field_cstr(w, "kernel", e->kernel);
+    dgl_jw_field_u64(w, "calls", e->calls);
+    dgl_jw_field_u64(w, "bytes", e->bytes);
+    report_f64(w, "gpu_us", e->timed ? (double)e->gpu_ns * 1e-3 : NAN);
+    report_f64(w, "share", whole > 0 ? (double)e->gpu_ns / (double)whole : NAN);
+    report_f64(w, "gbps", gbps > 0 ? gbps : NAN);
+    report_f64(w, "copy_share", gbps > 0 && p->copy_gbps > 0 ? gbps / p->copy_gbps : NAN);
     dgl_jw_end_object(w);
 }
 
@@ -49,38 +41,34 @@ static void step_json(struct dgl_json_writer *w, const struct dgl_profile_step *
     dgl_jw_object(w);
     report_f64(w, "host_us", (double)s->host_ns * 1e-3);
     report_f64(w, "cpu_record_us", (double)s->record_ns * 1e-3);
-    known_f64(w, "gpu_us", (double)s->gpu_ns * 1e-3, s->gpu_ns > 0);
+    report_f64(w, "gpu_us", s->gpu_ns > 0 ? (double)s->gpu_ns * 1e-3 : NAN);
     report_f64(w, "readback_us", (double)s->readback_ns * 1e-3);
     report_f64(w, "wall_us",
                (double)(s->host_ns + s->record_ns + s->gpu_ns + s->readback_ns) * 1e-3);
-    report_bool(w, "timers", s->timed);
+    dgl_jw_field_bool(w, "timers", s->timed);
     dgl_jw_end_object(w);
 }
 
 void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool asked)
 {
-    dgl_jw_key(w, "profile");
-    if (asked)
-        dgl_jw_array(w);
-    else
-        dgl_jw_null(w);
-    for (size_t i = 0; asked && i < p->num_entries; i++)
+    if (!asked) {
+        dgl_jw_field_null(w, "profile");
+        dgl_jw_field_null(w, "timeline");
+        dgl_jw_field_null(w, "timer_us");
+        return;
+    }
+    dgl_jw_field_array(w, "profile");
+    for (size_t i = 0; i < p->num_entries; i++)
         entry_json(w, p, &p->entries[i]);
-    if (asked)
-        dgl_jw_end_array(w);
-    dgl_jw_key(w, "timeline");
-    if (asked)
-        dgl_jw_array(w);
-    else
-        dgl_jw_null(w);
-    for (size_t i = 0; asked && i < p->num_steps; i++)
+    dgl_jw_end_array(w);
+    dgl_jw_field_array(w, "timeline");
+    for (size_t i = 0; i < p->num_steps; i++)
         step_json(w, &p->steps[i]);
-    if (asked)
-        dgl_jw_end_array(w);
+    dgl_jw_end_array(w);
     bool timers = false;
     for (size_t i = 0; i < p->num_entries; i++)
         timers |= p->entries[i].timed;
-    known_f64(w, "timer_us", (double)p->timer_ns * 1e-3, asked && timers);
+    report_f64(w, "timer_us", timers ? (double)p->timer_ns * 1e-3 : NAN);
 }
 
 static int compare_u64(const void *a, const void *b)

@@ -8,24 +8,38 @@
 
 #include "core/base/mem.h"
 
-void report_text(struct dgl_json_writer *w, const char *key, const char *text)
+struct dgl_json_writer report_object(struct dgl_buf *out)
 {
-    dgl_jw_field_cstr(w, key, text);
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
+    dgl_jw_object(&w);
+    return w;
 }
 
-void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value)
+void report_end(struct dgl_json_writer *w)
 {
-    dgl_jw_field_u64(w, key, value);
+    dgl_jw_end_object(w);
+    dgl_buf_putc(w->out, '\n');
 }
 
-void report_i64(struct dgl_json_writer *w, const char *key, int64_t value)
+void report_list_begin(struct report_list *l, bool json)
 {
-    dgl_jw_field_i64(w, key, value);
+    *l = (struct report_list){.json = json};
+    l->w = dgl_json_writer(&l->out, 0);
+    if (json)
+        dgl_jw_array(&l->w);
 }
 
-void report_bool(struct dgl_json_writer *w, const char *key, bool value)
+int report_list_end(struct report_list *l, enum dgl_status status)
 {
-    dgl_jw_field_bool(w, key, value);
+    if (status != DGL_OK) {
+        dgl_buf_finish(&l->out);
+        return exit_code(status);
+    }
+    if (l->json) {
+        dgl_jw_end_array(&l->w);
+        dgl_buf_putc(&l->out, '\n');
+    }
+    return out_exit(out_buf(&l->out));
 }
 
 void report_f64(struct dgl_json_writer *w, const char *key, double value)
@@ -49,9 +63,9 @@ void report_begin(struct dgl_json_writer *w, const char *suite)
     gmtime_r(&seconds, &utc);
     strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
     dgl_jw_object(w);
-    report_i64(w, "schemaVersion", 1);
-    report_text(w, "timestamp", now);
-    report_text(w, "suite", suite);
+    dgl_jw_field_i64(w, "schemaVersion", 1);
+    dgl_jw_field_cstr(w, "timestamp", now);
+    dgl_jw_field_cstr(w, "suite", suite);
 }
 
 void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, size_t count)
@@ -64,27 +78,19 @@ void report_ids(struct dgl_json_writer *w, const char *key, const int32_t *ids, 
 
 void report_counters(struct dgl_json_writer *w, const char *key, const struct dgl_counters *c)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-    } rows[] = {
-        {"tokens", c->tokens},
-        {"submits", c->submits},
-        {"readbacks", c->readbacks},
-        {"dispatches", c->dispatches},
-        {"barriers", c->barriers},
-        {"buffers_created", c->buffers_created},
-        {"programs_linked", c->programs_linked},
-        {"readback_bytes", c->readback_bytes},
-        {"upload_bytes", c->upload_bytes},
-        {"pages_used", c->pages_used},
-        {"pages_shared", c->pages_shared},
-        {"prefix_hit_tokens", c->prefix_hit_tokens},
-    };
     dgl_jw_field_object(w, key);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        report_u64(w, rows[i].name, rows[i].value);
-    }
+    dgl_jw_field_u64(w, "tokens", c->tokens);
+    dgl_jw_field_u64(w, "submits", c->submits);
+    dgl_jw_field_u64(w, "readbacks", c->readbacks);
+    dgl_jw_field_u64(w, "dispatches", c->dispatches);
+    dgl_jw_field_u64(w, "barriers", c->barriers);
+    dgl_jw_field_u64(w, "buffers_created", c->buffers_created);
+    dgl_jw_field_u64(w, "programs_linked", c->programs_linked);
+    dgl_jw_field_u64(w, "readback_bytes", c->readback_bytes);
+    dgl_jw_field_u64(w, "upload_bytes", c->upload_bytes);
+    dgl_jw_field_u64(w, "pages_used", c->pages_used);
+    dgl_jw_field_u64(w, "pages_shared", c->pages_shared);
+    dgl_jw_field_u64(w, "prefix_hit_tokens", c->prefix_hit_tokens);
     dgl_jw_end_object(w);
 }
 
@@ -92,10 +98,10 @@ void report_device(struct dgl_json_writer *w, const struct dgl_device *device)
 {
     const struct dgl_device_info *info = dgl_device_get_info(device);
     dgl_jw_field_object(w, "device");
-    report_text(w, "name", info->renderer);
-    report_text(w, "node", info->node);
-    report_text(w, "driver", info->driver);
-    report_bool(w, "software", info->software);
+    dgl_jw_field_cstr(w, "name", info->renderer);
+    dgl_jw_field_cstr(w, "node", info->node);
+    dgl_jw_field_cstr(w, "driver", info->driver);
+    dgl_jw_field_bool(w, "software", info->software);
     dgl_jw_end_object(w);
 }
 
@@ -103,8 +109,8 @@ void report_executor(struct dgl_json_writer *w, const struct dgl_model *model)
 {
     struct dgl_executor_info info;
     dgl_model_executor(model, &info);
-    report_text(w, "executor", info.name);
-    report_text(w, "executor_reason", info.reason);
+    dgl_jw_field_cstr(w, "executor", info.name);
+    dgl_jw_field_cstr(w, "executor_reason", info.reason);
 }
 
 /* Code points: continuation bytes take no column. */
@@ -218,14 +224,6 @@ static bool report_step(void *priv, const struct dgl_plan_step *step)
 {
     struct kernel_rows *rows = priv;
     const struct dgl_kernel_info *k = step->kernel;
-    const struct {
-        const char *key, *value;
-    } fields[] = {{"phase", phase_name(step->phase)},
-                  {"op", step->op},
-                  {"name", k->name},
-                  {"variant", k->variant},
-                  {"origin", k->origin},
-                  {"sha256", k->sha256}};
     if (is_listed(rows, step))
         return true;
     if (!dgl_grow((void **)&rows->row, &rows->cap, rows->count + 1, sizeof(*rows->row))) {
@@ -236,14 +234,13 @@ static bool report_step(void *priv, const struct dgl_plan_step *step)
     *row = (struct kernel_row){step->phase, step->op, k->name, .fallback = step->fallback != NULL};
     memcpy(row->sha256, k->sha256, sizeof(row->sha256));
     dgl_jw_object(rows->w);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        report_text(rows->w, fields[i].key, fields[i].value);
-    }
-    dgl_jw_key(rows->w, "fallback");
-    if (step->fallback)
-        dgl_jw_cstr(rows->w, step->fallback);
-    else
-        dgl_jw_null(rows->w);
+    dgl_jw_field_cstr(rows->w, "phase", phase_name(step->phase));
+    dgl_jw_field_cstr(rows->w, "op", step->op);
+    dgl_jw_field_cstr(rows->w, "name", k->name);
+    dgl_jw_field_cstr(rows->w, "variant", k->variant);
+    dgl_jw_field_cstr(rows->w, "origin", k->origin);
+    dgl_jw_field_cstr(rows->w, "sha256", k->sha256);
+    dgl_jw_field_cstr(rows->w, "fallback", step->fallback);
     dgl_jw_end_object(rows->w);
     return true;
 }

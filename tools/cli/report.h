@@ -3,13 +3,23 @@
 #define DGL_TOOLS_REPORT_H
 
 #include "core/base/json.h"
+#include "tools/cli/console.h"
 
-/* One field: its key and value. NULL is null. */
-void report_text(struct dgl_json_writer *w, const char *key, const char *text);
-void report_u64(struct dgl_json_writer *w, const char *key, uint64_t value);
-void report_i64(struct dgl_json_writer *w, const char *key, int64_t value);
-void report_bool(struct dgl_json_writer *w, const char *key, bool value);
-/* Rounded to three decimal places. */
+/* Begins an object on one line, and ends it and its line. */
+struct dgl_json_writer report_object(struct dgl_buf *out);
+void report_end(struct dgl_json_writer *w);
+
+/* A list that a command prints: rows of text or, with --json, an array. */
+struct report_list {
+    struct dgl_buf out;
+    struct dgl_json_writer w; /* writes to `out` */
+    bool json;
+};
+void report_list_begin(struct report_list *l, bool json);
+/* Prints the list if `status` is DGL_OK, and frees it. Returns an exit code. */
+int report_list_end(struct report_list *l, enum dgl_status status);
+
+/* A field, rounded to three decimal places; NAN is null. */
 void report_f64(struct dgl_json_writer *w, const char *key, double value);
 /* A list; not rounded. */
 void report_f64s(struct dgl_json_writer *w, const char *key, const double *values, size_t count);

@@ -11,6 +11,7 @@
 #include "core/base/mem.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "tools/cli/report.h"
 
 #define MAX_SEED 9007199254740991 /* as --seed */
 
@@ -127,8 +128,7 @@ enum dgl_status session_read(struct engine *e, const char *path, struct session_
 
 static void put_note(struct dgl_buf *out, const struct session_note *note)
 {
-    struct dgl_json_writer w = dgl_json_writer(out, 0);
-    dgl_jw_object(&w);
+    struct dgl_json_writer w = report_object(out);
     dgl_jw_field_cstr(&w, "command", note->command);
     dgl_jw_field_u64(&w, "seed", note->seed);
     if (note->conversation) {

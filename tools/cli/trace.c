@@ -15,17 +15,17 @@ enum { TRACE_PID = 1, TRACE_HOST = 1, TRACE_GPU = 2 };
 static void begin_event(struct trace *t, const char *ph, const char *name, int track)
 {
     dgl_jw_object(&t->json);
-    report_text(&t->json, "ph", ph);
-    report_text(&t->json, "name", name);
-    report_i64(&t->json, "pid", TRACE_PID);
-    report_i64(&t->json, "tid", track);
+    dgl_jw_field_cstr(&t->json, "ph", ph);
+    dgl_jw_field_cstr(&t->json, "name", name);
+    dgl_jw_field_i64(&t->json, "pid", TRACE_PID);
+    dgl_jw_field_i64(&t->json, "tid", track);
 }
 
 static void add_name(struct trace *t, const char *what, int track, const char *name)
 {
     begin_event(t, "M", what, track);
     dgl_jw_field_object(&t->json, "args");
-    report_text(&t->json, "name", name);
+    dgl_jw_field_cstr(&t->json, "name", name);
     dgl_jw_end_object(&t->json);
     dgl_jw_end_object(&t->json);
 }
@@ -34,7 +34,7 @@ static void begin_stretch(struct trace *t, const char *category, const char *nam
                           uint64_t start_ns, uint64_t duration_ns)
 {
     begin_event(t, "X", name, track);
-    report_text(&t->json, "cat", category);
+    dgl_jw_field_cstr(&t->json, "cat", category);
     /* An event that began before the trace is shown from the beginning of the trace. */
     uint64_t late = start_ns < t->origin_ns ? t->origin_ns - start_ns : 0;
     report_f64(&t->json, "ts", (double)(start_ns + late - t->origin_ns) * 1e-3);
@@ -49,7 +49,7 @@ enum dgl_status trace_create(struct trace *t, const struct dgl_log *log, const c
     if (status != DGL_OK)
         return status;
     dgl_jw_object(&t->json);
-    report_text(&t->json, "displayTimeUnit", "ns");
+    dgl_jw_field_cstr(&t->json, "displayTimeUnit", "ns");
     dgl_jw_field_array(&t->json, "traceEvents");
     add_name(t, "process_name", TRACE_HOST, "dopplergl");
     add_name(t, "thread_name", TRACE_HOST, "host");
@@ -69,11 +69,11 @@ static void add_event(void *priv, const struct dgl_event *e)
                   e->start_ns, e->duration_ns);
     dgl_jw_field_object(&t->json, "args");
     if (e->kind == DGL_EVENT_OP)
-        report_text(&t->json, "kernel", e->kernel);
+        dgl_jw_field_cstr(&t->json, "kernel", e->kernel);
     if (e->kind == DGL_EVENT_OP || e->kind == DGL_EVENT_RECORD)
-        report_text(&t->json, "phase", phase_name(e->phase));
+        dgl_jw_field_cstr(&t->json, "phase", phase_name(e->phase));
     if (e->kind == DGL_EVENT_OP || e->kind == DGL_EVENT_READBACK)
-        report_u64(&t->json, "bytes", e->bytes);
+        dgl_jw_field_u64(&t->json, "bytes", e->bytes);
     dgl_jw_end_object(&t->json);
     dgl_jw_end_object(&t->json);
 }
@@ -99,8 +99,7 @@ enum dgl_status trace_commit(struct trace *t)
     if (!t->file)
         return DGL_OK;
     dgl_jw_end_array(&t->json);
-    dgl_jw_end_object(&t->json);
-    dgl_buf_putc(&t->text, '\n');
+    report_end(&t->json);
     enum dgl_status status = t->text.failed ? DGL_ERR_NO_MEMORY : DGL_OK;
     if (status != DGL_OK)
         console_error("out of memory for the trace");

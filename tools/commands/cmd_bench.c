@@ -16,21 +16,33 @@ static const char *const quants[] = {"q4_k", "q4_k_m", "q4_0", "q5_k", "q6_k",
                                      "q8_0", "mxfp4",  "f16",  "bf16"};
 enum { NUM_QUANTS = sizeof(quants) / sizeof(quants[0]) };
 
-/* Returns false after an error line if --types has an unknown type. */
-static bool check_types(const char *types)
+/* Lists the types of --types in its order, each once, or all types. Returns their number, or 0
+ * after an error line if --types has an unknown type. */
+static size_t list_types(const char *types, const char *out[NUM_QUANTS])
 {
     struct dgl_str rest = dgl_str_of(types), part;
-    while (types && dgl_str_split(&rest, ',', &part)) {
-        bool known = false;
-        for (size_t i = 0; i < NUM_QUANTS; i++)
-            known |= dgl_str_eq(part, quants[i]);
-        if (!known)
-            return console_refuse(
-                "--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
-                "bf16 with commas between",
-                types);
+    size_t count = 0;
+    if (!types) {
+        memcpy(out, quants, sizeof(quants));
+        return NUM_QUANTS;
     }
-    return true;
+    while (dgl_str_split(&rest, ',', &part)) {
+        const char *type = NULL;
+        bool listed = false;
+        for (size_t i = 0; i < NUM_QUANTS; i++)
+            type = dgl_str_eq(part, quants[i]) ? quants[i] : type;
+        for (size_t i = 0; i < count; i++)
+            listed |= out[i] == type;
+        if (!type) {
+            console_error("--types %s: wanted q4_k, q4_k_m, q4_0, q5_k, q6_k, q8_0, mxfp4, f16 or "
+                          "bf16 with commas between",
+                          types);
+            return 0;
+        }
+        if (!listed)
+            out[count++] = type;
+    }
+    return count;
 }
 
 /* Tokens that a sequence has at most: after the depth a prompt or an answer, and one more. */
@@ -56,6 +68,7 @@ bool command_bench_check(const struct options *opt)
     const char *what = opt->num_args ? opt->arg[0] : "";
     const bool compare = strcmp(what, "compare") == 0, load = strcmp(what, "load") == 0;
     const bool serve = strcmp(what, "serve") == 0;
+    const char *types[NUM_QUANTS];
     char form[32];
     snprintf(form, sizeof(form), "bench%s%.8s", what[0] ? " " : "", what);
     if (opt->num_args && !compare && !load && !serve)
@@ -111,7 +124,7 @@ bool command_bench_check(const struct options *opt)
                                                "n-predict depth batch batch-invariant ubatch "
                                                "repetitions warmup types");
     else
-        return check_types(opt->types) &&
+        return list_types(opt->types, types) > 0 &&
                (!opt->shape || (options_are_used(opt, "bench", "bench --shape",
                                                  "allow-pack-kernels hash-weights") &&
                                 model_check_shape(opt)));
@@ -182,7 +195,7 @@ static enum dgl_status measure_point(struct engine *e, const struct dgl_bench_pa
     if (status != DGL_OK)
         return status;
     point->tokens = what == SWEEP_BATCH ? r.batch : decode ? r.depth : r.prompt_tokens;
-    point->step_ms = r.decode_ms_p50;
+    point->step_ms = what == SWEEP_BATCH ? r.decode_ms_p50 : 0;
     point->count = r.repetitions;
     memcpy(point->tps, decode ? r.decode_tps : r.prefill_tps, sizeof(point->tps));
     point->median = decode ? r.decode_tps_median : r.prefill_tps_median;
@@ -343,36 +356,13 @@ done:
     return status;
 }
 
-/* The types of --types in its order, each once, or all; returns how many. */
-static size_t matrix_types(const char *types, const char *out[NUM_QUANTS])
-{
-    struct dgl_str rest = dgl_str_of(types), part;
-    size_t count = 0;
-    if (!types) {
-        memcpy(out, quants, sizeof(quants));
-        return NUM_QUANTS;
-    }
-    while (dgl_str_split(&rest, ',', &part)) {
-        const char *type = NULL;
-        for (size_t i = 0; i < NUM_QUANTS; i++)
-            if (dgl_str_eq(part, quants[i]))
-                type = quants[i];
-        for (size_t i = 0; i < count; i++)
-            if (out[i] == type)
-                type = NULL;
-        if (type)
-            out[count++] = type;
-    }
-    return count;
-}
-
 /* Every type of weights of the shape, in the layout that is chosen and in every other that its
  * kernels read. */
 static enum dgl_status matrix(const struct options *opt, struct engine *e,
                               struct bench_report *report)
 {
     const char *types[NUM_QUANTS];
-    const size_t num_types = matrix_types(opt->types, types);
+    const size_t num_types = list_types(opt->types, types);
     struct rows rows = {&e->console, "types", 0, num_types};
     char path[MODEL_PATH_MAX + 32];
     const char *colon = strrchr(opt->shape, ':');

@@ -35,22 +35,6 @@ struct folder {
 
 #define MOST_BYTES (128u << 20)
 
-/* Returns the device and driver of a file, or "" if it names none. The caller frees it. Returns
- * NULL if memory is exhausted. */
-static char *read_device(const struct folder *f, const struct cached *c)
-{
-    char *bytes = NULL, *device = NULL;
-    size_t len = 0;
-    if (c->kind->records)
-        device = dgl_records_device(f->dir, c->name, MOST_BYTES);
-    else if (dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
-             len >= DGL_CACHE_DEVICE_AT + DGL_CACHE_DEVICE_BYTES &&
-             bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
-        device = strndup(bytes + DGL_CACHE_DEVICE_AT, DGL_CACHE_DEVICE_BYTES - 1);
-    free(bytes);
-    return device ? device : strdup("");
-}
-
 static int compare_files(const void *a, const void *b)
 {
     const struct cached *x = a, *y = b;
@@ -88,7 +72,18 @@ static bool open_folder(struct folder *f, bool devices)
             continue;
         }
         c->name = strdup(names[i]);
-        c->device = c->name && devices ? read_device(f, c) : strdup("");
+        if (c->name && devices && c->kind->records) {
+            c->device = dgl_records_device(f->dir, c->name, MOST_BYTES);
+        } else if (c->name && devices) {
+            char *bytes = NULL;
+            size_t len = 0;
+            if (dgl_cache_read(f->dir, c->name, MOST_BYTES, false, &bytes, &len) &&
+                len >= DGL_CACHE_DEVICE_AT + DGL_CACHE_DEVICE_BYTES &&
+                bytes[DGL_CACHE_VERSION_AT] == DGL_CACHE_VERSION)
+                c->device = strndup(bytes + DGL_CACHE_DEVICE_AT, DGL_CACHE_DEVICE_BYTES - 1);
+            free(bytes);
+        }
+        c->device = c->device ? c->device : strdup("");
         f->count++;
         ok = c->name && c->device;
     }
@@ -116,9 +111,8 @@ static void close_folder(struct folder *f)
 
 static void ls_json(const struct folder *f, struct dgl_buf *out)
 {
-    struct dgl_json_writer w = dgl_json_writer(out, 0);
-    dgl_jw_object(&w);
-    report_text(&w, "path", f->path);
+    struct dgl_json_writer w = report_object(out);
+    dgl_jw_field_cstr(&w, "path", f->path);
     dgl_jw_field_array(&w, "kinds");
     for (size_t k = 0; k < dgl_cache_num_kinds; k++) {
         uint64_t bytes = 0, files = 0;
@@ -127,10 +121,10 @@ static void ls_json(const struct folder *f, struct dgl_buf *out)
             bytes += f->files[i].kind == &dgl_cache_kinds[k] ? f->files[i].bytes : 0;
         }
         dgl_jw_object(&w);
-        report_text(&w, "kind", dgl_cache_kinds[k].name);
-        report_text(&w, "what", dgl_cache_kinds[k].what);
-        report_u64(&w, "files", files);
-        report_u64(&w, "bytes", bytes);
+        dgl_jw_field_cstr(&w, "kind", dgl_cache_kinds[k].name);
+        dgl_jw_field_cstr(&w, "what", dgl_cache_kinds[k].what);
+        dgl_jw_field_u64(&w, "files", files);
+        dgl_jw_field_u64(&w, "bytes", bytes);
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
@@ -138,17 +132,16 @@ static void ls_json(const struct folder *f, struct dgl_buf *out)
     for (size_t i = 0; i < f->count; i++) {
         const struct cached *c = &f->files[i];
         dgl_jw_object(&w);
-        report_text(&w, "kind", c->kind->name);
-        report_text(&w, "name", c->name);
-        report_text(&w, "device", c->device[0] ? c->device : NULL);
-        report_u64(&w, "bytes", c->bytes);
-        report_i64(&w, "modified", (int64_t)c->modified.tv_sec);
+        dgl_jw_field_cstr(&w, "kind", c->kind->name);
+        dgl_jw_field_cstr(&w, "name", c->name);
+        dgl_jw_field_cstr(&w, "device", c->device[0] ? c->device : NULL);
+        dgl_jw_field_u64(&w, "bytes", c->bytes);
+        dgl_jw_field_i64(&w, "modified", (int64_t)c->modified.tv_sec);
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
-    report_u64(&w, "others", f->others);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(out, '\n');
+    dgl_jw_field_u64(&w, "others", f->others);
+    report_end(&w);
 }
 
 /* A row per kind and device. */
@@ -195,14 +188,6 @@ static int cache_ls(const struct options *opt)
 
 /* ---- purge ----------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct options *opt, const struct dgl_cache_kind *kind)
-{
-    for (int i = 1; i < opt->num_args; i++)
-        if (strcmp(opt->arg[i], kind->name) == 0)
-            return true;
-    return opt->num_args == 1;
-}
-
 static int cache_purge(const struct options *opt)
 {
     struct folder f;
@@ -210,7 +195,10 @@ static int cache_purge(const struct options *opt)
     int error = 0;
     bool ok = open_folder(&f, false);
     for (size_t i = 0; i < f.count && ok; i++) {
-        if (!is_wanted(opt, f.files[i].kind))
+        bool wanted = opt->num_args == 1;
+        for (int k = 1; k < opt->num_args; k++)
+            wanted |= strcmp(opt->arg[k], f.files[i].kind->name) == 0;
+        if (!wanted)
             continue;
         bool gone = dgl_cache_remove(f.dir, f.files[i].name) || errno == ENOENT;
         error = gone ? error : errno;
@@ -225,13 +213,11 @@ static int cache_purge(const struct options *opt)
     }
     if (ok && opt->json) {
         struct dgl_buf out = {0};
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_text(&w, "path", f.path);
-        report_u64(&w, "files", files);
-        report_u64(&w, "bytes", bytes);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "path", f.path);
+        dgl_jw_field_u64(&w, "files", files);
+        dgl_jw_field_u64(&w, "bytes", bytes);
+        report_end(&w);
         ok = out_buf(&out);
     } else if (ok) {
         struct dgl_buf size = {0};
@@ -253,9 +239,8 @@ static int cache_path(const struct options *opt)
     if (!f.path)
         return console_fail("cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
     if (opt->json) {
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_text(&w, "path", f.path);
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "path", f.path);
         dgl_jw_end_object(&w);
     } else {
         dgl_buf_puts(&out, f.path);

@@ -1,6 +1,8 @@
 /* devices: lists the rows of the device table, with the reason if a row is unusable or not the
  * default. With -v and --json also verdicts, limits and measured speed. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/json.h"
 #include "tools/cli/commands.h"
@@ -10,8 +12,7 @@
 struct listing {
     struct console console;
     const struct options *opt;
-    struct dgl_buf out;
-    struct dgl_json_writer w;
+    struct report_list list;
     int rows;
 };
 
@@ -47,121 +48,94 @@ static void list_limits(const struct dgl_limits *l, struct limit out[NUM_LIMITS]
         {"reset_notification", l->reset_notification, true},
         {"nv_gpu_shader5", l->nv_gpu_shader5, true},
     };
-    for (size_t i = 0; i < NUM_LIMITS; i++)
-        out[i] = limits[i];
+    memcpy(out, limits, sizeof(limits));
 }
 
-static void put_facts(struct dgl_buf *out, const struct dgl_device_facts *facts)
-{
-    dgl_buf_puts(out, "     memory             ");
-    if (facts->budget_bytes) {
-        if (facts->memory_bytes) {
-            dgl_buf_bytes(out, facts->memory_bytes);
-            dgl_buf_puts(out, facts->unified ? " shared with the host, " : ", ");
-        }
-        dgl_buf_bytes(out, facts->free_bytes);
-        dgl_buf_puts(out, " free, ");
-        dgl_buf_bytes(out, facts->budget_bytes);
-        dgl_buf_printf(out, " for models (%s)\n", facts->memory_source);
-    } else {
-        dgl_buf_puts(out, "unknown\n");
-    }
-    dgl_buf_printf(out, "     compute_units      %u (%s)\n", facts->compute_units,
-                   facts->units_source);
-    if (facts->wave_size)
-        dgl_buf_printf(out, "     wave_size          %u\n", facts->wave_size);
-}
-
-static void write_facts(struct dgl_json_writer *w, const struct dgl_device_facts *facts)
-{
-    dgl_jw_key(w, "memory");
-    if (!facts) {
-        dgl_jw_null(w);
-        dgl_jw_field_null(w, "units");
-        return;
-    }
-    dgl_jw_object(w);
-    report_u64(w, "total_bytes", facts->memory_bytes);
-    report_u64(w, "free_bytes", facts->free_bytes);
-    report_u64(w, "budget_bytes", facts->budget_bytes);
-    report_bool(w, "unified", facts->unified);
-    report_text(w, "source", facts->memory_source);
-    dgl_jw_end_object(w);
-    dgl_jw_field_object(w, "units");
-    report_u64(w, "compute_units", facts->compute_units);
-    report_u64(w, "wave_size", facts->wave_size);
-    report_text(w, "source", facts->units_source);
-    dgl_jw_end_object(w);
-}
-
-static void put_details(struct listing *l, struct dgl_device *dev,
+static void put_details(struct dgl_buf *out, struct dgl_device *dev,
                         const struct dgl_device_speed *speed)
 {
     const char *separator = "     without:";
     struct limit limits[NUM_LIMITS];
-    list_limits(dgl_device_get_limits(dev), limits);
     struct dgl_device_facts facts;
+    list_limits(dgl_device_get_limits(dev), limits);
     dgl_device_get_facts(dev, &facts);
-    dgl_buf_printf(&l->out, "     %s\n", dgl_device_gl_version(dev));
-    put_facts(&l->out, &facts);
+    dgl_buf_printf(out, "     %s\n     memory             ", dgl_device_gl_version(dev));
+    if (facts.budget_bytes) {
+        if (facts.memory_bytes) {
+            dgl_buf_bytes(out, facts.memory_bytes);
+            dgl_buf_puts(out, facts.unified ? " shared with the host, " : ", ");
+        }
+        dgl_buf_bytes(out, facts.free_bytes);
+        dgl_buf_puts(out, " free, ");
+        dgl_buf_bytes(out, facts.budget_bytes);
+        dgl_buf_printf(out, " for models (%s)\n", facts.memory_source);
+    } else {
+        dgl_buf_puts(out, "unknown\n");
+    }
+    dgl_buf_printf(out, "     compute_units      %u (%s)\n", facts.compute_units,
+                   facts.units_source);
+    if (facts.wave_size)
+        dgl_buf_printf(out, "     wave_size          %u\n", facts.wave_size);
     for (size_t i = 0; i < NUM_LIMITS; i++)
         if (!limits[i].flag)
-            dgl_buf_printf(&l->out, "     %-18s %llu\n", limits[i].name,
+            dgl_buf_printf(out, "     %-18s %llu\n", limits[i].name,
                            (unsigned long long)limits[i].value);
-    dgl_buf_puts(&l->out, "     has               ");
+    dgl_buf_puts(out, "     has               ");
     for (size_t i = 0; i < NUM_LIMITS; i++)
         if (limits[i].flag && limits[i].value)
-            dgl_buf_printf(&l->out, " %s", limits[i].name);
-    dgl_buf_putc(&l->out, '\n');
+            dgl_buf_printf(out, " %s", limits[i].name);
+    dgl_buf_putc(out, '\n');
     for (size_t i = 0; i < NUM_LIMITS; i++) {
         if (!limits[i].flag || limits[i].value)
             continue;
-        dgl_buf_printf(&l->out, "%s %s", separator, limits[i].name);
+        dgl_buf_printf(out, "%s %s", separator, limits[i].name);
         separator = "";
     }
     if (!separator[0])
-        dgl_buf_putc(&l->out, '\n');
-    dgl_buf_printf(&l->out,
+        dgl_buf_putc(out, '\n');
+    dgl_buf_printf(out,
                    "     measured: dispatch %.1f us, memory read %.2f GB/s, copied %.2f GB/s\n",
                    speed->dispatch_us, speed->read_gbps, speed->copy_gbps);
 }
 
-static void write_details(struct listing *l, struct dgl_device *dev,
+/* `dev` is NULL if the device could not be opened. */
+static void write_details(struct dgl_json_writer *w, struct dgl_device *dev,
                           const struct dgl_device_speed *speed)
 {
     struct limit limits[NUM_LIMITS];
     struct dgl_device_facts facts;
-    if (dev)
-        dgl_device_get_facts(dev, &facts);
-    write_facts(&l->w, dev ? &facts : NULL);
-    report_text(&l->w, "version", dev ? dgl_device_gl_version(dev) : NULL);
-    dgl_jw_key(&l->w, "limits");
     if (dev) {
+        dgl_device_get_facts(dev, &facts);
+        dgl_jw_field_object(w, "memory");
+        dgl_jw_field_u64(w, "total_bytes", facts.memory_bytes);
+        dgl_jw_field_u64(w, "free_bytes", facts.free_bytes);
+        dgl_jw_field_u64(w, "budget_bytes", facts.budget_bytes);
+        dgl_jw_field_bool(w, "unified", facts.unified);
+        dgl_jw_field_cstr(w, "source", facts.memory_source);
+        dgl_jw_end_object(w);
+        dgl_jw_field_object(w, "units");
+        dgl_jw_field_u64(w, "compute_units", facts.compute_units);
+        dgl_jw_field_u64(w, "wave_size", facts.wave_size);
+        dgl_jw_field_cstr(w, "source", facts.units_source);
+        dgl_jw_end_object(w);
+        dgl_jw_field_cstr(w, "version", dgl_device_gl_version(dev));
         list_limits(dgl_device_get_limits(dev), limits);
-        dgl_jw_object(&l->w);
-        for (size_t i = 0; i < NUM_LIMITS; i++) {
+        dgl_jw_field_object(w, "limits");
+        for (size_t i = 0; i < NUM_LIMITS; i++)
             if (limits[i].flag)
-                report_bool(&l->w, limits[i].name, limits[i].value);
+                dgl_jw_field_bool(w, limits[i].name, limits[i].value);
             else
-                report_u64(&l->w, limits[i].name, limits[i].value);
-        }
-        dgl_jw_end_object(&l->w);
+                dgl_jw_field_u64(w, limits[i].name, limits[i].value);
+        dgl_jw_end_object(w);
     } else {
-        dgl_jw_null(&l->w);
+        dgl_jw_field_null(w, "memory");
+        dgl_jw_field_null(w, "units");
+        dgl_jw_field_null(w, "version");
+        dgl_jw_field_null(w, "limits");
     }
-    const struct {
-        const char *key;
-        double value;
-    } speeds[] = {{"dispatch_us", speed->dispatch_us},
-                  {"read_gbps", speed->read_gbps},
-                  {"copy_gbps", speed->copy_gbps}};
-    for (size_t i = 0; i < 3; i++) {
-        if (speeds[i].value > 0) {
-            report_f64(&l->w, speeds[i].key, speeds[i].value);
-        } else {
-            dgl_jw_field_null(&l->w, speeds[i].key);
-        }
-    }
+    report_f64(w, "dispatch_us", speed->dispatch_us > 0 ? speed->dispatch_us : NAN);
+    report_f64(w, "read_gbps", speed->read_gbps > 0 ? speed->read_gbps : NAN);
+    report_f64(w, "copy_gbps", speed->copy_gbps > 0 ? speed->copy_gbps : NAN);
 }
 
 static bool add_row(void *priv, const struct dgl_device_info *info)
@@ -169,6 +143,8 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
     struct listing *l = priv;
     struct dgl_device *dev = NULL;
     struct dgl_device_speed speed = {0};
+    struct dgl_buf *out = &l->list.out;
+    struct dgl_json_writer *w = &l->list.w;
     const bool json = l->opt->json, details = json || l->opt->verbose > 0;
     l->rows++;
     if (details && info->usable) {
@@ -181,34 +157,30 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
             dgl_device_measure(dev, &speed);
     }
     if (json) {
-        const struct {
-            const char *key, *value;
-        } words[] = {{"name", info->renderer},
-                     {"node", info->node},
-                     {"driver", info->driver},
-                     {"reason", info->reason},
-                     {"verdict", dgl_device_verdict_name(info->verdict)},
-                     {"verdict_note", info->verdict_note}};
-        dgl_jw_object(&l->w);
-        report_i64(&l->w, "index", info->index);
-        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-            report_text(&l->w, words[i].key, words[i].value);
-        report_bool(&l->w, "software", info->software);
-        report_bool(&l->w, "usable", info->usable);
-        write_details(l, dev, &speed);
-        dgl_jw_end_object(&l->w);
+        dgl_jw_object(w);
+        dgl_jw_field_i64(w, "index", info->index);
+        dgl_jw_field_cstr(w, "name", info->renderer);
+        dgl_jw_field_cstr(w, "node", info->node);
+        dgl_jw_field_cstr(w, "driver", info->driver);
+        dgl_jw_field_cstr(w, "reason", info->reason);
+        dgl_jw_field_cstr(w, "verdict", dgl_device_verdict_name(info->verdict));
+        dgl_jw_field_cstr(w, "verdict_note", info->verdict_note);
+        dgl_jw_field_bool(w, "software", info->software);
+        dgl_jw_field_bool(w, "usable", info->usable);
+        write_details(w, dev, &speed);
+        dgl_jw_end_object(w);
     } else {
-        dgl_buf_printf(&l->out, "%3d  %-20s %-10s %-9s %s\n", info->index,
+        dgl_buf_printf(out, "%3d  %-20s %-10s %-9s %s\n", info->index,
                        info->node[0] ? info->node : "-", info->driver[0] ? info->driver : "-",
                        info->usable ? (info->software ? "software" : "hardware") : "unusable",
                        info->renderer[0] ? info->renderer : "-");
         if (info->reason[0])
-            dgl_buf_printf(&l->out, "     %s\n", info->reason);
+            dgl_buf_printf(out, "     %s\n", info->reason);
         if (details && info->renderer[0]) /* without a renderer the kind of device is unknown */
-            dgl_buf_printf(&l->out, "     verdict: %s (%s)\n",
-                           dgl_device_verdict_name(info->verdict), info->verdict_note);
+            dgl_buf_printf(out, "     verdict: %s (%s)\n", dgl_device_verdict_name(info->verdict),
+                           info->verdict_note);
         if (dev)
-            put_details(l, dev, &speed);
+            put_details(out, dev, &speed);
     }
     dgl_device_destroy(&dev);
     return !interrupted();
@@ -217,23 +189,15 @@ static bool add_row(void *priv, const struct dgl_device_info *info)
 int command_devices(const struct options *opt)
 {
     struct listing l = {.opt = opt};
+    struct dgl_buf *out = &l.list.out;
     console_init(&l.console, opt);
-    l.w = dgl_json_writer(&l.out, 0);
-    if (opt->json)
-        dgl_jw_array(&l.w);
-    else
-        dgl_buf_printf(&l.out, "row  %-20s %-10s %-9s %s\n", "node", "driver", "kind", "renderer");
+    report_list_begin(&l.list, opt->json);
+    if (!opt->json)
+        dgl_buf_printf(out, "row  %-20s %-10s %-9s %s\n", "node", "driver", "kind", "renderer");
     enum dgl_status status = dgl_device_iterate(&l.console.log, add_row, &l);
     if (status == DGL_OK && interrupted())
         status = DGL_ERR_CANCELLED;
-    if (opt->json) {
-        dgl_jw_end_array(&l.w);
-        dgl_buf_putc(&l.out, '\n');
-    } else if (l.rows == 0) {
-        dgl_buf_puts(&l.out, "no device: neither a render node nor an EGL device was found\n");
-    }
-    if (status == DGL_OK)
-        return out_exit(out_buf(&l.out));
-    dgl_buf_finish(&l.out);
-    return exit_code(status);
+    if (!opt->json && l.rows == 0)
+        dgl_buf_puts(out, "no device: neither a render node nor an EGL device was found\n");
+    return report_list_end(&l.list, status);
 }

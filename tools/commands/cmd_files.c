@@ -57,14 +57,12 @@ int command_convert(const struct options *opt)
         return exit_code(status);
     struct dgl_buf out = {0};
     if (opt->json) {
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_text(&w, "out", opt->arg[1]);
-        report_u64(&w, "tensors", result.tensors);
-        report_u64(&w, "bytes_in", result.bytes_in);
-        report_u64(&w, "bytes_out", result.bytes_out);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "out", opt->arg[1]);
+        dgl_jw_field_u64(&w, "tensors", result.tensors);
+        dgl_jw_field_u64(&w, "bytes_in", result.bytes_in);
+        dgl_jw_field_u64(&w, "bytes_out", result.bytes_out);
+        report_end(&w);
         return out_exit(out_buf(&out));
     }
     dgl_buf_bytes(&out, result.bytes_in);
@@ -124,9 +122,25 @@ static int smoke(struct verify *v)
     return exit_code(status);
 }
 
-static bool verify_text(const struct verify *v)
+static bool print_verify(const struct verify *v)
 {
     struct dgl_buf out = {0};
+    if (v->opt->json) {
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "path", v->path);
+        dgl_jw_field_u64(&w, "files", v->result.files);
+        dgl_jw_field_u64(&w, "bytes", v->result.bytes);
+        if (v->opt->smoke) {
+            dgl_jw_field_bool(&w, "smoke", v->smoke.passed);
+            dgl_jw_field_cstr(&w, "fault", v->smoke.fault);
+            dgl_jw_field_cstr(&w, "text", v->smoke.text);
+            report_ids(&w, "tokens", v->smoke.tokens, v->smoke.num_tokens);
+            dgl_jw_field_f64(&w, "nll", v->smoke.nll);
+            dgl_jw_field_f64(&w, "error", v->smoke.error);
+        }
+        report_end(&w);
+        return out_buf(&out);
+    }
     if (v->hashed)
         dgl_buf_printf(&out, "%s: %llu file%s, %llu bytes, every hash is right\n", v->path,
                        (unsigned long long)v->result.files, v->result.files == 1 ? "" : "s",
@@ -143,27 +157,6 @@ static bool verify_text(const struct verify *v)
     return out_buf(&out);
 }
 
-static bool verify_json(const struct verify *v)
-{
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_object(&w);
-    report_text(&w, "path", v->path);
-    report_u64(&w, "files", v->result.files);
-    report_u64(&w, "bytes", v->result.bytes);
-    if (v->opt->smoke) {
-        report_bool(&w, "smoke", v->smoke.passed);
-        report_text(&w, "fault", v->smoke.fault);
-        report_text(&w, "text", v->smoke.text);
-        report_ids(&w, "tokens", v->smoke.tokens, v->smoke.num_tokens);
-        dgl_jw_field_f64(&w, "nll", v->smoke.nll);
-        dgl_jw_field_f64(&w, "error", v->smoke.error);
-    }
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
-    return out_buf(&out);
-}
-
 int command_verify(const struct options *opt)
 {
     struct verify v = {.opt = opt};
@@ -176,7 +169,7 @@ int command_verify(const struct options *opt)
     if (code == EXIT_OK && opt->smoke)
         code = smoke(&v);
     if (code == EXIT_OK)
-        code = out_exit(opt->json ? verify_json(&v) : verify_text(&v));
+        code = out_exit(print_verify(&v));
     if (code != EXIT_OK || !opt->smoke || v.smoke.passed)
         return code;
     return console_fail("%s: the smoke test failed: %s", v.path, v.smoke.fault);

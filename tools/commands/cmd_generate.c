@@ -9,6 +9,7 @@
 #include "tools/cli/generation.h"
 #include "tools/cli/input.h"
 #include "tools/cli/profile.h"
+#include "tools/cli/report.h"
 #include "tools/cli/screen.h"
 #include "tools/cli/session.h"
 #include "tools/watch/watch.h"
@@ -201,12 +202,10 @@ static int generate_run(struct generate *g, const struct options *opt)
     bool ok = !g->output_lost && (!g->echo || echo_prompt(g)) && screen_end(&g->screen);
     if (ok && opt->json) {
         struct dgl_buf out = {0};
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
+        struct dgl_json_writer w = report_object(&out);
         generation_report(&w, &g->engine, &g->result);
         profile_json(&w, &g->result.profile, g->params.profile);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        report_end(&w);
         ok = out_buf(&out);
     } else if (ok) {
         ok = out_end_line();

@@ -26,31 +26,6 @@ struct inspect {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void estimate(struct inspect *in, const struct options *opt)
-{
-    const struct dgl_log log = {.error = &in->no_memory};
-    const struct dgl_host_memory host = dgl_host_memory();
-    bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
-    in->source = dgl_host_memory_source(&host);
-    in->kv_type = f32 ? "f32" : "f16";
-    in->sequences = opt->parallel;
-    in->has_memory =
-        dgl_model_file_estimate(
-            &log, in->file,
-            dgl_estimate_params(.context = opt->context, .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
-                                .available_bytes = dgl_host_memory_budget(&host),
-                                .sequences = opt->parallel),
-            &in->memory) == DGL_OK;
-}
-
-/* Cells of a part; a part that is there shows. */
-static size_t cells_of(uint64_t bytes, uint64_t whole, size_t left)
-{
-    size_t cells = (size_t)((double)bytes / (double)whole * BAR_CELLS + 0.5);
-    cells = bytes && cells == 0 ? 1 : cells;
-    return cells < left ? cells : left;
-}
-
 static void put_memory(struct inspect *in)
 {
     const struct dgl_memory *m = &in->memory;
@@ -69,9 +44,12 @@ static void put_memory(struct inspect *in)
     } parts[] = {{m->weight_bytes, '#'}, {m->kv_bytes, '='}, {m->scratch_bytes, '-'}};
     char bar[BAR_CELLS + 1] = "";
     size_t at = 0;
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        for (size_t n = cells_of(parts[i].bytes, whole, BAR_CELLS - at); n > 0; n--)
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        size_t n = (size_t)((double)parts[i].bytes / (double)whole * BAR_CELLS + 0.5);
+        n = parts[i].bytes && n == 0 ? 1 : n; /* every part shows */
+        for (; n > 0 && at < BAR_CELLS; n--)
             bar[at++] = parts[i].cell;
+    }
     memset(bar + at, used < whole ? '.' : '-', BAR_CELLS - at);
     dgl_buf_printf(out, "memory     [%s]\n           # weights ", bar);
     dgl_buf_bytes(out, m->weight_bytes);
@@ -248,27 +226,13 @@ static bool put_tensors(struct inspect *in)
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static void put_templates(struct inspect *in)
-{
-    size_t count = dgl_model_file_num_templates(in->file);
-    dgl_buf_puts(&in->out, count ? "chat       template " : "chat       no template");
-    for (size_t i = 0; i < count && i < 4; i++) {
-        struct dgl_template_info t;
-        dgl_model_file_template(in->file, i, &t);
-        dgl_buf_printf(&in->out, "%s%s (%s)", i ? ", " : "", DGL_PRINTABLE(t.name),
-                       DGL_PRINTABLE(t.origin));
-    }
-    if (count > 4)
-        dgl_buf_printf(&in->out, ", %zu more", count - 4);
-    dgl_buf_putc(&in->out, '\n');
-}
-
 static bool inspect_text(struct inspect *in)
 {
     const struct dgl_model_info *m = in->info;
     const struct dgl_tokenizer *tok = dgl_model_file_tokenizer(in->file);
     struct dgl_buf *out = &in->out;
     size_t skipped = dgl_model_file_num_skipped(in->file);
+    size_t templates = dgl_model_file_num_templates(in->file);
     dgl_buf_printf(out, "%s: %s, %s, %.1f M parameters, ", DGL_PRINTABLE(m->name), m->family,
                    DGL_PRINTABLE(m->quantization), (double)m->parameters * 1e-6);
     dgl_buf_bytes(out, m->weight_bytes);
@@ -279,7 +243,16 @@ static bool inspect_text(struct inspect *in)
                    dgl_model_file_num_tensors(in->file), m->layers, m->hidden, m->intermediate,
                    m->heads, m->kv_heads, m->head_dim, m->vocab, m->context_max,
                    m->has_tokenizer ? "yes" : "no");
-    put_templates(in);
+    dgl_buf_puts(out, templates ? "chat       template " : "chat       no template");
+    for (size_t i = 0; i < templates && i < 4; i++) {
+        struct dgl_template_info t;
+        dgl_model_file_template(in->file, i, &t);
+        dgl_buf_printf(out, "%s%s (%s)", i ? ", " : "", DGL_PRINTABLE(t.name),
+                       DGL_PRINTABLE(t.origin));
+    }
+    if (templates > 4)
+        dgl_buf_printf(out, ", %zu more", templates - 4);
+    dgl_buf_putc(out, '\n');
     for (size_t i = 0; i < m->num_stop_ids; i++) {
         size_t len = 0;
         const char *spelled = tok ? dgl_token_spelling(tok, m->stop_ids[i].id, &len) : NULL;
@@ -304,120 +277,86 @@ static bool inspect_text(struct inspect *in)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void tensor_json(struct dgl_json_writer *w, const struct dgl_tensor_info *t)
-{
-    dgl_jw_object(w);
-    report_text(w, "name", t->name);
-    report_text(w, "dtype", t->dtype);
-    report_text(w, "role", t->role);
-    report_text(w, "layout", t->layout);
-    dgl_jw_field_array(w, "shape");
-    for (uint32_t i = 0; i < t->rank; i++)
-        dgl_jw_u64(w, t->shape[i]);
-    dgl_jw_end_array(w);
-    report_u64(w, "bytes", t->bytes);
-    dgl_jw_end_object(w);
-}
-
-static void info_json(struct dgl_json_writer *w, const struct dgl_model_info *info)
-{
-    const struct {
-        const char *key;
-        int64_t value;
-    } numbers[] = {
-        {"vocab", info->vocab},
-        {"layers", info->layers},
-        {"hidden", info->hidden},
-        {"heads", info->heads},
-        {"kv_heads", info->kv_heads},
-        {"head_dim", info->head_dim},
-        {"intermediate", info->intermediate},
-        {"context", info->context_max},
-        {"parameters", (int64_t)info->parameters},
-        {"weight_bytes", (int64_t)info->weight_bytes},
-    };
-    const struct {
-        const char *key, *value;
-    } words[] = {{"path", info->path},
-                 {"name", info->name},
-                 {"family", info->family},
-                 {"quantization", info->quantization}};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        report_text(w, words[i].key, words[i].value);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        report_i64(w, numbers[i].key, numbers[i].value);
-    report_bool(w, "tokenizer", info->has_tokenizer);
-}
-
-static void stop_ids_json(struct dgl_json_writer *w, const struct inspect *in)
-{
-    const struct dgl_tokenizer *tok = dgl_model_file_tokenizer(in->file);
-    dgl_jw_field_array(w, "stop_ids");
-    for (size_t i = 0; i < in->info->num_stop_ids; i++) {
-        const struct dgl_stop_id *stop = &in->info->stop_ids[i];
-        size_t len = 0;
-        const char *spelled = tok ? dgl_token_spelling(tok, stop->id, &len) : NULL;
-        dgl_jw_object(w);
-        report_i64(w, "id", stop->id);
-        dgl_jw_key(w, "token");
-        if (spelled)
-            dgl_jw_str(w, (struct dgl_str){spelled, len});
-        else
-            dgl_jw_cstr(w, NULL);
-        report_text(w, "origin", stop->origin);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}
-
-static void memory_json(struct dgl_json_writer *w, const struct inspect *in)
-{
-    if (!in->has_memory) {
-        report_text(w, "memory", NULL);
-        return;
-    }
-    dgl_jw_field_object(w, "memory");
-    report_u64(w, "weight_bytes", in->memory.weight_bytes);
-    report_u64(w, "kv_bytes", in->memory.kv_bytes);
-    report_u64(w, "scratch_bytes", in->memory.scratch_bytes);
-    report_u64(w, "available_bytes", in->memory.available_bytes);
-    report_text(w, "available_source", in->source);
-    report_i64(w, "context", in->memory.context);
-    report_i64(w, "context_fit", in->memory.context_fit);
-    report_i64(w, "sequences", in->sequences ? in->sequences : 1);
-    dgl_jw_end_object(w);
-}
-
 static bool inspect_json(struct inspect *in)
 {
-    struct dgl_json_writer w = dgl_json_writer(&in->out, 0);
-    dgl_jw_object(&w);
-    info_json(&w, in->info);
-    stop_ids_json(&w, in);
+    const struct dgl_model_info *info = in->info;
+    const struct dgl_tokenizer *tok = dgl_model_file_tokenizer(in->file);
+    struct dgl_json_writer w = report_object(&in->out);
+    dgl_jw_field_cstr(&w, "path", info->path);
+    dgl_jw_field_cstr(&w, "name", info->name);
+    dgl_jw_field_cstr(&w, "family", info->family);
+    dgl_jw_field_cstr(&w, "quantization", info->quantization);
+    dgl_jw_field_i64(&w, "vocab", info->vocab);
+    dgl_jw_field_i64(&w, "layers", info->layers);
+    dgl_jw_field_i64(&w, "hidden", info->hidden);
+    dgl_jw_field_i64(&w, "heads", info->heads);
+    dgl_jw_field_i64(&w, "kv_heads", info->kv_heads);
+    dgl_jw_field_i64(&w, "head_dim", info->head_dim);
+    dgl_jw_field_i64(&w, "intermediate", info->intermediate);
+    dgl_jw_field_i64(&w, "context", info->context_max);
+    dgl_jw_field_u64(&w, "parameters", info->parameters);
+    dgl_jw_field_u64(&w, "weight_bytes", info->weight_bytes);
+    dgl_jw_field_bool(&w, "tokenizer", info->has_tokenizer);
+    dgl_jw_field_array(&w, "stop_ids");
+    for (size_t i = 0; i < info->num_stop_ids; i++) {
+        size_t len = 0;
+        const char *spelled = tok ? dgl_token_spelling(tok, info->stop_ids[i].id, &len) : NULL;
+        dgl_jw_object(&w);
+        dgl_jw_field_i64(&w, "id", info->stop_ids[i].id);
+        if (spelled)
+            dgl_jw_field_str(&w, "token", (struct dgl_str){spelled, len});
+        else
+            dgl_jw_field_null(&w, "token");
+        dgl_jw_field_cstr(&w, "origin", info->stop_ids[i].origin);
+        dgl_jw_end_object(&w);
+    }
+    dgl_jw_end_array(&w);
     dgl_jw_field_array(&w, "templates");
     for (size_t i = 0; i < dgl_model_file_num_templates(in->file); i++) {
         struct dgl_template_info t;
         dgl_model_file_template(in->file, i, &t);
         dgl_jw_object(&w);
-        report_text(&w, "name", t.name);
-        report_text(&w, "origin", t.origin);
+        dgl_jw_field_cstr(&w, "name", t.name);
+        dgl_jw_field_cstr(&w, "origin", t.origin);
         dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
-    memory_json(&w, in);
+    if (in->has_memory) {
+        dgl_jw_field_object(&w, "memory");
+        dgl_jw_field_u64(&w, "weight_bytes", in->memory.weight_bytes);
+        dgl_jw_field_u64(&w, "kv_bytes", in->memory.kv_bytes);
+        dgl_jw_field_u64(&w, "scratch_bytes", in->memory.scratch_bytes);
+        dgl_jw_field_u64(&w, "available_bytes", in->memory.available_bytes);
+        dgl_jw_field_cstr(&w, "available_source", in->source);
+        dgl_jw_field_i64(&w, "context", in->memory.context);
+        dgl_jw_field_i64(&w, "context_fit", in->memory.context_fit);
+        dgl_jw_field_i64(&w, "sequences", in->sequences ? in->sequences : 1);
+        dgl_jw_end_object(&w);
+    } else {
+        dgl_jw_field_null(&w, "memory");
+    }
     dgl_jw_field_array(&w, "tensors");
     for (size_t i = 0; i < dgl_model_file_num_tensors(in->file); i++) {
         struct dgl_tensor_info t;
         dgl_model_file_tensor(in->file, i, &t);
-        tensor_json(&w, &t);
+        dgl_jw_object(&w);
+        dgl_jw_field_cstr(&w, "name", t.name);
+        dgl_jw_field_cstr(&w, "dtype", t.dtype);
+        dgl_jw_field_cstr(&w, "role", t.role);
+        dgl_jw_field_cstr(&w, "layout", t.layout);
+        dgl_jw_field_array(&w, "shape");
+        for (uint32_t d = 0; d < t.rank; d++)
+            dgl_jw_u64(&w, t.shape[d]);
+        dgl_jw_end_array(&w);
+        dgl_jw_field_u64(&w, "bytes", t.bytes);
+        dgl_jw_end_object(&w);
     }
     dgl_jw_end_array(&w);
     dgl_jw_field_array(&w, "skipped");
     for (size_t i = 0; i < dgl_model_file_num_skipped(in->file); i++)
         dgl_jw_cstr(&w, dgl_model_file_skipped(in->file, i));
     dgl_jw_end_array(&w);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&in->out, '\n');
+    report_end(&w);
     return out_buf(&in->out);
 }
 
@@ -437,11 +376,23 @@ int command_inspect(const struct options *opt)
         in.file = file;
         in.info = dgl_model_file_info(file);
         if (opt->context > in.info->context_max) {
-            console_error("-c %d: %s has a context of %d tokens at most", opt->context, path,
-                          in.info->context_max);
-            code = EXIT_FAILED;
+            code = console_fail("-c %d: %s has a context of %d tokens at most", opt->context, path,
+                                in.info->context_max);
         } else {
-            estimate(&in, opt);
+            const struct dgl_log log = {.error = &in.no_memory};
+            const struct dgl_host_memory host = dgl_host_memory();
+            const bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
+            in.source = dgl_host_memory_source(&host);
+            in.kv_type = f32 ? "f32" : "f16";
+            in.sequences = opt->parallel;
+            in.has_memory =
+                dgl_model_file_estimate(
+                    &log, file,
+                    dgl_estimate_params(.context = opt->context,
+                                        .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16,
+                                        .available_bytes = dgl_host_memory_budget(&host),
+                                        .sequences = opt->parallel),
+                    &in.memory) == DGL_OK;
             code = out_exit(opt->json ? inspect_json(&in) : inspect_text(&in));
         }
     }

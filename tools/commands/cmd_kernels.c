@@ -13,28 +13,20 @@
 #include "tools/cli/options_table.h"
 #include "tools/cli/report.h"
 
-struct listing {
-    struct dgl_buf out;
-    struct dgl_json_writer w;
-    bool json;
-};
-
 void kernels_report(struct dgl_json_writer *w, const struct dgl_kernel_info *k)
 {
-    const struct {
-        const char *key, *value;
-    } rows[] = {{"name", k->name},     {"op", k->op},         {"variant", k->variant},
-                {"origin", k->origin}, {"sha256", k->sha256}, {"summary", k->summary}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        /* Of a file that could not be read. */
-        const bool none = rows[i].value == k->sha256 && !k->sha256[0];
-        report_text(w, rows[i].key, none ? NULL : rows[i].value);
-    }
+    dgl_jw_field_cstr(w, "name", k->name);
+    dgl_jw_field_cstr(w, "op", k->op);
+    dgl_jw_field_cstr(w, "variant", k->variant);
+    dgl_jw_field_cstr(w, "origin", k->origin);
+    /* The hash is empty if the file could not be read. */
+    dgl_jw_field_cstr(w, "sha256", k->sha256[0] ? k->sha256 : NULL);
+    dgl_jw_field_cstr(w, "summary", k->summary);
 }
 
 static bool list_kernel(void *priv, const struct dgl_kernel_info *k)
 {
-    struct listing *l = priv;
+    struct report_list *l = priv;
     if (l->json) {
         dgl_jw_object(&l->w);
         kernels_report(&l->w, k);
@@ -58,7 +50,7 @@ struct block {
 };
 
 struct explanation {
-    struct listing *l;
+    struct report_list *l;
     const struct dgl_model *model;
     struct block *block;
     size_t count, cap;
@@ -68,15 +60,6 @@ struct explanation {
     uint32_t dispatches; /* steps of that pass, without sampling */
     bool failed;
 };
-
-static bool is_listed(const struct dgl_buf *list, const char *word)
-{
-    struct dgl_str rest = {list->p, list->len}, part;
-    while (dgl_str_split(&rest, ' ', &part))
-        if (dgl_str_eq(part, word))
-            return true;
-    return false;
-}
 
 /* Groups, how many invocations have work, bytes. */
 static void put_figures(struct dgl_buf *out, const struct dgl_plan_step *s)
@@ -122,16 +105,16 @@ static bool put_other(void *priv, const struct dgl_plan_alternative *a)
     char named[400], second[128];
     if (o->w) {
         dgl_jw_object(o->w);
-        report_text(o->w, "name", a->kernel->name);
-        report_text(o->w, "variant", a->kernel->variant);
-        report_text(o->w, "origin", a->kernel->origin);
-        report_bool(o->w, "serves", a->serves);
-        report_bool(o->w, "runs", a->runs);
+        dgl_jw_field_cstr(o->w, "name", a->kernel->name);
+        dgl_jw_field_cstr(o->w, "variant", a->kernel->variant);
+        dgl_jw_field_cstr(o->w, "origin", a->kernel->origin);
+        dgl_jw_field_bool(o->w, "serves", a->serves);
+        dgl_jw_field_bool(o->w, "runs", a->runs);
         if (a->runs)
-            report_i64(o->w, "prefer", a->prefer);
+            dgl_jw_field_i64(o->w, "prefer", a->prefer);
         else
-            report_text(o->w, "prefer", NULL);
-        report_text(o->w, "why", a->why);
+            dgl_jw_field_null(o->w, "prefer");
+        dgl_jw_field_cstr(o->w, "why", a->why);
         dgl_jw_end_object(o->w);
         return true;
     }
@@ -140,19 +123,6 @@ static bool put_other(void *priv, const struct dgl_plan_alternative *a)
     if (a->serves && !strstr(o->reason, named) && !strstr(o->reason, second))
         dgl_buf_printf(&o->line, "%s%s", o->line.len ? "; " : "not ", named);
     return true;
-}
-
-static void put_others(struct dgl_buf *out, const struct dgl_model *model,
-                       const struct dgl_plan_step *s)
-{
-    struct others o = {.reason = s->reason};
-    dgl_plan_alternatives(model, s->use, put_other, &o);
-    if (o.line.len) {
-        dgl_buf_printf(out, "%15s", "");
-        report_wrapped(out, 15, 16, o.line.p);
-    }
-    out->failed = out->failed || o.line.failed;
-    dgl_buf_finish(&o.line);
 }
 
 static void put_step(struct dgl_buf *out, const struct dgl_model *model,
@@ -173,7 +143,14 @@ static void put_step(struct dgl_buf *out, const struct dgl_model *model,
         dgl_buf_visible(out, dgl_str_of(s->kernel->origin));
         dgl_buf_putc(out, '\n');
     }
-    put_others(out, model, s);
+    struct others o = {.reason = s->reason};
+    dgl_plan_alternatives(model, s->use, put_other, &o);
+    if (o.line.len) {
+        dgl_buf_printf(out, "%15s", "");
+        report_wrapped(out, 15, 16, o.line.p);
+    }
+    out->failed = out->failed || o.line.failed;
+    dgl_buf_finish(&o.line);
     put_figures(out, s);
 }
 
@@ -190,9 +167,9 @@ static bool report_tunable(void *priv, const struct dgl_plan_tunable *t)
 {
     struct dgl_json_writer *w = priv;
     dgl_jw_object(w);
-    report_text(w, "name", t->name);
-    report_i64(w, "value", t->value);
-    report_text(w, "origin", t->origin);
+    dgl_jw_field_cstr(w, "name", t->name);
+    dgl_jw_field_i64(w, "value", t->value);
+    dgl_jw_field_cstr(w, "origin", t->origin);
     dgl_jw_end_object(w);
     return true;
 }
@@ -204,32 +181,32 @@ static bool report_tunable(void *priv, const struct dgl_plan_tunable *t)
 static bool explain_step(void *priv, const struct dgl_plan_step *s)
 {
     struct explanation *e = priv;
-    struct listing *l = e->l;
+    struct report_list *l = e->l;
     if (l->json) {
         dgl_jw_object(&l->w);
-        report_text(&l->w, "phase", phase_name(s->phase));
-        report_i64(&l->w, "layer", s->layer);
-        report_text(&l->w, "step", s->op);
-        report_text(&l->w, "shape", s->shape);
+        dgl_jw_field_cstr(&l->w, "phase", phase_name(s->phase));
+        dgl_jw_field_i64(&l->w, "layer", s->layer);
+        dgl_jw_field_cstr(&l->w, "step", s->op);
+        dgl_jw_field_cstr(&l->w, "shape", s->shape);
         kernels_report(&l->w, s->kernel);
-        report_text(&l->w, "reason", s->reason);
+        dgl_jw_field_cstr(&l->w, "reason", s->reason);
         dgl_jw_field_array(&l->w, "tunables");
         dgl_plan_tunables(s->use, report_tunable, &l->w);
         dgl_jw_end_array(&l->w);
-        report_i64(&l->w, "tokens", s->tokens);
+        dgl_jw_field_i64(&l->w, "tokens", s->tokens);
         report_axes(&l->w, "groups", s->groups);
         report_axes(&l->w, "local", s->local);
-        report_u64(&l->w, "launched", s->launched);
-        report_u64(&l->w, "active", s->active);
-        report_u64(&l->w, "bytes", s->bytes);
-        report_bool(&l->w, "lazy", s->lazy);
+        dgl_jw_field_u64(&l->w, "launched", s->launched);
+        dgl_jw_field_u64(&l->w, "active", s->active);
+        dgl_jw_field_u64(&l->w, "bytes", s->bytes);
+        dgl_jw_field_bool(&l->w, "lazy", s->lazy);
         struct others others = {.w = &l->w};
         dgl_jw_field_array(&l->w, "alternatives");
         dgl_plan_alternatives(e->model, s->use, put_other, &others);
         dgl_jw_end_array(&l->w);
         if (e->batch > 1) {
-            report_text(&l->w, "executor", "dispatch");
-            report_text(&l->w, "executor_reason", BATCH_EXECUTOR);
+            dgl_jw_field_cstr(&l->w, "executor", "dispatch");
+            dgl_jw_field_cstr(&l->w, "executor_reason", BATCH_EXECUTOR);
         } else if (s->phase != DGL_PHASE_PREFILL) {
             report_executor(&l->w, e->model);
         }
@@ -247,8 +224,8 @@ static bool explain_step(void *priv, const struct dgl_plan_step *s)
     }
     put_step(&last->lines, e->model, s);
     e->short_passes = e->short_passes || (s->lazy && s->layer >= 0);
-    if (s->lazy && s->layer < 0 && !is_listed(&e->lazy, s->op))
-        dgl_buf_printf(&e->lazy, "%s%s", e->lazy.len ? " " : "", s->op);
+    if (s->lazy && s->layer < 0)
+        dgl_buf_add_word(&e->lazy, 0, dgl_str_of(s->op));
     return true;
 }
 
@@ -303,26 +280,9 @@ static void put_blocks(struct explanation *e)
     dgl_buf_finish(&e->lazy);
 }
 
-static void begin(struct listing *l, bool json)
-{
-    *l = (struct listing){.json = json};
-    l->w = dgl_json_writer(&l->out, 0);
-    if (json)
-        dgl_jw_array(&l->w);
-}
-
-static int end(struct listing *l)
-{
-    if (l->json) {
-        dgl_jw_end_array(&l->w);
-        dgl_buf_putc(&l->out, '\n');
-    }
-    return out_exit(out_buf(&l->out));
-}
-
 static int explain(struct engine *e, const struct options *opt)
 {
-    struct listing l;
+    struct report_list l;
     struct explanation x = {.l = &l};
     /* Only a session can tell whether decode steps run as one dispatch, and the measurements. */
     enum dgl_status status = engine_open(e, opt, NULL, true);
@@ -330,7 +290,7 @@ static int explain(struct engine *e, const struct options *opt)
         return exit_code(status);
     x.model = e->model;
     x.batch = opt->batch;
-    begin(&l, opt->json);
+    report_list_begin(&l, opt->json);
     if (opt->batch > 1)
         status = dgl_model_plan_batch(e->model, opt->batch, explain_step, &x);
     else
@@ -343,23 +303,19 @@ static int explain(struct engine *e, const struct options *opt)
     }
     l.out.failed = l.out.failed || x.failed;
     free(x.block);
-    if (status == DGL_OK)
-        return end(&l);
-    dgl_buf_finish(&l.out);
-    return exit_code(status);
+    return report_list_end(&l, status);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
 
 static int list(struct engine *e, const struct options *opt)
 {
-    struct listing l;
+    struct report_list l;
     enum dgl_status status = engine_open_texts(e, opt);
-    if (status != DGL_OK)
-        return exit_code(status);
-    begin(&l, opt->json);
-    dgl_kernels_iterate(e->kernels, list_kernel, &l);
-    return end(&l);
+    report_list_begin(&l, opt->json);
+    if (status == DGL_OK)
+        dgl_kernels_iterate(e->kernels, list_kernel, &l);
+    return report_list_end(&l, status);
 }
 
 #define ALL_BUT_TUNABLES OPTIONS_KERNEL_WORDS " " OPTIONS_KERNEL_LOADING

@@ -1,4 +1,5 @@
 /* kernels check | bench: runs known-answer tests of kernels on a device, and times them. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,13 +24,10 @@ static const char *const verdict_names[] = {[DGL_VERDICT_PASSED] = "passed",
 static void report_verdict(struct dgl_json_writer *w, const struct dgl_kernel_verdict *v)
 {
     kernels_report(w, v->kernel);
-    report_text(w, "verdict", verdict_names[v->verdict]);
-    report_u64(w, "cases", v->cases);
-    if (v->verdict == DGL_VERDICT_PASSED)
-        report_f64(w, "worst", v->worst);
-    else
-        report_text(w, "worst", NULL);
-    report_text(w, "reason", v->reason[0] ? v->reason : NULL);
+    dgl_jw_field_cstr(w, "verdict", verdict_names[v->verdict]);
+    dgl_jw_field_u64(w, "cases", v->cases);
+    report_f64(w, "worst", v->verdict == DGL_VERDICT_PASSED ? v->worst : NAN);
+    dgl_jw_field_cstr(w, "reason", v->reason[0] ? v->reason : NULL);
 }
 
 /* Keeps the notices about a kernel: excerpts of its file, further errors of the driver. */
@@ -150,11 +148,10 @@ int kernels_check(struct engine *e, const struct options *opt)
     const uint32_t skipped = j.verdicts[DGL_VERDICT_SKIPPED];
     if (j.json) {
         dgl_jw_end_array(&j.w);
-        report_u64(&j.w, "passed", passed);
-        report_u64(&j.w, "failed", failed);
-        report_u64(&j.w, "skipped", skipped);
-        dgl_jw_end_object(&j.w);
-        dgl_buf_putc(&j.out, '\n');
+        dgl_jw_field_u64(&j.w, "passed", passed);
+        dgl_jw_field_u64(&j.w, "failed", failed);
+        dgl_jw_field_u64(&j.w, "skipped", skipped);
+        report_end(&j.w);
     } else {
         dgl_buf_printf(&j.out, "%u passed, %u failed, %u skipped\n", passed, failed, skipped);
     }
@@ -179,25 +176,18 @@ static bool tell_time(void *priv, const struct dgl_kernel_time *t)
     if (j->json) {
         dgl_jw_object(&j->w);
         report_verdict(&j->w, &t->verdict);
-        report_text(&j->w, "request", t->request);
-        const struct {
-            const char *key;
-            double value;
-        } figures[] = {{"us", t->us},
-                       {"best_us", t->best_us},
-                       {"alone_us", t->alone_us},
-                       {"gbps", gbps},
-                       {"gflops", gflops},
-                       {"copy_gbps", t->copy_gbps},
-                       {"copy_share", t->copy_share}};
-        for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-            if (t->us > 0)
-                report_f64(&j->w, figures[i].key, figures[i].value);
-            else
-                report_text(&j->w, figures[i].key, NULL);
-        report_text(&j->w, "clock", t->us > 0 ? t->gpu_clock ? "device" : "host" : NULL);
-        report_u64(&j->w, "bytes", t->bytes);
-        report_u64(&j->w, "flops", t->flops);
+        dgl_jw_field_cstr(&j->w, "request", t->request);
+        const bool timed = t->us > 0;
+        report_f64(&j->w, "us", timed ? t->us : NAN);
+        report_f64(&j->w, "best_us", timed ? t->best_us : NAN);
+        report_f64(&j->w, "alone_us", timed ? t->alone_us : NAN);
+        report_f64(&j->w, "gbps", timed ? gbps : NAN);
+        report_f64(&j->w, "gflops", timed ? gflops : NAN);
+        report_f64(&j->w, "copy_gbps", timed ? t->copy_gbps : NAN);
+        report_f64(&j->w, "copy_share", timed ? t->copy_share : NAN);
+        dgl_jw_field_cstr(&j->w, "clock", !timed ? NULL : t->gpu_clock ? "device" : "host");
+        dgl_jw_field_u64(&j->w, "bytes", t->bytes);
+        dgl_jw_field_u64(&j->w, "flops", t->flops);
         dgl_jw_end_object(&j->w);
         print_notices(j, t->verdict.reason);
         return true;
@@ -246,8 +236,7 @@ int kernels_bench(struct engine *e, const struct options *opt)
         return code;
     if (j.json) {
         dgl_jw_end_array(&j.w);
-        dgl_jw_end_object(&j.w);
-        dgl_buf_putc(&j.out, '\n');
+        report_end(&j.w);
     }
     code = out_exit(out_buf(&j.out));
     if (j.verdicts[DGL_VERDICT_FAILED] > 0)

@@ -100,38 +100,6 @@ static enum dgl_status read_known(struct compiling *c)
     return DGL_OK;
 }
 
-/* Writes a source to the folder of --output. */
-static enum dgl_status keep_text(const struct compiling *c, const struct dgl_compiled_text *text)
-{
-    const struct dgl_log *log = &c->console->log;
-    struct dgl_buf path = {0};
-    if (!c->opt->out)
-        return DGL_OK;
-    dgl_buf_printf(&path, "%s/%s-%s.comp", c->opt->out, text->name, text->sha256);
-    enum dgl_status status = path.failed ? dgl_fail_memory(log, "path", path.len)
-                                         : dgl_atomic_store(log, path.p, text->source, text->len);
-    dgl_buf_finish(&path);
-    return status;
-}
-
-static void put_json(struct compiling *c, const struct dgl_compiled_text *text)
-{
-    struct dgl_json_writer *w = &c->w;
-    dgl_jw_object(w);
-    report_text(w, "name", text->name);
-    report_text(w, "op", text->op);
-    report_text(w, "origin", text->origin);
-    report_text(w, "sha256", text->sha256);
-    report_bool(w, "planned", text->planned);
-    report_f64(w, "ms", text->ms);
-    report_u64(w, "bytes", text->bytes);
-    report_u64(w, "memory_bytes", text->memory_bytes);
-    report_text(w, "verdict", verdict_names[text->verdict]);
-    report_text(w, "reason", text->reason[0] ? text->reason : NULL);
-    report_text(w, "stats", text->stats[0] ? text->stats : NULL);
-    dgl_jw_end_object(w);
-}
-
 /* Returns the first line of a reason. The driver's log may have several. */
 static struct dgl_str first_line(const char *reason)
 {
@@ -186,11 +154,30 @@ static bool tell(void *priv, const struct dgl_compiled_text *text)
         dgl_buf_visible(&c->failures, first_line(text->reason));
         dgl_buf_puts(&c->failures, ")");
     }
-    c->status = keep_text(c, text);
-    if (c->opt->json)
-        put_json(c, text);
-    else if (!put_text(c, text))
-        return false;
+    if (c->opt->out) {
+        const struct dgl_log *log = &c->console->log;
+        struct dgl_buf path = {0};
+        dgl_buf_printf(&path, "%s/%s-%s.comp", c->opt->out, text->name, text->sha256);
+        c->status = path.failed ? dgl_fail_memory(log, "path", path.len)
+                                : dgl_atomic_store(log, path.p, text->source, text->len);
+        dgl_buf_finish(&path);
+    }
+    if (!c->opt->json)
+        return put_text(c, text) && c->status == DGL_OK;
+    struct dgl_json_writer *w = &c->w;
+    dgl_jw_object(w);
+    dgl_jw_field_cstr(w, "name", text->name);
+    dgl_jw_field_cstr(w, "op", text->op);
+    dgl_jw_field_cstr(w, "origin", text->origin);
+    dgl_jw_field_cstr(w, "sha256", text->sha256);
+    dgl_jw_field_bool(w, "planned", text->planned);
+    report_f64(w, "ms", text->ms);
+    dgl_jw_field_u64(w, "bytes", text->bytes);
+    dgl_jw_field_u64(w, "memory_bytes", text->memory_bytes);
+    dgl_jw_field_cstr(w, "verdict", verdict_names[text->verdict]);
+    dgl_jw_field_cstr(w, "reason", text->reason[0] ? text->reason : NULL);
+    dgl_jw_field_cstr(w, "stats", text->stats[0] ? text->stats : NULL);
+    dgl_jw_end_object(w);
     return c->status == DGL_OK;
 }
 
@@ -198,12 +185,11 @@ static int end(struct compiling *c)
 {
     if (c->opt->json) {
         dgl_jw_end_array(&c->w);
-        report_u64(&c->w, "compiled", c->compiled);
-        report_u64(&c->w, "failed", c->failed);
-        report_u64(&c->w, "failed_outside_plan", c->others_failed);
-        report_u64(&c->w, "known", c->known_texts);
-        dgl_jw_end_object(&c->w);
-        dgl_buf_putc(&c->out, '\n');
+        dgl_jw_field_u64(&c->w, "compiled", c->compiled);
+        dgl_jw_field_u64(&c->w, "failed", c->failed);
+        dgl_jw_field_u64(&c->w, "failed_outside_plan", c->others_failed);
+        dgl_jw_field_u64(&c->w, "known", c->known_texts);
+        report_end(&c->w);
     } else {
         dgl_buf_printf(&c->out, "%u compiled, %u failed, %u failed that the plan does not need",
                        c->compiled, c->failed, c->others_failed);
@@ -246,7 +232,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
     if (opt->json) {
         dgl_jw_object(&c.w);
         report_device(&c.w, e->device);
-        report_text(&c.w, "model", path);
+        dgl_jw_field_cstr(&c.w, "model", path);
         dgl_jw_field_array(&c.w, "texts");
     }
     TRY(dgl_kernels_compile(

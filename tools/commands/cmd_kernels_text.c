@@ -90,9 +90,9 @@ static bool show_step(void *priv, const struct dgl_plan_step *s)
         dgl_buf_printf(&g->shown, "%s %s (%s)", phase_name(s->phase), s->op, s->shape);
         dgl_jw_object(&w);
         kernels_report(&w, s->kernel);
-        report_text(&w, "phase", phase_name(s->phase));
-        report_text(&w, "step", s->op);
-        report_text(&w, "shape", s->shape);
+        dgl_jw_field_cstr(&w, "phase", phase_name(s->phase));
+        dgl_jw_field_cstr(&w, "step", s->op);
+        dgl_jw_field_cstr(&w, "shape", s->shape);
         dgl_jw_field_str(&w, "source", (struct dgl_str){text, len});
         dgl_jw_end_object(&w);
         return true;
@@ -152,9 +152,7 @@ int kernels_show(struct engine *e, const struct options *opt)
 /* ---- diff ------------------------------------------------------------------------------------ */
 
 struct differences {
-    struct dgl_buf out;
-    struct dgl_json_writer w;
-    bool json;
+    struct report_list list;
     const char *name; /* NULL: all */
     bool found;
 };
@@ -165,43 +163,33 @@ static bool put_difference(void *priv, const struct dgl_kernel_override *o)
     if (d->name && strcmp(d->name, o->name) != 0)
         return true;
     d->found = true;
-    if (!d->json) {
-        dgl_buf_puts(&d->out, o->diff);
+    if (!d->list.json) {
+        dgl_buf_puts(&d->list.out, o->diff);
         return true;
     }
-    dgl_jw_object(&d->w);
-    report_text(&d->w, "name", o->name);
-    report_text(&d->w, "kind", o->is_lib ? "lib" : "kernel");
-    report_text(&d->w, "origin", o->origin);
-    report_text(&d->w, "sha256", o->sha256);
-    report_text(&d->w, "builtin", o->builtin);
-    report_text(&d->w, "diff", o->diff);
-    dgl_jw_end_object(&d->w);
+    dgl_jw_object(&d->list.w);
+    dgl_jw_field_cstr(&d->list.w, "name", o->name);
+    dgl_jw_field_cstr(&d->list.w, "kind", o->is_lib ? "lib" : "kernel");
+    dgl_jw_field_cstr(&d->list.w, "origin", o->origin);
+    dgl_jw_field_cstr(&d->list.w, "sha256", o->sha256);
+    dgl_jw_field_cstr(&d->list.w, "builtin", o->builtin);
+    dgl_jw_field_cstr(&d->list.w, "diff", o->diff);
+    dgl_jw_end_object(&d->list.w);
     return true;
 }
 
 /* A difference is no failure: the exit code is 0 with and without one, as of `git diff`. */
 int kernels_diff(struct engine *e, const struct options *opt)
 {
-    struct differences d = {.json = opt->json, .name = opt->num_args > 1 ? opt->arg[1] : NULL};
+    struct differences d = {.name = opt->num_args > 1 ? opt->arg[1] : NULL};
     enum dgl_status status = engine_open_texts(e, opt);
-    d.w = dgl_json_writer(&d.out, 0);
-    if (d.json)
-        dgl_jw_array(&d.w);
+    report_list_begin(&d.list, opt->json);
     if (status == DGL_OK)
         status = dgl_kernels_overrides(&e->console.log, e->kernels, put_difference, &d);
-    int code = exit_code(status);
-    if (status == DGL_OK && d.name && !d.found && !dgl_kernels_source(e->kernels, d.name, NULL))
-        code = fail_unknown(opt, d.name);
-    if (code != EXIT_OK) {
-        dgl_buf_finish(&d.out);
-        return code;
-    }
-    if (d.json) {
-        dgl_jw_end_array(&d.w);
-        dgl_buf_putc(&d.out, '\n');
-    }
-    return out_exit(out_buf(&d.out));
+    if (status != DGL_OK || !d.name || d.found || dgl_kernels_source(e->kernels, d.name, NULL))
+        return report_list_end(&d.list, status);
+    dgl_buf_finish(&d.list.out);
+    return fail_unknown(opt, d.name);
 }
 
 /* ---- new ------------------------------------------------------------------------------------- */

@@ -17,9 +17,8 @@ struct row {
 };
 
 struct list {
-    struct dgl_buf out;
-    struct dgl_json_writer w;
-    bool json, failed;
+    struct report_list list;
+    bool failed;
     struct row *row; /* for people, who want columns as wide as the widest name */
     size_t count, cap;
 };
@@ -27,14 +26,15 @@ struct list {
 static bool add_model(void *priv, const struct dgl_model_entry *entry)
 {
     struct list *l = priv;
-    if (l->json) {
-        dgl_jw_object(&l->w);
-        report_text(&l->w, "name", entry->name);
-        report_text(&l->w, "path", entry->path);
-        report_text(&l->w, "form", entry->form);
-        report_text(&l->w, "quantization", entry->quantization);
-        report_u64(&l->w, "bytes", entry->bytes);
-        dgl_jw_end_object(&l->w);
+    struct dgl_json_writer *w = &l->list.w;
+    if (l->list.json) {
+        dgl_jw_object(w);
+        dgl_jw_field_cstr(w, "name", entry->name);
+        dgl_jw_field_cstr(w, "path", entry->path);
+        dgl_jw_field_cstr(w, "form", entry->form);
+        dgl_jw_field_cstr(w, "quantization", entry->quantization);
+        dgl_jw_field_u64(w, "bytes", entry->bytes);
+        dgl_jw_end_object(w);
         return !interrupted();
     }
     struct dgl_buf name = {0};
@@ -56,33 +56,31 @@ static bool add_model(void *priv, const struct dgl_model_entry *entry)
 
 static void put_table(struct list *l)
 {
+    struct dgl_buf *out = &l->list.out;
     size_t width = strlen("NAME");
     for (size_t i = 0; i < l->count; i++)
         width = strlen(l->row[i].name) > width ? strlen(l->row[i].name) : width;
-    dgl_buf_printf(&l->out, "%-*s  %-10s  %-8s  %s\n", (int)width, "NAME", "FORM", "TYPE", "SIZE");
+    dgl_buf_printf(out, "%-*s  %-10s  %-8s  %s\n", (int)width, "NAME", "FORM", "TYPE", "SIZE");
     for (size_t i = 0; i < l->count; i++) {
         const struct row *row = &l->row[i];
-        dgl_buf_printf(&l->out, "%-*s  %-10s  %-8s  ", (int)width, row->name, row->form,
+        dgl_buf_printf(out, "%-*s  %-10s  %-8s  ", (int)width, row->name, row->form,
                        row->quantization[0] ? DGL_PRINTABLE(row->quantization) : "?");
-        dgl_buf_bytes(&l->out, row->bytes);
-        dgl_buf_putc(&l->out, '\n');
+        dgl_buf_bytes(out, row->bytes);
+        dgl_buf_putc(out, '\n');
     }
 }
 
 int command_models(const struct options *opt)
 {
     struct console console;
-    struct list l = {.json = opt->json};
+    struct list l = {.failed = false};
     char bundled[MODEL_PATH_MAX];
     const char *first = opt->num_args == 0 ? model_bundled(bundled) : NULL;
     char *real = first ? realpath(first, NULL) : NULL; /* "build/../tests" otherwise */
     enum dgl_status status = DGL_OK;
-    int code = EXIT_OK;
     console_init(&console, opt);
+    report_list_begin(&l.list, opt->json);
     first = real;
-    l.w = dgl_json_writer(&l.out, 0);
-    if (l.json)
-        dgl_jw_array(&l.w);
     if (first)
         TRY(dgl_models_iterate(&console.log, dgl_models_params(.dirs = &first, .num_dirs = 1),
                                add_model, &l));
@@ -94,24 +92,17 @@ int command_models(const struct options *opt)
         TRY(dgl_fail_memory(&console.log, "list of models", l.count * sizeof(*l.row)));
     if (interrupted())
         TRY(DGL_ERR_CANCELLED);
-    if (l.json) {
-        dgl_jw_end_array(&l.w);
-        dgl_buf_putc(&l.out, '\n');
-    } else if (l.count) {
+    if (l.count)
         put_table(&l);
-    } else {
+    else if (!opt->json)
         console_say("no models here; `hf download org/name` fetches one, `dopplergl models --help` "
                     "says where they are looked for");
-    }
-    if (l.out.len)
-        code = out_exit(out_buf(&l.out));
 done:
-    dgl_buf_finish(&l.out);
     for (size_t i = 0; i < l.count; i++) {
         free(l.row[i].name);
         free(l.row[i].quantization);
     }
     free(l.row);
     free(real);
-    return status == DGL_OK ? code : exit_code(status);
+    return report_list_end(&l.list, status);
 }

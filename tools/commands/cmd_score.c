@@ -78,13 +78,11 @@ int command_logits(const struct options *opt)
     TRY(write_tensor(&l));
     if (opt->json) {
         struct dgl_buf out = {0};
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_text(&w, "out", opt->out);
-        report_u64(&w, "rows", l.rows);
-        report_i64(&w, "vocab", l.vocab);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "out", opt->out);
+        dgl_jw_field_u64(&w, "rows", l.rows);
+        dgl_jw_field_i64(&w, "vocab", l.vocab);
+        report_end(&w);
         code = out_exit(out_buf(&out));
     }
 done:
@@ -145,19 +143,17 @@ static bool print_perplexity(const struct dgl_perplexity_result *result, bool js
                        result->windows == 1 ? "" : "s", result->context, result->stride);
         return out_buf(&out);
     }
-    struct dgl_json_writer w = dgl_json_writer(&out, 0);
-    dgl_jw_object(&w);
+    struct dgl_json_writer w = report_object(&out);
     dgl_jw_field_f64(&w, "nll", result->nll);
-    report_u64(&w, "tokens", result->tokens);
+    dgl_jw_field_u64(&w, "tokens", result->tokens);
     dgl_jw_field_f64(&w, "ppl", result->ppl);
     dgl_jw_field_f64(&w, "ppl_error", result->ppl_error);
     if (result->stride) {
-        report_u64(&w, "windows", result->windows);
-        report_i64(&w, "context", result->context);
-        report_i64(&w, "stride", result->stride);
+        dgl_jw_field_u64(&w, "windows", result->windows);
+        dgl_jw_field_i64(&w, "context", result->context);
+        dgl_jw_field_i64(&w, "stride", result->stride);
     }
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&out, '\n');
+    report_end(&w);
     return out_buf(&out);
 }
 

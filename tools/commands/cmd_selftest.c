@@ -31,11 +31,11 @@ static bool tell(void *priv, const struct dgl_kernel_verdict *v, bool wrong)
     }
     if (t->json) {
         dgl_jw_object(&t->w);
-        report_text(&t->w, "name", v->kernel->name);
-        report_text(&t->w, "op", v->kernel->op);
-        report_text(&t->w, "verdict", word);
-        report_u64(&t->w, "cases", v->cases);
-        report_text(&t->w, "reason", v->reason[0] ? v->reason : NULL);
+        dgl_jw_field_cstr(&t->w, "name", v->kernel->name);
+        dgl_jw_field_cstr(&t->w, "op", v->kernel->op);
+        dgl_jw_field_cstr(&t->w, "verdict", word);
+        dgl_jw_field_u64(&t->w, "cases", v->cases);
+        dgl_jw_field_cstr(&t->w, "reason", v->reason[0] ? v->reason : NULL);
         dgl_jw_end_object(&t->w);
         return true;
     }
@@ -78,12 +78,11 @@ int command_selftest(const struct options *opt)
                                                    .progress_priv = &e.console)));
     if (t.json) {
         dgl_jw_end_array(&t.w);
-        report_u64(&t.w, "passed", t.passed);
-        report_u64(&t.w, "rounds", t.rounds);
-        report_u64(&t.w, "wrong", t.wrong);
-        report_u64(&t.w, "skipped", t.skipped);
-        dgl_jw_end_object(&t.w);
-        dgl_buf_putc(&t.out, '\n');
+        dgl_jw_field_u64(&t.w, "passed", t.passed);
+        dgl_jw_field_u64(&t.w, "rounds", t.rounds);
+        dgl_jw_field_u64(&t.w, "wrong", t.wrong);
+        dgl_jw_field_u64(&t.w, "skipped", t.skipped);
+        report_end(&t.w);
     } else {
         dgl_buf_printf(&t.out, "%u passed, %u only round, %u wrong, %u skipped\n", t.passed,
                        t.rounds, t.wrong, t.skipped);

@@ -1,5 +1,6 @@
 /* template: the prompt that a model's chat template makes of messages. No device. */
 #include "core/base/json.h"
+#include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine.h"
 #include "tools/cli/input.h"
@@ -16,29 +17,13 @@ struct render {
     size_t len;
 };
 
-/* {"text": ..., "ids": [...]} */
-static enum dgl_status write_json(const struct render *r, struct dgl_buf *out)
-{
-    struct dgl_tokenizer *tok = NULL;
-    int32_t *ids = NULL;
-    size_t count = 0;
-    struct dgl_json_writer w = dgl_json_writer(out, 0);
-    enum dgl_status status = dgl_tokenizer_load(&r->console.log, r->model, &tok);
-    if (status == DGL_OK)
-        status = dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count);
-    dgl_jw_object(&w);
-    dgl_jw_field_str(&w, "text", (struct dgl_str){r->text, r->len});
-    report_ids(&w, "ids", ids, count);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(out, '\n');
-    dgl_free(ids);
-    dgl_tokenizer_destroy(&tok);
-    return status;
-}
-
+/* Prints the text, or {"text": ..., "ids": [...]}. */
 static int print(const struct render *r)
 {
     struct dgl_buf out = {0};
+    struct dgl_tokenizer *tok = NULL;
+    int32_t *ids = NULL;
+    size_t count = 0;
     if (!r->opt->json) {
         struct screen screen;
         screen_init(&screen, false, r->opt->raw);
@@ -46,10 +31,17 @@ static int print(const struct render *r)
         screen_finish(&screen);
         return out_exit(ok && out_flush());
     }
-    enum dgl_status status = write_json(r, &out);
-    int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
-    dgl_buf_finish(&out);
-    return code;
+    enum dgl_status status = DGL_OK;
+    TRY(dgl_tokenizer_load(&r->console.log, r->model, &tok));
+    TRY(dgl_render_ids(&r->console.log, r->tmpl, tok, &r->params, &ids, &count));
+    struct dgl_json_writer w = report_object(&out);
+    dgl_jw_field_str(&w, "text", (struct dgl_str){r->text, r->len});
+    report_ids(&w, "ids", ids, count);
+    report_end(&w);
+done:
+    dgl_free(ids);
+    dgl_tokenizer_destroy(&tok);
+    return status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
 }
 
 bool command_template_check(const struct options *opt)

@@ -76,7 +76,7 @@ static enum dgl_status write_pieces(const struct tokenize *t, struct dgl_json_wr
     dgl_jw_field_array(w, "pieces");
     for (size_t i = 0; i < count; i++) {
         dgl_jw_object(w);
-        report_i64(w, "id", ids[i]);
+        dgl_jw_field_i64(w, "id", ids[i]);
         dgl_jw_field_str(w, "token", piece_spelling(&pieces, i));
         dgl_jw_field_str(w, "text", piece_text(&pieces, i));
         dgl_jw_end_object(w);
@@ -125,8 +125,7 @@ static enum dgl_status write_both(const struct tokenize *t, const char *name, st
     }
     if (t->opt->pieces)
         TRY(write_pieces(t, &w, ids[1], count[1]));
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(out, '\n');
+    report_end(&w);
 done:
     dgl_free(ids[0]);
     dgl_free(ids[1]);
@@ -165,30 +164,14 @@ static enum dgl_status read_ids(const struct tokenize *t, struct dgl_json_reader
     return DGL_OK;
 }
 
-static enum dgl_status write_decoded(const struct tokenize *t, const struct id_list *ids,
-                                     struct dgl_buf *out)
-{
-    char *text = NULL;
-    size_t len = 0;
-    enum dgl_status status = dgl_decode(&t->console.log, t->tok, ids->ids, ids->count,
-                                        t->opt->skip_special, &text, &len);
-    if (status == DGL_OK) {
-        struct dgl_json_writer w = dgl_json_writer(out, 0);
-        dgl_jw_object(&w);
-        dgl_jw_field_str(&w, "text", (struct dgl_str){text, len});
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(out, '\n');
-    }
-    dgl_free(text);
-    return status;
-}
-
 static enum dgl_status one_line(const struct tokenize *t, const char *name, struct dgl_str line,
                                 struct dgl_buf *out)
 {
     struct dgl_json_doc *doc = NULL;
     struct id_list ids = {0};
     const struct dgl_json *text = NULL;
+    char *decoded = NULL;
+    size_t len = 0;
     enum dgl_status status = DGL_OK;
     TRY(dgl_json_parse(&t->console.log, name, line.p, line.len, &doc));
     struct dgl_json_reader r = {&t->console.log, doc};
@@ -199,12 +182,17 @@ static enum dgl_status one_line(const struct tokenize *t, const char *name, stru
                           t->opt->decode ? "ids" : "text"));
     if (t->opt->decode) {
         TRY(read_ids(t, r, root, &ids));
-        TRY(write_decoded(t, &ids, out));
+        TRY(dgl_decode(&t->console.log, t->tok, ids.ids, ids.count, t->opt->skip_special, &decoded,
+                       &len));
+        struct dgl_json_writer w = report_object(out);
+        dgl_jw_field_str(&w, "text", (struct dgl_str){decoded, len});
+        report_end(&w);
     } else {
         TRY(dgl_json_need(r, root, "text", DGL_JSON_STRING, &text));
         TRY(write_both(t, name, dgl_json_str(text), out));
     }
 done:
+    dgl_free(decoded);
     free(ids.ids);
     dgl_json_destroy(&doc);
     return status;

@@ -30,45 +30,59 @@ bool command_tune_check(const struct options *opt)
 /* ---- stored results -------------------------------------------------------------------------- */
 
 struct stored {
-    struct dgl_buf out;
-    struct dgl_json_writer w;
-    bool json;
+    struct report_list list;
     size_t count;
 };
 
 static bool show_one(void *priv, const struct dgl_tuned *t)
 {
     struct stored *s = priv;
-    if (s->json) {
-        dgl_jw_object(&s->w);
-        report_text(&s->w, "op", t->op);
-        report_text(&s->w, "phase", phase_name(t->phase));
-        report_i64(&s->w, "tokens", t->tokens);
-        report_text(&s->w, "request", t->request);
-        report_text(&s->w, "texts", t->texts);
-        report_text(&s->w, "kernel", t->kernel);
-        report_text(&s->w, "tunes", t->tunes);
-        report_text(&s->w, "default", t->default_kernel);
-        report_f64(&s->w, "default_us", t->default_us);
-        report_f64(&s->w, "tuned_us", t->tuned_us);
-        report_f64(&s->w, "spread", t->spread);
-        report_i64(&s->w, "time", t->time);
-        dgl_jw_end_object(&s->w);
+    struct dgl_buf *out = &s->list.out;
+    struct dgl_json_writer *w = &s->list.w;
+    if (s->list.json) {
+        dgl_jw_object(w);
+        dgl_jw_field_cstr(w, "op", t->op);
+        dgl_jw_field_cstr(w, "phase", phase_name(t->phase));
+        dgl_jw_field_i64(w, "tokens", t->tokens);
+        dgl_jw_field_cstr(w, "request", t->request);
+        dgl_jw_field_cstr(w, "texts", t->texts);
+        dgl_jw_field_cstr(w, "kernel", t->kernel);
+        dgl_jw_field_cstr(w, "tunes", t->tunes);
+        dgl_jw_field_cstr(w, "default", t->default_kernel);
+        report_f64(w, "default_us", t->default_us);
+        report_f64(w, "tuned_us", t->tuned_us);
+        report_f64(w, "spread", t->spread);
+        dgl_jw_field_i64(w, "time", t->time);
+        dgl_jw_end_object(w);
     } else {
         const bool stays = !t->tunes[0] && strcmp(t->kernel, t->default_kernel) == 0;
         if (s->count == 0)
-            dgl_buf_printf(&s->out, "%-14s %-7s %6s %10s %10s  %-8s  %s\n%16sREQUEST\n",
-                           "OPERATION", "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "TEXTS",
-                           "KERNEL", "");
-        dgl_buf_printf(&s->out, "%-14s %-7s %6d %10.2f %10.2f  %.8s  ", t->op, phase_name(t->phase),
+            dgl_buf_printf(out, "%-14s %-7s %6s %10s %10s  %-8s  %s\n%16sREQUEST\n", "OPERATION",
+                           "PHASE", "TOKENS", "DEFAULT us", "TUNED us", "TEXTS", "KERNEL", "");
+        dgl_buf_printf(out, "%-14s %-7s %6d %10.2f %10.2f  %.8s  ", t->op, phase_name(t->phase),
                        (int)t->tokens, t->default_us, t->tuned_us, t->texts);
-        tune_put_name(&s->out, t->kernel, t->tunes);
-        dgl_buf_printf(&s->out, "%s\n%16s", stays ? " (default)" : "", "");
-        dgl_buf_visible(&s->out, dgl_str_of(t->request));
-        dgl_buf_putc(&s->out, '\n');
+        tune_put_name(out, t->kernel, t->tunes);
+        dgl_buf_printf(out, "%s\n%16s", stays ? " (default)" : "", "");
+        dgl_buf_visible(out, dgl_str_of(t->request));
+        dgl_buf_putc(out, '\n');
     }
     s->count++;
     return true;
+}
+
+static int show_stored(const struct options *opt)
+{
+    struct engine e = {0};
+    struct stored s = {.count = 0};
+    console_init(&e.console, opt);
+    report_list_begin(&s.list, opt->json);
+    enum dgl_status status = engine_open_device(&e, opt);
+    if (status == DGL_OK)
+        status = dgl_tuned_iterate(e.device, show_one, &s);
+    if (status == DGL_OK && s.count == 0)
+        console_note(&e.console, "nothing is stored for this device: `dopplergl tune` measures");
+    engine_close(&e);
+    return report_list_end(&s.list, status);
 }
 
 static bool count_one(void *priv, const struct dgl_tuned *t)
@@ -78,44 +92,29 @@ static bool count_one(void *priv, const struct dgl_tuned *t)
     return true;
 }
 
-static int look_at_stored(const struct options *opt)
+static int remove_stored(const struct options *opt)
 {
     struct engine e = {0};
-    struct stored s = {.json = opt->json};
-    console_init(&e.console, opt);
-    s.w = dgl_json_writer(&s.out, 0);
+    struct dgl_buf out = {0};
+    size_t count = 0;
     enum dgl_status status = DGL_OK;
-    int code = EXIT_OK;
+    console_init(&e.console, opt);
     TRY(engine_open_device(&e, opt));
-    if (opt->tune_show) {
-        if (s.json)
-            dgl_jw_array(&s.w);
-        TRY(dgl_tuned_iterate(e.device, show_one, &s));
-        if (s.json)
-            dgl_jw_end_array(&s.w);
-        if (s.count == 0)
-            console_note(&e.console, "nothing is stored for this device: `dopplergl tune` "
-                                     "measures");
-    } else {
-        const struct dgl_device_info *info = dgl_device_get_info(e.device);
-        TRY(dgl_tuned_iterate(e.device, count_one, &s.count));
-        TRY(dgl_tuned_reset(e.device));
-        if (s.json) {
-            dgl_jw_object(&s.w);
-            report_device(&s.w, e.device);
-            report_u64(&s.w, "removed", s.count);
-            dgl_jw_end_object(&s.w);
-        }
-        console_note(&e.console, "tune: removed %zu result%s for %s (%s)", s.count,
-                     s.count == 1 ? "" : "s", info->renderer, info->driver);
+    TRY(dgl_tuned_iterate(e.device, count_one, &count));
+    TRY(dgl_tuned_reset(e.device));
+    if (opt->json) {
+        struct dgl_json_writer w = report_object(&out);
+        report_device(&w, e.device);
+        dgl_jw_field_u64(&w, "removed", count);
+        report_end(&w);
     }
-    if (s.json)
-        dgl_buf_putc(&s.out, '\n');
-    code = out_exit(out_buf(&s.out));
-done:
-    dgl_buf_finish(&s.out);
+    const struct dgl_device_info *info = dgl_device_get_info(e.device);
+    console_note(&e.console, "tune: removed %zu result%s for %s (%s)", count, count == 1 ? "" : "s",
+                 info->renderer, info->driver);
+done:;
+    const int code = status == DGL_OK ? out_exit(out_buf(&out)) : exit_code(status);
     engine_close(&e);
-    return status == DGL_OK ? code : exit_code(status);
+    return code;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -176,8 +175,10 @@ int command_tune(const struct options *opt)
     struct dgl_tune_result r = {0};
     struct dgl_buf out = {0};
     char bundled[MODEL_PATH_MAX];
-    if (opt->tune_show || opt->tune_reset)
-        return look_at_stored(opt);
+    if (opt->tune_show)
+        return show_stored(opt);
+    if (opt->tune_reset)
+        return remove_stored(opt);
     const char *path = model_path(opt, bundled);
     if (!path)
         return EXIT_FAILED;
@@ -192,27 +193,25 @@ int command_tune(const struct options *opt)
                      &r);
     /* Finished operations are kept and shown after Ctrl-C too. */
     if (opt->json && r.num_ops + (status == DGL_OK)) {
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_object(&w);
-        report_text(&w, "model", dgl_model_get_info(e.model)->path);
+        struct dgl_json_writer w = report_object(&out);
+        dgl_jw_field_cstr(&w, "model", dgl_model_get_info(e.model)->path);
         report_device(&w, e.device);
-        report_text(&w, "clock", r.gpu_clock ? "gpu" : "host");
-        report_bool(&w, "stored", r.stored);
+        dgl_jw_field_cstr(&w, "clock", r.gpu_clock ? "gpu" : "host");
+        dgl_jw_field_bool(&w, "stored", r.stored);
         report_f64(&w, "seconds", (double)r.ns * 1e-9);
-        report_u64(&w, "left", r.num_left);
+        dgl_jw_field_u64(&w, "left", r.num_left);
         dgl_jw_field_array(&w, "left_operations");
         for (size_t i = 0; i < r.num_left; i++) {
             dgl_jw_object(&w);
-            report_text(&w, "op", r.left[i].op);
-            report_text(&w, "phase", phase_name(r.left[i].phase));
-            report_i64(&w, "tokens", r.left[i].tokens);
+            dgl_jw_field_cstr(&w, "op", r.left[i].op);
+            dgl_jw_field_cstr(&w, "phase", phase_name(r.left[i].phase));
+            dgl_jw_field_i64(&w, "tokens", r.left[i].tokens);
             dgl_jw_end_object(&w);
         }
         dgl_jw_end_array(&w);
         dgl_jw_key(&w, "operations");
         tune_json(&w, &r);
-        dgl_jw_end_object(&w);
-        dgl_buf_putc(&out, '\n');
+        report_end(&w);
     } else {
         tune_put(&out, &r, true);
     }

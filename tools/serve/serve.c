@@ -18,6 +18,7 @@
 #include "core/base/status.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/generation.h"
+#include "tools/cli/report.h"
 #include "tools/watch/watch.h"
 
 #define LOOK_MS     200
@@ -119,18 +120,6 @@ bool command_serve_check(const struct options *opt)
     return watch_check(opt);
 }
 
-/* Returns false after an error line if other machines can reach the address and no key is
- * required. */
-static bool check_host(const struct serve *s)
-{
-    if (serve_is_loopback(s->opt->host) || s->num_keys > 0 || s->opt->insecure)
-        return true;
-    return console_refuse(
-        "serve: --host %s is open to other machines: give --api-key-file, or --insecure "
-        "if that is meant",
-        s->opt->host);
-}
-
 static bool add_key(struct serve *s, struct dgl_str key)
 {
     key = dgl_str_trim(key);
@@ -147,6 +136,8 @@ static bool add_key(struct serve *s, struct dgl_str key)
     return true;
 }
 
+/* Returns false after an error line if the keys are not valid, or if other machines can reach the
+ * address and no key is required. */
 static bool read_keys(struct serve *s, const struct dgl_log *log)
 {
     char *text = NULL;
@@ -164,6 +155,11 @@ static bool read_keys(struct serve *s, const struct dgl_log *log)
     free(text);
     if (ok && s->num_keys == 0 && (s->opt->api_key || s->opt->api_key_file))
         return console_refuse("serve: the key is empty, or the file of keys has none");
+    if (ok && s->num_keys == 0 && !serve_is_loopback(s->opt->host) && !s->opt->insecure)
+        return console_refuse(
+            "serve: --host %s is open to other machines: give --api-key-file, or --insecure "
+            "if that is meant",
+            s->opt->host);
     return ok;
 }
 
@@ -289,13 +285,11 @@ static void *look_after_clients(void *priv)
 static bool print_address(const struct serve *s, const char *host, uint16_t port)
 {
     struct dgl_buf line = {0};
-    struct dgl_json_writer w = dgl_json_writer(&line, 0);
-    dgl_jw_object(&w);
+    struct dgl_json_writer w = report_object(&line);
     dgl_jw_field_cstr(&w, "host", host);
     dgl_jw_field_i64(&w, "port", port);
     dgl_jw_field_cstr(&w, "model", s->model_name);
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&line, '\n');
+    report_end(&w);
     return out_buf(&line);
 }
 
@@ -309,8 +303,8 @@ static int serve_run(struct serve *s)
     int code = EXIT_FAILED;
     console_init(&console, s->opt);
     catch_signals(false);
-    if (!read_keys(s, &console.log) || !check_host(s) || !serve_log_open(s) ||
-        !serve_page_open(s) || !serve_http_start(s, &port))
+    if (!read_keys(s, &console.log) || !serve_log_open(s) || !serve_page_open(s) ||
+        !serve_http_start(s, &port))
         return EXIT_FAILED;
     if (pthread_create(&looker, NULL, look_after_clients, s) != 0)
         return console_fail("serve: no thread can be made");

@@ -6,14 +6,14 @@
 
 #include "core/base/log.h"
 #include "core/base/status.h"
+#include "tools/cli/report.h"
 #include "tools/serve/serve.h"
 
 static void write_answer(struct serve_exchange *ex)
 {
     const struct serve *s = ex->server;
     const size_t width = (size_t)dgl_model_get_info(s->engine.model)->hidden;
-    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
-    dgl_jw_object(&w);
+    struct dgl_json_writer w = report_object(&ex->out);
     dgl_jw_field_cstr(&w, "object", "list");
     dgl_jw_field_array(&w, "data");
     for (size_t i = 0; i < ex->request.num_prompts; i++) {

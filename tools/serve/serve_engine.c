@@ -65,9 +65,10 @@ void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *
 
 /* ---- the jobs at hand ------------------------------------------------------------------------ */
 
-/* Counts the tokens of answers whose end the batch has not reported. */
-static void count_cut(struct serve_exchange *ex)
+/* Removes a finished job. Counts the tokens of answers whose end the batch has not reported. */
+static void end_job(struct serve_exchange *ex)
 {
+    struct serve_exchange **link = &ex->server->running;
     pthread_mutex_lock(&ex->lock);
     for (size_t i = 0; i < ex->num_choices; i++) {
         const struct serve_choice *c = &ex->choices[i];
@@ -79,13 +80,6 @@ static void count_cut(struct serve_exchange *ex)
             ex->prompt_tokens += ex->ends[prompt] - (prompt ? ex->ends[prompt - 1] : 0);
     }
     pthread_mutex_unlock(&ex->lock);
-}
-
-/* The engine is done with a job. */
-static void end_job(struct serve_exchange *ex)
-{
-    count_cut(ex);
-    struct serve_exchange **link = &ex->server->running;
     while (*link != ex)
         link = &(*link)->next_job;
     *link = ex->next_job;
@@ -199,57 +193,46 @@ static void take_end(void *priv, const struct dgl_request_result *result)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-static enum dgl_status submit_choice(struct serve_exchange *ex, size_t i)
-{
-    const struct serve_request *r = &ex->request;
-    const size_t prompt = i / (size_t)r->n, first = prompt ? ex->ends[prompt - 1] : 0;
-    struct dgl_sampling sampling = r->sampling;
-    sampling.seed += i % (size_t)r->n;
-    return dgl_batch_submit(
-        ex->server->batch,
-        dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
-                           .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
-                           .num_stop = r->num_stop, .ignore_eos = r->ignore_eos,
-                           .shown = ex->server->shown,
-                           .num_shown = r->kind == SERVE_CHAT ? ex->server->num_shown : 0,
-                           .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
-                           .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
-                           .priv = &ex->choices[i]),
-        &ex->choices[i].id);
-}
-
-static enum dgl_status begin_reply(struct serve_choice *c)
-{
-    const struct serve_request *r = &c->exchange->request;
-    const struct serve *s = c->exchange->server;
-    return dgl_reply_create(
-        &s->engine.console.log,
-        dgl_reply_params(.tmpl = s->tmpl, .prompt_end = c->exchange->prompt_end,
-                         .calls = r->num_functions > 0, .functions = r->functions,
-                         .num_functions = r->num_functions, .keep_reasoning = r->keep_reasoning,
-                         .part_cb = take_part, .priv = c),
-        &c->reply);
-}
-
 /* Submits all choices or none. If one is refused, the ones before it are cancelled. */
 static void start_job(struct serve_exchange *ex)
 {
     struct serve *s = ex->server;
+    const struct serve_request *r = &ex->request;
     struct dgl_error why = {""};
     enum dgl_status status = DGL_OK;
     size_t submitted = 0;
     s->engine.console.log.error = &why;
     for (; submitted < ex->num_choices; submitted++) {
         struct serve_choice *c = &ex->choices[submitted];
+        const size_t prompt = submitted / (size_t)r->n, first = prompt ? ex->ends[prompt - 1] : 0;
+        struct dgl_sampling sampling = r->sampling;
+        sampling.seed += submitted % (size_t)r->n;
         c->exchange = ex;
         c->index = (int32_t)submitted;
-        if (ex->request.kind == SERVE_CHAT)
-            TRY(begin_reply(c));
-        TRY(submit_choice(ex, submitted));
+        if (r->kind == SERVE_CHAT)
+            TRY(dgl_reply_create(&s->engine.console.log,
+                                 dgl_reply_params(.tmpl = s->tmpl, .prompt_end = ex->prompt_end,
+                                                  .calls = r->num_functions > 0,
+                                                  .functions = r->functions,
+                                                  .num_functions = r->num_functions,
+                                                  .keep_reasoning = r->keep_reasoning,
+                                                  .part_cb = take_part, .priv = c),
+                                 &c->reply));
+        TRY(dgl_batch_submit(
+            s->batch,
+            dgl_request_params(.ids = ex->prompt_ids + first, .num_ids = ex->ends[prompt] - first,
+                               .max_tokens = r->max_tokens, .sampling = sampling, .stop = r->stop,
+                               .num_stop = r->num_stop, .ignore_eos = r->ignore_eos,
+                               .shown = s->shown,
+                               .num_shown = r->kind == SERVE_CHAT ? s->num_shown : 0,
+                               .logprobs = r->logprobs, .top_logprobs = r->top_logprobs,
+                               .token_cb = take_token, .text_cb = take_text, .finish_cb = take_end,
+                               .priv = c),
+            &c->id));
     }
 done:
     s->engine.console.log.error = NULL;
-    if (status == DGL_OK && ex->request.stream) {
+    if (status == DGL_OK && r->stream) {
         ex->state = EXCHANGE_STREAMS;
         ex->status = 200;
         ex->content_type = "text/event-stream";

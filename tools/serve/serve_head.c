@@ -48,16 +48,6 @@ size_t serve_head_before_path(const char *target)
     return scheme ? scheme + strcspn(target + scheme, "/") : 0;
 }
 
-/* Takes as long whatever is in either text: as long as the given one. */
-static bool same_secret(struct dgl_str given, const char *key)
-{
-    const size_t len = strlen(key);
-    unsigned char differs = len != given.len;
-    for (size_t i = 0; i < given.len; i++)
-        differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
-    return !differs;
-}
-
 static bool has_key(const struct serve *s, const char *authorization)
 {
     bool found = false;
@@ -65,8 +55,16 @@ static bool has_key(const struct serve *s, const char *authorization)
         return false;
     /* Removes blanks around the value of a header; libmicrohttpd leaves those at its end. */
     const struct dgl_str given = dgl_str_trim(dgl_str_of(authorization + 7));
-    for (size_t i = 0; i < s->num_keys; i++)
-        found |= same_secret(given, s->keys[i]);
+    /* The time depends only on the length of the given key, not on how many of its bytes are
+     * right. */
+    for (size_t k = 0; k < s->num_keys; k++) {
+        const char *key = s->keys[k];
+        const size_t len = strlen(key);
+        unsigned char differs = len != given.len;
+        for (size_t i = 0; i < given.len; i++)
+            differs |= (unsigned char)(given.p[i] ^ key[len ? i % len : 0]);
+        found |= !differs;
+    }
     return found;
 }
 
@@ -260,23 +258,18 @@ static bool is_authority(struct dgl_str name)
     return name.len > 0 && name.p[0] != ':';
 }
 
-/* Returns the host of a request, "HOST:PORT". A host in the target has priority over the header
- * Host (RFC 9112, 3.2.2). */
-static struct dgl_str host_asked(struct MHD_Connection *connection, const char *target)
-{
-    const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-    const size_t scheme = scheme_len(target);
-    if (scheme)
-        return (struct dgl_str){target + scheme, serve_head_before_path(target) - scheme};
-    return (struct dgl_str){header, header ? strlen(header) : 0};
-}
-
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
                        const struct serve_first_line *line)
 {
     const struct serve *s = ex->server;
     const struct route *route = route_of(ex->path);
-    const struct dgl_str host = host_asked(connection, line->target);
+    const size_t scheme = scheme_len(line->target);
+    const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    /* "HOST:PORT"; a host in the target has priority over the header (RFC 9112, 3.2.2). */
+    const struct dgl_str host =
+        scheme
+            ? (struct dgl_str){line->target + scheme, serve_head_before_path(line->target) - scheme}
+            : (struct dgl_str){header, header ? strlen(header) : 0};
     const char *length =
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool gets = route && route->answer && !route->posted;
@@ -290,7 +283,7 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
     if (length && !dgl_parse_u64(dgl_str_of(length), UINT64_MAX, &ex->announced))
         ex->announced = UINT64_MAX;
     refuse_framing(connection, line, &error);
-    if (error.status == 0 && scheme_len(line->target) && !is_authority(host))
+    if (error.status == 0 && scheme && !is_authority(host))
         serve_refuse(&error, 400, NULL, "the target of the request has no host, or none of HTTP");
     if (error.status) {
         ex->closes = true;
@@ -333,13 +326,10 @@ void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connect
 void serve_head_answer(struct serve_exchange *ex)
 {
     const struct route *route = route_of(ex->path);
-    struct serve_error error;
-    if (ex->body.failed) {
-        serve_refuse(&error, 500, NULL, "out of memory for the body");
-        serve_exchange_refuse(ex, &error);
-    } else if (route->answer) {
+    if (ex->body.failed)
+        serve_reply_fail(ex, 500, "out of memory for the body");
+    else if (route->answer)
         route->answer(ex);
-    } else {
+    else
         serve_job_begin(ex, route->kind);
-    }
 }

@@ -113,10 +113,8 @@ static enum MHD_Result handle(void *priv, struct MHD_Connection *connection, con
     if (*len > 0) {
         ex->sent += *len; /* of the body, until there is an answer to send */
         if (!ex->discards && ex->sent > (size_t)s->opt->max_body) {
-            struct serve_error error;
-            serve_refuse(&error, 413, NULL, "the body has more than the %lld bytes that are taken",
-                         (long long)s->opt->max_body);
-            serve_exchange_refuse(ex, &error);
+            serve_reply_fail(ex, 413, "the body has more than the %lld bytes that are taken",
+                             (long long)s->opt->max_body);
             ex->discards = true;
         }
         if (!ex->discards)

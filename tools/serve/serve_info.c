@@ -23,10 +23,8 @@ void serve_info_health(struct serve_exchange *ex)
     else if (beat && now > beat && now - beat > SILENT_NS && !why[0])
         snprintf(why, sizeof(why), "no step has ended for %llu s",
                  (unsigned long long)((now - beat) / 1000000000u));
-    struct serve_error error;
-    serve_refuse(&error, 503, NULL, "%s", why);
     if (why[0]) {
-        serve_exchange_refuse(ex, &error);
+        serve_reply_fail(ex, 503, "%s", why);
         return;
     }
     dgl_buf_puts(&ex->out, "{\"status\":\"ok\"}");
@@ -35,12 +33,10 @@ void serve_info_health(struct serve_exchange *ex)
 
 static bool refuse_unready(struct serve_exchange *ex)
 {
-    struct serve_error error;
-    if (atomic_load(&ex->server->ready))
-        return false;
-    serve_refuse(&error, 503, NULL, "the model is being loaded");
-    serve_exchange_refuse(ex, &error);
-    return true;
+    const bool ready = atomic_load(&ex->server->ready);
+    if (!ready)
+        serve_reply_fail(ex, 503, "the model is being loaded");
+    return !ready;
 }
 
 static void write_model(const struct serve *s, struct dgl_json_writer *w)

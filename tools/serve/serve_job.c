@@ -9,49 +9,27 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "tools/cli/report.h"
 #include "tools/serve/serve.h"
 
 /* Largest body that an HTTP thread reads. That takes milliseconds; longer reading would delay the
  * streams that it sends. */
 #define LARGE_BYTES 65536
+#define END_TOKENS  8 /* of a chat's prompt, that are decoded again */
 
-/* Adds ids that it consumes to those of the exchange. */
-static bool add_ids(struct serve_exchange *ex, size_t *cap, size_t prompt, int32_t *ids,
-                    size_t count)
-{
-    const size_t held = prompt ? ex->ends[prompt - 1] : 0;
-    const bool ok = dgl_grow((void **)&ex->prompt_ids, cap, held + count + 1, sizeof(*ids));
-    if (ok && count)
-        memcpy(ex->prompt_ids + held, ids, count * sizeof(*ids));
-    ex->ends[prompt] = held + count;
-    dgl_free(ids);
-    return ok;
-}
-
-/* Name of the main field of a kind of request. */
-static const char *field_of(enum serve_kind kind)
-{
-    switch (kind) {
-    case SERVE_COMPLETION:
-        return "prompt";
-    case SERVE_CHAT:
-        return "messages";
-    case SERVE_EMBEDDING:
-        return "input";
-    case SERVE_TOKENIZE:
-        return "content";
-    case SERVE_DETOKENIZE:
-        return "tokens";
-    }
-    return "";
-}
+/* Name of the main field of each kind of request. */
+static const char *const field_of[] = {[SERVE_COMPLETION] = "prompt",
+                                       [SERVE_CHAT] = "messages",
+                                       [SERVE_EMBEDDING] = "input",
+                                       [SERVE_TOKENIZE] = "content",
+                                       [SERVE_DETOKENIZE] = "tokens"};
 
 /* Refuses ids that are not tokens of the model. */
 static bool check_ids(const struct serve_exchange *ex, struct serve_error *error)
 {
     const struct serve_request *r = &ex->request;
     const int32_t vocab = dgl_model_get_info(ex->server->engine.model)->vocab;
-    const char *name = field_of(r->kind);
+    const char *name = field_of[r->kind];
     for (size_t i = 0; i < r->num_prompts; i++)
         for (size_t k = 0; k < r->prompts[i].num_ids; k++)
             if (r->prompts[i].ids[k] >= vocab)
@@ -66,7 +44,6 @@ static bool check_ids(const struct serve_exchange *ex, struct serve_error *error
     return true;
 }
 
-/* The ids of all prompts. */
 static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
 {
     struct serve *s = ex->server;
@@ -76,7 +53,7 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(s->engine.model);
     const int32_t context = s->metrics.batch.context;
     const size_t prompts = r->kind == SERVE_CHAT ? 1 : r->num_prompts;
-    const char *name = field_of(r->kind);
+    const char *name = field_of[r->kind];
     size_t cap = 0;
     ex->ends = dgl_new_array(size_t, prompts);
     for (size_t i = 0; i < prompts && ex->ends; i++) {
@@ -106,7 +83,14 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
         if (status != DGL_OK)
             return serve_refuse(error, why.text[0] ? 400 : 500, name, "%s",
                                 why.text[0] ? why.text : dgl_status_str(status));
-        if (!ids || !add_ids(ex, &cap, i, ids, count))
+        const size_t held = i ? ex->ends[i - 1] : 0;
+        const bool ok =
+            ids && dgl_grow((void **)&ex->prompt_ids, &cap, held + count + 1, sizeof(*ids));
+        if (ok && count)
+            memcpy(ex->prompt_ids + held, ids, count * sizeof(*ids));
+        ex->ends[i] = held + count;
+        dgl_free(ids);
+        if (!ok)
             return serve_refuse(error, 500, NULL, "out of memory for the request");
         if (count == 0)
             return serve_refuse(error, 400, name, "'%s' has no tokens", name);
@@ -120,22 +104,6 @@ static bool make_ids(struct serve_exchange *ex, struct serve_error *error)
     return ex->ends || serve_refuse(error, 500, NULL, "out of memory for the request");
 }
 
-/* Decodes the last tokens of a chat's prompt: reasoning may begin there. */
-static bool keep_prompt_end(struct serve_exchange *ex)
-{
-    enum { tokens = 8 };
-    const size_t count = ex->ends[0], from = count > tokens ? count - tokens : 0;
-    size_t len;
-    return dgl_decode(NULL, dgl_model_tokenizer(ex->server->engine.model), ex->prompt_ids + from,
-                      count - from, false, &ex->prompt_end, &len) == DGL_OK;
-}
-
-static bool is_our_model(const struct serve *s, struct dgl_str name)
-{
-    return name.len == 0 || dgl_str_eq(name, s->model_name) ||
-           (!s->opt->alias && dgl_str_eq(name, dgl_model_get_info(s->engine.model)->path));
-}
-
 /* /tokenize and /detokenize. */
 static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
 {
@@ -143,23 +111,20 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
     struct dgl_error why = {""};
     const struct dgl_log log = {.error = &why};
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
-    struct dgl_json_writer w = dgl_json_writer(&ex->out, 0);
+    struct dgl_json_writer w;
     int32_t *ids = NULL;
     char *text = NULL;
     size_t count = 0;
     bool ok = false;
     if (!tok)
         return serve_refuse(error, 400, NULL, "the model has no tokenizer");
-    dgl_jw_object(&w);
+    w = report_object(&ex->out);
     if (r->kind == SERVE_TOKENIZE) {
         ok = dgl_encode(&log, tok, r->prompts->text.p, r->prompts->text.len,
                         dgl_encode_params(.add_special = r->add_special,
                                           .no_parse_special = !r->parse_special),
                         &ids, &count) == DGL_OK;
-        dgl_jw_field_array(&w, "tokens");
-        for (size_t i = 0; i < count; i++)
-            dgl_jw_i64(&w, ids[i]);
-        dgl_jw_end_array(&w);
+        report_ids(&w, "tokens", ids, count);
     } else {
         ok = dgl_decode(&log, tok, r->prompts->ids, r->prompts->num_ids, false, &text, &count) ==
              DGL_OK;
@@ -187,7 +152,8 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
                                                    : "the model is being loaded");
     if (!serve_request_read(kind, &s->sampling, body, ex->body.len, r, error))
         return false;
-    if (!is_our_model(s, r->model)) {
+    if (r->model.len > 0 && !dgl_str_eq(r->model, s->model_name) &&
+        (s->opt->alias || !dgl_str_eq(r->model, dgl_model_get_info(s->engine.model)->path))) {
         serve_refuse(error, 404, "model", "the model '%.*s' does not exist, '%s' does",
                      (int)(r->model.len < 128 ? r->model.len : 128), r->model.p, s->model_name);
         error->code = "model_not_found";
@@ -199,8 +165,13 @@ static bool begin_job(struct serve_exchange *ex, enum serve_kind kind, struct se
         return answer_tokens(ex, error);
     if (!make_ids(ex, error))
         return false;
-    if (kind == SERVE_CHAT && !keep_prompt_end(ex))
-        return serve_refuse(error, 500, NULL, "out of memory for the request");
+    if (kind == SERVE_CHAT) { /* reasoning may begin in the last tokens of the prompt */
+        const size_t count = ex->ends[0], from = count > END_TOKENS ? count - END_TOKENS : 0;
+        size_t len;
+        if (dgl_decode(NULL, dgl_model_tokenizer(s->engine.model), ex->prompt_ids + from,
+                       count - from, false, &ex->prompt_end, &len) != DGL_OK)
+            return serve_refuse(error, 500, NULL, "out of memory for the request");
+    }
     const size_t prompts = kind == SERVE_CHAT ? 1 : r->num_prompts;
     ex->num_choices = kind == SERVE_EMBEDDING ? 0 : prompts * (size_t)r->n;
     if (ex->num_choices > s->most_choices) {

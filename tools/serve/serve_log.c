@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cli/report.h"
 #include "tools/serve/serve.h"
 
 bool serve_log_open(struct serve *s)
@@ -45,8 +46,7 @@ void serve_log_write(const struct serve_exchange *ex)
         dgl_jw_field_u64(&w, "tokens", ex->tokens);
         dgl_jw_field_bool(&w, "left", ex->gone);
     }
-    dgl_jw_end_object(&w);
-    dgl_buf_putc(&line, '\n');
+    report_end(&w);
     if (!line.failed && write(ex->server->log_fd, line.p, line.len) < 0)
         errno = 0; /* a full disk is no reason to stop */
     dgl_buf_finish(&line);

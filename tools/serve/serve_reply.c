@@ -11,11 +11,6 @@
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static void put(struct dgl_json_writer *w, const char *key, const char *text)
-{
-    dgl_jw_field_cstr(w, key, text);
-}
-
 static bool is_chat(const struct serve_exchange *ex)
 {
     return ex->request.kind == SERVE_CHAT;
@@ -25,26 +20,14 @@ static void begin_object(const struct serve_exchange *ex, struct dgl_json_writer
 {
     const bool chunk = ex->request.stream && is_chat(ex);
     dgl_jw_object(w);
-    put(w, "id", ex->name);
-    put(w, "object",
-        chunk         ? "chat.completion.chunk"
-        : is_chat(ex) ? "chat.completion"
-                      : "text_completion");
+    dgl_jw_field_cstr(w, "id", ex->name);
+    dgl_jw_field_cstr(w, "object",
+                      chunk         ? "chat.completion.chunk"
+                      : is_chat(ex) ? "chat.completion"
+                                    : "text_completion");
     dgl_jw_field_i64(w, "created", ex->created);
-    put(w, "model", ex->server->model_name);
+    dgl_jw_field_cstr(w, "model", ex->server->model_name);
     dgl_jw_field_array(w, "choices");
-}
-
-static void write_usage(const struct serve_exchange *ex, struct dgl_json_writer *w)
-{
-    dgl_jw_field_object(w, "usage");
-    dgl_jw_field_u64(w, "prompt_tokens", ex->prompt_tokens);
-    dgl_jw_field_u64(w, "completion_tokens", ex->tokens);
-    dgl_jw_field_u64(w, "total_tokens", ex->prompt_tokens + ex->tokens);
-    dgl_jw_field_object(w, "prompt_tokens_details");
-    dgl_jw_field_u64(w, "cached_tokens", ex->reused_tokens);
-    dgl_jw_end_object(w);
-    dgl_jw_end_object(w);
 }
 
 /* ---- logprobs -------------------------------------------------------------------------------- */
@@ -194,7 +177,7 @@ static void write_logprobs(struct serve_choice *c, struct dgl_json_writer *w)
         for (size_t i = 0; i < c->num_logprobs; i++)
             write_chat_token(c, w, &c->logprobs[i].chosen, &c->logprobs[i]);
         dgl_jw_end_array(w);
-        put(w, "refusal", NULL);
+        dgl_jw_field_cstr(w, "refusal", NULL);
     } else {
         dgl_jw_field_array(w, "tokens");
         for (size_t i = 0; i < c->num_logprobs; i++)
@@ -236,11 +219,11 @@ struct delta {
 
 static void write_call(struct dgl_json_writer *w, const struct serve_call *call)
 {
-    put(w, "id", call->id);
-    put(w, "type", "function");
+    dgl_jw_field_cstr(w, "id", call->id);
+    dgl_jw_field_cstr(w, "type", "function");
     dgl_jw_field_object(w, "function");
-    put(w, "name", call->name);
-    put(w, "arguments", call->arguments);
+    dgl_jw_field_cstr(w, "name", call->name);
+    dgl_jw_field_cstr(w, "arguments", call->arguments);
     dgl_jw_end_object(w);
 }
 
@@ -258,7 +241,7 @@ static void write_delta(struct dgl_json_writer *w, const struct delta *d)
         dgl_jw_field_str(w, "reasoning_content", d->reasoning);
     } else if (!d->ends) {
         if (!d->text.p)
-            put(w, "role", "assistant");
+            dgl_jw_field_cstr(w, "role", "assistant");
         dgl_jw_field_str(w, "content", (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
     }
     dgl_jw_end_object(w);
@@ -278,11 +261,11 @@ static void send_chunk(struct serve_choice *c, const struct delta *d)
         dgl_jw_field_str(&w, "text", (struct dgl_str){d->text.p ? d->text.p : "", d->text.len});
     }
     write_logprobs(c, &w);
-    put(&w, "finish_reason", d->ends ? c->finish : NULL);
+    dgl_jw_field_cstr(&w, "finish_reason", d->ends ? c->finish : NULL);
     dgl_jw_end_object(&w);
     dgl_jw_end_array(&w);
     if (ex->request.include_usage)
-        put(&w, "usage", NULL);
+        dgl_jw_field_cstr(&w, "usage", NULL);
     dgl_jw_end_object(&w);
     send_event(ex);
 }
@@ -301,28 +284,23 @@ void serve_reply_text(struct serve_choice *c, const char *text, size_t len)
         dgl_buf_append(&c->text, text, len);
 }
 
-/* Nine letters and digits, as Mistral's templates demand it of ids. */
-static void make_call_id(char *out)
-{
-    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    uint64_t bits;
-    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
-        bits = dgl_now_ns();
-    for (int i = 0; i < 9; i++, bits /= 62)
-        out[i] = digits[bits % 62];
-    out[9] = '\0';
-}
-
 static bool add_call(struct serve_choice *c, const struct dgl_reply_part *part)
 {
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     struct serve_call call = {.name = strdup(part->name),
                               .arguments = strndup(part->text, part->len)};
     const bool stream = c->exchange->request.stream;
     bool ok = call.name && call.arguments;
-    if (part->id && strlen(part->id) < sizeof(call.id))
+    uint64_t bits;
+    if (part->id && strlen(part->id) < sizeof(call.id)) {
         memcpy(call.id, part->id, strlen(part->id) + 1);
-    else
-        make_call_id(call.id);
+    } else {
+        /* Nine letters and digits: Mistral's templates require such ids. */
+        if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+            bits = dgl_now_ns();
+        for (int i = 0; i < 9; i++, bits /= 62)
+            call.id[i] = digits[bits % 62];
+    }
     if (ok && stream)
         send_chunk(c, &(struct delta){.call = &call, .call_index = c->num_calls});
     else if (ok)
@@ -365,7 +343,7 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
     dgl_jw_field_i64(w, "index", c->index);
     if (is_chat(c->exchange)) {
         dgl_jw_field_object(w, "message");
-        put(w, "role", "assistant");
+        dgl_jw_field_cstr(w, "role", "assistant");
         dgl_jw_key(w, "content");
         if (c->num_calls > 0 && text.len == 0)
             dgl_jw_null(w);
@@ -384,13 +362,13 @@ static void write_choice(struct serve_choice *c, struct dgl_json_writer *w)
             }
             dgl_jw_end_array(w);
         }
-        put(w, "refusal", NULL);
+        dgl_jw_field_cstr(w, "refusal", NULL);
         dgl_jw_end_object(w);
     } else {
         dgl_jw_field_str(w, "text", text);
     }
     write_logprobs(c, w);
-    put(w, "finish_reason", c->finish);
+    dgl_jw_field_cstr(w, "finish_reason", c->finish);
     dgl_jw_end_object(w);
 }
 
@@ -405,7 +383,14 @@ void serve_reply_finish(struct serve_exchange *ex)
         for (size_t i = 0; i < ex->num_choices && !stream; i++)
             write_choice(&ex->choices[i], &w);
         dgl_jw_end_array(&w);
-        write_usage(ex, &w);
+        dgl_jw_field_object(&w, "usage");
+        dgl_jw_field_u64(&w, "prompt_tokens", ex->prompt_tokens);
+        dgl_jw_field_u64(&w, "completion_tokens", ex->tokens);
+        dgl_jw_field_u64(&w, "total_tokens", ex->prompt_tokens + ex->tokens);
+        dgl_jw_field_object(&w, "prompt_tokens_details");
+        dgl_jw_field_u64(&w, "cached_tokens", ex->reused_tokens);
+        dgl_jw_end_object(&w);
+        dgl_jw_end_object(&w);
         dgl_jw_end_object(&w);
     }
     if (!stream) {

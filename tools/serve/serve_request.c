@@ -49,6 +49,9 @@ struct reader {
     const struct dgl_json *root;
 };
 
+/* Refuses the value of a field. Is false. */
+#define refuse(rd, param, ...) serve_refuse((rd)->error, 400, (param), __VA_ARGS__)
+
 /* Refuses a value of a wrong type. `fmt` is its place in the body. */
 DGL_PRINTF(4, 5)
 static bool refuse_type(const struct reader *rd, const struct dgl_json *value, const char *wanted,
@@ -59,8 +62,8 @@ static bool refuse_type(const struct reader *rd, const struct dgl_json *value, c
     va_start(args, fmt);
     vsnprintf(param, sizeof(param), fmt, args);
     va_end(args);
-    return serve_refuse(rd->error, 400, param, "'%s' is %s, wanted %s", param,
-                        !value ? "missing" : dgl_json_type_name(dgl_json_type(value)), wanted);
+    return refuse(rd, param, "'%s' is %s, wanted %s", param,
+                  !value ? "missing" : dgl_json_type_name(dgl_json_type(value)), wanted);
 }
 
 static bool fail_memory(const struct reader *rd)
@@ -77,7 +80,17 @@ static const struct dgl_json *field(const struct reader *rd, const char *key)
 
 /* ---- plain fields ---------------------------------------------------------------------------- */
 
-enum field_type { FIELD_BOOL, FIELD_FALSE, FIELD_INT, FIELD_REAL, FIELD_TEXT, FIELD_REFUSED };
+enum field_type {
+    FIELD_BOOL,
+    FIELD_FALSE, /* refused if it is true */
+    FIELD_INT,
+    FIELD_LONG,
+    FIELD_REAL,
+    FIELD_TEXT,
+    FIELD_LIST,   /* only checked here */
+    FIELD_OBJECT, /* only checked here */
+    FIELD_REFUSED
+};
 
 /* Bits of the kinds of requests that have a field. */
 #define OF(kind)  (1u << (kind))
@@ -87,7 +100,7 @@ enum field_type { FIELD_BOOL, FIELD_FALSE, FIELD_INT, FIELD_REAL, FIELD_TEXT, FI
 #define AT(member) offsetof(struct serve_request, member)
 
 /* Fields that are stored in struct serve_request, and fields that are refused because they would
- * change the answer. FIELD_FALSE is refused if it is true. */
+ * change the answer. */
 static const struct {
     const char *name;
     unsigned kinds;
@@ -111,6 +124,11 @@ static const struct {
     {"repetition_penalty", OF_ANSWER, FIELD_REAL, AT(sampling.repeat_penalty), 0.01, 100},
     {"top_k", OF_ANSWER, FIELD_INT, AT(sampling.top_k), -1, 128},
     {"repeat_last_n", OF_ANSWER, FIELD_INT, AT(sampling.repeat_last_n), -1, INT32_MAX},
+    {"seed", OF_ANSWER, FIELD_LONG, AT(seed), 0, 0},
+    {"modalities", OF_ANSWER, FIELD_LIST, 0, 0, 0},
+    {"response_format", OF_ANSWER, FIELD_OBJECT, 0, 0, 0},
+    {"stream_options", OF_ANSWER, FIELD_OBJECT, 0, 0, 0},
+    {"chat_template_kwargs", OF(SERVE_CHAT), FIELD_OBJECT, 0, 0, 0},
     {"parallel_tool_calls", OF(SERVE_CHAT), FIELD_BOOL, AT(parallel_calls), 0, 0},
     {"logprobs", OF(SERVE_CHAT), FIELD_BOOL, AT(logprobs), 0, 0},
     {"top_logprobs", OF(SERVE_CHAT), FIELD_INT, AT(top_logprobs), 0, DGL_TOP_LOGPROBS_MAX},
@@ -130,10 +148,17 @@ static const struct {
 
 static bool read_fields(const struct reader *rd)
 {
-    static const enum dgl_json_type types[] = {DGL_JSON_BOOL,   DGL_JSON_BOOL,   DGL_JSON_NUMBER,
-                                               DGL_JSON_NUMBER, DGL_JSON_STRING, DGL_JSON_NULL};
-    static const char *const wanted[] = {"true or false", "true or false", "a whole number",
-                                         "a number",      "a string",      ""};
+    static const struct {
+        enum dgl_json_type type;
+        const char *wanted;
+    } types[] = {[FIELD_BOOL] = {DGL_JSON_BOOL, "true or false"},
+                 [FIELD_FALSE] = {DGL_JSON_BOOL, "true or false"},
+                 [FIELD_INT] = {DGL_JSON_NUMBER, "a whole number"},
+                 [FIELD_LONG] = {DGL_JSON_NUMBER, "a whole number of 64 bits"},
+                 [FIELD_REAL] = {DGL_JSON_NUMBER, "a number"},
+                 [FIELD_TEXT] = {DGL_JSON_STRING, "a string"},
+                 [FIELD_LIST] = {DGL_JSON_ARRAY, "a list"},
+                 [FIELD_OBJECT] = {DGL_JSON_OBJECT, "an object"}};
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         const char *name = fields[i].name;
         const enum field_type type = fields[i].type;
@@ -144,19 +169,19 @@ static bool read_fields(const struct reader *rd)
         int64_t whole = 0;
         if (!value)
             continue;
-        if (type != FIELD_REFUSED && !dgl_json_is(value, types[type]))
-            return refuse_type(rd, value, wanted[type], "%s", name);
+        if (type != FIELD_REFUSED && !dgl_json_is(value, types[type].type))
+            return refuse_type(rd, value, types[type].wanted, "%s", name);
         if (type == FIELD_REFUSED || (type == FIELD_FALSE && dgl_json_bool(value)))
-            return serve_refuse(rd->error, 400, name, "'%s' is not supported", name);
+            return refuse(rd, name, "'%s' is not supported", name);
         const bool in_range = number >= min && number <= max;
         if (type == FIELD_INT && (!dgl_json_i64(value, &whole) || !in_range))
-            return serve_refuse(rd->error, 400, name,
-                                "'%s' is %.15g, wanted a whole number from %.0f to %.0f", name,
-                                number, min, max);
+            return refuse(rd, name, "'%s' is %.15g, wanted a whole number from %.0f to %.0f", name,
+                          number, min, max);
+        if (type == FIELD_LONG && !dgl_json_i64(value, out))
+            return refuse(rd, name, "'%s' is %.15g, wanted %s", name, number, types[type].wanted);
         if (type == FIELD_REAL && !in_range)
-            return serve_refuse(rd->error, 400, name,
-                                "'%s' is %.15g, wanted a number from %g to %g", name, number, min,
-                                max);
+            return refuse(rd, name, "'%s' is %.15g, wanted a number from %g to %g", name, number,
+                          min, max);
         if (type == FIELD_BOOL)
             *(bool *)out = dgl_json_bool(value);
         else if (type == FIELD_INT)
@@ -166,21 +191,6 @@ static bool read_fields(const struct reader *rd)
         else if (type == FIELD_TEXT)
             *(struct dgl_str *)out = dgl_json_str(value);
     }
-    return true;
-}
-
-static bool read_seed(const struct reader *rd)
-{
-    const struct dgl_json *seed = field(rd, "seed");
-    int64_t number = 0;
-    if (seed && !dgl_json_is(seed, DGL_JSON_NUMBER))
-        return refuse_type(rd, seed, "a whole number of 64 bits", "seed");
-    if (seed && !dgl_json_i64(seed, &number))
-        return serve_refuse(rd->error, 400, "seed",
-                            "'seed' is %.15g, wanted a whole number of 64 bits",
-                            dgl_json_f64(seed));
-    rd->r->seeded = seed != NULL && number != -1; /* as in llama-server */
-    rd->r->sampling.seed = (uint64_t)number;
     return true;
 }
 
@@ -195,8 +205,8 @@ static bool read_logit_bias(const struct reader *rd)
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return refuse_type(rd, object, "an object of numbers by token id", "logit_bias");
     if (count > DGL_LOGIT_BIAS_MAX)
-        return serve_refuse(rd->error, 400, "logit_bias",
-                            "'logit_bias' has %zu entries, at most %d", count, DGL_LOGIT_BIAS_MAX);
+        return refuse(rd, "logit_bias", "'logit_bias' has %zu entries, at most %d", count,
+                      DGL_LOGIT_BIAS_MAX);
     struct dgl_logit_bias *bias = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*bias));
     if (!bias)
         return fail_memory(rd);
@@ -206,27 +216,13 @@ static bool read_logit_bias(const struct reader *rd)
         const double number = dgl_json_f64(v);
         int64_t id;
         if (!dgl_parse_i64(dgl_json_key(v), 0, MAX_PROMPT_ID, &id))
-            return serve_refuse(rd->error, 400, "logit_bias",
-                                "a key of 'logit_bias' is no token id");
+            return refuse(rd, "logit_bias", "a key of 'logit_bias' is no token id");
         if (!dgl_json_is(v, DGL_JSON_NUMBER) || !(number >= -100 && number <= 100))
-            return serve_refuse(rd->error, 400, "logit_bias",
-                                "'logit_bias' of token %lld is no number from -100 to 100",
-                                (long long)id);
+            return refuse(rd, "logit_bias",
+                          "'logit_bias' of token %lld is no number from -100 to 100",
+                          (long long)id);
         bias[s->num_logit_bias++] = (struct dgl_logit_bias){(int32_t)id, (float)number};
     }
-    return true;
-}
-
-static bool add_stop(const struct reader *rd, const struct dgl_json *value)
-{
-    const struct dgl_str text = dgl_json_str(value);
-    if (!dgl_json_is(value, DGL_JSON_STRING))
-        return refuse_type(rd, value, "a string or a list of strings", "stop");
-    if (text.len == 0 || text.len > MAX_STOP_LEN || memchr(text.p, '\0', text.len))
-        return serve_refuse(rd->error, 400, "stop",
-                            "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
-                            text.len, MAX_STOP_LEN);
-    rd->r->stop[rd->r->num_stop++] = text.p;
     return true;
 }
 
@@ -238,60 +234,54 @@ static bool read_stop(const struct reader *rd)
     if (!value)
         return true;
     if (count > SERVE_MAX_STOPS)
-        return serve_refuse(rd->error, 400, "stop", "'stop' has %zu strings, at most %d", count,
-                            SERVE_MAX_STOPS);
+        return refuse(rd, "stop", "'stop' has %zu strings, at most %d", count, SERVE_MAX_STOPS);
     rd->r->stop = dgl_arena_alloc(&rd->r->arena, (count + 1) * sizeof(*rd->r->stop));
     if (!rd->r->stop)
         return fail_memory(rd);
-    if (!list)
-        return add_stop(rd, value);
-    for (const struct dgl_json *v = dgl_json_first(value); v; v = dgl_json_next(v))
-        if (!add_stop(rd, v))
-            return false;
+    for (const struct dgl_json *v = list ? dgl_json_first(value) : value; v;
+         v = list ? dgl_json_next(v) : NULL) {
+        const struct dgl_str text = dgl_json_str(v);
+        if (!dgl_json_is(v, DGL_JSON_STRING))
+            return refuse_type(rd, v, "a string or a list of strings", "stop");
+        if (text.len == 0 || text.len > MAX_STOP_LEN || memchr(text.p, '\0', text.len))
+            return refuse(rd, "stop",
+                          "a string of 'stop' has %zu bytes, wanted 1 to %d and no U+0000",
+                          text.len, MAX_STOP_LEN);
+        rd->r->stop[rd->r->num_stop++] = text.p;
+    }
     return true;
 }
 
-/* Refuses values of fields that would change the answer. */
-static bool read_refused(const struct reader *rd)
-{
-    const struct dgl_json *modalities = field(rd, "modalities");
-    if (modalities && !dgl_json_is(modalities, DGL_JSON_ARRAY))
-        return refuse_type(rd, modalities, "a list", "modalities");
-    for (const struct dgl_json *v = dgl_json_first(modalities); v; v = dgl_json_next(v))
-        if (!dgl_str_eq(dgl_json_str(v), "text"))
-            return serve_refuse(rd->error, 400, "modalities",
-                                "'modalities' is not supported, but for text");
-    const struct dgl_json *format = field(rd, "response_format"),
-                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice");
-    if (format && !dgl_json_is(format, DGL_JSON_OBJECT))
-        return refuse_type(rd, format, "an object", "response_format");
-    if (format && !dgl_str_eq(dgl_json_str(type), "text"))
-        return serve_refuse(rd->error, 400, "response_format",
-                            "'response_format' is not supported, but for the type text");
-    if (choice && !dgl_str_eq(dgl_json_str(choice), "auto") &&
-        !dgl_str_eq(dgl_json_str(choice), "none"))
-        return serve_refuse(rd->error, 400, "tool_choice",
-                            "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
-                            "makes a model call a tool");
-    if (rd->r->best_of && rd->r->best_of != rd->r->n)
-        return serve_refuse(rd->error, 400, "best_of",
-                            "'best_of' is %d, other values than that of 'n' are not supported",
-                            rd->r->best_of);
-    return true;
-}
-
+/* Fields of chats and completions that the table cannot check. */
 static bool read_common(const struct reader *rd)
 {
     struct serve_request *r = rd->r;
-    const struct dgl_json *options = field(rd, "stream_options");
-    if (!read_seed(rd) || !read_logit_bias(rd) || !read_stop(rd) || !read_refused(rd))
+    const struct dgl_json *format = field(rd, "response_format"),
+                          *type = dgl_json_get(format, "type"), *choice = field(rd, "tool_choice"),
+                          *options = field(rd, "stream_options"),
+                          *usage = dgl_json_get(options, "include_usage");
+    r->seeded = r->seed != -1; /* as in llama-server */
+    r->sampling.seed = (uint64_t)r->seed;
+    if (!read_logit_bias(rd) || !read_stop(rd))
         return false;
-    if (options && !dgl_json_is(options, DGL_JSON_OBJECT))
-        return refuse_type(rd, options, "an object", "stream_options");
+    for (const struct dgl_json *v = dgl_json_first(field(rd, "modalities")); v;
+         v = dgl_json_next(v))
+        if (!dgl_str_eq(dgl_json_str(v), "text"))
+            return refuse(rd, "modalities", "'modalities' is not supported, but for text");
+    if (format && !dgl_str_eq(dgl_json_str(type), "text"))
+        return refuse(rd, "response_format",
+                      "'response_format' is not supported, but for the type text");
+    if (choice && !dgl_str_eq(dgl_json_str(choice), "auto") &&
+        !dgl_str_eq(dgl_json_str(choice), "none"))
+        return refuse(rd, "tool_choice",
+                      "'tool_choice' is supported as \"auto\" and \"none\" only: nothing "
+                      "makes a model call a tool");
+    if (r->best_of && r->best_of != r->n)
+        return refuse(rd, "best_of",
+                      "'best_of' is %d, other values than that of 'n' are not supported",
+                      r->best_of);
     if (options && !r->stream)
-        return serve_refuse(rd->error, 400, "stream_options",
-                            "'stream_options' is for requests with 'stream'");
-    const struct dgl_json *usage = dgl_json_get(options, "include_usage");
+        return refuse(rd, "stream_options", "'stream_options' is for requests with 'stream'");
     if (usage && !dgl_json_is(usage, DGL_JSON_NULL) && !dgl_json_is(usage, DGL_JSON_BOOL))
         return refuse_type(rd, usage, "true or false", "stream_options.include_usage");
     r->include_usage = dgl_json_bool(usage);
@@ -306,12 +296,11 @@ static bool read_common(const struct reader *rd)
         while (reasoning && known < 3 && !dgl_str_eq(dgl_json_str(reasoning), formats[known]))
             known++;
         if (known == 3)
-            return serve_refuse(rd->error, 400, "reasoning_format",
-                                "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
+            return refuse(rd, "reasoning_format",
+                          "'reasoning_format' is none of \"auto\", \"none\", \"deepseek\"");
         r->keep_reasoning = known == 1;
         if (r->top_logprobs > 0 && !r->logprobs)
-            return serve_refuse(rd->error, 400, "top_logprobs",
-                                "'top_logprobs' wants 'logprobs' to be true");
+            return refuse(rd, "top_logprobs", "'top_logprobs' wants 'logprobs' to be true");
         return true;
     }
     r->logprobs = field(rd, "logprobs") != NULL;
@@ -332,8 +321,7 @@ static bool read_ids(const struct reader *rd, const char *key, const struct dgl_
         int64_t id;
         if (!dgl_json_is(v, DGL_JSON_NUMBER) || !dgl_json_i64(v, &id) || id < 0 ||
             id > MAX_PROMPT_ID)
-            return serve_refuse(rd->error, 400, key, "element %zu of '%s' is no token id",
-                                out->num_ids, key);
+            return refuse(rd, key, "element %zu of '%s' is no token id", out->num_ids, key);
         ids[out->num_ids++] = (int32_t)id;
     }
     return true;
@@ -346,12 +334,11 @@ static bool read_prompts(const struct reader *rd, const char *key)
     const bool list = dgl_json_is(value, DGL_JSON_ARRAY) && !dgl_json_is(first, DGL_JSON_NUMBER);
     const size_t count = list ? dgl_json_count(value) : 1;
     if (!value)
-        return serve_refuse(rd->error, 400, key, "'%s' is missing", key);
+        return refuse(rd, key, "'%s' is missing", key);
     if (count == 0)
-        return serve_refuse(rd->error, 400, key, "'%s' is an empty list", key);
+        return refuse(rd, key, "'%s' is an empty list", key);
     if (count > SERVE_MAX_CHOICES)
-        return serve_refuse(rd->error, 400, key, "'%s' has %zu elements, at most %d", key, count,
-                            SERVE_MAX_CHOICES);
+        return refuse(rd, key, "'%s' has %zu elements, at most %d", key, count, SERVE_MAX_CHOICES);
     struct serve_prompt *p = dgl_arena_alloc(&rd->r->arena, count * sizeof(*p));
     if (!p)
         return fail_memory(rd);
@@ -367,7 +354,7 @@ static bool read_prompts(const struct reader *rd, const char *key)
         else if (!read_ids(rd, key, v, p))
             return false;
         if (p->text.len == 0 && p->num_ids == 0)
-            return serve_refuse(rd->error, 400, key, "'%s' is empty", key);
+            return refuse(rd, key, "'%s' is empty", key);
     }
     return true;
 }
@@ -397,10 +384,10 @@ static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size
         char param[96];
         snprintf(param, sizeof(param), "messages[%zu].content[%zu]", message, index);
         if (!dgl_str_eq(dgl_json_str(type), "text"))
-            ok = serve_refuse(rd->error, 400, param,
-                              "'%s' is no part of the type text: others are "
-                              "not supported",
-                              param);
+            ok = refuse(rd, param,
+                        "'%s' is no part of the type text: others are "
+                        "not supported",
+                        param);
         else if (!dgl_json_is(said, DGL_JSON_STRING))
             ok = refuse_type(rd, said, "a part with a string as its text", "%s", param);
         else
@@ -414,45 +401,15 @@ static bool write_parts(const struct reader *rd, struct dgl_json_writer *w, size
     return ok;
 }
 
-/* Calls of an earlier answer. Templates want arguments as an object, OpenAI has their text. */
-static void write_calls(struct dgl_json_writer *w, const struct dgl_json *calls)
-{
-    dgl_jw_array(w);
-    for (const struct dgl_json *call = dgl_json_first(calls); call; call = dgl_json_next(call)) {
-        dgl_jw_object(w);
-        for (const struct dgl_json *v = dgl_json_first(call); v; v = dgl_json_next(v)) {
-            dgl_jw_key_str(w, dgl_json_key(v));
-            if (!dgl_str_eq(dgl_json_key(v), "function") || !dgl_json_is(v, DGL_JSON_OBJECT)) {
-                dgl_jw_value(w, v);
-                continue;
-            }
-            dgl_jw_object(w);
-            for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
-                const struct dgl_str text = dgl_json_str(f);
-                struct dgl_json_doc *doc = NULL;
-                dgl_jw_key_str(w, dgl_json_key(f));
-                if (dgl_str_eq(dgl_json_key(f), "arguments") && text.len &&
-                    dgl_json_parse(NULL, "arguments", text.p, text.len, &doc) == DGL_OK &&
-                    depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH)
-                    dgl_jw_value(w, dgl_json_root(doc));
-                else
-                    dgl_jw_value(w, f);
-                dgl_json_destroy(&doc);
-            }
-            dgl_jw_end_object(w);
-        }
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}
-
-/* Checks the calls of an earlier answer: each is an object whose function has a name and
- * arguments. */
-static bool check_calls(const struct reader *rd, size_t message, const struct dgl_json *calls)
+/* Checks and writes the calls of an earlier answer: each is an object whose function has a name and
+ * arguments. Templates want arguments as an object, OpenAI has their text. */
+static bool write_calls(const struct reader *rd, struct dgl_json_writer *w, size_t message,
+                        const struct dgl_json *calls)
 {
     size_t index = 0;
     if (!dgl_json_is(calls, DGL_JSON_ARRAY))
         return refuse_type(rd, calls, "a list of calls", "messages[%zu].tool_calls", message);
+    dgl_jw_field_array(w, "tool_calls");
     for (const struct dgl_json *call = dgl_json_first(calls); call;
          call = dgl_json_next(call), index++) {
         const struct dgl_json *function = dgl_json_get(call, "function"),
@@ -471,7 +428,30 @@ static bool check_calls(const struct reader *rd, size_t message, const struct dg
             !dgl_json_is(arguments, DGL_JSON_STRING) && !dgl_json_is(arguments, DGL_JSON_OBJECT))
             return refuse_type(rd, arguments, "a string or an object",
                                "messages[%zu].tool_calls[%zu].function.arguments", message, index);
+        dgl_jw_object(w);
+        for (const struct dgl_json *v = dgl_json_first(call); v; v = dgl_json_next(v)) {
+            dgl_jw_key_str(w, dgl_json_key(v));
+            if (v != function) {
+                dgl_jw_value(w, v);
+                continue;
+            }
+            dgl_jw_object(w);
+            for (const struct dgl_json *f = dgl_json_first(v); f; f = dgl_json_next(f)) {
+                const struct dgl_str text = f == arguments ? dgl_json_str(f) : DGL_STR("");
+                struct dgl_json_doc *doc = NULL;
+                const bool parsed =
+                    text.len &&
+                    dgl_json_parse(NULL, "arguments", text.p, text.len, &doc) == DGL_OK &&
+                    depth_of(dgl_json_root(doc), MAX_DEPTH) < MAX_DEPTH;
+                dgl_jw_key_str(w, dgl_json_key(f));
+                dgl_jw_value(w, parsed ? dgl_json_root(doc) : f);
+                dgl_json_destroy(&doc);
+            }
+            dgl_jw_end_object(w);
+        }
+        dgl_jw_end_object(w);
     }
+    dgl_jw_end_array(w);
     return true;
 }
 
@@ -490,8 +470,7 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
         known++;
     snprintf(param, sizeof(param), "messages[%zu].role", index);
     if (known == 5)
-        return serve_refuse(rd->error, 400, param,
-                            "'%s' is none of system, developer, user, assistant, tool", param);
+        return refuse(rd, param, "'%s' is none of system, developer, user, assistant, tool", param);
     dgl_jw_object(w);
     dgl_jw_field_cstr(w, "role", roles[known == 1 ? 0 : known]); /* templates know no developer */
     dgl_jw_key(w, "content");
@@ -517,10 +496,8 @@ static bool write_message(const struct reader *rd, struct dgl_json_writer *w, si
         if (dgl_str_eq(key, "role") || dgl_str_eq(key, "content"))
             continue;
         if (dgl_str_eq(key, "tool_calls") && dgl_json_type(v) != DGL_JSON_NULL) {
-            if (!check_calls(rd, index, v))
+            if (!write_calls(rd, w, index, v))
                 return false;
-            dgl_jw_key(w, "tool_calls");
-            write_calls(w, v);
         } else if (dgl_json_type(v) != DGL_JSON_NULL) {
             dgl_jw_key_str(w, key);
             dgl_jw_value(w, v);
@@ -542,8 +519,7 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
     if (!dgl_json_is(tools, DGL_JSON_ARRAY))
         return refuse_type(rd, tools, "a list of tools", "tools");
     if (depth_of(tools, MAX_DEPTH) >= MAX_DEPTH)
-        return serve_refuse(rd->error, 400, "tools", "'tools' is nested more than %d deep",
-                            MAX_DEPTH);
+        return refuse(rd, "tools", "'tools' is nested more than %d deep", MAX_DEPTH);
     rd->r->functions =
         dgl_arena_alloc(&rd->r->arena, (dgl_json_count(tools) + 1) * sizeof(*rd->r->functions));
     if (!rd->r->functions)
@@ -552,8 +528,7 @@ static bool read_tools(const struct reader *rd, struct dgl_json_writer *w)
         const struct dgl_str name = dgl_json_str(dgl_json_get(dgl_json_get(v, "function"), "name"));
         if (!dgl_str_eq(dgl_json_str(dgl_json_get(v, "type")), "function") || name.len == 0 ||
             memchr(name.p, '\0', name.len))
-            return serve_refuse(rd->error, 400, "tools",
-                                "an element of 'tools' is no function with a name");
+            return refuse(rd, "tools", "an element of 'tools' is no function with a name");
         const struct dgl_json *parameters = dgl_json_get(dgl_json_get(v, "function"), "parameters");
         if (parameters && !dgl_json_is(parameters, DGL_JSON_NULL) &&
             !dgl_json_is(parameters, DGL_JSON_OBJECT))
@@ -575,16 +550,13 @@ static bool read_messages(const struct reader *rd)
     struct dgl_json_writer w = dgl_json_writer(&rd->r->messages, 0);
     size_t index = 0;
     if (!messages)
-        return serve_refuse(rd->error, 400, "messages", "'messages' is missing");
+        return refuse(rd, "messages", "'messages' is missing");
     if (!dgl_json_is(messages, DGL_JSON_ARRAY))
         return refuse_type(rd, messages, "a list of messages", "messages");
     if (dgl_json_count(messages) == 0)
-        return serve_refuse(rd->error, 400, "messages", "'messages' is an empty list");
-    if (more && !dgl_json_is(more, DGL_JSON_OBJECT))
-        return refuse_type(rd, more, "an object", "chat_template_kwargs");
+        return refuse(rd, "messages", "'messages' is an empty list");
     if (depth_of(messages, MAX_DEPTH) >= MAX_DEPTH || depth_of(more, MAX_DEPTH) >= MAX_DEPTH)
-        return serve_refuse(rd->error, 400, "messages", "'messages' is nested more than %d deep",
-                            MAX_DEPTH);
+        return refuse(rd, "messages", "'messages' is nested more than %d deep", MAX_DEPTH);
     dgl_jw_object(&w);
     dgl_jw_field_array(&w, "messages");
     for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
@@ -594,8 +566,8 @@ static bool read_messages(const struct reader *rd)
     for (const struct dgl_json *v = dgl_json_first(more); v; v = dgl_json_next(v)) {
         const struct dgl_str key = dgl_json_key(v);
         if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "tools"))
-            return serve_refuse(rd->error, 400, "chat_template_kwargs",
-                                "'chat_template_kwargs' may not set messages or tools");
+            return refuse(rd, "chat_template_kwargs",
+                          "'chat_template_kwargs' may not set messages or tools");
         dgl_jw_key_str(&w, key);
         dgl_jw_value(&w, v);
     }
@@ -610,7 +582,8 @@ static bool read_messages(const struct reader *rd)
 static bool read_kind(const struct reader *rd)
 {
     struct serve_request *r = rd->r;
-    const struct dgl_json *format = field(rd, "encoding_format");
+    const struct dgl_json *format = field(rd, "encoding_format"), *content = field(rd, "content"),
+                          *tokens = field(rd, "tokens");
     switch (r->kind) {
     case SERVE_CHAT:
         return read_common(rd) && read_messages(rd);
@@ -618,36 +591,28 @@ static bool read_kind(const struct reader *rd)
         if (!read_common(rd) || !read_prompts(rd, "prompt"))
             return false;
         if (r->num_prompts * (size_t)r->n > SERVE_MAX_CHOICES)
-            return serve_refuse(rd->error, 400, "n", "%zu prompts times 'n' are more than %d",
-                                r->num_prompts, SERVE_MAX_CHOICES);
+            return refuse(rd, "n", "%zu prompts times 'n' are more than %d", r->num_prompts,
+                          SERVE_MAX_CHOICES);
         return true;
     case SERVE_EMBEDDING:
         r->base64 = dgl_str_eq(dgl_json_str(format), "base64");
         if (format && !r->base64 && !dgl_str_eq(dgl_json_str(format), "float"))
-            return serve_refuse(rd->error, 400, "encoding_format",
-                                "'encoding_format' is neither \"float\" nor \"base64\"");
+            return refuse(rd, "encoding_format",
+                          "'encoding_format' is neither \"float\" nor \"base64\"");
         return read_prompts(rd, "input");
-    case SERVE_TOKENIZE: {
-        const struct dgl_json *content = field(rd, "content");
-        if (!dgl_json_is(content, DGL_JSON_STRING))
-            return refuse_type(rd, content, "a string", "content");
+    case SERVE_TOKENIZE:
+    case SERVE_DETOKENIZE:
         r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
         if (!r->prompts)
             return fail_memory(rd);
-        r->prompts->text = dgl_json_str(content);
         r->num_prompts = 1;
-        return true;
-    }
-    case SERVE_DETOKENIZE: {
-        const struct dgl_json *tokens = field(rd, "tokens");
-        if (!dgl_json_is(tokens, DGL_JSON_ARRAY))
+        if (r->kind == SERVE_DETOKENIZE && !dgl_json_is(tokens, DGL_JSON_ARRAY))
             return refuse_type(rd, tokens, "a list of token ids", "tokens");
-        r->prompts = dgl_arena_alloc(&r->arena, sizeof(*r->prompts));
-        if (!r->prompts)
-            return fail_memory(rd);
-        r->num_prompts = 1;
-        return read_ids(rd, "tokens", tokens, r->prompts);
-    }
+        if (r->kind == SERVE_DETOKENIZE)
+            return read_ids(rd, "tokens", tokens, r->prompts);
+        r->prompts->text = dgl_json_str(content);
+        return dgl_json_is(content, DGL_JSON_STRING) ||
+               refuse_type(rd, content, "a string", "content");
     }
     return false;
 }
@@ -661,6 +626,7 @@ bool serve_request_read(enum serve_kind kind, const struct dgl_sampling *samplin
                                   .sampling = *sampling,
                                   .max_tokens = TOKENS_OMITTED,
                                   .n = 1,
+                                  .seed = -1,
                                   .parallel_calls = true,
                                   .parse_special = true};
     if (dgl_json_parse(&log, "the body", body, len, &out->doc) != DGL_OK)

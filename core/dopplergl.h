@@ -31,8 +31,8 @@
  *    place, both values and a remedy. A NULL log is legal everywhere and drops the text. Comments
  *    name the errors of a function except these: DGL_ERR_NO_MEMORY of any function, DGL_ERR_GPU and
  *    DGL_ERR_DEVICE_LOST of functions that use a device, DGL_ERR_KERNEL of functions that compute
- *    (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of constructors whose out
- *    pointer is NULL.
+ *    (kernels are compiled at their first use), and DGL_ERR_INVALID_ARG of constructors if their
+ *    out pointer is NULL.
  * R4 Threads. A device and everything made from it belong to one thread at a time. Two devices are
  *    independent. Any thread and any signal handler may call dgl_session_cancel(); any thread may
  *    call dgl_batch_cancel(). Several threads at once may call functions that use neither a device
@@ -163,7 +163,7 @@ struct dgl_device_info {
     const char *driver;   /* kernel or Mesa driver name; "" = unknown */
     bool software;        /* renders on the host's processors */
     bool usable;          /* opens and has OpenGL ES 3.1 */
-    /* why it is not usable or would not be picked, or a note (a virtual GPU whose host renders in
+    /* why it is not usable or would not be picked, or a note (the host of a virtual GPU renders in
      * software); "" otherwise */
     const char *reason;
     enum dgl_device_verdict verdict;
@@ -305,7 +305,7 @@ struct dgl_counters {
      * value too */
     uint64_t pages_used;
     uint64_t pages_shared; /* pages in pages_used that several sequences share */
-    /* prompt tokens whose keys and values were reused from other sequences */
+    /* prompt tokens; their keys and values were reused from other sequences */
     uint64_t prefix_hit_tokens;
 };
 /* Copies the counters of the device to *out. */
@@ -379,7 +379,7 @@ struct dgl_kernel_text {
 /* Layers over the built-in kernels and heuristics, lowest first. A later layer replaces an earlier
  * one. */
 struct dgl_kernels_params {
-    /* Name or path of a pack whose folder `kernels` is read as a layer below `dirs`. These kernels
+    /* Name or path of a pack. Its folder `kernels` is read as a layer below `dirs`. These kernels
      * are programs written by the author of the pack. NULL = none. A pack without that folder adds
      * no layer. */
     const char *pack;
@@ -486,7 +486,7 @@ struct dgl_kernel_verdict {
 };
 struct dgl_kernels_check_params {
     const struct dgl_kernels *kernels; /* NULL = the built-in ones */
-    bool overrides_only; /* only kernels whose text, or whose lib's text, is not built in */
+    bool overrides_only; /* only kernels if their text or the text of a lib is not built in */
     bool quick;          /* two cases of each kernel instead of all */
     /* Called for each kernel, in the order of the set; false cancels. */
     bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict);
@@ -505,8 +505,8 @@ struct dgl_selftest_params {
     const char *name; /* of one kernel; NULL = all */
     bool quick;       /* two cases of each kernel instead of all */
     /* Called for each kernel, in the order of the set. Return false to cancel. If `wrong` is true,
-     * the kernel is not used on this device from now on. A kernel whose only fault is a rounding
-     * error of up to 16 times its TOLERANCE fails, but is still used. */
+     * the kernel is not used on this device from now on. If its only fault is a rounding error of
+     * up to 16 times its TOLERANCE, the kernel fails, but is still used. */
     bool (*cb)(void *priv, const struct dgl_kernel_verdict *verdict, bool wrong);
     void *priv;
     dgl_progress_cb progress_cb; /* may be NULL; in kernels. Also asked within a kernel */
@@ -648,7 +648,7 @@ struct dgl_render_params {
 #define dgl_render_params(...) (&(struct dgl_render_params){__VA_ARGS__})
 
 /* Renders messages with the template. Transfers *text (dgl_free), *len bytes and a NUL.
- * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception, whose text is logged.
+ * DGL_ERR_INVALID_ARG: no messages, or the template raised an exception. Its text is logged.
  * DGL_ERR_FORMAT: malformed messages, or an operation on values of the wrong type. */
 enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template *tmpl,
                            const struct dgl_render_params *params, char **text, size_t *len);
@@ -1082,8 +1082,8 @@ void dgl_session_estimate(const struct dgl_model *model, const struct dgl_sessio
 
 /* Creates a session. It allocates scratch and KV cache for a part of the context. The cache grows
  * with the tokens, in pages of 64, and memory for the whole context stays reserved.
- * DGL_ERR_NO_MEMORY: the whole context does not fit beside the memory that other sessions use or
- * reserve; nothing was allocated. The sessions of a model share its cache, which is freed with the
+ * DGL_ERR_NO_MEMORY: the memory that other sessions use or reserve leaves no room for the whole
+ * context; nothing was allocated. The sessions of a model share its cache, which is freed with the
  * last session. The session borrows the model. DGL_ERR_INVALID_ARG: `context` is beyond
  * dgl_model_info.context, or `chunk` is beyond the device's limits. Slow. */
 enum dgl_status dgl_session_create(struct dgl_model *model, const struct dgl_session_params *params,
@@ -1325,7 +1325,7 @@ struct dgl_generate_params {
     const char *const *stop; /* [num_stop], strings that end the answer; not part of the text */
     size_t num_stop;
     bool ignore_eos;      /* stop ids do not end the answer */
-    const int32_t *shown; /* [num_shown], special tokens whose text is part of the answer's text */
+    const int32_t *shown; /* [num_shown], special tokens; the answer's text contains their text */
     size_t num_shown;     /* other special tokens have no text */
     int32_t readback_interval; /* tokens decoded per readback; 0 = chosen for the device */
     /* If true, a full context does not end the answer. Half of the tokens after the first `keep`
@@ -1495,8 +1495,8 @@ struct dgl_batch_params {
 #define dgl_batch_params(...) (&(struct dgl_batch_params){__VA_ARGS__})
 
 /* Allocates the memory of all sequences, except cache pages, which are allocated with their tokens.
- * Requests share the pages of common prefixes. The batch borrows the model. DGL_ERR_NO_MEMORY: one
- * context does not fit beside the sequences; nothing was allocated. DGL_ERR_INVALID_ARG: a number
+ * Requests share the pages of common prefixes. The batch borrows the model. DGL_ERR_NO_MEMORY: the
+ * sequences leave no room for one context; nothing was allocated. DGL_ERR_INVALID_ARG: a number
  * out of its range, or a context or chunk that dgl_session_create() refuses. Slow. */
 enum dgl_status dgl_batch_create(struct dgl_model *model, const struct dgl_batch_params *params,
                                  struct dgl_batch **out);
@@ -1763,7 +1763,7 @@ struct dgl_verify_params {
 };
 #define dgl_verify_params(...) (&(struct dgl_verify_params){__VA_ARGS__})
 struct dgl_verify_result {
-    uint64_t files; /* files whose hash matches */
+    uint64_t files; /* files with a matching hash */
     uint64_t bytes; /* their size */
 };
 /* Checks every hash stored in the model, and everything that dgl_inspect() checks; *out is always

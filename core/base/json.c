@@ -1,6 +1,6 @@
 /*
  * Parsed JSON values. A struct dgl_json is a cJSON node. Fields that cJSON does not need are reused
- * for additional values, so that a document with a million values needs no memory beside the tree:
+ * for additional values. A document with a million values thus needs only the memory of the tree:
  *
  *     valueint     length of the key
  *     valuedouble  number: its value; string: its length; array and object: number of children

@@ -49,7 +49,7 @@ bool dgl_json_bool(const struct dgl_json *value);
 bool dgl_json_i64(const struct dgl_json *value, int64_t *out);
 /* Returns true if the number was written with a fraction or an exponent (1.0, not 1). */
 bool dgl_json_is_real(const struct dgl_json *value);
-/* Returns the original text of a number whose double loses information (1.0, 2e3, 2^53 and above),
+/* Returns the original text of a number if its double loses information (1.0, 2e3, 2^53 and above),
  * else an empty text. */
 struct dgl_str dgl_json_spelling(const struct dgl_json *value);
 size_t dgl_json_count(const struct dgl_json *value); /* children of an array or object */

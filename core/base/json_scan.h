@@ -26,7 +26,7 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan);
  * contain. Returns the new length, which is at most `len`. */
 size_t json_replace_nuls(const char *text, size_t len, char *out);
 
-/* Returns the next number of a scanned text, starting at *at, and moves *at behind it. Returns an
+/* Returns the next number of a scanned text, starting at *at, and moves *at past it. Returns an
  * empty text at the end. */
 struct dgl_str json_next_number(const char *text, size_t len, size_t *at);
 /* Returns true if the number has a fraction or an exponent. */

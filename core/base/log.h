@@ -14,8 +14,8 @@ void dgl_logf(const struct dgl_log *log, enum dgl_log_level level, const char *f
     DGL_PRINTF(3, 4);
 void dgl_vlogf(const struct dgl_log *log, enum dgl_log_level level, const char *fmt, va_list args)
     DGL_PRINTF(3, 0);
-/* A log whose lines begin with "NAME: ", for callees that do not know the source of their input. If
- * the name is NULL, the prefix is omitted. Borrows name and log. */
+/* Puts "NAME: " before each line, for callees that do not know the source of their input. If the
+ * name is NULL, the prefix is omitted. Borrows name and log. */
 struct dgl_named_log {
     struct dgl_log log; /* pass &n.log to callees */
     const struct dgl_log *to;

@@ -130,7 +130,6 @@ const struct gl_verdict *gl_verdict_at(size_t index);
  * tried on hardware, all NVIDIA GPUs, software renderers, and virgl. */
 bool gl_verdict_is_known_good(const struct gl_caps *caps);
 const struct gl_node *gl_device_node(const struct gl_device *dev);
-const struct dgl_log *gl_device_log(const struct gl_device *dev);
 /* Returns true if the device is lost. Every call then fails with DGL_ERR_DEVICE_LOST until
  * gl_device_reopen() succeeds. Buffers and programs can still be destroyed. */
 bool gl_device_is_lost(const struct gl_device *dev);

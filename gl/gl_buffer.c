@@ -14,6 +14,8 @@
 enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct gl_buffer *buffer,
                                       uint64_t offset, uint64_t size, const char *what)
 {
+    if (dev->lost)
+        return gl_lost_check(dev);
     if (offset % 4 != 0 || size % 4 != 0)
         return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                         "%s of buffer %s: offset %llu and size %llu must be multiples of 4", what,
@@ -24,6 +26,14 @@ enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct 
                         (unsigned long long)size, (unsigned long long)offset,
                         (unsigned long long)buffer->size);
     return DGL_OK;
+}
+
+void gl_copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, uint64_t size)
+{
+    glBindBuffer(GL_COPY_READ_BUFFER, src);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, dst);
+    glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
+                        (GLintptr)dst_offset, (GLsizeiptr)size);
 }
 
 /* Software drivers copy straight into the buffer; elsewhere glBufferSubData could tempt the driver
@@ -143,9 +153,7 @@ uint64_t gl_buffer_size(const struct gl_buffer *buffer)
 enum dgl_status gl_buffer_write(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                 const void *bytes, uint64_t size)
 {
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, buffer, offset, size, "writing");
+    enum dgl_status status = gl_buffer_range_check(dev, buffer, offset, size, "writing");
     if (status != DGL_OK)
         return status;
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
@@ -181,31 +189,22 @@ enum dgl_status gl_zeros_init(struct gl_device *dev)
 enum dgl_status gl_buffer_zero(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
                                uint64_t size)
 {
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, buffer, offset, size, "zeroing");
+    enum dgl_status status = gl_buffer_range_check(dev, buffer, offset, size, "zeroing");
     if (status == DGL_OK)
         status = gl_zeros_init(dev);
     if (status != DGL_OK)
         return status;
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    glBindBuffer(GL_COPY_READ_BUFFER, dev->zeros);
-    glBindBuffer(GL_COPY_WRITE_BUFFER, buffer->id);
-    for (uint64_t done = 0; done < size;) {
-        uint64_t part = size - done < GL_ZEROS_BYTES ? size - done : GL_ZEROS_BYTES;
-        glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, 0, (GLintptr)(offset + done),
-                            (GLsizeiptr)part);
-        done += part;
-    }
+    for (uint64_t done = 0; done < size; done += GL_ZEROS_BYTES)
+        gl_copy(dev->zeros, 0, buffer->id, offset + done,
+                size - done < GL_ZEROS_BYTES ? size - done : GL_ZEROS_BYTES);
     return gl_errors_check_debug(dev, "zeroing a buffer");
 }
 
 enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uint64_t src_offset,
                                struct gl_buffer *dst, uint64_t dst_offset, uint64_t size)
 {
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, src, src_offset, size, "copying out");
+    enum dgl_status status = gl_buffer_range_check(dev, src, src_offset, size, "copying out");
     if (status == DGL_OK)
         status = gl_buffer_range_check(dev, dst, dst_offset, size, "copying in");
     if (status != DGL_OK)
@@ -216,9 +215,6 @@ enum dgl_status gl_buffer_copy(struct gl_device *dev, struct gl_buffer *src, uin
                         (unsigned long long)size, src->label, (unsigned long long)src_offset,
                         (unsigned long long)dst_offset);
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    glBindBuffer(GL_COPY_READ_BUFFER, src->id);
-    glBindBuffer(GL_COPY_WRITE_BUFFER, dst->id);
-    glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
-                        (GLintptr)dst_offset, (GLsizeiptr)size);
+    gl_copy(src->id, src_offset, dst->id, dst_offset, size);
     return gl_errors_check_debug(dev, "copying between buffers");
 }

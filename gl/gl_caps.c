@@ -26,13 +26,6 @@ static uint32_t get_u32(GLenum name)
     return value < 0 ? 0 : (uint32_t)value;
 }
 
-static uint64_t get_u64(GLenum name)
-{
-    GLint64 value = 0;
-    glGetInteger64v(name, &value);
-    return value < 0 ? 0 : (uint64_t)value;
-}
-
 static void get_u32x3(GLenum name, uint32_t out[3])
 {
     for (GLuint i = 0; i < 3; i++) {
@@ -47,11 +40,6 @@ static void get_text(GLenum name, char *dst, size_t size)
     gl_text_copy(dst, size, (const char *)glGetString(name));
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -59,15 +47,11 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 
 /* ---- extensions ------------------------------------------------------------------------------ */
 
-static gl_proc find_proc(const char *name)
-{
-    return eglGetProcAddress(name);
-}
-
 static enum dgl_status query_extensions(struct gl_device *dev)
 {
     struct dgl_buf list = {0}, kept = {0};
     uint32_t count = get_u32(GL_NUM_EXTENSIONS);
+    enum dgl_status status = DGL_OK;
 
     for (uint32_t i = 0; i < count; i++) {
         const char *word = (const char *)glGetStringi(GL_EXTENSIONS, i);
@@ -78,12 +62,11 @@ static enum dgl_status query_extensions(struct gl_device *dev)
             dgl_buf_printf(&kept, "%s ", word);
     }
     if (list.failed || kept.failed) {
-        dgl_buf_finish(&list);
-        dgl_buf_finish(&kept);
-        return dgl_fail_memory(dev->log, "the list of extensions", list.len);
+        status = dgl_fail_memory(dev->log, "the list of extensions", list.len);
+        goto done;
     }
     dgl_debug(dev->log, "extensions: %s", list.p ? list.p : "");
-    gl_ext_load(&dev->ext, kept.p ? kept.p : "", find_proc);
+    gl_ext_load(&dev->ext, kept.p ? kept.p : "", eglGetProcAddress);
     /* zink signals a fence too early if a flush directly precedes it. In a test, up to 1118 of 3000
      * copies into a persistently mapped buffer were missing after the wait (Mesa 22.3.6 and 26.2.6
      * on lavapipe, 2026-11-21). Without EXT_buffer_storage each read maps the buffer, and the map
@@ -97,9 +80,10 @@ static enum dgl_status query_extensions(struct gl_device *dev)
         glGetIntegerv(GL_NVX_TOTAL, &total_kib);
         dev->ext.memory_info |= glGetError() == GL_NO_ERROR && total_kib > 0;
     }
+done:
     dgl_buf_finish(&list);
     dgl_buf_finish(&kept);
-    return DGL_OK;
+    return status;
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -123,9 +107,13 @@ static void query_limits(struct gl_device *dev)
     struct gl_caps *caps = &dev->caps;
     struct dgl_limits *lim = &caps->limits;
     GLint timer_bits = 0, strategy = 0;
+    GLint64 block = 0;
 
+    glGetInteger64v(GL_MAX_SHADER_STORAGE_BLOCK_SIZE, &block);
     lim->max_buffer_bytes = MAX_BUFFER_BYTES;
-    lim->max_ssbo_bytes = min_u64(get_u64(GL_MAX_SHADER_STORAGE_BLOCK_SIZE), MAX_BUFFER_BYTES);
+    lim->max_ssbo_bytes = block < 0 ? 0 : (uint64_t)block;
+    if (lim->max_ssbo_bytes > MAX_BUFFER_BYTES)
+        lim->max_ssbo_bytes = MAX_BUFFER_BYTES;
     lim->max_ssbo_bindings = min_u32(get_u32(GL_MAX_COMPUTE_SHADER_STORAGE_BLOCKS),
                                      get_u32(GL_MAX_SHADER_STORAGE_BUFFER_BINDINGS));
     lim->max_ssbo_bindings = min_u32(lim->max_ssbo_bindings, GL_MAX_STORAGE);
@@ -157,24 +145,6 @@ static void query_limits(struct gl_device *dev)
         caps->khr_subgroup_arithmetic = features & SUBGROUP_ARITHMETIC;
         caps->khr_subgroup_shuffle = features & SUBGROUP_SHUFFLE;
     }
-}
-
-/* The layers above rely on the minimums of OpenGL ES 3.1. A driver below them would fail later,
- * with a less clear error. */
-static enum dgl_status check_limits(const struct gl_device *dev)
-{
-    const struct dgl_limits *lim = &dev->caps.limits;
-
-    if (lim->max_ssbo_bindings >= 4 && lim->max_invocations >= 128 &&
-        lim->max_shared_bytes >= 16384 && lim->max_groups[0] >= 65535 && lim->ssbo_align > 0 &&
-        lim->ubo_align > 0 && lim->max_ssbo_bytes >= BLOCK_BYTES_MIN)
-        return DGL_OK;
-    return dgl_fail(
-        dev->log, DGL_ERR_UNSUPPORTED,
-        "%s: below the minimums of OpenGL ES 3.1: %u storage blocks, %u invocations, %u "
-        "bytes shared, %u groups, blocks of %llu bytes",
-        dev->caps.renderer, lim->max_ssbo_bindings, lim->max_invocations, lim->max_shared_bytes,
-        lim->max_groups[0], (unsigned long long)lim->max_ssbo_bytes);
 }
 
 /* ---- units ----------------------------------------------------------------------------------- */
@@ -238,6 +208,7 @@ uint32_t gl_registers_guess(const char *renderer, bool software)
 enum dgl_status gl_caps_query(struct gl_device *dev)
 {
     struct gl_caps *caps = &dev->caps;
+    const struct dgl_limits *lim = &caps->limits;
 
     get_text(GL_VENDOR, caps->vendor, sizeof(caps->vendor));
     get_text(GL_RENDERER, caps->renderer, sizeof(caps->renderer));
@@ -259,5 +230,16 @@ enum dgl_status gl_caps_query(struct gl_device *dev)
     caps->registers = gl_registers_guess(caps->renderer, caps->software);
     if (dev->limits)
         gl_limits_clamp(dev->log, dev->limits, caps);
-    return check_limits(dev);
+    /* The layers above rely on the minimums of OpenGL ES 3.1. A driver below them would fail later,
+     * with a less clear error. */
+    if (lim->max_ssbo_bindings >= 4 && lim->max_invocations >= 128 &&
+        lim->max_shared_bytes >= 16384 && lim->max_groups[0] >= 65535 && lim->ssbo_align > 0 &&
+        lim->ubo_align > 0 && lim->max_ssbo_bytes >= BLOCK_BYTES_MIN)
+        return DGL_OK;
+    return dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                    "%s: below the minimums of OpenGL ES 3.1: %u storage blocks, %u invocations, "
+                    "%u bytes shared, %u groups, blocks of %llu bytes",
+                    caps->renderer, lim->max_ssbo_bindings, lim->max_invocations,
+                    lim->max_shared_bytes, lim->max_groups[0],
+                    (unsigned long long)lim->max_ssbo_bytes);
 }

@@ -38,29 +38,12 @@ struct gl_compiler {
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* Returns the path of `dopplergl` in the folder of the running program, or NULL. */
-static char *program_beside(void)
+/* Returns the path of `dopplergl` in the first absolute folder that has it, or NULL. `separator`
+ * separates the folders. */
+static char *find_program(struct dgl_str folders, char separator)
 {
-    char dir[4096];
-    ssize_t len = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
-    struct dgl_buf path = {0};
-    dir[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(dir, '/');
-    if (!slash)
-        return NULL;
-    *slash = '\0';
-    dgl_buf_printf(&path, "%s/dopplergl", dir);
-    if (!path.failed && access(path.p, X_OK) == 0)
-        return dgl_buf_take(&path);
-    dgl_buf_finish(&path);
-    return NULL;
-}
-
-/* Returns the path of `dopplergl` in the first absolute folder of PATH that has it, or NULL. */
-static char *program_on_path(void)
-{
-    struct dgl_str rest = dgl_str_of(getenv("PATH")), dir;
-    while (rest.len && dgl_str_split(&rest, ':', &dir)) {
+    struct dgl_str dir;
+    while (folders.len && dgl_str_split(&folders, separator, &dir)) {
         struct dgl_buf path = {0};
         if (dir.len == 0 || dir.p[0] != '/')
             continue;
@@ -173,29 +156,31 @@ static bool try_program(struct gl_compiler *c, const char *path)
     return false;
 }
 
-static struct gl_compiler *compiler_new(void)
+/* Returns dev->compiler, which is created if it does not exist, or NULL when out of memory. */
+static struct gl_compiler *compiler_of(struct gl_device *dev)
 {
-    struct gl_compiler *c = dgl_new(struct gl_compiler);
-    if (c)
-        c->fd = -1;
-    return c;
+    if (!dev->compiler && (dev->compiler = dgl_new(struct gl_compiler)))
+        dev->compiler->fd = -1;
+    return dev->compiler;
 }
 
 bool gl_compiler_start(struct gl_device *dev)
 {
-    struct gl_compiler *c = dev->compiler;
-    if (dev->in_process || dev->wrapped || (c && c->failed))
+    if (dev->in_process || dev->wrapped)
         return false;
-    if (c && c->fd >= 0)
-        return true;
-    if (!c)
-        c = dev->compiler = compiler_new();
-    if (!c)
-        return false;
+    struct gl_compiler *c = compiler_of(dev);
+    if (!c || c->failed || c->fd >= 0)
+        return c && !c->failed;
     if (dev->compiler_path) {
         c->failed = !dev->compiler_path[0] || !try_program(c, dev->compiler_path);
     } else {
-        char *beside = program_beside(), *found = program_on_path();
+        char self[4096];
+        const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        self[len > 0 ? len : 0] = '\0';
+        const char *slash = strrchr(self, '/');
+        char *beside = find_program((struct dgl_str){self, slash ? (size_t)(slash + 1 - self) : 0},
+                                    '\0'); /* in the folder of the running program */
+        char *found = find_program(dgl_str_of(getenv("PATH")), ':');
         c->failed = !try_program(c, beside) && !try_program(c, found);
         free(beside);
         free(found);
@@ -205,11 +190,11 @@ bool gl_compiler_start(struct gl_device *dev)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static bool send_all(struct gl_compiler *c, const void *bytes, size_t len)
+bool gl_compiler_send(int fd, bool is_socket, const void *bytes, size_t len)
 {
     const char *at = bytes;
     while (len > 0) {
-        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
+        ssize_t n = is_socket ? send(fd, at, len, MSG_NOSIGNAL) : write(fd, at, len);
         if (n < 0 && errno != EINTR)
             return false;
         if (n > 0) {
@@ -220,20 +205,17 @@ static bool send_all(struct gl_compiler *c, const void *bytes, size_t len)
     return true;
 }
 
-/* Ends a request that will get no reply. */
-static void lose(struct gl_remote *r, const char *why)
-{
-    r->done = true;
-    r->end = GL_COMPILE_LOST;
-    free(r->words);
-    r->words = strdup(why);
-}
-
+/* Ends all requests that will get no reply. */
 static void lose_all(struct gl_compiler *c)
 {
-    for (struct gl_remote *r = c->remotes; r; r = r->next)
-        if (!r->done)
-            lose(r, "the compiler process ended");
+    for (struct gl_remote *r = c->remotes; r; r = r->next) {
+        if (r->done)
+            continue;
+        r->done = true;
+        r->end = GL_COMPILE_LOST;
+        free(r->words);
+        r->words = strdup("the compiler process ended");
+    }
     reap(c);
 }
 
@@ -267,8 +249,9 @@ struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_progra
     r->limits = (struct gl_compile_limits){q.cpu_ns, q.memory_bytes};
     r->next = c->remotes;
     c->remotes = r;
-    if (!send_all(c, &q, sizeof(q)) || !send_all(c, label, q.label_len) ||
-        !send_all(c, params->source, params->len))
+    if (!gl_compiler_send(c->fd, true, &q, sizeof(q)) ||
+        !gl_compiler_send(c->fd, true, label, q.label_len) ||
+        !gl_compiler_send(c->fd, true, params->source, params->len))
         lose_all(c);
     return r;
 }
@@ -276,9 +259,7 @@ struct gl_remote *gl_remote_create(struct gl_device *dev, const struct gl_progra
 struct gl_remote *gl_remote_settled(struct gl_device *dev, const struct gl_remote *verdict)
 {
     struct gl_remote *r = dgl_new(struct gl_remote);
-    struct gl_compiler *c = dev->compiler;
-    if (!c)
-        c = dev->compiler = compiler_new();
+    struct gl_compiler *c = compiler_of(dev);
     if (!r || !c) {
         free(r);
         return NULL;
@@ -380,7 +361,7 @@ void gl_remote_destroy(struct gl_device *dev, struct gl_remote **premote)
     *at = r->next;
     if (!r->done && c->fd >= 0) {
         const struct gl_compiler_request q = {.id = r->id, .kind = GL_COMPILER_CANCEL};
-        if (!send_all(c, &q, sizeof(q)))
+        if (!gl_compiler_send(c->fd, true, &q, sizeof(q)))
             lose_all(c);
     }
     free(r->binary);
@@ -436,31 +417,29 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
                                 size_t count, const struct gl_try *how)
 {
     struct gl_remote **remotes = dgl_new_array(struct gl_remote *, count);
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK && !remotes)
-        status =
-            dgl_fail_memory(dev->log, "requests to the compiler process", count * sizeof(*remotes));
-    if (status == DGL_OK && !gl_compiler_start(dev)) {
-        struct dgl_buf why = {0};
-        gl_compiler_explain(dev, &why);
-        status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED, "%s", why.p ? why.p : "out of memory");
-        dgl_buf_finish(&why);
+    struct dgl_buf words = {0};
+    enum dgl_status status;
+    TRY(gl_lost_check(dev));
+    if (!remotes)
+        TRY(dgl_fail_memory(dev->log, "requests to the compiler process",
+                            count * sizeof(*remotes)));
+    if (!gl_compiler_start(dev)) {
+        gl_compiler_explain(dev, &words);
+        TRY(dgl_fail(dev->log, DGL_ERR_UNSUPPORTED, "%s", words.p ? words.p : "out of memory"));
     }
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         remotes[i] = gl_remote_create(dev, &params[i], &how->limits, true);
         if (!remotes[i] && dev->compiler->fd < 0)
-            status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                              "the compiler process ended before it had all sources: try again");
-        else if (!remotes[i])
-            status = dgl_fail_memory(dev->log, "a kernel source", params[i].len);
+            TRY(dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                         "the compiler process ended before it had all sources: try again"));
+        if (!remotes[i])
+            TRY(dgl_fail_memory(dev->log, "a kernel source", params[i].len));
     }
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct gl_remote *r = remotes[i];
-        struct dgl_buf words = {0};
         const char *kernel = params[i].label ? params[i].label : "unnamed";
-        status = gl_remote_wait(dev, r, kernel, how->go_on, how->priv);
-        if (status != DGL_OK)
-            break;
+        TRY(gl_remote_wait(dev, r, kernel, how->go_on, how->priv));
+        dgl_buf_finish(&words);
         gl_remote_explain(r, &words);
         gl_remote_remember(dev, r, params[i].source, params[i].len);
         const struct gl_compile_report report = {.end = r->end,
@@ -472,14 +451,14 @@ enum dgl_status gl_programs_try(struct gl_device *dev, const struct gl_program_p
                                                  .words = words.p ? words.p : "",
                                                  .stats = r->stats ? r->stats : ""};
         if (r->end == GL_COMPILE_LOST)
-            status = dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
-                              "%s: the compiler process cannot compile for this device: %s",
-                              dev->caps.renderer, report.words);
-        else if (how->cb && !how->cb(how->priv, i, &report))
-            status = DGL_ERR_CANCELLED;
-        dgl_buf_finish(&words);
+            TRY(dgl_fail(dev->log, DGL_ERR_UNSUPPORTED,
+                         "%s: the compiler process cannot compile for this device: %s",
+                         dev->caps.renderer, report.words));
+        TRY(!how->cb || how->cb(how->priv, i, &report) ? DGL_OK : DGL_ERR_CANCELLED);
         gl_remote_destroy(dev, &remotes[i]);
     }
+done:
+    dgl_buf_finish(&words);
     gl_progcache_trim(&dev->cache);
     for (size_t i = 0; remotes && i < count; i++)
         gl_remote_destroy(dev, &remotes[i]);
@@ -502,19 +481,17 @@ void gl_compiler_explain(const struct gl_device *dev, struct dgl_buf *out)
 
 /* ---- verdicts on disk ------------------------------------------------------------------------ */
 
-/* Returns true for a signal that a user or the kernel's out-of-memory killer sends. It says nothing
- * about the source, so no verdict is stored. */
-static bool is_sent_from_outside(int signal)
-{
-    return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
-           signal == SIGQUIT;
-}
-
 void gl_remote_remember(struct gl_device *dev, const struct gl_remote *r, const char *source,
                         size_t len)
 {
+    /* Signals that a user or the kernel's out-of-memory killer sends. They say nothing about the
+     * source, so no verdict is stored. */
+    static const int from_outside[] = {SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     char key[65], text[128];
-    if (!gl_progcache_key(&dev->cache, source, len, key) || is_sent_from_outside(r->signal))
+    for (size_t i = 0; i < sizeof(from_outside) / sizeof(from_outside[0]); i++)
+        if (r->signal == from_outside[i])
+            return;
+    if (!gl_progcache_key(&dev->cache, source, len, key))
         return;
     if (r->end == GL_COMPILE_OK && r->binary_len && dev->cache.programs) {
         gl_progcache_store(&dev->cache, key, r->format, r->binary, r->binary_len);

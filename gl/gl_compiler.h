@@ -11,6 +11,9 @@
 /* Largest source, binary, log or statistics in a message. */
 #define GL_COMPILER_MAX_BYTES (64ull << 20)
 
+/* Writes all bytes to a socket or a pipe. A closed socket raises no signal. */
+bool gl_compiler_send(int fd, bool is_socket, const void *bytes, size_t len);
+
 /* First message, sent by the compiler process. */
 struct gl_compiler_hello {
     char magic[8]; /* GL_COMPILER_MAGIC */

@@ -90,21 +90,6 @@ static void filter(struct dgl_buf *messages)
     *messages = kept;
 }
 
-static bool write_all(int fd, const void *bytes, size_t len)
-{
-    const char *at = bytes;
-    while (len > 0) {
-        ssize_t n = write(fd, at, len);
-        if (n < 0 && errno != EINTR)
-            return false;
-        if (n > 0) {
-            at += n;
-            len -= (size_t)n;
-        }
-    }
-    return true;
-}
-
 /* Keeps the driver's log unchanged: it may have several lines. */
 static enum dgl_status keep_words(void *priv, bool linking, const char *words)
 {
@@ -116,25 +101,6 @@ static enum dgl_status keep_words(void *priv, bool linking, const char *words)
     return DGL_ERR_KERNEL;
 }
 
-static void get_binary(const struct gl_device *dev, const struct gl_program *program,
-                       struct result *r)
-{
-    GLint len = 0;
-    GLsizei got = 0;
-    GLenum format = 0;
-    if (!dev->caps.limits.program_binary)
-        return;
-    glGetProgramiv(program->id, GL_PROGRAM_BINARY_LENGTH, &len);
-    r->binary = len > 0 ? malloc((size_t)len) : NULL;
-    if (!r->binary)
-        return;
-    glGetProgramBinary(program->id, len, &got, &format, r->binary);
-    if (got > 0) {
-        r->reply.format = format;
-        r->reply.binary_len = (uint64_t)got;
-    }
-}
-
 static void compile(const struct task *task, struct result *r)
 {
     const struct gl_compiler_request *q = &task->request;
@@ -144,7 +110,6 @@ static void compile(const struct task *task, struct result *r)
     struct gl_saved saved;
     struct gl_program *program = NULL;
     char label[128];
-    struct timespec before, after;
     const struct gl_device_params params = {.select = q->select,
                                             .limits = q->limits[0] ? q->limits : NULL,
                                             .debug = q->debug,
@@ -169,30 +134,20 @@ static void compile(const struct task *task, struct result *r)
                                            .label = label,
                                            .refused = keep_words,
                                            .refused_priv = r};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    const uint64_t start_ns = dgl_now_ns();
+    const uint64_t start_ns = dgl_now_ns(), start_cpu_ns = dgl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     enum dgl_status status =
         gl_programs_create(dev, &text, 1, &(struct gl_compile){.machine_code = true}, &program);
     r->reply.wall_ns = dgl_now_ns() - start_ns;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-    r->reply.cpu_ns = (uint64_t)((after.tv_sec - before.tv_sec) * 1000000000ll +
-                                 (after.tv_nsec - before.tv_nsec));
+    r->reply.cpu_ns = dgl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ns;
     if (status == DGL_OK) {
+        size_t len = 0;
         r->reply.end = GL_COMPILE_OK;
-        get_binary(dev, program, r);
+        if (dev->caps.limits.program_binary)
+            r->binary = gl_binary_get(program->id, &r->reply.format, &len);
+        r->reply.binary_len = len;
     } else if (r->words.len == 0) {
         dgl_buf_puts(&r->words, error.text);
     }
-}
-
-/* Sets limits that the kernel enforces, in case the server itself is stopped. */
-static void limit_child(const struct gl_compiler_request *q)
-{
-    const rlim_t seconds = (rlim_t)(q->cpu_ns / 1000000000u) + 5;
-    const struct rlimit cpu = {seconds, seconds + 5}, core = {0, 0};
-    setrlimit(RLIMIT_CPU, &cpu);
-    setrlimit(RLIMIT_CORE, &core);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 static _Noreturn void run_child(const struct task *task, int out, int err, pid_t server)
@@ -200,7 +155,11 @@ static _Noreturn void run_child(const struct task *task, int out, int err, pid_t
     struct result r = {.reply = {.id = task->request.id}};
     struct rusage usage;
     int null = open("/dev/null", O_RDWR);
-    limit_child(&task->request);
+    /* Limits that the kernel enforces, in case the server itself is stopped. */
+    const rlim_t seconds = (rlim_t)(task->request.cpu_ns / 1000000000u) + 5;
+    setrlimit(RLIMIT_CPU, &(struct rlimit){seconds, seconds + 5});
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != server || null < 0) /* the server ended before the prctl() */
         _exit(1);
     dup2(null, STDIN_FILENO); /* the socket is the server's */
@@ -213,10 +172,10 @@ static _Noreturn void run_child(const struct task *task, int out, int err, pid_t
     filter(&r.stats);
     r.reply.words_len = r.words.failed ? 0 : r.words.len;
     r.reply.stats_len = r.stats.failed ? 0 : r.stats.len;
-    bool ok = write_all(out, &r.reply, sizeof(r.reply)) &&
-              write_all(out, r.binary, (size_t)r.reply.binary_len) &&
-              write_all(out, r.words.p, (size_t)r.reply.words_len) &&
-              write_all(out, r.stats.p, (size_t)r.reply.stats_len);
+    bool ok = gl_compiler_send(out, false, &r.reply, sizeof(r.reply)) &&
+              gl_compiler_send(out, false, r.binary, (size_t)r.reply.binary_len) &&
+              gl_compiler_send(out, false, r.words.p, (size_t)r.reply.words_len) &&
+              gl_compiler_send(out, false, r.stats.p, (size_t)r.reply.stats_len);
     _exit(ok ? 0 : 1); /* the driver's exit handlers may wait for its threads forever */
 }
 
@@ -262,15 +221,13 @@ static void fail_task(struct server *s, struct task *task, const char *why)
 
 static void start_task(struct server *s, struct task *task)
 {
-    int out[2], err[2];
+    int out[2] = {-1, -1}, err[2];
     const pid_t self = getpid();
-    if (pipe2(out, O_CLOEXEC) != 0) {
-        fail_task(s, task, "the compiler process has no free file descriptors");
-        return;
-    }
-    if (pipe2(err, O_CLOEXEC) != 0) {
-        close(out[0]);
-        close(out[1]);
+    if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) {
+        if (out[0] >= 0) {
+            close(out[0]);
+            close(out[1]);
+        }
         fail_task(s, task, "the compiler process has no free file descriptors");
         return;
     }
@@ -329,14 +286,6 @@ static bool drain(int *fd, struct dgl_buf *all, struct task *tail)
     return false;
 }
 
-/* Appends the last bytes of standard error: the only explanation of a child that crashed. */
-static void put_tail(const struct task *task, struct dgl_buf *out)
-{
-    const size_t n = task->tail_len < TAIL_BYTES ? task->tail_len : TAIL_BYTES;
-    for (size_t i = task->tail_len - n; i < task->tail_len; i++)
-        dgl_buf_putc(out, task->tail[i % TAIL_BYTES]);
-}
-
 static bool reply_is_whole(const struct task *task)
 {
     struct gl_compiler_reply r;
@@ -376,18 +325,21 @@ static void end_task(struct server *s, struct task *task, int status, const stru
         (uint64_t)usage->ru_stime.tv_sec * 1000000000u + (uint64_t)usage->ru_stime.tv_usec * 1000u;
     reply.wall_ns = dgl_now_ns() - task->start_ns;
     reply.rss_bytes = (uint64_t)usage->ru_maxrss * 1024;
+    reply.end = GL_COMPILE_CRASHED;
     if (task->killed) {
         reply.end = task->killed;
     } else if (WIFSIGNALED(status)) {
         reply.signal = WTERMSIG(status);
-        reply.end = reply.signal == SIGXCPU ? GL_COMPILE_TIME : GL_COMPILE_CRASHED;
-        put_tail(task, &words);
+        if (reply.signal == SIGXCPU)
+            reply.end = GL_COMPILE_TIME;
     } else {
         /* The driver has ended the process: compiling in the parent would end that, too. */
-        reply.end = GL_COMPILE_CRASHED;
         dgl_buf_printf(&words, "it ended the process with exit code %d: ", WEXITSTATUS(status));
-        put_tail(task, &words);
     }
+    /* The last bytes of standard error are the only explanation of a child that crashed. */
+    const size_t kept = task->tail_len < TAIL_BYTES ? task->tail_len : TAIL_BYTES;
+    for (size_t i = task->tail_len - kept; !task->killed && i < task->tail_len; i++)
+        dgl_buf_putc(&words, task->tail[i % TAIL_BYTES]);
     reply.words_len = words.failed ? 0 : words.len;
     send_reply(s, &reply, words.p);
     dgl_buf_finish(&words);
@@ -503,36 +455,26 @@ static bool talk(struct server *s, short events)
     return true;
 }
 
-static void say_hello(struct server *s)
-{
-    struct gl_compiler_hello hello = {.magic = GL_COMPILER_MAGIC,
-                                      .version = DGL_VERSION,
-                                      .request_bytes = sizeof(struct gl_compiler_request),
-                                      .reply_bytes = sizeof(struct gl_compiler_reply)};
-    dgl_buf_append(&s->out, &hello, sizeof(hello));
-}
-
-/* Returns the number of children that may run at the same time: one per processor, as far as free
- * memory allows. */
-static int most_children(void)
-{
-    const uint64_t fit = dgl_host_memory().available_bytes / CHILD_BYTES;
-    int most = dgl_cpu_count() < MAX_CHILDREN ? dgl_cpu_count() : MAX_CHILDREN;
-    if (fit < (uint64_t)most)
-        most = (int)fit;
-    return most > 0 ? most : 1;
-}
-
 int gl_compiler_main(void)
 {
-    struct server s = {.max_running = most_children()};
+    static const struct gl_compiler_hello hello = {.magic = GL_COMPILER_MAGIC,
+                                                   .version = DGL_VERSION,
+                                                   .request_bytes =
+                                                       sizeof(struct gl_compiler_request),
+                                                   .reply_bytes = sizeof(struct gl_compiler_reply)};
+    struct server s = {.max_running = 1};
     struct pollfd fds[1 + 2 * MAX_CHILDREN];
     struct rusage usage;
     bool connected = true;
     int status;
     signal(SIGPIPE, SIG_IGN);
     setpgid(0, 0);
-    say_hello(&s);
+    /* One child per processor may run at the same time, as far as free memory allows. */
+    const uint64_t fit = dgl_host_memory().available_bytes / CHILD_BYTES;
+    while (s.max_running < dgl_cpu_count() && s.max_running < MAX_CHILDREN &&
+           (uint64_t)s.max_running < fit)
+        s.max_running++;
+    dgl_buf_append(&s.out, &hello, sizeof(hello));
     while (connected) {
         nfds_t n = 0;
         bool ending = false; /* a child has replied and closed its pipe */

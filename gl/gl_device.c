@@ -24,11 +24,6 @@ const struct gl_node *gl_device_node(const struct gl_device *dev)
     return &dev->node;
 }
 
-const struct dgl_log *gl_device_log(const struct gl_device *dev)
-{
-    return dev->log;
-}
-
 bool gl_device_is_lost(const struct gl_device *dev)
 {
     return dev->lost;
@@ -227,7 +222,7 @@ static enum dgl_status open_row(struct gl_device *dev, const struct gl_device_pa
     if (status == DGL_OK)
         status = gl_nodes_select(dev->log, nodes, count, params->select, order, &num);
     if (status != DGL_OK)
-        goto out;
+        goto done;
     for (int i = 0; i < num && !opened; i++) {
         dev->node = nodes[order[i]];
         opened = dev->node.usable &&
@@ -241,7 +236,7 @@ static enum dgl_status open_row(struct gl_device *dev, const struct gl_device_pa
         dgl_warn(dev->log, "passed over %s%s%s: %s", name, name[0] && row->path[0] ? " " : "",
                  row->path, row->reason);
     }
-out:
+done:
     free(nodes);
     return status;
 }
@@ -265,12 +260,11 @@ enum dgl_status gl_device_open(const struct dgl_log *log, const struct gl_device
     dev->pid = getpid();
     dev->egl.fd = dev->memory_node.fd = -1;
     gl_current_save(&saved);
-    status = gl_limits_find(log, params->limits, &dev->limits);
-    if (status == DGL_OK)
-        status = params->egl_display || params->egl_context ? wrap_context(dev, params)
-                                                            : open_row(dev, params);
-    if (status == DGL_OK)
-        status = start_device(dev, params);
+    TRY(gl_limits_find(log, params->limits, &dev->limits));
+    TRY(params->egl_display || params->egl_context ? wrap_context(dev, params)
+                                                   : open_row(dev, params));
+    TRY(start_device(dev, params));
+done:
     gl_current_restore(dev->egl.display, &saved);
     if (status != DGL_OK)
         gl_device_close(&dev);
@@ -325,25 +319,22 @@ enum dgl_status gl_device_reopen(struct gl_device *dev)
     dev->context++;
     enum dgl_status status = DGL_OK;
     if (!gl_egl_open(&dev->egl, &dev->node, dev->debug, reason))
-        status = dgl_fail(dev->log, DGL_ERR_NO_DEVICE, "%s was lost and does not open again: %s",
-                          before.renderer, reason);
-    if (status == DGL_OK)
-        status = start_context(dev);
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "opening the device again");
-    if (status == DGL_OK && (strcmp(before.renderer, dev->caps.renderer) != 0 ||
-                             strcmp(before.version, dev->caps.version) != 0))
-        status = dgl_fail(
+        TRY(dgl_fail(dev->log, DGL_ERR_NO_DEVICE, "%s was lost and does not open again: %s",
+                     before.renderer, reason));
+    TRY(start_context(dev));
+    TRY(gl_errors_check(dev, "opening the device again"));
+    if (strcmp(before.renderer, dev->caps.renderer) != 0 ||
+        strcmp(before.version, dev->caps.version) != 0)
+        TRY(dgl_fail(
             dev->log, DGL_ERR_UNSUPPORTED,
             "%s, %s was lost, and its row is now %s, %s: close the device and open it again",
-            before.renderer, before.version, dev->caps.renderer, dev->caps.version);
-    gl_current_restore(dev->egl.display, &saved);
-    if (status == DGL_OK)
-        dev->lost = false;
-    else
+            before.renderer, before.version, dev->caps.renderer, dev->caps.version));
+    dev->lost = false;
+    dgl_notice(dev->log, "%s was lost and is open again", dev->caps.renderer);
+done:
+    if (status != DGL_OK)
         dev->caps = before; /* the next attempt is compared with it */
-    if (status == DGL_OK)
-        dgl_notice(dev->log, "%s was lost and is open again", dev->caps.renderer);
+    gl_current_restore(dev->egl.display, &saved);
     return status;
 }
 
@@ -354,27 +345,18 @@ void gl_device_close(struct gl_device **pdev)
 
     if (!dev)
         return;
-    if (dev->pid != getpid()) { /* forked: only the process that opened the device may call the
-                                 * driver */
-        gl_progcache_finish(&dev->cache);
-        gl_memory_close(dev);
-        gl_compiler_finish(dev);
-        gl_watch_finish(dev);
-        free(dev->compiler_path);
-        free(dev);
-        *pdev = NULL;
-        return;
+    if (dev->pid == getpid()) { /* in a forked process nothing may call the driver */
+        gl_current_save(&saved);
+        if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
+            gl_egl_make_current(&dev->egl);
+        stop_context(dev);
+        if (saved.context == dev->egl.context && !dev->wrapped)
+            saved.context = EGL_NO_CONTEXT;
+        gl_current_restore(dev->egl.display, &saved);
+        if (!dev->wrapped)
+            gl_egl_close(&dev->egl);
     }
-    gl_current_save(&saved);
-    if (dev->egl.context != EGL_NO_CONTEXT && !gl_is_current(dev))
-        gl_egl_make_current(&dev->egl);
-    stop_context(dev);
     gl_progcache_finish(&dev->cache);
-    if (saved.context == dev->egl.context && !dev->wrapped)
-        saved.context = EGL_NO_CONTEXT;
-    gl_current_restore(dev->egl.display, &saved);
-    if (!dev->wrapped)
-        gl_egl_close(&dev->egl);
     gl_memory_close(dev);
     gl_compiler_finish(dev);
     gl_watch_finish(dev);

@@ -83,39 +83,32 @@ static enum dgl_status check_range(const struct gl_device *dev, const struct gl_
         (unsigned long long)rule->max);
 }
 
-static enum dgl_status check_record(const struct gl_device *dev, const struct gl_dispatch *rec)
+/* Checks a record, then issues it in a debug group of its own and asks for errors. */
+static enum dgl_status issue_debug(struct gl_device *dev, const struct gl_dispatch *rec)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
     const struct bind_rule storage = {"storage", lim->ssbo_align, lim->max_ssbo_bytes};
     const struct bind_rule uniform = {"uniform", lim->ubo_align, lim->max_ubo_bytes};
     const struct bind_rule indirect = {"indirect", 4, UINT64_MAX};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
 
-    for (int i = 0; i < rec->num_storage && status == DGL_OK; i++)
-        status = check_range(dev, rec, &storage, i, &rec->storage[i]);
-    for (int i = 0; i < rec->num_uniform && status == DGL_OK; i++)
-        status = check_range(dev, rec, &uniform, i, &rec->uniform[i]);
-    if (status == DGL_OK)
-        status = check_range(dev, rec, &indirect, 0, &rec->indirect);
-    for (int i = 0; i < 3 && status == DGL_OK; i++)
+    for (int i = 0; i < rec->num_storage; i++)
+        TRY(check_range(dev, rec, &storage, i, &rec->storage[i]));
+    for (int i = 0; i < rec->num_uniform; i++)
+        TRY(check_range(dev, rec, &uniform, i, &rec->uniform[i]));
+    TRY(check_range(dev, rec, &indirect, 0, &rec->indirect));
+    for (int i = 0; i < 3; i++)
         if (rec->groups[i] > lim->max_groups[i])
-            status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                              "dispatch of %s: %u groups in dimension %d, at most %u are possible",
-                              rec->program->label, rec->groups[i], i, lim->max_groups[i]);
-    return status;
-}
-
-static enum dgl_status issue_debug(struct gl_device *dev, const struct gl_dispatch *rec)
-{
-    enum dgl_status status = check_record(dev, rec);
-    if (status != DGL_OK)
-        return status;
+            return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                            "dispatch of %s: %u groups in dimension %d, at most %u are possible",
+                            rec->program->label, rec->groups[i], i, lim->max_groups[i]);
     if (dev->ext.debug)
         dev->ext.PushDebugGroup(GL_DEBUG_SOURCE_APPLICATION_KHR, 0, -1, rec->program->label);
     issue(dev, rec);
     status = gl_errors_check(dev, rec->program->label);
     if (dev->ext.debug)
         dev->ext.PopDebugGroup();
+done:
     return status;
 }
 
@@ -201,21 +194,19 @@ enum dgl_status gl_submit_span(struct gl_device *dev, const struct gl_dispatch *
                                uint32_t rounds, uint64_t *ns)
 {
     *ns = UINT64_MAX;
-    enum dgl_status status = gl_finish(dev);
+    enum dgl_status status;
+    TRY(gl_finish(dev));
     const uint64_t start = dgl_now_ns();
-    if (status != DGL_OK)
-        return status;
     gl_timer_begin(dev);
     gl_timer_stamp(dev, 0);
-    for (uint32_t i = 0; i < rounds && status == DGL_OK; i++)
-        status = gl_submit(dev, list, count, NULL);
+    for (uint32_t i = 0; i < rounds; i++)
+        TRY(gl_submit(dev, list, count, NULL));
     gl_timer_stamp(dev, 1);
-    if (status == DGL_OK && dev->timer.ready)
+    if (dev->timer.ready)
         return gl_timer_collect(dev, 1, ns);
-    if (status == DGL_OK)
-        status = gl_finish(dev);
-    if (status == DGL_OK)
-        *ns = dgl_now_ns() - start;
+    TRY(gl_finish(dev));
+    *ns = dgl_now_ns() - start;
+done:
     return status;
 }
 

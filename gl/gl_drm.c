@@ -185,17 +185,12 @@ static bool nouveau_units(const struct gl_drm_node *node, struct gl_drm_units *o
 
 /* ---- the host's memory ----------------------------------------------------------------------- */
 
-static bool unified_memory(struct gl_drm_memory *out)
-{
-    *out = (struct gl_drm_memory){
-        .unified = true, .host_bytes = UINT64_MAX, .host_free_bytes = UINT64_MAX};
-    return true;
-}
-
 static bool shared_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
 {
     (void)node;
-    return unified_memory(out);
+    *out = (struct gl_drm_memory){
+        .unified = true, .host_bytes = UINT64_MAX, .host_free_bytes = UINT64_MAX};
+    return true;
 }
 
 /* ---- i915 ------------------------------------------------------------------------------------ */
@@ -238,7 +233,7 @@ static bool i915_memory(const struct gl_drm_node *node, struct gl_drm_memory *ou
     struct drm_i915_query_memory_regions *regions =
         i915_query(node->fd, DRM_I915_QUERY_MEMORY_REGIONS, &size);
     if (!regions)
-        return unified_memory(out);
+        return shared_memory(node, out);
     bool ok = size >= sizeof(*regions) &&
               regions->num_regions <= (size - sizeof(*regions)) / sizeof(regions->regions[0]);
     *out = (struct gl_drm_memory){0};
@@ -253,7 +248,7 @@ static bool i915_memory(const struct gl_drm_node *node, struct gl_drm_memory *ou
     if (!ok)
         return false;
     if (out->own_bytes == 0)
-        return unified_memory(out);
+        return shared_memory(node, out);
     snprintf(out->source, sizeof(out->source), "i915 memory regions");
     return true;
 }
@@ -277,9 +272,7 @@ static bool i915_units(const struct gl_drm_node *node, struct gl_drm_units *out)
     /* The smallest card has 6 subslices, but Mesa's drm-shim reports 1 for every card. */
     if (out->units < 4 && i915_memory(node, &memory) && memory.own_bytes > 0)
         return false;
-    if (!i915_param(node->fd, I915_PARAM_EU_TOTAL, &eus))
-        eus = 0;
-    if (eus)
+    if (i915_param(node->fd, I915_PARAM_EU_TOTAL, &eus))
         snprintf(out->source, sizeof(out->source), "i915, subslices with %u EUs in all", eus);
     else
         snprintf(out->source, sizeof(out->source), "i915, subslices");
@@ -321,17 +314,9 @@ static bool xe_memory(const struct gl_drm_node *node, struct gl_drm_memory *out)
               * device */
         return false;
     if (out->own_bytes == 0)
-        return unified_memory(out);
+        return shared_memory(node, out);
     snprintf(out->source, sizeof(out->source), "xe memory regions");
     return true;
-}
-
-static uint32_t count_bits(const uint8_t *mask, size_t bytes)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += (uint32_t)__builtin_popcount(mask[i]);
-    return count;
 }
 
 static bool xe_units(const struct gl_drm_node *node, struct gl_drm_units *out)
@@ -344,7 +329,9 @@ static bool xe_units(const struct gl_drm_node *node, struct gl_drm_units *out)
         at += sizeof(mask);
         if (mask.num_bytes > size - at)
             break;
-        const uint32_t count = count_bits(answer + at, mask.num_bytes);
+        uint32_t count = 0;
+        for (size_t i = 0; i < mask.num_bytes; i++)
+            count += (uint32_t)__builtin_popcount(answer[at + i]);
         if (mask.type == GL_XE_TOPO_DSS_GEOMETRY)
             geometry += count;
         else if (mask.type == GL_XE_TOPO_DSS_COMPUTE)

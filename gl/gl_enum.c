@@ -43,30 +43,23 @@ bool gl_renderer_host_is_software(const char *renderer)
 static void explain_node_error(struct gl_node *row, const struct gl_sys_node *node)
 {
     const unsigned group_access = S_IRGRP | S_IWGRP;
-    switch (node->error) {
-    case EACCES:
-        /* Joining a group helps only where the group is allowed in, and nobody joins root. */
-        if (node->gid == 0 || (node->mode & group_access) != group_access)
-            snprintf(row->reason, sizeof(row->reason),
-                     "permission denied: the node belongs to group %s with mode %04o, no udev rule "
-                     "has opened it (install udev; by hand, as root: chgrp render %s && chmod 660 "
-                     "%s)",
-                     node->group, node->mode, node->path, node->path);
-        else
-            snprintf(row->reason, sizeof(row->reason),
-                     "permission denied: the node belongs to group %s, add yourself to the group "
-                     "(sudo usermod -aG %s $USER, then log in again; containers: --group-add %s)",
-                     node->group, node->group, node->group);
-        break;
-    case EPERM:
+    if (node->error == EPERM)
         snprintf(row->reason, sizeof(row->reason),
                  "not permitted: the container or sandbox withholds it, start it with --device %s",
                  node->path);
-        break;
-    default:
+    else if (node->error != EACCES)
         snprintf(row->reason, sizeof(row->reason), "cannot be opened: %s", strerror(node->error));
-        break;
-    }
+    else if (node->gid == 0 || (node->mode & group_access) != group_access)
+        /* Joining a group helps only if the group has access. Users do not join root. */
+        snprintf(row->reason, sizeof(row->reason),
+                 "permission denied: the node belongs to group %s with mode %04o, no udev rule "
+                 "has opened it (install udev; by hand, as root: chgrp render %s && chmod 660 %s)",
+                 node->group, node->mode, node->path, node->path);
+    else
+        snprintf(row->reason, sizeof(row->reason),
+                 "permission denied: the node belongs to group %s, add yourself to the group "
+                 "(sudo usermod -aG %s $USER, then log in again; containers: --group-add %s)",
+                 node->group, node->group, node->group);
 }
 
 /* Several EGL drivers may claim one node; a driver with its own way to the hardware is the
@@ -83,19 +76,12 @@ static const struct gl_sys_egl_device *find_egl_device(const struct gl_sys_repor
     return best;
 }
 
-static bool is_listed(const struct gl_sys_report *report, const char *path)
-{
-    for (int i = 0; i < report->num_nodes; i++)
-        if (path[0] && strcmp(report->nodes[i].path, path) == 0)
-            return true;
-    return false;
-}
-
 struct table {
     struct gl_node *rows;
     int count;
 };
 
+/* Returns NULL if the table is full. */
 static struct gl_node *add_row(struct table *table, enum gl_node_kind kind)
 {
     if (table->count == GL_MAX_NODES)
@@ -128,7 +114,10 @@ static void add_egl_rows(struct table *table, const struct gl_sys_report *report
 {
     for (int i = 0; i < report->num_devices; i++) {
         const struct gl_sys_egl_device *dev = &report->devices[i];
-        if (dev->software || is_listed(report, dev->node))
+        bool listed = false;
+        for (int k = 0; k < report->num_nodes; k++)
+            listed |= dev->node[0] && strcmp(report->nodes[k].path, dev->node) == 0;
+        if (dev->software || listed)
             continue;
         struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
         if (!row)
@@ -139,65 +128,56 @@ static void add_egl_rows(struct table *table, const struct gl_sys_report *report
     }
 }
 
-/* An NVIDIA GPU whose kernel driver is loaded but that EGL does not offer deserves a row with the
- * cause. */
-static void add_missing_nvidia(struct table *table, const struct gl_sys_report *report)
+static void add_unusable_row(struct table *table, const char *driver, const char *reason)
 {
-    if (!report->nvidia_driver)
-        return;
-    for (int i = 0; i < report->num_devices; i++)
-        if (report->devices[i].own_driver)
-            return;
     struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
     if (!row)
         return;
     row->usable = false;
-    gl_text_copy(row->driver, sizeof(row->driver), "nvidia");
-    gl_text_copy(
-        row->reason, sizeof(row->reason),
-        report->nvidia_vendor_file
-            ? "its kernel driver is loaded but libEGL_nvidia offers no device: the library is "
-              "missing or of another version than the kernel driver"
-            : "its kernel driver is loaded but no glvnd vendor file (10_nvidia.json in "
-              "/usr/share/glvnd/egl_vendor.d) names its EGL library: install it (containers: "
-              "NVIDIA_DRIVER_CAPABILITIES=graphics,compute)");
+    gl_text_copy(row->driver, sizeof(row->driver), driver);
+    gl_text_copy(row->reason, sizeof(row->reason), reason);
 }
 
-static void add_missing_vendors(struct table *table, const struct gl_sys_report *report)
+/* Adds a row with the cause for an NVIDIA GPU whose kernel driver is loaded but that EGL does not
+ * offer, and for an EGL library that has no driver at all. */
+static void add_missing_rows(struct table *table, const struct gl_sys_report *report)
 {
-    if (report->num_vendor_files > 0 || report->num_devices > 0 || report->surfaceless ||
-        report->default_display)
-        return;
-    struct gl_node *row = add_row(table, GL_NODE_EGL_DEVICE);
-    if (!row)
-        return;
-    row->usable = false;
-    gl_text_copy(
-        row->reason, sizeof(row->reason),
-        "libEGL knows no driver: no glvnd vendor file in /usr/share/glvnd/egl_vendor.d or "
-        "/etc/glvnd/egl_vendor.d names a library that can be loaded, install libegl-mesa0 or the "
-        "GPU vendor's driver");
-}
-
-/* If EGL lists no GPU, its default display may still use one: on Android, with ANGLE, or with a
- * vendor's driver. */
-static void add_default_row(struct table *table, const struct gl_sys_report *report)
-{
-    if (!report->default_display)
-        return;
+    bool has_own_driver = false;
     for (int i = 0; i < report->num_devices; i++)
-        if (!report->devices[i].software)
-            return;
-    add_row(table, GL_NODE_DEFAULT);
+        has_own_driver |= report->devices[i].own_driver;
+    if (report->nvidia_driver && !has_own_driver)
+        add_unusable_row(
+            table, "nvidia",
+            report->nvidia_vendor_file
+                ? "its kernel driver is loaded but libEGL_nvidia offers no device: the library is "
+                  "missing or of another version than the kernel driver"
+                : "its kernel driver is loaded but no glvnd vendor file (10_nvidia.json in "
+                  "/usr/share/glvnd/egl_vendor.d) names its EGL library: install it (containers: "
+                  "NVIDIA_DRIVER_CAPABILITIES=graphics,compute)");
+    if (report->num_vendor_files == 0 && report->num_devices == 0 && !report->surfaceless &&
+        !report->default_display)
+        add_unusable_row(
+            table, "",
+            "libEGL knows no driver: no glvnd vendor file in /usr/share/glvnd/egl_vendor.d or "
+            "/etc/glvnd/egl_vendor.d names a library that can be loaded, install libegl-mesa0 or "
+            "the GPU vendor's driver");
 }
 
-static void add_software_rows(struct table *table, const struct gl_sys_report *report)
+static void add_last_rows(struct table *table, const struct gl_sys_report *report)
 {
+    const struct gl_sys_egl_device *software = NULL;
     struct gl_node *row = NULL;
+    int num_software = 0;
 
-    for (int i = 0; i < report->num_devices && !row; i++)
-        if (report->devices[i].software && (row = add_row(table, GL_NODE_EGL_DEVICE)))
-            row->egl_device = report->devices[i].device;
+    for (int i = 0; i < report->num_devices; i++)
+        if (report->devices[i].software && num_software++ == 0)
+            software = &report->devices[i];
+    /* If EGL lists no GPU, its default display may still use one: on Android, with ANGLE, or with a
+     * vendor's driver. */
+    if (report->default_display && num_software == report->num_devices)
+        add_row(table, GL_NODE_DEFAULT);
+    if (software && (row = add_row(table, GL_NODE_EGL_DEVICE)))
+        row->egl_device = software->device;
     if (!row && report->surfaceless)
         row = add_row(table, GL_NODE_SURFACELESS);
     if (!row && report->default_display)
@@ -212,23 +192,18 @@ enum dgl_status gl_nodes_list(const struct dgl_log *log, struct gl_node nodes[GL
                               int *count)
 {
     struct table table = {.rows = nodes};
-    struct gl_sys_report *report = dgl_new(struct gl_sys_report);
-
     *count = 0;
+    enum dgl_status status = gl_fork_check(log);
+    if (status != DGL_OK)
+        return status;
+    struct gl_sys_report *report = dgl_new(struct gl_sys_report);
     if (!report)
         return dgl_fail_memory(log, "the device report", sizeof(*report));
-    enum dgl_status status = gl_fork_check(log);
-    if (status != DGL_OK) {
-        free(report);
-        return status;
-    }
     gl_sys_report_get(report);
     add_drm_rows(&table, report);
     add_egl_rows(&table, report);
-    add_missing_nvidia(&table, report);
-    add_missing_vendors(&table, report);
-    add_default_row(&table, report);
-    add_software_rows(&table, report);
+    add_missing_rows(&table, report);
+    add_last_rows(&table, report);
     *count = table.count;
     free(report);
     return DGL_OK;

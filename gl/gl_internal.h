@@ -460,8 +460,13 @@ enum dgl_status gl_timer_collect(struct gl_device *dev, size_t count, uint64_t *
 
 /* Creates dev->zeros if it does not exist. */
 enum dgl_status gl_zeros_init(struct gl_device *dev);
-/* Fails unless [offset, offset + size) is inside the buffer and both are multiples of 4. */
+/* Fails if the device is lost, and unless [offset, offset + size) is inside the buffer and both are
+ * multiples of 4. */
 enum dgl_status gl_buffer_range_check(const struct gl_device *dev, const struct gl_buffer *buffer,
                                       uint64_t offset, uint64_t size, const char *what);
+/* Returns the binary of a linked program, or NULL if the driver gives none. The caller frees it. */
+void *gl_binary_get(GLuint program, uint32_t *format, size_t *len);
+/* Copies bytes between two GL buffers. */
+void gl_copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, uint64_t size);
 
 #endif

@@ -65,21 +65,6 @@ static uint64_t process_resident(void)
     return sum;
 }
 
-static void find_units(struct gl_device *dev, const struct gl_drm_node *node)
-{
-    struct gl_caps *caps = &dev->caps;
-    struct gl_drm_units units;
-    if (node && gl_drm_units_get(node, &units)) {
-        caps->compute_units = units.units;
-        caps->wave_size = units.wave_size;
-        gl_text_copy(caps->units_source, sizeof(caps->units_source), units.source);
-    } else {
-        caps->compute_units = gl_units_guess(caps->renderer, caps->software);
-        gl_text_copy(caps->units_source, sizeof(caps->units_source),
-                     caps->software ? "threads of the host" : "guessed from the renderer's name");
-    }
-}
-
 static struct gl_drm_node drm_node(const struct gl_memory_node *m)
 {
     return (struct gl_drm_node){
@@ -89,6 +74,8 @@ static struct gl_drm_node drm_node(const struct gl_memory_node *m)
 void gl_memory_open(struct gl_device *dev)
 {
     struct gl_memory_node *m = &dev->memory_node;
+    struct gl_caps *caps = &dev->caps;
+    struct gl_drm_units units;
     struct stat st;
     char path[128];
     gl_memory_close(dev);
@@ -107,7 +94,15 @@ void gl_memory_open(struct gl_device *dev)
         snprintf(m->device, sizeof(m->device), "/sys/dev/char/%u:%u/device", major(st.st_rdev),
                  minor(st.st_rdev));
     const struct gl_drm_node node = drm_node(m);
-    find_units(dev, m->fd >= 0 ? &node : NULL);
+    if (m->fd >= 0 && gl_drm_units_get(&node, &units)) {
+        caps->compute_units = units.units;
+        caps->wave_size = units.wave_size;
+        gl_text_copy(caps->units_source, sizeof(caps->units_source), units.source);
+    } else {
+        caps->compute_units = gl_units_guess(caps->renderer, caps->software);
+        gl_text_copy(caps->units_source, sizeof(caps->units_source),
+                     caps->software ? "threads of the host" : "guessed from the renderer's name");
+    }
     gl_device_memory_now(dev, 0, &m->last);
     dgl_debug(dev->log,
               "memory: %llu MiB, free %llu MiB, for models %llu MiB%s (%s); compute units: %u "
@@ -170,40 +165,32 @@ void gl_memory_combine(const struct gl_drm_memory *drm, const struct dgl_host_me
              own.unified ? dgl_host_memory_source(host) : "");
 }
 
-/* Queries the memory through GL. The context must be current. */
-static void driver_memory(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
+/* Queries GL if the driver has an extension for memory. NVIDIA's driver has one. Mesa's drivers
+ * have none in GLES, so the caller queries their kernel drivers. */
+static void ask_gl(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
 {
+    struct gl_saved saved = {0};
     GLint kib[4] = {0}, total = 0;
-    const bool nvx = dev->ext.memory_info;
+    const bool current = gl_is_current(dev), nvx = dev->ext.memory_info;
+    if (!nvx && !dev->ext.ati_meminfo)
+        return;
+    if (dev->lost || (!current && gl_enter(dev, &saved) != DGL_OK)) {
+        *out = dev->memory_node.last;
+        return;
+    }
     if (nvx)
         glGetIntegerv(GL_NVX_TOTAL, &total);
     glGetIntegerv(nvx ? GL_NVX_FREE : GL_ATI_FREE, kib);
+    if (!current)
+        gl_leave(dev, &saved);
     out->total_bytes = total > 0 ? (uint64_t)total * 1024 : 0;
     out->free_bytes = kib[0] > 0 ? (uint64_t)kib[0] * 1024 : 0;
     if (out->free_bytes)
         out->budget_bytes = out->free_bytes + held;
-    if (total > 0 && out->budget_bytes > out->total_bytes)
-        out->budget_bytes = out->total_bytes;
+    if (total > 0)
+        out->budget_bytes = min_u64(out->budget_bytes, out->total_bytes);
     gl_text_copy(out->source, sizeof(out->source),
                  nvx ? "GL_NVX_gpu_memory_info" : "GL_ATI_meminfo");
-}
-
-/* Queries GL if the driver has an extension for memory. Returns false if it has none. NVIDIA's
- * driver has one. Mesa's drivers have none in GLES, so the caller queries their kernel drivers. */
-static bool ask_gl(struct gl_device *dev, uint64_t held, struct gl_memory_now *out)
-{
-    struct gl_saved saved = {0};
-    const bool current = gl_is_current(dev);
-    if (!dev->ext.memory_info && !dev->ext.ati_meminfo)
-        return false;
-    if (dev->lost || (!current && gl_enter(dev, &saved) != DGL_OK)) {
-        *out = dev->memory_node.last;
-        return true;
-    }
-    driver_memory(dev, held, out);
-    if (!current)
-        gl_leave(dev, &saved);
-    return true;
 }
 
 void gl_device_memory_now(struct gl_device *dev, uint64_t held_bytes, struct gl_memory_now *out)
@@ -219,9 +206,7 @@ void gl_device_memory_now(struct gl_device *dev, uint64_t held_bytes, struct gl_
         const struct dgl_host_memory host = dgl_host_memory();
         used.host_bytes = resident > m->resident_bytes ? resident - m->resident_bytes : 0;
         gl_memory_combine(&drm, &host, &used, held_bytes, out);
-    } else if (dev->ext.memory_info) {
-        ask_gl(dev, held_bytes, out);
-    } else if (m->fd >= 0 && gl_drm_memory_get(&node, &drm)) {
+    } else if (!dev->ext.memory_info && m->fd >= 0 && gl_drm_memory_get(&node, &drm)) {
         const struct dgl_host_memory host = dgl_host_memory();
         const bool known = gl_drm_used_get(&node, &used);
         gl_memory_combine(&drm, &host, known ? &used : NULL, held_bytes, out);

@@ -192,49 +192,25 @@ static enum dgl_status start_jobs(struct gl_device *dev, struct job *jobs, size_
 
 /* ---- collect --------------------------------------------------------------------------------- */
 
-/* Returns the driver's log of a shader or program, or NULL when out of memory. To be freed. */
-static char *info_text(GLuint id, bool of_shader)
-{
-    GLint len = 0;
-
-    if (of_shader)
-        glGetShaderiv(id, GL_INFO_LOG_LENGTH, &len);
-    else
-        glGetProgramiv(id, GL_INFO_LOG_LENGTH, &len);
-    char *text = dgl_calloc((size_t)(len > 0 ? len : 0) + 1, 1);
-    if (text && len > 0 && of_shader)
-        glGetShaderInfoLog(id, len, NULL, text);
-    else if (text && len > 0)
-        glGetProgramInfoLog(id, len, NULL, text);
-    return text;
-}
-
-/* Joins the lines of a driver's log to one line, shortened to about 800 bytes. Returns NULL when
- * out of memory. The caller frees it. */
-static char *one_line(const char *text)
-{
-    struct dgl_buf line = {0};
-    struct dgl_str rest = dgl_str_of(text), part;
-    while (line.len < 800 && dgl_str_split(&rest, '\n', &part)) {
-        part = dgl_str_trim(part);
-        if (part.len > 0)
-            dgl_buf_printf(&line, "%s%.*s", line.len ? " | " : "", (int)part.len, part.p);
-    }
-    if (line.len == 0)
-        dgl_buf_puts(&line, "the driver gives no reason");
-    return dgl_buf_take(&line);
-}
-
 /* Logs that a source did not compile, and returns the status of the call. `words` is the driver's
  * log or the exceeded limit, or NULL when out of memory. */
 static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool linking,
                               const char *words)
 {
     const struct gl_program_params *params = job->params;
-    char *line = words ? one_line(words) : NULL;
+    struct dgl_buf joined = {0}; /* lines of the driver's log as one line of about 800 bytes */
+    struct dgl_str rest = dgl_str_of(words), part;
     const char *origin = params->origin ? params->origin : "builtin";
     const char *step = linking ? "link" : "compile";
     enum dgl_status status = DGL_ERR_KERNEL;
+    while (words && joined.len < 800 && dgl_str_split(&rest, '\n', &part)) {
+        part = dgl_str_trim(part);
+        if (part.len > 0)
+            dgl_buf_printf(&joined, "%s%.*s", joined.len ? " | " : "", (int)part.len, part.p);
+    }
+    if (words && joined.len == 0)
+        dgl_buf_puts(&joined, "the driver gives no reason");
+    char *line = dgl_buf_take(&joined);
     if (!line)
         status = dgl_fail_memory(dev->log, "the driver's words", 0);
     else if (params->refused)
@@ -250,14 +226,26 @@ static enum dgl_status refuse(struct gl_device *dev, const struct job *job, bool
     return status;
 }
 
+/* Progress of a batch of programs, for the progress callback. */
+struct batch {
+    const struct gl_compile *how;
+    size_t done, total;
+};
+
+static bool go_on(void *priv)
+{
+    const struct batch *b = priv;
+    return !b->how || !b->how->progress_cb ||
+           b->how->progress_cb(b->how->progress_priv, "kernels", b->done, b->total);
+}
+
 /* Waits for the compiler process and loads the binary that it returns. If it returns none, this
  * process compiles. DGL_ERR_CANCELLED: `go_on` or gl_device_set_stop() ended the wait. */
-static enum dgl_status collect_remote(struct gl_device *dev, struct job *job,
-                                      bool (*go_on)(void *priv), void *priv)
+static enum dgl_status collect_remote(struct gl_device *dev, struct job *job, struct batch *batch)
 {
     struct gl_remote *r = job->remote;
     struct dgl_buf words = {0};
-    enum dgl_status status = gl_remote_wait(dev, r, label_of(job->params), go_on, priv);
+    enum dgl_status status = gl_remote_wait(dev, r, label_of(job->params), go_on, batch);
     if (status != DGL_OK)
         return status;
     job->ns += r->cpu_ns;
@@ -310,38 +298,63 @@ static enum dgl_status collect_job(struct gl_device *dev, const struct job *job)
         return status;
     if (job->params->end)
         *job->params->end = GL_COMPILE_REFUSED;
-    char *words = info_text(compiled ? job->id : job->shader, !compiled);
+    GLint len = 0;
+    if (compiled)
+        glGetProgramiv(job->id, GL_INFO_LOG_LENGTH, &len);
+    else
+        glGetShaderiv(job->shader, GL_INFO_LOG_LENGTH, &len);
+    char *words = dgl_calloc((size_t)(len > 0 ? len : 0) + 1, 1);
+    if (words && len > 0 && compiled)
+        glGetProgramInfoLog(job->id, len, NULL, words);
+    else if (words && len > 0)
+        glGetShaderInfoLog(job->shader, len, NULL, words);
     status = refuse(dev, job, compiled, words);
     free(words);
     return status;
 }
 
+void *gl_binary_get(GLuint program, uint32_t *format, size_t *len)
+{
+    GLint most = 0;
+    GLsizei got = 0;
+    glGetProgramiv(program, GL_PROGRAM_BINARY_LENGTH, &most);
+    void *bytes = most > 0 ? malloc((size_t)most) : NULL;
+    if (bytes)
+        glGetProgramBinary(program, most, &got, format, bytes);
+    if (got <= 0) {
+        free(bytes);
+        return NULL;
+    }
+    *len = (size_t)got;
+    return bytes;
+}
+
 static void store_binary(struct gl_device *dev, const struct job *job)
 {
-    GLint len = 0;
-    GLsizei got = 0;
-    GLenum format = 0;
-
+    uint32_t format = 0;
+    size_t len = 0;
     if (!job->key[0] || !job->store || !dev->cache.programs)
         return;
-    glGetProgramiv(job->id, GL_PROGRAM_BINARY_LENGTH, &len);
-    void *bytes = len > 0 ? malloc((size_t)len) : NULL;
-    if (!bytes)
-        return;
-    glGetProgramBinary(job->id, len, &got, &format, bytes);
-    if (got > 0)
-        gl_progcache_store(&dev->cache, job->key, format, bytes, (size_t)got);
+    void *bytes = gl_binary_get(job->id, &format, &len);
+    if (bytes)
+        gl_progcache_store(&dev->cache, job->key, format, bytes, len);
     free(bytes);
 }
 
-/* Binds dev->zeros to every storage and uniform binding. Some drivers read the address of each
- * buffer that a program uses even if no group is dispatched. panfrost on Bifrost v7 (Mali G31, G52;
- * Mesa 25.0.7) crashes if a binding is empty. */
-static void bind_zeros(struct gl_device *dev)
+/* Makes the driver generate machine code, by a dispatch with no work groups. llvmpipe generates it
+ * at the first dispatch of a program, and the drivers under zink when a pipeline is created. Either
+ * may use another thread, so the function waits. */
+static enum dgl_status make_machine_code(struct gl_device *dev, const struct job *job)
 {
     const struct dgl_limits *lim = &dev->caps.limits;
     const uint32_t size = lim->max_ubo_bytes < GL_ZEROS_BYTES ? lim->max_ubo_bytes : GL_ZEROS_BYTES;
-
+    GLsync fence = NULL;
+    enum dgl_status status;
+    TRY(gl_zeros_init(dev));
+    gl_barrier(dev, GL_COMMAND_BARRIER_BIT);
+    /* Some drivers read the address of each buffer that a program uses even if no group is
+     * dispatched. panfrost on Bifrost v7 (Mali G31, G52; Mesa 25.0.7) crashes if a binding is
+     * empty. */
     for (GLuint i = 0; i < lim->max_ssbo_bindings; i++) {
         glBindBufferRange(GL_SHADER_STORAGE_BUFFER, i, dev->zeros, 0, GL_ZEROS_BYTES);
         dev->bound.storage[i] = (struct gl_binding){dev->zeros, 0, GL_ZEROS_BYTES};
@@ -350,50 +363,20 @@ static void bind_zeros(struct gl_device *dev)
         glBindBufferRange(GL_UNIFORM_BUFFER, i, dev->zeros, 0, (GLsizeiptr)size);
         dev->bound.uniform[i] = (struct gl_binding){dev->zeros, 0, size};
     }
-}
-
-/* Makes the driver generate machine code, by a dispatch with no work groups. llvmpipe generates it
- * at the first dispatch of a program, and the drivers under zink when a pipeline is created. Either
- * may use another thread, so the function waits. */
-static enum dgl_status make_machine_code(struct gl_device *dev, const struct job *job)
-{
-    GLsync fence = NULL;
-    enum dgl_status status = gl_zeros_init(dev);
-    if (status != DGL_OK)
-        return status;
-    gl_barrier(dev, GL_COMMAND_BARRIER_BIT);
-    bind_zeros(dev);
     glUseProgram(job->id);
     glBindBuffer(GL_DISPATCH_INDIRECT_BUFFER, dev->zeros);
     dev->bound.program = job->id;
     dev->bound.indirect = dev->zeros;
     glDispatchComputeIndirect(0);
     dev->counters.dispatches++;
-    status = gl_errors_check(dev, label_of(job->params));
-    if (status == DGL_OK)
-        status = gl_fence_create(dev, &fence);
-    return status == DGL_OK ? gl_fence_wait(dev, &fence) : status;
+    TRY(gl_errors_check(dev, label_of(job->params)));
+    TRY(gl_fence_create(dev, &fence));
+    status = gl_fence_wait(dev, &fence);
+done:
+    return status;
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
-
-static bool tell(const struct gl_compile *how, size_t done, size_t total)
-{
-    return !how || !how->progress_cb ||
-           how->progress_cb(how->progress_priv, "kernels", done, total);
-}
-
-/* Progress of a batch of programs, for the progress callback. */
-struct batch {
-    const struct gl_compile *how;
-    size_t done, total;
-};
-
-static bool go_on(void *priv)
-{
-    const struct batch *b = priv;
-    return tell(b->how, b->done, b->total);
-}
 
 /* Logs one line about a batch at DGL_LOG_INFO, unless it is a single program from the cache. Each
  * program also has a line at DGL_LOG_DEBUG. */
@@ -430,7 +413,7 @@ static enum dgl_status take_job(struct gl_device *dev, struct job *job, struct b
 {
     const struct gl_compile *how = batch->how;
     uint64_t start_ns = dgl_now_ns();
-    enum dgl_status status = job->remote ? collect_remote(dev, job, go_on, batch) : DGL_OK;
+    enum dgl_status status = job->remote ? collect_remote(dev, job, batch) : DGL_OK;
     if (status != DGL_OK)
         return status;
     const uint64_t here_ns = dgl_now_ns(); /* the processor time of the compiler process was added;
@@ -485,6 +468,7 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
 {
     /* Number of programs that are started ahead: all, if compiling does not block the caller. */
     size_t ahead = gl_has_compiler_threads(dev) || may_be_guarded(dev) ? count : 1;
+    struct batch batch = {how, 0, count};
     uint64_t start_ns = dgl_now_ns();
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
@@ -503,26 +487,21 @@ enum dgl_status gl_programs_create(struct gl_device *dev, const struct gl_progra
         if (jobs)
             jobs[i].params = &params[i];
     }
-    if (status != DGL_OK) {
-        free(jobs);
-        return status;
-    }
-
-    if (count > 0 && !tell(how, 0, count))
-        status = DGL_ERR_CANCELLED;
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        struct batch batch = {how, i, count};
+    TRY(status);
+    TRY(count == 0 || go_on(&batch) ? DGL_OK : DGL_ERR_CANCELLED);
+    while (batch.done < count) {
+        const size_t i = batch.done;
         if (i % ahead == 0)
-            status = start_jobs(dev, jobs + i, ahead);
-        if (status == DGL_OK)
-            status = take_job(dev, &jobs[i], &batch, &out[i]);
-        if (status == DGL_OK && !tell(how, i + 1, count))
-            status = DGL_ERR_CANCELLED;
+            TRY(start_jobs(dev, jobs + i, ahead));
+        TRY(take_job(dev, &jobs[i], &batch, &out[i]));
+        batch.done++;
+        TRY(go_on(&batch) ? DGL_OK : DGL_ERR_CANCELLED);
     }
-    gl_progcache_trim(&dev->cache);
-    if (count > 0 && status == DGL_OK)
+    if (count > 0)
         note_batch(dev, jobs, count, start_ns);
-    for (size_t i = 0; i < count; i++) {
+done:
+    gl_progcache_trim(&dev->cache);
+    for (size_t i = 0; jobs && i < count; i++) {
         drop_job(dev, &jobs[i]);
         if (status != DGL_OK)
             gl_program_destroy(dev, &out[i]);
@@ -561,23 +540,22 @@ enum dgl_status gl_pendings_create(struct gl_device *dev, const struct gl_progra
                                    size_t count, struct gl_pending **out)
 {
     struct job *jobs = dgl_new_array(struct job, count);
-    enum dgl_status status = gl_lost_check(dev);
+    enum dgl_status status;
     for (size_t i = 0; i < count; i++)
         out[i] = NULL;
-    if (status == DGL_OK && !jobs)
-        status = dgl_fail_memory(dev->log, "programs", count * sizeof(*jobs));
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
+    TRY(gl_lost_check(dev));
+    if (!jobs)
+        TRY(dgl_fail_memory(dev->log, "programs", count * sizeof(*jobs)));
+    for (size_t i = 0; i < count; i++) {
         out[i] = pending_new(dev, &params[i]);
-        if (out[i])
-            jobs[i] = out[i]->job;
-        else
-            status = dgl_fail_memory(dev->log, "a program", params[i].len);
+        if (!out[i])
+            TRY(dgl_fail_memory(dev->log, "a program", params[i].len));
+        jobs[i] = out[i]->job;
     }
-    if (status == DGL_OK) {
-        status = start_jobs(dev, jobs, count);
-        for (size_t i = 0; i < count; i++)
-            out[i]->job = jobs[i];
-    }
+    status = start_jobs(dev, jobs, count);
+    for (size_t i = 0; i < count; i++)
+        out[i]->job = jobs[i];
+done:
     for (size_t i = 0; i < count && status != DGL_OK; i++)
         gl_pending_destroy(dev, &out[i]);
     free(jobs);

@@ -8,14 +8,6 @@
 
 #define BULK_BYTES (4u << 20)
 
-static void copy(GLuint src, uint64_t src_offset, GLuint dst, uint64_t dst_offset, uint64_t size)
-{
-    glBindBuffer(GL_COPY_READ_BUFFER, src);
-    glBindBuffer(GL_COPY_WRITE_BUFFER, dst);
-    glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)src_offset,
-                        (GLintptr)dst_offset, (GLsizeiptr)size);
-}
-
 /* Waits for the fence of a copy into a host buffer and takes the bytes. */
 static enum dgl_status fetch(struct gl_device *dev, GLsync *done, const struct gl_hostbuf *buf,
                              uint64_t at, void *bytes, uint64_t size)
@@ -58,24 +50,21 @@ enum dgl_status gl_buffer_read(struct gl_device *dev, struct gl_buffer *buffer, 
     struct gl_hostbuf *bulk = &dev->readback.bulk;
     uint64_t start_ns = gl_event_start(dev);
 
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, buffer, offset, size, "reading");
-    if (status == DGL_OK && !bulk->id)
-        status = gl_hostbuf_init(dev, bulk, BULK_BYTES, GL_HOSTBUF_READBACK);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(gl_buffer_range_check(dev, buffer, offset, size, "reading"));
+    if (!bulk->id)
+        TRY(gl_hostbuf_init(dev, bulk, BULK_BYTES, GL_HOSTBUF_READBACK));
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    for (uint64_t done = 0; status == DGL_OK && done < size;) {
-        uint64_t part = size - done < BULK_BYTES ? size - done : BULK_BYTES;
+    for (uint64_t at = 0; at < size; at += BULK_BYTES) {
+        uint64_t part = size - at < BULK_BYTES ? size - at : BULK_BYTES;
         GLsync fence = NULL;
-        copy(buffer->id, offset + done, bulk->id, 0, part);
-        status = gl_fence_create(dev, &fence);
-        if (status == DGL_OK)
-            status = fetch(dev, &fence, bulk, 0, (char *)bytes + done, part);
-        done += part;
+        gl_copy(buffer->id, offset + at, bulk->id, 0, part);
+        TRY(gl_fence_create(dev, &fence));
+        TRY(fetch(dev, &fence, bulk, 0, (char *)bytes + at, part));
     }
-    return status == DGL_OK ? finish_readback(dev, start_ns, size) : status;
+    status = finish_readback(dev, start_ns, size);
+done:
+    return status;
 }
 
 enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffer, uint64_t offset,
@@ -85,32 +74,27 @@ enum dgl_status gl_readback_begin(struct gl_device *dev, struct gl_buffer *buffe
     struct gl_readback_slot *slot = &rb->slots[rb->next];
 
     *ticket = (struct gl_ticket){0};
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_buffer_range_check(dev, buffer, offset, size, "readback");
-    if (status == DGL_OK && (size == 0 || size > GL_READBACK_SLOT_BYTES))
-        status = dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "readback of %u bytes: 1 to %d fit", size,
-                          GL_READBACK_SLOT_BYTES);
-    if (status == DGL_OK && slot->done)
-        status =
-            dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
-                     "readback: %d are in flight already, redeem one first", GL_READBACK_SLOTS);
-    if (status == DGL_OK && !rb->ring.id)
-        status = gl_hostbuf_init(dev, &rb->ring, GL_READBACK_SLOTS * GL_READBACK_SLOT_BYTES,
-                                 GL_HOSTBUF_READBACK);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(gl_buffer_range_check(dev, buffer, offset, size, "readback"));
+    if (size == 0 || size > GL_READBACK_SLOT_BYTES)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "readback of %u bytes: 1 to %d fit", size,
+                        GL_READBACK_SLOT_BYTES);
+    if (slot->done)
+        return dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
+                        "readback: %d are in flight already, redeem one first", GL_READBACK_SLOTS);
+    if (!rb->ring.id)
+        TRY(gl_hostbuf_init(dev, &rb->ring, GL_READBACK_SLOTS * GL_READBACK_SLOT_BYTES,
+                            GL_HOSTBUF_READBACK));
     gl_barrier(dev, GL_BUFFER_UPDATE_BARRIER_BIT);
-    copy(buffer->id, offset, rb->ring.id, rb->next * (uint64_t)GL_READBACK_SLOT_BYTES, size);
-    status = gl_fence_create(dev, &slot->done);
-    if (status != DGL_OK)
-        return status;
+    gl_copy(buffer->id, offset, rb->ring.id, rb->next * (uint64_t)GL_READBACK_SLOT_BYTES, size);
+    TRY(gl_fence_create(dev, &slot->done));
     slot->size = size;
     slot->serial = ++rb->serial;
     *ticket = (struct gl_ticket){.slot = rb->next, .serial = slot->serial};
     rb->next = (rb->next + 1) % GL_READBACK_SLOTS;
     gl_start(dev);
-    return DGL_OK;
+done:
+    return status;
 }
 
 enum dgl_status gl_readback_end(struct gl_device *dev, struct gl_ticket ticket, void *bytes)

@@ -211,16 +211,14 @@ static enum dgl_status wait_for(struct gl_device *dev, GLsync *fence, bool stopp
     gl_event_end(dev, GL_EVENT_WAIT, start_ns, "", 0);
     if (result == GL_ALREADY_SIGNALED || result == GL_CONDITION_SATISFIED)
         return DGL_OK;
-    enum dgl_status status = gl_reset_check(dev);
-    if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED && stopped)
-        return DGL_ERR_CANCELLED;
-    if (status == DGL_OK && result == GL_TIMEOUT_EXPIRED)
-        return gl_lost_set(dev, "nothing completed within the time limit");
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "waiting for the device");
-    if (status == DGL_OK)
-        status =
-            dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: glClientWaitSync() failed");
+    enum dgl_status status;
+    TRY(gl_reset_check(dev));
+    if (result == GL_TIMEOUT_EXPIRED)
+        return stopped ? DGL_ERR_CANCELLED
+                       : gl_lost_set(dev, "nothing completed within the time limit");
+    TRY(gl_errors_check(dev, "waiting for the device"));
+    status = dgl_fail(dev->log, DGL_ERR_GPU, "waiting for the device: glClientWaitSync() failed");
+done:
     return status;
 }
 
@@ -237,18 +235,14 @@ enum dgl_status gl_fence_wait_or_stop(struct gl_device *dev, GLsync *fence)
 enum dgl_status gl_finish(struct gl_device *dev)
 {
     GLsync fence = NULL;
-
-    enum dgl_status status = gl_lost_check(dev);
-    if (status == DGL_OK)
-        status = gl_fence_create(dev, &fence);
-    if (status == DGL_OK)
-        status = gl_fence_wait_or_stop(dev, &fence);
-    if (status == DGL_OK)
-        dev->in_flight.unfenced = 0;
-    if (status == DGL_OK)
-        status = gl_reset_check(dev);
-    if (status == DGL_OK)
-        status = gl_errors_check(dev, "finishing queued work");
+    enum dgl_status status;
+    TRY(gl_lost_check(dev));
+    TRY(gl_fence_create(dev, &fence));
+    TRY(gl_fence_wait_or_stop(dev, &fence));
+    dev->in_flight.unfenced = 0;
+    TRY(gl_reset_check(dev));
+    status = gl_errors_check(dev, "finishing queued work");
+done:
     return status;
 }
 

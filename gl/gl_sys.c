@@ -53,36 +53,34 @@ static void driver_from_kernel(struct gl_sys_node *node, int fd)
         gl_text_copy(node->driver, sizeof(node->driver), name);
 }
 
-static void node_report(struct gl_sys_node *node, const char *path, const struct stat *st)
-{
-    gl_text_copy(node->path, sizeof(node->path), path);
-    node->gid = st->st_gid;
-    node->mode = st->st_mode & 07777;
-    const struct group *group = getgrgid(st->st_gid);
-    if (group)
-        gl_text_copy(node->group, sizeof(node->group), group->gr_name);
-    else
-        snprintf(node->group, sizeof(node->group), "%u", (unsigned)st->st_gid);
-    /* Opening is the only honest test: a container's device filter refuses nodes whose mode would
-     * allow it. */
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    node->error = fd < 0 ? errno : 0;
-    if (fd >= 0) {
-        driver_from_kernel(node, fd);
-        close(fd);
-    }
-    if (!node->driver[0])
-        driver_from_sysfs(node, st);
-}
-
 static void nodes_report(struct gl_sys_report *out)
 {
     for (int minor = FIRST_RENDER; minor <= LAST_RENDER && out->num_nodes < GL_MAX_NODES; minor++) {
+        struct gl_sys_node *node = &out->nodes[out->num_nodes];
         char path[32];
         struct stat st;
         snprintf(path, sizeof(path), "/dev/dri/renderD%d", minor);
-        if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
-            node_report(&out->nodes[out->num_nodes++], path, &st);
+        if (stat(path, &st) != 0 || !S_ISCHR(st.st_mode))
+            continue;
+        out->num_nodes++;
+        gl_text_copy(node->path, sizeof(node->path), path);
+        node->gid = st.st_gid;
+        node->mode = st.st_mode & 07777;
+        const struct group *group = getgrgid(st.st_gid);
+        if (group)
+            gl_text_copy(node->group, sizeof(node->group), group->gr_name);
+        else
+            snprintf(node->group, sizeof(node->group), "%u", (unsigned)st.st_gid);
+        /* Opening is the only honest test: a container's device filter refuses nodes whose mode
+         * would allow it. */
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        node->error = fd < 0 ? errno : 0;
+        if (fd >= 0) {
+            driver_from_kernel(node, fd);
+            close(fd);
+        }
+        if (!node->driver[0])
+            driver_from_sysfs(node, &st);
     }
 }
 
@@ -144,33 +142,27 @@ static void vendor_file_report(struct gl_sys_report *out, struct dgl_str path)
         out->nvidia_vendor_file = true;
 }
 
-static void vendor_dir_report(struct gl_sys_report *out, struct dgl_str dir)
-{
-    char pattern[512];
-    glob_t found;
-    snprintf(pattern, sizeof(pattern), "%.*s/*.json", (int)dir.len, dir.p);
-    if (glob(pattern, 0, NULL, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            vendor_file_report(out, dgl_str_of(found.gl_pathv[i]));
-    globfree(&found);
-}
-
 /* The variables and folders that libglvnd itself looks at (its src/EGL/libeglvendor.c). */
 static void vendors_report(struct gl_sys_report *out)
 {
     const char *files = getenv("__EGL_VENDOR_LIBRARY_FILENAMES");
     const char *dirs = getenv("__EGL_VENDOR_LIBRARY_DIRS");
-    struct dgl_str rest, part;
+    const char *folders = dirs ? dirs : "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d";
+    struct dgl_str rest = dgl_str_of(files ? files : folders), part;
 
-    if (files) {
-        rest = dgl_str_of(files);
-        while (dgl_str_split(&rest, ':', &part))
+    while (dgl_str_split(&rest, ':', &part)) {
+        char pattern[512];
+        glob_t found;
+        if (files) {
             vendor_file_report(out, part);
-        return;
+            continue;
+        }
+        snprintf(pattern, sizeof(pattern), "%.*s/*.json", (int)part.len, part.p);
+        if (glob(pattern, 0, NULL, &found) == 0)
+            for (size_t i = 0; i < found.gl_pathc; i++)
+                vendor_file_report(out, dgl_str_of(found.gl_pathv[i]));
+        globfree(&found);
     }
-    rest = dgl_str_of(dirs ? dirs : "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d");
-    while (dgl_str_split(&rest, ':', &part))
-        vendor_dir_report(out, part);
 }
 
 void gl_sys_report_get(struct gl_sys_report *out)

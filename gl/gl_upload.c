@@ -30,11 +30,8 @@ enum dgl_status gl_upload_write(struct gl_device *dev, GLuint dst, uint64_t offs
         if (part > GL_UPLOAD_SEGMENT_BYTES - up->used)
             part = GL_UPLOAD_SEGMENT_BYTES - up->used;
         uint64_t at = (uint64_t)up->segment * GL_UPLOAD_SEGMENT_BYTES + up->used;
-        glBindBuffer(GL_COPY_READ_BUFFER, up->buf.id);
-        glBindBuffer(GL_COPY_WRITE_BUFFER, dst);
         memcpy((char *)up->buf.ptr + at, (const char *)bytes + done, part);
-        glCopyBufferSubData(GL_COPY_READ_BUFFER, GL_COPY_WRITE_BUFFER, (GLintptr)at,
-                            (GLintptr)(offset + done), (GLsizeiptr)part);
+        gl_copy(up->buf.id, at, dst, offset + done, part);
         up->used += (uint32_t)part; /* sizes are multiples of 4, so is `used` */
         done += part;
     }

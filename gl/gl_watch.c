@@ -26,20 +26,14 @@ struct gl_watch {
     uint64_t start_ns, start_cpu_ns, progress_ns;
 };
 
-static uint64_t cpu_time_ns(void)
-{
-    struct timespec t = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Reports the kernel that is being compiled. The driver may compile on its own threads while other
  * threads work. The compiler therefore used at most the smaller of the process's processor time and
  * the wall time. */
 static void look(struct gl_watch *w)
 {
     const struct gl_device *dev = w->dev;
-    const uint64_t wall_ns = dgl_now_ns() - w->start_ns, cpu_ns = cpu_time_ns() - w->start_cpu_ns;
+    const uint64_t wall_ns = dgl_now_ns() - w->start_ns;
+    const uint64_t cpu_ns = dgl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - w->start_cpu_ns;
     const uint64_t used_ns = wall_ns < cpu_ns ? wall_ns : cpu_ns;
     const uint64_t limit_ns = dev->compile_limits.cpu_ns;
     const bool over = used_ns > limit_ns || wall_ns / BLOCKED > limit_ns;
@@ -123,7 +117,7 @@ void gl_watch_begin(struct gl_device *dev, const char *kernel)
     w->progress_ns = 0;
     gl_text_copy(w->kernel, sizeof(w->kernel), kernel);
     w->start_ns = dgl_now_ns();
-    w->start_cpu_ns = cpu_time_ns();
+    w->start_cpu_ns = dgl_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     if (w->idle)
         pthread_cond_signal(&w->wake);
     w->idle = false;

@@ -1,11 +1,17 @@
 /* Monotonic time and date parsing. */
 #include "core/base/clock.h"
 
+uint64_t dgl_clock_ns(clockid_t clock)
+{
+    struct timespec now = {0};
+    if (clock_gettime(clock, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 uint64_t dgl_now_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return dgl_clock_ns(CLOCK_MONOTONIC); /* cannot fail for this clock */
 }
 
 /* Returns true if `text` matches `layout`, where '0' stands for any digit. */

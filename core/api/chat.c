@@ -27,7 +27,7 @@ enum dgl_status dgl_chat_create(const struct dgl_chat_params *params, struct dgl
                               .log = log,
                               .tok = session->model->tok,
                               .info = &session->model->info,
-                              .context = session->context,
+                              .context = session->seq.context,
                               .context_shift = params->context_shift};
     *out = chat;
     return DGL_OK;

@@ -122,7 +122,7 @@ static enum dgl_status add_persistent(struct text_list *list, struct dgl_model *
     if (status == DGL_OK)
         status = session_create(m, &params, NULL, &s);
     if (status == DGL_OK)
-        status = text_list_add_persistent(list, m->shard, &s->memory);
+        status = text_list_add_persistent(list, m->shard, &s->state.memory);
     if (s)
         session_destroy(s);
     return status;

@@ -40,15 +40,15 @@ enum dgl_status dgl_session_clone(struct dgl_session *session,
     if (!out)
         return dgl_fail_no_out(m->log, "dgl_session_clone");
     *out = NULL;
-    p.context = p.context ? p.context : session->context;
+    p.context = p.context ? p.context : session->seq.context;
     if (!params) {
-        p.chunk = session->paced ? 0 : session->ubatch;
-        p.share_prefix = session->shares;
+        p.chunk = session->auto_ubatch ? 0 : session->state.ubatch;
+        p.share_prefix = session->seq.share_prefix;
     }
-    if (p.context > 0 && p.context < session->len)
+    if (p.context > 0 && p.context < session->seq.len)
         return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
                         "a clone's context is %d tokens, the session holds %d: trim it first",
-                        p.context, session->len);
+                        p.context, session->seq.len);
     struct dgl_session *s = NULL;
     enum dgl_status status = session_create(m, &p, NULL, &s);
     if (status == DGL_OK)
@@ -81,36 +81,36 @@ void dgl_session_destroy(struct dgl_session **session)
 
 void dgl_session_cancel(struct dgl_session *session)
 {
-    session_cancel(session);
+    runner_cancel(&session->state.runner);
 }
 
 int32_t dgl_session_len(const struct dgl_session *session)
 {
-    return session->len;
+    return session->seq.len;
 }
 
 void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info *out)
 {
     const struct dgl_model *m = session->model;
     const struct pace *pace = &m->shard->pace;
-    *out = (struct dgl_pass_info){.most = session->ubatch,
-                                  .tokens = session->ubatch,
+    *out = (struct dgl_pass_info){.most = session->state.ubatch,
+                                  .tokens = session->state.ubatch,
                                   .timed_tokens = pace->tokens,
                                   .layer_ns = pace->layer_ns,
                                   .head_ns = pace->head_ns};
-    if (session->paced)
-        out->tokens =
-            pace_tokens(pace, &m->shard->engine->plan, session->ubatch, session->len, false);
+    if (session->auto_ubatch)
+        out->tokens = pace_tokens(pace, &m->shard->engine->plan, session->state.ubatch,
+                                  session->seq.len, false);
 }
 
 void dgl_session_trim(struct dgl_session *session, int32_t len)
 {
-    session_trim(session, len);
+    sequence_trim(&session->seq, len);
 }
 
 const int32_t *dgl_session_ids(const struct dgl_session *session)
 {
-    return session->ids;
+    return session->seq.ids;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     if (status != DGL_OK)
         return status;
     status = session_take_ids(session, ids, count, reused);
-    if (status == DGL_OK && session->len < (int32_t)count)
+    if (status == DGL_OK && session->seq.len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
     if (status == DGL_OK)
         status = gl_flush(session->model->shard->dev->gl);

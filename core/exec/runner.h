@@ -3,6 +3,8 @@
 #ifndef DGL_CORE_RUNNER_H
 #define DGL_CORE_RUNNER_H
 
+#include <stdatomic.h>
+
 #include "core/exec/engine.h"
 #include "core/exec/pace.h"
 #include "core/exec/profile.h"
@@ -19,9 +21,23 @@ struct runner {
     struct pace *pace;      /* the model's */
     struct memory *memory;
     struct runner_runs own, *runs; /* its own runs, or the runs of all lanes of a batch */
-    struct profile *profile;       /* every pass of the call in progress is added to it, or NULL */
-    bool wait_executor; /* waits for the compiler before decoding, to measure only that */
+    /* The call in progress. */
+    atomic_bool cancel;
+    dgl_progress_cb progress_cb; /* called during compilation; may be NULL */
+    void *progress_priv;
+    struct profile *profile; /* every pass of the call in progress is added to it, or NULL */
+    bool wait_executor;      /* waits for the compiler before decoding, to measure only that */
 };
+
+/* Ends the call in progress with DGL_ERR_CANCELLED. May be called from any thread. */
+static inline void runner_cancel(struct runner *r)
+{
+    atomic_store_explicit(&r->cancel, true, memory_order_relaxed);
+}
+static inline bool runner_is_cancelled(const struct runner *r)
+{
+    return atomic_load_explicit(&r->cancel, memory_order_relaxed);
+}
 
 /* Destroys all runs. No run may be queued. */
 void runner_clear(struct runner *r);

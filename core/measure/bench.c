@@ -120,7 +120,7 @@ static enum dgl_status generate(struct bench *b, int32_t prompt, int32_t tokens,
 static enum dgl_status eval_ids(struct bench *b, int32_t count)
 {
     enum dgl_status status = session_take_ids(b->s, b->ids, (size_t)count, NULL);
-    if (status == DGL_OK && b->s->len < count)
+    if (status == DGL_OK && b->s->seq.len < count)
         status = session_eval(b->s, count);
     return status == DGL_OK ? gl_finish(b->s->model->shard->dev->gl) : status;
 }
@@ -129,7 +129,7 @@ static enum dgl_status eval_ids(struct bench *b, int32_t count)
 static enum dgl_status time_first_prompt(struct bench *b)
 {
     struct dgl_generate_result g;
-    session_trim(b->s, 0);
+    sequence_trim(&b->s->seq, 0);
     enum dgl_status status = generate(b, b->p.prompt_tokens, 1, &g);
     b->r->ttft_ms_cold = (double)(g.first_token_ns + g.compile_ns) * 1e-6;
     b->r->compile_ns = g.compile_ns;
@@ -141,7 +141,7 @@ static enum dgl_status time_first_prompt(struct bench *b)
 static enum dgl_status time_prefill(struct bench *b, int32_t run)
 {
     struct dgl_generate_result g = {0};
-    session_trim(b->s, b->p.depth < b->s->len ? b->p.depth : b->s->len);
+    sequence_trim(&b->s->seq, b->p.depth < b->s->seq.len ? b->p.depth : b->s->seq.len);
     enum dgl_status status;
     TRY(b->p.depth > 0 ? eval_ids(b, b->p.depth) : DGL_OK);
     TRY(generate(b, b->p.depth + b->p.prompt_tokens, 1, &g));
@@ -236,24 +236,24 @@ static enum dgl_status profile(struct bench *b)
     enum dgl_status status = profile_init(&profile, s->model->shard->dev, s->model->shard->kernels);
     gl_device_memory_forget(gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
-    session_trim(s, 0);
+    sequence_trim(&s->seq, 0);
     if (status == DGL_OK && depth > 0)
         status = eval_ids(b, depth);
     TRY(status);
-    s->runner.profile = &profile;
+    s->state.runner.profile = &profile;
     TRY(generate(b, depth + b->p.prompt_tokens, 1, &g));
-    s->runner.profile = NULL;
+    s->state.runner.profile = NULL;
     generate_result_finish(&g);
     profile.decoding_only = true;
     if (b->batch) {
         TRY(bench_batch_profile(b->batch, &profile, tokens));
     } else {
         TRY(eval_ids(b, depth > 0 ? depth : 1));
-        s->runner.profile = &profile;
+        s->state.runner.profile = &profile;
         TRY(generate(b, depth > 0 ? depth : 1, tokens + 1, &g));
     }
 done:
-    s->runner.profile = NULL;
+    s->state.runner.profile = NULL;
     generate_result_finish(&g);
     b->r->profile = profile.sums;
     return status;
@@ -266,7 +266,7 @@ static enum dgl_status count_bytes(struct bench *b)
     const struct plan *plan = &b->s->model->shard->engine->plan;
     int64_t held = (int64_t)b->p.depth + b->p.decode_tokens / 2;
     struct exec_run *run;
-    enum dgl_status status = runner_run(&b->s->runner, b->decode, &run);
+    enum dgl_status status = runner_run(&b->s->state.runner, b->decode, &run);
     if (status != DGL_OK)
         return status;
     for (size_t i = 0; i < run->count; i++)
@@ -293,7 +293,8 @@ static uint64_t estimate(const struct bench *b, uint32_t segments)
 {
     const struct dgl_session *s = b->s;
     const struct plan *plan = &s->model->shard->engine->plan;
-    const struct plan_batch one = {.context = s->context, .sequences = 1, .rows = s->ubatch};
+    const struct plan_batch one = {
+        .context = s->seq.context, .sequences = 1, .rows = s->state.ubatch};
     const int32_t more =
         b->p.prompt_tokens > b->p.decode_tokens ? b->p.prompt_tokens : b->p.decode_tokens;
     const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
@@ -362,12 +363,12 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "bench: a profile is of passes that sequences share, and none is shared "
                         "where each has the same bits in any company: leave one of both out");
-    if (p->depth + most + 1 > s->context)
+    if (p->depth + most + 1 > s->seq.context)
         return dgl_fail(
             log, DGL_ERR_INVALID_ARG,
             "bench: depth %d, %lld tokens and the one after them do not fit the context of "
             "%d%s",
-            p->depth, (long long)most, s->context,
+            p->depth, (long long)most, s->seq.context,
             p->depth + most + 1 > s->model->info.context_max ? ", and the model has no longer one"
                                                              : ": raise -c");
     return DGL_OK;
@@ -390,8 +391,8 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     r->batch = p->batch;
     r->repetitions = p->repetitions;
     r->warmup = warmup;
-    r->context = s->context;
-    r->ubatch = s->ubatch;
+    r->context = s->seq.context;
+    r->ubatch = s->state.ubatch;
     b.decode = recipe_decode(SAMPLE_GREEDY, 0, session_readback_interval(s) > 1);
     /* Ids spread over the vocabulary. Their meaning does not matter. */
     size_t num_ids = (size_t)p->depth + (size_t)p->prompt_tokens;
@@ -408,18 +409,18 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     b.trace_priv = dev->trace_priv;
     device_set_trace(dev, note_submit, &b);
     /* decoding of one sequence must not be timed with another executor */
-    s->runner.wait_executor = p->batch == 1;
-    const uint32_t segments = b.decode.segments | recipe_of(SEG_DECODE).segments |
-                              recipe_of(SEG_HEAD).segments |
-                              session_body_segments(s, p->prompt_tokens, s->ubatch) |
-                              (p->depth > 0 ? session_body_segments(s, p->depth, s->ubatch) : 0);
+    s->state.runner.wait_executor = p->batch == 1;
+    const uint32_t segments =
+        b.decode.segments | recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments |
+        session_body_segments(s, p->prompt_tokens, s->state.ubatch) |
+        (p->depth > 0 ? session_body_segments(s, p->depth, s->state.ubatch) : 0);
     r->estimate_bytes = estimate(&b, segments);
     b.total = (uint64_t)p->prompt_tokens +
               (uint64_t)runs * (uint64_t)(p->prompt_tokens + p->decode_tokens) + 1;
     TRY(tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED);
-    session_trim(s, 0);
+    sequence_trim(&s->seq, 0);
     TRY(tell_done(&b, p->prompt_tokens));
-    TRY(session_compile(s, segments));
+    TRY(pass_state_compile(&s->state, segments));
     r->compile_ns = account_ns(dev) - compiled;
     if (!p->skip_copy) { /* its buffers do not count as the model's */
         const struct gl_memory memory = gl_device_memory(dev->gl);
@@ -443,7 +444,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     if (p->profile)
         TRY(profile(&b));
     TRY(summarise(&b));
-    r->ubatch = session_pass_tokens(s, s->ubatch, s->ubatch, false);
+    r->ubatch = session_pass_tokens(s, s->state.ubatch, s->state.ubatch, false);
     r->peak_bytes = gl_device_memory(dev->gl).peak_bytes;
     tell(&b, b.total);
 
@@ -451,8 +452,8 @@ done:
     bench_batch_destroy(&b.batch);
     if (b.total) /* otherwise it was not set */
         device_set_trace(dev, b.trace, b.trace_priv);
-    s->runner.wait_executor = false;
-    session_trim(s, 0);
+    s->state.runner.wait_executor = false;
+    sequence_trim(&s->seq, 0);
     free(b.submit_ms);
     free(b.ids);
     free(b.arrival);

@@ -102,11 +102,11 @@ enum dgl_status bench_batch_create(struct dgl_session *s, const struct dgl_bench
         goto failed;
     }
     b->batch->model = m;
-    status = batch_init(b->batch, dgl_batch_params(.sequences = p->batch, .queue = p->batch,
-                                                   .context = (int32_t)context, .chunk = s->ubatch,
-                                                   .invariant = p->batch_invariant,
-                                                   .progress_cb = p->progress_cb,
-                                                   .progress_priv = p->progress_priv));
+    status = batch_init(
+        b->batch,
+        dgl_batch_params(.sequences = p->batch, .queue = p->batch, .context = (int32_t)context,
+                         .chunk = s->state.ubatch, .invariant = p->batch_invariant,
+                         .progress_cb = p->progress_cb, .progress_priv = p->progress_priv));
     if (status != DGL_OK)
         goto failed;
     batch_read_first(b->batch);
@@ -148,7 +148,7 @@ void bench_batch_executor(const struct bench_batch *b, struct dgl_executor_info 
 static enum dgl_status step(struct bench_batch *b)
 {
     enum dgl_status status = batch_step(b->batch);
-    gl_device_set_stop(b->session->model->shard->dev->gl, &b->session->cancel);
+    gl_device_set_stop(b->session->model->shard->dev->gl, &b->session->state.runner.cancel);
     if (status == DGL_ERR_DEVICE_LOST)
         batch_lose(b->batch);
     if (status == DGL_OK)

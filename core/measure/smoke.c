@@ -103,11 +103,11 @@ static enum dgl_status choose_ids(struct smoke *t)
     const struct encode_flags flags = {.add_special = true};
     struct token_ids ids = {0};
     size_t most = MAX_TOKENS;
-    if (t->s->context < MIN_TOKENS)
+    if (t->s->seq.context < MIN_TOKENS)
         return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                         "%s: the smoke test needs a context of %d tokens, the session has %d",
-                        m->info.path, MIN_TOKENS, t->s->context);
-    most = most < (size_t)t->s->context ? most : (size_t)t->s->context;
+                        m->info.path, MIN_TOKENS, t->s->seq.context);
+    most = most < (size_t)t->s->seq.context ? most : (size_t)t->s->seq.context;
     t->ids = dgl_new_array(int32_t, most);
     if (!t->ids)
         return dgl_fail_memory(log, "ids", most * sizeof(*t->ids));
@@ -134,26 +134,27 @@ static enum dgl_status trace(struct smoke *t)
     const struct stream_trace stream = {t->stream, t->count};
     size_t vocab = (size_t)t->desc->vocab;
     int32_t most = 0;
-    session_trim(s, 0);
-    memcpy(s->ids, t->ids, t->count * sizeof(*t->ids));
+    sequence_trim(&s->seq, 0);
+    memcpy(s->seq.ids, t->ids, t->count * sizeof(*t->ids));
     enum dgl_status status;
     TRY(session_expect(s, (int32_t)t->count));
     TRY(session_begin_scoring(s, &most));
-    TRY(session_compile(s, session_body_segments(s, (int32_t)t->prefill, most) | 1u << SEG_DECODE |
-                               1u << SEG_HIDDEN | 1u << SEG_SCORE | 1u << SEG_HEAD));
+    TRY(pass_state_compile(&s->state, session_body_segments(s, (int32_t)t->prefill, most) |
+                                          1u << SEG_DECODE | 1u << SEG_HIDDEN | 1u << SEG_SCORE |
+                                          1u << SEG_HEAD));
     const struct plan *plan =
         &s->model->shard->engine->plan; /* which compiling may have replaced */
     t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
-    while ((size_t)s->len < t->count) {
-        size_t pos = (size_t)s->len;
+    while ((size_t)s->seq.len < t->count) {
+        size_t pos = (size_t)s->seq.len;
         bool decode = pos >= t->prefill;
         int32_t rows = decode ? 1 : plan_pass_tokens(plan, (int32_t)(t->prefill - pos), most);
         struct gl_range from = {0};
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         TRY(session_trace_pass(s, rows, decode ? ROW_LOGITS : ROW_SCORE, &stream));
-        from =
-            decode ? s->memory.state[BUF_LOGITS] : s->model->shard->workspace.range[BUF_ALL_LOGITS];
+        from = decode ? s->state.memory.state[BUF_LOGITS]
+                      : s->model->shard->workspace.range[BUF_ALL_LOGITS];
         TRY(gl_buffer_read(dev->gl, from.buffer, from.offset, t->logits + pos * vocab,
                            (uint64_t)rows * vocab * sizeof(float)));
     }

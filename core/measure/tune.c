@@ -398,7 +398,7 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
                       .set = s->model->untuned,
                       .start_ns = dgl_now_ns(),
                       .candidate_ns = dev->info.software ? SOFTWARE_NS : HARDWARE_NS};
-    const int32_t room = s->context - TUNER_SAMPLE_LISTS - 2;
+    const int32_t room = s->seq.context - TUNER_SAMPLE_LISTS - 2;
     const uint64_t limit_ns = (uint64_t)(p->seconds ? p->seconds : SECONDS) * 1000000000ull;
     enum dgl_status status = DGL_OK;
     size_t candidates = 0;
@@ -407,14 +407,14 @@ enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params
     t.depth = p->depth ? p->depth : TOKENS < room ? TOKENS : room;
     if (p->compare && (t.store.count == 0 || t.depth < 2))
         goto done;
-    t.most_tokens = s->ubatch < TOKENS ? s->ubatch : TOKENS;
+    t.most_tokens = s->state.ubatch < TOKENS ? s->state.ubatch : TOKENS;
     if (p->seconds < 0)
         TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG, "tune: %d seconds: wanted 0 or more",
                      p->seconds));
     if (p->depth < 0 || t.depth > room || t.depth < 2)
         TRY(dgl_fail(dev->log, DGL_ERR_INVALID_ARG,
                      "tune: a depth of %d: it is 2 to the context of %d less %d", p->depth,
-                     s->context, TUNER_SAMPLE_LISTS + 2));
+                     s->seq.context, TUNER_SAMPLE_LISTS + 2));
     t.num_ids = (size_t)(t.depth > t.most_tokens ? t.depth : t.most_tokens) + 1;
     r->gpu_clock = gl_has_timer(dev->gl);
     t.ids = dgl_new_array(int32_t, t.num_ids);
@@ -458,7 +458,7 @@ done:
         status = listed == DGL_OK ? status : listed;
     }
     r->ns = dgl_now_ns() - t.start_ns;
-    session_trim(s, 0);
+    sequence_trim(&s->seq, 0);
     tuner_crowd_end(&t);
     kernel_judge_destroy(&t.judge);
     for (size_t i = 0; i < t.count; i++) {

@@ -182,7 +182,7 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
     }
     if (status == DGL_OK)
         status = shard_fill_weights(t->s->model->shard, t->set, &c->buffers, only);
-    c->memory = t->s->memory;
+    c->memory = t->s->state.memory;
     c->memory.weights = &c->buffers;
     free(only);
     return status;

@@ -26,7 +26,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     const bool crowd = pass_is_crowd(pass);
     const struct memory *memory = c->layout ? &t->copied.memory
                                   : crowd   ? &t->crowd->memory
-                                            : &t->s->memory;
+                                            : &t->s->state.memory;
     assert(!c->layout || !crowd);
     const struct plan *whole = &t->s->model->shard->engine->plan;
     struct plan *plan = &c->plan[u];
@@ -77,7 +77,7 @@ static enum dgl_status write_sampling(struct tuner *t, const struct target_pass 
     };
     struct dgl_step step = {.pos = (uint32_t)t->depth,
                             .tokens = 1,
-                            .context = (uint32_t)t->s->context,
+                            .context = (uint32_t)t->s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     for (int i = 0; i < BIASES; i++)
         bias[i] = (struct dgl_logit_bias){.id = t->ids[i], .bias = 1e-4f};
@@ -85,7 +85,7 @@ static enum dgl_status write_sampling(struct tuner *t, const struct target_pass 
     if (pass_is_crowd(pass))
         return tuner_crowd_write(t, &step, pass->tokens);
     enum dgl_status status = session_write_adjust(t->s, &sampling);
-    return status == DGL_OK ? session_write_step(t->s, &step, 0) : status;
+    return status == DGL_OK ? pass_state_write_step(&t->s->state, &step, 0) : status;
 }
 
 enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
@@ -94,20 +94,22 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
     const int32_t need = pass_is_prefill(pass) ? pass->tokens : t->depth;
     const uint64_t start = dgl_now_ns();
     enum dgl_status status;
-    memcpy(s->ids, t->ids, t->num_ids * sizeof(*s->ids));
+    memcpy(s->seq.ids, t->ids, t->num_ids * sizeof(*s->seq.ids));
     if (pass_is_crowd(pass)) {
         TRY(tuner_crowd_prepare(t, pass));
     } else if (pass_is_prefill(pass)) {
         const bool scores = pass->segment > SEG_PREFILL;
-        session_trim(s, 0);
-        TRY(session_compile(s, recipe_of(plan_body(&s->model->shard->engine->plan, need)).segments |
+        sequence_trim(&s->seq, 0);
+        TRY(pass_state_compile(&s->state,
+                               recipe_of(plan_body(&s->model->shard->engine->plan, need)).segments |
                                    (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0)));
         TRY(session_pass(s, need, scores ? ROW_SCORE : 0));
     } else {
-        session_trim(s, t->depth);
-        if (s->len < t->depth)
+        sequence_trim(&s->seq, t->depth);
+        if (s->seq.len < t->depth)
             TRY(session_eval(s, t->depth));
-        TRY(session_compile(s, recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments));
+        TRY(pass_state_compile(&s->state,
+                               recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments));
         TRY(session_pass(s, 1, ROW_LOGITS));
     }
     TRY(gl_finish(s->model->shard->dev->gl));
@@ -126,7 +128,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
     for (int tries = 0; tries < 8 && ns == UINT64_MAX; tries++) {
         if (pass->segment >= SEG_ADJUST)
             TRY(write_sampling(t, pass));
-        TRY(runner_write_args(&t->s->runner, c->run[u]));
+        TRY(runner_write_args(&t->s->state.runner, c->run[u]));
         if (session_is_cancelled(t->s))
             TRY(DGL_ERR_CANCELLED);
         TRY(gl_submit_span(gl, list, pass->count, lists, &ns));

@@ -60,7 +60,7 @@ struct tuner_copy {
 
 struct tuner {
     struct dgl_session *s;
-    struct dgl_session *crowd; /* batch for passes over several sequences, or NULL */
+    struct pass_state *crowd; /* for passes over several sequences, or NULL */
     const struct dgl_tune_params *p;
     struct dgl_tune_result *r;
     const struct dgl_log *log;

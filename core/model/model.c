@@ -447,8 +447,8 @@ enum dgl_status model_enter(const struct dgl_model *m, struct gl_saved *saved)
 /* Frees all device memory of the model. The host keeps plan, placement and ids. */
 static void drop_device_state(struct dgl_model *m)
 {
-    if (m->calls)
-        m->calls->drop_memory(m);
+    for (struct model_user *user = m->users; user; user = user->next)
+        user->ops->drop_memory(user);
     for (int32_t i = 0; i < m->num_shards; i++) {
         kv_cache_drop(&m->shard[i].kv);
         weight_buffers_finish(&m->shard[i].buffers, m->shard[i].dev);
@@ -480,16 +480,16 @@ enum dgl_status model_rebuild(struct dgl_model *m, const struct dgl_rebuild_para
         shard->engine_serial++;
         status = upload_weights(shard, shard->kernels, NULL, p->progress_cb, p->progress_priv);
     }
-    if (status == DGL_OK && m->calls)
-        status = m->calls->make_memory(m);
+    for (struct model_user *user = m->users; user && status == DGL_OK; user = user->next)
+        status = user->ops->make_memory(user);
     if (status == DGL_OK) {
         shard->context = gl_device_context(dev->gl);
         shard->lost = DGL_OK;
     } else {
         drop_device_state(m);
     }
-    if (m->calls)
-        status = m->calls->restore(m, status);
+    for (struct model_user *user = m->users; user; user = user->next)
+        status = user->ops->restore(user, status);
     device_leave(dev, &saved);
     return status;
 }
@@ -610,10 +610,11 @@ static enum dgl_status go_on_with(struct dgl_model *m, const struct dgl_kernels 
     const bool unchecked = kernels && kernels->unchecked;
     enum dgl_status status = DGL_OK;
     *ready = false;
-    if (m->calls && m->calls->is_profiling(m)) /* a profile holds names of kernels */
-        return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
-                        "the kernels of %s cannot be replaced in a call that profiles",
-                        m->info.path);
+    for (const struct model_user *user = m->users; user; user = user->next)
+        if (user->runner->profile) /* a profile holds names of kernels */
+            return dgl_fail(m->log, DGL_ERR_INVALID_ARG,
+                            "the kernels of %s cannot be replaced in a call that profiles",
+                            m->info.path);
     bool same = m->coming && m->coming->from == from;
     for (int32_t i = 0; same && i < m->num_shards; i++)
         same = m->coming->shard[i].swap.unchecked == unchecked &&

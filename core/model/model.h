@@ -3,22 +3,24 @@
 #ifndef DGL_CORE_MODEL_H
 #define DGL_CORE_MODEL_H
 
-#include "core/exec/engine.h"
-#include "core/exec/pace.h"
+#include "core/exec/runner.h"
 #include "loader/model/model_file.h"
 #include "loader/tokenizer/tokenizer.h"
 
-/* Callbacks to all sessions of a model. The model does not depend on sessions: session.c sets these
- * functions when it adds the first session. The caller must have entered the device for all but
- * is_profiling(). */
-struct model_sessions {
-    /* frees the device memory of all sessions */
-    void (*drop_memory)(struct dgl_model *m);
-    enum dgl_status (*make_memory)(struct dgl_model *m); /* allocates it again, up to a failure */
-    /* Evaluates the tokens of the sessions again. After a failure, which may be passed as `status`,
-     * the remaining sessions forget their tokens. Returns the failure. */
-    enum dgl_status (*restore)(struct dgl_model *m, enum dgl_status status);
-    bool (*is_profiling)(const struct dgl_model *m); /* a call in progress profiles */
+/* A user of the model: a session, or the state of several sequences. The model does not depend on
+ * its users: they add themselves to its list and set these functions. The caller must have entered
+ * the device. */
+struct model_user {
+    const struct model_user_ops *ops;
+    struct model_user *next;
+    const struct runner *runner; /* runs the model for this user */
+};
+struct model_user_ops {
+    void (*drop_memory)(struct model_user *user);            /* frees the device memory */
+    enum dgl_status (*make_memory)(struct model_user *user); /* allocates it again */
+    /* Evaluates the user's tokens again. After a failure, which is passed as `status`, the user
+     * forgets its tokens. Returns the failure. */
+    enum dgl_status (*restore)(struct model_user *user, enum dgl_status status);
 };
 
 /* One device's part of a model: everything that a second device has a copy of. Sessions, names,
@@ -36,7 +38,7 @@ struct shard {
     uint32_t engine_serial; /* raised if engine or buffers are replaced: sessions bind again */
     struct workspace workspace;
     struct kv_cache kv; /* pages of all sessions */
-    struct pace pace;   /* of passes by the engine; sessions share it */
+    struct pace pace;   /* of passes by the engine; its users share it */
     /* gl_device_context() of weights and sessions; if it differs, the model must be rebuilt */
     uint32_t context;
 };
@@ -51,9 +53,7 @@ struct dgl_model {
     struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */
     bool no_tuned;
     struct model_change *coming;  /* begun by model_prepare_kernels(), or NULL */
-    struct dgl_session *sessions; /* list head, owned by session.c; NULL if empty */
-    /* callbacks to the sessions; NULL until a session is created */
-    const struct model_sessions *calls;
+    struct model_user *users;     /* list head */
     int32_t num_shards;
     /* In the order of their layers. `model->shard->` is code for a model on one device. */
     struct shard shard[MODEL_SHARDS_MAX];

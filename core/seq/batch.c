@@ -263,7 +263,7 @@ void batch_cancel(struct dgl_batch *b, uint64_t id)
         if (r->id == id) {
             atomic_store(&r->cancelled, true);
             if (r->lane)
-                session_cancel(r->lane->session);
+                runner_cancel(&r->lane->session->state.runner);
         }
     pthread_mutex_unlock(&b->lock);
 }
@@ -384,8 +384,8 @@ static bool has_time(const struct dgl_batch *b)
     const int32_t rows = b->info.running + 1;
     int32_t held = 0;
     for (int32_t i = 0; i < b->info.sequences; i++)
-        if (b->lanes[i].request && b->lanes[i].session->len > held)
-            held = b->lanes[i].session->len;
+        if (b->lanes[i].request && b->lanes[i].session->seq.len > held)
+            held = b->lanes[i].session->seq.len;
     return rows == 1 ||
            pace_sequences(&m->shard->pace, &m->shard->engine->plan, rows, held) == rows;
 }
@@ -420,7 +420,7 @@ static void admit(struct dgl_batch *b)
         pthread_mutex_lock(&b->lock);
         r->lane = lane;
         lane->request = r;
-        atomic_store(&s->cancel, atomic_load(&r->cancelled));
+        atomic_store(&s->state.runner.cancel, atomic_load(&r->cancelled));
         pthread_mutex_unlock(&b->lock);
         b->info.waiting--;
         b->info.running++;
@@ -445,7 +445,7 @@ static struct batch_request *at_turn(struct dgl_batch *b, int32_t lane, enum req
     struct batch_request *r = b->lanes[lane].request;
     if (!r || r->state != state)
         return NULL;
-    gl_device_set_stop(b->model->shard->dev->gl, &b->lanes[lane].session->cancel);
+    gl_device_set_stop(b->model->shard->dev->gl, &b->lanes[lane].session->state.runner.cancel);
     return r;
 }
 
@@ -457,8 +457,8 @@ static enum dgl_status read_on(struct batch_request *r)
     const int32_t count = batch_request_tokens(r);
     int32_t adopted = 0;
     enum dgl_status status = DGL_OK;
-    if (!session_is_current(s))
-        TRY(session_follow(s));
+    if (!pass_state_is_current(&s->state))
+        TRY(pass_state_follow(&s->state));
     if (r->preempted) {
         TRY(generation_restore(&r->g));
         r->preempted = false;
@@ -473,21 +473,22 @@ static enum dgl_status read_on(struct batch_request *r)
         r->resumes = false;
         TRY(generation_resume(&r->g));
     }
-    if (s->len == count && !s->logits_valid)
-        session_trim(s, count - 1);
+    if (s->seq.len == count && !s->seq.logits_valid)
+        sequence_trim(&s->seq, count - 1);
     /* Reuse the pages that other requests have evaluated since the last pass. */
-    if (s->len < count)
+    if (s->seq.len < count)
         TRY(session_adopt(s, count, &adopted));
     if (r->result.num_tokens == 0) {
         r->result.num_reused += (size_t)adopted;
         info->reused_tokens += (uint64_t)adopted;
     }
-    const int32_t held = s->len, end = held + s->ubatch < count ? held + s->ubatch : count;
+    const int32_t held = s->seq.len,
+                  end = held + s->state.ubatch < count ? held + s->state.ubatch : count;
     if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
         const uint64_t begun_ns = device_work_ns(s->model->shard->dev);
         r->g.may_step = batch_reads_alone(r->batch);
-        TRY(generation_pass(&r->g, batch_reads_tokens(r->batch, s->ubatch)));
-        TRY(batch_reads_queued(r->batch, s->len - held, begun_ns));
+        TRY(generation_pass(&r->g, batch_reads_tokens(r->batch, s->state.ubatch)));
+        TRY(batch_reads_queued(r->batch, s->seq.len - held, begun_ns));
     }
 done:
     return status;
@@ -498,8 +499,8 @@ static enum dgl_status write_first(struct batch_request *r)
 {
     enum dgl_status status = DGL_OK;
     r->state = REQUEST_WRITES;
-    if (!session_is_current(r->lane->session))
-        status = session_follow(r->lane->session);
+    if (!pass_state_is_current(&r->lane->session->state))
+        status = pass_state_follow(&r->lane->session->state);
     if (status == DGL_OK && r->how.max_tokens != DGL_TOKENS_NONE)
         return generation_sample_first(&r->g);
     generation_end(&r->g, DGL_FINISH_LENGTH);
@@ -516,7 +517,7 @@ static enum dgl_status write_on(struct batch_request *r)
         r->resumes = false;
     }
     if (status != DGL_OK || r->g.done ||
-        !batch_pages_make_room(r, r->lane->session->len + r->g.own->steps + r->g.interval + 1))
+        !batch_pages_make_room(r, r->lane->session->seq.len + r->g.own->steps + r->g.interval + 1))
         return status;
     return generation_advance(&r->g);
 }
@@ -552,7 +553,7 @@ static enum dgl_status take(struct dgl_batch *b, struct decoder *d)
     struct decoder_news news[DGL_STEP_SEQS];
     struct batch_request *alone = d->slots == 1 ? d->slot[0].g->p->priv : NULL;
     int32_t count = 0;
-    gl_device_set_stop(b->model->shard->dev->gl, alone ? &d->state->cancel : NULL);
+    gl_device_set_stop(b->model->shard->dev->gl, alone ? &d->state->runner.cancel : NULL);
     enum dgl_status status = decoder_take(d, news, &count);
     if (alone && status != DGL_OK)
         return settle(b, alone, status);
@@ -607,7 +608,7 @@ static enum dgl_status prepare_groups(struct dgl_batch *b)
             draws |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
         }
     for (int32_t i = 0; i < b->num_groups && draws; i++)
-        if (b->groups[i]->count == 0 || session_is_current(b->groups[i]->state))
+        if (b->groups[i]->count == 0 || pass_state_is_current(b->groups[i]->state))
             TRY(decoder_prepare(b->groups[i], draws));
 done:
     return status;
@@ -623,8 +624,8 @@ static enum dgl_status push_groups(struct dgl_batch *b)
         TRY(prepare_groups(b));
         for (int32_t k = 0; k < b->info.sequences; k++)
             if (b->lanes[k].request && b->lanes[k].decoder == group)
-                batch_pages_make_room(b->lanes[k].request,
-                                      b->lanes[k].session->len + group->steps + DECODER_MAX_STEPS);
+                batch_pages_make_room(b->lanes[k].request, b->lanes[k].session->seq.len +
+                                                               group->steps + DECODER_MAX_STEPS);
         gl_device_set_stop(b->model->shard->dev->gl, NULL);
         if (group->members > 0 && decoder_can_push(group))
             TRY(decoder_push(group));
@@ -668,7 +669,7 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
             batch_reads_seen(b);
         }
     if (reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
-        r->lane->session->len == batch_request_tokens(r)) {
+        r->lane->session->seq.len == batch_request_tokens(r)) {
         TRY(settle(b, r, write_first(r)));
         TRY(batch_reads_end(b));
     }

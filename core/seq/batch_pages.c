@@ -179,7 +179,7 @@ static struct stay stay_of(const struct batch_request *r)
                                     (int32_t)r->result.num_prompt_ids - 1);
         return stay;
     }
-    const struct kv_pages *pages = &r->lane->session->pages;
+    const struct kv_pages *pages = &r->lane->session->seq.pages;
     stay.taken = pages->count;
     for (uint32_t i = 0; i < pages->count; i++)
         stay.own += kv->page[pages->page[i]].pooled_refs == 1;
@@ -226,13 +226,13 @@ bool batch_pages_waits(const struct batch_request *r)
 {
     const struct dgl_batch *b = r->batch;
     const int32_t *ids = r->result.prompt_ids;
-    const int32_t end = (r->lane->session->len / DGL_KV_PAGE + 1) * DGL_KV_PAGE;
-    if (!r->lane->session->shares || end >= (int32_t)r->result.num_prompt_ids)
+    const int32_t end = (r->lane->session->seq.len / DGL_KV_PAGE + 1) * DGL_KV_PAGE;
+    if (!r->lane->session->seq.share_prefix || end >= (int32_t)r->result.num_prompt_ids)
         return false;
     for (int32_t i = 0; i < b->info.sequences; i++) {
         const struct batch_request *other = b->lanes[i].request;
         if (other && other->state == REQUEST_READS && other->id < r->id &&
-            end <= (int32_t)other->result.num_prompt_ids && other->lane->session->len < end &&
+            end <= (int32_t)other->result.num_prompt_ids && other->lane->session->seq.len < end &&
             memcmp(other->result.prompt_ids, ids, (size_t)end * sizeof(*ids)) == 0)
             return true;
     }
@@ -242,8 +242,8 @@ bool batch_pages_waits(const struct batch_request *r)
 void batch_pages_give(struct batch_lane *lane)
 {
     decoder_leave(lane->decoder, lane->slot);
-    session_trim(lane->session, 0);
-    session_trim_pages(lane->session);
+    sequence_trim(&lane->session->seq, 0);
+    sequence_trim_pages(&lane->session->seq);
 }
 
 /* Raises the expected answer length from the running answers, after pages have run out. Answers
@@ -267,7 +267,7 @@ static void preempt(struct batch_request *r)
     struct dgl_batch *b = r->batch;
     dgl_debug(b->model->log,
               "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
-              (unsigned long long)r->id, r->lane->session->pages.count, batch_request_tokens(r),
+              (unsigned long long)r->id, r->lane->session->seq.pages.count, batch_request_tokens(r),
               b->model->shard->kv.pool_used, b->model->shard->kv.pool_pages);
     expect_more(b);
     decoder_drop(r->g.own);
@@ -291,7 +291,7 @@ bool batch_pages_make_room(struct batch_request *r, int32_t tokens)
     const struct dgl_session *s = r->lane->session;
     const int32_t most = most_tokens(r);
     const uint32_t pages = plan_kv_pages(tokens < most ? tokens : most);
-    while (kv_cache_lacks(&b->model->shard->kv, &s->pages, pages) > 0) {
+    while (kv_cache_lacks(&b->model->shard->kv, &s->seq.pages, pages) > 0) {
         struct batch_request *youngest = r;
         for (int32_t i = 0; i < b->info.sequences; i++) {
             struct batch_request *other = b->lanes[i].request;

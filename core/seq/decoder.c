@@ -24,8 +24,6 @@ _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of
 enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params *p,
                                struct decoder **out)
 {
-    const struct dgl_session_params params = {
-        .context = p->context, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     const struct dgl_log *log = m->log;
     struct plan *plan = &m->shard->engine->plan;
     struct decoder *d = NULL;
@@ -42,21 +40,20 @@ enum dgl_status decoder_create(struct dgl_model *m, const struct decoder_params 
         return DGL_OK;
     }
     d = dgl_new(struct decoder);
-    struct dgl_session *state = dgl_new(struct dgl_session);
-    struct dgl_kv_table *pages = dgl_new(struct dgl_kv_table);
-    if (!d || !state || !pages) {
+    struct pass_state *state = dgl_new(struct pass_state);
+    if (!d || !state) {
         free(d);
         free(state);
-        free(pages);
-        return dgl_fail_memory(log, "sequences", sizeof(*d));
+        return dgl_fail_memory(log, "sequences", sizeof(*state));
     }
-    *d = (struct decoder){.state = state,
-                          .pages = pages,
-                          .slots = slots,
-                          .least = 2,
-                          .prepared = m->shard->engine_serial - 1};
-    state->model = m;
-    TRY(session_init_batch(state, &params, slots));
+    *d = (struct decoder){
+        .state = state, .slots = slots, .least = 2, .prepared = m->shard->engine_serial - 1};
+    state->slots = state->ubatch = slots;
+    state->context = p->context;
+    TRY(pass_state_init(state, m, NULL, NULL));
+    state->runner.progress_cb = p->progress_cb;
+    state->runner.progress_priv = p->progress_priv;
+    TRY(pass_state_make(state));
     *out = d;
     return DGL_OK;
 done:
@@ -87,8 +84,8 @@ void decoder_destroy(struct decoder **d)
     if (!old)
         return;
     decoder_drop(old);
-    session_destroy(old->state);
-    free(old->pages);
+    pass_state_finish(old->state);
+    free(old->state);
     free(old);
 }
 
@@ -98,7 +95,7 @@ void decoder_destroy(struct decoder **d)
  * entries share a word. */
 static uint32_t entries_of(const struct generation *g, int32_t tokens)
 {
-    return (plan_kv_pages(tokens < g->s->context ? tokens : g->s->context) + 1u) & ~1u;
+    return (plan_kv_pages(tokens < g->s->seq.context ? tokens : g->s->seq.context) + 1u) & ~1u;
 }
 
 /* Returns the entries that all members need for their next steps. */
@@ -107,24 +104,24 @@ static uint32_t entries_wanted(const struct decoder *d)
     uint32_t entries = 0;
     for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
-            entries +=
-                entries_of(d->slot[i].g, d->slot[i].g->s->len + DECODER_BURSTS * DECODER_MAX_STEPS);
+            entries += entries_of(d->slot[i].g,
+                                  d->slot[i].g->s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS);
     return entries;
 }
 
 static bool rope_is_common(const struct decoder *d, const struct dgl_session *s)
 {
-    return session_rope_holds(d->state, s->rope_tokens) &&
-           session_rope_holds(s, s->len + DECODER_BURSTS * DECODER_MAX_STEPS + 1);
+    return pass_state_rope_holds(d->state, s->state.rope_tokens) &&
+           pass_state_rope_holds(&s->state, s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS + 1);
 }
 
 bool decoder_admits(const struct decoder *d, const struct generation *g)
 {
     /* The present members need room to grow. */
     const uint32_t most = DGL_KV_TABLE_PAGES - DGL_KV_TABLE_PAGES / 16;
-    return !g->logits && !g->s->runner.profile && d->members < d->slots &&
+    return !g->logits && !g->s->state.runner.profile && d->members < d->slots &&
            rope_is_common(d, g->s) &&
-           entries_wanted(d) + entries_of(g, g->s->len + DECODER_BURSTS * DECODER_MAX_STEPS) <=
+           entries_wanted(d) + entries_of(g, g->s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS) <=
                most;
 }
 
@@ -134,57 +131,44 @@ bool decoder_keeps(const struct decoder *d, int32_t slot)
            (entries_wanted(d) <= DGL_KV_TABLE_PAGES && rope_is_common(d, d->slot[slot].g->s));
 }
 
-static struct gl_range part_of(const struct decoder *d, enum plan_buffer buffer, int32_t slot)
-{
-    const struct gl_range all = d->state->memory.state[buffer];
-    const uint64_t size = all.size / (uint64_t)d->slots;
-    return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
-}
-
 /* Returns the maximum tokens of the sequence. Steps of several sequences end there. */
 static int32_t limit_of(const struct generation *g)
 {
-    const int32_t room = g->s->context - g->s->len;
+    const int32_t room = g->s->seq.context - g->s->seq.len;
     const int32_t left = g->max_tokens < 0 ? room : g->max_tokens - (int32_t)g->r->num_tokens;
-    return g->s->len + (left < room ? left : room);
+    return g->s->seq.len + (left < room ? left : room);
 }
 
 /* Writes the member's state to the device. If `trial`, no stop id ends the steps. */
 static enum dgl_status write_slot(struct decoder *d, int32_t i, bool trial)
 {
     static const uint32_t nothing[ADJUST_BIASES];
-    struct gl_device *gl = d->state->model->shard->dev->gl;
     const struct generation *g = d->slot[i].g;
-    const struct gl_range ids = part_of(d, BUF_IDS, i), adjust = part_of(d, BUF_ADJUST, i);
-    const struct gl_range table = d->state->memory.state[BUF_STEP];
+    const struct sequence *seq = &g->s->seq;
     const bool adjusts = sampling_adjusts(&g->p->sampling);
     /* A sequence's own IDS buffer already has all ids but the pending one. */
-    const int32_t first = d->slots == 1 ? g->s->len : 0;
-    struct dgl_step step = generation_step(g, g->s->len);
+    const int32_t first = d->slots == 1 ? seq->len : 0;
+    struct dgl_step step = generation_step(g, seq->len);
     enum dgl_status status;
     step.flags |= trial ? DGL_STEP_IGNORE_EOS : 0;
-    TRY(gl_buffer_write(gl, ids.buffer, ids.offset + (uint64_t)first * 4, g->s->ids + first,
-                        (uint64_t)(g->s->len + 1 - first) * 4));
+    TRY(pass_state_write(d->state, BUF_IDS, i, (uint64_t)first * 4, seq->ids + first,
+                         (uint64_t)(seq->len + 1 - first) * 4));
     if (d->slots == 1) {
-        TRY(session_write_step(g->s, &step, 0));
+        TRY(pass_state_write_step(d->state, &step, 0));
         goto done;
     }
     step.context = (uint32_t)limit_of(g);
     step.kv_first = d->slot[i].kv_first;
-    TRY(gl_buffer_write(gl, adjust.buffer, adjust.offset, adjusts ? g->s->adjust.words : nothing,
-                        adjusts ? adjust.size : sizeof(nothing)));
-    TRY(gl_buffer_write(gl, table.buffer,
-                        table.offset + offsetof(struct dgl_step_table, seq) +
-                            (uint64_t)i * sizeof(step),
-                        &step, sizeof(step)));
+    TRY(pass_state_write(d->state, BUF_ADJUST, i, 0, adjusts ? seq->adjust.words : nothing,
+                         adjusts ? pass_state_part(d->state, BUF_ADJUST, i).size
+                                 : sizeof(nothing)));
+    TRY(step_table_put(&d->state->steps, pass_state_dev(d->state), (uint32_t)i, &step));
 done:
     return status;
 }
 
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot)
 {
-    struct gl_device *gl = d->state->model->shard->dev->gl;
-    const struct gl_range ids = d->state->memory.state[BUF_IDS];
     enum dgl_status status;
     int32_t i = 0;
     assert(d->members < d->slots && g->r->num_tokens > 0);
@@ -200,9 +184,9 @@ enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *s
     /* The sequence's own IDS buffer has the ids of the prompt. Others may have been sampled by a
      * decoder of several sequences. */
     d->run = NULL;
-    d->state->logits_valid = false;
-    TRY(gl_buffer_write(gl, ids.buffer, ids.offset, g->s->ids, (g->s->len + 1ull) * 4));
-    if (session_is_current(d->state)) /* otherwise generation_advance() writes it */
+    g->s->seq.logits_valid = false;
+    TRY(pass_state_write(d->state, BUF_IDS, 0, 0, g->s->seq.ids, (g->s->seq.len + 1ull) * 4));
+    if (pass_state_is_current(d->state)) /* otherwise generation_advance() writes it */
         TRY(write_slot(d, i, false));
 done:
     return status;
@@ -221,41 +205,38 @@ void decoder_leave(struct decoder *d, int32_t slot)
 /* Writes entries [first, end) to the device. */
 static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t end)
 {
-    const struct gl_range table = d->state->memory.state[BUF_PAGES];
     first &= ~1u;
     end = (end + 1) & ~1u;
     return first == end ? DGL_OK
-                        : gl_buffer_write(d->state->model->shard->dev->gl, table.buffer,
-                                          table.offset + first * 2ull, d->pages->page + first,
-                                          (end - first) * 2ull);
+                        : pass_state_write(d->state, BUF_PAGES, 0, first * 2ull,
+                                           d->state->pages->page + first, (end - first) * 2ull);
 }
 
 /* Lays out the page table again: each member gets entries for its pages, and some more. */
 static enum dgl_status lay_out_pages(struct decoder *d)
 {
-    const struct gl_range table = d->state->memory.state[BUF_STEP];
     uint32_t wanted = 0, next = 0;
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
-            wanted += (d->slot[i].g->s->pages.count + 1) & ~1u;
+            wanted += (d->slot[i].g->s->seq.pages.count + 1) & ~1u;
     assert(wanted <= DGL_KV_TABLE_PAGES);
     const uint32_t more = (DGL_KV_TABLE_PAGES - wanted) / (uint32_t)d->members & ~1u;
     for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
-        const struct kv_pages *pages = &slot->g->s->pages;
+        const struct kv_pages *pages = &slot->g->s->seq.pages;
         slot->kv_first = next;
         slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
         slot->kv_known = pages->count;
-        memcpy(d->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
+        memcpy(d->state->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
         next += slot->kv_room;
-        TRY(gl_buffer_write(d->state->model->shard->dev->gl, table.buffer,
-                            table.offset + offsetof(struct dgl_step_table, seq) +
-                                (uint64_t)i * sizeof(struct dgl_step) +
-                                offsetof(struct dgl_step, kv_first),
-                            &slot->kv_first, 4));
+        TRY(pass_state_write(d->state, BUF_STEP, 0,
+                             offsetof(struct dgl_step_table, seq) +
+                                 (uint64_t)i * sizeof(struct dgl_step) +
+                                 offsetof(struct dgl_step, kv_first),
+                             &slot->kv_first, 4));
     }
     TRY(write_pages(d, 0, next));
 done:
@@ -272,9 +253,9 @@ static enum dgl_status reserve(void *priv, int32_t steps)
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
             continue;
-        const int32_t end = slot->g->s->len + d->steps + steps, limit = limit_of(slot->g);
+        const int32_t end = slot->g->s->seq.len + d->steps + steps, limit = limit_of(slot->g);
         TRY(session_reserve(slot->g->s, end < limit || d->slots == 1 ? end : limit));
-        fits = fits && slot->g->s->pages.count <= slot->kv_room;
+        fits = fits && slot->g->s->seq.pages.count <= slot->kv_room;
     }
     if (d->slots == 1) /* session_reserve() wrote its page table */
         goto done;
@@ -284,10 +265,10 @@ static enum dgl_status reserve(void *priv, int32_t steps)
     }
     for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
-        if (!slot->g || slot->kv_known == slot->g->s->pages.count)
+        if (!slot->g || slot->kv_known == slot->g->s->seq.pages.count)
             continue;
-        const uint32_t first = slot->kv_known, count = slot->g->s->pages.count;
-        memcpy(d->pages->page + slot->kv_first + first, slot->g->s->pages.page + first,
+        const uint32_t first = slot->kv_known, count = slot->g->s->seq.pages.count;
+        memcpy(d->state->pages->page + slot->kv_first + first, slot->g->s->seq.pages.page + first,
                (count - first) * sizeof(uint16_t));
         slot->kv_known = count;
         TRY(write_pages(d, slot->kv_first + first, slot->kv_first + count));
@@ -301,7 +282,7 @@ done:
 /* Returns the steps of a member that remain after the queued ones. */
 static int32_t steps_left(const struct decoder *d, const struct decoder_slot *slot)
 {
-    const int32_t left = slot->g ? limit_of(slot->g) - slot->g->s->len - d->steps : 0;
+    const int32_t left = slot->g ? limit_of(slot->g) - slot->g->s->seq.len - d->steps : 0;
     return left > 0 ? left : 0;
 }
 
@@ -324,7 +305,7 @@ static int32_t steps_wanted(const struct decoder *d)
     steps = steps > 0 ? steps : 1;
     steps = steps < most ? steps : most;
     while (d->slots == 1 && steps > 0 &&
-           !session_rope_holds(d->state, d->state->len + d->steps + steps))
+           !pass_state_rope_holds(d->state, d->slot[0].g->s->seq.len + d->steps + steps))
         steps--;
     return steps;
 }
@@ -339,10 +320,10 @@ static bool has_room(void *priv, int32_t steps)
         const struct generation *g = d->slot[i].g;
         if (!g)
             continue;
-        const int32_t end = g->s->len + steps;
-        has = end <= (d->slots == 1 ? g->s->context : limit_of(g)) &&
-              session_rope_holds(g->s, end) && session_may_reserve(g->s, end) &&
-              (d->slots == 1 || !session_moves(g->s, end));
+        const int32_t end = g->s->seq.len + steps;
+        has = end <= (d->slots == 1 ? g->s->seq.context : limit_of(g)) &&
+              pass_state_rope_holds(&g->s->state, end) && sequence_may_reserve(&g->s->seq, end) &&
+              (d->slots == 1 || !sequence_moves(&g->s->seq, end));
     }
     return has;
 }
@@ -363,11 +344,9 @@ static enum dgl_status read_rows(void *priv, int32_t steps, int32_t *ids)
     struct decoder *d = priv;
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < d->rows; i++) {
-        const struct gl_range at = part_of(d, BUF_IDS, d->row[i]);
-        const struct dgl_session *s = d->slot[d->row[i]].g->s;
-        TRY(gl_buffer_read(d->state->model->shard->dev->gl, at.buffer,
-                           at.offset + (s->len + 1ull) * 4, ids + (size_t)i * (size_t)steps,
-                           (uint64_t)steps * 4));
+        const struct sequence *seq = &d->slot[d->row[i]].g->s->seq;
+        TRY(pass_state_read(d->state, BUF_IDS, d->row[i], (seq->len + 1ull) * 4,
+                            ids + (size_t)i * (size_t)steps, (uint64_t)steps * 4));
     }
 done:
     return status;
@@ -450,11 +429,12 @@ bool decoder_can_push(struct decoder *d)
     if (steps == 0)
         return false;
     if (d->count > 0) {
-        moves = !session_is_current(d->state) || (plan_steps(d, &next) && executor_is_due(&next));
+        moves =
+            !pass_state_is_current(d->state) || (plan_steps(d, &next) && executor_is_due(&next));
         for (int32_t i = 0; i < d->slots && !moves; i++) {
             const struct generation *g = d->slot[i].g;
-            moves =
-                g && (!decoder_keeps(d, i) || session_moves(g->s, g->s->len + d->steps + steps));
+            moves = g && (!decoder_keeps(d, i) ||
+                          sequence_moves(&g->s->seq, g->s->seq.len + d->steps + steps));
         }
     }
     return !moves && d->count < (is_single(d) ? 1 : DECODER_BURSTS);
@@ -463,32 +443,14 @@ bool decoder_can_push(struct decoder *d)
 /* Writes the rows of the next pass: the members with steps left. */
 static enum dgl_status write_rows(struct decoder *d)
 {
-    struct dgl_session *s = d->state;
-    const struct gl_range table = s->memory.state[BUF_STEP];
-    const int32_t known = d->rows;
-    uint32_t words[DGL_STEP_SEQS];
-    uint8_t row[DGL_STEP_SEQS];
-    int32_t rows = 0;
+    struct pass_state *st = d->state;
+    d->rows = 0;
     for (int32_t i = 0; i < d->slots; i++)
         if (steps_left(d, &d->slot[i]) > 0) {
-            words[rows] = DGL_STEP_ROW(i, 0);
-            row[rows++] = (uint8_t)i;
+            st->rows[d->rows] = (struct pass_row){.seq = (uint32_t)i};
+            d->row[d->rows++] = (uint8_t)i;
         }
-    assert(rows > 0);
-    if (rows == known && memcmp(row, d->row, (size_t)rows) == 0)
-        return DGL_OK;
-    const uint32_t head[4] = {(uint32_t)rows, (uint32_t)d->slots,
-                              (uint32_t)(part_of(d, BUF_IDS, 0).size / 4),
-                              (uint32_t)(part_of(d, BUF_ADJUST, 0).size / 4)};
-    memcpy(d->row, row, (size_t)rows);
-    d->rows = rows;
-    enum dgl_status status =
-        gl_buffer_write(s->model->shard->dev->gl, table.buffer, table.offset, head, sizeof(head));
-    if (status == DGL_OK)
-        status = gl_buffer_write(s->model->shard->dev->gl, table.buffer,
-                                 table.offset + offsetof(struct dgl_step_table, row), words,
-                                 (uint64_t)rows * 4);
-    return status;
+    return step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, (uint32_t)d->rows);
 }
 
 /* Returns the segments of passes over `least` or more members, except those that sample. Compiling
@@ -505,12 +467,11 @@ static uint32_t all_segments(const struct decoder *d)
 
 enum dgl_status decoder_begin(struct decoder *d)
 {
-    const struct dgl_session *s = d->state;
-    if (d->begun || !session_is_current(s))
+    struct engine *engine = d->state->model->shard->engine;
+    if (d->begun || !pass_state_is_current(d->state))
         return DGL_OK;
     d->begun = true;
-    return exec_begin(&s->model->shard->engine->programs, &s->model->shard->engine->plan,
-                      all_segments(d));
+    return exec_begin(&engine->programs, &engine->plan, all_segments(d));
 }
 
 /* Creates the runs of those segments ahead of the passes. */
@@ -532,17 +493,15 @@ done:
 
 enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws)
 {
-    struct dgl_session *s = d->state;
-    struct dgl_model *m = s->model;
+    struct dgl_model *m = d->state->model;
     enum dgl_status status;
-    TRY(session_follow(s));
+    TRY(pass_state_follow(d->state));
     TRY(plan_add_batch(&m->shard->engine->plan));
     if (d->prepared == m->shard->engine_serial && (draws & ~d->draws) == 0 &&
-        s->runner.runs->dispatch.count > 0)
+        d->state->runner.runs->dispatch.count > 0)
         return DGL_OK;
-    atomic_store(&s->cancel, false);
     d->draws |= draws;
-    TRY(session_compile(s, all_segments(d) | d->draws));
+    TRY(pass_state_compile(d->state, all_segments(d) | d->draws));
     TRY(plan_add_batch(&m->shard->engine->plan)); /* compiling may replan */
     TRY(make_runs(d));
     d->prepared = m->shard->engine_serial;
@@ -636,7 +595,7 @@ enum dgl_status decoder_push(struct decoder *d)
     if (r->profile) {
         assert(steps == 1);
         for (int32_t i = 0; i < d->rows; i++)
-            held += d->slot[d->row[i]].g->s->len + 1;
+            held += d->slot[d->row[i]].g->s->seq.len + 1;
         const struct profile_pass pass = {
             .phase = DGL_PHASE_DECODE, .sequences = d->rows, .held = (int32_t)(held / d->rows)};
         TRY(runner_profile_step(r, runs.run, runs.count + report, &pass, &d->step, &d->done_ns));
@@ -652,7 +611,7 @@ enum dgl_status decoder_push(struct decoder *d)
             TRY(runner_queue(r, runs.run[runs.count], 1, DGL_PHASE_DECODE));
     }
     const struct gl_range at = d->state->memory.state[report ? BUF_REPORT : BUF_IDS];
-    const uint64_t first = report ? 0 : (uint64_t)(d->state->len + d->steps + 1) * 4;
+    const uint64_t first = report ? 0 : (uint64_t)(d->slot[0].g->s->seq.len + d->steps + 1) * 4;
     const int32_t words = report ? d->rows * OPLIST_REPORT_WORDS : steps;
     TRY(gl_readback_begin(r->dev->gl, at.buffer, at.offset + first, (uint32_t)words * 4,
                           &burst->ticket));
@@ -693,7 +652,7 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
         given_up |= executor_is_aborted((const int32_t *)report[r] + 1, burst->steps);
         if (!slot->g || slot->serial != burst->row[r].serial)
             continue;
-        given_up |= report[r][0] == (uint32_t)slot->g->s->len;
+        given_up |= report[r][0] == (uint32_t)slot->g->s->seq.len;
         ++*known;
     }
     return given_up;
@@ -709,8 +668,8 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
  * processor busy: NVIDIA's spins until the fence is reached. */
 static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
 {
-    for (uint64_t now = dgl_now_ns(); now + EARLY_NS < done_ns && !session_is_cancelled(d->state);
-         now = dgl_now_ns()) {
+    for (uint64_t now = dgl_now_ns();
+         now + EARLY_NS < done_ns && !runner_is_cancelled(&d->state->runner); now = dgl_now_ns()) {
         uint64_t left = done_ns - EARLY_NS - now;
         nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
     }
@@ -763,7 +722,7 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
         ++*count;
         if (one)
             break;
-        const int32_t from = slot->g->s->len;
+        const int32_t from = slot->g->s->seq.len;
         n->count = (int32_t)(report[r][0] - (uint32_t)from);
         if (n->count < 1 || n->count > burst.steps)
             return dgl_fail(dev->log, DGL_ERR_GPU,

@@ -1,9 +1,9 @@
 /*
  * decoder.h: decodes one sequence, or several together.
  *
- * A decoder with one slot uses the device state of its sequence, the session. Its results are the
- * ids in IDS. A decoder with several slots has a state of its own, with the ids, sampling state,
- * adjustments and pages of each member. One pass evaluates the next token of all members, so the
+ * A decoder with one slot uses the pass state of its session. Its results are the ids in IDS. A
+ * decoder with several slots has a pass state of its own, with the ids, sampling state, adjustments
+ * and pages of each member. One pass evaluates the next token of all members, so the
  * weights are read once. The host queues a few steps for all members and reads one report.
  *
  * Steps run as one dispatch per operation, or as phases of one persistent dispatch. The persistent
@@ -46,7 +46,7 @@ struct burst {
 };
 
 struct decoder {
-    struct dgl_session *state; /* state of the slots; with one slot, the session of the sequence */
+    struct pass_state *state; /* of the slots; with one slot, the session's */
     int32_t slots, members;
     struct decoder_slot slot[DGL_STEP_SEQS];
     struct burst burst[DECODER_BURSTS]; /* [count], oldest first */
@@ -60,17 +60,19 @@ struct decoder {
     /* Used if there is one slot. */
     struct exec_run *run; /* of the last steps; if NULL, ARGS must be written */
     /* Used if there are several slots. */
-    int32_t least;              /* passes over fewer sequences are compiled on first use */
-    uint32_t prepared;          /* serial of the engine whose programs are compiled */
-    uint32_t draws;             /* sampling segments used by any member so far */
-    bool begun;                 /* decoder_begin() was called */
-    struct dgl_kv_table *pages; /* copy of the device's page table */
+    int32_t least;     /* passes over fewer sequences are compiled on first use */
+    uint32_t prepared; /* serial of the engine whose programs are compiled */
+    uint32_t draws;    /* sampling segments used by any member so far */
+    bool begun;        /* decoder_begin() was called */
 };
 
 /* The decoder of a single sequence. */
 #define DECODER_OF(generation, session)                                                            \
-    ((struct decoder){                                                                             \
-        .state = (session), .slots = 1, .members = 1, .rows = 1, .slot[0].g = (generation)})
+    ((struct decoder){.state = &(session)->state,                                                  \
+                      .slots = 1,                                                                  \
+                      .members = 1,                                                                \
+                      .rows = 1,                                                                   \
+                      .slot[0].g = (generation)})
 
 struct decoder_params {
     int32_t context; /* maximum tokens of a sequence */

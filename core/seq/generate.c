@@ -65,7 +65,7 @@ static void emit_text(struct generation *g)
         generation_end(g, DGL_FINISH_CANCELLED);
 }
 
-/* Accepts one sampled id as position s->len of the sequence. It is not evaluated yet. */
+/* Accepts one sampled id as position s->seq.len of the sequence. It is not evaluated yet. */
 static enum dgl_status take_token(struct generation *g, int32_t id)
 {
     struct dgl_generate_result *r = g->r;
@@ -75,7 +75,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     if (r->num_tokens == 0)
         r->first_token_ns = work_ns(g) - g->start_ns;
     r->tokens[r->num_tokens++] = id;
-    g->s->ids[g->s->len] = id;
+    g->s->seq.ids[g->s->seq.len] = id;
     if (g->p->token_cb && !g->p->token_cb(g->p->priv, id))
         generation_end(g, DGL_FINISH_CANCELLED);
     if (is_stop_id(g, id)) {
@@ -89,7 +89,7 @@ static enum dgl_status take_token(struct generation *g, int32_t id)
     }
     if (g->max_tokens >= 0 && r->num_tokens >= (size_t)g->max_tokens)
         generation_end(g, DGL_FINISH_LENGTH);
-    else if (g->s->len >= g->s->context && !g->p->context_shift)
+    else if (g->s->seq.len >= g->s->seq.context && !g->p->context_shift)
         generation_end(g, DGL_FINISH_CONTEXT);
     if (session_is_cancelled(g->s))
         generation_end(g, DGL_FINISH_CANCELLED);
@@ -127,7 +127,7 @@ struct dgl_step generation_step(const struct generation *g, int32_t pos)
     struct dgl_step step = {.pos = (uint32_t)pos,
                             .tokens = 1,
                             .draws = g->p->sampling.draws + (uint32_t)g->r->num_tokens,
-                            .context = (uint32_t)g->s->context,
+                            .context = (uint32_t)g->s->seq.context,
                             .flags = g->p->ignore_eos ? DGL_STEP_IGNORE_EOS : 0};
     sampling_to_step(&g->p->sampling, &step);
     return step;
@@ -142,9 +142,9 @@ static enum dgl_status follow_kernels(struct generation *g)
     int32_t slot;
     decoder_drop(g->own);
     TRY(gl_finish(s->model->shard->dev->gl));
-    TRY(session_follow(s));
-    TRY(session_compile(s, sample_recipe(g).segments | generation_recipe(g).segments |
-                               recipe_of(SEG_HEAD).segments));
+    TRY(pass_state_follow(&s->state));
+    TRY(pass_state_compile(&s->state, sample_recipe(g).segments | generation_recipe(g).segments |
+                                          recipe_of(SEG_HEAD).segments));
     decoder_leave(g->own, 0);
     TRY(decoder_join(g->own, g, &slot));
     TRY(decoder_choose(g->own));
@@ -157,7 +157,7 @@ enum dgl_status generation_accept(const struct decoder_news *news)
     struct generation *g = news->g;
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < news->count && !g->done; i++) {
-        g->s->len++;
+        g->s->seq.len++;
         g->s->model->shard->dev->tokens++;
         TRY(check_sampled(g, news->ids[i]));
         TRY(take_token(g, news->ids[i]));
@@ -179,21 +179,21 @@ enum dgl_status generation_take(struct generation *g)
 static enum dgl_status sample_one(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    const struct gl_range at = s->memory.state[BUF_LOGITS];
-    const struct dgl_step step = generation_step(g, s->len - 1);
+    const struct gl_range at = s->state.memory.state[BUF_LOGITS];
+    const struct dgl_step step = generation_step(g, s->seq.len - 1);
     struct exec_run *sample, *decode;
     enum dgl_status status;
     int32_t id = 0;
-    s->logits_valid = false; /* sampling may change them */
+    s->seq.logits_valid = false; /* sampling may change them */
     if (g->logits)
         TRY(gl_buffer_read(s->model->shard->dev->gl, at.buffer, at.offset, g->logits,
                            (uint64_t)s->model->info.vocab * 4));
-    TRY(runner_run(&s->runner, sample_recipe(g), &sample));
+    TRY(runner_run(&s->state.runner, sample_recipe(g), &sample));
     if (g->max_tokens != 1 && !g->logits)
-        TRY(runner_run(&s->runner, generation_recipe(g), &decode));
-    TRY(session_write_step(s, &step, 0));
-    TRY(runner_submit(&s->runner, sample, DGL_PHASE_PREFILL, s->len));
-    TRY(session_read_ids(s, s->len, 1, &id));
+        TRY(runner_run(&s->state.runner, generation_recipe(g), &decode));
+    TRY(pass_state_write_step(&s->state, &step, 0));
+    TRY(runner_submit(&s->state.runner, sample, DGL_PHASE_PREFILL, s->seq.len));
+    TRY(session_read_ids(s, s->seq.len, 1, &id));
     TRY(check_sampled(g, id));
     TRY(take_token(g, id));
 done:
@@ -205,10 +205,10 @@ done:
 static int32_t shift(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    int32_t held = s->len + 1, keep = g->p->keep, dropped = (held - keep) / 2;
-    memmove(s->ids + keep, s->ids + keep + dropped,
-            (size_t)(held - keep - dropped) * sizeof(*s->ids));
-    session_trim(s, keep);
+    int32_t held = s->seq.len + 1, keep = g->p->keep, dropped = (held - keep) / 2;
+    memmove(s->seq.ids + keep, s->seq.ids + keep + dropped,
+            (size_t)(held - keep - dropped) * sizeof(*s->seq.ids));
+    sequence_trim(&s->seq, keep);
     g->r->num_shifted += (size_t)dropped;
     return held - dropped;
 }
@@ -217,7 +217,7 @@ static int32_t shift(struct generation *g)
  * token reaches a length at which the rotary frequencies change. */
 static enum dgl_status restart(struct generation *g)
 {
-    int32_t tokens = g->s->len < g->s->context ? g->s->len + 1 : shift(g);
+    int32_t tokens = g->s->seq.len < g->s->seq.context ? g->s->seq.len + 1 : shift(g);
     enum dgl_status status;
     TRY(end_if_cancelled(g, session_eval(g->s, tokens)));
     if (!g->done)
@@ -245,7 +245,7 @@ enum dgl_status generation_sample_first(struct generation *g)
     enum dgl_status status;
     TRY(first_token(g));
     if (!g->done && !g->logits && !g->in_company)
-        TRY(session_is_current(g->s) ? decoder_choose(g->own) : follow_kernels(g));
+        TRY(pass_state_is_current(&g->s->state) ? decoder_choose(g->own) : follow_kernels(g));
 done:
     return status;
 }
@@ -255,11 +255,11 @@ static enum dgl_status step_alone(struct generation *g)
 {
     struct dgl_session *s = g->s;
     enum dgl_status status;
-    if (!session_is_current(s)) {
-        TRY(session_follow(s));
-        TRY(session_compile(s, sample_recipe(g).segments));
+    if (!pass_state_is_current(&s->state)) {
+        TRY(pass_state_follow(&s->state));
+        TRY(pass_state_compile(&s->state, sample_recipe(g).segments));
     }
-    TRY(session_eval(s, s->len + 1));
+    TRY(session_eval(s, s->seq.len + 1));
     TRY(sample_one(g));
 done:
     return status;
@@ -269,7 +269,7 @@ enum dgl_status generation_advance(struct generation *g)
 {
     if (g->logits)
         return step_alone(g);
-    if (!session_is_current(g->s))
+    if (!pass_state_is_current(&g->s->state))
         return follow_kernels(g);
     if (decoder_can_push(g->own)) {
         const uint64_t start = work_ns(g);
@@ -287,8 +287,8 @@ static enum dgl_status decode_loop(struct generation *g)
     /* The time of the first token belongs to the prompt. */
     g->r->prefill = counters_since(s->model->shard->dev, &g->start);
     const struct dgl_counters before = device_counters(s->model->shard->dev);
-    if (s->runner.profile)
-        s->runner.profile->step_end_ns = dgl_now_ns();
+    if (s->state.runner.profile)
+        s->state.runner.profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
     while (status == DGL_OK && !g->done)
         status = generation_advance(g);
@@ -332,7 +332,7 @@ enum dgl_status generation_check_params(const struct dgl_log *log,
 /* Returns the maximum rows of a pass over the next `count` tokens of the prompt. */
 static int32_t prompt_rows(const struct generation *g, int32_t count)
 {
-    return g->in_company ? g->s->ubatch : session_eval_rows(g->s, count);
+    return g->in_company ? g->s->state.ubatch : session_eval_rows(g->s, count);
 }
 
 /* Returns the bodies that restart() may need later in the answer. After a shift it evaluates a
@@ -340,15 +340,15 @@ static int32_t prompt_rows(const struct generation *g, int32_t count)
 static uint32_t restart_segments(const struct generation *g, int32_t prompt)
 {
     const struct dgl_session *s = g->s;
-    int32_t last = s->context;
+    int32_t last = s->seq.context;
     uint32_t segments = 0;
     if (g->max_tokens >= 0 && g->max_tokens < last - prompt)
         last = prompt + g->max_tokens;
-    if (!session_rope_holds(s, last))
+    if (!pass_state_rope_holds(&s->state, last))
         for (int body = SEG_PREFILL_2; body <= SEG_PREFILL; body++)
             segments |= recipe_of((enum segment)body).segments;
-    if (last == s->context && g->p->context_shift) {
-        int32_t full = s->context + 1 - g->p->keep, left = full - full / 2;
+    if (last == s->seq.context && g->p->context_shift) {
+        int32_t full = s->seq.context + 1 - g->p->keep, left = full - full / 2;
         segments |= session_body_segments(s, left, session_eval_rows(s, left));
     }
     return segments;
@@ -358,9 +358,9 @@ static uint32_t restart_segments(const struct generation *g, int32_t prompt)
  * the compiler. */
 static uint32_t needed_segments(const struct generation *g, int32_t prompt)
 {
-    const int32_t left = prompt - g->s->len;
+    const int32_t left = prompt - g->s->seq.len;
     uint32_t segments = session_body_segments(g->s, left, prompt_rows(g, left));
-    if (g->s->len < prompt)
+    if (g->s->seq.len < prompt)
         segments |= recipe_of(SEG_HEAD).segments;
     if (g->p->max_tokens != DGL_TOKENS_NONE)
         segments |= sample_recipe(g).segments;
@@ -379,7 +379,8 @@ static enum dgl_status reserve_answer(struct generation *g, int32_t prompt)
 {
     int32_t answer = g->max_tokens < 0 ? DGL_READBACK_INTERVAL_MAX : g->max_tokens;
     answer = answer < ANSWER_TOKENS ? answer : ANSWER_TOKENS;
-    return session_reserve(g->s, prompt < g->s->context - answer ? prompt + answer : g->s->context);
+    return session_reserve(g->s, prompt < g->s->seq.context - answer ? prompt + answer
+                                                                     : g->s->seq.context);
 }
 
 /* Initial room for text, in bytes per token. In most languages a token has two to five bytes. */
@@ -410,9 +411,9 @@ enum dgl_status generation_begin(struct generation *g)
     TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
     if (!g->in_company)
         TRY(reserve_answer(g, count));
-    TRY(session_compile(s, needed_segments(g, count)));
+    TRY(pass_state_compile(&s->state, needed_segments(g, count)));
     if (p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
-        TRY(executor_prepare(&s->runner, generation_recipe(g)));
+        TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
     return status;
 }
@@ -422,20 +423,21 @@ enum dgl_status generation_restore(struct generation *g)
     const struct dgl_generate_result *r = g->r;
     const size_t count = r->num_prompt_ids + r->num_tokens;
     g->drawn = false;
-    int32_t *ids = g->s->ids;
-    session_trim(g->s, 0);
+    int32_t *ids = g->s->seq.ids;
+    sequence_trim(&g->s->seq, 0);
     memcpy(ids, r->prompt_ids, r->num_prompt_ids * sizeof(*ids));
     if (r->num_tokens)
         memcpy(ids + r->num_prompt_ids, r->tokens, r->num_tokens * sizeof(*ids));
     enum dgl_status status = session_write_adjust(g->s, &g->p->sampling);
     if (status == DGL_OK)
         status = session_take_ids(g->s, ids, count, NULL);
-    return status == DGL_OK ? session_compile(g->s, needed_segments(g, (int32_t)count)) : status;
+    return status == DGL_OK ? pass_state_compile(&g->s->state, needed_segments(g, (int32_t)count))
+                            : status;
 }
 
 static int32_t prompt_left(const struct generation *g)
 {
-    return (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - g->s->len;
+    return (int32_t)(g->r->num_prompt_ids + g->r->num_tokens) - g->s->seq.len;
 }
 
 /* Runs decode steps over the next `tokens`, which must be the last of the prompt. Each step samples
@@ -444,17 +446,17 @@ static int32_t prompt_left(const struct generation *g)
 static enum dgl_status step_through(struct generation *g, struct exec_run *run, int32_t tokens)
 {
     struct dgl_session *s = g->s;
-    const struct gl_range ids = s->memory.state[BUF_IDS];
+    const struct gl_range ids = s->state.memory.state[BUF_IDS];
     enum dgl_status status;
-    s->logits_valid = false;
-    for (int32_t pos = s->len; pos < s->len + tokens; pos++) {
+    s->seq.logits_valid = false;
+    for (int32_t pos = s->seq.len; pos < s->seq.len + tokens; pos++) {
         const struct dgl_step step = generation_step(g, pos);
         TRY(gl_buffer_write(s->model->shard->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
-                            s->ids + pos, 4));
-        TRY(session_write_step(s, &step, 0));
-        TRY(runner_queue(&s->runner, run, 1, DGL_PHASE_PREFILL));
+                            s->seq.ids + pos, 4));
+        TRY(pass_state_write_step(&s->state, &step, 0));
+        TRY(runner_queue(&s->state.runner, run, 1, DGL_PHASE_PREFILL));
     }
-    TRY(session_read_ids(s, s->len + tokens, 1, &g->first));
+    TRY(session_read_ids(s, s->seq.len + tokens, 1, &g->first));
     if (executor_is_aborted(&g->first, 1))
         return decoder_recover(g->own, generation_recipe(g), true);
     session_advance(s, tokens);
@@ -472,9 +474,9 @@ static enum dgl_status read_prompt(struct generation *g, int32_t rows)
     enum dgl_status status;
     g->drawn = false;
     if (g->may_step && !g->logits && g->p->max_tokens != DGL_TOKENS_NONE &&
-        executor_reader(&s->runner, generation_recipe(g), left)) {
-        TRY(session_reserve(s, s->len + left)); /* this may drop the run */
-        run = executor_reader(&s->runner, generation_recipe(g), left);
+        executor_reader(&s->state.runner, generation_recipe(g), left)) {
+        TRY(session_reserve(s, s->seq.len + left)); /* this may drop the run */
+        run = executor_reader(&s->state.runner, generation_recipe(g), left);
         if (run)
             TRY(step_through(g, run, left));
     }
@@ -503,8 +505,8 @@ enum dgl_status generation_resume(struct generation *g)
     if (g->r->num_tokens == 0)
         return status;
     const int32_t count = (int32_t)(g->r->num_prompt_ids + g->r->num_tokens);
-    if (s->len == count) /* its logits were lost with the device, or changed by the sampler */
-        session_trim(s, count - 1);
+    if (s->seq.len == count) /* its logits were lost with the device, or changed by the sampler */
+        sequence_trim(&s->seq, count - 1);
     TRY(status);
     TRY(session_eval(s, count));
     TRY(sample_one(g));
@@ -554,7 +556,7 @@ static enum dgl_status generate_entered(struct generation *g)
 {
     const struct dgl_generate_params *p = g->p;
     enum dgl_status status;
-    TRY(generation_check_params(g->s->model->log, p, g->s->context));
+    TRY(generation_check_params(g->s->model->log, p, g->s->seq.context));
     TRY(encode_prompt(g));
     TRY(generation_init(g, g->s->model, 0));
     TRY(end_if_cancelled(g, run_prompt(g)));
@@ -593,15 +595,15 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
         if (status == DGL_OK)
             status = profile_init(&profile, dev, s->model->shard->kernels);
         profile.sums.copy_gbps = copy_gbps;
-        s->runner.profile = &profile;
+        s->state.runner.profile = &profile;
     }
-    if (s->runner.profile)
+    if (s->state.runner.profile)
         g.interval = 1;
     if (status == DGL_OK)
         status = generate_entered(&g);
     if (params->profile)
-        s->runner.profile = NULL;
-    session_trim_pages(s);
+        s->state.runner.profile = NULL;
+    sequence_trim_pages(&s->seq);
     out->profile = profile.sums;
     out->compile_ns = account_ns(dev) - compiled_ns;
     return status;

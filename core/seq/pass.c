@@ -3,30 +3,35 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
-enum dgl_status step_table_write(struct step_table *table, struct dgl_device *dev,
-                                 const struct dgl_step *steps, uint32_t num_seqs,
-                                 const struct pass_row *rows, uint32_t num_rows)
+enum dgl_status step_table_put(struct step_table *table, struct dgl_device *dev, uint32_t seq,
+                               const struct dgl_step *step)
 {
-    const size_t head_bytes = offsetof(struct dgl_step_table, seq);
-    struct {
-        uint32_t head[4];
-        struct dgl_step seq[DGL_STEP_SEQS];
-    } state = {.head = {num_rows, num_seqs}};
+    assert(seq < table->seqs);
+    return gl_buffer_write(dev->gl, table->range.buffer,
+                           table->range.offset + offsetof(struct dgl_step_table, seq) +
+                               seq * sizeof(*step),
+                           step, sizeof(*step));
+}
+
+enum dgl_status step_table_set_rows(struct step_table *table, struct dgl_device *dev,
+                                    const struct pass_row *rows, uint32_t num_rows)
+{
+    const uint32_t head[4] = {num_rows, table->seqs, table->ids_stride, table->adjust_stride};
     uint32_t changed = num_rows; /* first row that differs on the device */
-    assert(num_seqs <= DGL_STEP_SEQS && num_rows <= DGL_STEP_ROWS);
+    enum dgl_status status = DGL_OK;
+    assert(num_rows > 0 && num_rows <= DGL_STEP_ROWS);
     for (uint32_t i = num_rows; i-- > 0;) {
-        uint32_t offset = rows[i].pos - steps[rows[i].seq].pos;
-        uint32_t word = DGL_STEP_ROW(rows[i].seq, offset);
-        assert(rows[i].seq < num_seqs && offset < 1u << 16);
+        const uint32_t word = DGL_STEP_ROW(rows[i].seq, rows[i].offset);
+        assert(rows[i].seq < table->seqs && rows[i].offset < 1u << 16);
         if (i >= table->num_known || table->row[i] != word)
             changed = i;
         table->row[i] = word;
     }
-    memcpy(state.seq, steps, num_seqs * sizeof(*steps));
-    enum dgl_status status = gl_buffer_write(dev->gl, table->range.buffer, table->range.offset,
-                                             &state, head_bytes + num_seqs * sizeof(*steps));
+    if (table->num_rows != num_rows)
+        status =
+            gl_buffer_write(dev->gl, table->range.buffer, table->range.offset, head, sizeof(head));
+    table->num_rows = status == DGL_OK ? num_rows : 0;
     if (status == DGL_OK && changed < num_rows)
         status = gl_buffer_write(dev->gl, table->range.buffer,
                                  table->range.offset + offsetof(struct dgl_step_table, row) +

@@ -12,25 +12,28 @@ enum row_flag {
     ROW_HIDDEN = 1 << 2, /* all rows of the pass: write their hidden states to NORMED */
 };
 
-/* A row of a pass: one token of one sequence. */
+/* A row of a pass: one token of one sequence. Rows of a sequence ascend. */
 struct pass_row {
-    uint32_t seq; /* index in the step table */
-    uint32_t pos;
-    uint32_t flags; /* enum row_flag */
+    uint32_t seq;    /* index in the step table */
+    uint32_t offset; /* its position, from the sequence's `pos` on */
+    uint32_t flags;  /* enum row_flag */
 };
 
-/* Host copy of a step table. Rows that the device already has are not written again. */
+/* The step table on the device. Its head and rows are not written again if they are the same. */
 struct step_table {
     struct gl_range range;
-    uint32_t row[DGL_STEP_ROWS]; /* copy of the device's rows */
-    uint32_t num_known;          /* valid leading entries of row[] */
+    uint32_t seqs, ids_stride, adjust_stride; /* of struct dgl_step_table */
+    uint32_t num_rows;                        /* of the last pass; 0 if the device has no head */
+    uint32_t row[DGL_STEP_ROWS];              /* copy of the device's rows */
+    uint32_t num_known;                       /* valid leading entries of row[] */
 };
 
-/* Writes the state of the pass's sequences and its rows. steps[i] is the state of sequence i. The
- * rows of one sequence must ascend from its `pos`. */
-enum dgl_status step_table_write(struct step_table *table, struct dgl_device *dev,
-                                 const struct dgl_step *steps, uint32_t num_seqs,
-                                 const struct pass_row *rows, uint32_t num_rows);
+/* Writes the state of a sequence. */
+enum dgl_status step_table_put(struct step_table *table, struct dgl_device *dev, uint32_t seq,
+                               const struct dgl_step *step);
+/* Writes the rows of the next pass. */
+enum dgl_status step_table_set_rows(struct step_table *table, struct dgl_device *dev,
+                                    const struct pass_row *rows, uint32_t num_rows);
 
 /* The recipes after the body of a pass, as selected by the rows' flags. A recipe is empty if no
  * flag requires it. */

@@ -23,22 +23,14 @@
 /* Writes the tokens and the state of a pass over the next `tokens`. */
 static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    struct dgl_step step = {
-        .pos = (uint32_t)s->len, .tokens = (uint32_t)tokens, .context = (uint32_t)s->context};
+    struct dgl_step step = {.pos = (uint32_t)s->seq.len,
+                            .tokens = (uint32_t)tokens,
+                            .context = (uint32_t)s->seq.context};
     enum dgl_status status =
-        gl_buffer_write(s->model->shard->dev->gl, s->memory.state[BUF_IDS].buffer,
-                        s->memory.state[BUF_IDS].offset + (uint64_t)s->len * 4, s->ids + s->len,
-                        (uint64_t)tokens * 4);
-    return status == DGL_OK ? session_write_step(s, &step, flags) : status;
-}
-
-void session_advance(struct dgl_session *s, int32_t tokens)
-{
-    if (s->shares && session_rope_holds(s, 0))
-        kv_prefix_note(&s->model->shard->kv, &s->pages, s->ids, s->len, s->len + tokens);
-    s->len += tokens;
-    s->model->shard->dev->tokens += (uint64_t)tokens;
-    s->logits_valid = false;
+        gl_buffer_write(s->model->shard->dev->gl, s->state.memory.state[BUF_IDS].buffer,
+                        s->state.memory.state[BUF_IDS].offset + (uint64_t)s->seq.len * 4,
+                        s->seq.ids + s->seq.len, (uint64_t)tokens * 4);
+    return status == DGL_OK ? pass_state_write_step(&s->state, &step, flags) : status;
 }
 
 /* Queues the segments after the body, as selected by the rows' flags. */
@@ -47,16 +39,16 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
     struct exec_run *run;
     enum dgl_status status = DGL_OK;
     session_advance(s, tokens);
-    const struct pass_tail tail = pass_tail(s->rows, (uint32_t)tokens);
+    const struct pass_tail tail = pass_tail(s->state.rows, (uint32_t)tokens);
     if (tail.rows.segments) {
-        TRY(runner_run(&s->runner, tail.rows, &run));
+        TRY(runner_run(&s->state.runner, tail.rows, &run));
         TRY(exec_run_set_tokens(run, tokens));
-        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
+        TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
     }
     if (tail.last.segments) {
-        TRY(runner_run(&s->runner, tail.last, &run));
-        TRY(runner_submit(&s->runner, run, DGL_PHASE_PREFILL, s->len));
-        s->logits_valid = true;
+        TRY(runner_run(&s->state.runner, tail.last, &run));
+        TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
+        s->seq.logits_valid = true;
     }
 done:
     return status;
@@ -68,19 +60,19 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
     struct dgl_model *m = s->model;
     const struct plan *plan = &m->shard->engine->plan;
     const bool head_was_known = m->shard->pace.head_ns > 0;
-    const int32_t held = s->len + tokens;
-    const int32_t before = pace_tokens(&m->shard->pace, plan, s->ubatch, s->len, false);
+    const int32_t held = s->seq.len + tokens;
+    const int32_t before = pace_tokens(&m->shard->pace, plan, s->state.ubatch, s->seq.len, false);
     enum dgl_status status = gl_finish(m->shard->dev->gl);
     if (status != DGL_OK)
         return status;
     pace_note(&m->shard->pace, plan, tokens, held, dgl_now_ns() - start_ns);
-    const int32_t after = pace_tokens(&m->shard->pace, plan, s->ubatch, held, false);
+    const int32_t after = pace_tokens(&m->shard->pace, plan, s->state.ubatch, held, false);
     if (after != before || tokens == 1)
         dgl_info(m->log,
                  "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
                  "no dispatch takes much longer than %d ms",
                  (double)m->shard->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
-                 s->ubatch, (int)(PACE_BUDGET_NS / 1000000));
+                 s->state.ubatch, (int)(PACE_BUDGET_NS / 1000000));
     if (!head_was_known && m->shard->pace.head_ns > PACE_BUDGET_NS)
         dgl_warn(m->log,
                  "the head is one dispatch of about %.0f ms for each token here: a watchdog may "
@@ -92,19 +84,19 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
     const struct plan *plan = &s->model->shard->engine->plan;
-    const bool timed =
-        s->paced && !s->runner.profile &&
-        pace_tokens(&s->model->shard->pace, plan, s->ubatch, s->len, false) < s->ubatch;
+    const bool timed = s->auto_ubatch && !s->state.runner.profile &&
+                       pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
+                                   false) < s->state.ubatch;
     struct exec_run *body;
     enum dgl_status status;
-    TRY(session_reserve(s, s->len + tokens));
-    TRY(runner_run(&s->runner, recipe_of(plan_body(plan, tokens)), &body));
+    TRY(session_reserve(s, s->seq.len + tokens));
+    TRY(runner_run(&s->state.runner, recipe_of(plan_body(plan, tokens)), &body));
     TRY(exec_run_set_tokens(body, tokens));
     TRY(pass_begin(s, tokens, flags));
     if (timed)
         TRY(gl_finish(s->model->shard->dev->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
-    TRY(runner_submit(&s->runner, body, DGL_PHASE_PREFILL, s->len + tokens));
+    TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
     if (timed)
         TRY(time_pass(s, tokens, start_ns));
     TRY(pass_end(s, tokens));
@@ -120,7 +112,7 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
     size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
     struct exec_run *run = NULL;
     enum dgl_status status;
-    TRY(session_reserve(s, s->len + tokens));
+    TRY(session_reserve(s, s->seq.len + tokens));
     TRY(pass_begin(s, tokens, flags));
     for (size_t first = 0, end; first < count; first = end, point++) {
         struct recipe recipe = recipe_of(body);
@@ -129,13 +121,13 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         recipe.first = first;
         recipe.count = end - first;
         assert(point < session_trace_points(s));
-        TRY(exec_run_create(s->model->shard->engine->exec, recipe, &s->memory, &run));
+        TRY(exec_run_create(s->model->shard->engine->exec, recipe, &s->state.memory, &run));
         TRY(exec_run_set_tokens(run, tokens));
         TRY(exec_run_submit(run, 1, NULL));
         TRY(gl_buffer_read(s->model->shard->dev->gl,
                            s->model->shard->workspace.range[stream].buffer,
                            s->model->shard->workspace.range[stream].offset,
-                           trace->values + (point * trace->rows + (size_t)s->len) * row,
+                           trace->values + (point * trace->rows + (size_t)s->seq.len) * row,
                            (size_t)tokens * row * sizeof(float)));
         exec_run_destroy(&run);
     }
@@ -155,8 +147,8 @@ int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t r
 {
     const struct plan *plan = &s->model->shard->engine->plan;
     rows = left < rows ? left : rows;
-    if (s->paced)
-        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, scores);
+    if (s->auto_ubatch)
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->seq.len, scores);
     return plan_pass_tokens(plan, left, rows);
 }
 
@@ -165,8 +157,8 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
     const struct plan *plan = &s->model->shard->engine->plan;
     uint32_t segments = 0;
     int32_t left = count;
-    if (s->paced && s->model->shard->pace.tokens > 0)
-        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->len, false);
+    if (s->auto_ubatch && s->model->shard->pace.tokens > 0)
+        rows = pace_tokens(&s->model->shard->pace, plan, rows, s->seq.len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
         segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */
         left--;
@@ -181,28 +173,28 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 {
     const struct engine *engine = s->model->shard->engine;
-    const uint32_t segments = session_body_segments(s, count, s->ubatch);
+    const uint32_t segments = session_body_segments(s, count, s->state.ubatch);
     const uint64_t tokens = (uint64_t)count;
     if (s->model->shard->dev->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
         !plan_is_asked(&engine->plan, segments) &&
         !exec_is_compiled(&engine->programs, &engine->plan, segments))
         return 1;
-    return s->ubatch;
+    return s->state.ubatch;
 }
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
     enum dgl_status status = session_expect(s, count);
-    const int32_t rows = session_eval_rows(s, count - s->len);
-    assert(s->len < count);
+    const int32_t rows = session_eval_rows(s, count - s->seq.len);
+    assert(s->seq.len < count);
     if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, count - s->len, rows) |
-                                        recipe_of(SEG_HEAD).segments);
-    while (s->len < count && status == DGL_OK) {
+        status = pass_state_compile(&s->state, session_body_segments(s, count - s->seq.len, rows) |
+                                                   recipe_of(SEG_HEAD).segments);
+    while (s->seq.len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
-        int32_t left = count - s->len;
+        int32_t left = count - s->seq.len;
         int32_t tokens = session_pass_tokens(s, left, rows, false);
         status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
         if (status == DGL_OK && tokens < left && rows > 1)
@@ -219,10 +211,10 @@ enum dgl_status session_check_ids(const struct dgl_session *s, const char *name,
     const struct dgl_log *log = s->model->log;
     if (count == 0 || !ids)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s is empty: give at least one token", name);
-    if (count > (size_t)s->context)
+    if (count > (size_t)s->seq.context)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s has %zu tokens, the context holds %d: shorten it or raise -c", name,
-                        count, s->context);
+                        count, s->seq.context);
     for (size_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= s->model->info.vocab)
             return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -265,18 +257,18 @@ enum dgl_status session_take_ids(struct dgl_session *s, const int32_t *ids, size
     if (status != DGL_OK)
         return status;
     size_t keep = 0;
-    while (keep < count && keep < (size_t)s->len && s->ids[keep] == ids[keep])
+    while (keep < count && keep < (size_t)s->seq.len && s->seq.ids[keep] == ids[keep])
         keep++;
     /* The caller needs the last token's logits. Evaluate it again if LOGITS is not valid. */
-    if (keep == count && !(s->logits_valid && s->len == (int32_t)count))
+    if (keep == count && !(s->seq.logits_valid && s->seq.len == (int32_t)count))
         keep--;
-    session_trim(s, (int32_t)keep);
-    if (ids != s->ids)
-        memcpy(s->ids + keep, ids + keep, (count - keep) * sizeof(*ids));
+    sequence_trim(&s->seq, (int32_t)keep);
+    if (ids != s->seq.ids)
+        memcpy(s->seq.ids + keep, ids + keep, (count - keep) * sizeof(*ids));
     if (keep < count)
         status = session_adopt(s, (int32_t)count, NULL);
     if (reused)
-        *reused = (size_t)s->len;
+        *reused = (size_t)s->seq.len;
     return status;
 }
 

@@ -17,8 +17,8 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
     enum dgl_status status = session_check_ids(s, name, ids, count);
     if (status != DGL_OK)
         return status;
-    session_trim(s, 0);
-    memcpy(s->ids, ids, count * sizeof(*ids));
+    sequence_trim(&s->seq, 0);
+    memcpy(s->seq.ids, ids, count * sizeof(*ids));
     return session_expect(s, (int32_t)count);
 }
 
@@ -27,11 +27,11 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
     struct workspace *ws = &s->model->shard->workspace;
     enum dgl_status status =
         workspace_need_scores(ws, s->model->shard->dev, &s->model->shard->engine->plan);
-    *rows = ws->score_rows < s->ubatch ? ws->score_rows : s->ubatch;
+    *rows = ws->score_rows < s->state.ubatch ? ws->score_rows : s->state.ubatch;
     return status;
 }
 
-/* Evaluates s->ids[s->len .. count) and reads the results from position `first` on: logits [count -
+/* Evaluates ids[len .. count) and reads the results from position `first` on: logits [count -
  * first, vocab] and hidden states [count - first, hidden]. Either may be NULL. Afterwards LOGITS is
  * that of the last token, except if all logits, or only hidden states, were read. */
 static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
@@ -42,16 +42,17 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     const size_t vocab = (size_t)s->model->info.vocab, width = (size_t)s->model->info.hidden;
     const bool score = logits && count - first > 1;
     enum dgl_status status = DGL_OK;
-    int32_t most = s->ubatch;
+    int32_t most = s->state.ubatch;
     if (score)
         status = session_begin_scoring(s, &most);
     uint32_t results = logits || !hidden ? 1u << (score ? SEG_SCORE : SEG_HEAD) : 0;
     if (hidden || score)
         results |= 1u << SEG_HIDDEN;
     if (status == DGL_OK)
-        status = session_compile(s, session_body_segments(s, count - s->len, most) | results);
-    while (s->len < count && status == DGL_OK) {
-        int32_t start = s->len, left = count - start;
+        status = pass_state_compile(&s->state,
+                                    session_body_segments(s, count - s->seq.len, most) | results);
+    while (s->seq.len < count && status == DGL_OK) {
+        int32_t start = s->seq.len, left = count - start;
         int32_t rows = session_pass_tokens(s, left, most, score);
         int32_t skip = first > start ? first - start : 0; /* rows without results */
         bool last = rows == left, wanted = skip < rows;
@@ -76,8 +77,8 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
                 gl_buffer_read(dev->gl, scratch[BUF_ALL_LOGITS].buffer, (size_t)skip * vocab * 4,
                                logits + row * vocab, num * vocab * 4);
         else if (status == DGL_OK && flags & ROW_LOGITS && logits)
-            status = gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer,
-                                    s->memory.state[BUF_LOGITS].offset, logits, vocab * 4);
+            status = gl_buffer_read(dev->gl, s->state.memory.state[BUF_LOGITS].buffer,
+                                    s->state.memory.state[BUF_LOGITS].offset, logits, vocab * 4);
     }
     return status;
 }
@@ -88,29 +89,30 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
                                float *logits, float *hidden)
 {
     const struct dgl_log *log = s->model->log;
-    const size_t held = (size_t)s->len, count = held + p->num_ids;
+    const size_t held = (size_t)s->seq.len, count = held + p->num_ids;
     enum dgl_status status = DGL_OK;
     if (count == 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "no ids were given and the session holds none: give at least one token");
-    if (p->num_ids == 0 && s->logits_valid && !hidden)
-        return logits ? gl_buffer_read(s->model->shard->dev->gl, s->memory.state[BUF_LOGITS].buffer,
-                                       s->memory.state[BUF_LOGITS].offset, logits,
+    if (p->num_ids == 0 && s->seq.logits_valid && !hidden)
+        return logits ? gl_buffer_read(s->model->shard->dev->gl,
+                                       s->state.memory.state[BUF_LOGITS].buffer,
+                                       s->state.memory.state[BUF_LOGITS].offset, logits,
                                        (uint64_t)s->model->info.vocab * 4)
                       : DGL_OK;
     if (p->num_ids == 0) {
-        session_trim(s, (int32_t)held - 1);
+        sequence_trim(&s->seq, (int32_t)held - 1);
         return eval_rows(s, (int32_t)held - 1, (int32_t)held, logits, hidden);
     }
-    if (p->num_ids > (size_t)s->context - held)
+    if (p->num_ids > (size_t)s->seq.context - held)
         return dgl_fail(log, DGL_ERR_CONTEXT_FULL,
                         "the session holds %zu tokens of %d, %zu more do not fit: trim it, or "
                         "create it with a larger context",
-                        held, s->context, p->num_ids);
+                        held, s->seq.context, p->num_ids);
     status = session_check_ids(s, "the ids", p->ids, p->num_ids);
     if (status != DGL_OK)
         return status;
-    memcpy(s->ids + held, p->ids, p->num_ids * sizeof(*p->ids));
+    memcpy(s->seq.ids + held, p->ids, p->num_ids * sizeof(*p->ids));
     status = session_expect(s, (int32_t)count);
     if (status == DGL_OK)
         status = eval_rows(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits,
@@ -176,7 +178,7 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
     want = p->pooling == DGL_POOLING_NONE ? ids.count : 1;
     out = dgl_calloc(want, width * sizeof(*out));
     if (p->pooling == DGL_POOLING_MEAN) {
-        part = dgl_calloc((size_t)s->ubatch, width * sizeof(*part));
+        part = dgl_calloc((size_t)s->state.ubatch, width * sizeof(*part));
         sum = dgl_calloc(width, sizeof(*sum));
     }
     if (!out || (p->pooling == DGL_POOLING_MEAN && (!part || !sum))) {
@@ -185,8 +187,9 @@ enum dgl_status session_embed(struct dgl_session *s, const struct dgl_embed_para
     }
     if (p->pooling != DGL_POOLING_MEAN)
         status = eval_rows(s, count - (int32_t)want, count, NULL, out);
-    while (p->pooling == DGL_POOLING_MEAN && s->len < count && status == DGL_OK) {
-        int32_t start = s->len, left = count - start, n = left < s->ubatch ? left : s->ubatch;
+    while (p->pooling == DGL_POOLING_MEAN && s->seq.len < count && status == DGL_OK) {
+        int32_t start = s->seq.len, left = count - start,
+                n = left < s->state.ubatch ? left : s->state.ubatch;
         status = eval_rows(s, start, start + n, NULL, part);
         for (size_t i = 0; status == DGL_OK && i < (size_t)n * width; i++)
             sum[i % width] += part[i];
@@ -220,7 +223,7 @@ struct score_sum {
 static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32_t first,
                                int32_t most)
 {
-    uint32_t segments = session_body_segments(s, first - 1, s->ubatch);
+    uint32_t segments = session_body_segments(s, first - 1, s->state.ubatch);
     for (int32_t left = count - first, rows; left > 0; left -= rows) {
         rows = left < most ? left : most;
         segments |= session_body_segments(s, rows, most) |
@@ -229,7 +232,7 @@ static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32
     return segments;
 }
 
-/* Evaluates s->ids[0 .. count - 1) and sums the cost of the tokens from position `first` on. The
+/* Evaluates ids[0 .. count - 1) and sums the cost of the tokens from position `first` on. The
  * cost of a token comes from the logits of the token before it, so first >= 1. `logits` has room
  * for `most` rows. */
 static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_t count,
@@ -237,8 +240,8 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
 {
     int32_t vocab = s->model->info.vocab;
     enum dgl_status status = DGL_OK;
-    while (s->len < first - 1 && status == DGL_OK) {
-        int32_t rows = session_pass_tokens(s, first - 1 - s->len, s->ubatch, false);
+    while (s->seq.len < first - 1 && status == DGL_OK) {
+        int32_t rows = session_pass_tokens(s, first - 1 - s->seq.len, s->state.ubatch, false);
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;
         status = session_pass(s, rows, 0);
@@ -246,16 +249,16 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
             status = gl_flush(s->model->shard->dev->gl);
     }
     /* The last token is not evaluated: its logits would predict a token that is not given. */
-    while (s->len < count - 1 && status == DGL_OK) {
-        int32_t start = s->len, left = count - 1 - start, rows = left < most ? left : most;
+    while (s->seq.len < count - 1 && status == DGL_OK) {
+        int32_t start = s->seq.len, left = count - 1 - start, rows = left < most ? left : most;
         status = eval_rows(s, start, start + rows, logits, NULL);
         for (int32_t i = 0; i < rows && status == DGL_OK; i++) {
             int32_t pos = start + i + 1;
-            double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, s->ids[pos]);
+            double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, s->seq.ids[pos]);
             if (!isfinite(cost))
                 status = session_fail_not_numbers(
                     s, "%s: token %d at position %d costs %f: the logits before it are", name,
-                    s->ids[pos], pos, cost);
+                    s->seq.ids[pos], pos, cost);
             sum->nll += cost;
             sum->squares += cost * cost;
             sum->tokens++;
@@ -269,7 +272,7 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
 static uint32_t text_segments(const struct dgl_session *s, const struct dgl_perplexity_params *p,
                               size_t count, size_t stride, int32_t most)
 {
-    const size_t context = (size_t)s->context;
+    const size_t context = (size_t)s->seq.context;
     uint32_t segments = 0;
     if (count > context && !p->windows)
         return 0; /* the text will be refused */
@@ -311,20 +314,20 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
     struct score_sum sum = {0};
     float *logits = NULL;
     int32_t most = 0, bos = -1;
-    size_t context = (size_t)s->context, stride = 0;
+    size_t context = (size_t)s->seq.context, stride = 0;
     if (!m->tok)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s has no tokenizer: perplexity needs one",
                         m->info.path);
     for (size_t i = 0; i < p->num_texts; i++)
         if (!p->texts || !p->texts[i])
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s%stext %zu is missing", source, colon, i);
-    if (p->windows && s->context < 2)
+    if (p->windows && s->seq.context < 2)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "a context of %d token has no windows",
-                        s->context);
-    if (p->stride < 0 || (p->windows && p->stride >= s->context))
+                        s->seq.context);
+    if (p->stride < 0 || (p->windows && p->stride >= s->seq.context))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "a stride of %d tokens, wanted 1 to %d (the context less one)", p->stride,
-                        s->context - 1);
+                        s->seq.context - 1);
     if (p->windows)
         stride = p->stride ? (size_t)p->stride : context / 2;
     enum dgl_status status = session_begin_scoring(s, &most);
@@ -344,7 +347,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         dgl_named_log_init(&named, log, name);
         status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
         if (status == DGL_OK)
-            status = session_compile(s, text_segments(s, p, ids.count, stride, most));
+            status = pass_state_compile(&s->state, text_segments(s, p, ids.count, stride, most));
         /* The tokens before `counted` were scored in earlier windows. */
         for (size_t begin = 0, counted = 0; counted < ids.count && status == DGL_OK;
              begin += stride) {
@@ -353,7 +356,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
             size_t first = counted > begin ? counted - begin : 1;
             status = load_ids(s, ids.ids + begin, len, name);
             if (status == DGL_OK && begin > 0 && bos >= 0)
-                s->ids[0] = bos;
+                s->seq.ids[0] = bos;
             if (status == DGL_OK && len > 1)
                 status = score_ids(s, name, (int32_t)len, (int32_t)first, most, logits, &sum);
             counted = begin + len;

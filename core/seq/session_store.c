@@ -51,9 +51,9 @@ static enum dgl_status describe(const struct dgl_session *s, struct session_head
                                  .kv_heads = (uint32_t)desc->kv_heads,
                                  .head_dim = (uint32_t)desc->head_dim,
                                  .vocab = (uint32_t)desc->vocab,
-                                 .tokens = (uint32_t)s->len,
-                                 .rope_tokens = (uint32_t)s->rope_tokens,
-                                 .has_logits = s->logits_valid && s->len > 0};
+                                 .tokens = (uint32_t)s->seq.len,
+                                 .rope_tokens = (uint32_t)s->state.rope_tokens,
+                                 .has_logits = s->seq.logits_valid && s->seq.len > 0};
     snprintf(out->name, sizeof(out->name), "%s", m->info.name);
     write_precision(m, out->precision);
     enum dgl_status status = model_identity(m->log, m->file, out->model);
@@ -88,13 +88,13 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
                 rows.count = left < DGL_KV_PAGE ? left : DGL_KV_PAGE;
                 const uint64_t bytes = rows.count * row_bytes;
                 if (t->to) {
-                    TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &t->s->pages, &rows, t->page,
+                    TRY(kv_rows_read(&m->shard->kv, m->shard->dev, &t->s->seq.pages, &rows, t->page,
                                      t->rows));
                     TRY(session_writer_add(t->to, t->rows, bytes));
                 } else {
                     TRY(session_reader_take(t->from, t->rows, bytes));
-                    TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &t->s->pages, &rows, t->page,
-                                      t->rows));
+                    TRY(kv_rows_write(&m->shard->kv, m->shard->dev, &t->s->seq.pages, &rows,
+                                      t->page, t->rows));
                 }
                 TRY(advance(t, bytes));
             }
@@ -106,7 +106,7 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
 {
     struct gl_device *gl = s->model->shard->dev->gl;
     const struct dgl_log *log = s->model->log;
-    const struct gl_range at = s->memory.state[BUF_LOGITS];
+    const struct gl_range at = s->state.memory.state[BUF_LOGITS];
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     struct session_head head;
     void *logits = NULL;
@@ -128,7 +128,7 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
     }
     TRY(session_writer_create(log, p->path, &head, &t.to));
     t.total = session_writer_size(t.to);
-    TRY(session_writer_add(t.to, s->ids, (uint64_t)head.tokens * 4));
+    TRY(session_writer_add(t.to, s->seq.ids, (uint64_t)head.tokens * 4));
     TRY(session_writer_add(t.to, logits, logits_bytes));
     TRY(session_writer_add(t.to, p->data, p->data_len));
     TRY(advance(&t, 0));
@@ -178,12 +178,13 @@ static enum dgl_status put_contents(struct transfer *t, const struct session_hea
 {
     struct dgl_session *s = t->s;
     struct gl_device *gl = s->model->shard->dev->gl;
-    const struct gl_range ids = s->memory.state[BUF_IDS], logits = s->memory.state[BUF_LOGITS];
-    session_trim(s, 0); /* pages shared with other sessions are not overwritten */
-    s->logits_valid = false;
+    const struct gl_range ids = s->state.memory.state[BUF_IDS],
+                          logits = s->state.memory.state[BUF_LOGITS];
+    sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
+    s->seq.logits_valid = false;
     enum dgl_status status;
     TRY(session_reserve(s, (int32_t)head->tokens));
-    TRY(session_write_rope(s, (int32_t)head->rope_tokens));
+    TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
     if (head->tokens)
         TRY(gl_buffer_write(gl, ids.buffer, ids.offset, contents->ids, (uint64_t)head->tokens * 4));
     if (head->has_logits)
@@ -193,12 +194,12 @@ static enum dgl_status put_contents(struct transfer *t, const struct session_hea
     TRY(move_rows(t, head));
     TRY(session_reader_check(t->from));
     TRY(gl_finish(gl));
-    memcpy(s->ids, contents->ids, (size_t)head->tokens * 4);
-    s->len = (int32_t)head->tokens;
-    s->logits_valid = head->has_logits;
+    memcpy(s->seq.ids, contents->ids, (size_t)head->tokens * 4);
+    s->seq.len = (int32_t)head->tokens;
+    s->seq.logits_valid = head->has_logits;
     return DGL_OK;
 done:
-    session_trim_pages(s);
+    sequence_trim_pages(&s->seq);
     return status;
 }
 
@@ -211,7 +212,7 @@ enum dgl_status session_load(struct dgl_session *s, const struct dgl_session_loa
     struct contents contents = {0};
     if (!p->path || !p->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no path was given for the session");
-    const struct session_wanted wanted = {&mine, s->context, s->model->info.context_max};
+    const struct session_wanted wanted = {&mine, s->seq.context, s->model->info.context_max};
     enum dgl_status status;
     TRY(describe(s, &mine));
     TRY(session_reader_open(log, p->path, &wanted, &t.from));

@@ -80,7 +80,7 @@ static int begin(void **state)
     struct dgl_session *s = engine.session;
     struct dgl_step step = {.pos = PROMPT - 1,
                             .tokens = 1,
-                            .context = (uint32_t)s->context,
+                            .context = (uint32_t)s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     struct exec_run *run = NULL;
     generation = (struct generation){
@@ -92,9 +92,10 @@ static int begin(void **state)
     dgl_session_trim(s, 0);
     tiny_sync(s, prompt, PROMPT);
     engine.device->info.software = false;
-    bool ok = session_enter(s, &saved) == DGL_OK && session_reserve(s, s->context) == DGL_OK &&
-              runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
-              session_write_step(s, &step, 0) == DGL_OK && exec_run_submit(run, 1, NULL) == DGL_OK;
+    bool ok = session_enter(s, &saved) == DGL_OK && session_reserve(s, s->seq.context) == DGL_OK &&
+              runner_run(&s->state.runner, recipe_sampling(SAMPLE_GREEDY, 0), &run) == DGL_OK &&
+              pass_state_write_step(&s->state, &step, 0) == DGL_OK &&
+              exec_run_submit(run, 1, NULL) == DGL_OK;
     return ok ? 0 : -1;
 }
 
@@ -127,7 +128,7 @@ static void pop(int32_t *ids, int32_t want)
     assert_int_equal(count, 1);
     assert_int_equal(news.count, want);
     memcpy(ids, news.ids, (size_t)want * sizeof(*ids));
-    engine.session->len += want;
+    engine.session->seq.len += want;
 }
 
 static void test_batches_in_order(void **state)

@@ -473,7 +473,7 @@ static void compare_runs(const struct tiny_engine *e, const struct exec_run *run
                          const struct recorder *rec)
 {
     const struct gl_dispatch *list = exec_dispatch_list(run);
-    const struct memory *memory = &e->session->memory;
+    const struct memory *memory = &e->session->state.memory;
     assert_int_equal(rec->count, run->count);
     for (size_t i = 0; i < run->count; i++) {
         const struct gl_dispatch *d = &list[i];
@@ -526,9 +526,10 @@ static void test_dispatches_are_the_recorded(void **state)
         bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_HIDDEN) ||
                       RECIPE_HAS(recipe, SEG_SCORE);
         struct exec_run *run, *recorded_run;
-        assert_int_equal(runner_run(&e.session->runner, recipe, &run), DGL_OK);
+        assert_int_equal(runner_run(&e.session->state.runner, recipe, &run), DGL_OK);
         assert_int_equal(
-            exec_cache_get(&cache, rec.exec, recipe, &e.session->memory, &recorded_run), DGL_OK);
+            exec_cache_get(&cache, rec.exec, recipe, &e.session->state.memory, &recorded_run),
+            DGL_OK);
         for (int32_t tokens = 1; tokens <= (prompt ? 50 : 1); tokens += 7) {
             assert_int_equal(exec_run_set_tokens(run, tokens), DGL_OK);
             assert_int_equal(exec_run_set_tokens(recorded_run, tokens), DGL_OK);
@@ -555,24 +556,24 @@ static void test_moved_is_made(void **state)
     struct dgl_counters before, after;
     tiny_engine_open(&e, &(struct tiny_engine_params){0});
     other = tiny_session(&e, 0);
-    assert_true(memory_is_like(&e.session->memory, &other->memory));
+    assert_true(memory_is_like(&e.session->state.memory, &other->state.memory));
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
     for (size_t i = 0; i < NUM_RECIPES; i++) {
         const struct recipe recipe = recipe_of_case(&recipes[i]);
         struct exec_run *run, *made;
         if (RECIPE_HAS(recipe, SEG_SCORE)) /* whose logits have no buffer yet */
             continue;
-        assert_int_equal(runner_run(&e.session->runner, recipe, &run), DGL_OK);
+        assert_int_equal(runner_run(&e.session->state.runner, recipe, &run), DGL_OK);
         dgl_device_get_counters(e.device, &before);
-        assert_int_equal(
-            exec_cache_get(&cache, e.model->shard->engine->exec, recipe, &other->memory, &made),
-            DGL_OK);
+        assert_int_equal(exec_cache_get(&cache, e.model->shard->engine->exec, recipe,
+                                        &other->state.memory, &made),
+                         DGL_OK);
         dgl_device_get_counters(e.device, &after);
         assert_int_equal(after.buffers_created, before.buffers_created);
         assert_ptr_not_equal(run, made);
         assert_memory_not_equal(exec_dispatch_list(run), exec_dispatch_list(made),
                                 run->count * sizeof(struct gl_dispatch));
-        exec_run_move(run, &other->memory);
+        exec_run_move(run, &other->state.memory);
         assert_memory_equal(exec_dispatch_list(run), exec_dispatch_list(made),
                             run->count * sizeof(struct gl_dispatch));
     }

@@ -411,7 +411,7 @@ static void test_choice(void **state)
         injector.known = known;
     injector_install(&injector, engine.model, c->wanted);
     dgl_session_trim(engine.session, 0);
-    engine.session->runner.wait_executor = c->waits;
+    engine.session->state.runner.wait_executor = c->waits;
     engine.model->shard->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
     struct dgl_generate_result r;
     enum dgl_status status =
@@ -435,7 +435,7 @@ static void test_choice(void **state)
     assert_int_equal(kept ? after.verdict : 0, c->verdict);
     if (c->groups)
         assert_int_equal(injector.groups, c->groups);
-    engine.session->runner.wait_executor = false;
+    engine.session->state.runner.wait_executor = false;
     /* Without the expectation of a speedup, no program is compiled or tried. */
     bool expected = c->wanted == DGL_EXECUTOR_PERSISTENT || c->record.persistent_ns > 0 ||
                     c->waits || (c->injector.aside && c->decoded);
@@ -586,12 +586,12 @@ static void test_forms(void **state)
     injector.known = known;
     injector_install(&injector, engine.model, DGL_EXECUTOR_AUTO);
     dgl_session_trim(engine.session, 0);
-    engine.session->runner.wait_executor = c->waits;
+    engine.session->state.runner.wait_executor = c->waits;
     engine.model->shard->engine->decoded_ns = c->decoded ? dgl_now_ns() - 60000000000ull : 0;
     struct dgl_generate_result r = tiny_generate(
         engine.session, dgl_generate_params(.ids = prompt, .num_ids = PROMPT, .max_tokens = 40,
                                             .readback_interval = 4, .ignore_eos = true));
-    engine.session->runner.wait_executor = false;
+    engine.session->state.runner.wait_executor = false;
     if (memcmp(r.tokens, known + PROMPT, r.num_tokens * sizeof(int32_t)) != 0)
         fail_msg("other tokens");
     assert_int_equal(engine.log.errors, 0);

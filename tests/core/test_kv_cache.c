@@ -280,9 +280,9 @@ static void test_answer(void **state)
     assert_int_equal(l.moves, row->moves);
     /* Exactly the pages of the session's tokens. */
     const uint32_t held = (uint32_t)dgl_session_len(e.session);
-    assert_int_equal(e.session->pages.count, (held + DGL_KV_PAGE - 1) / DGL_KV_PAGE);
+    assert_int_equal(e.session->seq.pages.count, (held + DGL_KV_PAGE - 1) / DGL_KV_PAGE);
     dgl_session_trim(e.session, DGL_KV_PAGE + 1);
-    assert_int_equal(e.session->pages.count, 2);
+    assert_int_equal(e.session->seq.pages.count, 2);
     dgl_generate_result_finish(&r);
     dgl_session_destroy(&other);
     tiny_engine_close(&e);

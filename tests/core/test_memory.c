@@ -141,8 +141,8 @@ static void test_cache_follows_the_sessions(void **state)
     assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 50), &s), DGL_OK);
     assert_int_equal(e.model->shard->kv.bytes, 3 * KV_PAGE);
     uint64_t adjust = 4ull * oplist_adjust_words((uint32_t)e.model->info.vocab);
-    assert_int_equal(gl_fail.live_bytes - before, KV_PAGE + (int64_t)s->memory.arena.bytes);
-    assert_true(s->memory.arena.bytes < 81920 + adjust);
+    assert_int_equal(gl_fail.live_bytes - before, KV_PAGE + (int64_t)s->state.memory.arena.bytes);
+    assert_true(s->state.memory.arena.bytes < 81920 + adjust);
     dgl_session_destroy(&s);
     dgl_session_destroy(&e.session);
     assert_int_equal(e.model->shard->kv.bytes, 0);
@@ -160,7 +160,7 @@ static void test_available_shrinks(void **state)
     struct dgl_session *second = tiny_session(&e, 0);
     dgl_session_estimate(e.model, NULL, &after);
     /* The workspace is shared: another session only needs its cache and its state. */
-    uint64_t own = 2 * KV_PAGE + second->memory.arena.bytes;
+    uint64_t own = 2 * KV_PAGE + second->state.memory.arena.bytes;
     assert_int_equal(before.available_bytes - after.available_bytes, own);
     dgl_session_destroy(&second);
     dgl_session_destroy(&e.session);
@@ -382,7 +382,7 @@ static void test_chunk_fits_a_binding(void **state)
     struct dgl_session *s = NULL;
     gl_fail.max_ssbo_bytes = 16384; /* 32 rows of qkv */
     tiny_engine_open(&e, &(struct tiny_engine_params){.path = dir});
-    assert_int_equal(e.session->ubatch, 32);
+    assert_int_equal(e.session->state.ubatch, 32);
     test_log_clear(&e.log);
     assert_int_equal(dgl_session_create(e.model, dgl_session_params(.chunk = 33), &s),
                      DGL_ERR_INVALID_ARG);

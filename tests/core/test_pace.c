@@ -197,7 +197,7 @@ static void test_prompt(void **state)
     assert_at_most(tiny_nmse(slow, logits, VOCAB), 1e-9);
     free(slow);
     dgl_session_passes(e.session, &info);
-    assert_int_equal(info.most, e.session->ubatch);
+    assert_int_equal(info.most, e.session->state.ubatch);
     assert_int_equal(info.tokens, 8);
     assert_int_equal(info.timed_tokens, 8);
     assert_int_equal(info.layer_ns / 100000, 290);

@@ -674,7 +674,7 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     struct exec_run *sample, *decode = NULL;
     struct dgl_step step = {.pos = (uint32_t)prompt->num_ids - 1,
                             .tokens = 1,
-                            .context = (uint32_t)s->context,
+                            .context = (uint32_t)s->seq.context,
                             .flags = DGL_STEP_IGNORE_EOS};
     struct recipe recipe = recipe_decode(SAMPLE_GREEDY, 0, false);
     recipe.form = form;
@@ -682,14 +682,15 @@ static void answer(struct dgl_session *s, const struct phase_prompt *prompt, str
     tiny_sync(s, prompt->ids, prompt->num_ids);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
     assert_int_equal(session_reserve(s, (int32_t)prompt->num_ids + TOKENS), DGL_OK);
-    assert_int_equal(runner_run(&s->runner, recipe_sampling(SAMPLE_GREEDY, 0), &sample), DGL_OK);
-    if (exec && exec_run_create(exec, recipe, &s->memory, &decode) != DGL_OK)
+    assert_int_equal(runner_run(&s->state.runner, recipe_sampling(SAMPLE_GREEDY, 0), &sample),
+                     DGL_OK);
+    if (exec && exec_run_create(exec, recipe, &s->state.memory, &decode) != DGL_OK)
         fail_msg("no run: %s", log);
     else if (!exec)
-        assert_int_equal(runner_run(&s->runner, recipe, &decode), DGL_OK);
-    assert_int_equal(session_write_step(s, &step, 0), DGL_OK);
+        assert_int_equal(runner_run(&s->state.runner, recipe, &decode), DGL_OK);
+    assert_int_equal(pass_state_write_step(&s->state, &step, 0), DGL_OK);
     memset(ids, 0xff, TOKENS * sizeof(*ids));
-    const struct gl_range at = s->memory.state[BUF_IDS];
+    const struct gl_range at = s->state.memory.state[BUF_IDS];
     assert_int_equal(gl_buffer_write(s->model->shard->dev->gl, at.buffer,
                                      at.offset + prompt->num_ids * sizeof(*ids), ids,
                                      TOKENS * sizeof(*ids)),
@@ -770,7 +771,7 @@ static void test_shared_program(void **state)
     assert_int_equal(dgl_session_create(e.model, dgl_session_params(.context = 64), &other),
                      DGL_OK);
     struct exec_run *run[2] = {NULL, NULL};
-    const struct memory *memory[2] = {&e.session->memory, &other->memory};
+    const struct memory *memory[2] = {&e.session->state.memory, &other->state.memory};
     assert_int_equal(exec_phases_create(e.device, &e.model->shard->engine->plan,
                                         &(struct exec_phases_params){.groups = 1}, &exec),
                      DGL_OK);
@@ -841,9 +842,9 @@ static void test_lost(void **state)
                                         &exec),
                      DGL_OK);
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
-    assert_int_equal(
-        exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false), &e.session->memory, false),
-        DGL_OK);
+    assert_int_equal(exec_phases_begin(exec, recipe_decode(SAMPLE_GREEDY, 0, false),
+                                       &e.session->state.memory, false),
+                     DGL_OK);
     assert_int_equal(session_leave(e.session, &saved, NULL, DGL_OK), DGL_OK);
     assert_int_equal(device_reopen(e.device), DGL_OK);
     assert_int_equal(device_enter(e.device, &saved), DGL_OK);

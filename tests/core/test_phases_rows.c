@@ -203,7 +203,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
     assert_int_equal(b->num_groups, c->alone ? 0 : 1);
     /* Drivers compile in the background, and answers are short. */
     for (int i = 0; i < LANES; i++)
-        b->lanes[i].session->runner.wait_executor = c->groups > 0;
+        b->lanes[i].session->state.runner.wait_executor = c->groups > 0;
     if (!c->alone)
         b->groups[0]->state->runner.wait_executor = c->groups > 0;
     for (int i = 0; i < ANSWERS; i++)

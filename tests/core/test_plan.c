@@ -139,7 +139,7 @@ static const struct exec_run *greedy_run(struct tiny_engine *e)
     open_engine(e);
     tiny_greedy(e->session, prompt, ANSWERED, out, 3);
     bool several = session_readback_interval(e->session) > 1;
-    const struct exec_run *run = exec_cache_find(&e->session->runner.runs->dispatch,
+    const struct exec_run *run = exec_cache_find(&e->session->state.runner.runs->dispatch,
                                                  recipe_decode(SAMPLE_GREEDY, 0, several));
     assert_non_null(run);
     return run;
@@ -156,7 +156,7 @@ static void test_each_dependency_has_its_barrier(void **state)
         if (list[i].barrier == 0)
             fail_msg("no barrier before %s", run->ops[i].op->label);
     const struct exec_run *prefill =
-        exec_cache_find(&e.session->runner.runs->dispatch,
+        exec_cache_find(&e.session->state.runner.runs->dispatch,
                         recipe_of(plan_body(&e.session->model->shard->engine->plan, ANSWERED)));
     assert_non_null(prefill);
     list = exec_dispatch_list(prefill);
@@ -266,7 +266,7 @@ static void test_bench_runs_the_recipe_of_generation(void **state)
                       &r),
             DGL_OK);
         dgl_bench_result_finish(&r);
-        const struct exec_cache *runs = &e.session->runner.runs->dispatch;
+        const struct exec_cache *runs = &e.session->state.runner.runs->dispatch;
         const struct exec_run *several =
             exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, true));
         const struct exec_run *one = exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, false));
@@ -286,7 +286,7 @@ static void test_default_interval_of_hardware(void **state)
     open_engine(&e);
     e.device->info.software = false;
     tiny_greedy(e.session, prompt, 5, out, 20);
-    const struct exec_cache *runs = &e.session->runner.runs->dispatch;
+    const struct exec_cache *runs = &e.session->state.runner.runs->dispatch;
     assert_non_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, true)));
     assert_null(exec_cache_find(runs, recipe_decode(SAMPLE_GREEDY, 0, false)));
     tiny_engine_close(&e);

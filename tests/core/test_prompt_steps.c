@@ -31,7 +31,7 @@ static void hear_event(void *priv, const struct dgl_event *event)
         return;
     prefills++;
     if (cancels)
-        atomic_store(&engine.session->cancel, true);
+        atomic_store(&engine.session->state.runner.cancel, true);
 }
 
 static int set_up(void **state)
@@ -234,10 +234,11 @@ static void test_rule(void **state)
     install(DGL_EXECUTOR_PERSISTENT, &samplings[0].sampling, true);
     set_times(c->persistent_us * 1000, c->dispatch_us * 1000);
     engine_choice(engine.model->shard->engine, recipe)->state = c->state;
-    assert_int_equal(executor_reader(&engine.session->runner, recipe, c->tokens) != NULL, c->want);
+    assert_int_equal(executor_reader(&engine.session->state.runner, recipe, c->tokens) != NULL,
+                     c->want);
     /* One that has not decoded yet has no run. */
     struct dgl_session *fresh = tiny_session(&engine, 0);
-    assert_null(executor_reader(&fresh->runner, recipe, c->tokens));
+    assert_null(executor_reader(&fresh->state.runner, recipe, c->tokens));
     dgl_session_destroy(&fresh);
 }
 
@@ -351,7 +352,7 @@ static void test_company(void **state)
     submit(b, more, MORE, 4, false);
     step_until(b, 0);
     for (int i = 0; i < 2; i++)
-        assert_true(b->lanes[i].session->runner.runs->persistent.count > 0);
+        assert_true(b->lanes[i].session->state.runner.runs->persistent.count > 0);
     if (c->writer) {
         submit(b, more, 1, 40, false);
         for (int i = 0; i < 4; i++)

@@ -403,8 +403,8 @@ static void test_sessions_of_other_sizes_share_the_workspace(void **state)
     assert_memory_equal(beside, alone, sizeof(alone));
     /* The first operation, embed, writes X: the small session's too writes the present one. */
     bool several = session_readback_interval(small) > 1;
-    const struct exec_run *run =
-        exec_cache_find(&small->runner.runs->dispatch, recipe_decode(SAMPLE_GREEDY, 0, several));
+    const struct exec_run *run = exec_cache_find(&small->state.runner.runs->dispatch,
+                                                 recipe_decode(SAMPLE_GREEDY, 0, several));
     assert_non_null(run);
     const struct gl_dispatch *embed = exec_dispatch_list(run);
     assert_ptr_equal(embed->storage[embed->num_storage - 1].buffer,

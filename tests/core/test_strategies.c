@@ -125,14 +125,14 @@ static void test_more_operations(void **state)
     uint64_t bytes[BUF_COUNT];
     longer.segment[SEG_DECODE].ops.count += 1000;
     plan_sequence_bytes(&longer, 1, bytes);
-    const struct gl_range first = live.session->memory.state[BUF_ARGS];
-    assert_int_equal(memory_fit_plan(&live.session->memory, live.device, plan), DGL_OK);
-    assert_ptr_equal(live.session->memory.state[BUF_ARGS].buffer, first.buffer);
+    const struct gl_range first = live.session->state.memory.state[BUF_ARGS];
+    assert_int_equal(memory_fit_plan(&live.session->state.memory, live.device, plan), DGL_OK);
+    assert_ptr_equal(live.session->state.memory.state[BUF_ARGS].buffer, first.buffer);
     struct gl_saved saved = {0};
     assert_int_equal(device_enter(live.device, &saved), DGL_OK);
-    assert_int_equal(memory_fit_plan(&live.session->memory, live.device, &longer), DGL_OK);
+    assert_int_equal(memory_fit_plan(&live.session->state.memory, live.device, &longer), DGL_OK);
     device_leave(live.device, &saved);
-    assert_int_equal(live.session->memory.state[BUF_ARGS].size, bytes[BUF_ARGS]);
+    assert_int_equal(live.session->state.memory.state[BUF_ARGS].size, bytes[BUF_ARGS]);
     assert_true(bytes[BUF_ARGS] > first.size);
     assert_int_equal(set_strategy(&live, FUSED), DGL_OK); /* the session binds again */
     int32_t ids[PROMPT], out[ANSWER];

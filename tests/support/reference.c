@@ -241,12 +241,12 @@ int reference_first_difference(struct test_engine *e, const struct reference *re
     float *last = checked(dgl_calloc(values, sizeof(*last)));
     assert_int_equal(p->num_hidden, (size_t)e->model->info.layers + 1);
     assert_int_equal(session_enter(s, &saved), DGL_OK);
-    session_trim(s, 0);
-    memcpy(s->ids, p->ids, p->num_ids * sizeof(*p->ids));
+    sequence_trim(&s->seq, 0);
+    memcpy(s->seq.ids, p->ids, p->num_ids * sizeof(*p->ids));
     assert_int_equal(session_expect(s, (int32_t)p->num_ids), DGL_OK);
-    while ((size_t)s->len < p->num_ids) {
-        int32_t left = (int32_t)p->num_ids - s->len;
-        assert_int_equal(session_trace_pass(s, left < s->ubatch ? left : s->ubatch, 0,
+    while ((size_t)s->seq.len < p->num_ids) {
+        int32_t left = (int32_t)p->num_ids - s->seq.len;
+        assert_int_equal(session_trace_pass(s, left < s->state.ubatch ? left : s->state.ubatch, 0,
                                             &(struct stream_trace){stream, p->num_ids}),
                          DGL_OK);
     }

@@ -81,8 +81,9 @@ float *tiny_logits(struct dgl_session *s)
     float *logits = malloc(bytes);
     assert_non_null(logits);
     assert_int_equal(device_enter(dev, &saved), DGL_OK);
-    enum dgl_status status = gl_buffer_read(dev->gl, s->memory.state[BUF_LOGITS].buffer,
-                                            s->memory.state[BUF_LOGITS].offset, logits, bytes);
+    enum dgl_status status =
+        gl_buffer_read(dev->gl, s->state.memory.state[BUF_LOGITS].buffer,
+                       s->state.memory.state[BUF_LOGITS].offset, logits, bytes);
     device_leave(dev, &saved);
     assert_int_equal(status, DGL_OK);
     return logits;

@@ -1,0 +1,252 @@
+/* The state of passes: its device memory, and the compilation of its runs. */
+#include "core/seq/pass_state.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/memory/kernel_records.h"
+#include "core/model/trust.h"
+#include "core/plan/rope_table.h"
+#include "loader/desc/rope_freq.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static struct pass_state *state_of(const struct model_user *user)
+{
+    return (struct pass_state *)((const char *)user - offsetof(struct pass_state, user));
+}
+
+static void drop_memory(struct model_user *user)
+{
+    pass_state_drop(state_of(user));
+}
+
+static enum dgl_status make_memory(struct model_user *user)
+{
+    return pass_state_make(state_of(user));
+}
+
+/* The owner of the state restores its contents. */
+static enum dgl_status restore(struct model_user *user, enum dgl_status status)
+{
+    return status == DGL_OK ? gl_finish(pass_state_dev(state_of(user))->gl) : status;
+}
+
+enum dgl_status pass_state_init(struct pass_state *st, struct dgl_model *m,
+                                const struct model_user_ops *ops, struct runner_runs *shared)
+{
+    static const struct model_user_ops own = {drop_memory, make_memory, restore};
+    st->model = m;
+    st->runner = (struct runner){.dev = m->shard->dev,
+                                 .engine = &m->shard->engine,
+                                 .pace = &m->shard->pace,
+                                 .memory = &st->memory,
+                                 .runs = shared ? shared : &st->runner.own};
+    st->user =
+        (struct model_user){.ops = ops ? ops : &own, .next = m->users, .runner = &st->runner};
+    m->users = &st->user;
+    st->rows = dgl_new_array(struct pass_row, (size_t)st->ubatch);
+    st->pages = st->slots > 1 ? dgl_new(struct dgl_kv_table) : NULL;
+    return st->rows && (st->pages || st->slots == 1)
+               ? DGL_OK
+               : dgl_fail_memory(m->log, "rows of a pass", sizeof(*st->pages));
+}
+
+void pass_state_finish(struct pass_state *st)
+{
+    struct model_user **link = &st->model->users;
+    while (*link && *link != &st->user)
+        link = &(*link)->next;
+    if (*link)
+        *link = st->user.next;
+    pass_state_drop(st);
+    free(st->rows);
+    free(st->pages);
+}
+
+/* Layout: uint count, then the ids. */
+static enum dgl_status write_stop_ids(struct pass_state *st)
+{
+    const struct dgl_model_info *info = &st->model->info;
+    uint32_t words[1 + MODEL_MAX_STOP_IDS] = {(uint32_t)info->num_stop_ids};
+    for (size_t i = 0; i < info->num_stop_ids; i++)
+        words[1 + i] = (uint32_t)info->stop_ids[i].id;
+    return gl_buffer_write(pass_state_dev(st)->gl, st->memory.state[BUF_STOPS].buffer,
+                           st->memory.state[BUF_STOPS].offset, words, sizeof(words));
+}
+
+enum dgl_status pass_state_make(struct pass_state *st)
+{
+    struct dgl_model *m = st->model;
+    struct dgl_device *dev = m->shard->dev;
+    const struct plan *plan = pass_state_plan(st);
+    const struct gl_range *state = st->memory.state;
+    enum dgl_status status;
+    TRY(st->slots == 1 ? workspace_acquire(&m->shard->workspace, dev, plan, st->ubatch)
+                       : workspace_acquire_batch(&m->shard->workspace, dev, plan, st->slots));
+    st->has_workspace = true;
+    st->memory.weights = &m->shard->buffers;
+    st->memory.workspace = &m->shard->workspace;
+    st->memory.kv = &m->shard->kv;
+    TRY(memory_init_state(&st->memory, dev, plan, st->context, st->slots));
+    TRY(gl_buffer_zero(dev->gl, state[BUF_ARRIVED].buffer, state[BUF_ARRIVED].offset,
+                       state[BUF_ARRIVED].size));
+    TRY(gl_buffer_zero(dev->gl, state[BUF_PAGES].buffer, state[BUF_PAGES].offset,
+                       sizeof(struct dgl_kv_table)));
+    st->steps = (struct step_table){.range = state[BUF_STEP], .seqs = (uint32_t)st->slots};
+    if (st->slots > 1) {
+        st->steps.ids_stride = (uint32_t)(pass_state_part(st, BUF_IDS, 0).size / 4);
+        st->steps.adjust_stride = (uint32_t)(pass_state_part(st, BUF_ADJUST, 0).size / 4);
+    }
+    TRY(write_stop_ids(st));
+    TRY(pass_state_write_rope(st, 0));
+    st->generation = model_generation(m);
+done:
+    return status;
+}
+
+void pass_state_drop(struct pass_state *st)
+{
+    runner_clear(&st->runner);
+    memory_finish_state(&st->memory, pass_state_dev(st));
+    if (st->has_workspace)
+        workspace_release(&st->model->shard->workspace, pass_state_dev(st));
+    st->has_workspace = false;
+}
+
+/* ---- generations ----------------------------------------------------------------------------- */
+
+bool pass_state_is_current(const struct pass_state *st)
+{
+    return st->generation == model_generation(st->model);
+}
+
+enum dgl_status pass_state_follow(struct pass_state *st)
+{
+    const struct dgl_model *m = st->model;
+    const uint32_t generation = model_generation(m);
+    enum dgl_status status = DGL_OK;
+    if (m->shard->lost != DGL_OK) /* changing the kernels failed during a call */
+        return dgl_fail(m->log, m->shard->lost,
+                        "%s has no weights any more: dgl_model_rebuild() brings them back",
+                        m->info.path);
+    if (st->generation != generation)
+        status = memory_fit_plan(&st->memory, m->shard->dev, pass_state_plan(st));
+    if (status != DGL_OK)
+        return status;
+    if (st->runner.runs->generation != generation)
+        runner_clear(&st->runner);
+    st->runner.runs->generation = st->generation = generation;
+    return DGL_OK;
+}
+
+/* ---- compilation ----------------------------------------------------------------------------- */
+
+static bool go_on(void *priv)
+{
+    return !runner_is_cancelled(priv);
+}
+
+static bool compile_progress(void *priv, const char *what, uint64_t done, uint64_t total)
+{
+    const struct runner *r = priv;
+    bool more = !r->progress_cb || r->progress_cb(r->progress_priv, what, done, total);
+    return more && go_on(priv);
+}
+
+enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments)
+{
+    const struct gl_compile how = {
+        .machine_code = true, .progress_cb = compile_progress, .progress_priv = &st->runner};
+    struct dgl_model *m = st->model;
+    enum dgl_status status;
+    bool replanned;
+    do {
+        replanned = false;
+        status = exec_compile(&m->shard->engine->programs, &m->shard->engine->plan, segments, &how);
+        if (status == DGL_ERR_KERNEL && m->shard->engine->programs.exceeded) {
+            /* Replan without a built-in kernel that exceeded the compiler's limits. */
+            const struct kernel_use *use = m->shard->engine->programs.exceeded;
+            TRY(kernel_records_add_unfit(m->shard->dev, use->choice.kernel->name));
+            TRY(model_replan(m));
+            replanned = true;
+        } else {
+            TRY(status);
+            TRY(trust_programs(m->shard, segments, go_on, &st->runner, &replanned));
+        }
+        if (replanned)
+            TRY(pass_state_follow(st));
+    } while (replanned);
+done:
+    return status;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+struct gl_range pass_state_part(const struct pass_state *st, enum plan_buffer buffer, int32_t slot)
+{
+    const struct gl_range all = st->memory.state[buffer];
+    const uint64_t size = all.size / (uint64_t)st->slots;
+    return (struct gl_range){all.buffer, all.offset + (uint64_t)slot * size, size};
+}
+
+enum dgl_status pass_state_write(const struct pass_state *st, enum plan_buffer buffer, int32_t slot,
+                                 uint64_t at, const void *bytes, uint64_t size)
+{
+    const struct gl_range part = pass_state_part(st, buffer, slot);
+    return gl_buffer_write(pass_state_dev(st)->gl, part.buffer, part.offset + at, bytes, size);
+}
+
+enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer buffer, int32_t slot,
+                                uint64_t at, void *bytes, uint64_t size)
+{
+    const struct gl_range part = pass_state_part(st, buffer, slot);
+    return gl_buffer_read(pass_state_dev(st)->gl, part.buffer, part.offset + at, bytes, size);
+}
+
+enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,
+                                      uint32_t flags)
+{
+    for (uint32_t i = 0; i < step->tokens; i++)
+        st->rows[i] = (struct pass_row){
+            .offset = i,
+            .flags = i + 1 == step->tokens ? flags : flags & (ROW_SCORE | ROW_HIDDEN),
+        };
+    enum dgl_status status = step_table_put(&st->steps, pass_state_dev(st), 0, step);
+    return status == DGL_OK
+               ? step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, step->tokens)
+               : status;
+}
+
+bool pass_state_rope_holds(const struct pass_state *st, int32_t tokens)
+{
+    const struct model_desc *desc = pass_state_plan(st)->desc;
+    for (int32_t set = 0; set < ROPE_SETS; set++)
+        if (st->memory.state[BUF_ROPE_GLOBAL + set].size &&
+            rope_freq_changes(&desc->rope[set], st->rope_tokens, tokens))
+            return false;
+    return true;
+}
+
+enum dgl_status pass_state_write_rope(struct pass_state *st, int32_t tokens)
+{
+    struct dgl_device *dev = pass_state_dev(st);
+    const struct model_desc *desc = pass_state_plan(st)->desc;
+    enum dgl_status status = DGL_OK;
+    for (int32_t set = 0; set < ROPE_SETS && status == DGL_OK; set++) {
+        struct gl_range range = st->memory.state[BUF_ROPE_GLOBAL + set];
+        if (range.size == 0)
+            continue;
+        float *table = dgl_calloc(1, range.size);
+        if (table && rope_table_fill(&desc->rope[set], st->context, tokens, table))
+            status = gl_buffer_write(dev->gl, range.buffer, range.offset, table, range.size);
+        else
+            status = dgl_fail_memory(dev->log, "rotary table", range.size);
+        free(table);
+    }
+    st->rope_tokens = tokens;
+    return status;
+}

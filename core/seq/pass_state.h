@@ -1,0 +1,76 @@
+/* The state of passes on the device, for one sequence or for several: step table, page table, ids,
+ * logits, adjustments and ROPE tables, with the runs that are bound to them. */
+#ifndef DGL_CORE_PASS_STATE_H
+#define DGL_CORE_PASS_STATE_H
+
+#include "core/exec/runner.h"
+#include "core/model/model.h"
+#include "core/seq/pass.h"
+
+struct pass_state {
+    struct model_user user; /* in the model's list */
+    struct dgl_model *model;
+    int32_t slots;         /* sequences */
+    int32_t context;       /* maximum positions of a sequence */
+    int32_t ubatch;        /* maximum rows of a pass */
+    struct memory memory;  /* .state belongs to the pass state */
+    struct runner runner;  /* bound to `memory` */
+    struct pass_row *rows; /* [ubatch], rows of the current pass */
+    struct step_table steps;
+    struct dgl_kv_table *pages; /* host copy of the page table of several sequences, else NULL */
+    int32_t rope_tokens;        /* sequence length for which the ROPE tables were written */
+    uint32_t generation;        /* the model_generation() that the state has followed */
+    bool has_workspace;
+};
+
+/* Initializes a state whose slots, context and ubatch are set, without device memory, and adds it
+ * to the model's users. If `ops` is NULL, the state is its own user. `shared` has the runs of
+ * several states, or is NULL. The caller calls pass_state_finish(), also on failure. */
+enum dgl_status pass_state_init(struct pass_state *st, struct dgl_model *m,
+                                const struct model_user_ops *ops, struct runner_runs *shared);
+/* The device must be entered, or lost. */
+void pass_state_finish(struct pass_state *st);
+/* Allocate and free the device memory. The caller must have entered the device, or for
+ * pass_state_drop() it is lost. */
+enum dgl_status pass_state_make(struct pass_state *st);
+void pass_state_drop(struct pass_state *st);
+
+static inline struct dgl_device *pass_state_dev(const struct pass_state *st)
+{
+    return st->runner.dev;
+}
+static inline struct plan *pass_state_plan(const struct pass_state *st)
+{
+    return &(*st->runner.engine)->plan;
+}
+
+/* Returns false if the runs are outdated: the model has other kernels since the call began, or its
+ * memory has moved. */
+bool pass_state_is_current(const struct pass_state *st);
+/* Drops runs of an older engine, workspace or KV cache, and allocates the buffers that the new plan
+ * adds. No outdated run may be queued. Other states with the same runs are outdated too; each must
+ * follow before it queues a run. */
+enum dgl_status pass_state_follow(struct pass_state *st);
+/* Compiles the kernels of the segments (bits as in struct recipe) to machine code, so that no run
+ * waits for the compiler. Skips those already compiled. Returns DGL_ERR_CANCELLED, without a
+ * message, if cancelled between two kernels. */
+enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments);
+
+/* Returns the part of a buffer that belongs to one sequence. */
+struct gl_range pass_state_part(const struct pass_state *st, enum plan_buffer buffer, int32_t slot);
+/* Write to that part of the buffer, and read from it, from byte `at` on. Reading waits. */
+enum dgl_status pass_state_write(const struct pass_state *st, enum plan_buffer buffer, int32_t slot,
+                                 uint64_t at, const void *bytes, uint64_t size);
+enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer buffer, int32_t slot,
+                                uint64_t at, void *bytes, uint64_t size);
+/* Writes the state of a pass over step->tokens rows of the first sequence from step->pos on.
+ * `flags` apply to the last row; ROW_SCORE and ROW_HIDDEN apply to all rows. */
+enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,
+                                      uint32_t flags);
+/* Returns true if the ROPE tables are valid for a sequence of `tokens`. */
+bool pass_state_rope_holds(const struct pass_state *st, int32_t tokens);
+/* Writes the ROPE tables for a sequence of `tokens`, even if tokens were evaluated with other
+ * tables. */
+enum dgl_status pass_state_write_rope(struct pass_state *st, int32_t tokens);
+
+#endif

@@ -1,0 +1,54 @@
+/* One sequence of tokens: its ids, and its pages of the KV cache. */
+#include "core/seq/sequence.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/plan/plan.h"
+
+enum dgl_status sequence_init(struct sequence *seq, const struct dgl_log *log, struct kv_cache *kv,
+                              int32_t vocab)
+{
+    seq->kv = kv;
+    seq->adjust.vocab = (uint32_t)vocab;
+    seq->ids = dgl_new_array(int32_t, (size_t)seq->context + 1);
+    if (!seq->ids)
+        return dgl_fail_memory(log, "session", (uint64_t)seq->context * 4);
+    return seq->pooled ? adjust_reserve(&seq->adjust, log) : DGL_OK;
+}
+
+void sequence_finish(struct sequence *seq)
+{
+    adjust_finish(&seq->adjust);
+    free(seq->ids);
+}
+
+uint32_t sequence_pages(const struct sequence *seq, int32_t tokens)
+{
+    return plan_kv_pages(tokens < seq->context ? tokens : seq->context);
+}
+
+bool sequence_moves(const struct sequence *seq, int32_t tokens)
+{
+    return kv_cache_moves(seq->kv, &seq->pages, sequence_pages(seq, tokens));
+}
+
+bool sequence_may_reserve(const struct sequence *seq, int32_t tokens)
+{
+    return !seq->pooled || kv_cache_lacks(seq->kv, &seq->pages, sequence_pages(seq, tokens)) == 0;
+}
+
+void sequence_trim(struct sequence *seq, int32_t len)
+{
+    if (len < seq->len) {
+        seq->len = len < 0 ? 0 : len;
+        seq->logits_valid = false;
+        sequence_trim_pages(seq);
+    }
+}
+
+void sequence_trim_pages(struct sequence *seq)
+{
+    kv_cache_give(seq->kv, &seq->pages, plan_kv_pages(seq->len));
+}

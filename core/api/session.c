@@ -95,8 +95,8 @@ void dgl_session_passes(const struct dgl_session *session, struct dgl_pass_info 
     const struct pace *pace = &m->shard->pace;
     *out = (struct dgl_pass_info){.most = session->state.ubatch,
                                   .tokens = session->state.ubatch,
-                                  .timed_tokens = pace->tokens,
-                                  .layer_ns = pace->layer_ns,
+                                  .timed_tokens = pace->layer.tokens,
+                                  .layer_ns = pace->layer.ns,
                                   .head_ns = pace->head_ns};
     if (session->auto_ubatch)
         out->tokens = pace_tokens(pace, &m->shard->engine->plan, session->state.ubatch,

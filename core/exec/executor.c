@@ -26,8 +26,6 @@
 #define TRIAL_GROUPS 4
 /* Forms of a program differ less than executors, so they need more rounds. */
 #define FORM_ROUNDS 6
-/* Approximate time of one dispatch. A call can be cancelled between two dispatches. */
-#define DISPATCH_NS 100000000ull
 /* If decoding has lasted this long, it is expected to last longer than the compiler needs. */
 #define LIKELY_NS 1000000000ull
 /* An abort is remembered for a day: other users of the GPU may have caused it. */
@@ -135,10 +133,10 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
     }
     const uint64_t token_ns = pace_token_ns(r->pace, &engine->plan);
     if (engine->wanted != DGL_EXECUTOR_PERSISTENT && engine->plan.device->dispatch_bytes > 0 &&
-        token_ns > DISPATCH_NS) {
+        token_ns > PACE_BUDGET_NS) {
         snprintf(c->reason, sizeof(c->reason),
                  "a token takes about %llu ms here; one dispatch must end within %llu ms",
-                 (unsigned long long)(token_ns / 1000000), DISPATCH_NS / 1000000);
+                 (unsigned long long)(token_ns / 1000000), PACE_BUDGET_NS / 1000000);
         decide(r, c, ENGINE_DISPATCH, c->reason);
         return DGL_OK;
     }
@@ -507,7 +505,6 @@ static enum dgl_status use_of(const struct steps *q, const struct engine_choice 
 {
     struct runner *r = q->runner;
     struct engine *engine = *r->engine;
-    const uint64_t ns = c->record.persistent_ns;
     enum dgl_status status = DGL_OK;
     engine->last = c;
     if (!engine->decoded_ns)
@@ -522,8 +519,7 @@ static enum dgl_status use_of(const struct steps *q, const struct engine_choice 
         if (form != c->record.form)
             exec_cache_drop(&r->runs->persistent, formed(q->recipe, form));
     engine->persistent.ops->set_groups(*run, c->record.groups);
-    if (ns > DISPATCH_NS / DGL_READBACK_INTERVAL_MAX)
-        *max_steps = ns < DISPATCH_NS ? (int32_t)(DISPATCH_NS / ns) : 1;
+    *max_steps = pace_steps(c->record.persistent_ns, PACE_BUDGET_NS, DGL_READBACK_INTERVAL_MAX);
 done:
     return status;
 }

@@ -42,10 +42,39 @@ static double byte_ns(const struct pace *p, const struct plan *plan)
 {
     uint64_t largest;
     const uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
-    if (p->tokens == 1 && body > 0)
-        return (double)p->layer_ns * (double)layers_of(plan) / (double)body;
+    if (p->layer.tokens == 1 && body > 0)
+        return (double)p->layer.ns * (double)layers_of(plan) / (double)body;
     const uint64_t assumed = plan->device->dispatch_bytes;
     return assumed > 0 ? (double)PACE_BUDGET_NS / (double)assumed : 0;
+}
+
+int32_t pace_fit(const struct pace_estimate *e, double limit_ns, int32_t least, int32_t most)
+{
+    const double fit = limit_ns * e->tokens / ((double)e->ns + 1);
+    int32_t tokens = least;
+    if (fit >= most)
+        return most;
+    while (tokens * 2 <= fit)
+        tokens *= 2;
+    return tokens < most ? tokens : most;
+}
+
+bool pace_estimate_note(struct pace_estimate *e, int32_t tokens, uint64_t ns, uint64_t limit_ns,
+                        bool exact)
+{
+    const bool better = (double)ns * e->tokens < (double)e->ns * tokens;
+    const bool counts =
+        e->tokens == 0 || better || (exact && (tokens >= e->tokens || ns > limit_ns));
+    if (counts)
+        *e = (struct pace_estimate){tokens, ns};
+    return counts;
+}
+
+int32_t pace_steps(uint64_t step_ns, uint64_t limit_ns, int32_t most)
+{
+    if (step_ns == 0 || limit_ns / step_ns >= (uint64_t)most)
+        return most;
+    return step_ns < limit_ns ? (int32_t)(limit_ns / step_ns) : 1;
 }
 
 uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops)
@@ -71,7 +100,6 @@ int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t mo
 int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most, int32_t held,
                     bool scores)
 {
-    const uint64_t budget_ns = budget_of(p);
     uint64_t largest, head;
     assert(most > 0);
     if (plan->device->on_host)
@@ -81,7 +109,7 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
     uint64_t layer = segment_bytes(plan, SEG_DECODE, &largest) / layers_of(plan);
     segment_bytes(plan, SEG_HEAD, &head);
     double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;
-    if (p->tokens == 0) {
+    if (p->layer.tokens == 0) {
         double work = weight * (double)layer * most;
         const uint64_t slow = plan->device->dispatch_bytes;
         const uint64_t safe = slow > 0 && slow < UNTIMED ? slow : UNTIMED;
@@ -90,27 +118,16 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
     if (held > p->held) /* attention is proportional to the tokens held, and no operation grows
                          * faster */
         weight *= (double)held / p->held;
-    double fit = (double)budget_ns * p->tokens / ((double)(p->layer_ns + 1) * weight);
-    if (fit >= most)
-        return most;
-    int32_t tokens = 1;
-    while (tokens * 2 <= fit)
-        tokens *= 2;
-    return tokens;
+    return pace_fit(&p->layer, (double)budget_of(p) / weight, 1, most);
 }
 
 void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t held, uint64_t ns)
 {
     uint64_t largest;
-    const uint64_t layer_ns = ns / layers_of(plan);
-    /* A shorter pass, such as the last one of a prompt, often takes longer per token. It is ignored
-     * if so, unless the sequence has more than doubled or the pass exceeded the budget. */
-    const bool worse = layer_ns * (uint64_t)p->tokens > p->layer_ns * (uint64_t)tokens;
-    if (tokens >= p->tokens || !worse || held > 2 * p->held || layer_ns > budget_of(p)) {
-        p->tokens = tokens;
+    if (held > 2 * p->held) /* the sequence has more than doubled: earlier times do not count */
+        p->layer.tokens = 0;
+    if (pace_estimate_note(&p->layer, tokens, ns / layers_of(plan), budget_of(p), true))
         p->held = held > PACE_HELD ? held : PACE_HELD;
-        p->layer_ns = layer_ns;
-    }
     if (tokens > 1)
         return;
     /* One token reads each weight of body and head once. The head has one dispatch per band. */

@@ -7,16 +7,35 @@
 
 #include "core/plan/plan.h"
 
-/* Time limit of a dispatch. */
+/* Time limit of a dispatch. Calls can be cancelled between two dispatches. Passes of a prompt may
+ * delay the answers of a batch by the same time, if the caller sets none. */
 #define PACE_BUDGET_NS 100000000ull
+/* Time limit of queued steps of several sequences. A new prompt has to wait for them. */
+#define PACE_QUEUED_NS (PACE_BUDGET_NS / 10)
 
-/* State: the last pass that was timed. */
+/* Estimates the time of a pass by a pass that was timed. */
+struct pace_estimate {
+    int32_t tokens; /* 0 if no pass was timed yet */
+    uint64_t ns;
+};
+/* Returns the tokens of a pass that takes at most `limit_ns`: `most`, or a power of two times
+ * `least`, at least `least`. */
+int32_t pace_fit(const struct pace_estimate *e, double limit_ns, int32_t least, int32_t most);
+/* Notes that a pass of `tokens` took `ns`, or at most `ns` if `exact` is false. A pass that took
+ * longer per token is ignored if it is shorter, such as the last pass of a prompt, unless it
+ * exceeded the limit. Returns false if the pass is ignored. */
+bool pace_estimate_note(struct pace_estimate *e, int32_t tokens, uint64_t ns, uint64_t limit_ns,
+                        bool exact);
+/* Returns how many steps of `step_ns` take at most `limit_ns`: 1 to `most`. step_ns = 0 means that
+ * the time is unknown: the result is `most`. */
+int32_t pace_steps(uint64_t step_ns, uint64_t limit_ns, int32_t most);
+
+/* State of a model on a device. */
 struct pace {
-    int32_t tokens;    /* 0 if no pass was timed yet */
-    int32_t held;      /* tokens of the sequence after that pass, at least PACE_HELD */
-    uint64_t layer_ns; /* time of one layer, which has several dispatches */
-    uint64_t head_ns;  /* estimate for the head's largest dispatch with one token; 0 if unknown */
-    uint32_t losses;   /* losses of the device; each halves the budget */
+    struct pace_estimate layer; /* times of one layer, which has several dispatches */
+    int32_t held;               /* tokens of the sequence after that pass, at least PACE_HELD */
+    uint64_t head_ns; /* estimate for the head's largest dispatch with one token; 0 if unknown */
+    uint32_t losses;  /* losses of the device; each halves the budget */
 };
 /* Up to this many tokens, attention is a small part of a layer. */
 #define PACE_HELD 1024

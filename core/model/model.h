@@ -52,8 +52,8 @@ struct dgl_model {
     struct dgl_model_info info;
     struct kernel_set *untuned; /* the caller's layers plus the manifest's hints */
     bool no_tuned;
-    struct model_change *coming;  /* begun by model_prepare_kernels(), or NULL */
-    struct model_user *users;     /* list head */
+    struct model_change *coming; /* begun by model_prepare_kernels(), or NULL */
+    struct model_user *users;    /* list head */
     int32_t num_shards;
     /* In the order of their layers. `model->shard->` is code for a model on one device. */
     struct shard shard[MODEL_SHARDS_MAX];

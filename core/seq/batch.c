@@ -68,7 +68,7 @@ enum dgl_status batch_init(struct dgl_batch *b, const struct dgl_batch_params *p
     TRY(check_range(log, "queue", p->queue, BATCH_MAX_QUEUE));
     TRY(check_range(log, "hold_ms", p->hold_ms, BATCH_MAX_HOLD_MS));
     if (!p->invariant && p->chunk == 0)
-        b->hold_ns = (uint64_t)(p->hold_ms ? p->hold_ms : BATCH_HOLD_MS) * 1000000u;
+        b->hold_ns = p->hold_ms ? (uint64_t)p->hold_ms * 1000000u : PACE_BUDGET_NS;
     b->next_id = 1;
     b->info.queue = p->queue ? p->queue : BATCH_QUEUE;
     b->lanes =

@@ -48,8 +48,7 @@ struct batch_lane {
 
 /* Times of the passes over prompts, see batch_reads.h. */
 struct batch_reads {
-    int32_t tokens; /* size of a pass that took `ns`; if ns is 0, no pass was timed */
-    uint64_t ns;
+    struct pace_estimate pass;
     int32_t queued; /* tokens of the queued pass before the mark, or 0 */
     struct gl_mark mark;
     uint64_t begun_ns; /* device_work_ns() when it was queued */

@@ -1,6 +1,4 @@
-/* Times of passes over prompts. The estimate: if a pass of t tokens takes a certain time, a longer
- * one of r tokens takes at most r / t times as long. There is no such bound for shorter passes; the
- * next measurement corrects the estimate. */
+/* Times passes over prompts by fences, for the estimate of core/exec/pace.c. */
 #include "core/seq/batch_reads.h"
 
 #include <assert.h>
@@ -22,32 +20,19 @@ bool batch_reads_alone(const struct dgl_batch *b)
 
 int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most)
 {
-    const struct batch_reads *reads = &b->reads;
-    int32_t tokens = BATCH_LEAST_READ;
     if (b->hold_ns == 0 || most <= BATCH_LEAST_READ || !somebody_writes(b))
         return most;
-    if (reads->ns == 0)
-        return tokens;
-    const double fit = (double)b->hold_ns * reads->tokens / (double)reads->ns;
-    while (tokens < most && tokens * 2 <= fit)
-        tokens *= 2;
-    return tokens < most ? tokens : most;
+    return pace_fit(&b->reads.pass, (double)b->hold_ns, BATCH_LEAST_READ, most);
 }
 
-/* Notes the time of the finished pass. If `exact` is false, that time is an upper limit. A pass at
- * the end of a prompt may be short, and is then ignored unless it took too long. */
+/* Notes the time of the finished pass. If `exact` is false, that time is an upper limit. */
 static void note(struct dgl_batch *b, bool exact)
 {
     const uint64_t now = device_work_ns(b->model->shard->dev);
     struct batch_reads *reads = &b->reads;
     const uint64_t begun = reads->seen_ns > reads->begun_ns ? reads->seen_ns : reads->begun_ns;
     const uint64_t ns = now > begun ? now - begun : 1;
-    const bool better = (double)ns * reads->tokens < (double)reads->ns * reads->queued;
-    const bool news = reads->queued >= reads->tokens || ns > b->hold_ns;
-    if (reads->ns == 0 || better || (exact && news)) {
-        reads->ns = ns;
-        reads->tokens = reads->queued;
-    }
+    pace_estimate_note(&reads->pass, reads->queued, ns, b->hold_ns, exact);
     reads->queued = 0;
     batch_reads_seen(b);
 }

@@ -6,8 +6,6 @@
 
 #include "core/seq/batch.h"
 
-/* Default of dgl_batch_params.hold_ms. */
-#define BATCH_HOLD_MS     100
 #define BATCH_MAX_HOLD_MS 60000
 /* A shorter pass costs as much as one over this many tokens. */
 #define BATCH_LEAST_READ 16

@@ -13,10 +13,6 @@
 #include "core/base/mem.h"
 #include "core/exec/executor.h"
 
-/* Maximum device time of the queued steps of several sequences. A new prompt has to wait for
- * them. */
-#define FLIGHT_NS 10000000ull
-
 _Static_assert(DECODER_MAX_STEPS < OPLIST_REPORT_WORDS, "a report has the ids of all steps");
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
@@ -296,13 +292,12 @@ static int32_t steps_wanted(const struct decoder *d)
     int32_t steps = is_single(d) ? 1 : DECODER_MAX_STEPS, most = 0;
     if (d->slots == 1)
         steps = d->slot[0].g->interval;
-    else if (d->step_ns > 0 && (uint64_t)steps > FLIGHT_NS / d->step_ns)
-        steps = (int32_t)(FLIGHT_NS / d->step_ns);
+    else
+        steps = pace_steps(d->step_ns, PACE_QUEUED_NS, steps);
     for (int32_t i = 0; i < d->slots; i++) {
         const int32_t left = steps_left(d, &d->slot[i]);
         most = left > most ? left : most;
     }
-    steps = steps > 0 ? steps : 1;
     steps = steps < most ? steps : most;
     while (d->slots == 1 && steps > 0 &&
            !pass_state_rope_holds(d->state, d->slot[0].g->s->seq.len + d->steps + steps))

@@ -71,7 +71,7 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
         dgl_info(m->log,
                  "a layer took %.1f ms for %d token%s: passes of up to %d tokens of %d, so that "
                  "no dispatch takes much longer than %d ms",
-                 (double)m->shard->pace.layer_ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
+                 (double)m->shard->pace.layer.ns * 1e-6, tokens, tokens == 1 ? "" : "s", after,
                  s->state.ubatch, (int)(PACE_BUDGET_NS / 1000000));
     if (!head_was_known && m->shard->pace.head_ns > PACE_BUDGET_NS)
         dgl_warn(m->log,
@@ -157,7 +157,7 @@ uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32
     const struct plan *plan = &s->model->shard->engine->plan;
     uint32_t segments = 0;
     int32_t left = count;
-    if (s->auto_ubatch && s->model->shard->pace.tokens > 0)
+    if (s->auto_ubatch && s->model->shard->pace.layer.tokens > 0)
         rows = pace_tokens(&s->model->shard->pace, plan, rows, s->seq.len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
         segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */

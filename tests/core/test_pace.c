@@ -68,23 +68,23 @@ static const struct row {
     int32_t most, held, want;
     bool software, scores;
 } rows[] = {
-    {"never on a processor", {0}, 512, 0, 512, true, false},
-    {"unknown, a large model", {0}, 512, 0, 1, false, false},
-    {"unknown, but few tokens", {0}, 4, 0, 4, false, false},
+    {"never on a processor", {.held = 0}, 512, 0, 512, true, false},
+    {"unknown, a large model", {.held = 0}, 512, 0, 1, false, false},
+    {"unknown, but few tokens", {.held = 0}, 4, 0, 4, false, false},
     {"nothing is safe after a loss", {.losses = 1}, 4, 0, 1, false, false},
-    {"one token is fast", {1, 1024, 100000, 0, 0}, 512, 1, 512, false, false},
-    {"one token takes a millisecond", {1, 1024, MS, 0, 0}, 512, 1, 64, false, false},
-    {"half the budget after a loss", {1, 1024, MS, 0, 1}, 512, 1, 32, false, false},
-    {"one token is too long", {1, 1024, 300 * MS, 0, 0}, 512, 1, 1, false, false},
-    {"64 tokens took half of it", {64, 1024, 50 * MS, 0, 0}, 512, 64, 64, false, false},
-    {"64 tokens took a fifth of it", {64, 1024, 19 * MS, 0, 0}, 512, 64, 256, false, false},
-    {"64 tokens took more", {64, 1024, 130 * MS, 0, 0}, 512, 64, 32, false, false},
-    {"attention grows", {512, 1024, 50 * MS, 0, 0}, 512, 1024, 512, false, false},
-    {"to twice as much", {512, 1024, 50 * MS, 0, 0}, 512, 3000, 256, false, false},
-    {"to eight times as much", {512, 1024, 50 * MS, 0, 0}, 512, 8192, 64, false, false},
-    {"a head of four layers for each token", {64, 1024, 19 * MS, 0, 0}, 512, 64, 64, false, true},
-    {"the most is no power of two", {64, 1024, 24 * MS, 0, 0}, 300, 64, 256, false, false},
-    {"the most is small", {64, 1024, 19 * MS, 0, 0}, 60, 64, 60, false, false},
+    {"one token is fast", {{1, 100000}, 1024, 0, 0}, 512, 1, 512, false, false},
+    {"one token takes a millisecond", {{1, MS}, 1024, 0, 0}, 512, 1, 64, false, false},
+    {"half the budget after a loss", {{1, MS}, 1024, 0, 1}, 512, 1, 32, false, false},
+    {"one token is too long", {{1, 300 * MS}, 1024, 0, 0}, 512, 1, 1, false, false},
+    {"64 tokens took half of it", {{64, 50 * MS}, 1024, 0, 0}, 512, 64, 64, false, false},
+    {"64 tokens took a fifth of it", {{64, 19 * MS}, 1024, 0, 0}, 512, 64, 256, false, false},
+    {"64 tokens took more", {{64, 130 * MS}, 1024, 0, 0}, 512, 64, 32, false, false},
+    {"attention grows", {{512, 50 * MS}, 1024, 0, 0}, 512, 1024, 512, false, false},
+    {"to twice as much", {{512, 50 * MS}, 1024, 0, 0}, 512, 3000, 256, false, false},
+    {"to eight times as much", {{512, 50 * MS}, 1024, 0, 0}, 512, 8192, 64, false, false},
+    {"a head of four layers for each token", {{64, 19 * MS}, 1024, 0, 0}, 512, 64, 64, false, true},
+    {"the most is no power of two", {{64, 24 * MS}, 1024, 0, 0}, 300, 64, 256, false, false},
+    {"the most is small", {{64, 19 * MS}, 1024, 0, 0}, 60, 64, 60, false, false},
 };
 
 /* A model of 16 layers of 60 MB each and a head of 240 MB. */
@@ -125,7 +125,7 @@ static void test_notes(void **state)
     (void)state;
     make_plan(&m, false);
     pace_note(&p, &m.plan, 1, 1, 160 * MS); /* of 16 layers */
-    assert_int_equal(p.layer_ns, 10 * MS);
+    assert_int_equal(p.layer.ns, 10 * MS);
     assert_int_equal(p.head_ns, 40 * MS); /* a quarter of the bytes of the layers */
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 1, false), 8);
     pace_note(&p, &m.plan, 8, 9, 320 * MS);
@@ -134,7 +134,7 @@ static void test_notes(void **state)
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 41, false), 64);
     /* The last, short pass of a prompt changes no estimate and is not too long. */
     pace_note(&p, &m.plan, 3, 44, 300 * MS);
-    assert_int_equal(p.tokens, 32);
+    assert_int_equal(p.layer.tokens, 32);
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 44, false), 64);
     assert_int_equal(p.head_ns, 40 * MS);
     /* Another program uses the device: passes become shorter at once, and later longer again. */
@@ -142,6 +142,19 @@ static void test_notes(void **state)
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 60, false), 8);
     pace_note(&p, &m.plan, 8, 68, 80 * MS);
     assert_int_equal(pace_tokens(&p, &m.plan, 512, 68, false), 128);
+}
+
+static void test_steps(void **state)
+{
+    static const struct {
+        uint64_t step_ns, limit_ns;
+        int32_t most, want;
+    } table[] = {{0, 10 * MS, 8, 8},       {MS, 10 * MS, 8, 8},      {3 * MS, 10 * MS, 8, 3},
+                 {10 * MS, 10 * MS, 8, 1}, {MS * MS, 10 * MS, 8, 1}, {1, UINT64_MAX, 8, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        assert_int_equal(pace_steps(table[i].step_ns, table[i].limit_ns, table[i].most),
+                         table[i].want);
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -363,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_tokens, gl_fail_setup),
         cmocka_unit_test_setup(test_notes, gl_fail_setup),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test_setup(test_prompt, gl_fail_setup),
         cmocka_unit_test_setup(test_scores, gl_fail_setup),
         cmocka_unit_test_setup(test_head, gl_fail_setup),

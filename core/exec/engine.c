@@ -72,14 +72,12 @@ struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 void engine_choice_info(const struct engine *engine, const struct engine_choice *c,
                         struct dgl_executor_info *out)
 {
-    bool open = c->state == ENGINE_OPEN, expected = open && c->reason[0];
-    bool persistent = c->state == ENGINE_PERSISTENT || expected;
+    bool persistent = c->state == ENGINE_PERSISTENT || (c->state == ENGINE_OPEN && c->expected);
     *out = (struct dgl_executor_info){
         .executor = persistent ? DGL_EXECUTOR_PERSISTENT : DGL_EXECUTOR_DISPATCH,
         .name = persistent ? "persistent" : "dispatch",
-        .reason = !open || expected          ? c->reason
+        .reason = c->reason[0]               ? c->reason
                   : !engine->persistent.exec ? engine->no_persistent
-                  : c->untried[0]            ? c->untried
                                              : "persistent dispatches have not been tried yet"};
 }
 

@@ -15,14 +15,14 @@ enum engine_state {
 };
 struct engine_choice {
     enum engine_state state;
-    char reason[2 * PERSISTENT_REASON];
-    char untried[2 * PERSISTENT_REASON]; /* reason of ENGINE_OPEN; "" if not checked yet */
-    char
-        parts[PERSISTENT_REASON]; /* why a token is several persistent dispatches; "" = it is not */
-    char key[65];                 /* key of the record on disk, or "" */
-    struct exec_record record;    /* as measured or read; verdict 0: not decided yet */
-    bool rival_begun;             /* the compiler works on another form of the program */
-    int32_t columns;              /* sequences per step, at most; 0 if not checked yet */
+    char reason[2 * PERSISTENT_REASON]; /* "" if not checked yet */
+    /* why a token needs several persistent dispatches, or "" */
+    char parts[PERSISTENT_REASON];
+    char key[65];              /* key of the record on disk, or "" */
+    struct exec_record record; /* as measured or read; verdict 0: not decided yet */
+    bool expected;             /* ENGINE_OPEN: persistent dispatches will be used */
+    bool form_begun;           /* the compiler works on another form of the program */
+    int32_t columns;           /* sequences per step, at most; 0 if not checked yet */
 };
 /* Number of recipes of decode steps: three ways to sample, with or without logit adjustments, for
  * one sequence and for passes over up to 2, 4 and 8. */

@@ -12,7 +12,7 @@
 #include "kernels/phase_control.h"
 #include "kernels/phases.h"
 
-/* A trial times so many tokens with both executors in turn. The best of several rounds counts.
+/* A trial times so many tokens with each candidate in turn. The best of several rounds counts.
  * Before that, the GPU runs long enough to raise its clocks again, because it was idle while the
  * compiler worked. (Without this, one NVIDIA H200 took 3,256 us for tokens of 842 us.) */
 #define TRIAL_STEPS  16
@@ -42,22 +42,40 @@ static struct recipe formed(struct recipe recipe, uint32_t form)
     return recipe;
 }
 
-/* Appends why a token needs several dispatches to the reason for the persistent executor. */
-static void add_parts(struct engine_choice *c)
+/* Sets the reason: `reason`, or if it is NULL, the times of the record. Appends why a token needs
+ * several persistent dispatches, if they are used or expected. */
+static void put_reason(const struct runner *r, struct engine_choice *c, const char *reason)
 {
-    const size_t len = strlen(c->reason);
-    if (c->parts[0])
-        snprintf(c->reason + len, sizeof(c->reason) - len, "; %s", c->parts);
+    const struct exec_record *record = &c->record;
+    const size_t size = sizeof(c->reason);
+    char what[64] = "token";
+    if (c->columns > 1)
+        snprintf(what, sizeof(what), "step of up to %d sequences", c->columns);
+    if (reason)
+        snprintf(c->reason, size, "%s", reason);
+    else
+        snprintf(c->reason, size,
+                 "%sa trial took %.0f us per %s by persistent dispatches of %u work groups, %.0f "
+                 "us by single ones",
+                 (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
+                 (double)record->persistent_ns * 1e-3, what, record->groups,
+                 (double)record->dispatch_ns * 1e-3);
+    size_t len = strlen(c->reason);
+    for (uint32_t form = 0; !reason && form < PHASE_FORMS && record->tried & (record->tried - 1u);
+         form++)
+        if (record->form_ns[form] && len < size)
+            len += (size_t)snprintf(
+                c->reason + len, size - len, "; form %u of its program %.0f us%s", form + 1,
+                (double)record->form_ns[form] * 1e-3, form == record->form ? ", in use" : "");
+    if (c->parts[0] && len < size && (c->state == ENGINE_PERSISTENT || c->state == ENGINE_OPEN))
+        snprintf(c->reason + len, size - len, "; %s", c->parts);
 }
 
 static void decide(struct runner *r, struct engine_choice *c, enum engine_state state,
                    const char *reason)
 {
     c->state = state;
-    if (reason != c->reason)
-        snprintf(c->reason, sizeof(c->reason), "%s", reason);
-    if (state == ENGINE_PERSISTENT)
-        add_parts(c);
+    put_reason(r, c, reason);
     if (state == ENGINE_DISPATCH || state == ENGINE_PERSISTENT)
         dgl_info(r->dev->log, "decoding by %s dispatches: %s",
                  state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
@@ -72,57 +90,13 @@ static void remember(struct runner *r, struct engine_choice *c, enum exec_verdic
                           gl_program_cache_device(r->dev->gl), &c->record);
 }
 
-static void put_times(const struct runner *r, struct engine_choice *c)
-{
-    const struct exec_record *record = &c->record;
-    char what[64] = "token";
-    if (c->columns > 1)
-        snprintf(what, sizeof(what), "step of up to %d sequences", c->columns);
-    snprintf(c->reason, sizeof(c->reason),
-             "%sa trial took %.0f us per %s by persistent dispatches of %u work groups, %.0f us "
-             "by single ones",
-             (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT ? "asked for; " : "",
-             (double)record->persistent_ns * 1e-3, what, record->groups,
-             (double)record->dispatch_ns * 1e-3);
-    size_t len = strlen(c->reason);
-    for (uint32_t form = 0; form < PHASE_FORMS && record->tried & (record->tried - 1u); form++)
-        if (record->form_ns[form] && len < sizeof(c->reason))
-            len += (size_t)snprintf(c->reason + len, sizeof(c->reason) - len,
-                                    "; form %u of its program %.0f us%s", form + 1,
-                                    (double)record->form_ns[form] * 1e-3,
-                                    form == record->form ? ", in use" : "");
-}
-
-/* Decides by the stored record. Returns false if a trial is needed. */
-static bool decide_by_record(struct runner *r, struct engine_choice *c)
-{
-    const uint64_t now = (uint64_t)time(NULL);
-    switch (c->record.verdict) {
-    case EXEC_SLOWER:
-        put_times(r, c);
-        decide(r, c, ENGINE_DISPATCH, c->reason);
-        return true;
-    case EXEC_UNFIT:
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
-        return true;
-    case EXEC_ABORTED:
-        if ((now < c->record.time || now - c->record.time > ABORT_SECONDS) &&
-            c->record.persistent_ns > 0 && c->record.persistent_ns < c->record.dispatch_ns) {
-            c->record.verdict = EXEC_FASTER;
-            return false;
-        }
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
-        return true;
-    default:
-        return false;
-    }
-}
-
 enum dgl_status executor_look(struct runner *r, struct recipe recipe)
 {
     struct engine *engine = *r->engine;
     struct engine_choice *c = engine_choice(engine, recipe);
+    struct exec_record *record = &c->record;
     const struct persistent *p = &engine->persistent;
+    const bool forced = engine->wanted == DGL_EXECUTOR_PERSISTENT;
     char reason[PERSISTENT_REASON] = "";
     if (c->state != ENGINE_OPEN)
         return DGL_OK;
@@ -132,34 +106,43 @@ enum dgl_status executor_look(struct runner *r, struct recipe recipe)
         return DGL_OK;
     }
     const uint64_t token_ns = pace_token_ns(r->pace, &engine->plan);
-    if (engine->wanted != DGL_EXECUTOR_PERSISTENT && engine->plan.device->dispatch_bytes > 0 &&
-        token_ns > PACE_BUDGET_NS) {
-        snprintf(c->reason, sizeof(c->reason),
+    if (!forced && engine->plan.device->dispatch_bytes > 0 && token_ns > PACE_BUDGET_NS) {
+        snprintf(reason, sizeof(reason),
                  "a token takes about %llu ms here; one dispatch must end within %llu ms",
                  (unsigned long long)(token_ns / 1000000), PACE_BUDGET_NS / 1000000);
-        decide(r, c, ENGINE_DISPATCH, c->reason);
+        decide(r, c, ENGINE_DISPATCH, reason);
         return DGL_OK;
     }
     enum dgl_status status = p->ops->check(p->exec, recipe, r->memory, reason, c->key);
-    snprintf(c->parts, sizeof(c->parts), "%s", status == DGL_OK ? reason : "");
-    snprintf(c->untried, sizeof(c->untried), "persistent dispatches have not been tried yet%s%s",
-             c->parts[0] ? "; " : "", c->parts);
     if (status == DGL_ERR_UNSUPPORTED) {
         decide(r, c, ENGINE_DISPATCH, reason);
         return DGL_OK;
     }
     if (status != DGL_OK)
         return status;
-    if (c->key[0] && !c->record.verdict)
-        exec_record_load(gl_program_cache_dir(r->dev->gl), c->key, &c->record);
-    if (c->record.form >= PHASE_FORMS)
-        c->record = (struct exec_record){0};
-    if (engine->wanted == DGL_EXECUTOR_PERSISTENT)
-        snprintf(c->reason, sizeof(c->reason), "asked for");
-    else if (!decide_by_record(r, c) && c->record.verdict == EXEC_FASTER)
-        put_times(r, c);
-    if (c->state == ENGINE_OPEN && c->reason[0])
-        add_parts(c);
+    snprintf(c->parts, sizeof(c->parts), "%s", reason);
+    if (c->key[0] && !record->verdict)
+        exec_record_load(gl_program_cache_dir(r->dev->gl), c->key, record);
+    if (record->form >= PHASE_FORMS)
+        *record = (struct exec_record){0};
+    const uint64_t now = (uint64_t)time(NULL);
+    if (record->verdict == EXEC_ABORTED && !forced && record->persistent_ns > 0 &&
+        record->persistent_ns < record->dispatch_ns &&
+        (now < record->time || now - record->time > ABORT_SECONDS))
+        record->verdict = EXEC_FASTER;
+    c->expected = forced || record->verdict == EXEC_FASTER;
+    if (forced)
+        put_reason(r, c, "asked for");
+    else if (record->verdict == EXEC_FASTER)
+        put_reason(r, c, NULL);
+    else if (record->verdict == EXEC_SLOWER)
+        decide(r, c, ENGINE_DISPATCH, NULL);
+    else if (record->verdict == EXEC_UNFIT)
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch failed its tests on this device");
+    else if (record->verdict == EXEC_ABORTED)
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up here");
+    else
+        put_reason(r, c, "persistent dispatches have not been tried yet");
     return DGL_OK;
 }
 
@@ -173,27 +156,21 @@ static bool has_time(const struct runner *r)
                                 dgl_now_ns() - engine->decoded_ns > LIKELY_NS);
 }
 
-static bool is_wanted(const struct runner *r, const struct engine_choice *c)
+/* Returns true if the compiler should begin with the program, and may. Per width, one program of
+ * several sequences is pending at a time. A finished but unused program is replaced. */
+static bool may_begin(const struct runner *r, struct engine_choice *c, struct recipe recipe)
 {
-    return (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT || c->record.verdict == EXEC_FASTER ||
-           (c->record.verdict == 0 && has_time(r));
-}
-
-/* Returns true if the compiler may begin with the program. Per width, one program of several
- * sequences is pending at a time. A finished but unused program is replaced. */
-static bool may_begin(struct engine *engine, struct engine_choice *c, struct recipe recipe)
-{
+    struct engine *engine = *r->engine;
     const struct persistent *p = &engine->persistent;
     const size_t first = (size_t)(c - engine->choice) / ENGINE_KINDS * ENGINE_KINDS;
-    bool may = true;
-    for (size_t i = first; i < first + ENGINE_KINDS && c->columns > 1; i++) {
+    bool may = c->expected || (c->record.verdict == 0 && has_time(r));
+    for (size_t i = first; i < first + ENGINE_KINDS && c->columns > 1 && may; i++) {
         struct engine_choice *other = &engine->choice[i];
         if (other == c || other->state != ENGINE_COMPILING)
             continue;
-        if (p->ops->is_ready(p->exec, formed(recipe, 0)))
+        may = p->ops->is_ready(p->exec, formed(recipe, 0));
+        if (may)
             other->state = ENGINE_OPEN;
-        else
-            may = false;
     }
     return may;
 }
@@ -203,8 +180,7 @@ enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
     const struct persistent *p = &(*r->engine)->persistent;
     struct engine_choice *c = engine_choice(*r->engine, recipe);
     enum dgl_status status = executor_look(r, recipe);
-    if (status != DGL_OK || c->state != ENGINE_OPEN || !is_wanted(r, c) ||
-        !may_begin(*r->engine, c, recipe))
+    if (status != DGL_OK || c->state != ENGINE_OPEN || !may_begin(r, c, recipe))
         return status;
     status = p->ops->begin(p->exec, formed(recipe, c->record.form), r->memory, false);
     if (status == DGL_OK)
@@ -215,11 +191,6 @@ enum dgl_status executor_prepare(struct runner *r, struct recipe recipe)
 static int32_t trial_steps(const struct steps *q)
 {
     return q->rows > 1 ? ROWS_STEPS : TRIAL_STEPS;
-}
-
-static bool has_room(const struct steps *q)
-{
-    return q->has_room(q->priv, trial_steps(q));
 }
 
 /* Returns the next form of the program that may be faster than the current one, or PHASE_FORMS if
@@ -249,14 +220,14 @@ bool executor_is_due(const struct steps *q)
     case ENGINE_OPEN:
         if (c->columns == 0)
             return true; /* the caller checks the recipe */
-        return is_wanted(r, c) && may_begin(engine, c, q->recipe);
+        return may_begin(r, c, q->recipe);
     case ENGINE_COMPILING:
         return p->ops->is_ready(p->exec, formed(q->recipe, c->record.form)) &&
                (c->record.persistent_ns || engine->wanted == DGL_EXECUTOR_PERSISTENT ||
-                has_room(q));
+                q->has_room(q->priv, trial_steps(q)));
     case ENGINE_PERSISTENT:
-        return form < PHASE_FORMS && has_time(r) && has_room(q) &&
-               (!c->rival_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
+        return form < PHASE_FORMS && has_time(r) && q->has_room(q->priv, trial_steps(q)) &&
+               (!c->form_begun || p->ops->is_ready(p->exec, formed(q->recipe, form)));
     default:
         return false;
     }
@@ -264,24 +235,19 @@ bool executor_is_due(const struct steps *q)
 
 /* ---- trial ----------------------------------------------------------------------------------- */
 
-/* Runs the next steps. Sets *ns to the time of one step, and `ids` to the tokens. */
-static enum dgl_status time_steps(const struct steps *q, struct exec_run *run, int32_t steps,
-                                  int32_t *ids, uint64_t *ns)
-{
-    struct runner *r = q->runner;
-    enum dgl_status status;
-    TRY(q->write(q->priv, true));
-    TRY(runner_write_args(r, run));
-    TRY(gl_finish(r->dev->gl));
-    const uint64_t start = dgl_now_ns();
-    exec_run_move(run, r->memory);
-    TRY(exec_run_submit(run, (uint32_t)steps, NULL));
-    TRY(gl_finish(r->dev->gl));
-    *ns = (dgl_now_ns() - start) / (uint64_t)steps;
-    TRY(q->read(q->priv, steps, ids));
-done:
-    return status;
-}
+/* A way to compute the steps. */
+struct way {
+    struct exec_run *run;
+    uint32_t form, groups; /* of the persistent program; groups = 0 if it is not one */
+    uint64_t ns;           /* best time of a step, or 0 */
+};
+
+struct trial {
+    struct way ways[1 + TRIAL_GROUPS]; /* [count]; the tokens of ways[0] are right */
+    int count, rounds;
+    int failed;   /* way with other tokens, or -1 */
+    bool aborted; /* ...because it was given up */
+};
 
 /* Allows the program to run again: resets the counters of its work groups to 0, as between
  * dispatches. */
@@ -295,206 +261,174 @@ static enum dgl_status clear_abort(struct runner *r, struct recipe recipe)
     return status;
 }
 
-/* Times both executors in turn on the next tokens. Tries several numbers of work groups for the
- * persistent one and keeps the fastest. */
-static enum dgl_status try_both(const struct steps *q, struct exec_run *dispatch,
-                                struct exec_run *persistent, uint32_t resident,
-                                struct engine_choice *c)
+/* Times the ways in turn on the next tokens, until one has other tokens than ways[0]. Restores the
+ * state of the steps. */
+static enum dgl_status time_ways(const struct steps *q, struct trial *t)
 {
     struct runner *r = q->runner;
-    const struct persistent_ops *ops = (*r->engine)->persistent.ops;
-    const bool forced = (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT;
-    const uint32_t units = r->dev->plan.compute_units;
-    const uint32_t step = resident % units == 0 ? units : resident, form = c->record.form;
+    const bool warm = r->wait_executor || (q->rows == 1 && t->ways[0].groups == 0);
     const int32_t steps = trial_steps(q), count = q->rows * steps;
-    const int numbers = q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
-    int32_t want[TRIAL_IDS] = {0}, ids[TRIAL_IDS] = {0};
-    uint64_t ns;
-    bool aborted = false, same = true;
-    c->record = (struct exec_record){.form = form, .tried = 1u << form};
+    const uint64_t begun = dgl_now_ns();
+    int32_t ids[2][TRIAL_IDS];
     enum dgl_status status;
-    const uint64_t start = dgl_now_ns();
     assert(count <= TRIAL_IDS);
-    do
-        status = time_steps(q, dispatch, steps, want, &ns);
-    while (status == DGL_OK && (q->rows == 1 || r->wait_executor) &&
-           dgl_now_ns() - start < WARM_NS);
-    for (int i = 0; i < TRIAL_ROUNDS * numbers && status == DGL_OK; i++) {
-        const uint32_t less = (uint32_t)(i % numbers) * step;
-        if (less >= resident)
-            continue;
-        if (less == 0)
-            status = time_steps(q, dispatch, steps, want, &ns);
-        if (status == DGL_OK && less == 0 && (i == 0 || ns < c->record.dispatch_ns))
-            c->record.dispatch_ns = ns;
-        ops->set_groups(persistent, resident - less);
-        if (status == DGL_OK)
-            status = time_steps(q, persistent, steps, ids, &ns);
-        aborted = executor_is_aborted(ids, count);
-        same = memcmp(ids, want, sizeof(ids)) == 0;
-        if (status != DGL_OK || aborted || !same)
-            break;
-        if (c->record.persistent_ns == 0 || ns < c->record.persistent_ns) {
-            c->record.persistent_ns = ns;
-            c->record.groups = resident - less;
-        }
+    t->failed = -1;
+    t->aborted = false;
+    for (int n = -1; n < t->rounds * t->count && t->failed < 0;) { /* -1: warming up */
+        const int i = n < 0 ? 0 : n % t->count;
+        struct way *way = &t->ways[i];
+        int32_t *now = ids[i > 0];
+        if (way->groups)
+            (*r->engine)->persistent.ops->set_groups(way->run, way->groups);
+        TRY(q->write(q->priv, true));
+        TRY(runner_write_args(r, way->run));
+        TRY(gl_finish(r->dev->gl));
+        const uint64_t start = dgl_now_ns();
+        exec_run_move(way->run, r->memory);
+        TRY(exec_run_submit(way->run, (uint32_t)steps, NULL));
+        TRY(gl_finish(r->dev->gl));
+        const uint64_t ns = (dgl_now_ns() - start) / (uint64_t)steps;
+        TRY(q->read(q->priv, steps, now));
+        t->aborted = executor_is_aborted(now, count);
+        if (t->aborted || memcmp(ids[0], now, (size_t)count * sizeof(*now)) != 0)
+            t->failed = i;
+        else if (n >= 0 && (way->ns == 0 || ns < way->ns))
+            way->ns = ns;
+        n += n >= 0 || !warm || dgl_now_ns() - begun >= WARM_NS;
     }
-    TRY(status);
     TRY(q->write(q->priv, false));
-    TRY(runner_write_args(r, dispatch));
-    if (aborted) {
-        remember(r, c, EXEC_ABORTED);
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        TRY(clear_abort(r, formed(q->recipe, form)));
-        goto done;
-    }
-    if (!same) {
-        remember(r, c, EXEC_UNFIT);
-        decide(r, c, ENGINE_DISPATCH,
-               "the tokens of a trial were not the same as by single dispatches");
-        goto done;
-    }
-    c->record.form_ns[form] = c->record.persistent_ns;
-    bool faster = c->record.persistent_ns < c->record.dispatch_ns;
-    remember(r, c, faster ? EXEC_FASTER : EXEC_SLOWER);
-    put_times(r, c);
-    decide(r, c, faster || forced ? ENGINE_PERSISTENT : ENGINE_DISPATCH, c->reason);
+    TRY(runner_write_args(r, t->ways[0].run));
+    if (t->aborted)
+        TRY(clear_abort(r, formed(q->recipe, t->ways[t->failed].form)));
 done:
     return status;
 }
 
-/* Times the program in the next form against the current one, in turn on the next tokens. An unfit
- * form does not exclude the other form. */
-static enum dgl_status try_form(const struct steps *q, struct engine_choice *c)
-{
-    struct runner *r = q->runner;
-    const struct persistent *p = &(*r->engine)->persistent;
-    struct exec_record *record = &c->record;
-    const uint32_t forms[2] = {record->form, next_form(c)};
-    struct exec_run *run[2] = {NULL, NULL};
-    struct residency found = {0};
-    int32_t ids[2][TRIAL_STEPS];
-    uint64_t best[2] = {0}, ns;
-    int aborted = -1;
-    c->rival_begun = false;
-    record->tried |= 1u << forms[1];
-    enum dgl_status status = q->reserve(q->priv, TRIAL_STEPS);
-    for (int i = 0; i < 2 && status == DGL_OK; i++)
-        status = exec_cache_get(&r->runs->persistent, p->exec, formed(q->recipe, forms[i]),
-                                r->memory, &run[i]);
-    if (status == DGL_OK) {
-        exec_run_move(run[1], r->memory);
-        status = p->ops->probe(run[1], &found);
-    }
-    const uint32_t groups = found.groups < record->groups ? found.groups : record->groups;
-    bool fit = status == DGL_OK && groups > 0;
-    if (status == DGL_ERR_KERNEL)
-        status = DGL_OK; /* the driver refuses the program */
-    const uint64_t start = dgl_now_ns();
-    while (fit && status == DGL_OK && r->wait_executor && aborted < 0 &&
-           dgl_now_ns() - start < WARM_NS) {
-        status = time_steps(q, run[0], TRIAL_STEPS, ids[0], &ns);
-        aborted = executor_is_aborted(ids[0], TRIAL_STEPS) ? 0 : -1;
-    }
-    for (int i = 0; i < 2 * FORM_ROUNDS && fit && status == DGL_OK && aborted < 0; i++) {
-        p->ops->set_groups(run[i % 2], i % 2 ? groups : record->groups);
-        status = time_steps(q, run[i % 2], TRIAL_STEPS, ids[i % 2], &ns);
-        aborted = executor_is_aborted(ids[i % 2], TRIAL_STEPS) ? i % 2 : -1;
-        fit = i == 0 || memcmp(ids[0], ids[1], sizeof(ids[0])) == 0;
-        best[i % 2] = best[i % 2] && best[i % 2] < ns ? best[i % 2] : ns;
-    }
-    TRY(status);
-    TRY(q->write(q->priv, false));
-    if (aborted >= 0)
-        TRY(clear_abort(r, formed(q->recipe, forms[aborted])));
-    if (aborted == 0) {
-        remember(r, c, EXEC_ABORTED);
-        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
-        goto done;
-    }
-    if (fit && aborted < 0) {
-        record->form_ns[forms[0]] = record->persistent_ns = best[0];
-        record->form_ns[forms[1]] = best[1];
-    }
-    if (fit && aborted < 0 && best[1] < best[0]) {
-        record->form = forms[1];
-        record->groups = groups;
-        record->persistent_ns = best[1];
-    }
-    remember(r, c, record->persistent_ns < record->dispatch_ns ? EXEC_FASTER : EXEC_SLOWER);
-    put_times(r, c);
-    decide(r, c, ENGINE_PERSISTENT, c->reason);
-done:
-    return status;
-}
-
-/* ---- choice ---------------------------------------------------------------------------------- */
-
-/* Tries the other forms of the current program that are compiled. They are compiled one after the
- * other, or all at once if the runner is idle. */
-static enum dgl_status try_forms(const struct steps *q, struct engine_choice *c)
-{
-    struct runner *r = q->runner;
-    const struct persistent *p = &(*r->engine)->persistent;
-    enum dgl_status status = DGL_OK;
-    uint32_t form;
-    while ((form = next_form(c)) < PHASE_FORMS && has_time(r) && has_room(q)) {
-        for (uint32_t f = form; f < PHASE_FORMS && !c->rival_begun; f++)
-            if (f == form || (r->wait_executor && !(c->record.tried >> f & 1u)))
-                TRY(p->ops->begin(p->exec, formed(q->recipe, f), r->memory, true));
-        c->rival_begun = true;
-        if (!r->wait_executor && !p->ops->is_ready(p->exec, formed(q->recipe, form)))
-            break;
-        TRY(try_form(q, c));
-    }
-done:
-    return status;
-}
-
-/* Returns the run of the program, for the rows of the query. */
-static enum dgl_status persistent_run(const struct steps *q, struct recipe recipe,
-                                      struct exec_run **run)
+/* Returns the run of the program, for the rows of the steps. */
+static enum dgl_status persistent_run(const struct steps *q, uint32_t form, struct exec_run **run)
 {
     struct runner *r = q->runner;
     enum dgl_status status;
-    TRY(exec_cache_get(&r->runs->persistent, (*r->engine)->persistent.exec, recipe, r->memory,
-                       run));
+    TRY(exec_cache_get(&r->runs->persistent, (*r->engine)->persistent.exec, formed(q->recipe, form),
+                       r->memory, run));
     exec_run_move(*run, r->memory);
     TRY(exec_run_set_tokens(*run, q->rows));
 done:
     return status;
 }
 
-/* Decides if the compiled program may run and is faster. */
-static enum dgl_status judge(const struct steps *q, struct exec_run *dispatch,
-                             struct engine_choice *c)
+/* Tries the compiled program in a form. The first program is tried in several numbers of work
+ * groups against dispatches, unless a record has the result. Other forms are tried against the form
+ * in use; if one does not work, the form in use stays. */
+static enum dgl_status try_form(const struct steps *q, struct engine_choice *c, uint32_t form)
 {
     struct runner *r = q->runner;
+    const struct persistent_ops *ops = (*r->engine)->persistent.ops;
     const bool forced = (*r->engine)->wanted == DGL_EXECUTOR_PERSISTENT;
-    const struct recipe recipe = formed(q->recipe, c->record.form);
-    struct exec_run *run;
-    struct residency found;
-    enum dgl_status status = persistent_run(q, recipe, &run);
-    if (status == DGL_ERR_KERNEL) {
-        remember(r, c, EXEC_UNFIT);
-        decide(r, c, ENGINE_DISPATCH, "the driver does not take the program");
-        return DGL_OK;
-    }
-    TRY(status);
-    TRY((*r->engine)->persistent.ops->probe(run, &found));
-    /* A record with more work groups was measured on a larger slice of the device. */
-    const bool known = c->record.persistent_ns > 0 && c->record.groups <= found.groups;
-    if (found.groups == 0) {
+    const bool first = c->state == ENGINE_COMPILING, room = q->has_room(q->priv, trial_steps(q));
+    struct exec_record *record = &c->record;
+    struct trial t = {.count = 1, .rounds = first ? TRIAL_ROUNDS : FORM_ROUNDS, .failed = -1};
+    const struct way *best = &t.ways[first];
+    struct residency found = {0};
+    struct exec_run *run = NULL;
+    enum dgl_status status = DGL_OK;
+    c->form_begun = false;
+    record->tried |= 1u << form;
+    if (room)
+        TRY(q->reserve(q->priv, trial_steps(q))); /* this may drop runs */
+    t.ways[0] = (struct way){.form = record->form, .groups = first ? 0 : record->groups};
+    TRY(first ? runner_run(r, q->recipe, &t.ways[0].run)
+              : persistent_run(q, record->form, &t.ways[0].run));
+    TRY(exec_run_set_tokens(t.ways[0].run, q->rows));
+    status = persistent_run(q, form, &run);
+    if (status == DGL_OK)
+        status = ops->probe(run, &found);
+    if (status == DGL_ERR_KERNEL)
+        snprintf(found.reason, sizeof(found.reason), "the driver does not take the program");
+    else
+        TRY(status);
+    status = DGL_OK;
+    if (first && found.groups == 0) {
         remember(r, c, EXEC_UNFIT);
         decide(r, c, ENGINE_DISPATCH, found.reason);
-    } else if (!known && has_room(q)) {
-        TRY(try_both(q, dispatch, run, found.groups, c));
-    } else if (known) {
-        put_times(r, c);
-        decide(r, c, ENGINE_PERSISTENT, c->reason);
-    } else if (forced) { /* otherwise a later call tries it */
-        c->record = (struct exec_record){.groups = found.groups, .form = recipe.form};
-        decide(r, c, ENGINE_PERSISTENT, "asked for");
+        goto done;
+    }
+    /* A record with more work groups was measured on a larger slice of the device. */
+    if (first && record->persistent_ns > 0 && record->groups <= found.groups) {
+        decide(r, c, ENGINE_PERSISTENT, NULL);
+        goto done;
+    }
+    if (first && !room) { /* a later call tries it */
+        if (forced) {
+            *record = (struct exec_record){.groups = found.groups, .form = form};
+            decide(r, c, ENGINE_PERSISTENT, "asked for");
+        }
+        goto done;
+    }
+    if (first) {
+        const uint32_t units = r->dev->plan.compute_units;
+        const uint32_t less = found.groups % units == 0 ? units : found.groups;
+        const uint32_t numbers = q->rows > 1 ? ROWS_GROUPS : TRIAL_GROUPS;
+        *record = (struct exec_record){.form = form, .tried = 1u << form};
+        for (uint32_t i = 0; i < numbers && i * less < found.groups; i++)
+            t.ways[t.count++] = (struct way){run, form, found.groups - i * less, 0};
+    } else if (found.groups > 0) {
+        const uint32_t groups = found.groups < record->groups ? found.groups : record->groups;
+        t.ways[t.count++] = (struct way){run, form, groups, 0};
+    }
+    if (t.count > 1)
+        TRY(time_ways(q, &t));
+    for (int i = first; i < t.count && (first || t.failed < 0); i++) {
+        const struct way *way = &t.ways[i];
+        if (way->ns == 0)
+            continue;
+        if (i < 2 || way->ns < record->form_ns[way->form])
+            record->form_ns[way->form] = way->ns;
+        best = way->ns < best->ns ? way : best;
+        record->form = best->form;
+        record->groups = best->groups;
+        record->persistent_ns = best->ns;
+    }
+    record->dispatch_ns = first ? t.ways[0].ns : record->dispatch_ns;
+    if (t.aborted && (first || t.failed == 0)) {
+        remember(r, c, EXEC_ABORTED);
+        decide(r, c, ENGINE_DISPATCH, "a persistent dispatch had to be given up in a trial");
+        goto done;
+    }
+    if (first && t.failed >= 0) {
+        remember(r, c, EXEC_UNFIT);
+        decide(r, c, ENGINE_DISPATCH,
+               "the tokens of a trial were not the same as by single dispatches");
+        goto done;
+    }
+    const bool faster = record->persistent_ns < record->dispatch_ns;
+    remember(r, c, faster ? EXEC_FASTER : EXEC_SLOWER);
+    decide(r, c, faster || forced || !first ? ENGINE_PERSISTENT : ENGINE_DISPATCH, NULL);
+done:
+    return status;
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+/* Tries the program that was compiled first, then its other forms, as far as they are compiled.
+ * They are compiled one after the other, or all at once if the runner is idle. */
+static enum dgl_status try_forms(const struct steps *q, struct engine_choice *c)
+{
+    struct runner *r = q->runner;
+    const struct persistent *p = &(*r->engine)->persistent;
+    enum dgl_status status = DGL_OK;
+    uint32_t form;
+    if (c->state == ENGINE_COMPILING)
+        TRY(try_form(q, c, c->record.form));
+    while ((form = next_form(c)) < PHASE_FORMS && has_time(r) &&
+           q->has_room(q->priv, trial_steps(q))) {
+        for (uint32_t f = form; f < PHASE_FORMS && !c->form_begun; f++)
+            if (f == form || (r->wait_executor && !(c->record.tried >> f & 1u)))
+                TRY(p->ops->begin(p->exec, formed(q->recipe, f), r->memory, true));
+        c->form_begun = true;
+        if (!r->wait_executor && !p->ops->is_ready(p->exec, formed(q->recipe, form)))
+            break;
+        TRY(try_form(q, c, form));
     }
 done:
     return status;
@@ -513,7 +447,7 @@ static enum dgl_status use_of(const struct steps *q, const struct engine_choice 
     *run = NULL;
     if (c->state != ENGINE_PERSISTENT)
         return DGL_OK;
-    TRY(persistent_run(q, formed(q->recipe, c->record.form), run));
+    TRY(persistent_run(q, c->record.form, run));
     /* If runs are shared, another lane may have queued steps of a slower form. */
     for (uint32_t form = 0; form < PHASE_FORMS && r->runs == &r->own; form++)
         if (form != c->record.form)
@@ -537,19 +471,8 @@ enum dgl_status executor_choose(const struct steps *q, struct exec_run **run, in
         return DGL_OK;
     TRY(executor_prepare(r, q->recipe));
     if (r->wait_executor || executor_is_due(q)) {
-        struct exec_run *dispatch = NULL;
-        const bool first = c->state == ENGINE_COMPILING;
         account_push(dev, ACCOUNT_TRIAL);
-        if (first && has_room(q))
-            status = q->reserve(q->priv, trial_steps(q));
-        if (first && status == DGL_OK)
-            status = runner_run(r, q->recipe, &dispatch);
-        if (first && status == DGL_OK)
-            status = exec_run_set_tokens(dispatch, q->rows);
-        if (first && status == DGL_OK)
-            status = judge(q, dispatch, c);
-        if (status == DGL_OK)
-            status = try_forms(q, c);
+        status = try_forms(q, c);
         account_pop(dev);
     }
     TRY(status);

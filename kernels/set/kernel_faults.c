@@ -5,13 +5,11 @@
 
 #include "core/base/log.h"
 
-static void keep_line(void *priv, enum dgl_log_level level, const char *text)
+static void keep_note(void *priv, enum dgl_log_level level, const char *text)
 {
     struct fault_log *f = priv;
-    if (level == DGL_LOG_ERROR && f->reason.len == 0)
-        dgl_buf_puts(&f->reason, text);
-    else
-        dgl_buf_printf(&f->notes, "%s\n", text);
+    (void)level;
+    dgl_buf_printf(&f->notes, "%s\n", text);
 }
 
 void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kernel_faults *faults,
@@ -22,9 +20,9 @@ void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kerne
         f->log = *to;
     if (!faults)
         return;
-    f->log.write = keep_line;
+    f->log = dgl_log_with_error(to, &f->error);
+    f->log.write = keep_note;
     f->log.priv = f;
-    f->log.error = NULL; /* errors go to keep_line() */
     f->log.level = DGL_LOG_NOTICE;
 }
 
@@ -33,9 +31,8 @@ enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_st
     struct kernel_faults *faults = f->faults;
     if (!faults || status == DGL_OK)
         goto done;
-    if (status == DGL_ERR_NO_MEMORY || status == DGL_ERR_CANCELLED || f->reason.failed ||
-        f->notes.failed) {
-        dgl_fail(f->to, status, "%s", f->reason.p ? f->reason.p : path);
+    if (status == DGL_ERR_NO_MEMORY || status == DGL_ERR_CANCELLED || f->notes.failed) {
+        dgl_fail(f->to, status, "%s", f->error.text[0] ? f->error.text : path);
         goto done;
     }
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -44,7 +41,7 @@ enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_st
         .name = dgl_arena_strndup(f->arena, base,
                                   dot && dot > base ? (size_t)(dot - base) : strlen(base)),
         .path = dgl_arena_strndup(f->arena, path, strlen(path)),
-        .reason = dgl_arena_strndup(f->arena, f->reason.p ? f->reason.p : "", f->reason.len),
+        .reason = dgl_arena_strndup(f->arena, f->error.text, strlen(f->error.text)),
         .notes = dgl_arena_strndup(f->arena, f->notes.p ? f->notes.p : "", f->notes.len)};
     if (!fault.name || !fault.path || !fault.reason || !fault.notes ||
         !dgl_grow((void **)&faults->items, &faults->cap, faults->count + 1, sizeof(fault))) {
@@ -54,7 +51,6 @@ enum dgl_status fault_log_end(struct fault_log *f, const char *path, enum dgl_st
     faults->items[faults->count++] = fault;
     status = DGL_OK;
 done:
-    dgl_buf_finish(&f->reason);
     dgl_buf_finish(&f->notes);
     return status;
 }

@@ -16,7 +16,8 @@ struct fault_log {
     const struct dgl_log *to;
     struct kernel_faults *faults; /* NULL: an error fails the call and is logged to `to` */
     struct dgl_arena *arena;      /* of the set; owns the texts of faults */
-    struct dgl_buf reason, notes;
+    struct dgl_error error;       /* the reason of the fault */
+    struct dgl_buf notes;         /* the lines that follow it */
 };
 
 void fault_log_begin(struct fault_log *f, const struct dgl_log *to, struct kernel_faults *faults,

@@ -19,7 +19,7 @@ TEST_LDFLAGS_test_faults := $(GL_FAIL)
 TEST_LDFLAGS_test_batch := $(GL_FAIL)
 TEST_LDFLAGS_test_batch_pages := $(GL_FAIL)
 TEST_LDFLAGS_test_batch_steady := $(GL_FAIL)
-TEST_LDFLAGS_test_batch_reads := -Wl,--wrap=dgl_now_ns,--wrap=session_pass \
+TEST_LDFLAGS_test_prefill_pacing := -Wl,--wrap=dgl_now_ns,--wrap=session_pass \
     -Wl,--wrap=gl_mark_is_reached,--wrap=gl_mark_wait
 TEST_LDFLAGS_test_warm := $(GL_FAIL) -Wl,--wrap=gl_compiles_aside,--wrap=gl_pendings_create
 TEST_LDFLAGS_test_kernel_swap := $(GL_FAIL) -Wl,--wrap=gl_compiles_aside,--wrap=gl_pending_is_ready

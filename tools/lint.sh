@@ -181,9 +181,9 @@ tools/examples  core
 END
 # Files that will move to another room. Their arrows are checked as if they were already there.
 cat > "$work/moves" << 'END'
-core/seq/batch        core/sched
-core/seq/batch_pages  core/sched
-core/seq/batch_reads  core/sched
+core/seq/batch           core/sched
+core/seq/batch_pages     core/sched
+core/seq/prefill_pacing  core/sched
 END
 # Writes the symbols of objects that are newer than their sources: "FILE NAME TYPE".
 stale=0

@@ -15,7 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/seq/batch_reads.h"
+#include "core/seq/prefill_pacing.h"
 
 /* Answers outside of groups are queued in waves of this size, then read back. gl/ has 16 readbacks
  * in flight, and the groups use 8 of them. */
@@ -105,7 +105,7 @@ void batch_destroy(struct dgl_batch *b)
         next = r->next;
         request_free(r);
     }
-    batch_reads_drop(b);
+    prefill_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
         decoder_destroy(&b->groups[i]);
     for (int32_t i = 0; b->lanes && i < b->info.sequences; i++)
@@ -486,9 +486,9 @@ static enum dgl_status read_on(struct batch_request *r)
                   end = held + s->state.ubatch < count ? held + s->state.ubatch : count;
     if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
         const uint64_t begun_ns = device_work_ns(s->model->shard->dev);
-        r->g.may_step = batch_reads_alone(r->batch);
-        TRY(generation_pass(&r->g, batch_reads_tokens(r->batch, s->state.ubatch)));
-        TRY(batch_reads_queued(r->batch, s->seq.len - held, begun_ns));
+        r->g.may_step = prefill_alone(r->batch);
+        TRY(generation_pass(&r->g, prefill_tokens(r->batch, s->state.ubatch)));
+        TRY(prefill_queued(r->batch, s->seq.len - held, begun_ns));
     }
 done:
     return status;
@@ -642,36 +642,36 @@ static enum dgl_status step_lanes(struct dgl_batch *b)
     const bool waits = b->reads_first && reads >= 0; /* answers wait for prompts */
     struct batch_request *r;
     enum dgl_status status = DGL_OK;
-    batch_reads_look(b);
+    prefill_look(b);
     if (!waits)
         TRY(push_groups(b));
     for (int32_t first = 0; first < lanes; first += WAVE) {
         if (first > 0) /* finish the pass before the next wave is queued */
-            TRY(batch_reads_end(b));
+            TRY(prefill_wait(b));
         const int32_t end = lanes - first < WAVE ? lanes : first + WAVE;
         for (int32_t i = first; i < end && !waits; i++)
             if (b->lanes[i].decoder == &b->lanes[i].own && (r = at_turn(b, i, REQUEST_WRITES)))
                 TRY(settle(b, r, write_on(r)));
-        const uint64_t pass = b->reads.begun_ns;
+        const uint64_t pass = b->prefill.begun_ns;
         if (first == 0 && reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)))
             TRY(settle(b, r, read_on(r)));
-        if (b->reads.begun_ns == pass)
-            TRY(batch_reads_end(b));
+        if (b->prefill.begun_ns == pass)
+            TRY(prefill_wait(b));
         for (int32_t i = first; i < end; i++)
             if (at_turn(b, i, REQUEST_WRITES) && b->lanes[i].own.count > 0) {
                 TRY(take(b, &b->lanes[i].own));
-                batch_reads_seen(b);
+                prefill_seen(b);
             }
     }
     for (int32_t i = 0; i < b->num_groups; i++)
         if (b->groups[i]->count > 0) {
             TRY(take(b, b->groups[i]));
-            batch_reads_seen(b);
+            prefill_seen(b);
         }
     if (reads >= 0 && (r = at_turn(b, reads, REQUEST_READS)) &&
         r->lane->session->seq.len == batch_request_tokens(r)) {
         TRY(settle(b, r, write_first(r)));
-        TRY(batch_reads_end(b));
+        TRY(prefill_wait(b));
     }
 done:
     return status;
@@ -701,7 +701,7 @@ void batch_read_first(struct dgl_batch *b)
 
 void batch_lose(struct dgl_batch *b)
 {
-    batch_reads_drop(b);
+    prefill_drop(b);
     for (int32_t i = 0; i < b->num_groups; i++)
         decoder_clear(b->groups[i]);
     for (int32_t i = 0; i < b->info.sequences; i++) {

@@ -46,8 +46,8 @@ struct batch_lane {
     int32_t slot;                  /* ...and its slot in that decoder */
 };
 
-/* Times of the passes over prompts, see batch_reads.h. */
-struct batch_reads {
+/* Times of the passes over prompts, see prefill_pacing.h. */
+struct prefill_pacing {
     struct pace_estimate pass;
     int32_t queued; /* tokens of the queued pass before the mark, or 0 */
     struct gl_mark mark;
@@ -70,7 +70,7 @@ struct dgl_batch {
     float answer_tokens;         /* running mean of the answer length */
     int32_t turn;                /* lane whose prompt is read next */
     uint64_t hold_ns; /* maximum time of a prompt pass while others write; 0 means no limit */
-    struct batch_reads reads;
+    struct prefill_pacing prefill;
     bool stepping;
     bool reads_first; /* batch_read_first() was called */
     struct dgl_batch_info info;

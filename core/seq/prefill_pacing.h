@@ -1,31 +1,31 @@
 /* Size of the prompt passes in a batch. A pass is kept short enough that answers wait for it no
  * longer than a given time. The estimate uses the times of earlier passes. A second pass may be
  * queued while one runs, but no third, so a new request waits for two passes at most. */
-#ifndef DGL_CORE_BATCH_READS_H
-#define DGL_CORE_BATCH_READS_H
+#ifndef DGL_CORE_PREFILL_PACING_H
+#define DGL_CORE_PREFILL_PACING_H
 
 #include "core/seq/batch.h"
 
 #define BATCH_MAX_HOLD_MS 60000
 /* A shorter pass costs as much as one over this many tokens. */
-#define BATCH_LEAST_READ 16
+#define PREFILL_LEAST 16
 
 /* Returns true if no answer has to wait for this prompt, and the passes over it may depend on the
  * other requests. */
-bool batch_reads_alone(const struct dgl_batch *b);
+bool prefill_alone(const struct dgl_batch *b);
 /* Returns the size of the next pass over a prompt, at most `most` tokens. */
-int32_t batch_reads_tokens(const struct dgl_batch *b, int32_t most);
+int32_t prefill_tokens(const struct dgl_batch *b, int32_t most);
 /* Call it after queueing a pass. Waits for the pass before. `begun_ns` is the device_work_ns()
  * before the pass was queued. */
-enum dgl_status batch_reads_queued(struct dgl_batch *b, int32_t tokens, uint64_t begun_ns);
+enum dgl_status prefill_queued(struct dgl_batch *b, int32_t tokens, uint64_t begun_ns);
 /* Notes the time of a finished pass. Does not wait. Called at the beginning of a step. */
-void batch_reads_look(struct dgl_batch *b);
+void prefill_look(struct dgl_batch *b);
 /* Waits for the queued pass, if any. */
-enum dgl_status batch_reads_end(struct dgl_batch *b);
+enum dgl_status prefill_wait(struct dgl_batch *b);
 /* Notes that the host has waited for work queued before the pass: the pass began no earlier than
  * now. */
-void batch_reads_seen(struct dgl_batch *b);
+void prefill_seen(struct dgl_batch *b);
 /* Forgets the queued pass, because the device was lost or the batch ends. */
-void batch_reads_drop(struct dgl_batch *b);
+void prefill_drop(struct dgl_batch *b);
 
 #endif

@@ -317,7 +317,7 @@ enum dgl_status kernel_template(const struct dgl_log *log, const struct kernel_s
 /* ---- choice: kernel_choose.c, kernel_fit.c, kernel_groups.c ---- */
 
 struct kernel_attr {
-    const char *key, *word; /* weight=q4_k, phase=decode, kv=f16, act=silu */
+    const char *key, *word; /* weight=q4_k, phase=decode, kv_k=f16, act=silu */
 };
 
 /* Requirements of an operation. Names and words are borrowed during the call. */

@@ -99,6 +99,13 @@ static void fill_cache(struct problem *p, struct attn *a)
 #define VARIANT_SCALED(variant) ((variant) >> 8 & 1)
 #define VARIANT_CAP(variant)    ((variant) >> 16)
 
+/* Gives the values the type of the keys: no plan has a cache with different types. */
+static bool settle_types(struct kernel_case *c)
+{
+    request_set(&c->request, "kv_v", request_is(&c->request, "kv_k", "f16") ? "f16" : "f32");
+    return true;
+}
+
 /* The pages of the sequence, out of order; page 0 is another's. */
 static void add_pages(struct problem *p, struct ref_attn *r)
 {
@@ -130,7 +137,7 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     r->head_dim = request_size(q, "HEAD_DIM", 64);
     r->rope_dims = request_size(q, "ROPE_DIMS", r->head_dim);
     r->window = (uint32_t)number(a, "WINDOW");
-    r->kv_f16 = request_is(q, "kv", "f16");
+    r->kv_f16 = request_is(q, "kv_k", "f16");
     a->splits = request_size(q, "SPLITS", 1);
     if (r->heads % r->kv_heads != 0)
         problem_refuse(p, "HEADS % KV_HEADS is not 0");
@@ -235,7 +242,7 @@ static bool is_wide(const struct kernel_request *q)
 {
     const int64_t numbers = request_const(q, "KV_HEADS", request_const(q, "HEADS", 0)) *
                             request_const(q, "HEAD_DIM", 0) * 2 * DGL_KV_PAGE;
-    return numbers * (request_is(q, "kv", "f16") ? 2 : 4) > WIDE_PAGE_BYTES;
+    return numbers * (request_is(q, "kv_k", "f16") ? 2 : 4) > WIDE_PAGE_BYTES;
 }
 
 static void narrow_prefill(struct kernel_case *c)
@@ -512,8 +519,9 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
         "HEAD_DIM", 128                                                                            \
     } /* ROPE_DIMS follows */
 #define KV_WORDS                                                                                   \
+    {"kv_k", {"f16", "f32"}},                                                                      \
     {                                                                                              \
-        "kv",                                                                                      \
+        "kv_v",                                                                                    \
         {                                                                                          \
             "f16", "f32"                                                                           \
         }                                                                                          \
@@ -573,6 +581,7 @@ static const struct op_shape qk_shapes[] = {
 
 const struct op_rule op_rule_rope_kv = {.op = "rope_kv",
                                         .attrs = {KV_WORDS},
+                                        .settle = settle_types,
                                         OP_SHAPES(prefill_shapes),
                                         .narrow = narrow_prefill,
                                         .typical = {{TYPICAL}, 256, 0, 0, 0},
@@ -587,6 +596,7 @@ const struct op_rule op_rule_qk_norm = {.op = "qk_norm",
 
 const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
                                              .attrs = {KV_WORDS, {"sinks", {"none", "head"}}},
+                                             .settle = settle_types,
                                              OP_SHAPES(prefill_shapes),
                                              .narrow = narrow_prefill,
                                              .typical = {{TYPICAL}, 256, 1024, 0, 0},
@@ -595,6 +605,7 @@ const struct op_rule op_rule_attn_prefill = {.op = "attn_prefill",
 
 const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
                                             .attrs = {KV_WORDS},
+                                            .settle = settle_types,
                                             OP_SHAPES(decode_shapes),
                                             .narrow = narrow_decode,
                                             .member = member_decode,
@@ -605,6 +616,7 @@ const struct op_rule op_rule_attn_decode = {.op = "attn_decode",
 const struct op_rule op_rule_attn_token = {
     .op = "attn_token",
     .attrs = {KV_WORDS, {"norm", {"none", "head", "all"}}, {"sinks", {"none", "head"}}},
+    .settle = settle_types,
     OP_SHAPES(decode_shapes),
     .narrow = narrow_decode,
     .member = member_decode,

@@ -270,7 +270,8 @@ static struct op *append_attention(struct oplist *list, const struct oplist_para
 {
     const struct model_desc *d = p->desc;
     struct op *op = oplist_append(list, phase, layer, op_name, op_name);
-    op_attr(op, "kv", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
+    op_attr(op, "kv_k", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
+    op_attr(op, "kv_v", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
     add_heads(op, d);
     op_bind_buffer(op, "QKV", BUF_QKV);
     add_bind(op, "KV", (struct ref){.kind = REF_KV, .id = (uint32_t)layer});

@@ -19,7 +19,7 @@ static void describe_shape(const struct op *op, char *out, size_t size)
                                         shown[s], (long long)op->request.consts[i].value);
     for (uint32_t i = 0; i < op->request.num_attrs; i++) {
         const char *key = op->request.attrs[i].key;
-        if ((strcmp(key, "weight") == 0 || strcmp(key, "kv") == 0) && len < size)
+        if ((strcmp(key, "weight") == 0 || strcmp(key, "kv_k") == 0) && len < size)
             len += (size_t)snprintf(out + len, size - len, "%s%s", len ? " " : "",
                                     op->request.attrs[i].word);
     }

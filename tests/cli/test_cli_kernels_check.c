@@ -452,7 +452,7 @@ static const struct bench_row bench_rows[] = {
     {"in_the_cache", "norm_rms", "H=4096,tokens=64", 0, "% of a copy's ", NULL},
     {"one_type", "embed_rows", "weight=q8_0,H=96,tokens=4", 0, "embed weight=q8_0", NULL},
     {"attention", "attn_decode", "HEADS=4,KV_HEADS=2,HEAD_DIM=64,pos=99,SPLITS=2", 0,
-     "attn_decode kv=f16 HEADS=4", NULL},
+     "attn_decode kv_k=f16 kv_v=f16 HEADS=4", NULL},
     {"sampling", "sample_max", "VOCAB=3000,kind=full", 0, "sample_max kind=full", NULL},
     {"no_kernel", "norm_rmss", "H=260", 2, "", "no kernel is called 'norm_rmss'"},
     {"too_long", "norm_rms",

@@ -284,7 +284,8 @@ static void test_attention(void **state)
         static const char *const labels[] = {"attn_decode", "rope_kv", "attn_prefill"};
         for (int j = 0; j < 3; j++) {
             const struct op *op = look_op(&f.list, labels[j], 1, 0);
-            assert_string_equal(look_attr(op, "kv"), types[i] == DGL_KV_F16 ? "f16" : "f32");
+            assert_string_equal(look_attr(op, "kv_k"), types[i] == DGL_KV_F16 ? "f16" : "f32");
+            assert_string_equal(look_attr(op, "kv_v"), types[i] == DGL_KV_F16 ? "f16" : "f32");
             assert_int_equal(look_const(op, "HEADS"), 4);
             assert_int_equal(look_const(op, "KV_HEADS"), 2);
             assert_int_equal(look_const(op, "HEAD_DIM"), 16);

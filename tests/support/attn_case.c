@@ -10,7 +10,8 @@ struct kernel_case attn_case(const struct attn_row *row, const char *op)
                             .pos = s->pos,
                             .variant = s->loud | (uint32_t)s->louder << 8 | s->softcap << 16,
                             .seed = 7919u * s->head_dim + s->pos};
-    request_set(&c.request, "kv", row->kv_f16 ? "f16" : "f32");
+    request_set(&c.request, "kv_k", row->kv_f16 ? "f16" : "f32");
+    request_set(&c.request, "kv_v", row->kv_f16 ? "f16" : "f32");
     request_set(&c.request, "sinks", s->sinks ? "head" : "none");
     request_set(&c.request, "norm", norm[s->norm]);
     request_set_const(&c.request, "HEADS", s->heads);

@@ -2,12 +2,13 @@
 //
 // A layer's cache is pages of KV_PAGE positions; the page table (kernels/step.h) says which pages a
 // sequence has, from entry kv_first on, in the order of its positions. A page holds keys, then
-// values, both [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. A row is one head's numbers at
-// one position. kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and
-// uint: one of them goes with this text and says how many elements of KV a row takes, KV_ROW. A
-// vector of theirs (8, 4 or 2 numbers) takes KV_VEC of them.
+// values, both [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. KV_K_f16 is read for both, so
+// kernels with this lib require KV_K_f16 == KV_V_f16. A row is one head's numbers at one position.
+// kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint: one of them
+// goes with this text and says how many elements of KV a row takes, KV_ROW. A vector of theirs (8,
+// 4 or 2 numbers) takes KV_VEC of them.
 //
-//! LET KV_VEC = KV_f16 ? 1 : 2
+//! LET KV_VEC = KV_K_f16 ? 1 : 2
 
 // The keys or the values of one head of one sequence. Loops over positions want it outside.
 struct kv_rows {

@@ -1,7 +1,7 @@
 // Rounding to the type of the KV cache: f16 to nearest even, f32 as it is. Needs lib half.
 
 // Four numbers as the cache holds them.
-#if KV_f16
+#if KV_K_f16
 #define kv_words uvec2
 #else
 #define kv_words uvec4
@@ -9,7 +9,7 @@
 
 kv_words kv_pack(vec4 x)
 {
-#if KV_f16
+#if KV_K_f16
     return uvec2(half_pack(x.xy), half_pack(x.zw));
 #else
     return floatBitsToUint(x);
@@ -18,7 +18,7 @@ kv_words kv_pack(vec4 x)
 
 vec4 kv_unpack(kv_words words)
 {
-#if KV_f16
+#if KV_K_f16
     return vec4(half_unpack(words.x), half_unpack(words.y));
 #else
     return uintBitsToFloat(words);

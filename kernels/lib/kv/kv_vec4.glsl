@@ -1,11 +1,11 @@
 // Four neighbouring numbers of a KV row at a time, from `uvec2 KV[]`: HEAD_DIM % 4 == 0. A `row` is
 // kv_row()'s, vector i of it numbers 4 i to 4 i + 3. Needs lib kv.
 //
-//! LET KV_ROW = HEAD_DIM / 4 * (KV_f16 ? 1 : 2)
+//! LET KV_ROW = HEAD_DIM / 4 * (KV_K_f16 ? 1 : 2)
 
 vec4 kv_load_vec4(uint row, uint i)
 {
-#if KV_f16
+#if KV_K_f16
     uvec2 words = KV[row + i];
     return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
 #else

@@ -3,7 +3,7 @@
 // Numbers 4 i to 4 i + 3 of a row.
 void kv_store_vec4(uint row, uint i, vec4 x)
 {
-#if KV_f16
+#if KV_K_f16
     KV[row + i] = uvec2(half_pack(x.xy), half_pack(x.zw));
 #else
     KV[row + 2u * i] = floatBitsToUint(x.xy);

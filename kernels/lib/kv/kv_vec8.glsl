@@ -1,14 +1,14 @@
 // Eight neighbouring numbers of a KV row at a time, from `uvec4 KV[]`: HEAD_DIM % 8 == 0. A `row`
 // is kv_row()'s, vector i of it numbers 8 i to 8 i + 7. Needs lib kv.
 //
-//! LET KV_ROW = HEAD_DIM / 8 * (KV_f16 ? 1 : 2)
+//! LET KV_ROW = HEAD_DIM / 8 * (KV_K_f16 ? 1 : 2)
 
-const int KV_VEC8 = 2 - KV_f16; // uvec4s of a vector
+const int KV_VEC8 = 2 - KV_K_f16; // uvec4s of a vector
 
 // As stored: can be on its way before it is needed, in as few registers as the cache's type takes.
 struct kv_vec8 {
     uvec4 lo;
-#if !KV_f16
+#if !KV_K_f16
     uvec4 hi;
 #endif
 };
@@ -17,7 +17,7 @@ struct kv_vec8 {
 // variables of plain types alone.
 uvec4 kv_vec8_part(kv_vec8 x, int i)
 {
-#if KV_f16
+#if KV_K_f16
     return x.lo;
 #else
     return i == 0 ? x.lo : x.hi;
@@ -26,7 +26,7 @@ uvec4 kv_vec8_part(kv_vec8 x, int i)
 
 kv_vec8 kv_vec8_of(uvec4 lo, uvec4 hi)
 {
-#if KV_f16
+#if KV_K_f16
     return kv_vec8(lo);
 #else
     return kv_vec8(lo, hi);
@@ -35,7 +35,7 @@ kv_vec8 kv_vec8_of(uvec4 lo, uvec4 hi)
 
 kv_vec8 kv_fetch_vec8(uint row, uint i)
 {
-#if KV_f16
+#if KV_K_f16
     return kv_vec8(KV[row + i]);
 #else
     return kv_vec8(KV[row + 2u * i], KV[row + 2u * i + 1u]);
@@ -44,7 +44,7 @@ kv_vec8 kv_fetch_vec8(uint row, uint i)
 
 void kv_unpack_vec8(kv_vec8 x, out vec4 a, out vec4 b)
 {
-#if KV_f16
+#if KV_K_f16
     a = vec4(unpackHalf2x16(x.lo.x), unpackHalf2x16(x.lo.y));
     b = vec4(unpackHalf2x16(x.lo.z), unpackHalf2x16(x.lo.w));
 #else

@@ -3,7 +3,7 @@
 // Numbers 4 i to 4 i + 3 of a row.
 void kv_store_words(uint row, uint i, kv_words words)
 {
-#if KV_f16
+#if KV_K_f16
     if (i % 2u == 0u)
         KV[row + i / 2u].xy = words;
     else

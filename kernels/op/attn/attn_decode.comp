@@ -19,7 +19,8 @@
 //! NAME attn_decode
 //! OP attn_decode
 //! VARIANT baseline tiled_small
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec2 KV
 //! BIND read vec4 ROPE
@@ -41,6 +42,7 @@
 //! ACTIVE T * HEAD_BLOCKS * SPLITS * (WG_SIZE / VEC4S * VEC4S)
 //! SHARED float score[HEADS_BLOCK * WG_SIZE]
 //! SHARED float max_part[HEADS_BLOCK * 8]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 4 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REGISTERS HEADS_BLOCK > 2 || SUBGROUP_SIZE == 64 ? 94 : 48

@@ -14,7 +14,8 @@
 //! NAME attn_decode_streaming
 //! OP attn_decode
 //! VARIANT streaming
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec2 KV
 //! BIND read vec4 ROPE
@@ -34,6 +35,7 @@
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(HEADS * SPLITS * SLICES, WG_SIZE) T
 //! ACTIVE T * HEADS * SPLITS * SLICES
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 4 == 0 && VEC4S % SLICE == 0 && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REGISTERS 72

@@ -17,7 +17,8 @@
 //! NAME attn_decode_tiled
 //! OP attn_decode
 //! VARIANT tiled tiled_large
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! BIND read vec2 QKV
 //! BIND readwrite uvec4 KV
 //! BIND read vec4 ROPE
@@ -46,6 +47,7 @@
 //! SHARED float product[HEADS_BLOCK * WG_SIZE] // parts of a query's product with a key
 //! SHARED float score[HEADS_BLOCK * KEYS]
 //! SHARED float max_part[HEADS_BLOCK * RUNS]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM / 4 <= WG_SIZE && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REGISTERS 56

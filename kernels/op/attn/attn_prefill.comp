@@ -13,7 +13,8 @@
 //! NAME attn_prefill
 //! OP attn_prefill
 //! VARIANT baseline tiled_small
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec2 KV
@@ -37,6 +38,7 @@
 //! SHARED float row_max[QUERIES]
 //! SHARED float row_sum[QUERIES]
 //! SHARED float row_rescale[QUERIES]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 4 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0 && HEADS % KV_HEADS == 0
 //! REQUIRE QUERIES <= WG_SIZE && QUERIES * KEYS % WG_SIZE == 0
 //! PREFER 10

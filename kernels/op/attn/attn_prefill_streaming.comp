@@ -13,7 +13,8 @@
 //! NAME attn_prefill_streaming
 //! OP attn_prefill
 //! VARIANT streaming
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec2 KV
@@ -32,6 +33,7 @@
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T * SLICES, WG_SIZE) HEADS
 //! ACTIVE T * SLICES * HEADS
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 4 == 0 && VEC4S % SLICE == 0 && HEADS % KV_HEADS == 0
 //! REQUIRE QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! PREFER SOFTWARE ? 0 : 2

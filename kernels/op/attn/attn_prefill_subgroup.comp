@@ -32,7 +32,8 @@
 //! NAME attn_prefill_subgroup
 //! OP attn_prefill
 //! VARIANT subgroup
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV
@@ -47,7 +48,7 @@
 //! TUNE LEAST = HEAD_DIM > 64 && REGISTERS < 88 ? 12 : 6 in 6 12
 //! TUNE OWN_ROWS = SHARED_BYTES / HEAD_DIM / max(32, SUBGROUP_SIZE) >= LEAST ? 2 : 1 in 1 2 4
 //! TUNE MANY = HEAD_DIM <= 80 && SHARED_BYTES >= 32768 in 0 1
-//! TUNE KEYS = (HEAD_DIM > 128 ? 16 : MANY ? 64 : 32) / (KV_f16 ? 1 : 2) in 8 16 32 64
+//! TUNE KEYS = (HEAD_DIM > 128 ? 16 : MANY ? 64 : 32) / (KV_K_f16 ? 1 : 2) in 8 16 32 64
 //! TUNE HEADS_BLOCK = HEADS % (4 * KV_HEADS) == 0 ? 4 : 2 - HEADS / KV_HEADS % 2 in 1 2 4 8
 //! LET ROW_LANES = max(8, SUBGROUP_SIZE) / 8
 //! LET SUBGROUP_ROWS = ROW_LANES * OWN_ROWS
@@ -55,19 +56,20 @@
 //! LET WG_SIZE = SUBGROUPS * ROW_LANES * 8
 //! LET VEC4S = HEAD_DIM / 4
 //! LET ROW_STRIDE = VEC4S + 1 // vec4s from row to row of query and tile
-//! LET TILE_VEC = KV_f16 ? 1 : 2 // elements of the tile per vec4
+//! LET TILE_VEC = KV_K_f16 ? 1 : 2 // elements of the tile per vec4
 //! STEP read
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, ROWS / HEADS_BLOCK) * (HEADS / HEADS_BLOCK)
 //! ACTIVE T * HEADS * WG_SIZE / ROWS
 //! SHARED vec4 query[ROWS * ROW_STRIDE]
 //! SHARED uvec2 tile[KEYS * ROW_STRIDE * TILE_VEC] // keys, then values
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE SUBGROUP_SIZE >= 8
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % HEADS_BLOCK == 0
 //! EXTENSION GL_KHR_shader_subgroup_shuffle
 //! REGISTERS HEAD_DIM > 128 ? 72 : 64
-//! PREFER SOFTWARE ? -1 : KV_f16 && (HEAD_DIM == 64 || HEAD_DIM == 128) ? 30 : 15 // as measured
+//! PREFER SOFTWARE ? -1 : KV_K_f16 && (HEAD_DIM == 64 || HEAD_DIM == 128) ? 30 : 15 // as measured
 //! TOLERANCE 1e-11
 //! LIB kv
 //! LIB kv_vec8
@@ -88,7 +90,7 @@ void fetch_tile(uint tid, uint page_rows, uint first, uint end, out kv_vec8 ahea
         uint n = tid + uint(e * WG_SIZE), j = n / VEC8S;
         bool there = j < uint(KEYS) && first + j < end;
         ahead[e].lo = uvec4(0u);
-#if !KV_f16
+#if !KV_K_f16
         ahead[e].hi = uvec4(0u);
 #endif
         if (there)
@@ -104,7 +106,7 @@ void store_tile(uint tid, kv_vec8 ahead[AHEAD])
         if (j < uint(KEYS)) {
             tile[to] = ahead[e].lo.xy;
             tile[to + 1u] = ahead[e].lo.zw;
-#if !KV_f16
+#if !KV_K_f16
             tile[to + 2u] = ahead[e].hi.xy;
             tile[to + 3u] = ahead[e].hi.zw;
 #endif
@@ -116,7 +118,7 @@ void store_tile(uint tid, kv_vec8 ahead[AHEAD])
 vec4 tile_vec4(uint j, uint i)
 {
     uint from = (j * uint(ROW_STRIDE) + i) * uint(TILE_VEC);
-#if KV_f16
+#if KV_K_f16
     return vec4(unpackHalf2x16(tile[from].x), unpackHalf2x16(tile[from].y));
 #else
     return uintBitsToFloat(uvec4(tile[from], tile[from + 1u]));

@@ -21,7 +21,8 @@
 //! NAME attn_prefill_tiled
 //! OP attn_prefill
 //! VARIANT tiled tiled_large
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV
@@ -49,6 +50,7 @@
 //! SHARED vec4 tile[KEYS * TILE_STRIDE] // keys, then values
 //! SHARED float weight[ROWS * WEIGHT_STRIDE]
 //! SHARED float row_part[ROWS * 8]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && ROWS % ROW_THREADS == 0
 //! REGISTERS 4 * (ROWS / ROW_THREADS) * ceildiv(VEC4S, 8) + 52

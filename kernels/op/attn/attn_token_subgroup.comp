@@ -49,7 +49,8 @@
 //! NAME attn_token_subgroup
 //! OP attn_token
 //! VARIANT subgroup
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN norm none head all
 //! WHEN sinks none head
 //! BIND read vec4 QKV
@@ -76,7 +77,7 @@
 //! TUNE DEPTH = (HEAD_DIM > 64 || CROWD) && SUBGROUP_SIZE >= 16 ? 8 : 4 in 4 8
 //! TUNE ROUNDS = CROWD ? 4 : 1 in 1 2 4 8
 //! TUNE UNIT_GROUPS = 1 in 1 2 4
-//! TUNE AHEAD = HEAD_DIM <= 128 && KV_f16 && !CROWD ? 2 : 0 in 0 1 2
+//! TUNE AHEAD = HEAD_DIM <= 128 && KV_K_f16 && !CROWD ? 2 : 0 in 0 1 2
 //! LET HEADS_BLOCK = ceildiv(HEADS / KV_HEADS, ceildiv(HEADS / KV_HEADS, MOST_HEADS))
 //! LET SUBGROUPS = WG_SIZE / max(1, SUBGROUP_SIZE)
 //! LET AT_A_TIME = min(KEY_PARTS, max(1, SUBGROUPS / HEADS_BLOCK)) // parts
@@ -97,6 +98,7 @@
 //! ACTIVE T * HEADS * TAKEN * AT_A_TIME * SLOTS * VEC8S / ceildiv(VEC8S, KEY_THREADS)
 //! SHARED vec4 out_part[max(KEY_PARTS, SLICES) * OUTS]
 //! SHARED vec2 max_sum[max(KEY_PARTS, SLICES) * HEADS_BLOCK]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 8 == 0 && HEAD_DIM <= 256 && HEADS % KV_HEADS == 0
 //! REQUIRE ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REQUIRE SUBGROUP_SIZE >= DEPTH && SUBGROUPS >= HEADS_BLOCK

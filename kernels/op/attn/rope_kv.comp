@@ -7,7 +7,8 @@
 //! NAME rope_kv
 //! OP rope_kv
 //! VARIANT baseline
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! BIND readwrite vec2 QKV
 //! BIND write uint KV
 //! BIND read vec4 ROPE
@@ -21,6 +22,7 @@
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T * ROW_ITEMS, WG_SIZE * EACH)
 //! ACTIVE T * ROW_ITEMS
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 4 == 0 && ROPE_DIMS % 4 == 0 && ROPE_DIMS <= HEAD_DIM && QKV_STRIDE % 4 == 0
 //! TOLERANCE 1e-13
 //! LIB half

@@ -21,7 +21,8 @@
 //! NAME attn_decode_llvmpipe
 //! OP attn_decode
 //! VARIANT llvmpipe lanes streaming
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! BIND read vec4 QKV
 //! BIND readwrite uvec4 KV
 //! BIND read vec4 ROPE
@@ -45,6 +46,7 @@
 //! SHARED float new_score[WG_SIZE * ROWS] // parts of the new key's scores
 //! SHARED vec4 new_value[VEC4S]
 //! SHARED vec4 rotated[(ROWS + 1) * VEC4S]
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 8 == 0 && ROPE_DIMS % 8 == 0 && ROPE_DIMS <= HEAD_DIM
 //! REQUIRE HEAD_DIM <= 128 && HEAD_DIM * HEADS_BLOCK <= 256
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0

@@ -14,7 +14,8 @@
 //! NAME attn_prefill_llvmpipe
 //! OP attn_prefill
 //! VARIANT llvmpipe lanes streaming
-//! WHEN kv f16 f32
+//! WHEN kv_k f16 f32
+//! WHEN kv_v f16 f32
 //! WHEN sinks none head
 //! BIND read vec4 QKV
 //! BIND read uvec4 KV
@@ -35,6 +36,7 @@
 //! LOCAL WG_SIZE
 //! GROUPS ceildiv(T, WG_SIZE * TOKENS) HEADS / HEADS_BLOCK
 //! ACTIVE ceildiv(T, TOKENS) * (HEADS / HEADS_BLOCK)
+//! REQUIRE KV_K_f16 == KV_V_f16
 //! REQUIRE HEAD_DIM % 8 == 0 && QKV_STRIDE % 4 == 0 && O_STRIDE % 4 == 0
 //! REQUIRE HEADS % (KV_HEADS * HEADS_BLOCK) == 0 && HEAD_DIM * HEADS_BLOCK * TOKENS <= 256
 //! REQUIRE HEAD_DIM <= 128 || !SOFTWARE

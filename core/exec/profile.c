@@ -211,8 +211,8 @@ static uint64_t bytes_read(const struct exec_run *run, const struct exec_op *e,
         const struct op_bind *bind = op_find_bind(e->op, kernel->binds[i].name);
         if (bind->ref.kind != REF_KV || !(kernel->binds[i].access & KERNEL_READ))
             continue;
-        return e->op->bytes + (uint64_t)pass->sequences *
-                                  plan_kv_read_bytes(plan, bind->ref.id, tokens, pass->held);
+        const uint64_t kv = plan_kv_read_bytes(plan, (uint32_t)e->op->layer, tokens, pass->held);
+        return e->op->bytes + (uint64_t)pass->sequences * kv;
     }
     /* Each token reads one row of the table. */
     return strcmp(e->op->request.op, "embed") == 0 ? e->op->bytes * (uint64_t)run->tokens

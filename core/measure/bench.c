@@ -272,11 +272,8 @@ static enum dgl_status count_bytes(struct bench *b)
     for (size_t i = 0; i < run->count; i++)
         b->r->bytes_per_token += run->ops[i].op->bytes;
     b->r->bytes_per_token /= (uint64_t)b->p.batch;
-    for (int32_t i = 0; i < plan->desc->layers; i++) {
-        int32_t window = plan->desc->layer[i].window;
-        b->r->bytes_per_token +=
-            (uint64_t)(window && window < held ? window : held) * plan_kv_layer_bytes(plan, 1);
-    }
+    for (int32_t i = 0; i < plan->desc->layers; i++)
+        b->r->bytes_per_token += plan_kv_read_bytes(plan, (uint32_t)i, 1, (int32_t)held);
     struct dgl_executor_info info;
     engine_executor(b->s->model->shard->engine, &info);
     if (b->batch && bench_batch_shares_passes(b->batch))

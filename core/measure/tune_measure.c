@@ -38,6 +38,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
                           .desc = whole->desc,
                           .weights = whole->weights,
                           .kv_type = whole->kv_type,
+                          .kv = whole->kv,
                           .splits = whole->splits,
                           .token_splits = whole->token_splits,
                           .sum_rows = whole->sum_rows};

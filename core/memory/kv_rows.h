@@ -7,8 +7,7 @@
 #define DGL_CORE_KV_ROWS_H
 
 #include "core/memory/kv_cache.h"
-
-enum kv_part { KV_KEYS, KV_VALUES, KV_PARTS };
+#include "core/plan/kv_layout.h"
 
 /* Range to copy: positions [page * DGL_KV_PAGE, + count) of a sequence, count <= DGL_KV_PAGE. */
 struct kv_rows {

@@ -268,13 +268,18 @@ static void add_qk_norm(struct oplist *list, const struct oplist_params *p, enum
 static struct op *append_attention(struct oplist *list, const struct oplist_params *p,
                                    enum dgl_phase phase, int32_t layer, const char *op_name)
 {
+    static const char *const kv_types[] = {"f16", "f32"};
     const struct model_desc *d = p->desc;
+    const struct kv_place at = kv_layout_find(p->kv, d, layer);
+    const struct kv_group *group = &p->kv->group[at.group];
     struct op *op = oplist_append(list, phase, layer, op_name, op_name);
-    op_attr(op, "kv_k", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
-    op_attr(op, "kv_v", p->kv_type == DGL_KV_F32 ? "f32" : "f16");
+    op_attr(op, "kv_k", kv_types[group->type[KV_KEYS]]);
+    op_attr(op, "kv_v", kv_types[group->type[KV_VALUES]]);
     add_heads(op, d);
+    if (at.group > 0)
+        op_const(op, "KV_ENTRY", at.group * kv_layout_entries(p->kv));
     op_bind_buffer(op, "QKV", BUF_QKV);
-    add_bind(op, "KV", (struct ref){.kind = REF_KV, .id = (uint32_t)layer});
+    add_bind(op, "KV", (struct ref){.kind = REF_KV, .id = at.layer, .part = at.group});
     return op;
 }
 

@@ -6,6 +6,7 @@
 #ifndef DGL_CORE_OPLIST_H
 #define DGL_CORE_OPLIST_H
 
+#include "core/plan/kv_layout.h"
 #include "core/plan/weights.h"
 
 /* In passes over up to this many tokens a matrix product also applies the norm of its input, if a
@@ -53,7 +54,7 @@ enum ref_kind {
     REF_ACT,    /* id = enum plan_buffer, from there on */
     REF_WEIGHT, /* id = model_weights.matrices, part = band */
     REF_VECTOR, /* id = model_weights.vectors */
-    REF_KV,     /* id = layer */
+    REF_KV,     /* id = layer of its group, part = group: kv_layout_find() */
 };
 struct ref {
     enum ref_kind kind;
@@ -148,7 +149,7 @@ struct fusion; /* fusion.h */
 struct oplist_params {
     const struct model_desc *desc;
     const struct model_weights *weights;
-    enum dgl_kv_type kv_type;
+    const struct kv_layout *kv;
     uint32_t splits;       /* parts of the keys in decode attention */
     uint32_t token_splits; /* maximum if attention is one operation */
     /* rows of weights for which SUMS has room; each part of a split row counts */

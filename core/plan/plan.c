@@ -293,7 +293,7 @@ static struct oplist_params oplist_params_of(struct plan *plan)
 {
     return (struct oplist_params){.desc = plan->desc,
                                   .weights = plan->weights,
-                                  .kv_type = plan->kv_type,
+                                  .kv = &plan->kv,
                                   .splits = plan->splits,
                                   .token_splits = plan->token_splits,
                                   .sum_rows = plan->sum_rows,
@@ -321,6 +321,7 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .splits = plan_choose_splits(p->device, p->desc),
                          .token_splits = plan_token_splits(p->device, p->desc),
                          .sum_rows = plan_sum_rows(p->device)};
+    kv_layout_init(&out->kv, p->desc, p->kv_type, p->device->kv_by_window);
     const struct oplist_params ops = oplist_params_of(out);
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);

@@ -80,6 +80,7 @@ struct plan {
     const struct model_desc *desc;       /* borrowed */
     const struct model_weights *weights; /* borrowed, placed */
     enum dgl_kv_type kv_type;
+    struct kv_layout kv;
     uint32_t splits, token_splits, sum_rows; /* as in oplist_params */
     struct kernel_table kernels;
     struct fusion fusion; /* decided which operations are fused; owns their reasons */
@@ -179,9 +180,9 @@ struct plan_batch {
 /* Bytes in addition to weights and KV cache. *state is the part that belongs to the sequences and
  * groups; the rest is shared scratch. */
 uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batch, uint64_t *state);
-/* Bytes of one layer's keys and values for `tokens` positions. */
+/* Bytes of the keys and values of one layer of the widest group for `tokens` positions. */
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens);
-/* Number of pages for that many positions. */
+/* Number of pages of a group for that many positions. */
 uint32_t plan_kv_pages(int32_t tokens);
 /* Bytes of the KV cache that a pass of `rows` tokens reads, counting each byte once. After the pass
  * the sequence has `held` tokens. */

@@ -18,6 +18,8 @@ struct plan_device {
     /* Bytes of weights that one dispatch may read on a small GPU, so that it ends within 100 ms
      * even before anything was timed. 0 (no limit) for fast devices and software renderers. */
     uint64_t dispatch_bytes;
+    /* Layers of one window are a group of their own in the KV cache: kv_layout.h. */
+    bool kv_by_window;
     struct kernel_var properties[48]; /* docs/kernels.md lists the names */
     size_t num_properties;
 };

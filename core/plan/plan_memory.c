@@ -163,9 +163,7 @@ uint64_t plan_batch_total(const struct plan *plan, const struct plan_batch *batc
 
 uint64_t plan_kv_layer_bytes(const struct plan *plan, int32_t tokens)
 {
-    const struct model_desc *d = plan->desc;
-    uint64_t element = plan->kv_type == DGL_KV_F32 ? 4 : 2;
-    return 2 * (uint64_t)d->kv_heads * (uint64_t)d->head_dim * (uint64_t)tokens * element;
+    return kv_layout_widest_bytes(&plan->kv) * (uint64_t)tokens / DGL_KV_PAGE;
 }
 
 uint32_t plan_kv_pages(int32_t tokens)
@@ -175,9 +173,10 @@ uint32_t plan_kv_pages(int32_t tokens)
 
 uint64_t plan_kv_read_bytes(const struct plan *plan, uint32_t layer, int32_t rows, int32_t held)
 {
-    int32_t window = plan->desc->layer[layer].window;
-    int32_t seen = window > 0 && window < held - rows + 1 ? window + rows - 1 : held;
-    return plan_kv_layer_bytes(plan, seen);
+    const int32_t window = plan->desc->layer[layer].window;
+    const int32_t seen = window > 0 && window < held - rows + 1 ? window + rows - 1 : held;
+    const struct kv_place at = kv_layout_find(&plan->kv, plan->desc, (int32_t)layer);
+    return plan->kv.group[at.group].page_bytes * (uint64_t)seen / DGL_KV_PAGE;
 }
 
 int32_t plan_most_rows(const struct plan *plan)
@@ -200,23 +199,24 @@ int32_t plan_default_rows(const struct plan *plan)
 void plan_estimate(const struct plan *plan, const struct plan_batch *batch, uint64_t available,
                    struct dgl_memory *out)
 {
-    const uint64_t layers = (uint64_t)plan->desc->layers, each = (uint64_t)batch->sequences;
-    const uint64_t page_bytes = plan_kv_layer_bytes(plan, DGL_KV_PAGE);
+    const uint64_t each = (uint64_t)batch->sequences, page_bytes = kv_layout_page_bytes(&plan->kv);
+    const uint64_t entries = kv_layout_entries(&plan->kv);
     const int32_t context = batch->context;
     uint64_t room = UINT64_MAX, state;
     *out = (struct dgl_memory){
         .weight_bytes = plan->weights->bytes, .available_bytes = available, .context = context};
     out->scratch_bytes = plan_batch_total(plan, batch, &state);
-    out->kv_bytes = each * plan_kv_pages(context) * page_bytes * layers;
+    out->kv_bytes = each * plan_kv_pages(context) * page_bytes;
     if (available) {
         uint64_t fixed = out->weight_bytes + out->scratch_bytes;
         room = available > fixed ? available - fixed : 0;
     }
     /* One binding must contain a layer's pages, and one page table a sequence's pages. */
-    uint64_t fit = room / (page_bytes * layers * each);
-    uint64_t bound = plan_device_binding_bytes(plan->device) / (page_bytes * each);
+    uint64_t fit = room / (page_bytes * each);
+    uint64_t bound =
+        plan_device_binding_bytes(plan->device) / (kv_layout_widest_bytes(&plan->kv) * each);
     fit = fit < bound ? fit : bound;
-    fit = (fit < DGL_KV_TABLE_PAGES ? fit : DGL_KV_TABLE_PAGES) * DGL_KV_PAGE;
+    fit = (fit < entries ? fit : entries) * DGL_KV_PAGE;
     out->context_fit = fit < (uint64_t)context ? (int32_t)fit : context;
 }
 

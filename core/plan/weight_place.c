@@ -43,8 +43,9 @@ static const struct tensor_info *slice_tensor(const struct placer *b, size_t sli
 static enum dgl_status find_readers(struct placer *b)
 {
     struct model_weights *w = b->w;
-    const struct oplist_params params = {
-        .desc = b->p->desc, .weights = w, .kv_type = b->p->kv_type, .splits = 1};
+    struct kv_layout kv;
+    kv_layout_init(&kv, b->p->desc, b->p->kv_type, b->p->device->kv_by_window);
+    const struct oplist_params params = {.desc = b->p->desc, .weights = w, .kv = &kv, .splits = 1};
     b->reader = dgl_new_array(const struct op *, w->num_matrices);
     bool failed = !b->reader;
     for (size_t i = 0; i < w->num_matrices && !failed; i++) {

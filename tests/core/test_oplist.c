@@ -15,6 +15,7 @@ struct fake {
     struct layer_weights layer[2];
     struct layer_desc layers[2];
     struct weight_band embed[3], qkv[2], one[6];
+    struct kv_layout kv;
     struct oplist_params p;
     struct oplist list;
 };
@@ -73,7 +74,9 @@ static void fake_init(struct fake *f, uint32_t embed_bands)
         f->layer[i].gate_up.vector = 200 + (uint32_t)i;
         f->layer[i].qkv.has_norm = f->layer[i].gate_up.has_norm = true;
     }
-    f->p = (struct oplist_params){.desc = &f->desc, .weights = &f->weights, .splits = 1};
+    kv_layout_init(&f->kv, &f->desc, DGL_KV_F16, false);
+    f->p =
+        (struct oplist_params){.desc = &f->desc, .weights = &f->weights, .kv = &f->kv, .splits = 1};
 }
 
 static int setup(void **state)
@@ -278,7 +281,7 @@ static void test_attention(void **state)
     for (int i = 0; i < 2; i++) {
         struct fake f;
         fake_init(&f, 1);
-        f.p.kv_type = types[i];
+        kv_layout_init(&f.kv, &f.desc, types[i], false);
         oplist_decode_body(&f.list, &f.p);
         oplist_prefill_body(&f.list, &f.p);
         static const char *const labels[] = {"attn_decode", "rope_kv", "attn_prefill"};

@@ -188,60 +188,6 @@ done:
     return status;
 }
 
-/* A pack of this converter has all keys. A missing key was removed. */
-static enum dgl_status check_complete(struct dgl_json_reader r, const struct dgl_json *root,
-                                      const struct rdrr_manifest *m)
-{
-    static const char *const needed[] = {"architecture", "inference", "files"};
-    const struct dgl_json *value;
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; m->ours && i < sizeof(needed) / sizeof(needed[0]); i++) {
-        TRY(dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value));
-    }
-    bool has_file = rdrr_copied_find(m, FILE_TOKENIZER) != NULL;
-    TRY(dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value));
-    if (m->ours && has_file != (value != NULL))
-        TRY(dgl_json_fail(r, root, "%s, but %s: convert the model again",
-                          has_file ? "files lists tokenizer.json" : "tokenizer is there",
-                          has_file ? "tokenizer is missing"
-                                   : "files does not list tokenizer.json"));
-done:
-    return status;
-}
-
-/* Checks the types of fields that the engine does not use. */
-static enum dgl_status check_types(struct dgl_json_reader r, const struct dgl_json *root)
-{
-    static const struct {
-        const char *object, *key; /* object NULL: the root */
-        enum dgl_json_type type;
-    } rows[] = {
-        {NULL, "modelType", DGL_JSON_STRING},
-        {"quantizationInfo", "weights", DGL_JSON_STRING},
-        {"quantizationInfo", "embeddings", DGL_JSON_STRING},
-        {"quantizationInfo", "layout", DGL_JSON_STRING},
-        {"tokenizer", "type", DGL_JSON_STRING},
-        {"tokenizer", "file", DGL_JSON_STRING},
-        {"conversion", "tool", DGL_JSON_STRING},
-        {"conversion", "version", DGL_JSON_STRING},
-        {"conversion", "source", DGL_JSON_STRING},
-    };
-    enum dgl_status status = DGL_OK;
-    int64_t vocab = 0;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const struct dgl_json *object = root, *value;
-        if (rows[i].object)
-            TRY(dgl_json_opt(r, root, rows[i].object, DGL_JSON_OBJECT, &object));
-        if (object)
-            TRY(dgl_json_opt(r, object, rows[i].key, rows[i].type, &value));
-    }
-    const struct dgl_json *tokenizer = dgl_json_get(root, "tokenizer");
-    if (tokenizer)
-        TRY(dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab));
-done:
-    return status;
-}
-
 /* Checks that apply to packs of this converter only. Other writers use more names of model types
  * ("mixtral", "gpt-oss"). They also count only the ids of the tokenizer in vocabSize, which may be
  * fewer than the rows of the embedding. The readers of architecture.vocabSize report a missing
@@ -292,13 +238,37 @@ done:
     return status;
 }
 
+/* Also checks the types of fields that the engine does not use. */
 static enum dgl_status parse_head(struct dgl_json_reader r, const struct dgl_json *root,
                                   struct rdrr_manifest *out)
 {
-    const struct dgl_json *conversion;
+    static const struct {
+        const char *object, *key; /* object NULL: the root */
+        enum dgl_json_type type;
+    } unused[] = {
+        {NULL, "modelType", DGL_JSON_STRING},
+        {"quantizationInfo", "weights", DGL_JSON_STRING},
+        {"quantizationInfo", "embeddings", DGL_JSON_STRING},
+        {"quantizationInfo", "layout", DGL_JSON_STRING},
+        {"tokenizer", "type", DGL_JSON_STRING},
+        {"tokenizer", "file", DGL_JSON_STRING},
+        {"conversion", "tool", DGL_JSON_STRING},
+        {"conversion", "version", DGL_JSON_STRING},
+        {"conversion", "source", DGL_JSON_STRING},
+    };
+    const struct dgl_json *conversion, *tokenizer = dgl_json_get(root, "tokenizer");
     const char *quantization = NULL;
+    int64_t vocab = 0;
     enum dgl_status status;
-    TRY(check_types(r, root));
+    for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
+        const struct dgl_json *object = root, *value;
+        if (unused[i].object)
+            TRY(dgl_json_opt(r, root, unused[i].object, DGL_JSON_OBJECT, &object));
+        if (object)
+            TRY(dgl_json_opt(r, object, unused[i].key, unused[i].type, &value));
+    }
+    if (tokenizer)
+        TRY(dgl_json_opt_i64(r, tokenizer, "vocabSize", 1, 1 << 21, &vocab));
     TRY(rdrr_need_text(r, root, "modelId", &out->arena, &out->model_id));
     TRY(rdrr_need_text(r, root, "quantization", &out->arena, &quantization));
     TRY(dgl_json_opt(r, root, "conversion", DGL_JSON_OBJECT, &conversion));
@@ -347,38 +317,13 @@ static enum dgl_status parse_layouts(struct dgl_json_reader r, const struct dgl_
     return DGL_OK;
 }
 
-static enum dgl_status parse_tensors(struct dgl_json_reader r, const struct dgl_json *root,
-                                     struct rdrr_manifest *out)
-{
-    const struct dgl_json *file, *map;
-    int64_t count = -1;
-    enum dgl_status status;
-    TRY(dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file));
-    TRY(dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count));
-    out->says_count = count >= 0;
-    out->tensor_count = count >= 0 ? (uint64_t)count : 0;
-    if (!file) {
-        TRY(dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &map));
-        return rdrr_tensors_parse(r, map, out);
-    }
-    struct dgl_str name = dgl_json_str(file);
-    if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
-        return dgl_json_fail(r, file, "\"%s\", but there are tensors inline too",
-                             DGL_PRINTABLE(name.p));
-    if (!dgl_name_is_safe(name.p, name.len))
-        return dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
-                             DGL_PRINTABLE(name.p));
-    out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
-    status = out->tensors_file ? DGL_OK : dgl_fail_memory(r.log, "file names", name.len);
-done:
-    return status;
-}
-
 enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_json_doc *doc,
                                     struct rdrr_manifest *out)
 {
+    static const char *const needed[] = {"architecture", "inference", "files"};
     struct dgl_json_reader r = {.log = log, .doc = doc};
-    const struct dgl_json *root = dgl_json_root(doc);
+    const struct dgl_json *root = dgl_json_root(doc), *value, *file;
+    int64_t count = -1;
     *out = (struct rdrr_manifest){0};
     if (!dgl_json_is(root, DGL_JSON_OBJECT))
         return dgl_json_fail(r, root, "wanted an object, found %s",
@@ -387,11 +332,38 @@ enum dgl_status rdrr_manifest_parse(const struct dgl_log *log, const struct dgl_
     TRY(check_version(r, root, out));
     TRY(parse_head(r, root, out));
     TRY(parse_copied(r, root, out));
-    TRY(check_complete(r, root, out));
+    /* A pack of this converter has all keys. A missing key was removed. */
+    for (size_t i = 0; out->ours && i < sizeof(needed) / sizeof(needed[0]); i++)
+        TRY(dgl_json_need(r, root, needed[i], DGL_JSON_OBJECT, &value));
+    bool has_file = rdrr_copied_find(out, FILE_TOKENIZER) != NULL;
+    TRY(dgl_json_opt(r, root, "tokenizer", DGL_JSON_OBJECT, &value));
+    if (out->ours && has_file != (value != NULL))
+        TRY(dgl_json_fail(r, root, "%s, but %s: convert the model again",
+                          has_file ? "files lists tokenizer.json" : "tokenizer is there",
+                          has_file ? "tokenizer is missing"
+                                   : "files does not list tokenizer.json"));
     TRY(parse_hints(r, root, out));
     TRY(rdrr_shards_parse(r, root, out));
     TRY(parse_layouts(r, root, out));
-    TRY(parse_tensors(r, root, out));
+    TRY(dgl_json_opt(r, root, "tensorsFile", DGL_JSON_STRING, &file));
+    TRY(dgl_json_opt_i64(r, root, "tensorCount", 0, INT64_MAX, &count));
+    out->says_count = count >= 0;
+    out->tensor_count = count >= 0 ? (uint64_t)count : 0;
+    if (!file) {
+        TRY(dgl_json_need(r, root, "tensors", DGL_JSON_OBJECT, &value));
+        TRY(rdrr_tensors_parse(r, value, out));
+        goto done;
+    }
+    struct dgl_str name = dgl_json_str(file);
+    if (dgl_json_count(dgl_json_get(root, "tensors")) > 0)
+        TRY(dgl_json_fail(r, file, "\"%s\", but there are tensors inline too",
+                          DGL_PRINTABLE(name.p)));
+    if (!dgl_name_is_safe(name.p, name.len))
+        TRY(dgl_json_fail(r, file, "\"%s\" is not a plain file name (no '/', no \"..\")",
+                          DGL_PRINTABLE(name.p)));
+    out->tensors_file = dgl_arena_strndup(&out->arena, name.p, name.len);
+    if (!out->tensors_file)
+        TRY(dgl_fail_memory(log, "file names", name.len));
 done:
     if (status != DGL_OK)
         rdrr_manifest_finish(out);

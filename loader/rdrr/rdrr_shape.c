@@ -28,15 +28,6 @@ static enum dgl_status shape_read(struct dgl_json_reader r, const struct dgl_jso
     return DGL_OK;
 }
 
-/* Returns true if `stored` is `logical` with the last dimension padded to whole blocks. */
-static bool shape_is_padded(const struct shape *stored, const struct shape *logical, uint64_t block)
-{
-    uint32_t last = stored->rank - 1;
-    uint64_t pad = stored->dim[last] - logical->dim[last]; /* wraps when it is less: too much */
-    return stored->rank == logical->rank && stored->dim[last] % block == 0 && pad < block &&
-           memcmp(stored->dim, logical->dim, last * sizeof(stored->dim[0])) == 0;
-}
-
 /* Reads "shape" and "originalShape" into the logical shape. A writer that transposed a matrix
  * swapped its shape too and kept the model's in originalShape; others leave the model's in
  * "shape". */
@@ -54,8 +45,13 @@ static enum dgl_status logical_shape(struct dgl_json_reader r, const struct dgl_
         TRY(shape_read(r, original, &logical));
     bool transposed = t->layout == RDRR_COLUMN && logical.rank == 2 && stored.rank == 2 &&
                       logical.dim[0] == stored.dim[1] && logical.dim[1] == stored.dim[0];
-    bool padded = t->layout != RDRR_COLUMN &&
-                  shape_is_padded(&stored, &logical, dgl_dtype_get(t->info.dtype)->block);
+    /* The last dimension may be padded to whole blocks. */
+    uint32_t last = stored.rank - 1;
+    uint64_t block = dgl_dtype_get(t->info.dtype)->block;
+    uint64_t pad = stored.dim[last] - logical.dim[last]; /* wraps when it is less: too much */
+    bool padded = t->layout != RDRR_COLUMN && stored.rank == logical.rank &&
+                  stored.dim[last] % block == 0 && pad < block &&
+                  memcmp(stored.dim, logical.dim, last * sizeof(stored.dim[0])) == 0;
     bool equal = stored.rank == logical.rank &&
                  memcmp(stored.dim, logical.dim, stored.rank * sizeof(stored.dim[0])) == 0;
     char a[TENSOR_SHAPE_TEXT], b[TENSOR_SHAPE_TEXT];
@@ -76,21 +72,6 @@ static bool fits(const struct tensor_info *info, enum rdrr_layout layout, uint64
 {
     uint64_t bytes;
     return rdrr_layout_bytes(layout, info->dtype, info->rank, info->shape, &bytes) && bytes == size;
-}
-
-/* Uses the layout of the pack if the size matches. Otherwise the size decides: vectors and imported
- * tensors are flat in every pack. Flat and column layouts are often equally large, but columns were
- * always stated, so flat has priority. Returns RDRR_LAYOUTS if no layout matches. */
-static enum rdrr_layout layout_by_size(const struct tensor_info *info, bool said,
-                                       enum rdrr_layout pack, uint64_t size)
-{
-    if (said && fits(info, pack, size))
-        return pack;
-    if (fits(info, RDRR_ROW, size))
-        return RDRR_ROW;
-    if (fits(info, RDRR_FLAT, size))
-        return RDRR_FLAT;
-    return !said && fits(info, RDRR_COLUMN, size) ? RDRR_COLUMN : RDRR_LAYOUTS;
 }
 
 static enum dgl_status fail_size(struct dgl_json_reader r, const struct dgl_json *object,
@@ -131,12 +112,18 @@ enum dgl_status rdrr_shape_parse(struct dgl_json_reader r, const struct dgl_json
     info->bytes = (uint64_t)size;
     uint64_t block = dgl_dtype_get(info->dtype)->block;
     if (!layout && !transposed) {
-        /* An entry without a layout uses that of the pack; without both, the size decides. */
+        /* An entry without a layout uses that of the pack if the size matches. Otherwise the size
+         * decides: vectors and imported tensors are flat in every pack. Flat and column layouts are
+         * often equally large, but columns were always stated, so flat has priority. */
         bool said = block > 1 ? m->says_block_layout : strcmp(info->role, "matmul") == 0;
         enum rdrr_layout pack = !said ? RDRR_ROW : block > 1 ? m->block_layout : m->float_layout;
-        t->layout = layout_by_size(info, said, pack, info->bytes);
-        if (t->layout == RDRR_LAYOUTS)
+        const enum rdrr_layout tried[] = {pack, RDRR_ROW, RDRR_FLAT, said ? pack : RDRR_COLUMN};
+        size_t i = 0;
+        while (i < 4 && !fits(info, tried[i], info->bytes))
+            i++;
+        if (i == 4)
             return fail_size(r, object, info, pack, info->bytes);
+        t->layout = tried[i];
     } else if (!fits(info, t->layout, info->bytes)) {
         return fail_size(r, object, info, t->layout, info->bytes);
     }

@@ -6,15 +6,6 @@
 #include "core/base/checked.h"
 #include "loader/rdrr/rdrr_manifest.h"
 
-/* Returns the key of the hash of a shard. Newer packs repeat the hash under "blake3", whatever the
- * algorithm is. Older packs have only that key if the algorithm is BLAKE3. */
-static const char *hash_key(const struct dgl_json *shard, enum dgl_hash_kind kind)
-{
-    bool both = dgl_json_get(shard, "hash") && dgl_json_get(shard, "blake3");
-    bool blake3 = both ? kind == DGL_HASH_BLAKE3 : dgl_json_get(shard, "blake3") != NULL;
-    return blake3 ? "blake3" : "hash";
-}
-
 /* The first generation spells the key "fileName". */
 static const char *name_key(const struct dgl_json *shard)
 {
@@ -29,13 +20,17 @@ static enum dgl_status parse_shard(struct dgl_json_reader r, const struct dgl_js
     int64_t at = (int64_t)index, size = 0, offset = (int64_t)out->total_size;
     char name[32];
     snprintf(name, sizeof(name), RDRR_SHARD_NAME, (unsigned)index);
+    /* Newer packs repeat the hash under "blake3", whatever the algorithm is. Older packs have only
+     * that key if the algorithm is BLAKE3. */
+    bool both = dgl_json_get(object, "hash") && dgl_json_get(object, "blake3");
+    bool blake3 = both ? out->hash == DGL_HASH_BLAKE3 : dgl_json_get(object, "blake3") != NULL;
     if (!dgl_json_is(object, DGL_JSON_OBJECT))
         return dgl_json_fail(r, object, "wanted an object");
     enum dgl_status status;
     TRY(dgl_json_opt_i64(r, object, "index", 0, INT64_MAX, &at));
     TRY(dgl_json_need_i64(r, object, "size", 1, INT64_MAX, &size));
     TRY(dgl_json_opt_i64(r, object, "offset", 0, INT64_MAX, &offset));
-    TRY(rdrr_need_hash(r, object, hash_key(object, out->hash), shard->hash));
+    TRY(rdrr_need_hash(r, object, blake3 ? "blake3" : "hash", shard->hash));
     TRY(rdrr_need_text(r, object, name_key(object), &out->arena, &shard->name));
     if (at != (int64_t)index)
         return dgl_json_fail(r, object, "index is %" PRId64 " at position %zu", at, index);
@@ -54,13 +49,15 @@ done:
     return status;
 }
 
-/* Reads the hash algorithm of the pack, or of the first shard that has one. Other writers may omit
- * both; the default of every writer is sha256. */
-static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dgl_json *root,
-                                       const struct dgl_json *shards, struct rdrr_manifest *out)
+enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_json *root,
+                                  struct rdrr_manifest *out)
 {
-    const struct dgl_json *first = NULL, *value = NULL;
+    const struct dgl_json *shards, *first = NULL, *value = NULL;
+    int64_t total = 0;
     enum dgl_status status;
+    TRY(dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards));
+    /* The hash algorithm is that of the pack, or of the first shard that has one. Other writers may
+     * omit both; the default of every writer is sha256. */
     TRY((out->ours ? dgl_json_need : dgl_json_opt)(r, root, "hashAlgorithm", DGL_JSON_STRING,
                                                    &value));
     for (const struct dgl_json *s = dgl_json_first(shards); s && !first; s = dgl_json_next(s)) {
@@ -77,18 +74,6 @@ static enum dgl_status parse_hash_kind(struct dgl_json_reader r, const struct dg
         return dgl_fail(r.log, DGL_ERR_UNSUPPORTED,
                         "%s: hashAlgorithm is \"%s\"; supported: sha256, blake3",
                         dgl_json_name(r.doc), DGL_PRINTABLE(dgl_json_str(value).p));
-done:
-    return status;
-}
-
-enum dgl_status rdrr_shards_parse(struct dgl_json_reader r, const struct dgl_json *root,
-                                  struct rdrr_manifest *out)
-{
-    const struct dgl_json *shards;
-    int64_t total = 0;
-    enum dgl_status status;
-    TRY(dgl_json_need(r, root, "shards", DGL_JSON_ARRAY, &shards));
-    TRY(parse_hash_kind(r, root, shards, out));
     size_t count = dgl_json_count(shards);
     if (count == 0 || count > RDRR_MAX_SHARDS)
         return dgl_json_fail(r, shards, "%zu shards, wanted 1 to %d", count, RDRR_MAX_SHARDS);

@@ -58,16 +58,13 @@ static enum dgl_status check_storage(struct dgl_json_reader r, const struct dgl_
     const struct dgl_json *transform = dgl_json_get(object, "sourceTransform");
     if (transform && !dgl_json_is(transform, DGL_JSON_NULL))
         return refuse_part(r, info->name, "sourceTransform", "given", "entries without it");
-    enum dgl_status status = dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage);
-    if (status != DGL_OK || !storage)
-        return status;
-    status = dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing);
-    if (status == DGL_OK)
-        status = dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions);
-    if (status == DGL_OK)
-        status = dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(dgl_json_opt(r, object, "storage", DGL_JSON_OBJECT, &storage));
+    if (!storage)
+        return DGL_OK;
+    TRY(dgl_json_opt(r, storage, "packing", DGL_JSON_STRING, &packing));
+    TRY(dgl_json_opt(r, storage, "companions", DGL_JSON_ARRAY, &companions));
+    TRY(dgl_json_opt_i64(r, storage, "blockBytes", 1, INT32_MAX, &block_bytes));
     struct dgl_str text = dgl_json_str(packing);
     bool known = !packing || (type->block == 1 && dgl_str_eq(text, "dense")) ||
                  (info->dtype == DGL_Q4_K && dgl_str_eq(text, "q4k")) ||
@@ -81,7 +78,8 @@ static enum dgl_status check_storage(struct dgl_json_reader r, const struct dgl_
     if (block_bytes != type->block_bytes)
         return dgl_json_fail(r, storage, "blockBytes is %" PRId64 ", but %s has blocks of %u",
                              block_bytes, type->rdrr, type->block_bytes);
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* Reads {shard or shardIndex, offset, size} and adds it to the list of spans. `size` is given

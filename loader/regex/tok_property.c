@@ -157,18 +157,10 @@ void tok_property_write_range(struct tok_range range, struct dgl_buf *out)
     tok_property_write_cp(range.last, out);
 }
 
-/* Writes all code points of one category as ranges. */
-static void write_category(enum tok_category wanted, struct dgl_buf *out)
+void tok_property_write(const struct tok_property *property, bool newer, struct dgl_buf *out)
 {
     struct tok_range range;
     enum tok_category category;
-    for (size_t i = 0; tok_category_run(i, &range, &category); i++)
-        if (category == wanted)
-            tok_property_write_range(range, out);
-}
-
-void tok_property_write(const struct tok_property *property, bool newer, struct dgl_buf *out)
-{
     uint32_t left = property->categories;
     for (size_t i = 0; i < COUNT(groups); i++) {
         bool shrunk = groups[i].categories & BIT(TOK_CN);
@@ -179,13 +171,12 @@ void tok_property_write(const struct tok_property *property, bool newer, struct 
     }
     uint32_t spelled_out = newer ? left & SHRUNK : 0;
     for (enum tok_category i = 0; i < TOK_CATEGORY_COUNT; i++) {
-        if (spelled_out & BIT(i))
-            write_category(i, out);
-        else if (left & BIT(i))
+        for (size_t j = 0; spelled_out & BIT(i) && tok_category_run(j, &range, &category); j++)
+            if (category == i)
+                tok_property_write_range(range, out);
+        if (left & ~spelled_out & BIT(i))
             dgl_buf_printf(out, "\\p{%s}", category_names[i]);
     }
-    struct tok_range range;
-    enum tok_category category;
     for (size_t i = 0; newer && tok_newer_run(i, &range, &category); i++)
         if (property->categories & ~spelled_out & BIT(category))
             tok_property_write_range(range, out);

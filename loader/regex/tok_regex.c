@@ -149,23 +149,6 @@ enum dgl_status tok_spans_add(struct dgl_budget *budget, struct tok_spans *spans
     return DGL_OK;
 }
 
-/* Returns true if PCRE2 may not know a character of the text. The first such character has three
- * bytes. */
-static bool has_newer(struct dgl_str text)
-{
-    for (size_t i = 0; i < text.len;) {
-        uint32_t cp;
-        if ((unsigned char)text.p[i] < 0xE0) {
-            i++;
-            continue;
-        }
-        i += dgl_utf8_decode(text.p + i, text.len - i, &cp);
-        if (tok_is_newer(cp))
-            return true;
-    }
-    return false;
-}
-
 /* Position of the search at its last callout. */
 struct search {
     struct dgl_budget *budget;
@@ -185,19 +168,6 @@ static int count_work(pcre2_callout_block *block, void *priv)
     return dgl_budget_steps(search->budget, dgl_budget_steps_of(moved)) ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-static enum dgl_status fail_match(struct dgl_budget *budget, const struct tok_regex *regex,
-                                  int error, size_t len)
-{
-    char message[128] = "";
-    if (error == PCRE2_ERROR_CALLOUT) /* the budget has failed and has logged it */
-        return budget->status;
-    pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
-    dgl_budget_fail(budget, error == PCRE2_ERROR_NOMEMORY ? DGL_ERR_NO_MEMORY : DGL_ERR_UNSUPPORTED,
-                    "%s: the pattern cannot be matched against this text of %zu bytes: %s",
-                    regex->where, len, message);
-    return budget->status;
-}
-
 enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex *regex,
                                struct tok_regex_scratch *scratch, struct dgl_str text,
                                struct tok_spans *out)
@@ -207,7 +177,16 @@ enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex
         return tok_spans_add(budget, out, (struct tok_span){0, 0, false});
     if (!dgl_budget_steps(budget, dgl_budget_steps_of(text.len)))
         return budget->status;
-    const pcre2_code *code = has_newer(text) ? regex->newer_code : regex->code;
+    /* PCRE2 may not know a character of the text. The first such character has three bytes. */
+    bool newer = false;
+    for (size_t i = 0, len; i < text.len && !newer; i += len) {
+        uint32_t cp = 0;
+        len = 1;
+        if ((unsigned char)text.p[i] >= 0xE0)
+            len = dgl_utf8_decode(text.p + i, text.len - i, &cp);
+        newer = cp && tok_is_newer(cp);
+    }
+    const pcre2_code *code = newer ? regex->newer_code : regex->code;
     const PCRE2_SIZE *found = pcre2_get_ovector_pointer(scratch->data);
     struct search search = {.budget = budget};
     pcre2_set_callout(scratch->context, count_work, &search);
@@ -220,8 +199,17 @@ enum dgl_status tok_regex_find(struct dgl_budget *budget, const struct tok_regex
                              scratch->data, scratch->context);
         if (rc == PCRE2_ERROR_NOMATCH)
             break;
-        if (rc < 0)
-            return fail_match(budget, regex, rc, text.len);
+        if (rc == PCRE2_ERROR_CALLOUT) /* the budget has failed and has logged it */
+            return budget->status;
+        if (rc < 0) {
+            char message[128] = "";
+            pcre2_get_error_message(rc, (PCRE2_UCHAR *)message, sizeof(message));
+            dgl_budget_fail(budget,
+                            rc == PCRE2_ERROR_NOMEMORY ? DGL_ERR_NO_MEMORY : DGL_ERR_UNSUPPORTED,
+                            "%s: the pattern cannot be matched against this text of %zu bytes: %s",
+                            regex->where, text.len, message);
+            return budget->status;
+        }
         if (!dgl_budget_steps(budget, 4)) /* cost of the call itself */
             return budget->status;
         size_t start = found[0], end = found[1];

@@ -121,14 +121,6 @@ void gguf_file_quant(const struct blob_source *source, const char *path,
 
 /* ---- models of a folder ---------------------------------------------------------------------- */
 
-/* Returns true for files that accompany a model: projectors and importance matrices. */
-static bool is_companion(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return strcasestr(slash ? slash + 1 : name, "mmproj") ||
-           strcasestr(slash ? slash + 1 : name, "imatrix");
-}
-
 static enum dgl_status add_file(const struct dgl_log *log, const char *dir, const char *name,
                                 struct gguf_choices *out)
 {
@@ -181,8 +173,10 @@ static enum dgl_status list_folder(const struct dgl_log *log, const char *dir, c
         path = dgl_path_join(folder, names[i]);
         if (!name || !path)
             TRY(dgl_fail_memory(log, dir, strlen(dir)));
+        /* Projectors and importance matrices accompany a model. */
+        bool companion = strcasestr(names[i], "mmproj") || strcasestr(names[i], "imatrix");
         if (dgl_str_ends(dgl_str_of(name), SUFFIX) && !dgl_path_is_dir(path))
-            TRY(is_companion(name) ? DGL_OK : add_file(log, dir, name, out));
+            TRY(companion ? DGL_OK : add_file(log, dir, name, out));
         else if (subfolders && dgl_path_is_dir(path) &&
                  list_folder(NULL, dir, name, false, out) == DGL_ERR_NO_MEMORY)
             TRY(dgl_fail_memory(log, dir, strlen(dir)));

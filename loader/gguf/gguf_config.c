@@ -63,36 +63,6 @@ static void set_unsaid(struct composer *c, const char *path, struct field value)
     fields_set(c->out, path, value, NULL);
 }
 
-/* The vocabulary size is the number of rows of the embedding table. */
-static enum dgl_status put_vocab(struct composer *c)
-{
-    long index = tensor_source_find(c->m->raw, "token_embd.weight");
-    if (index < 0)
-        return dgl_fail(
-            c->log, DGL_ERR_FORMAT,
-            "%s: tensor token_embd.weight is missing, the embedding with a row of %s values "
-            "per token",
-            c->m->file->name, key_of(c, "embedding_length"));
-    const struct tensor_info *t = tensor_source_at(c->m->raw, (size_t)index);
-    if (t->rank != 2 || t->shape[0] > MAX_SIZE)
-        return dgl_fail(c->log, DGL_ERR_FORMAT,
-                        "%s: tensor token_embd.weight has %" PRIu32 " dimensions, %" PRIu64
-                        " rows; wanted a matrix of at most %d rows",
-                        c->m->file->name, t->rank, t->shape[0], MAX_SIZE);
-    fields_set(c->out, "vocab_size", field_i64((int64_t)t->shape[0]), "rows of token_embd.weight");
-    if (!gguf_arch_find_key(c->m, "vocab_size"))
-        return DGL_OK;
-    int64_t said = 0;
-    enum dgl_status status = gguf_arch_need_i64(c->log, c->m, "vocab_size", MAX_SIZE, &said);
-    if (status == DGL_OK && (uint64_t)said != t->shape[0])
-        status =
-            dgl_fail(c->log, DGL_ERR_FORMAT,
-                     "%s: %s is %" PRId64 ", but token_embd.weight has %" PRIu64
-                     " rows: the file was put together from different models, convert it again",
-                     c->m->file->name, key_of(c, "vocab_size"), said, t->shape[0]);
-    return status;
-}
-
 static enum dgl_status put_sizes(struct composer *c)
 {
     const struct gguf_model *m = c->m;
@@ -110,7 +80,29 @@ static enum dgl_status put_sizes(struct composer *c)
     set_unsaid(c, "tie_word_embeddings", field_bool(!has_tensor(m, "output.weight")));
     enum dgl_status status;
     TRY(copy_size(c, "hidden_size", "embedding_length"));
-    TRY(put_vocab(c));
+    /* The vocabulary size is the number of rows of the embedding table. */
+    long index = tensor_source_find(m->raw, "token_embd.weight");
+    if (index < 0)
+        return dgl_fail(
+            c->log, DGL_ERR_FORMAT,
+            "%s: tensor token_embd.weight is missing, the embedding with a row of %s values "
+            "per token",
+            m->file->name, key_of(c, "embedding_length"));
+    const struct tensor_info *t = tensor_source_at(m->raw, (size_t)index);
+    if (t->rank != 2 || t->shape[0] > MAX_SIZE)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: tensor token_embd.weight has %" PRIu32 " dimensions, %" PRIu64
+                        " rows; wanted a matrix of at most %d rows",
+                        m->file->name, t->rank, t->shape[0], MAX_SIZE);
+    int64_t rows = (int64_t)t->shape[0], said = rows;
+    fields_set(c->out, "vocab_size", field_i64(rows), "rows of token_embd.weight");
+    if (gguf_arch_find_key(m, "vocab_size"))
+        TRY(gguf_arch_need_i64(c->log, m, "vocab_size", MAX_SIZE, &said));
+    if (said != rows)
+        return dgl_fail(c->log, DGL_ERR_FORMAT,
+                        "%s: %s is %" PRId64 ", but token_embd.weight has %" PRId64
+                        " rows: the file was put together from different models, convert it again",
+                        m->file->name, key_of(c, "vocab_size"), said, rows);
     TRY(copy_size(c, "intermediate_size",
                   experts_only ? "expert_feed_forward_length" : "feed_forward_length"));
     TRY(copy_size(c, "max_position_embeddings", "context_length"));
@@ -123,16 +115,23 @@ done:
     return status;
 }
 
-/* layer_types of families that alternate windows. The file has a list of layers or a period: every
- * layer at a multiple of the period has no window, and 0 means that all layers have one. */
-static enum dgl_status put_layer_types(struct composer *c)
+/* Sets sliding_window, or null without a window: in some families an absent field means a window.
+ * Sets layer_types of families that alternate windows. The file has a list of layers or a period:
+ * every layer at a multiple of the period has no window, and 0 means that all layers have one. */
+static enum dgl_status put_window(struct composer *c)
 {
-    const struct gguf_model *m = c->m;
     static const char suffix[] = "attention.sliding_window_pattern";
+    const struct gguf_model *m = c->m;
     const struct gguf_kv *kv = gguf_arch_find_key(m, suffix);
-    int64_t period = m->arch->window_period;
-    enum dgl_status status = DGL_OK;
+    int64_t window = 0, period = m->arch->window_period;
     bool listed = kv && kv->is_array;
+    enum dgl_status status;
+    TRY(gguf_arch_i64(c->log, m, "attention.sliding_window", MAX_SIZE, &window));
+    fields_set(c->out, "sliding_window",
+               window > 0 ? field_i64(window) : (struct field){.kind = FIELD_NULL},
+               key_of(c, "attention.sliding_window"));
+    if (window == 0 || period == 0)
+        return DGL_OK;
     if (!listed)
         TRY(gguf_arch_i64(c->log, m, suffix, MAX_SIZE, &period));
     struct field *types =
@@ -147,21 +146,6 @@ static enum dgl_status put_layer_types(struct composer *c)
         types[i] = field_str(windowed ? "sliding_attention" : "full_attention");
     }
 done:
-    return status;
-}
-
-/* Sets sliding_window, or null without a window: in some families an absent field means a
- * window. */
-static enum dgl_status put_window(struct composer *c)
-{
-    static const char suffix[] = "attention.sliding_window";
-    int64_t window = 0;
-    enum dgl_status status = gguf_arch_i64(c->log, c->m, suffix, MAX_SIZE, &window);
-    fields_set(c->out, "sliding_window",
-               window > 0 ? field_i64(window) : (struct field){.kind = FIELD_NULL},
-               key_of(c, suffix));
-    if (status == DGL_OK && window > 0 && c->m->arch->window_period > 0)
-        status = put_layer_types(c);
     return status;
 }
 
@@ -206,29 +190,12 @@ static enum dgl_status put_experts(struct composer *c, const char *count_name)
     (MLP_BIAS | GGUF_QWEN3 | GGUF_QWEN3_MOE | GGUF_GEMMA2 | GGUF_GEMMA3 | GGUF_GPT_OSS | GGUF_OLMO2)
 #define MLP_BIAS (GGUF_LLAMA | GGUF_SMOLLM3 | GGUF_GRANITE)
 
-/* One of them is enough; model_bind() reports those that are missing. */
-static bool has_any(const struct gguf_model *m, const char *const *names, size_t count)
+/* One of the names, which end with NULL, is enough; model_bind() reports those that are missing. */
+static bool has_any(const struct gguf_model *m, const char *const *names)
 {
-    bool any = false;
-    for (size_t i = 0; i < count; i++)
-        any = any || has_tensor(m, names[i]);
-    return any;
-}
-
-static void put_biases(struct composer *c)
-{
-    static const char *const attention[] = {"blk.0.attn_q.bias", "blk.0.attn_k.bias",
-                                            "blk.0.attn_v.bias", "blk.0.attn_output.bias"};
-    static const char *const mlp[] = {"blk.0.ffn_gate.bias", "blk.0.ffn_up.bias",
-                                      "blk.0.ffn_down.bias"};
-    const struct gguf_arch *arch = c->m->arch;
-    if (strcmp(arch->model_type, "mistral") == 0)
-        return;
-    if (arch->family & ATTENTION_BIAS)
-        set_unsaid(c, "attention_bias",
-                   field_bool(has_any(c->m, attention, sizeof(attention) / sizeof(attention[0]))));
-    if (arch->family & MLP_BIAS)
-        set_unsaid(c, "mlp_bias", field_bool(has_any(c->m, mlp, sizeof(mlp) / sizeof(mlp[0]))));
+    while (*names && !has_tensor(m, *names))
+        names++;
+    return *names != NULL;
 }
 
 static enum dgl_status put_family(struct composer *c)
@@ -287,12 +254,20 @@ done:
 enum dgl_status gguf_config_read(const struct dgl_log *log, const struct gguf_model *model,
                                  const struct gguf_config_ids *ids, struct fields *out)
 {
+    static const char *const attention[] = {"blk.0.attn_q.bias", "blk.0.attn_k.bias",
+                                            "blk.0.attn_v.bias", "blk.0.attn_output.bias", NULL};
+    static const char *const mlp[] = {"blk.0.ffn_gate.bias", "blk.0.ffn_up.bias",
+                                      "blk.0.ffn_down.bias", NULL};
     struct composer c = {.log = log, .m = model, .out = out};
+    bool mistral = strcmp(model->arch->model_type, "mistral") == 0;
     enum dgl_status status;
     TRY(put_sizes(&c));
     TRY(gguf_rope_read(log, model, out));
     TRY(put_family(&c));
-    put_biases(&c);
+    if ((model->arch->family & ATTENTION_BIAS) && !mistral)
+        set_unsaid(&c, "attention_bias", field_bool(has_any(model, attention)));
+    if ((model->arch->family & MLP_BIAS) && !mistral)
+        set_unsaid(&c, "mlp_bias", field_bool(has_any(model, mlp)));
     if (ids->bos_id >= 0)
         fields_set(out, "bos_token_id", field_i64(ids->bos_id), "tokenizer.ggml.bos_token_id");
     struct field *eos =

@@ -62,22 +62,16 @@ const struct gguf_kv *gguf_arch_find_key(const struct gguf_model *m, const char 
     return gguf_find(m->file, gguf_arch_key(m->arch, suffix, key));
 }
 
-static bool is_known(const char *suffix)
-{
-    struct dgl_str rest = dgl_str_of(known_keys), name;
-    while (dgl_str_split(&rest, ' ', &name)) {
-        if (dgl_str_eq(name, suffix))
-            return true;
-    }
-    return false;
-}
-
 static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_model *m)
 {
     size_t len = strlen(m->arch->name);
     for (size_t i = 0; i < m->file->num_keys; i++) {
         const char *key = m->file->keys[i].key;
-        if (strncmp(key, m->arch->name, len) == 0 && key[len] == '.' && !is_known(key + len + 1))
+        struct dgl_str rest = dgl_str_of(known_keys), name;
+        bool known = strncmp(key, m->arch->name, len) != 0 || key[len] != '.';
+        while (!known && dgl_str_split(&rest, ' ', &name))
+            known = dgl_str_eq(name, key + len + 1);
+        if (!known)
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: key %s is not known, and leaving it out could give wrong results",
                             m->file->name, DGL_PRINTABLE(key));
@@ -85,26 +79,10 @@ static enum dgl_status check_keys(const struct dgl_log *log, const struct gguf_m
     return DGL_OK;
 }
 
-/* Reads the number of a key, also as text. Returns false if the key is not a single number. */
-static bool number_of(const struct gguf_kv *kv, double *value, char *text, size_t size)
-{
-    int64_t whole;
-    bool is = !kv->is_array && gguf_float_at(kv, 0, value);
-    if (!is && !kv->is_array && gguf_int_at(kv, 0, &whole)) {
-        *value = (double)whole;
-        is = true;
-    }
-    if (is)
-        snprintf(text, size, "%g", *value);
-    else
-        snprintf(text, size, "%s %s", kv->is_array ? "an array of" : "a", gguf_type_name(kv->type));
-    return is;
-}
-
 /* Refuses keys that would change the result if the architecture does not use them. */
 static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf_model *m)
 {
-    int64_t window = 0, context = 0;
+    int64_t window = 0, context = 0, whole;
     char key[GGUF_ARCH_KEY_TEXT], text[64];
     enum dgl_status status;
     TRY(gguf_arch_i64(log, m, "attention.sliding_window", MAX_CONTEXT, &window));
@@ -116,8 +94,17 @@ static enum dgl_status check_unused(const struct dgl_log *log, const struct gguf
         if (!kv || gguf_arch_uses(m->arch, rule->suffix) ||
             (rule->of_window && (window == 0 || window >= context)))
             continue;
-        if (!number_of(kv, &value, text, sizeof(text)) ||
-            (value != rule->neutral && value != rule->also))
+        bool number = !kv->is_array && gguf_float_at(kv, 0, &value);
+        if (!number && !kv->is_array && gguf_int_at(kv, 0, &whole)) {
+            value = (double)whole;
+            number = true;
+        }
+        if (number)
+            snprintf(text, sizeof(text), "%g", value);
+        else
+            snprintf(text, sizeof(text), "%s %s", kv->is_array ? "an array of" : "a",
+                     gguf_type_name(kv->type));
+        if (!number || (value != rule->neutral && value != rule->also))
             return dgl_fail(log, DGL_ERR_UNSUPPORTED,
                             "%s: %s is %s, which is not implemented for this architecture; "
                             "supported: %g",
@@ -128,9 +115,15 @@ done:
     return status;
 }
 
-/* Keys with a single supported value. */
+/* Keys with a single supported value, and switches that would change the results. */
 static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_model *m)
 {
+    static const struct {
+        const char *suffix;
+        unsigned families;
+    } switches[] = {{"attention.causal", ~0u},
+                    /* only in Granite, false means "no rotation" in llama.cpp */
+                    {"rope.scaling.finetuned", GGUF_GRANITE}};
     static const char *const pairs[][2] = {
         {"attention.value_length", "attention.key_length"},
         {"attention.key_length_swa", "attention.key_length"},
@@ -138,6 +131,14 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     };
     char a[GGUF_ARCH_KEY_TEXT], b[GGUF_ARCH_KEY_TEXT];
     enum dgl_status status;
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        bool on = true;
+        gguf_arch_key(m->arch, switches[i].suffix, a);
+        TRY(gguf_opt_bool((struct gguf_reader){log, m->file}, a, &on));
+        if (!on && (switches[i].families & (unsigned)m->arch->family))
+            return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
+                            m->file->name, DGL_PRINTABLE(a));
+    }
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         int64_t value = m->head_dim;
         TRY(gguf_arch_i64(log, m, pairs[i][0], MAX_COUNT, &value));
@@ -168,30 +169,6 @@ static enum dgl_status check_fixed(const struct dgl_log *log, const struct gguf_
     }
 done:
     return status;
-}
-
-/* Switches that would change the results. */
-static enum dgl_status check_switches(const struct dgl_log *log, const struct gguf_model *m)
-{
-    static const struct {
-        const char *suffix;
-        unsigned families;
-    } switches[] = {{"attention.causal", ~0u},
-                    /* only in Granite, false means "no rotation" in llama.cpp */
-                    {"rope.scaling.finetuned", GGUF_GRANITE}};
-    char key[GGUF_ARCH_KEY_TEXT];
-    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
-        bool on = true;
-        enum dgl_status status =
-            gguf_opt_bool((struct gguf_reader){log, m->file},
-                          gguf_arch_key(m->arch, switches[i].suffix, key), &on);
-        if (status != DGL_OK)
-            return status;
-        if (!on && (switches[i].families & (unsigned)m->arch->family))
-            return dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s is false; supported: true",
-                            m->file->name, DGL_PRINTABLE(key));
-    }
-    return DGL_OK;
 }
 
 static enum dgl_status find_arch(const struct dgl_log *log, struct gguf_model *m)
@@ -254,7 +231,7 @@ enum dgl_status gguf_model_init(const struct dgl_log *log, const struct gguf_fil
     out->heads = (int32_t)heads;
     out->kv_heads = (int32_t)kv_heads;
     out->head_dim = (int32_t)head_dim;
-    TRY(check_switches(log, out));
+
     TRY(check_fixed(log, out));
 done:
     return status;

@@ -84,25 +84,6 @@ static bool is_scaled(const struct rope_reader *r)
     return by_factor && r->factor != 0 && r->factor != 1;
 }
 
-/* GGUF stores the llama3 scaling of Hugging Face as one factor per frequency. The same rotation is
- * longrope with equal factors at every length and an attention factor of 1. */
-static enum dgl_status read_freqs(struct rope_reader *r, const float *freqs)
-{
-    if (is_scaled(r))
-        return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
-                        "%s: both tensor " ROPE_FREQS " and rope.scaling.type \"%s\" with factor "
-                        "%g; supported: one of them",
-                        r->m->file->name, r->type.len ? r->type.p : "linear", r->factor);
-    put(r, "rope_scaling.rope_type", field_str("longrope"), NULL);
-    factors_put(r, "rope_scaling.short_factor", freqs, ROPE_FREQS);
-    factors_put(r, "rope_scaling.long_factor", freqs, ROPE_FREQS);
-    put(r, "rope_scaling.factor", field_f64(1), NULL);
-    put(r, "rope_scaling.attention_factor", field_f64(1), NULL);
-    put(r, "rope_scaling.original_max_position_embeddings", field_i64(r->context),
-        "context_length");
-    return DGL_OK;
-}
-
 static enum dgl_status read_longrope(struct rope_reader *r)
 {
     static const char context_key[] = "rope.scaling.original_context_length";
@@ -160,42 +141,49 @@ done:
     return status;
 }
 
-/* Checks that the type is supported and has the factor that it requires. */
-static enum dgl_status check_type(const struct rope_reader *r)
+static enum dgl_status read_scaling(struct rope_reader *r)
 {
     static const struct {
         const char *name;
-        bool factor;
+        bool factor; /* required */
     } types[] = {
         {"", false}, {"none", false}, {"longrope", false}, {"linear", true}, {"yarn", true}};
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (!dgl_str_eq(r->type, types[i].name))
-            continue;
-        if (types[i].factor && r->factor <= 0)
-            return dgl_fail(r->log, DGL_ERR_FORMAT,
-                            "%s: %s.rope.scaling.type is \"%s\", and rope.scaling.factor is %g "
-                            "or missing; wanted a factor above 0",
-                            r->m->file->name, r->m->arch->name, types[i].name, r->factor);
-        return DGL_OK;
-    }
-    return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
-                    "%s: %s.rope.scaling.type is \"%s\"; supported: none, linear, yarn, "
-                    "longrope",
-                    r->m->file->name, r->m->arch->name, DGL_PRINTABLE_STR(r->type));
-}
-
-static enum dgl_status read_scaling(struct rope_reader *r)
-{
     float *freqs = NULL;
-    enum dgl_status status = check_type(r);
-    if (status == DGL_OK)
-        status = factors_read(r, ROPE_FREQS, &freqs);
+    size_t i = 0, count = sizeof(types) / sizeof(types[0]);
+    while (i < count && !dgl_str_eq(r->type, types[i].name))
+        i++;
+    if (i == count)
+        return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s.rope.scaling.type is \"%s\"; supported: none, linear, yarn, "
+                        "longrope",
+                        r->m->file->name, r->m->arch->name, DGL_PRINTABLE_STR(r->type));
+    if (types[i].factor && r->factor <= 0)
+        return dgl_fail(r->log, DGL_ERR_FORMAT,
+                        "%s: %s.rope.scaling.type is \"%s\", and rope.scaling.factor is %g or "
+                        "missing; wanted a factor above 0",
+                        r->m->file->name, r->m->arch->name, types[i].name, r->factor);
+    enum dgl_status status = factors_read(r, ROPE_FREQS, &freqs);
     if (status != DGL_OK)
         return status;
-    if (freqs) {
-        status = read_freqs(r, freqs);
+    /* GGUF stores the llama3 scaling of Hugging Face as one factor per frequency. The same rotation
+     * is longrope with equal factors at every length and an attention factor of 1. */
+    if (freqs && is_scaled(r)) {
         free(freqs);
-        return status;
+        return dgl_fail(r->log, DGL_ERR_UNSUPPORTED,
+                        "%s: both tensor " ROPE_FREQS " and rope.scaling.type \"%s\" with factor "
+                        "%g; supported: one of them",
+                        r->m->file->name, r->type.len ? r->type.p : "linear", r->factor);
+    }
+    if (freqs) {
+        put(r, "rope_scaling.rope_type", field_str("longrope"), NULL);
+        factors_put(r, "rope_scaling.short_factor", freqs, ROPE_FREQS);
+        factors_put(r, "rope_scaling.long_factor", freqs, ROPE_FREQS);
+        put(r, "rope_scaling.factor", field_f64(1), NULL);
+        put(r, "rope_scaling.attention_factor", field_f64(1), NULL);
+        put(r, "rope_scaling.original_max_position_embeddings", field_i64(r->context),
+            "context_length");
+        free(freqs);
+        return DGL_OK;
     }
     if (dgl_str_eq(r->type, "longrope") || tensor_source_find(r->m->raw, ROPE_FACTORS_SHORT) >= 0)
         return read_longrope(r);

@@ -124,38 +124,24 @@ bool gguf_int_at(const struct gguf_kv *kv, uint64_t index, int64_t *out)
     if (index >= kv->count || !kv->bytes)
         return false;
     uint64_t bits = bits_at(kv, index);
+    uint64_t sign = UINT64_C(1) << (8 * gguf_type_size(kv->type) - 1);
     switch (kv->type) {
     case GGUF_U8:
     case GGUF_U16:
     case GGUF_U32:
+    case GGUF_U64:
     case GGUF_BOOL:
         *out = (int64_t)bits;
-        return true;
-    case GGUF_U64:
-        if (bits > INT64_MAX)
-            return false;
-        *out = (int64_t)bits;
-        return true;
+        return bits <= INT64_MAX;
     case GGUF_I8:
-        *out = (int8_t)bits;
-        return true;
     case GGUF_I16:
-        *out = (int16_t)bits;
-        return true;
     case GGUF_I32:
-        *out = (int32_t)bits;
-        return true;
     case GGUF_I64:
-        *out = (int64_t)bits;
+        *out = (int64_t)((bits ^ sign) - sign);
         return true;
-    case GGUF_F32:
-    case GGUF_F64:
-    case GGUF_STRING:
-    case GGUF_ARRAY:
-    case GGUF_TYPE_COUNT:
-        break;
+    default:
+        return false;
     }
-    return false;
 }
 
 bool gguf_float_at(const struct gguf_kv *kv, uint64_t index, double *out)

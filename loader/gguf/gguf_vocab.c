@@ -20,24 +20,6 @@ static enum dgl_status list_read(struct gguf_reader r, const char *key, enum ggu
     return status;
 }
 
-/* Reads an id below the number of tokens. Some writers store -1 for an absent id, which is read as
- * 2^32 - 1. */
-static enum dgl_status id_read(struct gguf_reader r, const char *key, uint64_t count, int64_t *out)
-{
-    int64_t id = *out;
-    enum dgl_status status = gguf_opt_i64(r, key, -1, UINT32_MAX, &id);
-    if (status != DGL_OK)
-        return status;
-    if (id == UINT32_MAX)
-        id = -1;
-    if (id >= 0 && (uint64_t)id >= count)
-        return dgl_fail(r.log, DGL_ERR_FORMAT,
-                        "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64 " tokens",
-                        r.file->name, key, id, count);
-    *out = id;
-    return status;
-}
-
 static enum dgl_status kind_read(struct gguf_reader r, struct vocab_lists *v)
 {
     struct dgl_str kind = {0}, arch = {0}, pre = {0};
@@ -146,8 +128,17 @@ enum dgl_status gguf_vocab_read(const struct dgl_log *log, const struct gguf_fil
                {KEY("eot_token_id"), &out->eot},
                {KEY("eom_token_id"), &out->eom},
                {KEY("unknown_token_id"), &out->unk}};
-    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
-        TRY(id_read(r, ids[i].key, out->count, ids[i].id));
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        int64_t id = *ids[i].id;
+        TRY(gguf_opt_i64(r, ids[i].key, -1, UINT32_MAX, &id));
+        if (id == UINT32_MAX) /* some writers store -1 for an absent id */
+            id = -1;
+        if (id >= 0 && (uint64_t)id >= out->count)
+            TRY(dgl_fail(log, DGL_ERR_FORMAT,
+                         "%s: %s is %" PRId64 ", but " KEY("tokens") " has %" PRIu64 " tokens",
+                         file->name, ids[i].key, id, out->count));
+        *ids[i].id = id;
+    }
     TRY(gguf_opt_bool(r, KEY("add_bos_token"), &out->add_bos));
     TRY(gguf_opt_bool(r, KEY("add_eos_token"), &out->add_eos));
     if (out->kind == VOCAB_SPM)
@@ -244,24 +235,6 @@ static void write_named(struct dgl_json_writer *w, const char *name, struct dgl_
     dgl_jw_end_object(w);
 }
 
-/* Writes the default template under its key, and others under the key, a dot and their name. */
-static void write_templates(struct dgl_json_writer *w, const struct gguf_file *file)
-{
-    size_t skip = strlen(KEY_TEMPLATE);
-    dgl_jw_field_array(w, "chat_template");
-    for (size_t i = 0; i < file->num_keys; i++) {
-        const struct gguf_kv *kv = &file->keys[i];
-        if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
-            continue;
-        if (kv->key[skip] == 0)
-            write_named(w, DEFAULT_NAME, kv->strings[0]);
-        else if (kv->key[skip] == '.' && kv->key[skip + 1] &&
-                 strcmp(kv->key + skip + 1, DEFAULT_NAME) != 0)
-            write_named(w, kv->key + skip + 1, kv->strings[0]);
-    }
-    dgl_jw_end_array(w);
-}
-
 enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const struct gguf_file *file,
                                             const struct vocab_lists *v, struct dgl_buf *out)
 {
@@ -276,7 +249,20 @@ enum dgl_status gguf_tokenizer_config_write(const struct dgl_log *log, const str
             continue;
         dgl_jw_field_str(&w, tokens[i].key, v->tokens[tokens[i].id]);
     }
-    write_templates(&w, file);
+    /* The default template is under its key, others are under the key, a dot and their name. */
+    size_t skip = strlen(KEY_TEMPLATE);
+    dgl_jw_field_array(&w, "chat_template");
+    for (size_t i = 0; i < file->num_keys; i++) {
+        const struct gguf_kv *kv = &file->keys[i];
+        if (kv->is_array || kv->type != GGUF_STRING || strncmp(kv->key, KEY_TEMPLATE, skip) != 0)
+            continue;
+        if (kv->key[skip] == 0)
+            write_named(&w, DEFAULT_NAME, kv->strings[0]);
+        else if (kv->key[skip] == '.' && kv->key[skip + 1] &&
+                 strcmp(kv->key + skip + 1, DEFAULT_NAME) != 0)
+            write_named(&w, kv->key + skip + 1, kv->strings[0]);
+    }
+    dgl_jw_end_array(&w);
     dgl_jw_end_object(&w);
     dgl_buf_putc(out, '\n');
     return out->failed ? dgl_fail_memory(log, "tokenizer_config.json", out->len) : DGL_OK;

@@ -74,27 +74,20 @@ static const struct section sections[] = {
 
 #undef FIELD
 
-static bool section_load(struct gl_ext *ext, const struct section *section,
-                         gl_proc (*get)(const char *name))
-{
-    gl_proc found[MAX_PROCS] = {0};
-
-    for (int i = 0; i < MAX_PROCS && section->procs[i].name; i++) {
-        found[i] = get(section->procs[i].name);
-        if (!found[i])
-            return false;
-    }
-    for (int i = 0; i < MAX_PROCS && section->procs[i].name; i++)
-        memcpy((char *)ext + section->procs[i].offset, &found[i], sizeof(found[i]));
-    return true;
-}
-
 void gl_ext_load(struct gl_ext *ext, const char *list, gl_proc (*get)(const char *name))
 {
     *ext = (struct gl_ext){0};
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-        bool *flag = (bool *)((char *)ext + sections[i].flag);
-        if (!*flag && gl_ext_has(list, sections[i].name))
-            *flag = section_load(ext, &sections[i], get);
+        const struct section *s = &sections[i];
+        bool *flag = (bool *)((char *)ext + s->flag);
+        gl_proc found[MAX_PROCS];
+        int num = 0;
+        if (*flag || !gl_ext_has(list, s->name))
+            continue;
+        while (num < MAX_PROCS && s->procs[num].name && (found[num] = get(s->procs[num].name)))
+            num++;
+        *flag = num == MAX_PROCS || !s->procs[num].name; /* every function was found */
+        for (int k = 0; k < num && *flag; k++)
+            memcpy((char *)ext + s->procs[k].offset, &found[k], sizeof(found[k]));
     }
 }

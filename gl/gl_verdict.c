@@ -87,21 +87,6 @@ static const struct gl_verdict unknown = {
     .note = "no report about this device yet",
 };
 
-/* Returns true if `driver` is in the blank-separated list, or if the list is NULL. */
-static bool has_driver(const char *list, const char *driver)
-{
-    if (!list)
-        return true;
-    for (const char *at = list; *at;) {
-        size_t len = strcspn(at, " ");
-        if (strlen(driver) == len && memcmp(driver, at, len) == 0)
-            return true;
-        at += len;
-        at += *at == ' ';
-    }
-    return false;
-}
-
 /* Returns true if `renderer` contains one of the words. `|` separates them. */
 static bool has_word(const char *words, const char *renderer)
 {
@@ -127,7 +112,7 @@ const struct gl_verdict *gl_verdict_find(const char *driver, const char *rendere
      * renderer are tested. */
     const bool layered = strncmp(renderer, "virgl", 5) == 0 || strncmp(renderer, "zink", 4) == 0;
     for (const struct gl_verdict *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++)
-        if (has_word(row->words, renderer) && has_driver(row->drivers, driver) &&
+        if (has_word(row->words, renderer) && (!row->drivers || gl_ext_has(row->drivers, driver)) &&
             (!layered || row->verdict == DGL_DEVICE_SOFTWARE))
             return row;
     return &unknown;

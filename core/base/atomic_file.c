@@ -24,21 +24,6 @@ struct dgl_atomic_file {
 
 enum { max_name_tries = 100 };
 
-/* Pipes and devices are written directly: a rename would replace them by a regular file. */
-static bool is_special(const struct dgl_atomic_file *file)
-{
-    struct stat st;
-    return file->dir == AT_FDCWD && stat(file->name, &st) == 0 && !S_ISREG(st.st_mode) &&
-           !S_ISDIR(st.st_mode);
-}
-
-static enum dgl_status open_special(struct dgl_atomic_file *file)
-{
-    file->in_place = true;
-    file->fd = open(file->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    return file->fd >= 0 ? DGL_OK : dgl_fail_errno(file->log, "open", file->name);
-}
-
 /* O_EXCL reserves the name. Process id and time only make a free name likely on the first try. */
 static enum dgl_status open_temp(struct dgl_atomic_file *file)
 {
@@ -76,6 +61,7 @@ static enum dgl_status create(const struct dgl_log *log, const char *name,
                               struct dgl_atomic_file **out)
 {
     enum dgl_status status;
+    struct stat st;
     *out = NULL;
     struct dgl_atomic_file *file = dgl_new(struct dgl_atomic_file);
     if (!file) {
@@ -88,9 +74,16 @@ static enum dgl_status create(const struct dgl_log *log, const char *name,
     file->name = strdup(name);
     file->path = target;
     if (!file->name || !file->path)
-        status = dgl_fail_memory(log, name, strlen(name) + 1);
-    else
-        status = is_special(file) ? open_special(file) : open_temp(file);
+        TRY(dgl_fail_memory(log, name, strlen(name) + 1));
+    /* Pipes and devices are written directly: a rename would replace them by a regular file. */
+    file->in_place = file->dir == AT_FDCWD && stat(name, &st) == 0 && !S_ISREG(st.st_mode) &&
+                     !S_ISDIR(st.st_mode);
+    if (!file->in_place)
+        TRY(open_temp(file));
+    else if ((file->fd = open(name, O_WRONLY | O_CLOEXEC | O_NOCTTY)) < 0)
+        TRY(dgl_fail_errno(log, "open", name));
+    status = DGL_OK;
+done:
     if (status != DGL_OK)
         dgl_atomic_abort(&file);
     *out = file;

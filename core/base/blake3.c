@@ -108,12 +108,6 @@ static inline uint32_t load_word(const uint8_t *p)
     return word;
 }
 
-static void load_words(const uint8_t block[blake3_block_bytes], uint32_t m[16])
-{
-    for (int i = 0; i < 16; i++)
-        m[i] = load_word(block + 4 * i);
-}
-
 /* Computes the chaining values of num_lanes complete chunks. The last chunk must not be among
  * them. */
 static void hash_chunks(const uint8_t *bytes, uint64_t first, uint32_t out[num_lanes][8])
@@ -158,7 +152,8 @@ static void compress_block(struct blake3 *hash, const uint8_t *block, uint32_t f
                            uint32_t out[8])
 {
     uint32_t m[16];
-    load_words(block, m);
+    for (int i = 0; i < 16; i++)
+        m[i] = load_word(block + 4 * i);
     if (hash->blocks_done == 0)
         flags |= flag_chunk_start;
     compress(hash->cv, m, hash->chunk, (uint32_t)hash->block_len, flags, out);

@@ -90,12 +90,6 @@ bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count)
     return budget->status == DGL_OK;
 }
 
-void dgl_budget_release(struct dgl_budget *budget, uint64_t count)
-{
-    if (budget->status == DGL_OK)
-        budget->bytes_left = dgl_budget_limit(budget->bytes_left, 1, count);
-}
-
 /* Both functions grow an array by at least half. They check the minimum before, and charge the
  * actual growth after. */
 

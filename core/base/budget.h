@@ -59,9 +59,8 @@ static inline uint64_t dgl_budget_steps_of(size_t len)
 {
     return 1 + len / 16;
 }
-/* Charges bytes. Freeing memory does not return its bytes; only dgl_budget_release() does. */
+/* Charges bytes. Freeing memory does not return its bytes. */
 bool dgl_budget_bytes(struct dgl_budget *budget, uint64_t count);
-void dgl_budget_release(struct dgl_budget *budget, uint64_t count);
 /* Like dgl_grow(), but charges the growth of the array and reports failures. */
 bool dgl_budget_grow(struct dgl_budget *budget, void **items, size_t *cap, size_t need,
                      size_t size);

@@ -66,26 +66,6 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static enum dgl_status read_names(const struct dgl_log *log, const char *path, DIR *dir,
-                                  char ***names, size_t *count)
-{
-    size_t cap = 0;
-    for (;;) {
-        errno = 0; /* readdir() reports errors only through errno */
-        const struct dirent *entry = readdir(dir);
-        if (!entry)
-            return errno ? dgl_fail_errno(log, "list", path) : DGL_OK;
-        if (is_dot(entry->d_name))
-            continue;
-        if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)))
-            return dgl_fail_memory(log, path, (*count + 1) * sizeof(**names));
-        char *name = strdup(entry->d_name);
-        if (!name)
-            return dgl_fail_memory(log, path, strlen(entry->d_name) + 1);
-        (*names)[(*count)++] = name;
-    }
-}
-
 enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char ***names,
                              size_t *count)
 {
@@ -94,7 +74,25 @@ enum dgl_status dgl_dir_list(const struct dgl_log *log, const char *path, char *
     DIR *dir = opendir(path);
     if (!dir)
         return dgl_fail_errno(log, "open directory", path);
-    enum dgl_status status = read_names(log, path, dir, names, count);
+    size_t cap = 0;
+    enum dgl_status status = DGL_OK;
+    while (true) {
+        errno = 0; /* readdir() reports errors only through errno */
+        const struct dirent *entry = readdir(dir);
+        if (!entry)
+            break;
+        if (is_dot(entry->d_name))
+            continue;
+        if (!dgl_grow((void **)names, &cap, *count + 1, sizeof(**names)))
+            TRY(dgl_fail_memory(log, path, (*count + 1) * sizeof(**names)));
+        (*names)[*count] = strdup(entry->d_name);
+        if (!(*names)[*count])
+            TRY(dgl_fail_memory(log, path, strlen(entry->d_name) + 1));
+        ++*count;
+    }
+    if (errno)
+        status = dgl_fail_errno(log, "list", path);
+done:
     closedir(dir);
     if (status != DGL_OK) {
         dgl_names_free(*names, *count);

@@ -130,15 +130,6 @@ static void apply_cgroups(struct dgl_host_memory *memory, const char *mount, str
     }
 }
 
-static bool names_memory(struct dgl_str controllers)
-{
-    struct dgl_str one;
-    while (dgl_str_split(&controllers, ',', &one))
-        if (dgl_str_eq(one, "memory"))
-            return true;
-    return false;
-}
-
 struct dgl_host_memory dgl_host_memory_under(const char *root)
 {
     static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
@@ -148,14 +139,16 @@ struct dgl_host_memory dgl_host_memory_under(const char *root)
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof(line), file)) { /* version 1: "4:memory:/a/b", version 2:
                                                        * "0::/a/b" */
-        struct dgl_str rest = dgl_str_trim(dgl_str_of(line)), number, controllers;
+        struct dgl_str rest = dgl_str_trim(dgl_str_of(line)), number, controllers, one;
         if (!dgl_str_split(&rest, ':', &number) || !dgl_str_split(&rest, ':', &controllers))
             continue;
-        if (names_memory(controllers)) {
-            snprintf(path, sizeof(path), "%s/sys/fs/cgroup/memory", root);
-            apply_cgroups(&memory, path, rest, &version1);
-        }
-        for (size_t i = 0; i < 2 && controllers.len == 0; i++) {
+        const bool unified = controllers.len == 0;
+        while (dgl_str_split(&controllers, ',', &one))
+            if (dgl_str_eq(one, "memory")) {
+                snprintf(path, sizeof(path), "%s/sys/fs/cgroup/memory", root);
+                apply_cgroups(&memory, path, rest, &version1);
+            }
+        for (size_t i = 0; i < 2 && unified; i++) {
             snprintf(path, sizeof(path), "%s%s", root, mounts[i]);
             apply_cgroups(&memory, path, rest, &version2);
         }

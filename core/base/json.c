@@ -53,11 +53,6 @@ static struct dgl_str key_of(const cJSON *node)
                         : (struct dgl_str){"", 0};
 }
 
-static bool same_text(struct dgl_str a, struct dgl_str b)
-{
-    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
-}
-
 /* Returns the slot of this key, or the empty slot to insert it at. */
 static size_t index_find(const struct key_index *index, struct dgl_str key)
 {
@@ -65,7 +60,7 @@ static size_t index_find(const struct key_index *index, struct dgl_str key)
     for (size_t k = 0; k < key.len; k++)
         hash = (hash ^ (unsigned char)key.p[k]) * 0x100000001b3u;
     size_t i = (size_t)(hash ^ hash >> 32) & index->mask;
-    while (index->slots[i] && !same_text(key_of(index->slots[i]), key))
+    while (index->slots[i] && !dgl_str_equal(key_of(index->slots[i]), key))
         i = (i + 1) & index->mask;
     return i;
 }
@@ -82,10 +77,18 @@ static enum dgl_status fail_duplicate(const struct dgl_json_doc *doc, const stru
                          key.p);
 }
 
-static enum dgl_status index_object(const struct dgl_json_doc *doc, const struct dgl_log *log,
-                                    cJSON *object, size_t count)
+/* Refuses duplicate keys. Indexes the keys of a large object. */
+static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct dgl_log *log,
+                                  cJSON *object, size_t count)
 {
     size_t slots = 64;
+    if (count <= linear_search_max) {
+        for (const cJSON *child = object->child; child; child = child->next)
+            for (const cJSON *earlier = object->child; earlier != child; earlier = earlier->next)
+                if (dgl_str_equal(key_of(earlier), key_of(child)))
+                    return fail_duplicate(doc, log, object, child);
+        return DGL_OK;
+    }
     while (slots < count * 2)
         slots *= 2;
     size_t bytes = sizeof(struct key_index) + slots * sizeof(cJSON *);
@@ -100,20 +103,6 @@ static enum dgl_status index_object(const struct dgl_json_doc *doc, const struct
         if (index->slots[i])
             return fail_duplicate(doc, log, object, child);
         index->slots[i] = child;
-    }
-    return DGL_OK;
-}
-
-static enum dgl_status check_keys(const struct dgl_json_doc *doc, const struct dgl_log *log,
-                                  cJSON *object, size_t count)
-{
-    if (count > linear_search_max)
-        return index_object(doc, log, object, count);
-    for (const cJSON *child = object->child; child; child = child->next) {
-        for (const cJSON *earlier = object->child; earlier != child; earlier = earlier->next) {
-            if (same_text(key_of(earlier), key_of(child)))
-                return fail_duplicate(doc, log, object, child);
-        }
     }
     return DGL_OK;
 }
@@ -385,7 +374,7 @@ const struct dgl_json *dgl_json_get(const struct dgl_json *object, const char *k
         return value_of(index->slots[index_find(index, wanted)]);
     }
     const cJSON *child = node->child;
-    while (child && !same_text(key_of(child), wanted))
+    while (child && !dgl_str_equal(key_of(child), wanted))
         child = child->next;
     return value_of(child);
 }

@@ -84,18 +84,12 @@ enum dgl_status dgl_json_fail(struct dgl_json_reader r, const struct dgl_json *v
 
 static void append_found(struct dgl_buf *out, const struct dgl_json *value)
 {
+    struct dgl_json_writer w = dgl_json_writer(out, 0);
     switch (dgl_json_type(value)) {
     case DGL_JSON_NULL:
-        dgl_buf_puts(out, "null");
-        break;
     case DGL_JSON_BOOL:
-        dgl_buf_puts(out, dgl_json_bool(value) ? "true" : "false");
-        break;
     case DGL_JSON_NUMBER:
-        if (dgl_json_spelling(value).len)
-            dgl_buf_puts(out, dgl_json_spelling(value).p);
-        else
-            dgl_buf_f64(out, dgl_json_f64(value));
+        dgl_jw_value(&w, value);
         break;
     case DGL_JSON_STRING:
         dgl_buf_putc(out, '"');
@@ -146,19 +140,16 @@ enum dgl_status dgl_json_need(struct dgl_json_reader r, const struct dgl_json *o
     return DGL_OK;
 }
 
-enum dgl_status dgl_json_opt(struct dgl_json_reader r, const struct dgl_json *object,
-                             const char *key, enum dgl_json_type type, const struct dgl_json **out)
-{
-    const struct dgl_json *value = dgl_json_get(object, key);
-    *out = NULL;
-    if (!value || dgl_json_is(value, DGL_JSON_NULL))
-        return DGL_OK;
-    return dgl_json_need(r, object, key, type, out);
-}
-
 static bool is_absent(const struct dgl_json *object, const char *key)
 {
     return dgl_json_type(dgl_json_get(object, key)) == DGL_JSON_NULL;
+}
+
+enum dgl_status dgl_json_opt(struct dgl_json_reader r, const struct dgl_json *object,
+                             const char *key, enum dgl_json_type type, const struct dgl_json **out)
+{
+    *out = NULL;
+    return is_absent(object, key) ? DGL_OK : dgl_json_need(r, object, key, type, out);
 }
 
 enum dgl_status dgl_json_need_i64(struct dgl_json_reader r, const struct dgl_json *object,

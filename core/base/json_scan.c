@@ -46,11 +46,7 @@ static int hex4(const struct scanner *s)
     if (s->end - s->p < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        char c = s->p[i];
-        int digit = is_digit(c)              ? c - '0'
-                    : (c >= 'a' && c <= 'f') ? c - 'a' + 10
-                    : (c >= 'A' && c <= 'F') ? c - 'A' + 10
-                                             : -1;
+        const int digit = dgl_hex_value(s->p[i]);
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -58,9 +54,15 @@ static int hex4(const struct scanner *s)
     return value;
 }
 
-/* Scans the digits after "\u". */
-static bool scan_unicode_escape(struct scanner *s)
+static bool scan_escape(struct scanner *s)
 {
+    s->p++;
+    char c = peek(s);
+    if (c == '\0' || !strchr("\"\\/bfnrtu", c))
+        return scan_fail(s, s->p, "one of \"\\/bfnrtu after a backslash");
+    s->p++;
+    if (c != 'u')
+        return true;
     int unit = hex4(s);
     if (unit < 0)
         return scan_fail(s, s->p, "four hexadecimal digits");
@@ -77,16 +79,6 @@ static bool scan_unicode_escape(struct scanner *s)
             return true;
     }
     return scan_fail(s, s->p, "a pair of surrogates, a high one and then a low one");
-}
-
-static bool scan_escape(struct scanner *s)
-{
-    s->p++;
-    char c = peek(s);
-    if (c == '\0' || !strchr("\"\\/bfnrtu", c))
-        return scan_fail(s, s->p, "one of \"\\/bfnrtu after a backslash");
-    s->p++;
-    return c != 'u' || scan_unicode_escape(s);
 }
 
 static bool scan_string(struct scanner *s)

@@ -76,13 +76,6 @@ void dgl_jw_end_array(struct dgl_json_writer *w)
     close_container(w, ']');
 }
 
-/* Returns true for U+0080 to U+009F at `i`. Terminals act on these as on ESC. The text is valid
- * UTF-8, so C2 is always followed by another byte. */
-static bool is_c1(struct dgl_str text, size_t i)
-{
-    return (unsigned char)text.p[i] == 0xC2 && (unsigned char)text.p[i + 1] < 0xA0;
-}
-
 /* Appends valid UTF-8. Escapes control characters and the characters that JSON requires. */
 static void append_valid(struct dgl_buf *out, struct dgl_str text)
 {
@@ -90,7 +83,9 @@ static void append_valid(struct dgl_buf *out, struct dgl_str text)
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.p[i];
-        bool c1 = is_c1(text, i);
+        /* Terminals act on U+0080 to U+009F as on ESC. The text is valid UTF-8, so C2 is always
+         * followed by another byte. */
+        bool c1 = c == 0xC2 && (unsigned char)text.p[i + 1] < 0xA0;
         if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !c1)
             continue;
         dgl_buf_append(out, text.p + start, i - start);
@@ -187,29 +182,9 @@ void dgl_jw_raw(struct dgl_json_writer *w, const char *json)
     dgl_buf_puts(w->out, json);
 }
 
-static void write_children(struct dgl_json_writer *w, const struct dgl_json *value, bool keys)
-{
-    for (const struct dgl_json *child = dgl_json_first(value); child;
-         child = dgl_json_next(child)) {
-        if (keys)
-            dgl_jw_key_str(w, dgl_json_key(child));
-        dgl_jw_value(w, child);
-    }
-}
-
-static void write_number(struct dgl_json_writer *w, const struct dgl_json *value)
-{
-    struct dgl_str spelling = dgl_json_spelling(value);
-    if (spelling.len == 0) {
-        dgl_jw_f64(w, dgl_json_f64(value));
-        return;
-    }
-    separate(w);
-    dgl_buf_append(w->out, spelling.p, spelling.len);
-}
-
 void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value)
 {
+    const bool object = dgl_json_type(value) == DGL_JSON_OBJECT;
     switch (dgl_json_type(value)) {
     case DGL_JSON_NULL:
         dgl_jw_null(w);
@@ -218,20 +193,24 @@ void dgl_jw_value(struct dgl_json_writer *w, const struct dgl_json *value)
         dgl_jw_bool(w, dgl_json_bool(value));
         break;
     case DGL_JSON_NUMBER:
-        write_number(w, value);
+        if (dgl_json_spelling(value).len)
+            dgl_jw_raw(w, dgl_json_spelling(value).p);
+        else
+            dgl_jw_f64(w, dgl_json_f64(value));
         break;
     case DGL_JSON_STRING:
         dgl_jw_str(w, dgl_json_str(value));
         break;
     case DGL_JSON_ARRAY:
-        dgl_jw_array(w);
-        write_children(w, value, false);
-        dgl_jw_end_array(w);
-        break;
     case DGL_JSON_OBJECT:
-        dgl_jw_object(w);
-        write_children(w, value, true);
-        dgl_jw_end_object(w);
+        open_container(w, object ? '{' : '[');
+        for (const struct dgl_json *child = dgl_json_first(value); child;
+             child = dgl_json_next(child)) {
+            if (object)
+                dgl_jw_key_str(w, dgl_json_key(child));
+            dgl_jw_value(w, child);
+        }
+        close_container(w, object ? '}' : ']');
         break;
     }
 }

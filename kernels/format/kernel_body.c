@@ -36,13 +36,6 @@ static bool take_group(struct kernel_lexer *lexer)
     return true;
 }
 
-/* Returns true if the word before "name (" is not a type, so that a call follows. */
-static bool is_no_type(struct dgl_str word)
-{
-    return dgl_str_eq(word, "return") || dgl_str_eq(word, "else") || dgl_str_eq(word, "do") ||
-           dgl_str_eq(word, "define");
-}
-
 struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line, const char *function)
 {
     struct kernel_entry entry = {.found = false};
@@ -54,8 +47,11 @@ struct kernel_entry kernel_body_find(struct dgl_str text, uint32_t first_line, c
         struct kernel_token token = next_word(&lexer);
         if (token.kind == TOKEN_END)
             break;
-        const bool typed =
-            (type.kind == TOKEN_WORD && !is_no_type(type.text)) || dgl_str_eq(type.text, "]");
+        /* After these words a call follows, not a declaration. */
+        const bool typed = dgl_str_eq(type.text, "]") ||
+                           (type.kind == TOKEN_WORD && !dgl_str_eq(type.text, "return") &&
+                            !dgl_str_eq(type.text, "else") && !dgl_str_eq(type.text, "do") &&
+                            !dgl_str_eq(type.text, "define"));
         if (dgl_str_eq(token.text, "(") && dgl_str_eq(name.text, function) && typed) {
             entry.found = dgl_str_eq(type.text, "void") && take_group(&lexer);
             if (entry.found || !entry.line)
@@ -102,12 +98,6 @@ static bool defines_find(struct kernel_lexer lexer, struct defines *out)
     return true;
 }
 
-static bool defines_have(const struct defines *defines, struct dgl_str name)
-{
-    return defines->count &&
-           bsearch(&name, defines->names, defines->count, sizeof(name), compare_names) != NULL;
-}
-
 static bool is_step_index(struct dgl_str name)
 {
 #define X(glsl, c, field)                                                                          \
@@ -132,12 +122,6 @@ static bool kernel_declares(const struct kernel *kernel, struct dgl_str name)
            kernel_is_named(kernel->extensions[0], sizeof(kernel->extensions[0]),
                            kernel->num_extensions, name) ||
            (kernel->writes_step && is_step_index(name));
-}
-
-static bool is_condition(struct dgl_str word)
-{
-    return dgl_str_eq(word, "if") || dgl_str_eq(word, "ifdef") || dgl_str_eq(word, "ifndef") ||
-           dgl_str_eq(word, "elif");
 }
 
 /* Consumes the name and parameters after "#define". Returns false if the macro has more than
@@ -262,7 +246,8 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
             if (dgl_str_eq(token.text, "include"))
                 status = fail_at(log, &whole, &token,
                                  "#include may not appear here: kernels share texts by //! LIB");
-            condition = is_condition(token.text);
+            condition = dgl_str_eq(token.text, "if") || dgl_str_eq(token.text, "ifdef") ||
+                        dgl_str_eq(token.text, "ifndef") || dgl_str_eq(token.text, "elif");
             if (status == DGL_OK)
                 status = count_condition(log, &whole, &token, &conditions);
             if (status == DGL_OK && dgl_str_eq(token.text, "define") && !macro_is_small(&lexer))
@@ -294,7 +279,9 @@ enum dgl_status kernel_body_check(const struct dgl_log *log, const char *path, s
         if (!have_defines && !defines_find(lexer, &defines))
             status = dgl_fail_memory(log, path, text.len);
         have_defines = true;
-        if (status == DGL_OK && !defines_have(&defines, token.text))
+        if (status == DGL_OK &&
+            !(defines.count && bsearch(&token.text, defines.names, defines.count,
+                                       sizeof(token.text), compare_names)))
             status = fail_at(log, &whole, &token,
                              "kernel %s does not declare the symbol %.*s: add CONST, TUNE, LET or "
                              "a WHEN line with that word",

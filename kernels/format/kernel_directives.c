@@ -32,15 +32,6 @@ static enum dgl_status take_choice(struct kernel_parser *p, const char *what, co
                               (int)word->len, word->p, list);
 }
 
-static enum dgl_status take_end(struct kernel_parser *p)
-{
-    struct dgl_str word;
-    if (kernel_word_next(&p->rest, &word))
-        return kernel_parser_fail(p, "%s: '%.*s' is one word too many", p->directive, (int)word.len,
-                                  word.p);
-    return DGL_OK;
-}
-
 static enum dgl_status copy_word(const struct kernel_parser *p, struct dgl_str word, char *dst,
                                  size_t cap)
 {
@@ -73,14 +64,13 @@ static enum dgl_status take_plain(struct kernel_parser *p, const char *what, cha
 }
 
 /* A new name of the body: an identifier that is neither reserved nor declared before. */
-static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str word, char *dst,
+static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str word, char *name,
                                  size_t cap)
 {
     if (!kernel_is_identifier(word))
         return kernel_parser_fail(p, "%s: '%.*s' is not an identifier", p->directive, (int)word.len,
                                   word.p);
-    char name[32];
-    enum dgl_status status = copy_word(p, word, name, cap < sizeof(name) ? cap : sizeof(name));
+    enum dgl_status status = copy_word(p, word, name, cap);
     if (status != DGL_OK)
         return status;
     if (kernel_word_in(kernel_glsl_words, name))
@@ -89,7 +79,7 @@ static enum dgl_status copy_name(const struct kernel_parser *p, struct dgl_str w
         return kernel_parser_fail(p, "%s: the name %s is reserved", p->directive, name);
     if (p->kernel ? kernel_has_name(p->kernel, name) : kernel_decls_have(p->decls, name))
         return kernel_parser_fail(p, "%s: the name %s is declared twice", p->directive, name);
-    return copy_word(p, word, dst, cap);
+    return DGL_OK;
 }
 
 static enum dgl_status take_name(struct kernel_parser *p, char *dst, size_t cap)
@@ -180,14 +170,15 @@ static enum dgl_status append_word(const struct kernel_parser *p, const char *wo
 static enum dgl_status parse_variant(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
-    enum dgl_status status = take_plain(p, "the variant", k->variant, sizeof(k->variant));
     struct dgl_str word;
-    while (status == DGL_OK && kernel_word_next(&p->rest, &word)) {
+    enum dgl_status status;
+    TRY(take_plain(p, "the variant", k->variant, sizeof(k->variant)));
+    while (kernel_word_next(&p->rest, &word)) {
         char alias[32];
-        status = copy_plain(p, word, alias, sizeof(alias));
-        if (status == DGL_OK)
-            status = append_word(p, alias, k->aliases, sizeof(k->aliases));
+        TRY(copy_plain(p, word, alias, sizeof(alias)));
+        TRY(append_word(p, alias, k->aliases, sizeof(k->aliases)));
     }
+done:
     return status;
 }
 
@@ -195,23 +186,19 @@ static enum dgl_status parse_variant(struct kernel_parser *p)
 static enum dgl_status parse_when(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
-    enum dgl_status status = check_cap(p, k->num_when, KERNEL_MAX_ATTRS);
-    if (status != DGL_OK)
-        return status;
     struct kernel_when *when = &k->when[k->num_when];
-    if ((status = take_plain(p, "the attribute's key", when->key, sizeof(when->key))) != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_when, KERNEL_MAX_ATTRS));
+    TRY(take_plain(p, "the attribute's key", when->key, sizeof(when->key)));
     for (uint32_t i = 0; i < k->num_when; i++)
         if (strcmp(k->when[i].key, when->key) == 0)
             return kernel_parser_fail(p, "WHEN: the key %s is given twice", when->key);
     struct dgl_str part;
     while (kernel_word_next(&p->rest, &part)) {
-        if ((status = check_cap(p, k->num_flags, KERNEL_MAX_FLAGS)) != DGL_OK)
-            return status;
         char word[sizeof(k->flags->word)];
-        if ((status = copy_plain(p, part, word, sizeof(word))) != DGL_OK ||
-            (status = append_word(p, word, when->words, sizeof(when->words))) != DGL_OK)
-            return status;
+        TRY(check_cap(p, k->num_flags, KERNEL_MAX_FLAGS));
+        TRY(copy_plain(p, part, word, sizeof(word)));
+        TRY(append_word(p, word, when->words, sizeof(when->words)));
         struct kernel_flag *flag = &k->flags[k->num_flags];
         size_t len = 0;
         for (const char *c = when->key; *c; c++)
@@ -224,7 +211,8 @@ static enum dgl_status parse_when(struct kernel_parser *p)
     if (!when->words[0])
         return kernel_parser_fail(p, "WHEN: a word that %s may be is missing", when->key);
     k->num_when++;
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status parse_bind(struct kernel_parser *p)
@@ -232,42 +220,38 @@ static enum dgl_status parse_bind(struct kernel_parser *p)
     static const char types[] = "uint int float uvec2 uvec4 ivec2 ivec4 vec2 vec4";
     struct kernel *k = p->kernel;
     struct dgl_str word;
-    int access, type;
-    enum dgl_status status = check_cap(p, k->num_binds, KERNEL_MAX_BINDS);
-    if (status != DGL_OK)
-        return status;
     struct kernel_bind *bind = &k->binds[k->num_binds];
-    status = take_choice(p, "read, write, readwrite or coherent", "",
-                         "read, write, readwrite, coherent", &access, &word);
-    if (status != DGL_OK)
-        return status;
+    int access, type;
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_binds, KERNEL_MAX_BINDS));
+    TRY(take_choice(p, "read, write, readwrite or coherent", "", "read, write, readwrite, coherent",
+                    &access, &word));
     bind->coherent = access + 1 > KERNEL_READ_WRITE;
     bind->access = bind->coherent ? KERNEL_READ_WRITE : (enum kernel_access)(access + 1);
-    if ((status = take_choice(p, "the element type", "the type ", types, &type, &word)) != DGL_OK ||
-        (status = copy_word(p, word, bind->type, sizeof(bind->type))) != DGL_OK ||
-        (status = take_name(p, bind->name, sizeof(bind->name))) != DGL_OK)
-        return status;
+    TRY(take_choice(p, "the element type", "the type ", types, &type, &word));
+    TRY(copy_word(p, word, bind->type, sizeof(bind->type)));
+    TRY(take_name(p, bind->name, sizeof(bind->name)));
     bind->line = p->line;
     k->num_binds++;
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status parse_param(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
     struct dgl_str word;
-    int type;
-    enum dgl_status status = check_cap(p, k->num_params, KERNEL_MAX_PARAMS);
-    if (status != DGL_OK)
-        return status;
     struct kernel_param *param = &k->params[k->num_params];
-    status = take_choice(p, "the type", "the type ", "uint, int, float", &type, &word);
-    if (status != DGL_OK || (status = take_name(p, param->name, sizeof(param->name))) != DGL_OK)
-        return status;
+    int type;
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_params, KERNEL_MAX_PARAMS));
+    TRY(take_choice(p, "the type", "the type ", "uint, int, float", &type, &word));
+    TRY(take_name(p, param->name, sizeof(param->name)));
     param->type = (enum kernel_param_type)type;
     param->line = p->line;
     k->num_params++;
-    return DGL_OK;
+done:
+    return status;
 }
 
 /* CONST NAME NAME ..., the last of which may be followed by = and its default. */
@@ -276,21 +260,27 @@ static enum dgl_status parse_const(struct kernel_parser *p)
     struct kernel *k = p->kernel;
     struct kernel_const *last = NULL;
     struct dgl_str word;
-    enum dgl_status status = take_word(p, "a name", &word);
-    if (status != DGL_OK)
-        return status;
+    enum dgl_status status;
+    TRY(take_word(p, "a name", &word));
     do {
         if (last && dgl_str_eq(word, "=")) {
             last->has_preset = true;
             return take_integer(p, &last->preset);
         }
-        if ((status = check_cap(p, k->num_consts, KERNEL_MAX_CONSTS)) != DGL_OK)
-            return status;
+        TRY(check_cap(p, k->num_consts, KERNEL_MAX_CONSTS));
         last = &k->consts[k->num_consts];
-        if ((status = copy_name(p, word, last->name, sizeof(last->name))) != DGL_OK)
-            return status;
+        TRY(copy_name(p, word, last->name, sizeof(last->name)));
         k->num_consts++;
     } while (kernel_word_next(&p->rest, &word));
+done:
+    return status;
+}
+
+static enum dgl_status take_equals(struct kernel_parser *p, const char *name)
+{
+    struct dgl_str equals;
+    if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
+        return kernel_parser_fail(p, "%s: expected '=' after %s", p->directive, name);
     return DGL_OK;
 }
 
@@ -299,25 +289,20 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
     struct dgl_str word;
-    enum dgl_status status = check_cap(p, k->num_tunes, KERNEL_MAX_TUNES);
-    if (status != DGL_OK)
-        return status;
     struct kernel_tune *tune = &k->tunes[k->num_tunes];
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_tunes, KERNEL_MAX_TUNES));
     tune->line = p->line;
-    if ((status = take_name(p, tune->name, sizeof(tune->name))) != DGL_OK)
-        return status;
-    if (!kernel_word_next(&p->rest, &word) || !dgl_str_eq(word, "="))
-        return kernel_parser_fail(p, "TUNE: expected '=' after %s", tune->name);
-    if ((status = take_expr(p, SCOPE_TUNE, &tune->preset)) != DGL_OK ||
-        (status = take_word(p, "'in' and the choices", &word)) != DGL_OK)
-        return status;
+    TRY(take_name(p, tune->name, sizeof(tune->name)));
+    TRY(take_equals(p, tune->name));
+    TRY(take_expr(p, SCOPE_TUNE, &tune->preset));
+    TRY(take_word(p, "'in' and the choices", &word));
     if (!dgl_str_eq(word, "in"))
         return kernel_parser_fail(p, "TUNE: expected 'in' and the choices at '%.*s'", (int)word.len,
                                   word.p);
     do {
-        if ((status = check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES)) != DGL_OK ||
-            (status = take_integer(p, &tune->choices[tune->num_choices])) != DGL_OK)
-            return status;
+        TRY(check_cap(p, tune->num_choices, KERNEL_MAX_CHOICES));
+        TRY(take_integer(p, &tune->choices[tune->num_choices]));
         for (uint32_t i = 0; i < tune->num_choices; i++)
             if (tune->choices[i] == tune->choices[tune->num_choices])
                 return kernel_parser_fail(p, "TUNE: the choice %lld is given twice",
@@ -325,7 +310,8 @@ static enum dgl_status parse_tune(struct kernel_parser *p)
         tune->num_choices++;
     } while (dgl_str_trim(p->rest).len > 0);
     k->num_tunes++;
-    return DGL_OK;
+done:
+    return status;
 }
 
 static bool is_count(void *priv, int64_t value)
@@ -336,16 +322,17 @@ static bool is_count(void *priv, int64_t value)
 
 static enum dgl_status parse_local(struct kernel_parser *p)
 {
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     int64_t value;
     p->kernel->num_lets_local = p->decls->num_lets;
     p->kernel->local_line = p->line;
-    for (int i = 0; i < 3 && status == DGL_OK && (i == 0 || dgl_str_trim(p->rest).len); i++) {
-        status = take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]);
-        if (status == DGL_OK && !kernel_expr_outcomes(p->kernel->local[i], is_count, &value))
-            status =
-                kernel_parser_fail(p, "LOCAL: a size of %lld; wanted 1 or more", (long long)value);
+    for (int i = 0; i < 3 && (i == 0 || dgl_str_trim(p->rest).len); i++) {
+        TRY(take_expr(p, SCOPE_LOCAL, &p->kernel->local[i]));
+        if (!kernel_expr_outcomes(p->kernel->local[i], is_count, &value))
+            return kernel_parser_fail(p, "LOCAL: a size of %lld; wanted 1 or more",
+                                      (long long)value);
     }
+done:
     return status;
 }
 
@@ -366,19 +353,16 @@ static enum dgl_status parse_active(struct kernel_parser *p)
 
 static enum dgl_status parse_let(struct kernel_parser *p)
 {
-    struct dgl_str equals;
-    enum dgl_status status = check_cap(p, p->decls->num_lets, KERNEL_MAX_LETS);
-    if (status != DGL_OK)
-        return status;
+    const bool below_local = p->kernel && p->kernel->local[0];
     struct kernel_let *let = &p->decls->lets[p->decls->num_lets];
+    enum dgl_status status;
+    TRY(check_cap(p, p->decls->num_lets, KERNEL_MAX_LETS));
     let->line = p->line;
-    if ((status = take_name(p, let->name, sizeof(let->name))) != DGL_OK)
-        return status;
-    if (!kernel_word_next(&p->rest, &equals) || !dgl_str_eq(equals, "="))
-        return kernel_parser_fail(p, "LET: expected '=' after %s", let->name);
-    bool below_local = p->kernel && p->kernel->local[0];
-    status = take_expr(p, below_local ? SCOPE_LET : SCOPE_LOCAL, &let->value);
+    TRY(take_name(p, let->name, sizeof(let->name)));
+    TRY(take_equals(p, let->name));
+    TRY(take_expr(p, below_local ? SCOPE_LET : SCOPE_LOCAL, &let->value));
     p->decls->num_lets++;
+done:
     return status;
 }
 
@@ -387,10 +371,10 @@ static enum dgl_status parse_shared(struct kernel_parser *p)
 {
     static const char types[] = "float vec2 vec3 vec4 uint uvec2 uvec3 uvec4 int ivec2 ivec3 ivec4";
     struct dgl_str type, name;
-    enum dgl_status status = check_cap(p, p->decls->num_shared, KERNEL_MAX_SHARED);
-    if (status != DGL_OK || (status = take_word(p, "the type", &type)) != DGL_OK)
-        return status;
     struct kernel_shared *shared = &p->decls->shared[p->decls->num_shared];
+    enum dgl_status status;
+    TRY(check_cap(p, p->decls->num_shared, KERNEL_MAX_SHARED));
+    TRY(take_word(p, "the type", &type));
     shared->line = p->line;
     if (type.len < sizeof(shared->type))
         memcpy(shared->type, type.p, type.len);
@@ -405,20 +389,19 @@ static enum dgl_status parse_shared(struct kernel_parser *p)
         name.len++;
     if (name.len == 0)
         return kernel_parser_fail(p, "SHARED: the name is missing");
-    if ((status = copy_name(p, name, shared->name, sizeof(shared->name))) != DGL_OK)
-        return status;
+    TRY(copy_name(p, name, shared->name, sizeof(shared->name)));
     p->rest = dgl_str_trim((struct dgl_str){p->rest.p + name.len, p->rest.len - name.len});
     if (dgl_str_starts(p->rest, "[")) {
         p->rest = (struct dgl_str){p->rest.p + 1, p->rest.len - 1};
-        if ((status = take_expr(p, SCOPE_PLAN, &shared->count)) != DGL_OK)
-            return status;
+        TRY(take_expr(p, SCOPE_PLAN, &shared->count));
         if (!dgl_str_starts(p->rest, "]"))
             return kernel_parser_fail(p, "SHARED: expected ']' after the elements of %s",
                                       shared->name);
         p->rest = (struct dgl_str){p->rest.p + 1, p->rest.len - 1};
     }
     p->decls->num_shared++;
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status parse_prefer(struct kernel_parser *p)
@@ -436,18 +419,16 @@ static enum dgl_status parse_registers(struct kernel_parser *p)
 static enum dgl_status parse_require(struct kernel_parser *p)
 {
     struct kernel *k = p->kernel;
-    enum dgl_status status = check_cap(p, k->num_require, KERNEL_MAX_REQUIRES);
-    if (status != DGL_OK)
-        return status;
-    struct dgl_str text = dgl_str_trim(p->rest);
-    status = take_expr(p, SCOPE_PLAN, &k->require[k->num_require]);
-    if (status != DGL_OK)
-        return status;
+    const struct dgl_str text = dgl_str_trim(p->rest);
+    enum dgl_status status;
+    TRY(check_cap(p, k->num_require, KERNEL_MAX_REQUIRES));
+    TRY(take_expr(p, SCOPE_PLAN, &k->require[k->num_require]));
     k->require_line[k->num_require] = p->line;
     k->require_text[k->num_require] = dgl_arena_strndup(p->arena, text.p, text.len);
     if (!k->require_text[k->num_require++])
         return dgl_fail_memory(p->log, "a kernel's REQUIRE", text.len);
-    return DGL_OK;
+done:
+    return status;
 }
 
 static enum dgl_status parse_extension(struct kernel_parser *p)
@@ -577,19 +558,13 @@ static enum dgl_status fail_unknown(const struct kernel_parser *p, struct dgl_st
                               p->kernel ? "" : " of libs", all);
 }
 
-/* A remark may follow the value: no value holds two slashes. */
-static struct dgl_str without_remark(struct dgl_str line)
-{
-    for (size_t i = 0; i + 1 < line.len; i++)
-        if (line.p[i] == '/' && line.p[i + 1] == '/')
-            line.len = i;
-    return dgl_str_trim(line);
-}
-
 enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str line)
 {
     struct dgl_str word;
-    p->rest = without_remark(line);
+    for (size_t i = 0; i + 1 < line.len; i++) /* a remark follows the value: no value has two / */
+        if (line.p[i] == '/' && line.p[i + 1] == '/')
+            line.len = i;
+    p->rest = dgl_str_trim(line);
     if (!kernel_word_next(&p->rest, &word))
         return kernel_parser_fail(p, "a directive is missing after //!");
     size_t i = 0;
@@ -602,5 +577,8 @@ enum dgl_status kernel_directive_parse(struct kernel_parser *p, struct dgl_str l
         return kernel_parser_fail(p, "%s is given twice", p->directive);
     p->seen |= 1u << i;
     enum dgl_status status = directives[i].parse(p);
-    return status != DGL_OK ? status : take_end(p);
+    if (status == DGL_OK && kernel_word_next(&p->rest, &word))
+        status = kernel_parser_fail(p, "%s: '%.*s' is one word too many", p->directive,
+                                    (int)word.len, word.p);
+    return status;
 }

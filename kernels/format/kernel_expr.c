@@ -112,16 +112,6 @@ static bool is_name_char(char c, bool first)
            (!first && c >= '0' && c <= '9');
 }
 
-static struct dgl_str take_name(struct expr_parser *p)
-{
-    struct dgl_str name = {p->rest.p, 0};
-    while (name.len < p->rest.len && is_name_char(name.p[name.len], name.len == 0))
-        name.len++;
-    p->rest.p += name.len;
-    p->rest.len -= name.len;
-    return name;
-}
-
 static const struct kernel_expr *parse_number(struct expr_parser *p)
 {
     struct dgl_str digits = {p->rest.p, 0};
@@ -159,7 +149,11 @@ static const struct kernel_expr *parse_call(struct expr_parser *p, enum expr_op 
 
 static const struct kernel_expr *parse_name(struct expr_parser *p)
 {
-    struct dgl_str name = take_name(p);
+    struct dgl_str name = {p->rest.p, 0};
+    while (name.len < p->rest.len && is_name_char(name.p[name.len], name.len == 0))
+        name.len++;
+    p->rest.p += name.len;
+    p->rest.len -= name.len;
     for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++)
         if (dgl_str_eq(name, functions[i].name))
             return parse_call(p, functions[i].op);
@@ -308,19 +302,6 @@ bool kernel_expr_outcomes(const struct kernel_expr *expr, bool (*cb)(void *priv,
     }
 }
 
-static bool eval_name(const char *name, const struct kernel_var *vars, size_t num_vars,
-                      int64_t *out, const char **bad)
-{
-    for (size_t i = 0; i < num_vars; i++)
-        if (strcmp(vars[i].name, name) == 0) {
-            *out = vars[i].value;
-            return true;
-        }
-    *out = 0;
-    *bad = name;
-    return strncmp(name, "HAS_", 4) == 0;
-}
-
 static bool eval_div(enum expr_op op, int64_t a, int64_t b, int64_t *out, const char **bad)
 {
     if (b == 0) {
@@ -384,23 +365,6 @@ static bool eval_binary(enum expr_op op, int64_t a, int64_t b, int64_t *out, con
     return !overflow;
 }
 
-/* &&, || and ?: evaluate their later operands only if needed: `SUBGROUP_SIZE && K / SUBGROUP_SIZE >
- * 4`. */
-static bool eval_lazy(const struct kernel_expr *expr, int64_t first, const struct kernel_var *vars,
-                      size_t num_vars, int64_t *out, const char **bad)
-{
-    if (expr->op == OP_SELECT)
-        return kernel_expr_eval(first ? expr->arg[1] : expr->arg[2], vars, num_vars, out, bad);
-    if ((expr->op == OP_OR) == (first != 0)) {
-        *out = first != 0;
-        return true;
-    }
-    if (!kernel_expr_eval(expr->arg[1], vars, num_vars, out, bad))
-        return false;
-    *out = *out != 0;
-    return true;
-}
-
 bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *vars,
                       size_t num_vars, int64_t *out, const char **bad)
 {
@@ -408,8 +372,15 @@ bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *v
         *out = expr->value;
         return true;
     }
-    if (expr->op == OP_NAME)
-        return eval_name(expr->name, vars, num_vars, out, bad);
+    if (expr->op == OP_NAME) {
+        size_t i = 0;
+        while (i < num_vars && strcmp(vars[i].name, expr->name) != 0)
+            i++;
+        *out = i < num_vars ? vars[i].value : 0;
+        if (i == num_vars)
+            *bad = expr->name;
+        return i < num_vars || strncmp(expr->name, "HAS_", 4) == 0;
+    }
     int64_t a, b;
     if (!kernel_expr_eval(expr->arg[0], vars, num_vars, &a, bad))
         return false;
@@ -419,8 +390,18 @@ bool kernel_expr_eval(const struct kernel_expr *expr, const struct kernel_var *v
     }
     if (expr->op == OP_NEG)
         return eval_binary(OP_SUB, 0, a, out, bad);
-    if (expr->op == OP_SELECT || expr->op == OP_AND || expr->op == OP_OR)
-        return eval_lazy(expr, a, vars, num_vars, out, bad);
-    return kernel_expr_eval(expr->arg[1], vars, num_vars, &b, bad) &&
-           eval_binary(expr->op, a, b, out, bad);
+    /* &&, || and ?: evaluate their later operands only if needed: `SUBGROUP_SIZE && K /
+     * SUBGROUP_SIZE > 4`. */
+    if (expr->op == OP_SELECT)
+        return kernel_expr_eval(a ? expr->arg[1] : expr->arg[2], vars, num_vars, out, bad);
+    const bool logical = expr->op == OP_AND || expr->op == OP_OR;
+    if (logical && (expr->op == OP_OR) == (a != 0)) {
+        *out = a != 0;
+        return true;
+    }
+    if (!kernel_expr_eval(expr->arg[1], vars, num_vars, &b, bad))
+        return false;
+    if (logical)
+        *out = b != 0;
+    return logical || eval_binary(expr->op, a, b, out, bad);
 }

@@ -16,26 +16,18 @@ static bool lexer_at(const struct kernel_lexer *lexer, char first, char second)
     return lexer->end - lexer->p >= 2 && lexer->p[0] == first && lexer->p[1] == second;
 }
 
-static void skip_block_comment(struct kernel_lexer *lexer)
-{
-    const uint32_t line = lexer->line;
-    lexer->p += 2;
-    while (lexer->p < lexer->end && !lexer_at(lexer, '*', '/'))
-        lexer->line += *lexer->p++ == '\n';
-    if (lexer->end - lexer->p < 2) {
-        lexer->p = lexer->end;
-        lexer->open_comment = line;
-        return;
-    }
-    lexer->p += 2;
-}
-
 /* Blanks and comments. */
 static void skip_space(struct kernel_lexer *lexer)
 {
     while (lexer->p < lexer->end) {
         if (lexer_at(lexer, '/', '*')) {
-            skip_block_comment(lexer);
+            const uint32_t line = lexer->line;
+            lexer->p += 2;
+            while (lexer->p < lexer->end && !lexer_at(lexer, '*', '/'))
+                lexer->line += *lexer->p++ == '\n';
+            const bool open = lexer->end - lexer->p < 2;
+            lexer->p = open ? lexer->end : lexer->p + 2;
+            lexer->open_comment = open ? line : lexer->open_comment;
         } else if (lexer_at(lexer, '/', '/')) {
             while (lexer->p < lexer->end && *lexer->p != '\n')
                 lexer->p++;

@@ -24,19 +24,14 @@ enum dgl_status kernel_parser_fail(const struct kernel_parser *p, const char *fm
 /* ---- words ------------------------------------------------------------------------------------
  */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
 bool kernel_word_next(struct dgl_str *rest, struct dgl_str *word)
 {
-    while (rest->len && is_blank(*rest->p)) {
+    while (rest->len && (*rest->p == ' ' || *rest->p == '\t')) {
         rest->p++;
         rest->len--;
     }
     *word = (struct dgl_str){rest->p, 0};
-    while (word->len < rest->len && !is_blank(rest->p[word->len]))
+    while (word->len < rest->len && rest->p[word->len] != ' ' && rest->p[word->len] != '\t')
         word->len++;
     rest->p += word->len;
     rest->len -= word->len;
@@ -334,22 +329,6 @@ static enum dgl_status check_body(struct kernel_parser *p)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static bool is_directive(struct dgl_str line)
-{
-    return dgl_str_starts(line, "//!");
-}
-
-static enum dgl_status parse_summary(struct kernel_parser *p, struct dgl_str line)
-{
-    if (!dgl_str_starts(line, "//") || is_directive(line))
-        return kernel_parser_fail(p, "the first line must be a // comment: the kernel's summary");
-    struct dgl_str text = dgl_str_trim((struct dgl_str){line.p + 2, line.len - 2});
-    if (text.len == 0)
-        return kernel_parser_fail(p, "the summary in the first line is empty");
-    p->kernel->summary = dgl_arena_strndup(p->arena, text.p, text.len);
-    return p->kernel->summary ? DGL_OK : dgl_fail_memory(p->log, "a kernel's summary", text.len);
-}
-
 /* Parses the directives before the body, and checks that the body contains no directive. *body is
  * NULL if there is no body. */
 static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text, const char **body,
@@ -358,32 +337,37 @@ static enum dgl_status parse_lines(struct kernel_parser *p, struct dgl_str text,
     struct dgl_str rest = text, line;
     bool includes = false;
     enum dgl_status status = DGL_OK;
-    for (p->line = 1; status == DGL_OK; p->line++) {
-        const char *start = rest.p;
-        if (!dgl_str_split(&rest, '\n', &line))
-            break;
+    const char *start = rest.p;
+    for (p->line = 1; dgl_str_split(&rest, '\n', &line); p->line++, start = rest.p) {
         line = dgl_str_trim(line);
-        if (p->line == 1 && p->kernel)
-            status = parse_summary(p, line);
-        else if (is_directive(line) && *body && includes) {
+        const bool directive = dgl_str_starts(line, "//!");
+        if (p->line == 1 && p->kernel) {
+            if (!dgl_str_starts(line, "//") || directive)
+                return kernel_parser_fail(p, "the first line must be a // comment: the kernel's "
+                                             "summary");
+            struct dgl_str summary = dgl_str_trim((struct dgl_str){line.p + 2, line.len - 2});
+            if (summary.len == 0)
+                return kernel_parser_fail(p, "the summary in the first line is empty");
+            p->kernel->summary = dgl_arena_strndup(p->arena, summary.p, summary.len);
+            if (!p->kernel->summary)
+                return dgl_fail_memory(p->log, "a kernel's summary", summary.len);
+        } else if (directive && *body && includes) {
             p->line = *body_line;
-            status = kernel_parser_fail(p, "#include may not appear here: kernels share texts by "
-                                           "//! LIB");
-        } else if (is_directive(line) && *body)
-            status =
-                kernel_parser_fail(p, "a directive after the body began on line %u", *body_line);
-        else if (is_directive(line))
-            status = kernel_directive_parse(p, (struct dgl_str){line.p + 3, line.len - 3});
-        else if (!*body && line.len && !dgl_str_starts(line, "//")) {
+            return kernel_parser_fail(p, "#include may not appear here: kernels share texts by "
+                                         "//! LIB");
+        } else if (directive && *body) {
+            return kernel_parser_fail(p, "a directive after the body began on line %u", *body_line);
+        } else if (directive) {
+            TRY(kernel_directive_parse(p, (struct dgl_str){line.p + 3, line.len - 3}));
+        } else if (!*body && line.len && !dgl_str_starts(line, "//")) {
             *body = start;
             *body_line = p->line;
             includes =
                 dgl_str_starts(line, "#") &&
                 dgl_str_starts(dgl_str_trim((struct dgl_str){line.p + 1, line.len - 1}), "include");
         }
-        if (status != DGL_OK)
-            break;
     }
+done:
     return status;
 }
 
@@ -449,38 +433,6 @@ void kernel_hash_text(struct dgl_hash *hash, const char *text, size_t len)
     dgl_hash_update(hash, start, (size_t)(end - start));
 }
 
-static bool hash_file(struct kernel *kernel)
-{
-    struct dgl_hash *hash = dgl_hash_create(DGL_HASH_SHA256);
-    if (!hash)
-        return false;
-    kernel_hash_text(hash, kernel->text, kernel->text_len);
-    bool ok = dgl_hash_hex(hash, kernel->sha256);
-    dgl_hash_destroy(&hash);
-    return ok;
-}
-
-static enum dgl_status check_whole(struct kernel_parser *p)
-{
-    const char *missing = kernel_directive_missing(p);
-    p->line = p->kernel->body ? p->kernel->body_line : p->line;
-    if (missing)
-        return kernel_parser_fail(
-            p, "the directive //! %s is missing%s", missing,
-            dgl_str_ends(dgl_str_of(p->path), ".glsl") ? "; a lib is given with its folder" : "");
-    if (!p->kernel->body)
-        return kernel_parser_fail(p, "the body is missing: void body(uvec3 group)");
-    enum dgl_status status;
-    TRY(check_step(p));
-    TRY(check_flags(p));
-    TRY(check_tunes(p));
-    TRY(check_libs(p));
-    TRY(check_exprs(p));
-    TRY(check_body(p));
-done:
-    return status;
-}
-
 enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena, const char *path,
                              const char *text, size_t len, struct kernel **out)
 {
@@ -490,26 +442,37 @@ enum dgl_status kernel_parse(const struct dgl_log *log, struct dgl_arena *arena,
     struct kernel *kernel = p.kernel = dgl_arena_alloc(arena, sizeof(*kernel));
     if (!kernel)
         return dgl_fail_memory(log, "a kernel", sizeof(*kernel));
-    enum dgl_status status = check_bytes(&p);
-    if (status != DGL_OK)
-        return status;
+    struct dgl_hash *hash = NULL;
+    enum dgl_status status;
+    TRY(check_bytes(&p));
     p.decls = &kernel->decls;
     p.libs = kernel->libs;
     p.num_libs = &kernel->num_libs;
-    kernel->path = path;
-    kernel->text = text;
-    kernel->text_len = len;
-    kernel->tolerance = 1e-12;
-    const struct dgl_str whole = {text, len};
-    status = parse_lines(&p, whole, &kernel->body, &kernel->body_line);
-    if (status == DGL_OK)
-        status = check_whole(&p);
-    if (status != DGL_OK)
-        return status;
-    if (!hash_file(kernel))
-        return dgl_fail_memory(log, "the SHA-256 of a kernel", len);
+    *kernel = (struct kernel){.path = path, .text = text, .text_len = len, .tolerance = 1e-12};
+    TRY(parse_lines(&p, p.text, &kernel->body, &kernel->body_line));
+    const char *missing = kernel_directive_missing(&p);
+    p.line = kernel->body ? kernel->body_line : p.line;
+    if (missing)
+        TRY(kernel_parser_fail(
+            &p, "the directive //! %s is missing%s", missing,
+            dgl_str_ends(dgl_str_of(path), ".glsl") ? "; a lib is given with its folder" : ""));
+    if (!kernel->body)
+        TRY(kernel_parser_fail(&p, "the body is missing: void body(uvec3 group)"));
+    TRY(check_step(&p));
+    TRY(check_flags(&p));
+    TRY(check_tunes(&p));
+    TRY(check_libs(&p));
+    TRY(check_exprs(&p));
+    TRY(check_body(&p));
+    hash = dgl_hash_create(DGL_HASH_SHA256);
+    if (hash)
+        kernel_hash_text(hash, text, len);
+    if (!hash || !dgl_hash_hex(hash, kernel->sha256))
+        TRY(dgl_fail_memory(log, "the SHA-256 of a kernel", len));
     *out = kernel;
-    return DGL_OK;
+done:
+    dgl_hash_destroy(&hash);
+    return status;
 }
 
 enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *arena,
@@ -518,10 +481,9 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
 {
     struct kernel_parser p = {
         .log = log, .arena = arena, .path = file->path, .text = {text, len}, .line = 1};
+    enum dgl_status status;
     *out = NULL;
-    enum dgl_status status = check_bytes(&p);
-    if (status != DGL_OK)
-        return status;
+    TRY(check_bytes(&p));
     struct kernel_lib *lib = dgl_arena_alloc(arena, sizeof(*lib));
     if (!lib)
         return dgl_fail_memory(log, "a lib", sizeof(*lib));
@@ -531,28 +493,24 @@ enum dgl_status kernel_lib_parse(const struct dgl_log *log, struct dgl_arena *ar
     p.decls = &lib->decls;
     p.libs = lib->libs;
     p.num_libs = &lib->num_libs;
-    const struct dgl_str whole = {text, len};
-    status = parse_lines(&p, whole, &lib->body, &lib->body_line);
-    if (status != DGL_OK)
-        return status;
+    TRY(parse_lines(&p, p.text, &lib->body, &lib->body_line));
     if (!lib->body) {
         lib->body = text + len;
         lib->body_line = p.line;
     }
     lib->body_len = len - (size_t)(lib->body - text);
-    status = kernel_body_check(log, lib->path, (struct dgl_str){lib->body, lib->body_len},
-                               lib->body_line, NULL, NULL);
     const struct dgl_str body = {lib->body, lib->body_len};
+    TRY(kernel_body_check(log, lib->path, body, lib->body_line, NULL, NULL));
     const struct kernel_entry begin = kernel_body_find(body, lib->body_line, "begin");
-    if (status == DGL_OK && begin.failed)
-        status = dgl_fail_memory(log, lib->path, body.len);
-    if (status == DGL_OK && begin.found) {
+    if (begin.failed)
+        return dgl_fail_memory(log, lib->path, body.len);
+    if (begin.found) {
         p.line = begin.line;
-        status = kernel_parser_fail(&p, "void begin(uvec3 group) belongs into the kernel: that of "
-                                        "a lib would not be called");
+        return kernel_parser_fail(&p, "void begin(uvec3 group) belongs into the kernel: that of a "
+                                      "lib would not be called");
     }
-    if (status == DGL_OK)
-        *out = lib;
+    *out = lib;
+done:
     return status;
 }
 
@@ -579,23 +537,21 @@ enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel 
         .num_tunes = KERNEL_MAX_TUNES, .num_lets = KERNEL_MAX_LETS, .scope = SCOPE_PLAN};
     struct kernel_parser p = {.log = log, .path = lib->path};
     struct scope scope = {.kernel = kernel, .expr = &all, .lib = &lib->decls};
-    enum dgl_status status = DGL_OK;
+    enum dgl_status status;
     p.directive = "LET";
-    for (uint32_t i = 0; i < lib->decls.num_lets && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < lib->decls.num_lets; i++) {
         const struct kernel_let *let = &lib->decls.lets[i];
         p.line = let->line;
         scope.num_lib_lets = i;
-        status = check_lib_decl(&p, &scope, let->name, let->value);
+        TRY(check_lib_decl(&p, &scope, let->name, let->value));
     }
     p.directive = "SHARED";
     scope.num_lib_lets = lib->decls.num_lets;
-    for (uint32_t i = 0; i < lib->decls.num_shared && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < lib->decls.num_shared; i++) {
         const struct kernel_shared *shared = &lib->decls.shared[i];
         p.line = shared->line;
-        status = check_lib_decl(&p, &scope, shared->name, shared->count);
+        TRY(check_lib_decl(&p, &scope, shared->name, shared->count));
     }
-    if (status != DGL_OK)
-        return status;
     for (uint32_t i = 0; i < lib->num_libs; i++) {
         const char *needed = lib->libs[i].name;
         uint32_t r = 0;
@@ -611,5 +567,7 @@ enum dgl_status kernel_lib_check(const struct dgl_log *log, const struct kernel 
                                   lib->name, needed, needed, lib->name);
     }
     const struct dgl_str body = {lib->body, lib->body_len};
-    return kernel_body_check(log, lib->path, body, lib->body_line, kernel, &lib->decls);
+    status = kernel_body_check(log, lib->path, body, lib->body_line, kernel, &lib->decls);
+done:
+    return status;
 }

@@ -161,7 +161,7 @@ static enum dgl_status dispatch_bind(struct exec_run *run, const struct memory *
     enum dgl_status status = bind_uniform(run, memory->state[BUF_STEP], memory->state[BUF_PAGES]);
     if (status != DGL_OK)
         return status;
-    if (RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)) {
+    if (shapes_have(&run->recipe.shapes, PASS_EARLY_EXIT)) {
         /* ARGS contains the group counts in the order of the dispatch list. */
         struct gl_range args = memory->state[BUF_ARGS];
         if (run->count * 12 > args.size)
@@ -251,54 +251,50 @@ const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run)
     return ((const struct dispatch_run *)run->priv)->list;
 }
 
-/* Compiles the programs of those segments, or begins to compile them in the background. */
-static enum dgl_status compile_segments(struct programs *programs, const struct plan *plan,
-                                        uint32_t segments, bool begin, const struct gl_compile *how)
+/* Compiles the programs of those shapes, or begins to compile them in the background. */
+static enum dgl_status compile_shapes(struct programs *programs, const struct plan *plan,
+                                      struct shape_set shapes, bool begin,
+                                      const struct gl_compile *how)
 {
-    const struct recipe recipe = {.segments = segments};
-    const struct kernel_use **uses = NULL;
-    size_t count = 0;
-    enum dgl_status status;
-    if (exec_is_compiled(programs, plan, segments))
+    const struct body *bodies[SHAPES_MAX];
+    const size_t num_bodies = plan_bodies(plan, &shapes, bodies);
+    size_t count = 0, at = 0;
+    if (exec_is_compiled(programs, plan, shapes))
         return DGL_OK;
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const size_t more = plan->segment[s].ops.count;
-        if (!plan_segment_runs(plan, recipe, (enum segment)s) || more == 0)
-            continue;
-        const struct kernel_use **all = realloc(uses, (count + more) * sizeof(*uses));
-        if (!all)
-            TRY(dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses)));
-        uses = all;
-        memcpy(uses + count, plan->segment[s].use, more * sizeof(*uses));
-        count += more;
-    }
-    status = begin ? programs_begin(programs, uses, count)
-                   : programs_compile(programs, uses, count, how);
-done:
+    for (size_t i = 0; i < num_bodies; i++)
+        count += bodies[i]->ops.count;
+    const struct kernel_use **uses = dgl_new_array(const struct kernel_use *, count);
+    if (!uses)
+        return dgl_fail_memory(programs->dev->log, "kernels to compile", count * sizeof(*uses));
+    for (size_t i = 0; i < num_bodies; at += bodies[i++]->ops.count)
+        memcpy(uses + at, bodies[i]->use, bodies[i]->ops.count * sizeof(*uses));
+    enum dgl_status status = begin ? programs_begin(programs, uses, count)
+                                   : programs_compile(programs, uses, count, how);
     free(uses);
     return status;
 }
 
-enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
-                             const struct gl_compile *how)
+enum dgl_status exec_compile(struct programs *programs, const struct plan *plan,
+                             struct shape_set shapes, const struct gl_compile *how)
 {
-    return compile_segments(programs, plan, segments, false, how);
+    return compile_shapes(programs, plan, shapes, false, how);
 }
 
-enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, uint32_t segments)
+enum dgl_status exec_begin(struct programs *programs, const struct plan *plan,
+                           struct shape_set shapes)
 {
-    return compile_segments(programs, plan, segments, true, NULL);
+    return compile_shapes(programs, plan, shapes, true, NULL);
 }
 
-bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments)
+bool exec_is_compiled(const struct programs *programs, const struct plan *plan,
+                      struct shape_set shapes)
 {
-    const struct recipe recipe = {.segments = segments};
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
-        for (size_t i = 0; runs && i < plan->segment[s].ops.count; i++)
-            if (!programs_has(programs, plan->segment[s].use[i]))
+    const struct body *bodies[SHAPES_MAX];
+    const size_t count = plan_bodies(plan, &shapes, bodies);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < bodies[i]->ops.count; k++)
+            if (!programs_has(programs, bodies[i]->use[k]))
                 return false;
-    }
     return true;
 }
 

@@ -54,14 +54,15 @@ void engine_destroy(struct engine **engine)
 
 struct engine_choice *engine_choice(struct engine *engine, struct recipe recipe)
 {
-    const uint32_t adjusts = RECIPE_HAS(recipe, SEG_ADJUST);
-    uint32_t kind = SAMPLE_KINDS, kinds = 0, width = 0;
-    for (uint32_t i = 0; i < SAMPLE_KINDS; i++)
-        if (RECIPE_HAS(recipe, SEG_SAMPLE_GREEDY + i)) {
-            kind = i;
+    const struct shape_set *shapes = &recipe.shapes;
+    const uint32_t adjusts = shapes_have(shapes, PASS_ADJUST);
+    uint32_t kind = 0, kinds = 0, width = 0;
+    for (uint32_t i = 0; i < shapes->count; i++)
+        if (shapes->of[i].part == PART_SAMPLE) {
+            kind = shapes->of[i].sampler;
             kinds++;
         }
-    if (kinds != 1 || plan_step_body(recipe) == SEG_COUNT)
+    if (kinds != 1 || plan_step_rows(recipe) == 0)
         return NULL;
     while (1 << width < plan_step_rows(recipe))
         width++;

@@ -35,8 +35,8 @@ struct engine {
     struct exec *exec;            /* runs `plan` with one dispatch per operation */
     struct persistent persistent; /* runs the decode steps of `plan` */
     enum dgl_executor wanted;
-    /* segments whose programs passed their known-answer tests; core/model/trust.c */
-    uint32_t judged;
+    /* shapes whose programs passed their known-answer tests; core/model/trust.c */
+    struct shape_set judged;
     char no_persistent[PERSISTENT_REASON]; /* why `persistent` has no executor */
     uint64_t decoded_ns;                   /* time of the first decode step, or 0 */
     struct engine_choice choice[ENGINE_CHOICES];

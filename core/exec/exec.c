@@ -22,6 +22,7 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
 {
     const struct plan *plan = exec->plan;
     struct exec_run *run = dgl_new(struct exec_run);
+    const struct body *bodies[SHAPES_MAX];
     size_t count = 0;
     *out = NULL;
     if (!run)
@@ -29,21 +30,18 @@ enum dgl_status exec_run_create(struct exec *exec, struct recipe recipe,
     run->exec = exec;
     exec->refs++;
     run->recipe = recipe;
-    for (int s = 0; s < SEG_COUNT; s++)
-        if (plan_segment_runs(plan, recipe, (enum segment)s))
-            count += plan->segment[s].ops.count;
+    const size_t num_bodies = plan_bodies(plan, &recipe.shapes, bodies);
+    for (size_t i = 0; i < num_bodies; i++)
+        count += bodies[i]->ops.count;
     run->ops = dgl_new_array(struct exec_op, count);
     run->groups = dgl_calloc(count, sizeof(*run->groups));
     enum dgl_status status = DGL_OK;
     if (!run->ops || !run->groups)
         TRY(dgl_fail_memory(exec->log, "run", count * sizeof(*run->ops)));
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const struct plan_segment *segment = &plan->segment[s];
-        bool runs = plan_segment_runs(plan, recipe, (enum segment)s);
-        for (size_t i = 0; runs && i < segment->ops.count; i++)
+    for (size_t i = 0; i < num_bodies; i++)
+        for (size_t k = 0; k < bodies[i]->ops.count; k++)
             run->ops[run->count++] =
-                (struct exec_op){.op = &segment->ops.ops[i], .use = segment->use[i]};
-    }
+                (struct exec_op){.op = &bodies[i]->ops.ops[k], .use = bodies[i]->use[k]};
     if (recipe.count) {
         assert(recipe.first + recipe.count <= run->count);
         memmove(run->ops, run->ops + recipe.first, recipe.count * sizeof(*run->ops));
@@ -104,11 +102,7 @@ done:
 struct exec_run *exec_cache_find(const struct exec_cache *cache, struct recipe recipe)
 {
     for (size_t i = 0; i < cache->count; i++)
-        if (cache->runs[i]->recipe.segments == recipe.segments &&
-            cache->runs[i]->recipe.repeats == recipe.repeats &&
-            cache->runs[i]->recipe.first == recipe.first &&
-            cache->runs[i]->recipe.count == recipe.count &&
-            cache->runs[i]->recipe.form == recipe.form)
+        if (recipe_equal(&cache->runs[i]->recipe, &recipe))
             return cache->runs[i];
     return NULL;
 }

@@ -103,16 +103,18 @@ enum dgl_status exec_dispatch_create(struct dgl_device *dev, const struct plan *
                                      struct programs *programs, struct exec **out);
 /* Dispatches of a run of this executor, for tests. Borrowed. */
 const struct gl_dispatch *exec_dispatch_list(const struct exec_run *run);
-/* Compiles, in one batch, all missing programs of the segments in `segments` (bits as in struct
- * recipe). `how`: see gl_programs_create(). */
-enum dgl_status exec_compile(struct programs *programs, const struct plan *plan, uint32_t segments,
-                             const struct gl_compile *how);
+/* Compiles, in one batch, all missing programs of these shapes. `how`: see
+ * gl_programs_create(). */
+enum dgl_status exec_compile(struct programs *programs, const struct plan *plan,
+                             struct shape_set shapes, const struct gl_compile *how);
 
 /* Like exec_compile(), but only starts the compiler: see programs_begin(). */
-enum dgl_status exec_begin(struct programs *programs, const struct plan *plan, uint32_t segments);
+enum dgl_status exec_begin(struct programs *programs, const struct plan *plan,
+                           struct shape_set shapes);
 
-/* Returns true if all programs of these segments are compiled. */
-bool exec_is_compiled(const struct programs *programs, const struct plan *plan, uint32_t segments);
+/* Returns true if all programs of these shapes are compiled. */
+bool exec_is_compiled(const struct programs *programs, const struct plan *plan,
+                      struct shape_set shapes);
 
 /* One operation outside of a plan, such as a copy. */
 struct exec_single {

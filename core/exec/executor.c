@@ -509,7 +509,7 @@ struct exec_run *executor_reader(struct runner *r, struct recipe recipe, int32_t
     if (r->profile || c->state != ENGINE_PERSISTENT || record->persistent_ns == 0 || tokens < 1 ||
         tokens > pass_costs[PASS_COSTS - 1].columns)
         return NULL;
-    const int32_t columns = plan_body_columns(plan_body(&engine->plan, tokens));
+    const int32_t columns = 1 << plan_pass_shape(&engine->plan, tokens).rows_log2;
     size_t i = 0;
     while (i + 1 < PASS_COSTS && pass_costs[i].columns < columns)
         i++;

@@ -32,16 +32,16 @@ static uint64_t ops_bytes(const struct oplist *ops, uint64_t *largest)
     return sum;
 }
 
-static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uint64_t *largest)
+static uint64_t shape_bytes(const struct plan *plan, struct pass_shape shape, uint64_t *largest)
 {
-    return ops_bytes(&plan->segment[segment].ops, largest);
+    return ops_bytes(&plan_body(plan, shape)->ops, largest);
 }
 
 /* Returns the nanoseconds per byte of weights for one token, or 0 if unknown. */
 static double byte_ns(const struct pace *p, const struct plan *plan)
 {
     uint64_t largest;
-    const uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
+    const uint64_t body = shape_bytes(plan, PASS_DECODE, &largest);
     if (p->layer.tokens == 1 && body > 0)
         return (double)p->layer.ns * (double)layers_of(plan) / (double)body;
     const uint64_t assumed = plan->device->dispatch_bytes;
@@ -88,7 +88,7 @@ uint64_t pace_token_ns(const struct pace *p, const struct plan *plan)
 {
     uint64_t largest;
     const uint64_t bytes =
-        segment_bytes(plan, SEG_DECODE, &largest) + segment_bytes(plan, SEG_HEAD, &largest);
+        shape_bytes(plan, PASS_DECODE, &largest) + shape_bytes(plan, PASS_HEAD, &largest);
     return (uint64_t)((double)bytes * byte_ns(p, plan));
 }
 
@@ -106,8 +106,8 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
         return most;
     /* Largest work relative to a layer. With scores, the head is one dispatch for all tokens and
      * may be larger. */
-    uint64_t layer = segment_bytes(plan, SEG_DECODE, &largest) / layers_of(plan);
-    segment_bytes(plan, SEG_HEAD, &head);
+    uint64_t layer = shape_bytes(plan, PASS_DECODE, &largest) / layers_of(plan);
+    shape_bytes(plan, PASS_HEAD, &head);
     double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;
     if (p->layer.tokens == 0) {
         double work = weight * (double)layer * most;
@@ -131,7 +131,7 @@ void pace_note(struct pace *p, const struct plan *plan, int32_t tokens, int32_t 
     if (tokens > 1)
         return;
     /* One token reads each weight of body and head once. The head has one dispatch per band. */
-    uint64_t body = segment_bytes(plan, SEG_DECODE, &largest);
-    segment_bytes(plan, SEG_HEAD, &largest);
+    uint64_t body = shape_bytes(plan, PASS_DECODE, &largest);
+    shape_bytes(plan, PASS_HEAD, &largest);
     p->head_ns = body > 0 ? (uint64_t)((double)ns * (double)largest / (double)body) : 0;
 }

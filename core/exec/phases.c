@@ -153,19 +153,19 @@ static enum dgl_status choose(struct collector *c, const struct kernel_use *use,
     return DGL_OK;
 }
 
-/* Collects the operations of the segments in order, without the early exit. The program itself
- * checks whether the sequence has stopped. */
-static enum dgl_status collect(struct collector *c, struct recipe recipe)
+/* Collects the operations in order, without the early exit. The program itself checks whether the
+ * sequence has stopped. */
+static enum dgl_status collect(struct collector *c, const struct body *const *bodies,
+                               size_t num_bodies)
 {
     const struct plan *plan = c->exec->base.plan;
     enum dgl_status status = DGL_OK;
     c->count = 0;
-    for (int s = 0; s < SEG_EARLY_EXIT; s++) {
-        const struct plan_segment *segment = &plan->segment[s];
-        for (size_t i = 0; RECIPE_HAS(recipe, s) && i < segment->ops.count; i++) {
+    for (size_t b = 0; b < num_bodies && bodies[b]->shape.part < PART_EARLY_EXIT; b++)
+        for (size_t i = 0; i < bodies[b]->ops.count; i++) {
             struct phase_op *op = &c->ops[c->count++];
-            op->op = &segment->ops.ops[i];
-            TRY(choose(c, segment->use[i], &op->choice));
+            op->op = &bodies[b]->ops.ops[i];
+            TRY(choose(c, bodies[b]->use[i], &op->choice));
             if (!kernel_groups_band(op->choice, 1, op_weight_rows(op->op),
                                     plan->device->limits.max_groups[0], op->groups)) {
                 snprintf(c->reason, REASON_SIZE, "%s: GROUPS gives no usable count",
@@ -178,7 +178,6 @@ static enum dgl_status collect(struct collector *c, struct recipe recipe)
                 TRY(place_of(c, resolve(c->memory, bind->ref), &op->place[j]));
             }
         }
-    }
 done:
     return status;
 }
@@ -189,9 +188,11 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
 {
     const struct plan *plan = exec->base.plan;
     const struct dgl_limits *limits = &plan->device->limits;
+    const struct body *bodies[SHAPES_MAX];
+    const size_t num_bodies = plan_bodies(plan, &recipe.shapes, bodies);
     size_t count = 0;
-    for (int s = 0; s < SEG_COUNT; s++)
-        count += RECIPE_HAS(recipe, s) ? plan->segment[s].ops.count : 0;
+    for (size_t i = 0; i < num_bodies; i++)
+        count += bodies[i]->ops.count;
     c->ops = dgl_new_array(struct phase_op, count);
     c->choices = dgl_new_array(struct kernel_choice *, plan->kernels.count);
     struct phase_schedule_params params = {
@@ -210,7 +211,7 @@ static enum dgl_status make_schedule(const struct phases_exec *exec, struct reci
         return dgl_fail_memory(exec->base.log, "schedule of phases", count * sizeof(*c->ops));
     enum dgl_status status;
     c->fits = false;
-    TRY(collect(c, recipe));
+    TRY(collect(c, bodies, num_bodies));
     params.count = c->count;
     c->fits = true;
     TRY(place_of(c, memory->state[BUF_STEP], &params.step));
@@ -236,9 +237,8 @@ static void collector_finish(struct collector *c)
 
 /* Returns the invocations of the kernel that reads the most bytes. All other kernels use the same
  * number. */
-static uint32_t main_local(const struct plan *plan, enum segment segment)
+static uint32_t main_local(const struct body *body)
 {
-    const struct plan_segment *body = &plan->segment[segment];
     uint64_t most = 0;
     uint32_t local = 0;
     for (size_t i = 0; i < body->ops.count; i++)
@@ -258,15 +258,16 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
 {
     const struct plan *plan = exec->base.plan;
     const uint32_t asked = exec->params.local, bindings = plan->device->limits.max_ssbo_bindings;
-    const enum segment body = plan_step_body(recipe);
+    const struct pass_shape shape = recipe.shapes.of[0];
     char *reason = c->reason, first[REASON_SIZE] = "";
     enum dgl_status status = DGL_ERR_UNSUPPORTED;
     bool told = false;
-    if (body == SEG_COUNT || recipe.count) {
+    if (plan_step_rows(recipe) == 0 || recipe.count) {
         snprintf(reason, REASON_SIZE, "it is no decode step");
         return status;
     }
-    const uint32_t sizes[] = {asked ? asked : main_local(plan, body), 512, 256, 128, 64, 32};
+    const uint32_t sizes[] = {
+        asked ? asked : main_local(plan_body(plan, shape)), 512, 256, 128, 64, 32};
     const size_t num_sizes = asked ? 1 : sizeof(sizes) / sizeof(*sizes);
     if (bindings < LEAST_BINDINGS) {
         snprintf(reason, REASON_SIZE, "it needs %d storage bindings or more, the device has %u",
@@ -279,7 +280,7 @@ static enum dgl_status generate(const struct phases_exec *exec, struct recipe re
                                 .memory = memory,
                                 .local = sizes[i / SHARED_STEPS],
                                 .reason = reason,
-                                .passes = body != SEG_DECODE};
+                                .passes = shape.per_sequence};
         for (size_t k = 0; k < plan->device->num_properties; k++) {
             c->properties[k] = plan->device->properties[k];
             if (strcmp(c->properties[k].name, "SHARED_BYTES") == 0) /* spare bytes for the pools */

@@ -42,7 +42,7 @@ enum dgl_status runner_submit(struct runner *r, struct exec_run *run, enum dgl_p
 enum dgl_status runner_write_args(struct runner *r, const struct exec_run *run)
 {
     const struct gl_range args = r->memory->state[BUF_ARGS];
-    return RECIPE_HAS(run->recipe, SEG_EARLY_EXIT)
+    return shapes_have(&run->recipe.shapes, PASS_EARLY_EXIT)
                ? gl_buffer_write(r->dev->gl, args.buffer, args.offset, run->groups, run->count * 12)
                : DGL_OK;
 }

@@ -50,7 +50,7 @@ enum dgl_status runner_queue(struct runner *r, struct exec_run *run, uint32_t st
 /* Queues a run after which the sequence holds `held` tokens. Waits in a call that profiles. */
 enum dgl_status runner_submit(struct runner *r, struct exec_run *run, enum dgl_phase phase,
                               int32_t held);
-/* Writes the group counts of a run with SEG_EARLY_EXIT to ARGS. Call it before the first of the
+/* Writes the group counts of a run with PASS_EARLY_EXIT to ARGS. Call it before the first of the
  * run's steps, because a stop zeroes the counts. Has no effect on other runs. */
 enum dgl_status runner_write_args(struct runner *r, const struct exec_run *run);
 /* In a call that profiles: runs one step, which consists of these runs, and waits. Sets all fields

@@ -284,9 +284,9 @@ static enum dgl_status count_bytes(struct bench *b)
 }
 
 /* Weights and scratch as in a session's estimate, the cache at the size for this run's tokens, and
- * parameter blocks for the operations of these segments, as single dispatches and in each form of
+ * parameter blocks for the operations of these shapes, as single dispatches and in each form of
  * one program. */
-static uint64_t estimate(const struct bench *b, uint32_t segments)
+static uint64_t estimate(const struct bench *b, struct shape_set shapes)
 {
     const struct dgl_session *s = b->s;
     const struct plan *plan = &s->model->shard->engine->plan;
@@ -297,8 +297,10 @@ static uint64_t estimate(const struct bench *b, uint32_t segments)
     const uint64_t align = plan->device->limits.ubo_align, block = KERNEL_MAX_PARAMS * 4;
     uint64_t ops = 0;
     struct dgl_memory memory;
-    for (int i = 0; i < SEG_COUNT; i++)
-        ops += segments >> i & 1 ? plan->segment[i].ops.count : 0;
+    const struct body *bodies[SHAPES_MAX];
+    const size_t count = plan_bodies(plan, &shapes, bodies);
+    for (size_t i = 0; i < count; i++)
+        ops += bodies[i]->ops.count;
     plan_estimate(plan, &one, 0, &memory);
     return memory.weight_bytes + memory.scratch_bytes +
            kv_cache_most_bytes(&s->model->shard->kv, plan_kv_pages(b->p.depth + more + 1)) +
@@ -407,17 +409,17 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     device_set_trace(dev, note_submit, &b);
     /* decoding of one sequence must not be timed with another executor */
     s->state.runner.wait_executor = p->batch == 1;
-    const uint32_t segments =
-        b.decode.segments | recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments |
-        session_body_segments(s, p->prompt_tokens, s->state.ubatch) |
-        (p->depth > 0 ? session_body_segments(s, p->depth, s->state.ubatch) : 0);
-    r->estimate_bytes = estimate(&b, segments);
+    struct shape_set shapes =
+        shapes_join(b.decode.shapes, session_body_shapes(s, p->prompt_tokens, s->state.ubatch));
+    if (p->depth > 0)
+        shapes = shapes_join(shapes, session_body_shapes(s, p->depth, s->state.ubatch));
+    r->estimate_bytes = estimate(&b, shapes);
     b.total = (uint64_t)p->prompt_tokens +
               (uint64_t)runs * (uint64_t)(p->prompt_tokens + p->decode_tokens) + 1;
     TRY(tell(&b, 0) ? time_first_prompt(&b) : DGL_ERR_CANCELLED);
     sequence_trim(&s->seq, 0);
     TRY(tell_done(&b, p->prompt_tokens));
-    TRY(pass_state_compile(&s->state, segments));
+    TRY(pass_state_compile(&s->state, shapes));
     r->compile_ns = account_ns(dev) - compiled;
     if (!p->skip_copy) { /* its buffers do not count as the model's */
         const struct gl_memory memory = gl_device_memory(dev->gl);

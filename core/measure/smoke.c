@@ -73,11 +73,11 @@ struct smoke {
     struct oracle *exact;  /* never sees the device */
     int32_t *ids;          /* [count] */
     size_t count, prefill;
-    enum segment body; /* of the first pass */
-    float *stream;     /* as stream_trace */
-    float *logits;     /* [count, vocab], the device's */
-    double *want;      /* the same, the oracle's */
-    double *before;    /* [count, hidden] */
+    struct pass_shape body; /* of the first pass */
+    float *stream;          /* as stream_trace */
+    float *logits;          /* [count, vocab], the device's */
+    double *want;           /* the same, the oracle's */
+    double *before;         /* [count, hidden] */
     struct stored stored;
 };
 
@@ -139,12 +139,12 @@ static enum dgl_status trace(struct smoke *t)
     enum dgl_status status;
     TRY(session_expect(s, (int32_t)t->count));
     TRY(session_begin_scoring(s, &most));
-    TRY(pass_state_compile(&s->state, session_body_segments(s, (int32_t)t->prefill, most) |
-                                          1u << SEG_DECODE | 1u << SEG_HIDDEN | 1u << SEG_SCORE |
-                                          1u << SEG_HEAD));
+    const struct shape_set rest = {{PASS_DECODE, PASS_HEAD, PASS_HIDDEN, PASS_SCORE}, 4};
+    TRY(pass_state_compile(&s->state,
+                           shapes_join(session_body_shapes(s, (int32_t)t->prefill, most), rest)));
     const struct plan *plan =
         &s->model->shard->engine->plan; /* which compiling may have replaced */
-    t->body = plan_body(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
+    t->body = plan_pass_shape(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
     while ((size_t)s->seq.len < t->count) {
         size_t pos = (size_t)s->seq.len;
         bool decode = pos >= t->prefill;
@@ -165,18 +165,18 @@ done:
 /* ---- comparison with the oracle -------------------------------------------------------------- */
 
 /* Names of the kernels of a block, each once. */
-static void kernel_names(const struct plan *plan, enum segment segment, size_t point, char *out,
+static void kernel_names(const struct plan *plan, struct pass_shape shape, size_t point, char *out,
                          size_t size)
 {
-    const struct plan_segment *s = &plan->segment[segment];
+    const struct body *s = plan_body(plan, shape);
     size_t first = 0, end = s->ops.count, len = 0;
     enum plan_buffer stream;
-    bool is_body = segment <= SEG_DECODE;
+    bool is_body = shape.part == PART_LAYERS;
     if (is_body)
-        end = plan_block_end(plan, segment, 0, &stream);
+        end = plan_block_end(s, 0, &stream);
     for (size_t i = 0; is_body && i < point; i++) {
         first = end;
-        end = plan_block_end(plan, segment, first, &stream);
+        end = plan_block_end(s, first, &stream);
     }
     out[0] = '\0';
     for (size_t i = first; i < end && len < size; i++) {
@@ -196,7 +196,7 @@ struct deviation {
 
 /* Judges one block in one phase. NaN fails. */
 static void judge(struct smoke *t, const struct deviation *d, const char *where,
-                  enum segment segment, size_t point)
+                  struct pass_shape shape, size_t point)
 {
     char kernels[256];
     const double scale = d->power + STREAM_FLOOR * d->stream;
@@ -204,9 +204,10 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
     t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
     if (nmse <= MAX_NMSE)
         return;
-    kernel_names(&t->s->model->shard->engine->plan, segment, point, kernels, sizeof(kernels));
+    kernel_names(&t->s->model->shard->engine->plan, shape, point, kernels, sizeof(kernels));
     fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
-          where, segment <= SEG_PREFILL || segment == SEG_SCORE ? "prefill" : "decode", nmse,
+          where,
+          pass_shape_is_prefill(shape) || shape.outputs == OUTPUT_EACH ? "prefill" : "decode", nmse,
           MAX_NMSE, kernels);
 }
 
@@ -236,7 +237,7 @@ static void judge_point(struct smoke *t, size_t point)
         snprintf(where, sizeof(where), "%s of layer %zu",
                  point % 2 ? "attention" : "the feed-forward part", (point - 1) / 2);
     judge(t, &phase[0], where, t->body, point);
-    judge(t, &phase[1], where, SEG_DECODE, point);
+    judge(t, &phase[1], where, PASS_DECODE, point);
 }
 
 /* Copies the device's stream at a point as the input of the oracle's next block. */
@@ -275,8 +276,8 @@ static enum dgl_status check_blocks(struct smoke *t)
         d->error += (t->logits[i] - t->want[i]) * (t->logits[i] - t->want[i]);
         d->power += t->want[i] * t->want[i];
     }
-    judge(t, &phase[0], "the head", SEG_SCORE, 0);
-    judge(t, &phase[1], "the head", SEG_HEAD, 0);
+    judge(t, &phase[0], "the head", PASS_SCORE, 0);
+    judge(t, &phase[1], "the head", PASS_HEAD, 0);
     status = oracle_head(t->exact, t->want);
 done:
     return status;

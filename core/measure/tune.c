@@ -29,9 +29,9 @@
 
 /* Returns the pass of the target with the request of this operation, and creates it if it is new.
  * Returns NULL if the operation is not tuned or memory runs out. rows = 0 selects the number of
- * rows of the segment. */
-static struct target_pass *pass_of(struct tuner *t, const struct op *op, enum segment segment,
-                                   int32_t rows)
+ * rows of the shape. */
+static struct target_pass *pass_of(struct tuner *t, const struct op *op, struct pass_shape shape,
+                                   uint32_t rank, int32_t rows)
 {
     struct dgl_buf key = {0};
     struct target *target = NULL;
@@ -45,11 +45,11 @@ static struct target_pass *pass_of(struct tuner *t, const struct op *op, enum se
         *target = (struct target){.key = dgl_buf_take(&key)};
     }
     dgl_buf_finish(&key);
-    const bool counted =
-        segment < SEG_PREFILL || (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64);
-    const int32_t tokens = rows ? rows : counted ? plan_body_columns(segment) : 1;
+    const bool counted = shape.part == PART_LAYERS && shape.rows_log2 < PASS_ANY_ROWS;
+    const int32_t tokens = rows ? rows : counted ? 1 << shape.rows_log2 : 1;
     for (uint32_t u = 0; target && u < target->num_passes; u++)
-        if (target->pass[u].segment == segment && (!rows || target->pass[u].tokens == rows))
+        if (pass_shape_is(target->pass[u].shape, shape) &&
+            (!rows || target->pass[u].tokens == rows))
             return &target->pass[u];
     /* Only the first of several bodies for prefill, or for several sequences, is measured. */
     if (!target || target->num_passes == 2 ||
@@ -57,8 +57,8 @@ static struct target_pass *pass_of(struct tuner *t, const struct op *op, enum se
          (pass_is_prefill(&target->pass[0]) || pass_is_crowd(&target->pass[0]))))
         return NULL;
     struct target_pass *pass = &target->pass[target->num_passes++];
-    *pass = (struct target_pass){.segment = segment, .tokens = tokens};
-    if (segment >= SEG_PREFILL && pass_is_prefill(pass))
+    *pass = (struct target_pass){.shape = shape, .rank = rank, .tokens = tokens};
+    if (!counted && pass_is_prefill(pass))
         pass->tokens = t->most_tokens;
     return pass;
 }
@@ -73,10 +73,11 @@ static uint64_t bytes_read(const struct tuner *t, const struct op *op)
                                 : 0);
 }
 
-static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32_t rows)
+static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape, uint32_t rank,
+                                       int32_t rows)
 {
     struct oplist list = {0};
-    enum dgl_status status = plan_segment_list(&t->s->model->shard->engine->plan, segment, &list);
+    enum dgl_status status = plan_list_ops(&t->s->model->shard->engine->plan, shape, &list);
     uint64_t all = 1;
     for (size_t i = 0; i < list.count; i++)
         all += bytes_read(t, &list.ops[i]);
@@ -84,7 +85,7 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
         const size_t count = t->count;
         if (t->p->op && strcmp(t->p->op, list.ops[i].label) != 0)
             continue;
-        struct target_pass *pass = pass_of(t, &list.ops[i], segment, rows);
+        struct target_pass *pass = pass_of(t, &list.ops[i], shape, rank, rows);
         uint64_t bytes = 0;
         if (!pass && t->count == count)
             continue;
@@ -108,44 +109,32 @@ static enum dgl_status list_segment(struct tuner *t, enum segment segment, int32
     return status;
 }
 
-/* Returns true if the plan can run a segment. A software renderer would spend seconds of compile
- * time on other bodies of a few tokens. So it only tunes the bodies of the plan. */
-static bool is_run(const struct tuner *t, enum segment segment)
+/* Returns true if the plan can run a shape. A software renderer would spend seconds of compile time
+ * on other bodies of a few tokens. So it only tunes the bodies of the plan. */
+static bool is_run(const struct tuner *t, struct pass_shape shape)
 {
     const struct plan *plan = &t->s->model->shard->engine->plan;
-    bool runs = segment != SEG_EARLY_EXIT;
-    if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
-        return plan_body_columns(segment) <= t->most_rows &&
-               (!plan->device->on_host || plan->segment[segment].ops.count > 0);
-    if (segment < SEG_PREFILL)
-        return plan_body_columns(segment) <= t->most_tokens &&
-               (!plan->device->on_host || plan->segment[segment].ops.count > 0);
-    for (int kind = SEG_SAMPLE_GREEDY; kind <= SEG_SAMPLE_FULL; kind++)
-        runs |= plan_segment_runs(
-            plan, (struct recipe){.segments = 1u << kind | 1u << SEG_EARLY_EXIT}, SEG_EARLY_EXIT);
+    const int32_t rows = 1 << shape.rows_log2;
+    if (shape.part == PART_LAYERS && rows > 1 && shape.rows_log2 < PASS_ANY_ROWS)
+        return rows <= (shape.per_sequence ? t->most_rows : t->most_tokens) &&
+               (!plan->device->on_host || pass_shape_is(plan_body(plan, shape)->shape, shape));
+    bool runs = shape.part != PART_EARLY_EXIT;
+    for (int kind = 0; kind < SAMPLE_KINDS; kind++)
+        runs |= !plan_body(plan, PASS_SAMPLE(kind))->ends_batch;
     return runs;
 }
 
 /* Order of tuning, since the time may end before all targets are tuned. Targets without a stored
  * result come first, then the oldest results, so that repeated short calls make progress. Among
  * equals the order is: decode and full prefill passes, sampling, passes over fewer tokens, and
- * optional segments. Within each the largest share comes first. */
+ * optional parts. Within each the largest share comes first. */
 static int compare_targets(const void *a, const void *b)
 {
-    static const int order[SEG_COUNT] = {
-        [SEG_DECODE] = 0,      [SEG_HEAD] = 0,        [SEG_PREFILL] = 0,    [SEG_SAMPLE_GREEDY] = 1,
-        [SEG_SAMPLE_TOPK] = 1, [SEG_SAMPLE_FULL] = 1, [SEG_EARLY_EXIT] = 1, [SEG_PREFILL_128] = 2,
-        [SEG_PREFILL_64] = 3,  [SEG_PREFILL_32] = 4,  [SEG_PREFILL_16] = 5, [SEG_PREFILL_8] = 6,
-        [SEG_PREFILL_4] = 7,   [SEG_PREFILL_2] = 8,   [SEG_BATCH_8] = 9,    [SEG_BATCH_32] = 10,
-        [SEG_BATCH_16] = 11,   [SEG_BATCH_64] = 12,   [SEG_BATCH_4] = 13,   [SEG_BATCH_2] = 14,
-        [SEG_ADJUST] = 15,     [SEG_HIDDEN] = 15,     [SEG_SCORE] = 15,
-    };
     const struct target *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    const int first = order[x->pass[0].segment], second = order[y->pass[0].segment];
-    if (first != second)
-        return first - second;
+    if (x->pass[0].rank != y->pass[0].rank)
+        return x->pass[0].rank < y->pass[0].rank ? -1 : 1;
     if (x->share != y->share)
         return x->share > y->share ? -1 : 1;
     return x->place < y->place ? -1 : 1;
@@ -157,31 +146,53 @@ static enum dgl_status choose_default(const struct tuner *t, const struct target
 {
     const struct plan_device *device = &t->s->model->shard->dev->plan;
     struct kernel_request request = target->pass[0].ops[0].request;
-    for (uint32_t i = 0; i < request.num_attrs && target->pass[0].segment == SEG_DECODE; i++)
-        if (strcmp(request.attrs[i].key, "layout") == 0)
+    for (uint32_t i = 0; i < request.num_attrs; i++)
+        if (pass_shape_is(target->pass[0].shape, PASS_DECODE) &&
+            strcmp(request.attrs[i].key, "layout") == 0)
             request.attrs[i].word = "none";
     return kernel_choose(t->log, t->set, &request, device->properties, device->num_properties, out);
 }
 
 static enum dgl_status list_targets(struct tuner *t)
 {
-    /* If several segments have the same request, the first one counts. */
-    static const enum segment segments[] = {
-        SEG_DECODE,     SEG_HEAD,      SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
-        SEG_EARLY_EXIT, SEG_PREFILL,   SEG_PREFILL_128,   SEG_PREFILL_64,  SEG_PREFILL_32,
-        SEG_PREFILL_16, SEG_PREFILL_8, SEG_PREFILL_4,     SEG_PREFILL_2,   SEG_BATCH_8,
-        SEG_BATCH_32,   SEG_BATCH_16,  SEG_BATCH_64,      SEG_BATCH_4,     SEG_BATCH_2,
-        SEG_ADJUST,     SEG_HIDDEN,    SEG_SCORE,
+    /* If several shapes have the same request, the first one counts. */
+    const struct {
+        struct pass_shape shape;
+        uint32_t rank;
+    } shapes[] = {
+        {PASS_DECODE, 0},
+        {PASS_HEAD, 0},
+        {PASS_SAMPLE(SAMPLE_GREEDY), 1},
+        {PASS_SAMPLE(SAMPLE_TOPK), 1},
+        {PASS_SAMPLE(SAMPLE_FULL), 1},
+        {PASS_EARLY_EXIT, 1},
+        {PASS_PREFILL, 0},
+        {PASS_ROWS(7), 2},
+        {PASS_ROWS(6), 3},
+        {PASS_ROWS(5), 4},
+        {PASS_ROWS(4), 5},
+        {PASS_ROWS(3), 6},
+        {PASS_ROWS(2), 7},
+        {PASS_ROWS(1), 8},
+        {PASS_BATCH(3), 9},
+        {PASS_BATCH(5), 10},
+        {PASS_BATCH(4), 11},
+        {PASS_BATCH(6), 12},
+        {PASS_BATCH(2), 13},
+        {PASS_BATCH(1), 14},
+        {PASS_ADJUST, 15},
+        {PASS_HIDDEN, 15},
+        {PASS_SCORE, 15},
     };
     const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
     enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++)
-        if (is_run(t, segments[i]))
-            TRY(list_segment(t, segments[i], 0));
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        if (is_run(t, shapes[i].shape))
+            TRY(list_targets_of(t, shapes[i].shape, shapes[i].rank, 0));
     /* Sampling for several sequences has the same requests as for one. */
     const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
-    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL && draws > 1; s++)
-        TRY(list_segment(t, (enum segment)s, draws));
+    for (int kind = 0; kind < SAMPLE_KINDS && draws > 1; kind++)
+        TRY(list_targets_of(t, PASS_SAMPLE(kind), 1, draws));
     if (t->count == 0)
         TRY(dgl_fail(t->log, DGL_ERR_INVALID_ARG,
                      "tune: the model's plan has no operation %s; `dopplergl kernels explain` "
@@ -230,7 +241,7 @@ static enum dgl_status target_begin(struct tuner *t, struct target *target)
     for (uint32_t u = 0; u < target->num_passes; u++) {
         struct target_pass *pass = &target->pass[u];
         int32_t rows = pass->tokens;
-        if (pass->segment == SEG_SCORE)
+        if (pass_shape_is(pass->shape, PASS_SCORE))
             TRY(session_begin_scoring(t->s, &rows));
         pass->tokens = rows < pass->tokens ? rows : pass->tokens;
     }

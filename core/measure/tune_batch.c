@@ -78,7 +78,7 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *p
     struct dgl_session *s = t->s;
     struct pass_state *crowd = t->crowd;
     const struct recipe body =
-        recipe_of(plan_batch_body(&s->model->shard->engine->plan, pass->tokens));
+        recipe_of(plan_batch_shape(&s->model->shard->engine->plan, pass->tokens));
     const struct dgl_step step = {.pos = (uint32_t)t->depth,
                                   .tokens = 1,
                                   .context = (uint32_t)crowd->context,
@@ -96,7 +96,7 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *p
         TRY(pass_state_write(crowd, BUF_IDS, i, (uint64_t)t->depth * 4,
                              &t->ids[(size_t)i % t->num_ids], 4));
     TRY(tuner_crowd_write(t, &step, pass->tokens));
-    TRY(pass_state_compile(crowd, body.segments));
+    TRY(pass_state_compile(crowd, body.shapes));
     TRY(runner_run(&crowd->runner, body, &run));
     TRY(exec_run_set_tokens(run, pass->tokens));
     status = runner_queue(&crowd->runner, run, 1, DGL_PHASE_DECODE);

@@ -14,8 +14,7 @@ void tuner_drop(struct tuner *t, size_t first)
         for (int u = 0; u < 2; u++) {
             exec_run_destroy(&c->run[u]);
             exec_unref(&c->exec[u]);
-            for (int s = 0; s < SEG_COUNT; s++)
-                free(c->plan[u].segment[s].use);
+            free(c->body[u].use);
         }
         free(c);
     }
@@ -108,7 +107,7 @@ enum dgl_status tuner_add(struct tuner *t, const struct target *target, const ch
     enum dgl_status status = DGL_OK;
     bool fits = found && t->num < TUNER_MAX_CANDIDATES &&
                 tuner_request(t, &target->pass[0].ops[0], found, &request, &layout) &&
-                (!layout || target->pass[0].segment == SEG_DECODE);
+                (!layout || pass_shape_is(target->pass[0].shape, PASS_DECODE));
     if (fits)
         TRY(choose(t, target, &request, kernel, tunes, &choice, &fits));
     for (size_t i = 0; i < t->num && fits; i++) {

@@ -75,7 +75,7 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     struct oplist list = {0};
     bool any = false;
     uint32_t part;
-    if (target->num_passes > 1 || decode->segment != SEG_DECODE ||
+    if (target->num_passes > 1 || !pass_shape_is(decode->shape, PASS_DECODE) ||
         !weight_of(t, decode->ops, &part))
         return DGL_OK;
     for (size_t i = 0; i < kernel_set_count(t->set) && !any; i++) {
@@ -86,9 +86,8 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     }
     if (!any)
         return DGL_OK;
-    enum dgl_status status =
-        plan_segment_list(&t->s->model->shard->engine->plan, SEG_PREFILL, &list);
-    *pass = (struct target_pass){.segment = SEG_PREFILL, .tokens = t->most_tokens};
+    enum dgl_status status = plan_list_ops(&t->s->model->shard->engine->plan, PASS_PREFILL, &list);
+    *pass = (struct target_pass){.shape = PASS_PREFILL, .tokens = t->most_tokens};
     for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
         const struct op_bind *bind = op_find_bind(&list.ops[i], "W");
         if (!bind || bind->ref.kind != REF_WEIGHT || !reads(decode, &bind->ref) ||

@@ -30,10 +30,10 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     assert(!c->layout || !crowd);
     const struct plan *whole = &t->s->model->shard->engine->plan;
     struct plan *plan = &c->plan[u];
-    struct plan_segment *segment = &plan->segment[pass->segment];
+    struct body *body = &c->body[u];
     exec_run_destroy(&c->run[u]);
     exec_unref(&c->exec[u]);
-    free(segment->use);
+    free(body->use);
     *plan = (struct plan){.device = whole->device,
                           .desc = whole->desc,
                           .weights = whole->weights,
@@ -41,17 +41,20 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
                           .kv = whole->kv,
                           .splits = whole->splits,
                           .token_splits = whole->token_splits,
-                          .sum_rows = whole->sum_rows};
-    segment->ops = (struct oplist){.ops = pass->ops, .count = pass->count};
-    segment->use = dgl_new_array(const struct kernel_use *, pass->count);
-    if (!segment->use)
-        return dgl_fail_memory(t->log, "a candidate", pass->count * sizeof(*segment->use));
+                          .sum_rows = whole->sum_rows,
+                          .bodies = &c->only[u],
+                          .num_bodies = 1};
+    c->only[u] = body;
+    *body = (struct body){.shape = pass->shape, .ops = {.ops = pass->ops, .count = pass->count}};
+    body->use = dgl_new_array(const struct kernel_use *, pass->count);
+    if (!body->use)
+        return dgl_fail_memory(t->log, "a candidate", pass->count * sizeof(*body->use));
     for (size_t i = 0; i < pass->count; i++)
-        segment->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
+        body->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
     enum dgl_status status =
         exec_dispatch_create(t->s->model->shard->dev, plan, &t->programs, &c->exec[u]);
     if (status == DGL_OK)
-        status = exec_run_create(c->exec[u], recipe_of(pass->segment), memory, &c->run[u]);
+        status = exec_run_create(c->exec[u], recipe_of(pass->shape), memory, &c->run[u]);
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], pass->tokens) : status;
 }
 
@@ -59,20 +62,20 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
  * runs use the same logits. */
 static enum dgl_status write_sampling(struct tuner *t, const struct target_pass *pass)
 {
-    const enum segment segment = pass->segment;
+    const bool adjusts = pass->shape.part == PART_ADJUST;
     static const char *const no_breakers[1];
     struct dgl_logit_bias bias[BIASES];
     const struct dgl_sampling sampling = {
-        .temperature = segment <= SEG_SAMPLE_GREEDY ? 0 : 0.8f,
-        .top_k = segment == SEG_SAMPLE_TOPK ? 40 : 0,
+        .temperature = pass->shape.sampler == SAMPLE_GREEDY ? 0 : 0.8f,
+        .top_k = pass->shape.sampler == SAMPLE_TOPK ? 40 : 0,
         .top_p = 0.95f,
         .min_p = 0.05f,
         .seed = 1,
         .logit_bias = bias,
-        .num_logit_bias = segment == SEG_ADJUST ? BIASES : 0,
-        .repeat_penalty = segment == SEG_ADJUST ? 1.0001f : 1,
+        .num_logit_bias = adjusts ? BIASES : 0,
+        .repeat_penalty = adjusts ? 1.0001f : 1,
         .repeat_last_n = -1,
-        .dry_multiplier = segment == SEG_ADJUST ? 1e-4f : 0,
+        .dry_multiplier = adjusts ? 1e-4f : 0,
         .dry_penalty_last_n = -1,
         .dry_breakers = no_breakers, /* searches all tokens */
     };
@@ -99,18 +102,18 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
     if (pass_is_crowd(pass)) {
         TRY(tuner_crowd_prepare(t, pass));
     } else if (pass_is_prefill(pass)) {
-        const bool scores = pass->segment > SEG_PREFILL;
+        const bool scores = pass->shape.part == PART_OUTPUTS;
         sequence_trim(&s->seq, 0);
-        TRY(pass_state_compile(&s->state,
-                               recipe_of(plan_body(&s->model->shard->engine->plan, need)).segments |
-                                   (scores ? 1u << SEG_HIDDEN | 1u << SEG_SCORE : 0)));
+        struct shape_set shapes = shapes_of(plan_pass_shape(&s->model->shard->engine->plan, need));
+        if (scores)
+            shapes = shapes_add(shapes_add(shapes, PASS_HIDDEN), PASS_SCORE);
+        TRY(pass_state_compile(&s->state, shapes));
         TRY(session_pass(s, need, scores ? ROW_SCORE : 0));
     } else {
         sequence_trim(&s->seq, t->depth);
         if (s->seq.len < t->depth)
             TRY(session_eval(s, t->depth));
-        TRY(pass_state_compile(&s->state,
-                               recipe_of(SEG_DECODE).segments | recipe_of(SEG_HEAD).segments));
+        TRY(pass_state_compile(&s->state, shapes_add(shapes_of(PASS_DECODE), PASS_HEAD)));
         TRY(session_pass(s, 1, ROW_LOGITS));
     }
     TRY(gl_finish(s->model->shard->dev->gl));
@@ -127,7 +130,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
     uint64_t ns = UINT64_MAX;
     enum dgl_status status;
     for (int tries = 0; tries < 8 && ns == UINT64_MAX; tries++) {
-        if (pass->segment >= SEG_ADJUST)
+        if (pass->shape.part >= PART_ADJUST)
             TRY(write_sampling(t, pass));
         TRY(runner_write_args(&t->s->state.runner, c->run[u]));
         if (session_is_cancelled(t->s))

@@ -11,7 +11,8 @@
 
 /* Operations of one body with the same request. */
 struct target_pass {
-    enum segment segment;
+    struct pass_shape shape;
+    uint32_t rank;  /* order of tuning */
     int32_t tokens; /* of a pass */
     struct op *ops;
     size_t count, cap;
@@ -30,7 +31,7 @@ struct target {
      * candidates need another layout of the weights. */
     bool shares;
     double default_us; /* of one operation, at first sight */
-    double share;      /* part of the bytes that the operations of its segment read */
+    double share;      /* part of the bytes that the operations of its body read */
     size_t place;      /* among the targets as they were listed */
     int64_t time;      /* of its stored result, or 0 */
     bool reached;
@@ -42,7 +43,8 @@ struct candidate {
     struct kernel_use *use, *shared_use; /* use of pass[1], if the target shares weights */
     /* layout of the weights that the candidate requires, or NULL for the present layout */
     const struct weight_layout *layout;
-    struct plan plan[2]; /* plans that contain only the operations of a pass */
+    struct plan plan[2]; /* plans that contain only the operations of a pass: `only` */
+    struct body body[2], *only[2];
     struct exec *exec[2];
     struct exec_run *run[2];
 };
@@ -92,21 +94,20 @@ struct tuner {
 /* Operations on all rows of a pass. */
 static inline bool pass_is_prefill(const struct target_pass *pass)
 {
-    return pass->segment <= SEG_PREFILL || pass->segment == SEG_HIDDEN ||
-           pass->segment == SEG_SCORE;
+    return pass_shape_is_prefill(pass->shape) ||
+           (pass->shape.part == PART_OUTPUTS && pass->shape.outputs != OUTPUT_LAST);
 }
 
 /* Operations that draw a token. */
 static inline bool pass_is_sampling(const struct target_pass *pass)
 {
-    return pass->segment >= SEG_SAMPLE_GREEDY && pass->segment <= SEG_SAMPLE_FULL;
+    return pass->shape.part == PART_SAMPLE;
 }
 
 /* Operations on one row of each of several sequences. */
 static inline bool pass_is_crowd(const struct target_pass *pass)
 {
-    return (pass->segment >= SEG_BATCH_2 && pass->segment <= SEG_BATCH_64) ||
-           (pass_is_sampling(pass) && pass->tokens > 1);
+    return pass->shape.per_sequence || (pass_is_sampling(pass) && pass->tokens > 1);
 }
 
 /* It runs, and was timed. */

@@ -49,9 +49,9 @@ enum dgl_status text_list_add_plan(struct text_list *list, struct shard *shard)
     seen = dgl_new_array(bool, plan->kernels.count);
     if (!seen)
         TRY(dgl_fail_memory(log, "texts of kernels", plan->kernels.count));
-    for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0; i < plan->segment[s].ops.count; i++) {
-            const struct kernel_use *use = plan->segment[s].use[i];
+    for (size_t b = 0; b < plan->num_bodies; b++)
+        for (size_t i = 0; i < plan->bodies[b]->ops.count; i++) {
+            const struct kernel_use *use = plan->bodies[b]->use[i];
             const struct kernel *kernel = use->choice.kernel;
             if (seen[use->id])
                 continue;

@@ -45,18 +45,19 @@ static enum dgl_status judge_use(struct shard *shard, struct kernel_judge *judge
     return kernel_records_add_wrong(dev, name);
 }
 
-/* Lists the distinct uses of the segments that this engine has not tested yet. `out` has room for
+/* Lists the distinct uses of the shapes that this engine has not tested yet. `out` has room for
  * all. */
-static size_t list_new(const struct engine *engine, uint32_t segments,
+static size_t list_new(const struct engine *engine, const struct shape_set *shapes,
                        const struct kernel_use **out)
 {
-    const struct plan *plan = &engine->plan;
+    const struct body *bodies[SHAPES_MAX];
+    const size_t num_bodies = plan_bodies(&engine->plan, shapes, bodies);
     size_t count = 0;
-    for (int s = 0; s < SEG_COUNT; s++) {
-        if (!((segments & ~engine->judged) >> s & 1))
+    for (size_t b = 0; b < num_bodies; b++) {
+        if (shapes_have(&engine->judged, bodies[b]->shape))
             continue;
-        for (size_t i = 0; i < plan->segment[s].ops.count; i++) {
-            const struct kernel_use *use = plan->segment[s].use[i];
+        for (size_t i = 0; i < bodies[b]->ops.count; i++) {
+            const struct kernel_use *use = bodies[b]->use[i];
             bool known = !kernel_choice_is_builtin(&use->choice) ||
                          !programs_has(&engine->programs, use) ||
                          !kernel_judge_knows(use->request.op);
@@ -69,14 +70,15 @@ static size_t list_new(const struct engine *engine, uint32_t segments,
     return count;
 }
 
-enum dgl_status trust_programs(struct shard *shard, uint32_t segments, bool (*go_on)(void *priv),
-                               void *priv, bool *replanned)
+enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
+                               bool (*go_on)(void *priv), void *priv, bool *replanned)
 {
     struct dgl_device *dev = shard->dev;
     struct engine *engine = shard->engine;
     struct kernel_judge *judge = NULL;
     *replanned = false;
-    if (!kernel_records_last(dev) || (segments & ~engine->judged) == 0)
+    if (!kernel_records_last(dev) ||
+        shapes_join(engine->judged, shapes).count == engine->judged.count)
         return DGL_OK;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     const struct kernel_use **uses =
@@ -87,7 +89,7 @@ enum dgl_status trust_programs(struct shard *shard, uint32_t segments, bool (*go
     if (!uses)
         TRY(dgl_fail_memory(dev->log, "first use of kernels",
                             engine->plan.kernels.count * sizeof(*uses)));
-    count = list_new(engine, segments, uses);
+    count = list_new(engine, &shapes, uses);
     TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
                                                           .set = shard->kernels,
                                                           .mode = KERNEL_JUDGE_QUICK,
@@ -107,7 +109,7 @@ done:
         kernel_records_store(dev);
     account_pop(dev);
     if (status == DGL_OK && num_wrong == 0)
-        engine->judged |= segments;
+        engine->judged = shapes_join(engine->judged, shapes);
     if (status != DGL_OK || num_wrong == 0)
         return status;
     *replanned = true;

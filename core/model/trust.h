@@ -10,14 +10,14 @@
  * more than the kernel's TOLERANCE allows. */
 bool trust_is_wrong(const struct kernel_verdict *verdict);
 
-/* Tests the compiled programs of the plan's segments (bits as in struct recipe) that were never
+/* Tests the compiled programs of these shapes that were never
  * tested on this device and driver, and records the verdicts. Kernels that compute wrongly are
  * excluded from then on: the model gets another plan, *replanned is set, and the programs of the
  * new plan are not compiled yet. Without a cache folder verdicts cannot be kept, so no test runs.
  * Users' texts are not tested here. The work is hidden from all results (ACCOUNT_HIDDEN).
  * `go_on` may be NULL. If it returns false, the call ends with DGL_ERR_CANCELLED. Returns
  * DGL_ERR_UNSUPPORTED if no other kernel can run an operation. */
-enum dgl_status trust_programs(struct shard *shard, uint32_t segments, bool (*go_on)(void *priv),
-                               void *priv, bool *replanned);
+enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
+                               bool (*go_on)(void *priv), void *priv, bool *replanned);
 
 #endif

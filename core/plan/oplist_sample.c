@@ -62,7 +62,7 @@ bool oplist_sample(struct oplist *list, const struct oplist_params *p, enum samp
     if (fusion_keep(p->fusion, list, fused, separate))
         return true;
     if (!list->failed)
-        list->count--; /* the end of a batch is its own segment */
+        list->count--; /* the end of a batch is its own body */
     return false;
 }
 

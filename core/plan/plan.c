@@ -1,4 +1,4 @@
-/* From operations to kernels: the segments of a plan, their operations, and the kernel of each. */
+/* From operations to kernels: the bodies of a plan, their operations, and the kernel of each. */
 #include "core/plan/plan.h"
 
 #include <assert.h>
@@ -8,78 +8,162 @@
 #include "core/base/mem.h"
 #include "kernels/step.h"
 
-/* ---- recipes --------------------------------------------------------------------------------- */
+/* ---- shapes and recipes ---------------------------------------------------------------------- */
 
-struct recipe recipe_of(enum segment segment)
+int pass_shape_compare(struct pass_shape a, struct pass_shape b)
 {
-    return (struct recipe){.segments = 1u << segment};
+    /* One row comes last among the layers of one sequence: prefill is displayed before decode. */
+    a.rows_log2 = (uint8_t)(a.rows_log2 - 1);
+    b.rows_log2 = (uint8_t)(b.rows_log2 - 1);
+    const int part = memcmp(&a.part, &b.part, 1);
+    const int per_sequence = memcmp(&a.per_sequence, &b.per_sequence, 1);
+    return part ? part : per_sequence ? per_sequence : memcmp(&a, &b, sizeof(a));
+}
+
+bool shapes_have(const struct shape_set *set, struct pass_shape shape)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < set->count && !has; i++)
+        has = pass_shape_compare(set->of[i], shape) == 0;
+    return has;
+}
+
+struct shape_set shapes_add(struct shape_set set, struct pass_shape shape)
+{
+    uint32_t at = set.count;
+    if (shapes_have(&set, shape))
+        return set;
+    assert(set.count < SHAPES_MAX);
+    for (; at > 0 && pass_shape_compare(set.of[at - 1], shape) > 0; at--)
+        set.of[at] = set.of[at - 1];
+    set.of[at] = shape;
+    set.count++;
+    return set;
+}
+
+struct shape_set shapes_of(struct pass_shape shape)
+{
+    return (struct shape_set){.of = {shape}, .count = 1};
+}
+
+struct shape_set shapes_join(struct shape_set a, struct shape_set b)
+{
+    for (uint32_t i = 0; i < b.count; i++)
+        a = shapes_add(a, b.of[i]);
+    return a;
+}
+
+struct shape_set plan_warm_shapes(void)
+{
+    return (struct shape_set){{PASS_PREFILL, PASS_DECODE, PASS_HEAD, PASS_EARLY_EXIT}, 4};
+}
+
+struct recipe recipe_of(struct pass_shape shape)
+{
+    return (struct recipe){.shapes = shapes_of(shape)};
 }
 
 struct recipe recipe_sampling(enum sample_kind kind, bool adjusts)
 {
-    return (struct recipe){.segments = 1u << (SEG_SAMPLE_GREEDY + kind) |
-                                       (adjusts ? 1u << SEG_ADJUST : 0u)};
+    struct recipe recipe = recipe_of(PASS_SAMPLE(kind));
+    if (adjusts)
+        recipe.shapes = shapes_add(recipe.shapes, PASS_ADJUST);
+    return recipe;
 }
 
 struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several)
 {
     struct recipe recipe = recipe_sampling(kind, adjusts);
-    recipe.segments |= 1u << SEG_DECODE | 1u << SEG_HEAD | (several ? 1u << SEG_EARLY_EXIT : 0u);
+    recipe.shapes = shapes_add(shapes_add(recipe.shapes, PASS_DECODE), PASS_HEAD);
+    if (several)
+        recipe.shapes = shapes_add(recipe.shapes, PASS_EARLY_EXIT);
     recipe.repeats = true;
     return recipe;
 }
 
-/* ---- passes ---------------------------------------------------------------------------------- */
-
-int32_t plan_body_columns(enum segment body)
+bool recipe_equal(const struct recipe *a, const struct recipe *b)
 {
-    if (body >= SEG_BATCH_2 && body <= SEG_BATCH_64)
-        return 2 << (body - SEG_BATCH_2);
-    return body == SEG_DECODE ? 1 : 2 << (body - SEG_PREFILL_2);
-}
-
-enum segment plan_batch_body(const struct plan *plan, int32_t sequences)
-{
-    enum segment body = SEG_BATCH_2;
-    assert(sequences > 1 && sequences <= DGL_STEP_SEQS && plan->has_batch);
-    while (plan_body_columns(body) < sequences || plan->segment[body].ops.count == 0)
-        body++;
-    assert(body <= SEG_BATCH_64);
-    return body;
-}
-
-enum segment plan_step_body(struct recipe recipe)
-{
-    enum segment body = SEG_DECODE;
-    if (RECIPE_HAS(recipe, SEG_DECODE))
-        return SEG_DECODE;
-    for (body = SEG_BATCH_2; body <= SEG_BATCH_64; body++)
-        if (RECIPE_HAS(recipe, body))
-            return body;
-    return SEG_COUNT;
+    return a->shapes.count == b->shapes.count &&
+           memcmp(a->shapes.of, b->shapes.of, a->shapes.count * sizeof(a->shapes.of[0])) == 0 &&
+           a->repeats == b->repeats && a->first == b->first && a->count == b->count &&
+           a->form == b->form;
 }
 
 int32_t plan_step_rows(struct recipe recipe)
 {
-    const enum segment body = plan_step_body(recipe);
-    const int32_t columns = body == SEG_COUNT ? 0 : plan_body_columns(body);
-    return columns < PLAN_PHASE_ROWS ? columns : PLAN_PHASE_ROWS;
+    const struct pass_shape body = recipe.shapes.of[0];
+    if (recipe.shapes.count == 0 || body.part != PART_LAYERS || pass_shape_is_prefill(body))
+        return 0;
+    return 1 << body.rows_log2 < PLAN_PHASE_ROWS ? 1 << body.rows_log2 : PLAN_PHASE_ROWS;
 }
 
-enum segment plan_body(const struct plan *plan, int32_t tokens)
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Returns the place of a shape in plan->bodies, or the place to insert it. */
+static size_t place_of(const struct plan *plan, struct pass_shape shape)
 {
-    if (tokens == 1)
-        return SEG_DECODE;
-    for (enum segment body = SEG_PREFILL_2; body < SEG_PREFILL; body++)
-        if (tokens <= plan_body_columns(body) && plan->segment[body].ops.count > 0)
-            return body;
-    return SEG_PREFILL;
+    size_t at = 0;
+    while (at < plan->num_bodies && pass_shape_compare(plan->bodies[at]->shape, shape) < 0)
+        at++;
+    return at;
+}
+
+static bool is_listed(const struct plan *plan, struct pass_shape shape)
+{
+    const size_t at = place_of(plan, shape);
+    return at < plan->num_bodies && pass_shape_compare(plan->bodies[at]->shape, shape) == 0;
+}
+
+const struct body *plan_body(const struct plan *plan, struct pass_shape shape)
+{
+    static const struct body none;
+    const struct body *body = is_listed(plan, shape) ? plan->bodies[place_of(plan, shape)] : &none;
+    while (body->wider)
+        body = body->wider;
+    return body;
+}
+
+size_t plan_bodies(const struct plan *plan, const struct shape_set *shapes,
+                   const struct body *out[SHAPES_MAX])
+{
+    size_t count = 0;
+    bool ended = false, known = false;
+    for (uint32_t i = 0; i < shapes->count; i++, known = false) {
+        const struct body *body = plan_body(plan, shapes->of[i]);
+        for (size_t k = 0; k < count && !known; k++)
+            known = out[k] == body;
+        if (!known && body->ops.count > 0 && !(ended && body->shape.part == PART_EARLY_EXIT))
+            out[count++] = body;
+        ended |= body->ends_batch;
+    }
+    return count;
+}
+
+/* Returns the smallest log2 from `least` on of a body for that many rows. */
+static uint8_t log2_of(int32_t rows, uint8_t least)
+{
+    while (least < PASS_ANY_ROWS && 1 << least < rows)
+        least++;
+    return least;
+}
+
+struct pass_shape plan_pass_shape(const struct plan *plan, int32_t tokens)
+{
+    return plan_body(plan, PASS_ROWS(log2_of(tokens, 0)))->shape;
+}
+
+struct pass_shape plan_batch_shape(const struct plan *plan, int32_t sequences)
+{
+    assert(sequences > 1 && sequences <= DGL_STEP_SEQS);
+    const struct body *body = plan_body(plan, PASS_BATCH(log2_of(sequences, 1)));
+    assert(body->ops.count > 0); /* plan_add_batch() */
+    return body->shape;
 }
 
 /* Number of tokens for which a pass over `tokens` has room. */
 static int32_t pass_room(const struct plan *plan, int32_t tokens)
 {
-    int32_t columns = tokens == 1 ? 1 : plan_body_columns(plan_body(plan, tokens));
+    const int32_t columns = 1 << plan_pass_shape(plan, tokens).rows_log2;
     return (tokens + columns - 1) / columns * columns;
 }
 
@@ -88,9 +172,9 @@ int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most)
     /* PASS is the fixed cost of one more pass, in tokens. With experts one more pass never pays,
      * because it reads all of them. */
     enum { PASS = 16 };
-    int32_t tokens = left < most ? left : most, columns = plan_body_columns(SEG_PREFILL);
+    int32_t tokens = left < most ? left : most, columns = 1 << PASS_ANY_ROWS;
     assert(tokens > 0);
-    if (plan_body(plan, 2) == SEG_PREFILL || plan->desc->moe.experts > 0)
+    if (plan_pass_shape(plan, 2).rows_log2 == PASS_ANY_ROWS || plan->desc->moe.experts > 0)
         return tokens;
     while (columns > tokens)
         columns /= 2;
@@ -100,69 +184,54 @@ int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most)
     return splits ? full : tokens;
 }
 
-/* ---- segments -------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
-static void fill_segment(struct plan_segment *out, enum segment segment,
-                         const struct oplist_params *p)
+static void list_ops(struct plan *plan, struct body *out)
 {
+    const struct pass_shape shape = out->shape;
     struct oplist *list = &out->ops;
-    struct oplist_params prefill = *p;
-    switch (segment) {
-    case SEG_PREFILL_2:
-    case SEG_PREFILL_4:
-    case SEG_PREFILL_8:
-    case SEG_PREFILL_16:
-    case SEG_PREFILL_32:
-    case SEG_PREFILL_64:
-    case SEG_PREFILL_128:
-    case SEG_PREFILL:
-        prefill.columns = segment == SEG_PREFILL ? 0 : plan_body_columns(segment);
-        oplist_prefill_body(list, &prefill);
+    struct oplist_params p = {.desc = plan->desc,
+                              .weights = plan->weights,
+                              .kv = &plan->kv,
+                              .splits = plan->splits,
+                              .token_splits = plan->token_splits,
+                              .sum_rows = plan->sum_rows,
+                              .fusion = &plan->fusion};
+    if (shape.rows_log2 > 0 && shape.rows_log2 < PASS_ANY_ROWS)
+        p.columns = 1 << shape.rows_log2;
+    switch ((enum pass_part)shape.part) {
+    case PART_LAYERS:
+        if (shape.per_sequence) {
+            /* Rows fill the device in place of the splits of one row's keys. */
+            p.batch = true;
+            p.splits = plan_batch_splits(plan->splits, p.columns);
+            p.token_splits = plan_batch_splits(plan->token_splits, p.columns);
+            oplist_batch_body(list, &p);
+        } else if (shape.rows_log2 > 0) {
+            oplist_prefill_body(list, &p);
+        } else {
+            oplist_decode_body(list, &p);
+        }
         break;
-    case SEG_DECODE:
-        oplist_decode_body(list, p);
+    case PART_OUTPUTS:
+        if (shape.outputs == OUTPUT_LAST)
+            oplist_head(list, &p, DGL_PHASE_DECODE);
+        else if (shape.outputs == OUTPUT_HIDDEN)
+            oplist_hidden(list, &p);
+        else
+            oplist_score(list, &p);
         break;
-    case SEG_HEAD:
-        oplist_head(list, p, DGL_PHASE_DECODE);
+    case PART_ADJUST:
+        oplist_adjust(list, &p);
         break;
-    case SEG_HIDDEN:
-        oplist_hidden(list, p);
+    case PART_SAMPLE:
+        out->ends_batch = oplist_sample(list, &p, (enum sample_kind)shape.sampler);
         break;
-    case SEG_SCORE:
-        oplist_score(list, p);
-        break;
-    case SEG_BATCH_2:
-    case SEG_BATCH_4:
-    case SEG_BATCH_8:
-    case SEG_BATCH_16:
-    case SEG_BATCH_32:
-    case SEG_BATCH_64:
-        /* Rows fill the device in place of the splits of one row's keys. */
-        prefill.batch = true;
-        prefill.columns = plan_body_columns(segment);
-        prefill.splits = plan_batch_splits(p->splits, prefill.columns);
-        prefill.token_splits = plan_batch_splits(p->token_splits, prefill.columns);
-        oplist_batch_body(list, &prefill);
-        break;
-    case SEG_ADJUST:
-        oplist_adjust(list, p);
-        break;
-    case SEG_SAMPLE_GREEDY:
-        out->ends_batch = oplist_sample(list, p, SAMPLE_GREEDY);
-        break;
-    case SEG_SAMPLE_TOPK:
-        out->ends_batch = oplist_sample(list, p, SAMPLE_TOPK);
-        break;
-    case SEG_SAMPLE_FULL:
-        out->ends_batch = oplist_sample(list, p, SAMPLE_FULL);
-        break;
-    case SEG_EARLY_EXIT:
+    case PART_EARLY_EXIT:
         oplist_early_exit(list);
         break;
-    case SEG_REPORT:
+    case PART_REPORT:
         oplist_report(list);
-        break;
-    case SEG_COUNT:
         break;
     }
 }
@@ -188,14 +257,6 @@ enum dgl_status plan_check_served(const struct dgl_log *log, const struct op *op
                                                     : dgl_fail(log, DGL_ERR_KERNEL, "%s", why);
 }
 
-bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment)
-{
-    bool ended = false;
-    for (int s = SEG_SAMPLE_GREEDY; s <= SEG_SAMPLE_FULL; s++)
-        ended |= RECIPE_HAS(recipe, s) && plan->segment[s].ends_batch;
-    return RECIPE_HAS(recipe, segment) && !(segment == SEG_EARLY_EXIT && ended);
-}
-
 /* BUF_COUNT: it writes to no residual stream. */
 static enum plan_buffer stream_written(const struct op *op)
 {
@@ -209,103 +270,130 @@ static enum plan_buffer stream_written(const struct op *op)
     return BUF_COUNT;
 }
 
-bool plan_is_asked(const struct plan *plan, uint32_t segments)
+bool plan_is_asked(const struct plan *plan, struct shape_set shapes)
 {
-    for (int i = 0; i < SEG_COUNT; i++)
-        for (size_t k = 0; segments >> i & 1u && k < plan->segment[i].ops.count; k++)
-            if (plan->segment[i].use[k]->choice.asked)
+    const struct body *bodies[SHAPES_MAX];
+    const size_t count = plan_bodies(plan, &shapes, bodies);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < bodies[i]->ops.count; k++)
+            if (bodies[i]->use[k]->choice.asked)
                 return true;
     return false;
 }
 
-size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
-                      enum plan_buffer *stream)
+size_t plan_block_end(const struct body *body, size_t first, enum plan_buffer *stream)
 {
-    const struct plan_segment *s = &plan->segment[body];
     size_t i = first;
-    for (*stream = BUF_COUNT; i < s->ops.count; i++)
-        if ((*stream = stream_written(&s->ops.ops[i])) != BUF_COUNT)
+    for (*stream = BUF_COUNT; i < body->ops.count; i++)
+        if ((*stream = stream_written(&body->ops.ops[i])) != BUF_COUNT)
             break;
     /* Bands of one weight are consecutive. */
-    const char *label = i < s->ops.count ? s->ops.ops[i].label : NULL;
-    while (i < s->ops.count && strcmp(s->ops.ops[i].label, label) == 0)
+    const char *label = i < body->ops.count ? body->ops.ops[i].label : NULL;
+    while (i < body->ops.count && strcmp(body->ops.ops[i].label, label) == 0)
         i++;
     return i;
 }
 
-static void segment_finish(struct plan_segment *segment)
+static void body_clear(struct body *body)
 {
-    oplist_finish(&segment->ops);
-    free(segment->use);
-    *segment = (struct plan_segment){0};
+    oplist_finish(&body->ops);
+    free(body->use);
+    body->use = NULL;
 }
 
-/* The segment's operations and their kernels. */
-static enum dgl_status plan_segment_init(struct plan *plan, enum segment which,
-                                         const struct oplist_params *ops)
+/* Chooses the kernel of each operation. */
+static enum dgl_status choose_kernels(struct plan *plan, struct body *body)
 {
     const struct plan_device *device = plan->device;
-    struct plan_segment *segment = &plan->segment[which];
     enum dgl_status status = DGL_OK;
-    fill_segment(segment, which, ops);
-    segment->use = dgl_new_array(const struct kernel_use *, segment->ops.count);
-    if (segment->ops.failed || !segment->use)
-        TRY(dgl_fail_memory(device->log, "operation list", segment->ops.count * sizeof(struct op)));
-    for (size_t i = 0; i < segment->ops.count; i++) {
-        const struct op *op = &segment->ops.ops[i];
+    body->use = dgl_new_array(const struct kernel_use *, body->ops.count);
+    if (body->ops.failed || !body->use)
+        TRY(dgl_fail_memory(device->log, "operation list", body->ops.count * sizeof(struct op)));
+    for (size_t i = 0; i < body->ops.count; i++) {
+        const struct op *op = &body->ops.ops[i];
         struct kernel_use *use = NULL;
         uint32_t groups[3];
         TRY(kernel_table_find(&plan->kernels, &op->request, &use));
         TRY(plan_check_served(device->log, op, use->choice.kernel));
         TRY(kernel_use_groups(device, use, 1, op_weight_rows(op), groups));
-        segment->use[i] = use;
+        body->use[i] = use;
     }
 done:
     return status;
 }
 
-/* Adds the bodies from `first` on for fewer tokens than `widest`, which exists. Keeps those whose
- * kernels differ from the next body's. */
-static enum dgl_status add_bodies(struct plan *plan, enum segment first, enum segment widest,
-                                  const struct oplist_params *ops)
+/* Returns the first kernel of a body that reads or writes rows of sequences and is only ever
+ * launched for the first row, or NULL. */
+static const struct kernel *find_one_row(const struct plan *plan, const struct body *body)
 {
-    enum segment wider = widest;
+    static const char *const by_sequence[] = {"attn_", "sample_"};
+    for (size_t i = 0; i < body->ops.count; i++) {
+        const struct op *op = &body->ops.ops[i];
+        uint32_t one[3], two[3];
+        bool asks = false;
+        for (size_t k = 0; k < sizeof(by_sequence) / sizeof(by_sequence[0]); k++)
+            asks |= strncmp(op->request.op, by_sequence[k], strlen(by_sequence[k])) == 0;
+        if (asks &&
+            kernel_groups_band(&body->use[i]->choice, 1, 0, plan->device->limits.max_groups[0],
+                               one) &&
+            kernel_groups_band(&body->use[i]->choice, 2, 0, plan->device->limits.max_groups[0],
+                               two) &&
+            memcmp(one, two, sizeof(one)) == 0)
+            return body->use[i]->choice.kernel;
+    }
+    return NULL;
+}
+
+enum dgl_status plan_list(struct plan *plan, struct pass_shape shape)
+{
+    const uint8_t widest = shape.per_sequence ? PASS_BATCH_MOST : PASS_ANY_ROWS;
+    const struct body *wider = NULL;
+    struct body *body = NULL;
     enum dgl_status status = DGL_OK;
-    for (int s = widest - 1; s >= (int)first; s--) {
-        struct plan_segment *a = &plan->segment[s], *b = &plan->segment[wider];
-        size_t uses = plan->kernels.count;
-        TRY(plan_segment_init(plan, (enum segment)s, ops));
-        bool same = a->ops.count == b->ops.count;
-        for (size_t i = 0; i < a->ops.count && same; i++)
-            same = kernel_use_equal(a->use[i], b->use[i]);
-        if (same) {
-            segment_finish(a);
-            kernel_table_cut(&plan->kernels, uses);
-        } else {
-            wider = (enum segment)s;
-        }
+    if (is_listed(plan, shape))
+        return DGL_OK;
+    if (shape.rows_log2 > 0 && shape.rows_log2 < widest) {
+        struct pass_shape next = shape;
+        next.rows_log2++;
+        TRY(plan_list(plan, next));
+        wider = plan_body(plan, next);
     }
+    const size_t uses = plan->kernels.count;
+    body = dgl_new(struct body);
+    if (!body || !dgl_grow((void **)&plan->bodies, &plan->cap_bodies, plan->num_bodies + 1,
+                           sizeof(*plan->bodies)))
+        TRY(dgl_fail_memory(plan->device->log, "operation list", sizeof(*body)));
+    body->shape = shape;
+    list_ops(plan, body);
+    status = choose_kernels(plan, body);
+    bool same = status == DGL_OK && wider && body->ops.count == wider->ops.count;
+    for (size_t i = 0; same && i < body->ops.count; i++)
+        same = kernel_use_equal(body->use[i], wider->use[i]);
+    if (same)
+        body->wider = wider;
+    if (same || status != DGL_OK) {
+        body_clear(body);
+        kernel_table_cut(&plan->kernels, uses);
+    }
+    TRY(status);
+    if (!plan->one_row &&
+        (shape.per_sequence || shape.part == PART_ADJUST || shape.part == PART_SAMPLE))
+        plan->one_row = find_one_row(plan, body);
+    const size_t at = place_of(plan, shape);
+    memmove(plan->bodies + at + 1, plan->bodies + at,
+            (plan->num_bodies++ - at) * sizeof(*plan->bodies));
+    plan->bodies[at] = body;
+    body = NULL;
 done:
+    free(body);
     return status;
 }
 
-static struct oplist_params oplist_params_of(struct plan *plan)
+enum dgl_status plan_list_ops(struct plan *plan, struct pass_shape shape, struct oplist *out)
 {
-    return (struct oplist_params){.desc = plan->desc,
-                                  .weights = plan->weights,
-                                  .kv = &plan->kv,
-                                  .splits = plan->splits,
-                                  .token_splits = plan->token_splits,
-                                  .sum_rows = plan->sum_rows,
-                                  .fusion = &plan->fusion};
-}
-
-enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struct oplist *out)
-{
-    const struct oplist_params ops = oplist_params_of(plan);
-    struct plan_segment listed = {.use = NULL};
-    fill_segment(&listed, segment, &ops);
-    *out = listed.ops;
+    struct body body = {.shape = shape};
+    list_ops(plan, &body);
+    *out = body.ops;
     return out->failed ? dgl_fail_memory(plan->device->log, "operation list",
                                          out->count * sizeof(struct op))
                        : DGL_OK;
@@ -313,6 +401,18 @@ enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struc
 
 enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
+    /* The kernels of all widths are chosen now, so that hints are checked and reported at load. */
+    const struct pass_shape shapes[] = {PASS_PREFILL,
+                                        PASS_DECODE,
+                                        PASS_HEAD,
+                                        PASS_HIDDEN,
+                                        PASS_SCORE,
+                                        PASS_ADJUST,
+                                        PASS_SAMPLE(SAMPLE_GREEDY),
+                                        PASS_SAMPLE(SAMPLE_TOPK),
+                                        PASS_SAMPLE(SAMPLE_FULL),
+                                        PASS_EARLY_EXIT,
+                                        PASS_ROWS(1)};
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,
@@ -322,70 +422,28 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
                          .token_splits = plan_token_splits(p->device, p->desc),
                          .sum_rows = plan_sum_rows(p->device)};
     kv_layout_init(&out->kv, p->desc, p->kv_type, p->device->kv_by_window);
-    const struct oplist_params ops = oplist_params_of(out);
     kernel_table_init(&out->kernels, p->device, p->set);
     fusion_init(&out->fusion, p->device, p->set);
-    for (int s = SEG_PREFILL; s < SEG_REPORT && status == DGL_OK; s++)
-        if (s < SEG_BATCH_2 || s > SEG_BATCH_64)
-            status = plan_segment_init(out, (enum segment)s, &ops);
-    if (status == DGL_OK)
-        status = add_bodies(out, SEG_PREFILL_2, SEG_PREFILL, &ops);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && status == DGL_OK; i++)
+        status = plan_list(out, shapes[i]);
     if (status != DGL_OK)
         plan_finish(out);
     return status;
 }
 
-/* Returns the first kernel of a segment that reads or writes rows of sequences and is only ever
- * launched for the first row, or NULL. */
-static const struct kernel *find_one_row(const struct plan *plan, enum segment which)
-{
-    static const char *const by_sequence[] = {"attn_", "sample_"};
-    const struct plan_segment *segment = &plan->segment[which];
-    for (size_t i = 0; i < segment->ops.count; i++) {
-        const struct op *op = &segment->ops.ops[i];
-        uint32_t one[3], two[3];
-        bool asks = false;
-        for (size_t k = 0; k < sizeof(by_sequence) / sizeof(by_sequence[0]); k++)
-            asks |= strncmp(op->request.op, by_sequence[k], strlen(by_sequence[k])) == 0;
-        if (asks &&
-            kernel_groups_band(&segment->use[i]->choice, 1, 0, plan->device->limits.max_groups[0],
-                               one) &&
-            kernel_groups_band(&segment->use[i]->choice, 2, 0, plan->device->limits.max_groups[0],
-                               two) &&
-            memcmp(one, two, sizeof(one)) == 0)
-            return segment->use[i]->choice.kernel;
-    }
-    return NULL;
-}
-
 enum dgl_status plan_add_batch(struct plan *plan)
 {
-    const struct oplist_params ops = oplist_params_of(plan);
-    const size_t uses = plan->kernels.count;
-    if (plan->has_batch)
-        return DGL_OK;
-    enum dgl_status status = plan_segment_init(plan, SEG_REPORT, &ops);
-    if (status == DGL_OK)
-        status = plan_segment_init(plan, SEG_BATCH_64, &ops);
-    if (status == DGL_OK)
-        status = add_bodies(plan, SEG_BATCH_2, SEG_BATCH_64, &ops);
-    if (status != DGL_OK) {
-        segment_finish(&plan->segment[SEG_REPORT]);
-        for (int s = SEG_BATCH_2; s <= SEG_BATCH_64; s++)
-            segment_finish(&plan->segment[s]);
-        kernel_table_cut(&plan->kernels, uses);
-        return status;
-    }
-    for (int s = SEG_BATCH_2; s < SEG_EARLY_EXIT && !plan->one_row; s++)
-        plan->one_row = find_one_row(plan, (enum segment)s);
-    plan->has_batch = true;
-    return DGL_OK;
+    const enum dgl_status status = plan_list(plan, PASS_REPORT);
+    return status == DGL_OK ? plan_list(plan, PASS_BATCH(1)) : status;
 }
 
 void plan_finish(struct plan *plan)
 {
-    for (int s = 0; s < SEG_COUNT; s++)
-        segment_finish(&plan->segment[s]);
+    for (size_t i = 0; i < plan->num_bodies; i++) {
+        body_clear(plan->bodies[i]);
+        free(plan->bodies[i]);
+    }
+    free(plan->bodies);
     fusion_finish(&plan->fusion);
     kernel_table_finish(&plan->kernels);
     dgl_buf_finish(&plan->hint_notes);

@@ -10,69 +10,95 @@
 #include "core/plan/kernel_table.h"
 #include "core/plan/oplist_sample.h"
 
-/* Pieces that recipes are put together from. */
-enum segment {
-    /* bodies of passes over up to that many tokens; empty if the next body has the same kernels */
-    SEG_PREFILL_2,
-    SEG_PREFILL_4,
-    SEG_PREFILL_8,
-    SEG_PREFILL_16,
-    SEG_PREFILL_32,
-    SEG_PREFILL_64,
-    SEG_PREFILL_128,
-    SEG_PREFILL, /* body of a pass over any number */
-    SEG_DECODE,  /* body of a pass over one */
-    SEG_HEAD,    /* logits of the last token */
-    SEG_HIDDEN,  /* hidden states of every token: the final norm */
-    SEG_SCORE,   /* logits of every token from its hidden state */
-    /* Bodies of passes over the next tokens of up to that many sequences, with the logits of all.
-     * Empty before plan_add_batch(), and if the next body has the same kernels. */
-    SEG_BATCH_2,
-    SEG_BATCH_4,
-    SEG_BATCH_8,
-    SEG_BATCH_16,
-    SEG_BATCH_32,
-    SEG_BATCH_64,
-    SEG_ADJUST,        /* on the logits, before sampling */
-    SEG_SAMPLE_GREEDY, /* sampling, one of three */
-    SEG_SAMPLE_TOPK,
-    SEG_SAMPLE_FULL,
-    /* The last segment of a step: cancels the later steps if the sequence has stopped. Has no
-     * operations in a recipe whose sampling also does this: plan_segment_runs(). */
-    SEG_EARLY_EXIT,
-    SEG_REPORT, /* copies the ids of the steps so far, for every row: plan_add_batch() */
-    SEG_COUNT,
+/* Parts of a pass, in the order in which they run. */
+enum pass_part {
+    PART_LAYERS,     /* embedding and layers; with OUTPUT_EACH also the logits of each row */
+    PART_OUTPUTS,    /* from the last layer's result */
+    PART_ADJUST,     /* adds biases and penalties to the logits before sampling */
+    PART_SAMPLE,     /* samples from the logits */
+    PART_EARLY_EXIT, /* cancels the later steps if the sequence has stopped */
+    PART_REPORT,     /* copies the ids of the steps so far, for every row */
 };
-_Static_assert(SEG_COUNT <= 32, "a recipe has a bit for each");
+enum pass_outputs {
+    OUTPUT_NONE,
+    OUTPUT_LAST,   /* logits of the last row */
+    OUTPUT_HIDDEN, /* hidden states of every row, after the final norm */
+    OUTPUT_EACH,   /* logits of every row; as PART_OUTPUTS from its hidden state */
+};
+#define PASS_ANY_ROWS 8 /* rows_log2 of a body for any number of rows, in tiles of 256 */
 
-/* The contents of one submit: segments in the order of the enum. With SEG_EARLY_EXIT the group
- * counts are read from ARGS. */
+/* The key of a body. Fields that do not apply are 0. */
+struct pass_shape {
+    uint8_t part;         /* enum pass_part */
+    uint8_t rows_log2;    /* layers: up to 1 << rows_log2 rows, or PASS_ANY_ROWS */
+    uint8_t per_sequence; /* layers: 1 if each row is the next token of a different sequence */
+    uint8_t outputs;      /* enum pass_outputs */
+    uint8_t sampler;      /* enum sample_kind */
+};
+#define PASS_ROWS(log2) ((struct pass_shape){.rows_log2 = (uint8_t)(log2)})
+#define PASS_DECODE     PASS_ROWS(0)
+#define PASS_PREFILL    PASS_ROWS(PASS_ANY_ROWS)
+#define PASS_BATCH(log2)                                                                           \
+    ((struct pass_shape){.rows_log2 = (uint8_t)(log2), .per_sequence = 1, .outputs = OUTPUT_EACH})
+#define PASS_HEAD         ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_LAST})
+#define PASS_HIDDEN       ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_HIDDEN})
+#define PASS_SCORE        ((struct pass_shape){.part = PART_OUTPUTS, .outputs = OUTPUT_EACH})
+#define PASS_ADJUST       ((struct pass_shape){.part = PART_ADJUST})
+#define PASS_SAMPLE(kind) ((struct pass_shape){.part = PART_SAMPLE, .sampler = (uint8_t)(kind)})
+#define PASS_EARLY_EXIT   ((struct pass_shape){.part = PART_EARLY_EXIT})
+#define PASS_REPORT       ((struct pass_shape){.part = PART_REPORT})
+/* Widest body for several sequences, as rows_log2: DGL_STEP_SEQS. */
+#define PASS_BATCH_MOST 6
+
+/* Orders shapes as their bodies run and are displayed. Returns 0 if they are equal. */
+int pass_shape_compare(struct pass_shape a, struct pass_shape b);
+static inline bool pass_shape_is(struct pass_shape a, struct pass_shape b)
+{
+    return pass_shape_compare(a, b) == 0;
+}
+/* Returns true for the layers of a pass over several tokens of one sequence. */
+static inline bool pass_shape_is_prefill(struct pass_shape shape)
+{
+    return shape.part == PART_LAYERS && shape.rows_log2 > 0 && !shape.per_sequence;
+}
+
+/* A set of shapes, sorted. */
+#define SHAPES_MAX 32
+struct shape_set {
+    struct pass_shape of[SHAPES_MAX]; /* [count] */
+    uint8_t count;
+};
+struct shape_set shapes_of(struct pass_shape shape);
+struct shape_set shapes_join(struct shape_set a, struct shape_set b);
+struct shape_set shapes_add(struct shape_set set, struct pass_shape shape);
+bool shapes_have(const struct shape_set *set, struct pass_shape shape);
+
+/* The contents of one submit. With PASS_EARLY_EXIT the group counts are read from ARGS. */
 struct recipe {
-    uint32_t segments; /* bit i = enum segment i */
-    bool repeats;      /* submitted after itself */
+    struct shape_set shapes;
+    bool repeats; /* submitted after itself */
     /* only operations [first, first + count) of it; a count of 0 selects all */
     size_t first, count;
     uint32_t form; /* enum phase_form of its text, if it is one program */
 };
-#define RECIPE_HAS(recipe, segment) (((recipe).segments >> (segment)&1u) != 0)
 
-/* Segments that every answer needs, as bits of a recipe. They are compiled while weights are read,
- * if the driver has threads for it. All others are compiled by the first call that needs them. */
-#define PLAN_WARM_SEGMENTS                                                                         \
-    (1u << SEG_DECODE | 1u << SEG_HEAD | 1u << SEG_PREFILL | 1u << SEG_EARLY_EXIT)
-
-struct recipe recipe_of(enum segment segment);
-/* Samples from LOGITS, which SEG_ADJUST changes before if `adjusts`. */
+struct recipe recipe_of(struct pass_shape shape);
+/* Samples from LOGITS, which PASS_ADJUST changes before if `adjusts`. */
 struct recipe recipe_sampling(enum sample_kind kind, bool adjusts);
 /* Evaluates a token and samples the next one. `several` if it is one of several steps per
  * readback. */
 struct recipe recipe_decode(enum sample_kind kind, bool adjusts, bool several);
+bool recipe_equal(const struct recipe *a, const struct recipe *b);
 
-/* Operation i is served by use[i]. */
-struct plan_segment {
+/* The operations of a pass, or of a part of it, with a kernel for each. */
+struct body {
+    struct pass_shape shape;
     struct oplist ops;
     const struct kernel_use **use; /* [ops.count], borrowed from plan.kernels */
-    bool ends_batch;               /* sampling also does the work of SEG_EARLY_EXIT */
+    bool ends_batch;               /* sampling also does the work of PASS_EARLY_EXIT */
+    /* The body for more rows that runs in its place, because it has the same kernels, or NULL. This
+     * body then has no operations. */
+    const struct body *wider;
 };
 
 struct plan {
@@ -84,11 +110,11 @@ struct plan {
     uint32_t splits, token_splits, sum_rows; /* as in oplist_params */
     struct kernel_table kernels;
     struct fusion fusion; /* decided which operations are fused; owns their reasons */
-    bool has_batch;       /* plan_add_batch() was here */
     /* A kernel that serves only one row per pass, for example a user's, or NULL. If set, the plan
      * has no passes over several sequences. */
     const struct kernel *one_row;
-    struct plan_segment segment[SEG_COUNT];
+    struct body **bodies; /* [num_bodies], sorted by shape: those that were listed so far */
+    size_t num_bodies, cap_bodies;
     struct dgl_buf hint_notes; /* lines of plan_check_hints() */
 };
 
@@ -99,48 +125,53 @@ struct plan_params {
     const struct model_weights *weights;
     enum dgl_kv_type kv_type;
 };
-/* Chooses a kernel for every operation. On failure *out is empty. */
+/* Lists the bodies of one sequence, and chooses a kernel for every operation. On failure *out is
+ * empty. */
 enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
-/* Adds the segments of passes over several sequences, if they are missing. On failure the plan is
- * unchanged. */
+/* Lists a body and chooses its kernels on first use, and those of all wider bodies. A body with the
+ * same kernels as the next wider one is replaced by it. If a body fails, it is not added. */
+enum dgl_status plan_list(struct plan *plan, struct pass_shape shape);
+/* Lists the bodies of passes over several sequences on first use. */
 enum dgl_status plan_add_batch(struct plan *plan);
-/* Body of a pass over the next tokens of that many sequences, 2 to DGL_STEP_SEQS. */
-enum segment plan_batch_body(const struct plan *plan, int32_t sequences);
-/* The body of one step of a recipe, and the maximum number of sequences of a program that contains
- * all its operations: 1, or up to PLAN_PHASE_ROWS for a pass over several. They return SEG_COUNT
- * and 0 if the recipe has no such program. */
-#define PLAN_PHASE_ROWS 8
-enum segment plan_step_body(struct recipe recipe);
-int32_t plan_step_rows(struct recipe recipe);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);
 
-/* Lists the operations of a segment as the plan does, also if the plan left it empty because the
- * next segment has the same kernels. The caller calls oplist_finish(). */
-enum dgl_status plan_segment_list(struct plan *plan, enum segment segment, struct oplist *out);
+/* Returns the body that runs passes of this shape. If it was not listed, returns one without
+ * operations. Borrowed, valid until plan_finish(). */
+const struct body *plan_body(const struct plan *plan, struct pass_shape shape);
+/* Gets the distinct bodies of the shapes that have operations, in order. Omits PASS_EARLY_EXIT if
+ * the sampling does its work. Returns their number. */
+size_t plan_bodies(const struct plan *plan, const struct shape_set *shapes,
+                   const struct body *out[SHAPES_MAX]);
+/* Lists the operations of a shape, without kernels, also if a wider body replaces it. The caller
+ * calls oplist_finish(). */
+enum dgl_status plan_list_ops(struct plan *plan, struct pass_shape shape, struct oplist *out);
 
-/* Largest number of tokens of a pass with this body. For SEG_PREFILL, the tokens of a tile. */
-int32_t plan_body_columns(enum segment body);
-
-/* Returns true if a recipe of the plan contains the operations of a segment. */
-bool plan_segment_runs(const struct plan *plan, struct recipe recipe, enum segment segment);
-/* Body of a pass over `tokens` tokens. Passes over one or a few tokens use matrix-vector kernels,
- * also in a prompt. */
-enum segment plan_body(const struct plan *plan, int32_t tokens);
+/* Returns the shape of the body for a pass over `tokens` tokens of one sequence. Passes over one or
+ * a few tokens use matrix-vector kernels, also in a prompt. */
+struct pass_shape plan_pass_shape(const struct plan *plan, int32_t tokens);
+/* Returns the shape of the body for the next tokens of that many sequences, 2 to DGL_STEP_SEQS. */
+struct pass_shape plan_batch_shape(const struct plan *plan, int32_t sequences);
 /* Tokens of the next pass if `left` remain, in passes of up to `most`. If the last tokens would
  * fill a pass badly, they are left to the next pass. */
 int32_t plan_pass_tokens(const struct plan *plan, int32_t left, int32_t most);
+/* Returns the maximum number of sequences of a program that contains all operations of one step of
+ * the recipe: 1, or up to PLAN_PHASE_ROWS for a pass over several. Returns 0 if the recipe has no
+ * such program. The first shape of such a recipe is its body. */
+#define PLAN_PHASE_ROWS 8
+int32_t plan_step_rows(struct recipe recipe);
 
-/* Returns true if a hint or a user's file selects a kernel of one of the segments (bits as in
- * struct recipe). */
-bool plan_is_asked(const struct plan *plan, uint32_t segments);
+/* Shapes that every answer needs. Their kernels are compiled while weights are read, if the driver
+ * has threads for it. All others are compiled by the first call that needs them. */
+struct shape_set plan_warm_shapes(void);
+/* Returns true if a hint or a user's file selects a kernel of one of the bodies. */
+bool plan_is_asked(const struct plan *plan, struct shape_set shapes);
 
 /* Returns the end of the block of a body that begins with operation `first`. A block is the
  * embedding, attention with its projections, or the feed-forward part. Its last operation writes to
  * the residual stream, X or X2 (*stream). If the block's result is added to the stream by the first
  * product of the next block, that product is the end. */
-size_t plan_block_end(const struct plan *plan, enum segment body, size_t first,
-                      enum plan_buffer *stream);
+size_t plan_block_end(const struct body *body, size_t first, enum plan_buffer *stream);
 
 /* Returns DGL_ERR_KERNEL unless the operation has every buffer and parameter that the kernel, which
  * may come from a user's file, binds and reads. */
@@ -211,7 +242,7 @@ uint32_t plan_sum_rows(const struct plan_device *device);
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv);
 /* Lists the steps of a pass over the next tokens of this many sequences, 1 to DGL_STEP_SEQS: first
- * the body, then sampling. The plan must contain the segments of such passes: plan_add_batch(). */
+ * the body, then sampling. Several sequences require plan_add_batch(). */
 void plan_iterate_batch(const struct plan *plan, int32_t sequences,
                         bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv);
 /* Calls `cb` with each kernel or lib (the other argument is NULL) of a user's file that serves no

@@ -38,7 +38,7 @@ void plan_buffer_bytes(const struct plan *plan, int32_t context, int32_t rows,
     bytes[BUF_STEP] = sizeof(struct dgl_step_table);
     bytes[BUF_PAGES] = sizeof(struct dgl_kv_table);
     bytes[BUF_STOPS] = (1 + MODEL_MAX_STOP_IDS) * 4;
-    bytes[BUF_ARGS] = (plan->segment[SEG_DECODE].ops.count + 64) * 12;
+    bytes[BUF_ARGS] = (plan_body(plan, PASS_DECODE)->ops.count + 64) * 12;
     for (int32_t set = 0; set < ROPE_SETS; set++)
         if (uses_rope(d, set))
             bytes[BUF_ROPE_GLOBAL + set] = rope_table_bytes(&d->rope[set], context);

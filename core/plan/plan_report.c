@@ -38,25 +38,34 @@ struct dgl_kernel_info kernel_info(const struct kernel *kernel)
 }
 
 /* Tokens of the pass for which the figures of a step are reported: the maximum of the body. */
-static int32_t tokens_of(const struct plan *plan, enum segment segment)
+static int32_t tokens_of(const struct plan *plan, struct pass_shape shape)
 {
-    const int32_t most = plan_default_rows(plan);
-    if (segment <= SEG_PREFILL_128) {
-        const int32_t tokens = 2 << (segment - SEG_PREFILL_2);
-        return tokens < most ? tokens : most;
-    }
-    if (segment >= SEG_BATCH_2 && segment <= SEG_BATCH_64)
-        return plan_body_columns(segment);
-    return segment == SEG_PREFILL || segment == SEG_HIDDEN || segment == SEG_SCORE ? most : 1;
+    const int32_t most = plan_default_rows(plan), tokens = 1 << shape.rows_log2;
+    const bool all = shape.rows_log2 == PASS_ANY_ROWS ||
+                     (shape.part == PART_OUTPUTS && shape.outputs != OUTPUT_LAST);
+    return all || (pass_shape_is_prefill(shape) && tokens > most) ? most : tokens;
 }
 
-/* Returns true if one of the warm segments runs the kernel. */
+static enum dgl_phase phase_of(struct pass_shape shape)
+{
+    if (shape.part > PART_OUTPUTS)
+        return DGL_PHASE_SAMPLE;
+    return pass_shape_is_prefill(shape) ||
+                   (shape.part == PART_OUTPUTS && shape.outputs != OUTPUT_LAST)
+               ? DGL_PHASE_PREFILL
+               : DGL_PHASE_DECODE;
+}
+
+/* Returns true if one of the warm bodies runs the kernel. */
 static bool is_warm(const struct plan *plan, const struct kernel_use *use)
 {
-    for (int s = 0; s < SEG_COUNT; s++)
-        for (size_t i = 0; PLAN_WARM_SEGMENTS >> s & 1u && i < plan->segment[s].ops.count; i++)
-            if (plan->segment[s].use[i] == use)
+    const struct shape_set shapes = plan_warm_shapes();
+    for (uint32_t s = 0; s < shapes.count; s++) {
+        const struct body *body = plan_body(plan, shapes.of[s]);
+        for (size_t i = 0; i < body->ops.count; i++)
+            if (body->use[i] == use)
                 return true;
+    }
     return false;
 }
 
@@ -66,23 +75,21 @@ struct teller {
     void *priv;
 };
 
-/* Reports the operations of a segment, for a pass over `tokens`. Returns false to stop. */
-static bool tell_segment(const struct teller *to, enum segment which, enum dgl_phase phase,
-                         int32_t tokens)
+/* Reports the operations of a body, for a pass over `tokens`. Returns false to stop. */
+static bool tell_body(const struct teller *to, const struct body *body, int32_t tokens)
 {
     const struct plan *plan = to->plan;
-    const struct plan_segment *segment = &plan->segment[which];
     bool more = true;
-    for (size_t i = 0; i < segment->ops.count && more; i++) {
-        const struct op *op = &segment->ops.ops[i];
-        const struct kernel *kernel = segment->use[i]->choice.kernel;
+    for (size_t i = 0; i < body->ops.count && more; i++) {
+        const struct op *op = &body->ops.ops[i];
+        const struct kernel *kernel = body->use[i]->choice.kernel;
         struct dgl_kernel_info info = kernel_info(kernel);
         struct dgl_buf origin = {0};
-        kernel_choice_origin(&segment->use[i]->choice, &origin);
-        if (kernel->num_libs > 0 && !kernel_choice_sha256(&segment->use[i]->choice, info.sha256))
+        kernel_choice_origin(&body->use[i]->choice, &origin);
+        if (kernel->num_libs > 0 && !kernel_choice_sha256(&body->use[i]->choice, info.sha256))
             info.sha256[0] = '\0'; /* out of memory: better no hash than a wrong one */
         info.origin = origin.failed ? kernel->origin : origin.p;
-        const struct kernel_choice *choice = &segment->use[i]->choice;
+        const struct kernel_choice *choice = &body->use[i]->choice;
         const char *reason = choice->reason;
         char shape[160], unfused[sizeof(choice->reason) + 256];
         char fallback[sizeof(choice->skipped) + 16] = "";
@@ -98,7 +105,7 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
         for (uint32_t k = 0; k < op->request.num_attrs; k++)
             if (strcmp(op->request.attrs[k].key, "weight") == 0)
                 weight = op->request.attrs[k].word;
-        struct dgl_plan_step step = {.phase = phase,
+        struct dgl_plan_step step = {.phase = phase_of(body->shape),
                                      .layer = op->layer,
                                      .op = op->label,
                                      .shape = shape,
@@ -109,8 +116,8 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
                                      .fallback = fallback[0] ? fallback : NULL,
                                      .tokens = tokens,
                                      .bytes = op->bytes,
-                                     .lazy = !is_warm(plan, segment->use[i]),
-                                     .use = (const struct dgl_plan_use *)segment->use[i]};
+                                     .lazy = !is_warm(plan, body->use[i]),
+                                     .use = (const struct dgl_plan_use *)body->use[i]};
         for (int axis = 0; axis < 3; axis++)
             step.local[axis] = (uint32_t)choice->local[axis];
         /* An impossible count is reported when the operation runs. Its figures stay 0 here. */
@@ -127,23 +134,9 @@ static bool tell_segment(const struct teller *to, enum segment which, enum dgl_p
 void plan_iterate(const struct plan *plan, bool (*cb)(void *priv, const struct dgl_plan_step *step),
                   void *priv)
 {
-    static const enum dgl_phase phase_of[SEG_COUNT] = {
-        [SEG_PREFILL_2] = DGL_PHASE_PREFILL,   [SEG_PREFILL_4] = DGL_PHASE_PREFILL,
-        [SEG_PREFILL_8] = DGL_PHASE_PREFILL,   [SEG_PREFILL_16] = DGL_PHASE_PREFILL,
-        [SEG_PREFILL_32] = DGL_PHASE_PREFILL,  [SEG_PREFILL_64] = DGL_PHASE_PREFILL,
-        [SEG_PREFILL_128] = DGL_PHASE_PREFILL, [SEG_PREFILL] = DGL_PHASE_PREFILL,
-        [SEG_DECODE] = DGL_PHASE_DECODE,       [SEG_HEAD] = DGL_PHASE_DECODE,
-        [SEG_HIDDEN] = DGL_PHASE_PREFILL,      [SEG_SCORE] = DGL_PHASE_PREFILL,
-        [SEG_ADJUST] = DGL_PHASE_SAMPLE,       [SEG_SAMPLE_GREEDY] = DGL_PHASE_SAMPLE,
-        [SEG_SAMPLE_TOPK] = DGL_PHASE_SAMPLE,  [SEG_SAMPLE_FULL] = DGL_PHASE_SAMPLE,
-        [SEG_EARLY_EXIT] = DGL_PHASE_SAMPLE,   [SEG_REPORT] = DGL_PHASE_SAMPLE,
-        [SEG_BATCH_2] = DGL_PHASE_DECODE,      [SEG_BATCH_4] = DGL_PHASE_DECODE,
-        [SEG_BATCH_8] = DGL_PHASE_DECODE,      [SEG_BATCH_16] = DGL_PHASE_DECODE,
-        [SEG_BATCH_32] = DGL_PHASE_DECODE,     [SEG_BATCH_64] = DGL_PHASE_DECODE,
-    };
     const struct teller to = {plan, cb, priv};
-    for (int s = 0; s < SEG_COUNT; s++)
-        if (!tell_segment(&to, (enum segment)s, phase_of[s], tokens_of(plan, (enum segment)s)))
+    for (size_t i = 0; i < plan->num_bodies; i++)
+        if (!tell_body(&to, plan->bodies[i], tokens_of(plan, plan->bodies[i]->shape)))
             return;
 }
 
@@ -151,14 +144,15 @@ void plan_iterate_batch(const struct plan *plan, int32_t sequences,
                         bool (*cb)(void *priv, const struct dgl_plan_step *step), void *priv)
 {
     const struct teller to = {plan, cb, priv};
-    bool more = sequences == 1 ? tell_segment(&to, SEG_DECODE, DGL_PHASE_DECODE, 1) &&
-                                     tell_segment(&to, SEG_HEAD, DGL_PHASE_DECODE, 1)
-                               : tell_segment(&to, plan_batch_body(plan, sequences),
-                                              DGL_PHASE_DECODE, sequences);
-    for (int s = SEG_ADJUST; s < SEG_EARLY_EXIT && more; s++)
-        more = tell_segment(&to, (enum segment)s, DGL_PHASE_SAMPLE, sequences);
-    if (more)
-        tell_segment(&to, SEG_REPORT, DGL_PHASE_SAMPLE, sequences);
+    struct shape_set shapes = {{PASS_DECODE, PASS_HEAD}, 2};
+    if (sequences > 1)
+        shapes = shapes_of(plan_batch_shape(plan, sequences));
+    shapes = shapes_add(shapes_add(shapes, PASS_ADJUST), PASS_REPORT);
+    for (int kind = 0; kind < SAMPLE_KINDS; kind++)
+        shapes = shapes_add(shapes, PASS_SAMPLE(kind));
+    for (uint32_t i = 0; i < shapes.count; i++)
+        if (!tell_body(&to, plan_body(plan, shapes.of[i]), sequences))
+            return;
 }
 
 /* Returns true if the earlier set already had this text of the user. */

@@ -596,18 +596,19 @@ done:
     return status;
 }
 
-/* Prepares each group for the sampling segments of all groups' members, as requests may later run
+/* Prepares each group for the sampling shapes of all groups' members, as requests may later run
  * in any group. */
 static enum dgl_status prepare_groups(struct dgl_batch *b)
 {
     enum dgl_status status = DGL_OK;
-    uint32_t draws = 0;
+    struct shape_set draws = {.count = 0};
     for (int32_t i = 0; i < b->info.sequences; i++)
         if (b->lanes[i].request && b->lanes[i].decoder != &b->lanes[i].own) {
             const struct dgl_sampling *how = &b->lanes[i].request->how.sampling;
-            draws |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
+            draws = shapes_join(draws,
+                                recipe_sampling(sampling_kind(how), sampling_adjusts(how)).shapes);
         }
-    for (int32_t i = 0; i < b->num_groups && draws; i++)
+    for (int32_t i = 0; i < b->num_groups && draws.count; i++)
         if (b->groups[i]->count == 0 || pass_state_is_current(b->groups[i]->state))
             TRY(decoder_prepare(b->groups[i], draws));
 done:

@@ -350,14 +350,14 @@ done:
 /* Returns the body of a pass over `rows` members. */
 static struct recipe body_of(const struct decoder *d, int32_t rows)
 {
-    struct recipe body = recipe_of(SEG_DECODE);
+    struct recipe body = recipe_of(PASS_DECODE);
     if (rows > 1)
-        return recipe_of(plan_batch_body(&d->state->model->shard->engine->plan, rows));
-    body.segments |= recipe_of(SEG_HEAD).segments;
+        return recipe_of(plan_batch_shape(&d->state->model->shard->engine->plan, rows));
+    body.shapes = shapes_add(body.shapes, PASS_HEAD);
     return body;
 }
 
-/* Returns the number of members with steps left, with the body of their next pass and the segments
+/* Returns the number of members with steps left, with the body of their next pass and the shapes
  * that sample their tokens. */
 static int32_t next_steps(const struct decoder *d, struct recipe *body, struct recipe *draws)
 {
@@ -366,7 +366,8 @@ static int32_t next_steps(const struct decoder *d, struct recipe *body, struct r
     for (int32_t i = 0; i < d->slots; i++)
         if (steps_left(d, &d->slot[i]) > 0) {
             const struct dgl_sampling *how = &d->slot[i].g->p->sampling;
-            draws->segments |= recipe_sampling(sampling_kind(how), sampling_adjusts(how)).segments;
+            draws->shapes = shapes_join(
+                draws->shapes, recipe_sampling(sampling_kind(how), sampling_adjusts(how)).shapes);
             rows++;
         }
     *body = body_of(d, rows);
@@ -397,7 +398,7 @@ static bool plan_steps(struct decoder *d, struct steps *out)
         return true;
     }
     const int32_t rows = next_steps(d, &body, &draws);
-    body.segments |= draws.segments;
+    body.shapes = shapes_join(body.shapes, draws.shapes);
     body.repeats = true;
     *out = steps_of(d, body, rows);
     return rows > 1 && rows <= PLAN_PHASE_ROWS && engine->persistent.exec &&
@@ -448,16 +449,15 @@ static enum dgl_status write_rows(struct decoder *d)
     return step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, (uint32_t)d->rows);
 }
 
-/* Returns the segments of passes over `least` or more members, except those that sample. Compiling
+/* Returns the shapes of passes over `least` or more members, except those that sample. Compiling
  * them ahead avoids a later wait. */
-static uint32_t all_segments(const struct decoder *d)
+static struct shape_set all_shapes(const struct decoder *d)
 {
     const struct plan *plan = &d->state->model->shard->engine->plan;
-    uint32_t segments = recipe_of(SEG_REPORT).segments | recipe_of(SEG_DECODE).segments |
-                        recipe_of(SEG_HEAD).segments;
+    struct shape_set shapes = {{PASS_DECODE, PASS_HEAD, PASS_REPORT}, 3};
     for (int32_t n = d->least; n <= d->slots; n++)
-        segments |= recipe_of(plan_batch_body(plan, n)).segments;
-    return segments;
+        shapes = shapes_add(shapes, plan_batch_shape(plan, n));
+    return shapes;
 }
 
 enum dgl_status decoder_begin(struct decoder *d)
@@ -466,37 +466,37 @@ enum dgl_status decoder_begin(struct decoder *d)
     if (d->begun || !pass_state_is_current(d->state))
         return DGL_OK;
     d->begun = true;
-    return exec_begin(&engine->programs, &engine->plan, all_segments(d));
+    return exec_begin(&engine->programs, &engine->plan, all_shapes(d));
 }
 
-/* Creates the runs of those segments ahead of the passes. */
+/* Creates the runs of those shapes ahead of the passes. */
 static enum dgl_status make_runs(struct decoder *d)
 {
     struct runner *r = &d->state->runner;
     struct exec_run *run;
     enum dgl_status status;
-    TRY(runner_run(r, recipe_of(SEG_REPORT), &run));
+    TRY(runner_run(r, recipe_of(PASS_REPORT), &run));
     TRY(runner_run(r, body_of(d, 1), &run));
     for (int32_t n = d->least; n <= d->slots; n++)
         TRY(runner_run(r, body_of(d, n), &run));
-    for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL; draw++)
-        if (d->draws >> draw & 1u)
-            TRY(runner_run(r, recipe_of((enum segment)draw), &run));
+    for (uint32_t i = 0; i < d->draws.count; i++)
+        TRY(runner_run(r, recipe_of(d->draws.of[i]), &run));
 done:
     return status;
 }
 
-enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws)
+enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws)
 {
     struct dgl_model *m = d->state->model;
+    const struct shape_set all = shapes_join(d->draws, draws);
     enum dgl_status status;
     TRY(pass_state_follow(d->state));
     TRY(plan_add_batch(&m->shard->engine->plan));
-    if (d->prepared == m->shard->engine_serial && (draws & ~d->draws) == 0 &&
+    if (d->prepared == m->shard->engine_serial && all.count == d->draws.count &&
         d->state->runner.runs->dispatch.count > 0)
         return DGL_OK;
-    d->draws |= draws;
-    TRY(pass_state_compile(d->state, all_segments(d) | d->draws));
+    d->draws = all;
+    TRY(pass_state_compile(d->state, shapes_join(all_shapes(d), d->draws)));
     TRY(plan_add_batch(&m->shard->engine->plan)); /* compiling may replan */
     TRY(make_runs(d));
     d->prepared = m->shard->engine_serial;
@@ -512,7 +512,7 @@ static enum dgl_status get_run(struct decoder *d, struct recipe recipe, struct e
 }
 
 /* Maximum runs of a step, including the report. */
-#define DECODER_MAX_RUNS (1 + SEG_SAMPLE_FULL - SEG_ADJUST + 1 + 1)
+#define DECODER_MAX_RUNS (1 + 1 + SAMPLE_KINDS + 1)
 
 /* The runs of the next steps. */
 struct step_runs {
@@ -526,7 +526,7 @@ struct step_runs {
 
 /* Gets the runs of the next steps. Chooses the executor if the queue is empty. One sequence uses a
  * single run for all steps. Several sequences use a single run if it is persistent. Otherwise each
- * sampling segment is a run of its own, because there are many combinations. */
+ * sampling operation is a run of its own, because there are many combinations. */
 static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
 {
     struct runner *r = &d->state->runner;
@@ -552,12 +552,11 @@ static enum dgl_status get_runs(struct decoder *d, struct step_runs *out)
     } else {
         next_steps(d, &body, &draws);
         TRY(get_run(d, body, &out->run[out->count++]));
-        for (int draw = SEG_ADJUST; draw <= SEG_SAMPLE_FULL; draw++)
-            if (RECIPE_HAS(draws, draw))
-                TRY(get_run(d, recipe_of((enum segment)draw), &out->run[out->count++]));
+        for (uint32_t i = 0; i < draws.shapes.count; i++)
+            TRY(get_run(d, recipe_of(draws.shapes.of[i]), &out->run[out->count++]));
     }
     if (d->slots > 1) {
-        TRY(get_run(d, recipe_of(SEG_REPORT), &out->run[out->count]));
+        TRY(get_run(d, recipe_of(PASS_REPORT), &out->run[out->count]));
     } else if (d->run != out->run[0]) {
         TRY(runner_write_args(r, out->run[0]));
         d->run = out->run[0];
@@ -699,7 +698,7 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
         TRY(decoder_recover(d, burst.persistent, true));
         goto done;
     }
-    if (!one && burst.persistent.segments) {
+    if (!one && burst.persistent.shapes.count) {
         int32_t known;
         const bool given_up = is_given_up(d, &burst, report, &known);
         if (given_up || known == 0) {

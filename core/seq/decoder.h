@@ -60,10 +60,10 @@ struct decoder {
     /* Used if there is one slot. */
     struct exec_run *run; /* of the last steps; if NULL, ARGS must be written */
     /* Used if there are several slots. */
-    int32_t least;     /* passes over fewer sequences are compiled on first use */
-    uint32_t prepared; /* serial of the engine whose programs are compiled */
-    uint32_t draws;    /* sampling segments used by any member so far */
-    bool begun;        /* decoder_begin() was called */
+    int32_t least;          /* passes over fewer sequences are compiled on first use */
+    uint32_t prepared;      /* serial of the engine whose programs are compiled */
+    struct shape_set draws; /* sampling shapes used by any member so far */
+    bool begun;             /* decoder_begin() was called */
 };
 
 /* The decoder of a single sequence. */
@@ -95,9 +95,9 @@ bool decoder_admits(const struct decoder *d, const struct generation *g);
 /* Starts to compile the passes over several sequences in the background, if the compiler can do so
  * without delaying anyone. Called when an answer is being decoded that others may join. */
 enum dgl_status decoder_begin(struct decoder *d);
-/* Compiles the passes for members that sample by the segments `draws`, unless that is done, and
+/* Compiles the passes for members that sample by the shapes `draws`, unless that is done, and
  * creates their runs. If steps are queued, the engine must not have changed. */
-enum dgl_status decoder_prepare(struct decoder *d, uint32_t draws);
+enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws);
 /* Adds an answer after its first token. No steps of the answer may be queued. *slot is its slot
  * until it leaves. */
 enum dgl_status decoder_join(struct decoder *d, struct generation *g, int32_t *slot);

@@ -143,8 +143,9 @@ static enum dgl_status follow_kernels(struct generation *g)
     decoder_drop(g->own);
     TRY(gl_finish(s->model->shard->dev->gl));
     TRY(pass_state_follow(&s->state));
-    TRY(pass_state_compile(&s->state, sample_recipe(g).segments | generation_recipe(g).segments |
-                                          recipe_of(SEG_HEAD).segments));
+    TRY(pass_state_compile(
+        &s->state,
+        shapes_add(shapes_join(sample_recipe(g).shapes, generation_recipe(g).shapes), PASS_HEAD)));
     decoder_leave(g->own, 0);
     TRY(decoder_join(g->own, g, &slot));
     TRY(decoder_choose(g->own));
@@ -257,7 +258,7 @@ static enum dgl_status step_alone(struct generation *g)
     enum dgl_status status;
     if (!pass_state_is_current(&s->state)) {
         TRY(pass_state_follow(&s->state));
-        TRY(pass_state_compile(&s->state, sample_recipe(g).segments));
+        TRY(pass_state_compile(&s->state, sample_recipe(g).shapes));
     }
     TRY(session_eval(s, s->seq.len + 1));
     TRY(sample_one(g));
@@ -337,38 +338,39 @@ static int32_t prompt_rows(const struct generation *g, int32_t count)
 
 /* Returns the bodies that restart() may need later in the answer. After a shift it evaluates a
  * known number of tokens; after a change of rotary frequencies, any number. */
-static uint32_t restart_segments(const struct generation *g, int32_t prompt)
+static struct shape_set restart_shapes(const struct generation *g, int32_t prompt)
 {
     const struct dgl_session *s = g->s;
     int32_t last = s->seq.context;
-    uint32_t segments = 0;
+    struct shape_set shapes = {.count = 0};
     if (g->max_tokens >= 0 && g->max_tokens < last - prompt)
         last = prompt + g->max_tokens;
     if (!pass_state_rope_holds(&s->state, last))
-        for (int body = SEG_PREFILL_2; body <= SEG_PREFILL; body++)
-            segments |= recipe_of((enum segment)body).segments;
+        for (int rows_log2 = 1; rows_log2 <= PASS_ANY_ROWS; rows_log2++)
+            shapes = shapes_add(shapes, PASS_ROWS(rows_log2));
     if (last == s->seq.context && g->p->context_shift) {
         int32_t full = s->seq.context + 1 - g->p->keep, left = full - full / 2;
-        segments |= session_body_segments(s, left, session_eval_rows(s, left));
+        shapes = shapes_join(shapes, session_body_shapes(s, left, session_eval_rows(s, left)));
     }
-    return segments;
+    return shapes;
 }
 
-/* Returns all segments that the call may run. They are compiled first, so that no token waits for
+/* Returns all shapes that the call may run. They are compiled first, so that no token waits for
  * the compiler. */
-static uint32_t needed_segments(const struct generation *g, int32_t prompt)
+static struct shape_set needed_shapes(const struct generation *g, int32_t prompt)
 {
     const int32_t left = prompt - g->s->seq.len;
-    uint32_t segments = session_body_segments(g->s, left, prompt_rows(g, left));
+    struct shape_set shapes = session_body_shapes(g->s, left, prompt_rows(g, left));
     if (g->s->seq.len < prompt)
-        segments |= recipe_of(SEG_HEAD).segments;
+        shapes = shapes_add(shapes, PASS_HEAD);
     if (g->p->max_tokens != DGL_TOKENS_NONE)
-        segments |= sample_recipe(g).segments;
+        shapes = shapes_join(shapes, sample_recipe(g).shapes);
     if (g->logits && g->max_tokens != 1)
-        segments |= session_body_segments(g->s, 1, 1) | restart_segments(g, prompt);
+        shapes = shapes_add(shapes_join(shapes, restart_shapes(g, prompt)), PASS_DECODE);
     else if (g->p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1)
-        segments |= generation_recipe(g).segments | restart_segments(g, prompt);
-    return segments;
+        shapes = shapes_join(shapes_join(shapes, restart_shapes(g, prompt)),
+                             generation_recipe(g).shapes);
+    return shapes;
 }
 
 /* Pages are reserved for this many tokens of an answer, or for max_tokens if that is less, so that
@@ -411,7 +413,7 @@ enum dgl_status generation_begin(struct generation *g)
     TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
     if (!g->in_company)
         TRY(reserve_answer(g, count));
-    TRY(pass_state_compile(&s->state, needed_segments(g, count)));
+    TRY(pass_state_compile(&s->state, needed_shapes(g, count)));
     if (p->max_tokens != DGL_TOKENS_NONE && g->max_tokens != 1 && !g->logits)
         TRY(executor_prepare(&s->state.runner, generation_recipe(g)));
 done:
@@ -431,7 +433,7 @@ enum dgl_status generation_restore(struct generation *g)
     enum dgl_status status = session_write_adjust(g->s, &g->p->sampling);
     if (status == DGL_OK)
         status = session_take_ids(g->s, ids, count, NULL);
-    return status == DGL_OK ? pass_state_compile(&g->s->state, needed_segments(g, (int32_t)count))
+    return status == DGL_OK ? pass_state_compile(&g->s->state, needed_shapes(g, (int32_t)count))
                             : status;
 }
 

@@ -47,10 +47,10 @@ struct pass_tail pass_tail(const struct pass_row *rows, uint32_t num_rows)
     uint32_t last = rows[num_rows - 1].flags;
     struct pass_tail tail = {0};
     if (last & (ROW_SCORE | ROW_HIDDEN))
-        tail.rows = recipe_of(SEG_HIDDEN);
+        tail.rows = recipe_of(PASS_HIDDEN);
     if (last & ROW_SCORE)
-        tail.rows.segments |= 1u << SEG_SCORE;
+        tail.rows.shapes = shapes_add(tail.rows.shapes, PASS_SCORE);
     if (last & ROW_LOGITS)
-        tail.last = recipe_of(SEG_HEAD);
+        tail.last = recipe_of(PASS_HEAD);
     return tail;
 }

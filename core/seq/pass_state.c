@@ -157,7 +157,7 @@ static bool compile_progress(void *priv, const char *what, uint64_t done, uint64
     return more && go_on(priv);
 }
 
-enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments)
+enum dgl_status pass_state_compile(struct pass_state *st, struct shape_set shapes)
 {
     const struct gl_compile how = {
         .machine_code = true, .progress_cb = compile_progress, .progress_priv = &st->runner};
@@ -166,7 +166,7 @@ enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments)
     bool replanned;
     do {
         replanned = false;
-        status = exec_compile(&m->shard->engine->programs, &m->shard->engine->plan, segments, &how);
+        status = exec_compile(&m->shard->engine->programs, &m->shard->engine->plan, shapes, &how);
         if (status == DGL_ERR_KERNEL && m->shard->engine->programs.exceeded) {
             /* Replan without a built-in kernel that exceeded the compiler's limits. */
             const struct kernel_use *use = m->shard->engine->programs.exceeded;
@@ -175,7 +175,7 @@ enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments)
             replanned = true;
         } else {
             TRY(status);
-            TRY(trust_programs(m->shard, segments, go_on, &st->runner, &replanned));
+            TRY(trust_programs(m->shard, shapes, go_on, &st->runner, &replanned));
         }
         if (replanned)
             TRY(pass_state_follow(st));

@@ -51,10 +51,10 @@ bool pass_state_is_current(const struct pass_state *st);
  * adds. No outdated run may be queued. Other states with the same runs are outdated too; each must
  * follow before it queues a run. */
 enum dgl_status pass_state_follow(struct pass_state *st);
-/* Compiles the kernels of the segments (bits as in struct recipe) to machine code, so that no run
+/* Compiles the kernels of these shapes to machine code, so that no run
  * waits for the compiler. Skips those already compiled. Returns DGL_ERR_CANCELLED, without a
  * message, if cancelled between two kernels. */
-enum dgl_status pass_state_compile(struct pass_state *st, uint32_t segments);
+enum dgl_status pass_state_compile(struct pass_state *st, struct shape_set shapes);
 
 /* Returns the part of a buffer that belongs to one sequence. */
 struct gl_range pass_state_part(const struct pass_state *st, enum plan_buffer buffer, int32_t slot);

@@ -40,12 +40,12 @@ static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
     enum dgl_status status = DGL_OK;
     session_advance(s, tokens);
     const struct pass_tail tail = pass_tail(s->state.rows, (uint32_t)tokens);
-    if (tail.rows.segments) {
+    if (tail.rows.shapes.count) {
         TRY(runner_run(&s->state.runner, tail.rows, &run));
         TRY(exec_run_set_tokens(run, tokens));
         TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
     }
-    if (tail.last.segments) {
+    if (tail.last.shapes.count) {
         TRY(runner_run(&s->state.runner, tail.last, &run));
         TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
         s->seq.logits_valid = true;
@@ -90,7 +90,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     struct exec_run *body;
     enum dgl_status status;
     TRY(session_reserve(s, s->seq.len + tokens));
-    TRY(runner_run(&s->state.runner, recipe_of(plan_body(plan, tokens)), &body));
+    TRY(runner_run(&s->state.runner, recipe_of(plan_pass_shape(plan, tokens)), &body));
     TRY(exec_run_set_tokens(body, tokens));
     TRY(pass_begin(s, tokens, flags));
     if (timed)
@@ -108,16 +108,16 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
                                    const struct stream_trace *trace)
 {
     const struct plan *plan = &s->model->shard->engine->plan;
-    const enum segment body = plan_body(plan, tokens);
-    size_t count = plan->segment[body].ops.count, row = (size_t)plan->desc->hidden, point = 0;
+    const struct body *body = plan_body(plan, plan_pass_shape(plan, tokens));
+    size_t count = body->ops.count, row = (size_t)plan->desc->hidden, point = 0;
     struct exec_run *run = NULL;
     enum dgl_status status;
     TRY(session_reserve(s, s->seq.len + tokens));
     TRY(pass_begin(s, tokens, flags));
     for (size_t first = 0, end; first < count; first = end, point++) {
-        struct recipe recipe = recipe_of(body);
+        struct recipe recipe = recipe_of(body->shape);
         enum plan_buffer stream;
-        end = plan_block_end(plan, body, first, &stream);
+        end = plan_block_end(body, first, &stream);
         recipe.first = first;
         recipe.count = end - first;
         assert(point < session_trace_points(s));
@@ -152,33 +152,33 @@ int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t r
     return plan_pass_tokens(plan, left, rows);
 }
 
-uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows)
+struct shape_set session_body_shapes(const struct dgl_session *s, int32_t count, int32_t rows)
 {
     const struct plan *plan = &s->model->shard->engine->plan;
-    uint32_t segments = 0;
+    struct shape_set shapes = {.count = 0};
     int32_t left = count;
     if (s->auto_ubatch && s->model->shard->pace.layer.tokens > 0)
         rows = pace_tokens(&s->model->shard->pace, plan, rows, s->seq.len, false);
     else if (left > 0 && session_pass_tokens(s, left, rows, false) == 1) {
-        segments |= recipe_of(SEG_DECODE).segments; /* a timed pass; then most likely full ones */
+        shapes = shapes_of(PASS_DECODE); /* a timed pass; then most likely full ones */
         left--;
     }
     for (int32_t tokens; left > 0; left -= tokens) {
         tokens = plan_pass_tokens(plan, left, rows);
-        segments |= recipe_of(plan_body(plan, tokens)).segments;
+        shapes = shapes_add(shapes, plan_pass_shape(plan, tokens));
     }
-    return segments;
+    return shapes;
 }
 
 int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 {
     const struct engine *engine = s->model->shard->engine;
-    const uint32_t segments = session_body_segments(s, count, s->state.ubatch);
+    const struct shape_set shapes = session_body_shapes(s, count, s->state.ubatch);
     const uint64_t tokens = (uint64_t)count;
     if (s->model->shard->dev->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
-        !plan_is_asked(&engine->plan, segments) &&
-        !exec_is_compiled(&engine->programs, &engine->plan, segments))
+        !plan_is_asked(&engine->plan, shapes) &&
+        !exec_is_compiled(&engine->programs, &engine->plan, shapes))
         return 1;
     return s->state.ubatch;
 }
@@ -189,8 +189,8 @@ enum dgl_status session_eval(struct dgl_session *s, int32_t count)
     const int32_t rows = session_eval_rows(s, count - s->seq.len);
     assert(s->seq.len < count);
     if (status == DGL_OK)
-        status = pass_state_compile(&s->state, session_body_segments(s, count - s->seq.len, rows) |
-                                                   recipe_of(SEG_HEAD).segments);
+        status = pass_state_compile(
+            &s->state, shapes_add(session_body_shapes(s, count - s->seq.len, rows), PASS_HEAD));
     while (s->seq.len < count && status == DGL_OK) {
         if (session_is_cancelled(s))
             return DGL_ERR_CANCELLED;

@@ -5,8 +5,8 @@
 #include "core/seq/session.h"
 
 /* Returns the bodies of the passes that evaluate the next `count` tokens in passes of up to `rows`,
- * as bits. */
-uint32_t session_body_segments(const struct dgl_session *s, int32_t count, int32_t rows);
+ * as shapes. */
+struct shape_set session_body_shapes(const struct dgl_session *s, int32_t count, int32_t rows);
 /* Returns the size of the next pass if `left` tokens remain and a pass has at most `rows`.
  * `scores`: every row computes logits. */
 int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores);

@@ -45,12 +45,13 @@ static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t c
     int32_t most = s->state.ubatch;
     if (score)
         status = session_begin_scoring(s, &most);
-    uint32_t results = logits || !hidden ? 1u << (score ? SEG_SCORE : SEG_HEAD) : 0;
+    struct shape_set shapes = session_body_shapes(s, count - s->seq.len, most);
+    if (logits || !hidden)
+        shapes = shapes_add(shapes, score ? PASS_SCORE : PASS_HEAD);
     if (hidden || score)
-        results |= 1u << SEG_HIDDEN;
+        shapes = shapes_add(shapes, PASS_HIDDEN);
     if (status == DGL_OK)
-        status = pass_state_compile(&s->state,
-                                    session_body_segments(s, count - s->seq.len, most) | results);
+        status = pass_state_compile(&s->state, shapes);
     while (s->seq.len < count && status == DGL_OK) {
         int32_t start = s->seq.len, left = count - start;
         int32_t rows = session_pass_tokens(s, left, most, score);
@@ -219,17 +220,18 @@ struct score_sum {
     uint64_t tokens;
 };
 
-/* Returns the segments that score_ids() runs with these arguments. */
-static uint32_t score_segments(const struct dgl_session *s, int32_t count, int32_t first,
-                               int32_t most)
+/* Returns the shapes that score_ids() runs with these arguments. */
+static struct shape_set score_shapes(const struct dgl_session *s, int32_t count, int32_t first,
+                                     int32_t most)
 {
-    uint32_t segments = session_body_segments(s, first - 1, s->state.ubatch);
+    struct shape_set shapes = session_body_shapes(s, first - 1, s->state.ubatch);
     for (int32_t left = count - first, rows; left > 0; left -= rows) {
         rows = left < most ? left : most;
-        segments |= session_body_segments(s, rows, most) |
-                    (rows > 1 ? 1u << SEG_SCORE | 1u << SEG_HIDDEN : 1u << SEG_HEAD);
+        shapes = shapes_join(shapes, session_body_shapes(s, rows, most));
+        shapes = rows > 1 ? shapes_add(shapes_add(shapes, PASS_SCORE), PASS_HIDDEN)
+                          : shapes_add(shapes, PASS_HEAD);
     }
-    return segments;
+    return shapes;
 }
 
 /* Evaluates ids[0 .. count - 1) and sums the cost of the tokens from position `first` on. The
@@ -267,22 +269,23 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
     return status;
 }
 
-/* Returns the segments for a text of `count` tokens, in windows if it is longer than the
+/* Returns the shapes for a text of `count` tokens, in windows if it is longer than the
  * context. */
-static uint32_t text_segments(const struct dgl_session *s, const struct dgl_perplexity_params *p,
-                              size_t count, size_t stride, int32_t most)
+static struct shape_set text_shapes(const struct dgl_session *s,
+                                    const struct dgl_perplexity_params *p, size_t count,
+                                    size_t stride, int32_t most)
 {
     const size_t context = (size_t)s->seq.context;
-    uint32_t segments = 0;
+    struct shape_set shapes = {.count = 0};
     if (count > context && !p->windows)
-        return 0; /* the text will be refused */
+        return shapes; /* the text will be refused */
     for (size_t begin = 0, counted = 0; counted < count; begin += stride) {
         size_t left = count - begin, len = left > context ? context : left;
-        segments |=
-            score_segments(s, (int32_t)len, counted > begin ? (int32_t)(counted - begin) : 1, most);
+        const int32_t first = counted > begin ? (int32_t)(counted - begin) : 1;
+        shapes = shapes_join(shapes, score_shapes(s, (int32_t)len, first, most));
         counted = begin + len;
     }
-    return segments;
+    return shapes;
 }
 
 /* Finds the special token that the tokenizer puts before every text, or sets *bos to -1. */
@@ -347,7 +350,7 @@ enum dgl_status session_perplexity(struct dgl_session *s, const struct dgl_perpl
         dgl_named_log_init(&named, log, name);
         status = tokenizer_encode(&named.log, m->tok, text, flags, &ids);
         if (status == DGL_OK)
-            status = pass_state_compile(&s->state, text_segments(s, p, ids.count, stride, most));
+            status = pass_state_compile(&s->state, text_shapes(s, p, ids.count, stride, most));
         /* The tokens before `counted` were scored in earlier windows. */
         for (size_t begin = 0, counted = 0; counted < ids.count && status == DGL_OK;
              begin += stride) {

@@ -631,7 +631,8 @@ static void passes_are_as_explained(void **state)
     int steps = 0;
     assert_int_equal(dgl_model_plan_batch(engine.model, 3, count_decoding, &steps), DGL_OK);
     assert_true(steps > 10);
-    steps += (int)engine.model->shard->engine->plan.segment[SEG_SAMPLE_GREEDY].ops.count;
+    steps +=
+        (int)plan_body(&engine.model->shard->engine->plan, PASS_SAMPLE(SAMPLE_GREEDY))->ops.count;
     for (int i = 0; i < 3; i++)
         submit(b,
                dgl_request_params(.ids = text, .num_ids = 2, .max_tokens = 60, .ignore_eos = true),

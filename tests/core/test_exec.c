@@ -45,42 +45,42 @@ static enum dgl_status get(struct fixture *f, struct recipe recipe, struct exec_
 
 /* ---- recipes --------------------------------------------------------------------------------- */
 
-enum recipe_kind { SEGMENT, SAMPLING, DECODE };
+enum recipe_kind { PART, SAMPLING, DECODE };
 
 struct recipe_case {
     const char *name;
     enum recipe_kind kind;
-    int value; /* segment or enum sample_kind */
+    int value; /* enum sample_kind */
     bool adjusts;
     bool several;
     bool repeats;
-    enum segment want[6]; /* in order */
+    struct pass_shape want[6]; /* in order */
     size_t num_want;
 };
 
 static const struct recipe_case recipes[] = {
-    {"a prompt", SEGMENT, SEG_PREFILL, false, false, false, {SEG_PREFILL}, 1},
-    {"one token", SEGMENT, SEG_DECODE, false, false, false, {SEG_DECODE}, 1},
-    {"the head", SEGMENT, SEG_HEAD, false, false, false, {SEG_HEAD}, 1},
-    {"hidden states", SEGMENT, SEG_HIDDEN, false, false, false, {SEG_HIDDEN}, 1},
-    {"scores", SEGMENT, SEG_SCORE, false, false, false, {SEG_SCORE}, 1},
-    {"greedy", SAMPLING, SAMPLE_GREEDY, false, false, false, {SEG_SAMPLE_GREEDY}, 1},
+    {"a prompt", PART, 0, false, false, false, {PASS_PREFILL}, 1},
+    {"one token", PART, 0, false, false, false, {PASS_DECODE}, 1},
+    {"the head", PART, 0, false, false, false, {PASS_HEAD}, 1},
+    {"hidden states", PART, 0, false, false, false, {PASS_HIDDEN}, 1},
+    {"scores", PART, 0, false, false, false, {PASS_SCORE}, 1},
+    {"greedy", SAMPLING, SAMPLE_GREEDY, false, false, false, {PASS_SAMPLE(SAMPLE_GREEDY)}, 1},
     {"adjustments, then greedy",
      SAMPLING,
      SAMPLE_GREEDY,
      true,
      false,
      false,
-     {SEG_ADJUST, SEG_SAMPLE_GREEDY},
+     {PASS_ADJUST, PASS_SAMPLE(SAMPLE_GREEDY)},
      2},
-    {"top k", SAMPLING, SAMPLE_TOPK, false, false, false, {SEG_SAMPLE_TOPK}, 1},
+    {"top k", SAMPLING, SAMPLE_TOPK, false, false, false, {PASS_SAMPLE(SAMPLE_TOPK)}, 1},
     {"adjustments, then all",
      SAMPLING,
      SAMPLE_FULL,
      true,
      false,
      false,
-     {SEG_ADJUST, SEG_SAMPLE_FULL},
+     {PASS_ADJUST, PASS_SAMPLE(SAMPLE_FULL)},
      2},
     {"adjustments, then top k",
      SAMPLING,
@@ -88,7 +88,7 @@ static const struct recipe_case recipes[] = {
      true,
      false,
      false,
-     {SEG_ADJUST, SEG_SAMPLE_TOPK},
+     {PASS_ADJUST, PASS_SAMPLE(SAMPLE_TOPK)},
      2},
     {"a greedy step",
      DECODE,
@@ -96,7 +96,7 @@ static const struct recipe_case recipes[] = {
      false,
      false,
      true,
-     {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY},
+     {PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY)},
      3},
     {"one of several greedy steps",
      DECODE,
@@ -104,7 +104,7 @@ static const struct recipe_case recipes[] = {
      false,
      true,
      true,
-     {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY}, /* which ends the batch too */
+     {PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY)}, /* which ends the batch too */
      3},
     {"a step of top k with adjustments",
      DECODE,
@@ -112,7 +112,7 @@ static const struct recipe_case recipes[] = {
      true,
      false,
      true,
-     {SEG_DECODE, SEG_HEAD, SEG_ADJUST, SEG_SAMPLE_TOPK},
+     {PASS_DECODE, PASS_HEAD, PASS_ADJUST, PASS_SAMPLE(SAMPLE_TOPK)},
      4},
     {"one of several steps of all with adjustments",
      DECODE,
@@ -120,7 +120,7 @@ static const struct recipe_case recipes[] = {
      true,
      true,
      true,
-     {SEG_DECODE, SEG_HEAD, SEG_ADJUST, SEG_SAMPLE_FULL, SEG_EARLY_EXIT},
+     {PASS_DECODE, PASS_HEAD, PASS_ADJUST, PASS_SAMPLE(SAMPLE_FULL), PASS_EARLY_EXIT},
      5},
 };
 #define NUM_RECIPES (sizeof(recipes) / sizeof(recipes[0]))
@@ -128,8 +128,8 @@ static const struct recipe_case recipes[] = {
 static struct recipe recipe_of_case(const struct recipe_case *row)
 {
     switch (row->kind) {
-    case SEGMENT:
-        return recipe_of((enum segment)row->value);
+    case PART:
+        return recipe_of(row->want[0]);
     case SAMPLING:
         return recipe_sampling((enum sample_kind)row->value, row->adjusts);
     case DECODE:
@@ -138,7 +138,7 @@ static struct recipe recipe_of_case(const struct recipe_case *row)
     return recipe_decode((enum sample_kind)row->value, row->adjusts, row->several);
 }
 
-/* One step contains the operations of the segments in order, with their bindings, and with the
+/* One step contains the operations of the parts in order, with their bindings, and with the
  * number of operations if one needs it. Two steps contain this twice. */
 static void test_recipe(void **state)
 {
@@ -154,18 +154,18 @@ static void test_recipe(void **state)
     assert_int_equal(exec_run_submit(run, 2, NULL), DGL_OK);
     for (int step = 0; step < 2; step++) {
         for (size_t s = 0; s < row->num_want; s++) {
-            const struct plan_segment *segment = &f.p.plan.segment[row->want[s]];
-            assert_true(segment->ops.count > 0);
-            counts |= segment->ends_batch;
-            for (size_t i = 0; i < segment->ops.count; i++, at++) {
-                const struct op *op = &segment->ops.ops[i];
+            const struct body *body = plan_body(&f.p.plan, row->want[s]);
+            assert_true(body->ops.count > 0);
+            counts |= body->ends_batch;
+            for (size_t i = 0; i < body->ops.count; i++, at++) {
+                const struct op *op = &body->ops.ops[i];
                 assert_true(at < f.recorder.count);
                 const struct recorded_op *rec = &f.recorder.ops[at];
-                const struct kernel *kernel = segment->use[i]->choice.kernel;
+                const struct kernel *kernel = body->use[i]->choice.kernel;
                 uint32_t groups[3];
                 if (strcmp(rec->label, op->label) != 0)
                     fail_msg("operation %zu is %s, wanted %s", at, rec->label, op->label);
-                assert_ptr_equal(rec->use, segment->use[i]);
+                assert_ptr_equal(rec->use, body->use[i]);
                 assert_int_equal(
                     kernel_use_groups(&f.p.device, rec->use, 1, op_weight_rows(op), groups),
                     DGL_OK);
@@ -208,7 +208,7 @@ static void test_groups_follow_the_tokens(void **state)
     struct fixture f;
     struct exec_run *run;
     fixture_open(&f);
-    assert_int_equal(get(&f, recipe_of(SEG_PREFILL), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_PREFILL), &run), DGL_OK);
     assert_int_equal(run->tokens, 1);
     for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]); i++) {
         int32_t tokens = passes[i];
@@ -239,7 +239,7 @@ static void test_too_many_tokens(void **state)
     struct fixture f;
     struct exec_run *run;
     fixture_open(&f);
-    assert_int_equal(get(&f, recipe_of(SEG_PREFILL), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_PREFILL), &run), DGL_OK);
     assert_int_equal(exec_run_set_tokens(run, 4), DGL_OK);
     uint32_t before = f.recorder.regrouped;
     assert_int_equal(exec_run_set_tokens(run, INT32_MAX), DGL_ERR_KERNEL);
@@ -325,7 +325,7 @@ static void test_fault(void **state)
     struct fixture f;
     struct exec_run *head, *run;
     fixture_open(&f);
-    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &head), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_HEAD), &head), DGL_OK);
     const uint32_t max_groups = f.p.device.limits.max_groups[0];
     f.recorder.fail_compile = row->compile;
     f.recorder.fail_bind = row->bind;
@@ -341,7 +341,7 @@ static void test_fault(void **state)
     assert_int_equal(f.recorder.exec->refs, 2);
     assert_int_equal(f.cache.count, 1);
     assert_null(exec_cache_find(&f.cache, recipe));
-    assert_ptr_equal(exec_cache_find(&f.cache, recipe_of(SEG_HEAD)), head);
+    assert_ptr_equal(exec_cache_find(&f.cache, recipe_of(PASS_HEAD)), head);
     f.recorder.fail_compile = f.recorder.fail_bind = false;
     f.p.device.limits.max_groups[0] = max_groups;
     assert_int_equal(get(&f, recipe, &run), DGL_OK);
@@ -356,7 +356,7 @@ static void test_failing_submit(void **state)
     struct fixture f;
     struct exec_run *run;
     fixture_open(&f);
-    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_HEAD), &run), DGL_OK);
     f.recorder.fail_submit = true;
     assert_int_equal(exec_run_submit(run, 1, NULL), DGL_ERR_DEVICE_LOST);
     assert_int_equal(f.recorder.count, 0);
@@ -393,7 +393,7 @@ static void test_profile_asks_the_executor(void **state)
     struct dgl_device dev = {.log = f.p.plan.device->log, .trace = tell, .trace_priv = &told};
     struct profile profile = {.dev = &dev, .sums.timer_ns = 30};
     struct dgl_profile *sums = &profile.sums;
-    assert_int_equal(get(&f, recipe_of(SEG_DECODE), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_DECODE), &run), DGL_OK);
     f.recorder.gpu_ns = 100;
     struct profile_pass pass = {.phase = DGL_PHASE_DECODE, .sequences = 1, .held = 9};
     assert_int_equal(profile_run(&profile, run, &pass, &sum), DGL_OK);
@@ -453,8 +453,8 @@ static void test_runs_outlive_their_plan(void **state)
     struct fixture f;
     struct exec_run *run;
     fixture_open(&f);
-    assert_int_equal(get(&f, recipe_of(SEG_HEAD), &run), DGL_OK);
-    assert_int_equal(get(&f, recipe_of(SEG_DECODE), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_HEAD), &run), DGL_OK);
+    assert_int_equal(get(&f, recipe_of(PASS_DECODE), &run), DGL_OK);
     assert_int_equal(f.recorder.exec->refs, 3);
     exec_unref(&f.recorder.exec);
     assert_null(f.recorder.exec);
@@ -499,7 +499,8 @@ static void compare_runs(const struct tiny_engine *e, const struct exec_run *run
                                         params, sizeof(params)),
                          DGL_OK);
         assert_memory_equal(params, op->params, op->num_params * sizeof(params[0]));
-        assert_int_equal(d->indirect.buffer != NULL, RECIPE_HAS(run->recipe, SEG_EARLY_EXIT));
+        assert_int_equal(d->indirect.buffer != NULL,
+                         shapes_have(&run->recipe.shapes, PASS_EARLY_EXIT));
     }
 }
 
@@ -523,8 +524,9 @@ static void test_dispatches_are_the_recorded(void **state)
     assert_int_equal(session_enter(e.session, &saved), DGL_OK);
     for (size_t i = 0; i < NUM_RECIPES; i++) {
         struct recipe recipe = recipe_of_case(&recipes[i]);
-        bool prompt = RECIPE_HAS(recipe, SEG_PREFILL) || RECIPE_HAS(recipe, SEG_HIDDEN) ||
-                      RECIPE_HAS(recipe, SEG_SCORE);
+        bool prompt = shapes_have(&recipe.shapes, PASS_PREFILL) ||
+                      shapes_have(&recipe.shapes, PASS_HIDDEN) ||
+                      shapes_have(&recipe.shapes, PASS_SCORE);
         struct exec_run *run, *recorded_run;
         assert_int_equal(runner_run(&e.session->state.runner, recipe, &run), DGL_OK);
         assert_int_equal(
@@ -561,7 +563,7 @@ static void test_moved_is_made(void **state)
     for (size_t i = 0; i < NUM_RECIPES; i++) {
         const struct recipe recipe = recipe_of_case(&recipes[i]);
         struct exec_run *run, *made;
-        if (RECIPE_HAS(recipe, SEG_SCORE)) /* whose logits have no buffer yet */
+        if (shapes_have(&recipe.shapes, PASS_SCORE)) /* whose logits have no buffer yet */
             continue;
         assert_int_equal(runner_run(&e.session->state.runner, recipe, &run), DGL_OK);
         dgl_device_get_counters(e.device, &before);

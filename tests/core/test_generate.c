@@ -792,7 +792,7 @@ static void test_steady_decode(void **state)
                                           .ignore_eos = true, .sampling = row->s,
                                           .readback_interval = row->interval));
     /* Splitting the keys of decode attention costs a merge per layer. */
-    const struct oplist *step = &engine.model->shard->engine->plan.segment[SEG_DECODE].ops;
+    const struct oplist *step = &plan_body(&engine.model->shard->engine->plan, PASS_DECODE)->ops;
     uint64_t merge = 0;
     for (size_t i = 0; i < step->count; i++)
         merge |= strcmp(step->ops[i].label, "attn_merge") == 0;

@@ -35,8 +35,7 @@ enum dgl_status __real_exec_run_set_tokens(struct exec_run *run, int32_t tokens)
 enum dgl_status __wrap_exec_run_set_tokens(struct exec_run *run, int32_t tokens);
 enum dgl_status __wrap_exec_run_set_tokens(struct exec_run *run, int32_t tokens)
 {
-    const struct recipe body = {.segments = (2u << SEG_DECODE) - 1};
-    if (run->recipe.segments && (run->recipe.segments & ~body.segments) == 0 &&
+    if (run->recipe.shapes.count == 1 && run->recipe.shapes.of[0].part == PART_LAYERS &&
         run->tokens != 0) { /* a body, which a pass is going to submit */
         gpu.tokens = tokens;
         assert_true(gpu.num_passes < sizeof(gpu.passes) / sizeof(gpu.passes[0]));
@@ -92,6 +91,7 @@ struct made_plan {
     struct plan_device device;
     struct model_desc desc;
     struct op ops[2];
+    struct body body[2], *bodies[2];
     struct plan plan;
 };
 
@@ -100,9 +100,13 @@ static void make_plan(struct made_plan *m, bool software)
     *m = (struct made_plan){.device.on_host = software, .desc.layers = 16};
     m->ops[0].bytes = 16 * 60000000ull;
     m->ops[1].bytes = 240000000;
-    m->plan = (struct plan){.device = &m->device, .desc = &m->desc};
-    m->plan.segment[SEG_DECODE].ops = (struct oplist){.ops = &m->ops[0], .count = 1};
-    m->plan.segment[SEG_HEAD].ops = (struct oplist){.ops = &m->ops[1], .count = 1};
+    for (int i = 0; i < 2; i++) {
+        m->body[i] = (struct body){.shape = i ? PASS_HEAD : PASS_DECODE,
+                                   .ops = {.ops = &m->ops[i], .count = 1}};
+        m->bodies[i] = &m->body[i];
+    }
+    m->plan =
+        (struct plan){.device = &m->device, .desc = &m->desc, .bodies = m->bodies, .num_bodies = 2};
 }
 
 static void test_tokens(void **state)

@@ -23,9 +23,9 @@ static void open_shape(struct planned *p, const char *name, enum made_device dev
                  builtin);
 }
 
-static uint64_t segment_bytes(const struct plan *plan, enum segment segment, uint64_t *largest)
+static uint64_t shape_bytes(const struct plan *plan, struct pass_shape shape, uint64_t *largest)
 {
-    const struct oplist *ops = &plan->segment[segment].ops;
+    const struct oplist *ops = &plan_body(plan, shape)->ops;
     uint64_t sum = 0;
     *largest = 0;
     for (size_t i = 0; i < ops->count; i++) {
@@ -42,20 +42,20 @@ static void test_untimed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        static const enum segment each[] = {SEG_DECODE, SEG_HEAD};
+        static const struct pass_shape each[] = {PASS_DECODE, PASS_HEAD};
         struct planned p;
         const struct pace pace = {0};
         uint64_t largest;
         open_shape(&p, shapes[i], MADE_PI);
         assert_int_equal(p.device.dispatch_bytes, 48ull << 20);
         for (size_t s = 0; s < 2; s++) {
-            const uint64_t ns = pace_dispatch_ns(&pace, &p.plan, &p.plan.segment[each[s]].ops);
+            const uint64_t ns = pace_dispatch_ns(&pace, &p.plan, &plan_body(&p.plan, each[s])->ops);
             printf("# %s: %s at most %.1f ms\n", shapes[i], s ? "head" : "decode",
                    (double)ns * 1e-6);
             assert_in_range(ns, 1, PACE_BUDGET_NS);
         }
         /* A matmul for r tokens needs at most r times the time of a matmul for one token. */
-        segment_bytes(&p.plan, SEG_DECODE, &largest);
+        shape_bytes(&p.plan, PASS_DECODE, &largest);
         const int32_t tokens = pace_tokens(&pace, &p.plan, 512, 0, false);
         assert_true(tokens == 1 || largest * (uint64_t)tokens <= p.device.dispatch_bytes);
         const int32_t rows = pace_sequences(&pace, &p.plan, 8, 0);
@@ -83,8 +83,8 @@ static void test_timed(void **state)
     struct pace pace = {0};
     uint64_t largest, head;
     open_shape(&p, "llama-3.2-1b", MADE_PI);
-    const uint64_t body = segment_bytes(&p.plan, SEG_DECODE, &largest);
-    segment_bytes(&p.plan, SEG_HEAD, &head);
+    const uint64_t body = shape_bytes(&p.plan, PASS_DECODE, &largest);
+    shape_bytes(&p.plan, PASS_HEAD, &head);
     const double byte_ns = 1e9 / (double)rate->bytes;
     pace_note(&pace, &p.plan, 1, 1, (uint64_t)((double)body * byte_ns));
     for (int i = 0; i < 12; i++) {
@@ -137,7 +137,7 @@ static void test_cut_keeps_the_tokens(void **state)
         struct tiny_engine e;
         tiny_engine_open(&e,
                          &(struct tiny_engine_params){.path = dir, .dispatch_bytes = i ? 4096 : 0});
-        bands[i] = e.model->shard->engine->plan.segment[SEG_HEAD].ops.count;
+        bands[i] = plan_body(&e.model->shard->engine->plan, PASS_HEAD)->ops.count;
         tiny_greedy(e.session, prompt, PROMPT, got[i], ANSWER);
         tiny_engine_close(&e);
     }

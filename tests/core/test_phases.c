@@ -262,7 +262,7 @@ static void test_pass_shape(void **state)
     fixture_open(&f, config, MADE_GPU, c->quantize, 8);
     assert_int_equal(plan_add_batch(&f.p.plan), DGL_OK);
     struct recipe recipe = recipe_sampling(SAMPLE_GREEDY, 0);
-    recipe.segments |= recipe_of(plan_batch_body(&f.p.plan, c->rows)).segments;
+    recipe.shapes = shapes_add(recipe.shapes, plan_batch_shape(&f.p.plan, c->rows));
     recipe.repeats = true;
     enum dgl_status status = exec_phases_check(f.exec, recipe, &f.memory, reason, &text, NULL);
     if (c->reason) {
@@ -327,8 +327,12 @@ static void check_resized(const struct planned *p, const struct kernel_use *use,
 static void test_order(void **state)
 {
     const struct shape_case *c = *state;
-    static const enum segment steps[] = {SEG_DECODE,        SEG_HEAD,        SEG_ADJUST,
-                                         SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL};
+    static const struct pass_shape steps[] = {PASS_DECODE,
+                                              PASS_HEAD,
+                                              PASS_ADJUST,
+                                              PASS_SAMPLE(SAMPLE_GREEDY),
+                                              PASS_SAMPLE(SAMPLE_TOPK),
+                                              PASS_SAMPLE(SAMPLE_FULL)};
     struct planned p;
     char config[128];
     snprintf(config, sizeof(config), "tests/models/configs/%s.json", c->name);
@@ -340,10 +344,10 @@ static void test_order(void **state)
             &(struct shape_model_params){.config = config, .quantize = type ? "q8_0" : "q4_k_m"},
             c->device, builtin);
         for (size_t s = 0; s < sizeof(steps) / sizeof(*steps); s++)
-            for (size_t i = 0; i < p.plan.segment[steps[s]].ops.count; i++)
+            for (size_t i = 0; i < plan_body(&p.plan, steps[s])->ops.count; i++)
                 for (uint32_t local = 512; local >= 64; local /= 2)
                     for (int64_t spare = 0; spare <= 6 * 6144; spare += 6144)
-                        check_resized(&p, p.plan.segment[steps[s]].use[i], local, spare);
+                        check_resized(&p, plan_body(&p.plan, steps[s])->use[i], local, spare);
         planned_close(&p);
     }
 }
@@ -355,7 +359,7 @@ static void test_other_recipes(void **state)
     struct fixture f;
     char reason[256];
     fixture_open(&f, "tests/models/configs/llama-3.2-1b.json", MADE_GPU, "q4_k_m", 1);
-    assert_int_equal(exec_phases_check(f.exec, recipe_of(SEG_HEAD), &f.memory, reason, NULL, NULL),
+    assert_int_equal(exec_phases_check(f.exec, recipe_of(PASS_HEAD), &f.memory, reason, NULL, NULL),
                      DGL_ERR_UNSUPPORTED);
     assert_contains(reason, "no decode step");
     fixture_close(&f);
@@ -366,15 +370,16 @@ static void test_other_recipes(void **state)
 /* The operations of a plan, with each buffer at a separate place. */
 static size_t place_ops(const struct plan *plan, struct phase_op *ops, size_t most)
 {
-    static const enum segment order[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    static const struct pass_shape order[] = {PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY)};
     size_t count = 0;
     for (size_t s = 0; s < sizeof(order) / sizeof(*order); s++)
-        for (size_t i = 0; i < plan->segment[order[s]].ops.count; i++) {
-            const struct kernel_choice *choice = &plan->segment[order[s]].use[i]->choice;
+        for (size_t i = 0; i < plan_body(plan, order[s])->ops.count; i++) {
+            const struct kernel_choice *choice = &plan_body(plan, order[s])->use[i]->choice;
             struct phase_op *op = &ops[count++];
             assert_true(count <= most);
-            *op = (struct phase_op){
-                .op = &plan->segment[order[s]].ops.ops[i], .choice = choice, .groups = {7, 2, 3}};
+            *op = (struct phase_op){.op = &plan_body(plan, order[s])->ops.ops[i],
+                                    .choice = choice,
+                                    .groups = {7, 2, 3}};
             for (uint32_t j = 0; j < choice->kernel->num_binds; j++) {
                 struct ref ref = op_find_bind(op->op, choice->kernel->binds[j].name)->ref;
                 bool own = ref.kind == REF_STATE || ref.kind == REF_ACT;

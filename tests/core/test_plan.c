@@ -95,7 +95,7 @@ static void test_layers_share_programs(void **state)
     struct tiny_engine e;
     open_engine(&e);
     const struct plan *plan = &e.model->shard->engine->plan;
-    const struct plan_segment *decode = &plan->segment[SEG_DECODE];
+    const struct body *decode = plan_body(plan, PASS_DECODE);
     size_t per_layer = (decode->ops.count - 1) / 2;
     for (size_t i = 0; i < per_layer; i++)
         assert_ptr_equal(decode->use[1 + i], decode->use[1 + per_layer + i]);
@@ -119,7 +119,7 @@ static void test_nothing_is_compiled_before_it_is_needed(void **state)
     dgl_device_get_counters(e.device, &after);
     assert_true(after.programs_linked > before.programs_linked);
     const struct engine *engine = e.model->shard->engine;
-    const struct plan_segment *full = &engine->plan.segment[SEG_SAMPLE_FULL];
+    const struct body *full = plan_body(&engine->plan, PASS_SAMPLE(SAMPLE_FULL));
     for (size_t i = 1; i < full->ops.count; i++)
         assert_null(engine->programs.program[full->use[i]->id]);
     tiny_greedy(e.session, prompt, 5, out, 2);
@@ -155,9 +155,9 @@ static void test_each_dependency_has_its_barrier(void **state)
     for (size_t i = 0; i < run->count; i++)
         if (list[i].barrier == 0)
             fail_msg("no barrier before %s", run->ops[i].op->label);
-    const struct exec_run *prefill =
-        exec_cache_find(&e.session->state.runner.runs->dispatch,
-                        recipe_of(plan_body(&e.session->model->shard->engine->plan, ANSWERED)));
+    const struct exec_run *prefill = exec_cache_find(
+        &e.session->state.runner.runs->dispatch,
+        recipe_of(plan_pass_shape(&e.session->model->shard->engine->plan, ANSWERED)));
     assert_non_null(prefill);
     list = exec_dispatch_list(prefill);
     assert_int_equal(list[0].barrier, 0); /* not replayed after itself */

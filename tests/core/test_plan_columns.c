@@ -13,9 +13,8 @@ static const char own_few[] = "// Few tokens.\n//! NAME own_few\n//! OP matmul\n
                               "//! WHEN phase prefill\n//! WHEN columns 2 8\n//! LOCAL 32\n"
                               "//! GROUPS 1\nvoid body(uvec3 group)\n{\n}\n";
 
-#define GPU_BODIES                                                                                 \
-    (1u << SEG_PREFILL_2 | 1u << SEG_PREFILL_4 | 1u << SEG_PREFILL_8 | 1u << SEG_PREFILL_16 |      \
-     1u << SEG_PREFILL_32 | 1u << SEG_PREFILL_64 | 1u << SEG_PREFILL_128 | 1u << SEG_PREFILL)
+/* Bit i: passes over up to 1 << i tokens have a body of their own. */
+#define GPU_BODIES 0x1fe
 
 struct columns_case {
     const char *name;
@@ -25,7 +24,7 @@ struct columns_case {
     uint32_t bodies;
     struct {
         int32_t tokens;
-        enum segment body;
+        int rows_log2; /* of the body */
     } serves[12];
     struct {
         int32_t left, most;
@@ -37,35 +36,23 @@ static const struct columns_case cases[] = {
     {.name = "one body where kernels are the same",
      .config = CONFIG,
      .device = MADE_LLVMPIPE,
-     .bodies = 1u << SEG_PREFILL,
-     .serves = {{1, SEG_DECODE}, {2, SEG_PREFILL}, {64, SEG_PREFILL}, {500, SEG_PREFILL}},
+     .bodies = 0x100,
+     .serves = {{1, 0}, {2, 8}, {64, 8}, {500, 8}},
      .cuts = {{1, 128, {1}}, {130, 128, {128, 2}}, {200, 512, {200}}, {129, 512, {129}}}},
     {.name = "bodies where a kernel says so",
      .config = CONFIG,
      .device = MADE_LLVMPIPE,
      .own = true,
      /* both 4 and 16 lack the kernel, but 8 is between them */
-     .bodies = 1u << SEG_PREFILL_2 | 1u << SEG_PREFILL_4 | 1u << SEG_PREFILL_8 | 1u << SEG_PREFILL,
-     .serves = {{1, SEG_DECODE},
-                {2, SEG_PREFILL_2},
-                {3, SEG_PREFILL_4},
-                {8, SEG_PREFILL_8},
-                {9, SEG_PREFILL}},
+     .bodies = 0x10e,
+     .serves = {{1, 0}, {2, 1}, {3, 2}, {8, 3}, {9, 8}},
      .cuts = {{8, 512, {8}}, {264, 512, {256, 8}}, {150, 512, {150}}}},
     {.name = "few tokens on a GPU",
      .config = CONFIG,
      .device = MADE_GPU,
      .bodies = GPU_BODIES,
-     .serves = {{1, SEG_DECODE},
-                {2, SEG_PREFILL_2},
-                {4, SEG_PREFILL_4},
-                {5, SEG_PREFILL_8},
-                {16, SEG_PREFILL_16},
-                {17, SEG_PREFILL_32},
-                {64, SEG_PREFILL_64},
-                {65, SEG_PREFILL_128},
-                {129, SEG_PREFILL},
-                {512, SEG_PREFILL}},
+     .serves =
+         {{1, 0}, {2, 1}, {4, 2}, {5, 3}, {16, 4}, {17, 5}, {64, 6}, {65, 7}, {129, 8}, {512, 8}},
      .cuts = {{1, 512, {1}},
               {24, 512, {24}},
               {33, 512, {32, 1}},
@@ -80,7 +67,7 @@ static const struct columns_case cases[] = {
      .config = MOE,
      .device = MADE_GPU,
      .bodies = GPU_BODIES,
-     .serves = {{2, SEG_PREFILL_2}, {100, SEG_PREFILL_128}},
+     .serves = {{2, 1}, {100, 7}},
      .cuts = {{33, 512, {33}}, {129, 512, {129}}, {513, 512, {512, 1}}}},
 };
 
@@ -96,15 +83,15 @@ static void check_bodies(void **state)
     struct kernel_set *set = loaded_set(dgl_kernels_params(.files = &file, .num_files = row->own));
     planned_open(&p, &(struct shape_model_params){.config = row->config, .quantize = "q4_k_m"},
                  row->device, set);
-    for (int s = SEG_PREFILL_2; s <= SEG_PREFILL; s++)
-        bodies |= p.plan.segment[s].ops.count > 0 ? 1u << s : 0;
+    for (int i = 1; i <= PASS_ANY_ROWS; i++)
+        bodies |= plan_body(&p.plan, PASS_ROWS(i))->shape.rows_log2 == i ? 1u << i : 0;
     if (bodies != row->bodies)
         fail_msg("bodies %x, wanted %x", bodies, row->bodies);
     for (size_t i = 0; row->serves[i].tokens; i++) {
-        enum segment body = plan_body(&p.plan, row->serves[i].tokens);
-        if (body != row->serves[i].body)
-            fail_msg("%d tokens: body %d, wanted %d", row->serves[i].tokens, body,
-                     row->serves[i].body);
+        const int rows_log2 = plan_pass_shape(&p.plan, row->serves[i].tokens).rows_log2;
+        if (rows_log2 != row->serves[i].rows_log2)
+            fail_msg("%d tokens: body %d, wanted %d", row->serves[i].tokens, rows_log2,
+                     row->serves[i].rows_log2);
     }
     for (size_t i = 0; row->cuts[i].left; i++) {
         int32_t left = row->cuts[i].left;

@@ -24,9 +24,9 @@ static const struct count_row rows[] = {
 
 static struct kernel_set *builtin;
 
-static uint32_t count_segment(const struct plan *plan, enum segment segment, bool layers)
+static uint32_t count_body(const struct plan *plan, struct pass_shape shape, bool layers)
 {
-    const struct oplist *list = &plan->segment[segment].ops;
+    const struct oplist *list = &plan_body(plan, shape)->ops;
     uint32_t count = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct op *op = &list->ops[i];
@@ -41,15 +41,15 @@ static uint32_t count_segment(const struct plan *plan, enum segment segment, boo
 static void a_step_has_few_operations(void **state)
 {
     const struct count_row *row = *state;
-    static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    static const struct pass_shape step[] = {PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY)};
     char config[256];
     struct planned p;
     snprintf(config, sizeof(config), "%s/config.json", family_dir(row->family));
     planned_open(&p, &(struct shape_model_params){.config = config}, MADE_GPU, builtin);
     uint32_t layers = (uint32_t)p.model.desc.layers, outer = 0;
-    uint32_t inner = count_segment(&p.plan, SEG_DECODE, true);
+    uint32_t inner = count_body(&p.plan, PASS_DECODE, true);
     for (size_t i = 0; i < sizeof(step) / sizeof(step[0]); i++)
-        outer += count_segment(&p.plan, step[i], false);
+        outer += count_body(&p.plan, step[i], false);
     outer += inner - layers * row->layer;
     if (inner < layers * row->layer || outer != row->outer)
         fail_msg("%u operations in %u layers and %u outside, expected %u in each layer and %u",
@@ -80,18 +80,21 @@ static void passes_over_several_are_few_programs(void **state)
     planned_open(&p, &(struct shape_model_params){.config = config, .quantize = "q4_k"}, MADE_GPU,
                  builtin);
     assert_int_equal(plan_add_batch(&p.plan), DGL_OK);
-    const enum segment first = plan_batch_body(&p.plan, row->least);
-    for (int s = (int)first; s <= SEG_BATCH_64; s++)
-        for (size_t i = 0; i < p.plan.segment[s].ops.count; i++) {
+    const struct pass_shape first = plan_batch_shape(&p.plan, row->least);
+    for (size_t b = 0; b < p.plan.num_bodies; b++) {
+        const struct body *body = p.plan.bodies[b];
+        const bool runs = body->shape.per_sequence && body->shape.rows_log2 >= first.rows_log2;
+        for (size_t i = 0; runs && i < body->ops.count; i++) {
             size_t j = 0;
-            while (j < count && seen[j] != p.plan.segment[s].use[i])
+            while (j < count && seen[j] != body->use[i])
                 j++;
             assert_true(j < sizeof(seen) / sizeof(seen[0]));
-            seen[j] = p.plan.segment[s].use[i];
+            seen[j] = body->use[i];
             count += j == count;
         }
-    const size_t ops =
-        p.plan.segment[first].ops.count + p.plan.segment[SEG_SAMPLE_GREEDY].ops.count;
+    }
+    const size_t ops = plan_body(&p.plan, first)->ops.count +
+                       plan_body(&p.plan, PASS_SAMPLE(SAMPLE_GREEDY))->ops.count;
     if (count > row->programs || ops > row->ops)
         fail_msg("%zu programs, %zu dispatches of a step, expected %zu and %zu at most", count, ops,
                  row->programs, row->ops);

@@ -242,53 +242,62 @@ static const char *few_labels(const struct family *family, char *out, size_t siz
 static void check_operations(const struct planned *p, const struct shape *shape,
                              enum made_device device)
 {
-    const char *const once[SEG_COUNT] = {
-        [SEG_PREFILL_2] = "embed",
-        [SEG_PREFILL_4] = "embed",
-        [SEG_PREFILL_8] = "embed",
-        [SEG_PREFILL_16] = "embed",
-        [SEG_PREFILL_32] = "embed",
-        [SEG_PREFILL_64] = "embed",
-        [SEG_PREFILL_128] = "embed",
-        [SEG_PREFILL] = "embed",
-        [SEG_DECODE] = "embed",
-        [SEG_HEAD] = "head",
-        [SEG_HIDDEN] = "final_norm",
-        [SEG_SCORE] = "head_all",
-        [SEG_ADJUST] = "sample_adjust",
-        [SEG_SAMPLE_GREEDY] = device == MADE_GPU ? "sample" : "sample_max sample_pick",
-        [SEG_SAMPLE_TOPK] = device == MADE_GPU ? "sample" : "sample_topk sample_pick",
-        [SEG_SAMPLE_FULL] = "sample_max sample_hist sample_hist sample_hist sample_mass "
-                            "sample_find sample_pick",
-        [SEG_EARLY_EXIT] = "sample_args",
+    const struct {
+        struct pass_shape shape;
+        const char *once;
+    } all[] = {
+        {PASS_ROWS(1), "embed"},
+        {PASS_ROWS(2), "embed"},
+        {PASS_ROWS(3), "embed"},
+        {PASS_ROWS(4), "embed"},
+        {PASS_ROWS(5), "embed"},
+        {PASS_ROWS(6), "embed"},
+        {PASS_ROWS(7), "embed"},
+        {PASS_PREFILL, "embed"},
+        {PASS_DECODE, "embed"},
+        {PASS_HEAD, "head"},
+        {PASS_HIDDEN, "final_norm"},
+        {PASS_SCORE, "head_all"},
+        {PASS_ADJUST, "sample_adjust"},
+        {PASS_SAMPLE(SAMPLE_GREEDY), device == MADE_GPU ? "sample" : "sample_max sample_pick"},
+        {PASS_SAMPLE(SAMPLE_TOPK), device == MADE_GPU ? "sample" : "sample_topk sample_pick"},
+        {PASS_SAMPLE(SAMPLE_FULL), "sample_max sample_hist sample_hist sample_hist sample_mass "
+                                   "sample_find sample_pick"},
+        {PASS_EARLY_EXIT, "sample_args"},
     };
+    const size_t num_all = sizeof(all) / sizeof(all[0]);
     const struct bands *bands = device == MADE_GPU ? &shape->large : &shape->small;
     bool split = p->plan.splits > 1 && device != MADE_GPU;
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const struct oplist *list = &p->plan.segment[s].ops;
+    assert_int_equal(p->plan.num_bodies, num_all);
+    for (size_t s = 0; s < num_all; s++) {
+        const struct body *body = p->plan.bodies[s];
+        const struct oplist *list = &body->ops;
+        const int rows_log2 = body->shape.part == PART_LAYERS ? body->shape.rows_log2 : -1;
         char few[128];
-        const char *layer = s <= SEG_PREFILL_8 ? few_labels(shape->family, few, sizeof(few))
-                            : s <= SEG_PREFILL ? shape->family->prefill
-                            : s == SEG_DECODE  ? decode_labels(shape->family, device)
-                                               : NULL;
+        const char *layer = rows_log2 < 0    ? NULL
+                            : rows_log2 == 0 ? decode_labels(shape->family, device)
+                            : rows_log2 <= 3 ? few_labels(shape->family, few, sizeof(few))
+                                             : shape->family->prefill;
         size_t at = 0;
-        if (!once[s] || (s < SEG_PREFILL && device != MADE_GPU)) {
+        assert_true(pass_shape_is(body->shape, all[s].shape)); /* in order */
+        if (rows_log2 > 0 && rows_log2 < PASS_ANY_ROWS && device != MADE_GPU) {
             assert_int_equal(list->count, 0);
+            assert_non_null(body->wider);
             continue;
         }
-        take_labels(list, &at, once[s], bands, false, false);
+        take_labels(list, &at, all[s].once, bands, false, false);
         for (int32_t i = 0; layer && i < p->model.desc.layers; i++) {
             size_t first = at;
-            take_labels(list, &at, layer, bands, split, s == SEG_PREFILL_32 || s == SEG_PREFILL_64);
-            if (s == SEG_DECODE && device == MADE_GPU && i + 1 == p->model.desc.layers &&
+            take_labels(list, &at, layer, bands, split, rows_log2 == 5 || rows_log2 == 6);
+            if (rows_log2 == 0 && device == MADE_GPU && i + 1 == p->model.desc.layers &&
                 shape->family->gpu_end)
                 take_labels(list, &at, shape->family->gpu_end, bands, false, false);
             for (; first < at; first++)
                 assert_int_equal(list->ops[first].layer, i);
         }
         if (at != list->count)
-            fail_msg("segment %d: %zu operations, wanted %zu", s, list->count, at);
-        if (s == SEG_PREFILL_64 && !has_norm(list, 1))
+            fail_msg("body %zu: %zu operations, wanted %zu", s, list->count, at);
+        if (rows_log2 == 6 && !has_norm(list, 1))
             fail_msg("qkv of 64 tokens does not normalise what it reads");
     }
 }
@@ -343,10 +352,10 @@ static void check_kernels(const struct planned *p, const struct shape *shape,
             first = table->uses[j]->choice.kernel != use->choice.kernel;
         distinct += first;
     }
-    for (int s = 0; s < SEG_COUNT; s++) {
-        const struct plan_segment *segment = &p->plan.segment[s];
-        for (size_t i = 0; i < segment->ops.count; i++)
-            assert_ptr_equal(segment->use[i], table->uses[segment->use[i]->id]);
+    for (size_t s = 0; s < p->plan.num_bodies; s++) {
+        const struct body *body = p->plan.bodies[s];
+        for (size_t i = 0; i < body->ops.count; i++)
+            assert_ptr_equal(body->use[i], table->uses[body->use[i]->id]);
     }
     uint32_t merge = p->plan.splits > 1 && device != MADE_GPU;
     uint32_t rows = device == MADE_LLVMPIPE ? shape->short_rows : 0;
@@ -476,11 +485,11 @@ static void check_bytes(const struct planned *p, const struct shape *shape)
 /* Dispatches of a greedy token with fused operations: at most 5 per layer, 6 with experts. */
 static void check_dispatches(const struct planned *p, const struct shape *shape)
 {
-    static const enum segment step[] = {SEG_DECODE, SEG_HEAD, SEG_SAMPLE_GREEDY};
+    static const struct pass_shape step[] = {PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY)};
     const int32_t layers = p->model.desc.layers;
     int32_t each = 0, all = 0;
     for (size_t s = 0; s < sizeof(step) / sizeof(step[0]); s++) {
-        const struct oplist *list = &p->plan.segment[step[s]].ops;
+        const struct oplist *list = &plan_body(&p->plan, step[s])->ops;
         all += (int32_t)list->count;
         for (size_t i = 0; i < list->count; i++)
             each += list->ops[i].layer == 0;
@@ -555,10 +564,10 @@ static void check_estimate(const struct planned *p)
     assert_int_equal(all.context_fit, DGL_KV_PAGE);
     plan_buffer_bytes(&p->plan, context, rows, bytes);
     /* Room for the group counts of the longest step. */
-    uint32_t segments = recipe_decode(SAMPLE_FULL, true, true).segments;
+    const struct shape_set step = recipe_decode(SAMPLE_FULL, true, true).shapes;
     size_t operations = 0;
-    for (int s = 0; s < SEG_COUNT; s++)
-        operations += segments >> s & 1 ? p->plan.segment[s].ops.count : 0;
+    for (uint32_t i = 0; i < step.count; i++)
+        operations += plan_body(&p->plan, step.of[i])->ops.count;
     if (operations * 12 > bytes[BUF_ARGS])
         fail_msg("%zu operations in a step, room for the groups of %llu", operations,
                  (unsigned long long)bytes[BUF_ARGS] / 12);
@@ -595,9 +604,12 @@ static void check_sums(const struct planned *p)
 {
     uint64_t bytes[BUF_COUNT];
     uint32_t cut = 0;
-    for (int s = SEG_PREFILL_2; s <= SEG_PREFILL; s++) {
-        const struct plan_segment *segment = &p->plan.segment[s];
-        const int64_t tokens = s < SEG_PREFILL ? plan_body_columns((enum segment)s) : 512;
+    for (size_t b = 0; b < p->plan.num_bodies; b++) {
+        const struct body *segment = p->plan.bodies[b];
+        const int rows_log2 = segment->shape.rows_log2;
+        if (!pass_shape_is_prefill(segment->shape))
+            continue;
+        const int64_t tokens = rows_log2 < PASS_ANY_ROWS ? 1 << rows_log2 : 512;
         plan_buffer_bytes(&p->plan, TABLE_CONTEXT, (int32_t)tokens, bytes);
         for (size_t i = 0; i < segment->ops.count; i++) {
             const struct kernel_choice *c = &segment->use[i]->choice;
@@ -634,7 +646,7 @@ static void check_batch(struct planned *p)
     const int64_t heads = d->heads / d->kv_heads;
     assert_int_equal(plan_add_batch(&p->plan), DGL_OK);
     for (int32_t sequences = 8; sequences <= DGL_STEP_SEQS; sequences *= 2) {
-        const struct plan_segment *body = &p->plan.segment[plan_batch_body(&p->plan, sequences)];
+        const struct body *body = plan_body(&p->plan, plan_batch_shape(&p->plan, sequences));
         size_t found = 0;
         for (size_t i = 0; i < body->ops.count; i++) {
             const struct kernel_choice *c = &body->use[i]->choice;

@@ -125,8 +125,10 @@ static void test_mixed(void **state)
             const struct weight_band *band = &weight->bands[i];
             check_band(band, &row->bands[i], row0);
             row0 += band->rows;
-            for (int s = SEG_PREFILL; s <= SEG_DECODE; s++) {
-                const struct op *op = look_op(&p.plan.segment[s].ops, row->label, layer, (int)i);
+            for (int s = 0; s < 2; s++) {
+                const struct pass_shape shape = s ? PASS_DECODE : PASS_PREFILL;
+                const struct op *op =
+                    look_op(&plan_body(&p.plan, shape)->ops, row->label, layer, (int)i);
                 assert_string_equal(look_attr(op, "weight"), dgl_dtype_get(band->dtype)->name);
                 assert_string_equal(look_attr(op, "layout"), band->layout->name);
                 assert_int_equal(look_const(op, "W_STRIDE"), band->row_words);

@@ -77,7 +77,7 @@ static char *join_texts(const char *path)
 static void count_products(const struct test_engine *e, int *all, int *f16)
 {
     const struct engine *engine = e->model->shard->engine;
-    const struct plan_segment *body = &engine->plan.segment[SEG_PREFILL];
+    const struct body *body = plan_body(&engine->plan, PASS_PREFILL);
     *all = *f16 = 0;
     for (size_t i = 0; i < body->ops.count; i++) {
         const struct kernel_use *use = body->use[i];

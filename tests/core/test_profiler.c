@@ -579,10 +579,10 @@ static void test_batch_bodies(void **state)
             assert_contains(r.executor_reason, "renders in software");
         dgl_bench_result_finish(&r);
     }
-    const enum segment body = plan_batch_body(&made->plan, SEQUENCES);
-    assert_int_not_equal(body, SEG_BATCH_2);
-    assert_true(exec_is_compiled(&made->programs, &made->plan, 1u << body));
-    assert_false(exec_is_compiled(&made->programs, &made->plan, 1u << SEG_BATCH_2));
+    const struct pass_shape body = plan_batch_shape(&made->plan, SEQUENCES);
+    assert_int_not_equal(body.rows_log2, 1);
+    assert_true(exec_is_compiled(&made->programs, &made->plan, shapes_of(body)));
+    assert_false(exec_is_compiled(&made->programs, &made->plan, shapes_of(PASS_BATCH(1))));
     assert_int_equal(dgl_batch_create(e.model, dgl_batch_params(.sequences = SEQUENCES), &batch),
                      DGL_OK);
     for (int i = 0; i < SEQUENCES; i++)
@@ -593,7 +593,7 @@ static void test_batch_bodies(void **state)
                          DGL_OK);
     while (left > 0)
         assert_int_equal(dgl_batch_step(batch, &left), DGL_OK);
-    assert_true(exec_is_compiled(&made->programs, &made->plan, 1u << SEG_BATCH_2));
+    assert_true(exec_is_compiled(&made->programs, &made->plan, shapes_of(PASS_BATCH(1))));
     dgl_batch_destroy(&batch);
     tiny_engine_close(&e);
     dgl_kernels_destroy(&kernels);

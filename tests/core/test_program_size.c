@@ -72,9 +72,9 @@ static void test_sizes(void **state)
     bool judged = llvmpipe && strstr(dgl_device_gl_version(device), JUDGED);
     const struct plan *plan = &model->shard->engine->plan;
     assert_int_equal(device_enter(device, &saved), DGL_OK);
-    for (int segment = 0; segment < SEG_COUNT; segment++) {
-        for (size_t i = 0; i < plan->segment[segment].ops.count; i++) {
-            const struct kernel_use *use = plan->segment[segment].use[i];
+    for (size_t b = 0; b < plan->num_bodies; b++) {
+        for (size_t i = 0; i < plan->bodies[b]->ops.count; i++) {
+            const struct kernel_use *use = plan->bodies[b]->use[i];
             const char *kernel = use->choice.kernel->name;
             if (programs_compile(&model->shard->engine->programs, &use, 1, NULL) != DGL_OK)
                 fail_msg("%s", log.text);

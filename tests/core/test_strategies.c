@@ -122,8 +122,11 @@ static void test_more_operations(void **state)
     (void)state;
     const struct plan *plan = &live.model->shard->engine->plan;
     struct plan longer = *plan;
+    struct body decode = *plan_body(plan, PASS_DECODE), *bodies[] = {&decode};
     uint64_t bytes[BUF_COUNT];
-    longer.segment[SEG_DECODE].ops.count += 1000;
+    decode.ops.count += 1000;
+    longer.bodies = bodies;
+    longer.num_bodies = 1;
     plan_sequence_bytes(&longer, 1, bytes);
     const struct gl_range first = live.session->state.memory.state[BUF_ARGS];
     assert_int_equal(memory_fit_plan(&live.session->state.memory, live.device, plan), DGL_OK);

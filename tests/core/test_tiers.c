@@ -86,10 +86,10 @@ static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum ti
 {
     const char *const word = plan->kv_type == DGL_KV_F32 ? "f32" : "f16";
     size_t seen = 0;
-    for (int s = SEG_PREFILL_2; s <= SEG_DECODE; s++) {
-        const struct plan_segment *segment = &plan->segment[s];
-        for (size_t i = 0; i < segment->ops.count; i++) {
-            const struct kernel_use *use = segment->use[i];
+    for (size_t b = 0; b < plan->num_bodies; b++) {
+        const struct body *body = plan->bodies[b];
+        for (size_t i = 0; i < body->ops.count; i++) {
+            const struct kernel_use *use = body->use[i];
             const struct kernel *k = use->choice.kernel;
             bool prefill = strcmp(use->request.op, "attn_prefill") == 0;
             bool decode = strcmp(use->request.op, "attn_decode") == 0 ||
@@ -102,7 +102,7 @@ static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum ti
             if (strcmp(k->variant, tier_names[tier]) != 0 && !strstr(k->aliases, tier_names[tier]))
                 fail_msg("%s: neither %s nor one of '%s'", tier_names[tier], k->variant,
                          k->aliases);
-            assert_string_equal(look_attr(&segment->ops.ops[i], "kv_k"), word);
+            assert_string_equal(look_attr(&body->ops.ops[i], "kv"), word);
             assert_contains(use->choice.reason, hint_of(phase, tier));
             uint64_t launched, active;
             assert_true(kernel_invocations(&use->choice, phase == DGL_PHASE_PREFILL ? 128 : 1, 0,

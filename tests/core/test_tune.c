@@ -174,8 +174,8 @@ static void test_batch_bodies(void **state)
     size_t bodies = 0, tuned = 0;
     (void)state;
     assert_int_equal(dgl_tune(o.session, dgl_tune_params(.op = "head"), &r), DGL_OK);
-    for (int s = SEG_BATCH_2; s <= SEG_BATCH_64; s++)
-        bodies += plan->segment[s].ops.count > 0;
+    for (size_t i = 0; i < plan->num_bodies; i++)
+        bodies += plan->bodies[i]->shape.per_sequence && plan->bodies[i]->ops.count > 0;
     assert_true(bodies > 0);
     for (size_t i = 0; i < r.num_ops; i++) {
         const struct dgl_tune_op *op = &r.ops[i];
@@ -371,7 +371,7 @@ static void test_variant(void **state)
                                .tunes = "ROW_THREADS=4",
                                .kernel = "matmul_decode"};
     (void)state;
-    const struct plan_segment *body = &plan->segment[SEG_DECODE];
+    const struct body *body = plan_body(plan, PASS_DECODE);
     for (size_t i = 0; i < body->ops.count && !use; i++)
         use = strcmp(body->ops.ops[i].label, "o") == 0 ? body->use[i] : NULL;
     assert_non_null(use);
@@ -385,7 +385,7 @@ static void test_variant(void **state)
     close_model(&o);
 
     o = open_model(NULL, false);
-    body = &o.model->shard->engine->plan.segment[SEG_DECODE];
+    body = plan_body(&o.model->shard->engine->plan, PASS_DECODE);
     for (size_t i = 0; i < body->ops.count; i++)
         if (strcmp(body->ops.ops[i].label, "o") == 0) {
             const struct kernel_choice *choice = &body->use[i]->choice;

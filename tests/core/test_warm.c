@@ -81,10 +81,10 @@ static void test_load(void **state)
     const size_t count = begun;
     assert_true(count >= 5);
     assert_int_equal(waiting(programs), count);
-    static const enum segment lazy[] = {SEG_SAMPLE_GREEDY, SEG_SAMPLE_TOPK, SEG_SAMPLE_FULL,
-                                        SEG_ADJUST};
+    static const struct pass_shape lazy[] = {PASS_SAMPLE(SAMPLE_GREEDY), PASS_SAMPLE(SAMPLE_TOPK),
+                                             PASS_SAMPLE(SAMPLE_FULL), PASS_ADJUST};
     for (size_t i = 0; i < sizeof(lazy) / sizeof(lazy[0]); i++) {
-        uint32_t id = plan->segment[lazy[i]].use[0]->id;
+        uint32_t id = plan_body(plan, lazy[i])->use[0]->id;
         assert_true(id >= programs->begun_cap || !programs->begun[id]);
     }
     struct dgl_counters load, after;
@@ -122,7 +122,8 @@ static void test_company(void **state)
             DGL_OK);
         const struct programs *programs = &e.model->shard->engine->programs;
         const struct plan *plan = &e.model->shard->engine->plan;
-        const uint32_t bodies = 1u << plan_batch_body(plan, 2) | 1u << plan_batch_body(plan, 4);
+        const struct shape_set bodies =
+            shapes_add(shapes_of(plan_batch_shape(plan, 2)), plan_batch_shape(plan, 4));
         const size_t loading = begun;
         size_t written = 0;
         for (int i = 0; i < 2; i++) {

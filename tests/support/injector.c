@@ -45,7 +45,8 @@ static enum dgl_status injector_bind(struct exec_run *run, const struct memory *
     else
         injector_of(run->exec)->bound++;
     recipe.form = 0;
-    recipe.segments &= ~(1u << SEG_EARLY_EXIT);
+    while (recipe.shapes.of[recipe.shapes.count - 1].part >= PART_EARLY_EXIT)
+        recipe.shapes.count--;
     enum dgl_status status = exec_run_create(inner, recipe, memory, &own->whole);
     if (status != DGL_OK)
         return status;

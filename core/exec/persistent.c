@@ -21,11 +21,6 @@ static enum dgl_status check(struct exec *exec, struct recipe recipe, const stru
     return status;
 }
 
-static bool is_ready(struct exec *exec, struct recipe recipe)
-{
-    return exec_phases_is_ready(exec, recipe);
-}
-
 static enum dgl_status probe(struct exec_run *run, struct residency *out)
 {
     return residency_probe(exec_phases_device(run->exec),
@@ -33,11 +28,6 @@ static enum dgl_status probe(struct exec_run *run, struct residency *out)
                                                       .control = exec_phases_control(run),
                                                       .launch = LAUNCH},
                            out);
-}
-
-static void set_groups(struct exec_run *run, uint32_t groups)
-{
-    exec_phases_set_groups(run, groups);
 }
 
 static enum dgl_status clear(struct exec_run *run)
@@ -53,9 +43,9 @@ enum dgl_status persistent_create(struct dgl_device *dev, const struct plan *pla
 {
     static const struct persistent_ops ops = {.check = check,
                                               .begin = exec_phases_begin,
-                                              .is_ready = is_ready,
+                                              .is_ready = exec_phases_is_ready,
                                               .probe = probe,
-                                              .set_groups = set_groups,
+                                              .set_groups = exec_phases_set_groups,
                                               .clear = clear};
     const struct exec_phases_params params = {
         .groups = 1, .max_spins = RESIDENCY_MAX_SPINS, .finishes = finishes};

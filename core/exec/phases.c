@@ -367,7 +367,7 @@ enum dgl_status exec_phases_begin(struct exec *base, struct recipe recipe,
     return status;
 }
 
-bool exec_phases_is_ready(const struct exec *base, struct recipe recipe)
+bool exec_phases_is_ready(struct exec *base, struct recipe recipe)
 {
     struct phases_exec *exec = exec_of(base);
     const struct gl_pending *program = pending_of(exec, recipe)->program;

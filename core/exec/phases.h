@@ -41,7 +41,7 @@ enum dgl_status exec_phases_check(struct exec *exec, struct recipe recipe,
 enum dgl_status exec_phases_begin(struct exec *exec, struct recipe recipe,
                                   const struct memory *memory, bool optional);
 /* Returns true if exec_run_create() would not wait for the compiler. */
-bool exec_phases_is_ready(const struct exec *exec, struct recipe recipe);
+bool exec_phases_is_ready(struct exec *exec, struct recipe recipe);
 
 struct dgl_device *exec_phases_device(const struct exec *exec);
 

@@ -107,21 +107,11 @@ static enum dgl_status rows_check(struct exec *exec, struct recipe recipe,
     return exec_phases_check(exec, recipe, memory, reason, NULL, NULL);
 }
 
-static bool rows_is_ready(struct exec *exec, struct recipe recipe)
-{
-    return exec_phases_is_ready(exec, recipe);
-}
-
 static enum dgl_status rows_probe(struct exec_run *run, struct residency *out)
 {
     (void)run;
     *out = (struct residency){.groups = resident};
     return DGL_OK;
-}
-
-static void rows_set_groups(struct exec_run *run, uint32_t groups)
-{
-    exec_phases_set_groups(run, groups);
 }
 
 static enum dgl_status rows_clear(struct exec_run *run)
@@ -135,9 +125,9 @@ static enum dgl_status rows_clear(struct exec_run *run)
 
 static const struct persistent_ops rows_ops = {.check = rows_check,
                                                .begin = exec_phases_begin,
-                                               .is_ready = rows_is_ready,
+                                               .is_ready = exec_phases_is_ready,
                                                .probe = rows_probe,
-                                               .set_groups = rows_set_groups,
+                                               .set_groups = exec_phases_set_groups,
                                                .clear = rows_clear};
 
 /* Passes over several sequences get it and one alone decodes by dispatches, or `alone` the other

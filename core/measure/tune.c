@@ -156,39 +156,23 @@ static enum dgl_status choose_default(const struct tuner *t, const struct target
 static enum dgl_status list_targets(struct tuner *t)
 {
     /* If several shapes have the same request, the first one counts. */
-    const struct {
-        struct pass_shape shape;
-        uint32_t rank;
-    } shapes[] = {
-        {PASS_DECODE, 0},
-        {PASS_HEAD, 0},
-        {PASS_SAMPLE(SAMPLE_GREEDY), 1},
-        {PASS_SAMPLE(SAMPLE_TOPK), 1},
-        {PASS_SAMPLE(SAMPLE_FULL), 1},
-        {PASS_EARLY_EXIT, 1},
-        {PASS_PREFILL, 0},
-        {PASS_ROWS(7), 2},
-        {PASS_ROWS(6), 3},
-        {PASS_ROWS(5), 4},
-        {PASS_ROWS(4), 5},
-        {PASS_ROWS(3), 6},
-        {PASS_ROWS(2), 7},
-        {PASS_ROWS(1), 8},
-        {PASS_BATCH(3), 9},
-        {PASS_BATCH(5), 10},
-        {PASS_BATCH(4), 11},
-        {PASS_BATCH(6), 12},
-        {PASS_BATCH(2), 13},
-        {PASS_BATCH(1), 14},
-        {PASS_ADJUST, 15},
-        {PASS_HIDDEN, 15},
-        {PASS_SCORE, 15},
+    /* clang-format off */
+    const struct pass_shape shapes[] = {
+        PASS_DECODE, PASS_HEAD, PASS_SAMPLE(SAMPLE_GREEDY), PASS_SAMPLE(SAMPLE_TOPK),
+        PASS_SAMPLE(SAMPLE_FULL), PASS_EARLY_EXIT, PASS_PREFILL, PASS_ROWS(7), PASS_ROWS(6),
+        PASS_ROWS(5), PASS_ROWS(4), PASS_ROWS(3), PASS_ROWS(2), PASS_ROWS(1), PASS_BATCH(3),
+        PASS_BATCH(5), PASS_BATCH(4), PASS_BATCH(6), PASS_BATCH(2), PASS_BATCH(1), PASS_ADJUST,
+        PASS_HIDDEN, PASS_SCORE,
     };
+    static const uint8_t rank[] = {0, 0, 1,  1,  1,  1,  0,  2,  3,  4,  5, 6,
+                                   7, 8, 9, 10, 11, 12, 13, 14, 15, 15, 15};
+    /* clang-format on */
+    _Static_assert(sizeof(rank) == sizeof(shapes) / sizeof(shapes[0]), "a rank for each shape");
     const char *precision = kernel_set_hint(t->set, "computePrecision", NULL);
     enum dgl_status status = DGL_OK;
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-        if (is_run(t, shapes[i].shape))
-            TRY(list_targets_of(t, shapes[i].shape, shapes[i].rank, 0));
+        if (is_run(t, shapes[i]))
+            TRY(list_targets_of(t, shapes[i], rank[i], 0));
     /* Sampling for several sequences has the same requests as for one. */
     const int32_t draws = t->most_rows < SAMPLED_ROWS ? t->most_rows : SAMPLED_ROWS;
     for (int kind = 0; kind < SAMPLE_KINDS && draws > 1; kind++)

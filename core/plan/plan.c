@@ -402,17 +402,13 @@ enum dgl_status plan_list_ops(struct plan *plan, struct pass_shape shape, struct
 enum dgl_status plan_init(struct plan *out, const struct plan_params *p)
 {
     /* The kernels of all widths are chosen now, so that hints are checked and reported at load. */
-    const struct pass_shape shapes[] = {PASS_PREFILL,
-                                        PASS_DECODE,
-                                        PASS_HEAD,
-                                        PASS_HIDDEN,
-                                        PASS_SCORE,
-                                        PASS_ADJUST,
-                                        PASS_SAMPLE(SAMPLE_GREEDY),
-                                        PASS_SAMPLE(SAMPLE_TOPK),
-                                        PASS_SAMPLE(SAMPLE_FULL),
-                                        PASS_EARLY_EXIT,
-                                        PASS_ROWS(1)};
+    /* clang-format off */
+    const struct pass_shape shapes[] = {
+        PASS_PREFILL, PASS_DECODE, PASS_HEAD, PASS_HIDDEN, PASS_SCORE, PASS_ADJUST,
+        PASS_SAMPLE(SAMPLE_GREEDY), PASS_SAMPLE(SAMPLE_TOPK), PASS_SAMPLE(SAMPLE_FULL),
+        PASS_EARLY_EXIT, PASS_ROWS(1),
+    };
+    /* clang-format on */
     enum dgl_status status = DGL_OK;
     *out = (struct plan){.device = p->device,
                          .desc = p->desc,

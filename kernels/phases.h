@@ -58,9 +58,8 @@ struct phase_program {
     struct phase_use *uses;
     uint32_t num_uses;
     uint32_t num_rows;
-    /* Largest number of rows per pass, each the next token of a different sequence. The actual
-     * number is in the range of the dispatch. 1: the only row belongs to the first sequence of the
-     * step table. */
+    /* Largest number of rows per pass, each as the step table describes it. The actual number is in
+     * the range of the dispatch. */
     uint32_t columns;
     /* each row is a dispatch of its own, or the begin() of the first row needs the step */
     bool one_row;

@@ -193,11 +193,13 @@ static void put_rows_load(struct dgl_buf *out)
                    "void phase_note()\n"
                    "{\n"
                    "    for (uint r = gl_LocalInvocationIndex; r < pass_rows; r += PHASE_LOCAL) {\n"
-                   "        uint seq = STATE[phase_step_at + %zuu + r] & 0xffffu;\n"
+                   "        uint word = STATE[phase_step_at + %zuu + r], seq = word & 0xffffu;\n"
                    "        phase_seq[r] = seq;\n"
+                   "        phase_offset[r] = word >> 16;\n"
                    "        phase_ids[r] = seq * STATE[phase_step_at + %zuu];\n"
                    "        phase_adjust[r] = seq * STATE[phase_step_at + %zuu];\n"
-                   "        phase_from[r] = STATE[phase_step_at + STEP_WORD_pos + seq * %zuu];\n"
+                   "        phase_from[r] = STATE[phase_step_at + STEP_WORD_pos + seq * %zuu] +\n"
+                   "                        phase_offset[r];\n"
                    "        phase_end[r] = STATE[phase_step_at + STEP_WORD_context + seq * %zuu];\n"
                    "    }\n"
                    "}\n",
@@ -247,20 +249,21 @@ static void put_step(struct generator *g)
     DGL_STEP_FIELDS(X)
 #undef X
     dgl_buf_puts(out, "};\n");
-    /* Only the sequences of the pass are loaded, so a row and its sequence have the same number. */
+    /* Each row of the pass has a copy of its sequence's state, so both have the same number. */
     if (is_batched(p))
         dgl_buf_printf(out,
                        "shared Step step_table[%u];\n"
                        "shared uint phase_step[%zu];\n"
-                       "shared uint phase_seq[%u], phase_ids[%u], phase_adjust[%u];\n"
+                       "shared uint phase_seq[%u], phase_offset[%u];\n"
+                       "shared uint phase_ids[%u], phase_adjust[%u];\n"
                        "shared uint phase_from[%u], phase_end[%u], phase_live;\n"
                        "uint row_seq(uint t) { return t; }\n"
-                       "uint row_pos(uint t) { return step_table[t].pos; }\n"
+                       "uint row_pos(uint t) { return step_table[t].pos + phase_offset[t]; }\n"
                        "uint row_ids(uint t) { return phase_ids[t]; }\n"
                        "uint row_adjust(uint t) { return phase_adjust[t]; }\n"
                        "uint step_row;\n",
                        p->columns, p->columns * sizeof(struct dgl_step) / 4, p->columns, p->columns,
-                       p->columns, p->columns, p->columns);
+                       p->columns, p->columns, p->columns, p->columns);
     else
         dgl_buf_printf(out,
                        "shared Step step_table[1];\n"
@@ -398,7 +401,7 @@ static void name_directives(struct generator *g, struct phase_names *names,
 /* Returns the bytes of all pools. `wide` puts vec2s into the pool of vec4s. */
 static int64_t pool_bytes(const struct phase_program *program, bool wide)
 {
-    const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_batched(program) ? 20 : 0);
+    const int64_t row = 2 * (int64_t)sizeof(struct dgl_step) + (is_batched(program) ? 24 : 0);
     int64_t most[POOLS] = {0}, bytes = (is_batched(program) ? program->columns : 1) * row + 16;
     for (uint32_t u = 0; u < program->num_uses; u++) {
         const struct kernel_choice *choice = program->uses[u].choice;

@@ -275,9 +275,101 @@ static void test_subgroup_rows(void **state)
     test_rows(&own);
 }
 
+/* ---- rows of one sequence -------------------------------------------------------------------- */
+
+/* Runs one step over `rows` rows of a sequence, the first at position `pos`. Copies the logits of
+ * the last of them. */
+static void run_pass(struct dgl_session *state, struct exec_run *run, int32_t pos, int32_t rows,
+                     float *logits)
+{
+    struct gl_device *gl = state->model->dev->gl;
+    const struct memory *memory = &state->memory;
+    const struct gl_range at = memory->state[BUF_LOGITS], steps = memory->state[BUF_STEP];
+    const uint64_t bytes = (uint64_t)state->model->info.vocab * sizeof(float);
+    struct dgl_step_table *table = checked(dgl_new(struct dgl_step_table));
+    *table = (struct dgl_step_table){
+        .rows = (uint32_t)rows,
+        .seqs = (uint32_t)state->sequences,
+        .ids_stride = (uint32_t)(memory->state[BUF_IDS].size / (uint64_t)state->sequences / 4),
+        .seq = {{.pos = (uint32_t)pos, .tokens = (uint32_t)rows, .context = CONTEXT}}};
+    for (int32_t i = 0; i < rows; i++)
+        table->row[i] = DGL_STEP_ROW(0, i);
+    assert_int_equal(gl_buffer_write(gl, steps.buffer, steps.offset, table, sizeof(*table)),
+                     DGL_OK);
+    free(table);
+    assert_int_equal(exec_run_set_tokens(run, rows), DGL_OK);
+    assert_int_equal(exec_run_submit(run, 1, NULL), DGL_OK);
+    assert_int_equal(
+        gl_buffer_read(gl, at.buffer, at.offset + (uint64_t)(rows - 1) * bytes, logits, bytes),
+        DGL_OK);
+}
+
+/* A persistent pass with two rows of one sequence has the logits of two passes with one row each.
+ * The keys and values of both rows are in the cache before, because attention does not wait for
+ * another row of its pass. */
+static void test_one_sequence(void **state)
+{
+    enum { TOKENS = 20 };
+    (void)state;
+    int32_t ids[TOKENS];
+    struct tiny_engine e;
+    struct dgl_kernels *kernels = NULL;
+    struct gl_saved saved = {0};
+    assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = SMALL), &kernels),
+                     DGL_OK);
+    tiny_engine_open(&e, &(struct tiny_engine_params){
+                             .context = CONTEXT, .kv_type = DGL_KV_F32, .kernels = kernels});
+    const int32_t vocab = dgl_model_get_info(e.model)->vocab;
+    tiny_ids(ids, TOKENS, vocab, 12);
+    tiny_sync(e.session, ids, TOKENS);
+    struct plan *plan = &e.model->engine->plan;
+    struct dgl_session *two = checked(dgl_new(struct dgl_session));
+    two->model = e.model;
+    assert_int_equal(device_enter(e.device, &saved), DGL_OK);
+    assert_int_equal(plan_add_batch(plan), DGL_OK);
+    assert_int_equal(session_init_batch(two, &(struct dgl_session_params){.context = CONTEXT}, 2),
+                     DGL_OK);
+    const struct gl_range pages = two->memory.state[BUF_PAGES];
+    const struct gl_range all = two->memory.state[BUF_IDS];
+    const uint32_t count = (e.session->pages.count + 1u) & ~1u;
+    assert_int_equal(gl_buffer_write(e.device->gl, pages.buffer, pages.offset,
+                                     e.session->pages.page, count * sizeof(*e.session->pages.page)),
+                     DGL_OK);
+    assert_int_equal(gl_buffer_write(e.device->gl, all.buffer, all.offset, ids, sizeof(ids)),
+                     DGL_OK);
+    float *logits[3];
+    for (int i = 0; i < 3; i++)
+        logits[i] = checked(dgl_new_array(float, (size_t)vocab));
+    const struct exec_phases_params params = {.groups = 1, .max_spins = 100};
+    struct exec *exec = NULL;
+    struct exec_run *run = NULL;
+    assert_int_equal(exec_phases_create(e.device, plan, &params, &exec), DGL_OK);
+    if (exec_run_create(exec, recipe_of(plan_batch_shape(plan, 2)), &two->memory, &run) != DGL_OK)
+        fail_msg("run: %s", e.log.text);
+    run_pass(two, run, TOKENS - 2, 1, logits[0]);
+    run_pass(two, run, TOKENS - 1, 1, logits[1]);
+    run_pass(two, run, TOKENS - 2, 2, logits[2]);
+    if (memcmp(logits[0], logits[1], (size_t)vocab * sizeof(float)) == 0)
+        fail_msg("both positions have the same logits, first %g", (double)logits[0][0]);
+    for (int32_t i = 0; i < vocab; i++)
+        if (logits[2][i] != logits[1][i])
+            fail_msg("logit %d: %.9g in one pass, %.9g in two", (int)i, (double)logits[2][i],
+                     (double)logits[1][i]);
+    exec_run_destroy(&run);
+    exec_unref(&exec);
+    for (int i = 0; i < 3; i++)
+        free(logits[i]);
+    session_destroy(two);
+    device_leave(e.device, &saved);
+    tiny_engine_close(&e);
+    dgl_kernels_destroy(&kernels);
+}
+
 int main(void)
 {
-    int failed = test_run_table_sample("rows", test_rows, cases, 3);
+    const struct CMUnitTest alone[] = {cmocka_unit_test(test_one_sequence)};
+    int failed = cmocka_run_group_tests_name("one sequence", alone, NULL, NULL);
+    failed += test_run_table_sample("rows", test_rows, cases, 3);
     failed += test_run_table("lanes", test_rows, lane_cases);
     return failed + test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
 }

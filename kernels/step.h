@@ -22,7 +22,7 @@
  * flags           bit 0: DGL_STEP_IGNORE_EOS. The other bits are 0
  * repeat_inverse  1 / repeat_penalty, factor of positive logits, because GLSL's division is not
  *                 correctly rounded
- * kv_first        index of its first page in the page table
+ * kv_first        index of its first page in each group's part of the page table
  */
 #ifndef DGL_KERNELS_STEP_H
 #define DGL_KERNELS_STEP_H
@@ -77,8 +77,9 @@ _Static_assert(sizeof(struct dgl_step_table) == 16384, "the step table is one un
 
 /* The page table: the pages of the KV cache of the pass's sequences. It is a uniform block (UBO
  * binding 2) of the minimum size that GLES guarantees. A page holds DGL_KV_PAGE positions of one
- * sequence. Entry kv_first + n is the page of its positions n * DGL_KV_PAGE and on, in the cache of
- * every layer (kernels/lib/kv/kv.glsl). */
+ * sequence. The table has a part of equal size for each group of layers, which begins at the
+ * constant KV_ENTRY of the group's kernels. Entry KV_ENTRY + kv_first + n is the page of the
+ * positions from n * DGL_KV_PAGE on in the layers of the group (kernels/lib/kv/kv.glsl). */
 #define DGL_KV_PAGE         64
 #define DGL_KV_TABLE_PAGES  8192
 #define DGL_KV_TABLE_TOKENS (DGL_KV_TABLE_PAGES * DGL_KV_PAGE)

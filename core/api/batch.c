@@ -81,6 +81,6 @@ enum dgl_status dgl_batch_step(struct dgl_batch *batch, size_t *left)
 void dgl_batch_get_info(const struct dgl_batch *batch, struct dgl_batch_info *out)
 {
     *out = batch->info;
-    out->pages_used = batch->model->shard->kv.pool_used;
+    out->pages_used = kv_cache_pool_used(&batch->model->shard->kv);
     out->cache_bytes = batch->model->shard->kv.bytes;
 }

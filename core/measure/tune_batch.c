@@ -90,8 +90,10 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *p
         TRY(session_eval(s, t->depth));
     TRY(session_reserve(s, t->depth + 1));
     TRY(pass_state_follow(crowd));
-    TRY(pass_state_write(crowd, BUF_PAGES, 0, 0, s->seq.pages.page,
-                         ((s->seq.pages.count + 1u) & ~1u) * sizeof(*s->seq.pages.page)));
+    const struct kv_cache *kv = &s->model->shard->kv;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        TRY(pass_state_write(crowd, BUF_PAGES, 0, g * kv->entries * 2ull, s->seq.pages.page[g],
+                             ((s->seq.pages.count + 1u) & ~1u) * 2ull));
     for (int32_t i = 0; i < pass->tokens; i++)
         TRY(pass_state_write(crowd, BUF_IDS, i, (uint64_t)t->depth * 4,
                              &t->ids[(size_t)i % t->num_ids], 4));

@@ -17,48 +17,58 @@ static uint32_t first_pages(uint32_t most)
     return most < FIRST_TOKENS / DGL_KV_PAGE ? most : FIRST_TOKENS / DGL_KV_PAGE;
 }
 
-void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
-                   uint64_t page_bytes, uint64_t root)
+void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, const struct kv_layout *layout,
+                   uint64_t root)
 {
-    const uint64_t most = plan_device_binding_bytes(&dev->plan) / page_bytes;
+    const uint64_t most = plan_device_binding_bytes(&dev->plan) / kv_layout_widest_bytes(layout);
     *kv = (struct kv_cache){.dev = dev,
-                            .layers = layers,
+                            .num_groups = layout->num_groups,
+                            .entries = kv_layout_entries(layout),
+                            .page_bytes = kv_layout_page_bytes(layout),
                             .root = root,
-                            .page_bytes = page_bytes,
-                            .most_pages = most < KV_NO_PAGE ? (uint32_t)most : KV_NO_PAGE,
-                            .oldest = KV_NO_PAGE,
-                            .newest = KV_NO_PAGE};
+                            .most_pages = most < KV_NO_PAGE ? (uint32_t)most : KV_NO_PAGE};
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        kv->store[g] = (struct kv_store){
+            .group = layout->group[g], .oldest = KV_NO_PAGE, .newest = KV_NO_PAGE};
 }
 
-static void free_buffers(struct kv_cache *kv)
+/* Bytes of a page in all layers of the group. */
+static uint64_t page_bytes_of(const struct kv_store *store)
+{
+    return store->group.page_bytes * store->group.layers;
+}
+
+static void free_buffers(struct kv_cache *kv, struct kv_store *store)
 {
     struct dgl_device *dev = kv->dev;
-    for (uint32_t i = 0; i < kv->num_buffers; i++)
-        pool_release(dev->pool, &kv->buffers[i]);
-    dev->held_bytes -= kv->bytes;
-    free(kv->layer);
-    free(kv->buffers);
-    free(kv->page);
-    free(kv->free);
-    free(kv->bucket);
+    for (uint32_t i = 0; i < store->num_buffers; i++)
+        pool_release(dev->pool, &store->buffers[i]);
+    dev->held_bytes -= store->bytes;
+    free(store->layer);
+    free(store->buffers);
+    free(store->page);
+    free(store->free);
+    free(store->bucket);
 }
 
-/* Moves the cache to buffers for more pages. On failure the cache is unchanged. */
-static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
+/* Moves a group to buffers for more pages. On failure the cache is unchanged. */
+static enum dgl_status resize(struct kv_cache *kv, struct kv_store *store, uint32_t pages)
 {
     struct dgl_device *dev = kv->dev;
     /* Layers are spread over enough buffers that each stays within one binding if all reserved
      * pages are allocated. So the number of buffers only changes with reservations. */
     const uint64_t most = pages > kv->promised ? pages : kv->promised;
-    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / (most * kv->page_bytes);
-    const uint32_t per_buffer = fit < 1 ? 1 : fit < kv->layers ? (uint32_t)fit : kv->layers;
-    const uint32_t added = pages - kv->pages;
-    const uint64_t layer_bytes = pages * kv->page_bytes, held_bytes = kv->pages * kv->page_bytes;
-    const uint32_t num_buffers = (kv->layers + per_buffer - 1) / per_buffer;
-    struct kv_cache to = *kv;
+    const uint64_t page_bytes = store->group.page_bytes;
+    const uint64_t fit = plan_device_binding_bytes(&dev->plan) / (most * page_bytes);
+    const uint32_t layers = store->group.layers;
+    const uint32_t per_buffer = fit < 1 ? 1 : fit < layers ? (uint32_t)fit : layers;
+    const uint32_t added = pages - store->pages;
+    const uint64_t layer_bytes = pages * page_bytes, held_bytes = store->pages * page_bytes;
+    const uint32_t num_buffers = (layers + per_buffer - 1) / per_buffer;
+    struct kv_store to = *store;
     enum dgl_status status = DGL_OK;
-    assert(pages > kv->pages && pages <= kv->most_pages);
-    to.layer = dgl_new_array(struct gl_range, kv->layers);
+    assert(pages > store->pages && pages <= kv->most_pages);
+    to.layer = dgl_new_array(struct gl_range, layers);
     to.buffers = dgl_new_array(struct gl_buffer *, num_buffers);
     to.page = dgl_new_array(struct kv_page, pages);
     to.free = dgl_new_array(uint16_t, pages);
@@ -66,10 +76,10 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
     to.num_buffers = 0;
     to.bytes = 0;
     if (!to.layer || !to.buffers || !to.page || !to.free || !to.bucket)
-        status = dgl_fail_memory(dev->log, "KV cache", kv->layers * sizeof(*to.layer));
+        status = dgl_fail_memory(dev->log, "KV cache", layers * sizeof(*to.layer));
     for (uint32_t i = 0; i < num_buffers && status == DGL_OK; i++) {
         const uint32_t first = i * per_buffer;
-        const uint32_t left = kv->layers - first, count = left < per_buffer ? left : per_buffer;
+        const uint32_t left = layers - first, count = left < per_buffer ? left : per_buffer;
         status = pool_acquire(
             dev->pool, &(struct gl_buffer_params){.size = count * layer_bytes, .label = "kv"},
             &to.buffers[i]);
@@ -80,37 +90,38 @@ static enum dgl_status resize(struct kv_cache *kv, uint32_t pages)
         for (uint32_t l = 0; l < count; l++)
             to.layer[first + l] = (struct gl_range){to.buffers[i], l * layer_bytes, layer_bytes};
     }
-    for (uint32_t l = 0; l < kv->layers && kv->pages > 0 && status == DGL_OK; l++)
-        status = gl_buffer_copy(dev->gl, kv->layer[l].buffer, kv->layer[l].offset,
+    for (uint32_t l = 0; l < layers && store->pages > 0 && status == DGL_OK; l++)
+        status = gl_buffer_copy(dev->gl, store->layer[l].buffer, store->layer[l].offset,
                                 to.layer[l].buffer, to.layer[l].offset, held_bytes);
     dev->held_bytes += to.bytes;
     if (status != DGL_OK) {
-        free_buffers(&to);
+        free_buffers(kv, &to);
         return status;
     }
     /* New pages are put below the free ones, with the lowest page on top. */
     for (uint32_t i = 0; i < added; i++)
         to.free[i] = (uint16_t)(pages - 1 - i);
-    if (kv->num_free)
-        memcpy(to.free + added, kv->free, kv->num_free * sizeof(*kv->free));
-    if (kv->pages)
-        memcpy(to.page, kv->page, kv->pages * sizeof(*kv->page));
-    to.num_free = added + kv->num_free;
+    if (store->num_free)
+        memcpy(to.free + added, store->free, store->num_free * sizeof(*store->free));
+    if (store->pages)
+        memcpy(to.page, store->page, store->pages * sizeof(*store->page));
+    to.num_free = added + store->num_free;
     to.pages = pages;
-    to.serial++;
+    kv->serial++;
+    kv->bytes += to.bytes - store->bytes;
     /* The buffers bypass the pool, which would keep them: later buffers are all larger. */
-    for (uint32_t i = 0; i < kv->num_buffers; i++)
-        gl_buffer_destroy(dev->gl, &kv->buffers[i]);
-    free_buffers(kv);
-    *kv = to;
-    kv_prefix_rehash(kv);
+    for (uint32_t i = 0; i < store->num_buffers; i++)
+        gl_buffer_destroy(dev->gl, &store->buffers[i]);
+    free_buffers(kv, store);
+    *store = to;
+    kv_prefix_rehash(store);
     return DGL_OK;
 }
 
-/* The next size of the cache if it needs `least` pages. */
-static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
+/* The next size of a group if it needs `least` pages. */
+static uint32_t next_pages(const struct kv_cache *kv, const struct kv_store *store, uint32_t least)
 {
-    const uint32_t twice = 2 * kv->pages < kv->promised ? 2 * kv->pages : kv->promised;
+    const uint32_t twice = 2 * store->pages < kv->promised ? 2 * store->pages : kv->promised;
     const uint32_t next = kv->whole ? kv->promised : twice > kv->first ? twice : kv->first;
     return next > least ? next : least;
 }
@@ -118,59 +129,71 @@ static uint32_t next_pages(const struct kv_cache *kv, uint32_t least)
 uint64_t kv_cache_most_bytes(const struct kv_cache *kv, uint32_t pages)
 {
     struct kv_cache at = *kv;
-    uint64_t most = at.pages;
-    while (at.pages < pages) {
-        const uint32_t next = next_pages(&at, at.pages + 1);
-        most = (uint64_t)at.pages + next;
-        at.pages = next;
+    uint64_t most = at.bytes;
+    for (bool grows = true; grows;) {
+        grows = false;
+        for (uint32_t g = 0; g < at.num_groups; g++) {
+            struct kv_store *store = &at.store[g];
+            if (store->pages >= pages)
+                continue;
+            const uint32_t next = next_pages(&at, store, store->pages + 1);
+            const uint64_t bytes = next * page_bytes_of(store);
+            most = at.bytes + bytes > most ? at.bytes + bytes : most;
+            at.bytes += bytes - store->pages * page_bytes_of(store);
+            store->pages = next;
+            grows = true;
+        }
     }
-    return most * kv->page_bytes * kv->layers;
+    return most;
 }
 
 /* Pages that sequences have. */
-static uint32_t used_pages(const struct kv_cache *kv)
+static uint32_t used_pages(const struct kv_store *store)
 {
-    return kv->pages - kv->num_free - kv->num_idle;
+    return store->pages - store->num_free - store->num_idle;
 }
 
-/* Reserves `pages`, of which `first` are allocated from the start. On failure the cache is
- * unchanged. */
+/* Reserves `pages` of each group, of which `first` are allocated from the start. On failure the
+ * reservations are unchanged. */
 static enum dgl_status promise(struct kv_cache *kv, uint32_t pages, uint32_t first, uint64_t left)
 {
-    const uint32_t used = used_pages(kv), promised = kv->promised + pages;
-    const uint64_t copies = 2ull * promised * kv->page_bytes * kv->layers;
+    const uint32_t promised = kv->promised + pages;
+    const uint64_t copies = 2ull * promised * kv->page_bytes;
     const bool whole = kv->whole;
-    uint32_t want = (used > kv->first ? used : kv->first) + first;
     enum dgl_status status = DGL_OK;
     assert(first <= pages && promised <= kv->most_pages);
     kv->whole = whole || (left > 0 && copies > left + kv->bytes);
-    if (kv->whole)
-        want = promised;
     kv->promised = promised;
-    if (want > kv->pages)
-        status = resize(kv, next_pages(kv, want));
-    if (status == DGL_OK) {
-        kv->first += first;
-        return DGL_OK;
+    for (uint32_t g = 0; g < kv->num_groups; g++) {
+        struct kv_store *store = &kv->store[g];
+        const uint32_t used = used_pages(store);
+        const uint32_t want = kv->whole ? promised : (used > kv->first ? used : kv->first) + first;
+        if (want > store->pages)
+            TRY(resize(kv, store, next_pages(kv, store, want)));
     }
+    kv->first += first;
+    return DGL_OK;
+done:
     kv->promised -= pages;
     kv->whole = whole;
+    if (kv->promised == 0 && kv->bytes > 0) /* of the groups before the one that failed */
+        kv_cache_drop(kv);
     return status;
 }
 
 void kv_cache_drop(struct kv_cache *kv)
 {
-    assert(used_pages(kv) == 0);
-    const struct kv_cache old = *kv;
-    free_buffers(kv);
-    kv_cache_init(kv, old.dev, old.layers, old.page_bytes, old.root);
-    kv->promised = old.promised;
-    kv->first = old.first;
-    kv->pool_pages = old.pool_pages;
-    kv->whole = old.whole && old.promised > 0;
-    kv->last_page_id = old.last_page_id;
-    kv->serial = old.serial + 1;
-    kv->prefix_serial = old.prefix_serial + 1;
+    for (uint32_t g = 0; g < kv->num_groups; g++) {
+        struct kv_store *store = &kv->store[g];
+        assert(used_pages(store) == 0);
+        free_buffers(kv, store);
+        *store =
+            (struct kv_store){.group = store->group, .oldest = KV_NO_PAGE, .newest = KV_NO_PAGE};
+    }
+    kv->bytes = 0;
+    kv->whole = kv->whole && kv->promised > 0;
+    kv->serial++;
+    kv->prefix_serial++;
 }
 
 static void take_promise_back(struct kv_cache *kv, uint32_t pages, uint32_t first)
@@ -183,20 +206,23 @@ static void take_promise_back(struct kv_cache *kv, uint32_t pages, uint32_t firs
 
 static void free_pages(struct kv_pages *pages)
 {
-    free(pages->page);
+    free(pages->page[0]);
     free(pages->page_id);
     *pages = (struct kv_pages){0};
 }
 
 static enum dgl_status make_pages(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
 {
-    assert(most <= DGL_KV_TABLE_PAGES);
-    *out = (struct kv_pages){.page = dgl_new_array(uint16_t, most + 1u),
+    const uint32_t each = (most + 1u) & ~1u;
+    assert(most <= kv->entries);
+    *out = (struct kv_pages){.page = {dgl_new_array(uint16_t, (size_t)kv->num_groups * each + 1)},
                              .page_id = dgl_new_array(uint64_t, most + 1u),
                              .most = most,
                              .prefix_serial = kv->prefix_serial,
                              .root = kv->root};
-    if (out->page && out->page_id)
+    for (uint32_t g = 1; g < kv->num_groups && out->page[0]; g++)
+        out->page[g] = out->page[0] + (size_t)g * each;
+    if (out->page[0] && out->page_id)
         return DGL_OK;
     free_pages(out);
     return dgl_fail_memory(kv->dev->log, "pages of a sequence", most * sizeof(*out->page_id));
@@ -233,7 +259,7 @@ enum dgl_status kv_cache_reserve_pool(struct kv_cache *kv, uint32_t pages, uint3
 void kv_cache_release_pool(struct kv_cache *kv, uint32_t pages, uint32_t first)
 {
     kv->pool_pages -= pages;
-    assert(kv->pool_used <= kv->pool_pages);
+    assert(kv_cache_pool_used(kv) <= kv->pool_pages);
     take_promise_back(kv, pages, first);
 }
 
@@ -241,7 +267,7 @@ void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
 {
     const uint32_t most = pages->most;
     const bool pooled = pages->pooled;
-    if (!pages->page)
+    if (!pages->page[0])
         return;
     kv_cache_give(kv, pages, 0);
     free_pages(pages);
@@ -251,126 +277,150 @@ void kv_cache_leave(struct kv_cache *kv, struct kv_pages *pages)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-void kv_cache_hold(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
+/* The counters of the device count the pages of the first group. */
+void kv_cache_hold(struct kv_cache *kv, uint32_t group, struct kv_pages *pages, uint32_t i,
+                   uint16_t page)
 {
-    struct kv_page *p = &kv->page[page];
+    struct kv_store *store = &kv->store[group];
+    struct kv_page *p = &store->page[page];
     if (p->refs == 0 && p->page_id)
-        kv_prefix_ref(kv, page);
+        kv_prefix_ref(store, page);
     p->refs++;
-    kv->dev->pages_used += p->refs == 1;
-    kv->dev->pages_shared += p->refs == 2;
+    kv->dev->pages_used += group == 0 && p->refs == 1;
+    kv->dev->pages_shared += group == 0 && p->refs == 2;
     p->pooled_refs += pages->pooled;
-    kv->pool_used += pages->pooled && p->pooled_refs == 1;
+    store->pool_used += pages->pooled && p->pooled_refs == 1;
+    pages->page[group][i] = page;
 }
 
-static void drop(struct kv_cache *kv, struct kv_pages *pages, uint16_t page)
+static void drop(struct kv_cache *kv, uint32_t group, const struct kv_pages *pages, uint16_t page)
 {
-    struct kv_page *p = &kv->page[page];
+    struct kv_store *store = &kv->store[group];
+    struct kv_page *p = &store->page[page];
     assert(p->refs > 0);
     p->refs--;
-    kv->dev->pages_used -= p->refs == 0;
-    kv->dev->pages_shared -= p->refs == 1;
+    kv->dev->pages_used -= group == 0 && p->refs == 0;
+    kv->dev->pages_shared -= group == 0 && p->refs == 1;
     p->pooled_refs -= pages->pooled;
-    kv->pool_used -= pages->pooled && p->pooled_refs == 0;
+    store->pool_used -= pages->pooled && p->pooled_refs == 0;
     if (p->refs > 0)
         return;
     if (p->page_id)
-        kv_prefix_unref(kv, page);
+        kv_prefix_unref(store, page);
     else
-        kv->free[kv->num_free++] = page;
+        store->free[store->num_free++] = page;
 }
 
 /* Returns a free page. Evicts the oldest cached page if all others are in use. The caller has made
  * sure that there is one. */
-static uint16_t find_free(struct kv_cache *kv)
+static uint16_t find_free(struct kv_store *store)
 {
-    if (kv->num_free == 0) {
-        const uint16_t oldest = kv->oldest;
+    if (store->num_free == 0) {
+        const uint16_t oldest = store->oldest;
         assert(oldest != KV_NO_PAGE);
-        kv_prefix_ref(kv, oldest);
-        kv_prefix_evict(kv, oldest);
+        kv_prefix_ref(store, oldest);
+        kv_prefix_evict(store, oldest);
         return oldest;
     }
-    return kv->free[--kv->num_free];
+    return store->free[--store->num_free];
 }
 
-/* Makes sure that `more` pages are free or can be evicted. */
-static enum dgl_status make_room(struct kv_cache *kv, uint32_t more)
+/* Makes sure that the sequence may have `more` pages of the group, and that they are free or can be
+ * evicted. */
+static enum dgl_status make_room(struct kv_cache *kv, struct kv_store *store,
+                                 const struct kv_pages *pages, uint32_t more)
 {
-    return more > kv->num_free + kv->num_idle ? resize(kv, next_pages(kv, used_pages(kv) + more))
-                                              : DGL_OK;
-}
-
-static enum dgl_status check_pool(const struct kv_cache *kv, const struct kv_pages *pages,
-                                  uint32_t more)
-{
-    if (!pages->pooled || kv->pool_used + more <= kv->pool_pages)
+    if (pages->pooled && store->pool_used + more > kv->pool_pages)
+        return dgl_fail(kv->dev->log, DGL_ERR_NO_MEMORY,
+                        "%u more pages of the KV cache are wanted, %u of %u are taken", more,
+                        store->pool_used, kv->pool_pages);
+    if (more <= store->num_free + store->num_idle)
         return DGL_OK;
-    return dgl_fail(kv->dev->log, DGL_ERR_NO_MEMORY,
-                    "%u more pages of the KV cache are wanted, %u of %u are taken", more,
-                    kv->pool_used, kv->pool_pages);
+    return resize(kv, store, next_pages(kv, store, used_pages(store) + more));
 }
 
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
 {
-    return count > pages->count && count - pages->count > kv->num_free + kv->num_idle;
+    const uint32_t more = count > pages->count ? count - pages->count : 0;
+    bool moves = false;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        moves = moves || more > kv->store[g].num_free + kv->store[g].num_idle;
+    return moves;
+}
+
+uint32_t kv_cache_pool_used(const struct kv_cache *kv)
+{
+    uint32_t used = 0;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        used = kv->store[g].pool_used > used ? kv->store[g].pool_used : used;
+    return used;
+}
+
+bool kv_cache_is_own(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i)
+{
+    bool own = true;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        own = own && kv->store[g].page[pages->page[g][i]].pooled_refs == 1;
+    return own;
 }
 
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count)
 {
     const uint32_t more = count > pages->count ? count - pages->count : 0;
-    const uint32_t left = kv->pool_pages - kv->pool_used;
+    const uint32_t left = kv->pool_pages - kv_cache_pool_used(kv);
     return more > left ? more - left : 0;
 }
 
 enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
 {
+    enum dgl_status status = DGL_OK;
     assert(count <= pages->most);
     if (count <= pages->count)
         return DGL_OK;
-    enum dgl_status status = check_pool(kv, pages, count - pages->count);
-    if (status == DGL_OK)
-        status = make_room(kv, count - pages->count);
-    while (status == DGL_OK && pages->count < count) {
-        const uint16_t page = find_free(kv);
-        kv_cache_hold(kv, pages, page);
-        pages->page[pages->count++] = page;
-    }
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        TRY(make_room(kv, &kv->store[g], pages, count - pages->count));
+    for (; pages->count < count; pages->count++)
+        for (uint32_t g = 0; g < kv->num_groups; g++)
+            kv_cache_hold(kv, g, pages, pages->count, find_free(&kv->store[g]));
+done:
     return status;
 }
 
 bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i)
 {
-    return i < pages->count && kv->page[pages->page[i]].refs > 1;
+    bool shared = false;
+    for (uint32_t g = 0; g < kv->num_groups && i < pages->count; g++)
+        shared = shared || kv->store[g].page[pages->page[g][i]].refs > 1;
+    return shared;
 }
 
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i)
 {
-    if (i >= pages->count)
-        return DGL_OK;
-    const uint16_t from = pages->page[i];
-    if (!kv_cache_must_copy(kv, pages, i)) {
-        if (kv->page[from].page_id)
-            kv_prefix_evict(kv, from);
-        return DGL_OK;
+    enum dgl_status status = DGL_OK;
+    for (uint32_t g = 0; g < kv->num_groups && i < pages->count; g++) {
+        struct kv_store *store = &kv->store[g];
+        const uint64_t bytes = store->group.page_bytes;
+        const uint16_t from = pages->page[g][i];
+        if (store->page[from].refs == 1) {
+            if (store->page[from].page_id)
+                kv_prefix_evict(store, from);
+            continue;
+        }
+        TRY(make_room(kv, store, pages, 1));
+        const uint16_t to = find_free(store);
+        for (uint32_t l = 0; l < store->group.layers && status == DGL_OK; l++) {
+            const struct gl_range layer = store->layer[l];
+            status = gl_buffer_copy(kv->dev->gl, layer.buffer, layer.offset + from * bytes,
+                                    layer.buffer, layer.offset + to * bytes, bytes);
+        }
+        if (status != DGL_OK) {
+            store->free[store->num_free++] = to;
+            goto done;
+        }
+        kv_cache_hold(kv, g, pages, i, to);
+        drop(kv, g, pages, from);
+        pages->num_known = pages->num_known < i ? pages->num_known : i;
     }
-    enum dgl_status status;
-    TRY(check_pool(kv, pages, 1));
-    TRY(make_room(kv, 1));
-    const uint16_t to = find_free(kv);
-    for (uint32_t l = 0; l < kv->layers && status == DGL_OK; l++) {
-        const struct gl_range layer = kv->layer[l];
-        status = gl_buffer_copy(kv->dev->gl, layer.buffer, layer.offset + from * kv->page_bytes,
-                                layer.buffer, layer.offset + to * kv->page_bytes, kv->page_bytes);
-    }
-    if (status != DGL_OK) {
-        kv->free[kv->num_free++] = to;
-        goto done;
-    }
-    kv_cache_hold(kv, pages, to);
-    drop(kv, pages, from);
-    pages->page[i] = to;
-    pages->num_known = pages->num_known < i ? pages->num_known : i;
 done:
     return status;
 }
@@ -379,10 +429,9 @@ void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t co
                    struct kv_pages *to)
 {
     assert(to->count == 0 && count <= from->count && count <= to->most && !to->pooled);
-    for (; to->count < count; to->count++) {
-        kv_cache_hold(kv, to, from->page[to->count]);
-        to->page[to->count] = from->page[to->count];
-    }
+    for (; to->count < count; to->count++)
+        for (uint32_t g = 0; g < kv->num_groups; g++)
+            kv_cache_hold(kv, g, to, to->count, from->page[g][to->count]);
     to->prefix_serial = from->prefix_serial;
     to->root = from->root;
     to->num_page_ids = from->num_page_ids < count ? from->num_page_ids : count;
@@ -393,8 +442,9 @@ void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t co
  * head. */
 void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count)
 {
-    while (pages->count > count)
-        drop(kv, pages, pages->page[--pages->count]);
+    for (; pages->count > count; pages->count--)
+        for (uint32_t g = 0; g < kv->num_groups; g++)
+            drop(kv, g, pages, pages->page[g][pages->count - 1]);
     if (pages->num_known > count)
         pages->num_known = count;
     if (pages->num_page_ids > count)

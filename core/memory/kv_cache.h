@@ -1,8 +1,9 @@
 /*
  * The KV cache of a model. Its sequences take pages as they grow, and give them back. A page holds
- * DGL_KV_PAGE positions of one sequence in every layer: first the keys, then the values, both
- * [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv computes the addresses within a
- * page.
+ * DGL_KV_PAGE positions of one sequence in every layer of a group (core/plan/kv_layout.h): first
+ * the keys, then the values, both [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv
+ * computes the addresses within a page. Groups have pages of their own: a sequence has a page of
+ * each group for the same positions, under other numbers.
  *
  * The pages of a layer are one range, so that one binding reaches them. The layers are spread over
  * few buffers. If all pages are taken, the cache moves to larger buffers. It starts with pages for
@@ -21,6 +22,7 @@
 #define DGL_CORE_KV_CACHE_H
 
 #include "core/memory/device.h"
+#include "core/plan/kv_layout.h"
 #include "kernels/step.h"
 
 #define KV_NO_PAGE UINT16_MAX
@@ -36,20 +38,14 @@ struct kv_page {
     int32_t ids[DGL_KV_PAGE];
 };
 
-struct kv_cache {
-    struct dgl_device *dev;
-    struct gl_range *layer; /* [layers], of `pages` pages each; no buffer while pages is 0 */
+/* The buffers and pages of one group of layers. */
+struct kv_store {
+    struct kv_group group;
+    struct gl_range *layer; /* [group.layers], of `pages` pages each; NULL while pages is 0 */
     struct gl_buffer **buffers;
-    uint32_t layers, num_buffers;
-    uint64_t page_bytes;  /* of one layer */
-    uint32_t most_pages;  /* that one binding reaches */
+    uint32_t num_buffers;
     uint32_t pages;       /* allocated pages */
-    uint32_t promised;    /* to all sequences, and to the pool */
-    uint32_t first;       /* pages of the reservation that are allocated from the start */
-    bool whole;           /* all reserved pages are allocated from the start */
-    uint32_t pool_pages;  /* promised to pooled sequences, all together */
-    uint32_t pool_used;   /* that pooled sequences have */
-    uint32_t serial;      /* raised if the buffers are replaced: bindings must be renewed */
+    uint32_t pool_used;   /* pages that pooled sequences have */
     struct kv_page *page; /* [pages] */
     /* [pages]; the first num_free are unused. The last of these is used next. */
     uint16_t *free;
@@ -57,6 +53,22 @@ struct kv_cache {
     uint32_t num_free;
     uint32_t num_idle;       /* cached pages that no sequence uses */
     uint16_t oldest, newest; /* of these */
+    uint64_t bytes;
+};
+
+struct kv_cache {
+    struct dgl_device *dev;
+    uint32_t num_groups;
+    struct kv_store store[KV_MAX_GROUPS];
+    uint32_t entries;    /* of the page table, for each group: kv_layout_entries() */
+    uint64_t page_bytes; /* of a page of each group, in all layers */
+    uint32_t most_pages; /* of a group that one binding reaches */
+    /* Numbers of pages of each group: */
+    uint32_t promised;   /* to all sequences, and to the pool */
+    uint32_t first;      /* pages of the reservation that are allocated from the start */
+    bool whole;          /* all reserved pages are allocated from the start */
+    uint32_t pool_pages; /* promised to pooled sequences, all together */
+    uint32_t serial;     /* raised if the buffers are replaced: bindings must be renewed */
     uint64_t last_page_id;
     uint64_t root;          /* of a sequence without adapters and images */
     uint32_t prefix_serial; /* raised if all cached pages are forgotten */
@@ -65,7 +77,8 @@ struct kv_cache {
 
 /* The pages of one sequence, by position. */
 struct kv_pages {
-    uint16_t *page;    /* [count], allocated for [most], rounded up to an even number */
+    /* Of each group: [count], allocated for [most], rounded up to an even number. One block. */
+    uint16_t *page[KV_MAX_GROUPS];
     uint64_t *page_id; /* [num_page_ids], of the sequence's first pages, as far as they are known */
     uint32_t count, most;
     uint32_t num_known; /* number of leading pages that are in the page table on the device */
@@ -76,8 +89,8 @@ struct kv_pages {
 };
 
 /* A cache without memory. `root` is the root of every sequence that joins. */
-void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, uint32_t layers,
-                   uint64_t page_bytes, uint64_t root);
+void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, const struct kv_layout *layout,
+                   uint64_t root);
 /* Adds a sequence that may grow to `most` pages. Together with all earlier reservations these must
  * not exceed most_pages. `left` is the number of free bytes on the device, or 0 if unknown. On
  * failure the cache is unchanged. */
@@ -106,6 +119,10 @@ void kv_cache_drop(struct kv_cache *kv);
 enum dgl_status kv_cache_take(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 /* Returns true if kv_cache_take() would move the cache. */
 bool kv_cache_moves(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
+/* Returns the number of pages that pooled sequences have in the group where they have most. */
+uint32_t kv_cache_pool_used(const struct kv_cache *kv);
+/* Returns true if no other pooled sequence has page `i` of a pooled sequence, in any group. */
+bool kv_cache_is_own(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i);
 /* Returns the number of pages that a pooled sequence has to wait for. */
 uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t count);
 /* Call before positions of page `i` are written. If the page is shared, or cached by its tokens,
@@ -117,23 +134,24 @@ bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages,
 /* A sequence without pages shares the first `count` pages of another, at most its `most`. */
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
                    struct kv_pages *to);
-/* For kv_prefix.c: adds a reference of the sequence to the page. The caller stores the page. */
-void kv_cache_hold(struct kv_cache *kv, struct kv_pages *pages, uint16_t page);
+/* For kv_prefix.c: adds a reference of the sequence to the group's page, as its page `i`. */
+void kv_cache_hold(struct kv_cache *kv, uint32_t group, struct kv_pages *pages, uint32_t i,
+                   uint16_t page);
 /* The sequence keeps its first `count` pages and gives back all others. Does not use the device. */
 void kv_cache_give(struct kv_cache *kv, struct kv_pages *pages, uint32_t count);
 
 /* ---- pages by their tokens: kv_prefix.c ------------------------------------------------------ */
 
-/* Hashes everything that a page depends on besides its tokens: the element type of the cache, the
- * adapter set and the digest of the images (0 without images). Sequences share pages only if their
- * roots are equal. */
-uint64_t kv_prefix_root(enum dgl_kv_type type, uint64_t adapters, uint64_t images);
+/* Hashes everything that a page depends on besides its tokens: the layout of the cache
+ * (kv_layout_identity()), the adapter set and the digest of the images (0 without images).
+ * Sequences share pages only if their roots are equal. */
+uint64_t kv_prefix_root(uint32_t layout, uint64_t adapters, uint64_t images);
 /* Caches all full pages of positions `from` to `to`, which were just evaluated in order for ids[0
  * .. to). Sequences with the same prefix can then share them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to);
-/* The number of whole cached pages for ids[pos .. count). Returns 0 also if the first `pos` ids of
- * the sequence, a whole number of pages, have no known ids. */
+/* The number of whole pages for ids[pos .. count) that are cached in all groups. Returns 0 also if
+ * the first `pos` ids of the sequence, a whole number of pages, have no known ids. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
 /* Counts the cached pages for ids[0 .. count) that pooled sequences use. */
@@ -147,12 +165,12 @@ uint32_t kv_prefix_reuse(struct kv_cache *kv, struct kv_pages *pages, const int3
  * reused. */
 void kv_prefix_evict_all(struct kv_cache *kv);
 /* Evicts a page: it can no longer be found by its tokens. */
-void kv_prefix_evict(struct kv_cache *kv, uint16_t page);
+void kv_prefix_evict(struct kv_store *store, uint16_t page);
 /* Unref: the last sequence left a cached page, which may be evicted from now on. Ref: a sequence
  * takes the page again, or it is evicted. */
-void kv_prefix_unref(struct kv_cache *kv, uint16_t page);
-void kv_prefix_ref(struct kv_cache *kv, uint16_t page);
+void kv_prefix_unref(struct kv_store *store, uint16_t page);
+void kv_prefix_ref(struct kv_store *store, uint16_t page);
 /* Inserts all cached pages into the buckets again, after their number has changed. */
-void kv_prefix_rehash(struct kv_cache *kv);
+void kv_prefix_rehash(struct kv_store *store);
 
 #endif

@@ -4,19 +4,20 @@
 #include <assert.h>
 #include <string.h>
 
-uint64_t kv_rows_page_bytes(const struct kv_cache *kv)
+/* Returns the place of the rows: the keys or the values of a page in a layer. */
+static struct gl_range part_of(const struct kv_cache *kv, const struct kv_pages *pages,
+                               const struct kv_rows *rows)
 {
-    return kv->page_bytes / KV_PARTS;
-}
-
-/* Returns the offset of the rows in the buffer of their layer. */
-static uint64_t part_offset(const struct kv_cache *kv, const struct kv_pages *pages,
-                            const struct kv_rows *rows)
-{
-    assert(rows->layer < kv->layers && rows->page < pages->count && rows->count <= DGL_KV_PAGE);
-    assert((uint64_t)rows->heads * DGL_KV_PAGE * rows->head_bytes == kv_rows_page_bytes(kv));
-    return kv->layer[rows->layer].offset + pages->page[rows->page] * kv->page_bytes +
-           rows->part * kv_rows_page_bytes(kv);
+    const struct kv_store *store = &kv->store[rows->group];
+    const uint64_t bytes = (uint64_t)rows->heads * DGL_KV_PAGE * rows->head_bytes;
+    assert(rows->group < kv->num_groups && rows->layer < store->group.layers);
+    assert(rows->page < pages->count && rows->count <= DGL_KV_PAGE);
+    assert(bytes == store->group.part_bytes[rows->part]);
+    return (struct gl_range){store->layer[rows->layer].buffer,
+                             store->layer[rows->layer].offset +
+                                 pages->page[rows->group][rows->page] * store->group.page_bytes +
+                                 (rows->part == KV_VALUES ? store->group.part_bytes[KV_KEYS] : 0),
+                             bytes};
 }
 
 enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
@@ -24,9 +25,8 @@ enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
                              void *out)
 {
     const size_t bytes = rows->head_bytes, row_bytes = rows->heads * bytes;
-    enum dgl_status status =
-        gl_buffer_read(dev->gl, kv->layer[rows->layer].buffer, part_offset(kv, pages, rows), page,
-                       kv_rows_page_bytes(kv));
+    const struct gl_range part = part_of(kv, pages, rows);
+    enum dgl_status status = gl_buffer_read(dev->gl, part.buffer, part.offset, page, part.size);
     for (uint32_t h = 0; h < rows->heads && status == DGL_OK; h++)
         for (uint32_t i = 0; i < rows->count; i++)
             memcpy((char *)out + i * row_bytes + h * bytes,
@@ -39,11 +39,11 @@ enum dgl_status kv_rows_write(const struct kv_cache *kv, struct dgl_device *dev,
                               const void *in)
 {
     const size_t bytes = rows->head_bytes, row_bytes = rows->heads * bytes;
-    memset(page, 0, kv_rows_page_bytes(kv));
+    const struct gl_range part = part_of(kv, pages, rows);
+    memset(page, 0, part.size);
     for (uint32_t h = 0; h < rows->heads; h++)
         for (uint32_t i = 0; i < rows->count; i++)
             memcpy((char *)page + (h * DGL_KV_PAGE + i) * bytes,
                    (const char *)in + i * row_bytes + h * bytes, bytes);
-    return gl_buffer_write(dev->gl, kv->layer[rows->layer].buffer, part_offset(kv, pages, rows),
-                           page, kv_rows_page_bytes(kv));
+    return gl_buffer_write(dev->gl, part.buffer, part.offset, page, part.size);
 }

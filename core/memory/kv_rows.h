@@ -11,15 +11,15 @@
 
 /* Range to copy: positions [page * DGL_KV_PAGE, + count) of a sequence, count <= DGL_KV_PAGE. */
 struct kv_rows {
-    uint32_t layer;
+    uint32_t group, layer; /* layer of the group */
     enum kv_part part;
     uint32_t page; /* of the sequence's pages */
     uint32_t count;
     uint32_t heads, head_bytes; /* of one position, of one head there */
 };
 
-/* Copies rows to the host and waits for them. `page` is scratch of kv_rows_page_bytes() bytes. */
-uint64_t kv_rows_page_bytes(const struct kv_cache *kv);
+/* Copies rows to the host and waits for them. `page` is scratch for the keys, or the values, of a
+ * page: kv_group.part_bytes. */
 enum dgl_status kv_rows_read(const struct kv_cache *kv, struct dgl_device *dev,
                              const struct kv_pages *pages, const struct kv_rows *rows, void *page,
                              void *out);

@@ -64,8 +64,9 @@ struct gl_range memory_resolve(const struct memory *memory, struct ref ref)
         range = weight_buffers_vector(memory->weights, ref.id);
         break;
     case REF_KV:
-        assert(ref.id < memory->kv->layers);
-        range = memory->kv->layer[ref.id];
+        assert(ref.part < memory->kv->num_groups);
+        assert(ref.id < memory->kv->store[ref.part].group.layers);
+        range = memory->kv->store[ref.part].layer[ref.id];
         break;
     }
     assert(range.buffer);

@@ -143,7 +143,7 @@ uint64_t shard_memory_left(const struct shard *shard)
 static uint64_t promised_bytes(const struct shard *shard)
 {
     const struct kv_cache *kv = &shard->kv;
-    const uint64_t all = kv->promised * kv->page_bytes * kv->layers;
+    const uint64_t all = kv->promised * kv->page_bytes;
     return shard->dev->held_bytes + (all > kv->bytes ? all - kv->bytes : 0);
 }
 
@@ -187,8 +187,9 @@ static enum dgl_status refuse(const struct shard *shard, const struct dgl_memory
             dgl_buf_printf(&a, " with %u tokens of other sessions",
                            shard->kv.promised * DGL_KV_PAGE);
     }
-    if (mem->context > DGL_KV_TABLE_TOKENS)
-        dgl_buf_printf(&a, ", per sequence pages for %d tokens", DGL_KV_TABLE_TOKENS);
+    const int32_t table = (int32_t)kv_layout_entries(&plan->kv) * DGL_KV_PAGE;
+    if (mem->context > table)
+        dgl_buf_printf(&a, ", per sequence pages for %d tokens", table);
     enum dgl_status status = dgl_fail(
         shard->dev->log, DGL_ERR_NO_MEMORY,
         "%s does not fit %s: weights %s, KV cache %s for %d tokens, scratch %s, available %s; %s%d",
@@ -353,8 +354,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
     TRY(plan_check_hints(plan, m->info.path, shard_expands_q4_k(shard, shard->kernels)));
     plan_warn_unused(plan, NULL, m->info.path);
     plan_tell_hints(plan, NULL);
-    kv_cache_init(&shard->kv, dev, (uint32_t)(shard->end_layer - shard->first_layer),
-                  plan_kv_layer_bytes(plan, DGL_KV_PAGE), kv_prefix_root(p->kv_type, 0, 0));
+    kv_cache_init(&shard->kv, dev, &plan->kv, kv_prefix_root(kv_layout_identity(&plan->kv), 0, 0));
     shard->context = gl_device_context(dev->gl);
 done:
     return status;

@@ -122,7 +122,7 @@ static void make_tables(struct crowd *crowd, struct dgl_step_table *steps,
             step->kv_first = FIRST_ENTRY + r * entries;
         steps->row[r] = DGL_STEP_ROW(SEQ_OF(r), 0);
         for (uint32_t i = 0; i < crowd->row[r].num_pages; i++)
-            pages->page[step->kv_first + i] =
+            pages->page[first->entry + step->kv_first + i] =
                 (uint16_t)page_of(crowd->rows, r, crowd->row[r].pages[i]);
     }
 }

@@ -111,7 +111,7 @@ static void add_pages(struct problem *p, struct ref_attn *r)
 {
     const uint32_t count = (r->context + DGL_KV_PAGE - 1) / DGL_KV_PAGE;
     uint16_t *pages = problem_new(p, uint16_t, count);
-    if (FIRST_PAGE + count > DGL_KV_TABLE_PAGES)
+    if (p->entry + FIRST_PAGE + count > DGL_KV_TABLE_PAGES)
         problem_refuse(p, "a page table has no room for so many positions");
     if (p->failed)
         return;
@@ -169,6 +169,7 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
         memcpy(rope, r->rope, 4 * r->rope_words);
     ref_attn_finish(r);
     r->rope = rope;
+    p->entry = number(a, "KV_ENTRY");
     add_pages(p, r);
     a->kv_words = ref_attn_kv_words(r);
     a->qkv_words = a->tokens * a->stride;
@@ -534,7 +535,7 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
 static const struct op_shape prefill_shapes[] = {
     {{HEADS(5, 5, 80, 20), {"QKV_STRIDE", 1208}, {"O_STRIDE", 408}}, 33, 5, 0, 0},
     {{HEADS(4, 2, 64, 64)}, 5, 1500, 0, 0},
-    {{HEADS(4, 2, 64, 64), {"WINDOW", 24}}, 70, 3, 0, 0},
+    {{HEADS(4, 2, 64, 64), {"WINDOW", 24}, {"KV_ENTRY", 4096}}, 70, 3, 0, 0},
     {{HEADS(3, 1, 96, 96), {"SOFTCAP", 1}, {"WINDOW", 33}}, 20, 30, 0, LOUD(100) | CAP(30)},
     {{HEADS(8, 1, 16, 16)}, 33, 250, 0, 0},
     {{HEADS(6, 2, 128, 64)}, 17, 100, 0, SCALED},
@@ -548,7 +549,7 @@ static const struct op_shape prefill_shapes[] = {
 static const struct op_shape decode_shapes[] = {
     {{HEADS(5, 5, 80, 80), {"SPLITS", 3}}, 1, 33, 0, 0},
     {{HEADS(4, 2, 64, 64), {"SPLITS", 4}}, 1, 1100, 0, 0},
-    {{HEADS(4, 2, 64, 64), {"SPLITS", 1}, {"WINDOW", 24}}, 1, 200, 0, 0},
+    {{HEADS(4, 2, 64, 64), {"SPLITS", 1}, {"WINDOW", 24}, {"KV_ENTRY", 4096}}, 1, 200, 0, 0},
     {{HEADS(8, 1, 16, 16), {"SPLITS", 16}}, 1, 7, 0, 0},
     {{HEADS(6, 2, 128, 64), {"SPLITS", 64}}, 1, 65, 0, SCALED},
     {{HEADS(3, 1, 96, 96), {"SPLITS", 1}, {"SOFTCAP", 1}, {"WINDOW", 33}},

@@ -175,7 +175,7 @@ void problem_pages(const struct problem *p, struct dgl_kv_table *out)
 {
     memset(out, 0, sizeof(*out)); /* page 0 is never the sequence's */
     if (p->pages)
-        memcpy(out->page + p->step.kv_first, p->pages, p->num_pages * sizeof(*p->pages));
+        memcpy(out->page + p->entry + p->step.kv_first, p->pages, p->num_pages * sizeof(*p->pages));
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -98,7 +98,8 @@ struct problem {
     struct problem_result results[PROBLEM_MAX_RESULTS];
     uint32_t num_results;
     struct dgl_step step;  /* of the only sequence; tokens: rows of the pass */
-    const uint16_t *pages; /* entries of the page table from step.kv_first on, or NULL */
+    const uint16_t *pages; /* entries of the page table from entry + step.kv_first on, or NULL */
+    uint32_t entry;        /* KV_ENTRY */
     uint32_t num_pages;
     /* The whole tables of several sequences, or NULL if there is one. */
     const struct dgl_step_table *steps;

@@ -53,7 +53,7 @@ enum dgl_status batch_pages_init(struct dgl_batch *b, const struct dgl_batch_par
                                    .rows = rows,
                                    .groups = !p->invariant && !plan->one_row};
     shard_estimate(m->shard, context, rows, &mem);
-    const uint64_t page = m->shard->kv.page_bytes * m->shard->kv.layers;
+    const uint64_t page = m->shard->kv.page_bytes;
     uint64_t state;
     const uint64_t fixed = mem.weight_bytes + plan_batch_total(plan, &all, &state);
     uint64_t fit = m->shard->kv.most_pages - m->shard->kv.promised,
@@ -182,7 +182,7 @@ static struct stay stay_of(const struct batch_request *r)
     const struct kv_pages *pages = &r->lane->session->seq.pages;
     stay.taken = pages->count;
     for (uint32_t i = 0; i < pages->count; i++)
-        stay.own += kv->page[pages->page[i]].pooled_refs == 1;
+        stay.own += kv_cache_is_own(kv, pages, i);
     return stay;
 }
 
@@ -204,7 +204,8 @@ static int64_t pages_ahead(const struct stay *stay, int32_t count, int32_t steps
 
 bool batch_pages_admit(const struct dgl_batch *b, const struct batch_request *r)
 {
-    const int64_t free = (int64_t)b->model->shard->kv.pool_pages - b->model->shard->kv.pool_used;
+    const struct kv_cache *kv = &b->model->shard->kv;
+    const int64_t free = (int64_t)kv->pool_pages - kv_cache_pool_used(kv);
     struct stay stay[BATCH_MAX_SEQUENCES];
     int32_t count = 0;
     if (b->info.running == 0)
@@ -268,7 +269,7 @@ static void preempt(struct batch_request *r)
     dgl_debug(b->model->log,
               "request %llu gives %u pages back at %d tokens and waits: %u of %u are taken",
               (unsigned long long)r->id, r->lane->session->seq.pages.count, batch_request_tokens(r),
-              b->model->shard->kv.pool_used, b->model->shard->kv.pool_pages);
+              kv_cache_pool_used(&b->model->shard->kv), b->model->shard->kv.pool_pages);
     expect_more(b);
     decoder_drop(r->g.own);
     r->g.own = NULL;

@@ -114,7 +114,7 @@ static bool rope_is_common(const struct decoder *d, const struct dgl_session *s)
 bool decoder_admits(const struct decoder *d, const struct generation *g)
 {
     /* The present members need room to grow. */
-    const uint32_t most = DGL_KV_TABLE_PAGES - DGL_KV_TABLE_PAGES / 16;
+    const uint32_t entries = d->state->model->shard->kv.entries, most = entries - entries / 16;
     return !g->logits && !g->s->state.runner.profile && d->members < d->slots &&
            rope_is_common(d, g->s) &&
            entries_wanted(d) + entries_of(g, g->s->seq.len + DECODER_BURSTS * DECODER_MAX_STEPS) <=
@@ -123,8 +123,8 @@ bool decoder_admits(const struct decoder *d, const struct generation *g)
 
 bool decoder_keeps(const struct decoder *d, int32_t slot)
 {
-    return d->slots == 1 ||
-           (entries_wanted(d) <= DGL_KV_TABLE_PAGES && rope_is_common(d, d->slot[slot].g->s));
+    return d->slots == 1 || (entries_wanted(d) <= d->state->model->shard->kv.entries &&
+                             rope_is_common(d, d->slot[slot].g->s));
 }
 
 /* Returns the maximum tokens of the sequence. Steps of several sequences end there. */
@@ -198,14 +198,30 @@ void decoder_leave(struct decoder *d, int32_t slot)
 
 /* ---- the page table -------------------------------------------------------------------------- */
 
-/* Writes entries [first, end) to the device. */
+/* Writes entries [first, end) of each group to the device. */
 static enum dgl_status write_pages(struct decoder *d, uint32_t first, uint32_t end)
 {
+    const struct kv_cache *kv = &d->state->model->shard->kv;
+    enum dgl_status status = DGL_OK;
     first &= ~1u;
     end = (end + 1) & ~1u;
-    return first == end ? DGL_OK
-                        : pass_state_write(d->state, BUF_PAGES, 0, first * 2ull,
-                                           d->state->pages->page + first, (end - first) * 2ull);
+    for (uint32_t g = 0; g < kv->num_groups && first < end; g++) {
+        const uint32_t at = g * kv->entries + first;
+        TRY(pass_state_write(d->state, BUF_PAGES, 0, at * 2ull, d->state->pages->page + at,
+                             (end - first) * 2ull));
+    }
+done:
+    return status;
+}
+
+/* Copies the entries of a member's pages [first, end). */
+static void copy_pages(struct decoder *d, const struct decoder_slot *slot, uint32_t first,
+                       uint32_t end)
+{
+    const struct kv_cache *kv = &d->state->model->shard->kv;
+    for (uint32_t g = 0; g < kv->num_groups; g++)
+        memcpy(d->state->pages->page + g * kv->entries + slot->kv_first + first,
+               slot->g->s->seq.pages.page[g] + first, (end - first) * sizeof(uint16_t));
 }
 
 /* Lays out the page table again: each member gets entries for its pages, and some more. */
@@ -216,8 +232,9 @@ static enum dgl_status lay_out_pages(struct decoder *d)
     for (int32_t i = 0; i < d->slots; i++)
         if (d->slot[i].g)
             wanted += (d->slot[i].g->s->seq.pages.count + 1) & ~1u;
-    assert(wanted <= DGL_KV_TABLE_PAGES);
-    const uint32_t more = (DGL_KV_TABLE_PAGES - wanted) / (uint32_t)d->members & ~1u;
+    const uint32_t entries = d->state->model->shard->kv.entries;
+    assert(wanted <= entries);
+    const uint32_t more = (entries - wanted) / (uint32_t)d->members & ~1u;
     for (int32_t i = 0; i < d->slots; i++) {
         struct decoder_slot *slot = &d->slot[i];
         if (!slot->g)
@@ -226,7 +243,7 @@ static enum dgl_status lay_out_pages(struct decoder *d)
         slot->kv_first = next;
         slot->kv_room = ((pages->count + 1) & ~1u) + (more < 16 ? more : 16);
         slot->kv_known = pages->count;
-        memcpy(d->state->pages->page + next, pages->page, pages->count * sizeof(*pages->page));
+        copy_pages(d, slot, 0, pages->count);
         next += slot->kv_room;
         TRY(pass_state_write(d->state, BUF_STEP, 0,
                              offsetof(struct dgl_step_table, seq) +
@@ -264,8 +281,7 @@ static enum dgl_status reserve(void *priv, int32_t steps)
         if (!slot->g || slot->kv_known == slot->g->s->seq.pages.count)
             continue;
         const uint32_t first = slot->kv_known, count = slot->g->s->seq.pages.count;
-        memcpy(d->state->pages->page + slot->kv_first + first, slot->g->s->seq.pages.page + first,
-               (count - first) * sizeof(uint16_t));
+        copy_pages(d, slot, first, count);
         slot->kv_known = count;
         TRY(write_pages(d, slot->kv_first + first, slot->kv_first + count));
     }

@@ -221,9 +221,9 @@ enum dgl_status session_reserve(struct dgl_session *s, int32_t tokens)
         TRY(pass_state_follow(&s->state));
     /* Two entries share a word. */
     const uint32_t first = pages->num_known & ~1u, end = (pages->count + 1) & ~1u;
-    if (pages->num_known < pages->count)
-        TRY(pass_state_write(&s->state, BUF_PAGES, 0, first * 2ull, pages->page + first,
-                             (end - first) * 2ull));
+    for (uint32_t g = 0; g < kv->num_groups && pages->num_known < pages->count; g++)
+        TRY(pass_state_write(&s->state, BUF_PAGES, 0, (g * kv->entries + first) * 2ull,
+                             pages->page[g] + first, (end - first) * 2ull));
     pages->num_known = pages->count;
 done:
     return status;

@@ -72,16 +72,22 @@ static enum dgl_status advance(struct transfer *t, uint64_t bytes)
 static enum dgl_status move_rows(struct transfer *t, const struct session_head *head)
 {
     struct dgl_model *m = t->s->model;
-    const uint64_t row_bytes = session_head_row_bytes(head), page_bytes = row_bytes * DGL_KV_PAGE;
-    struct kv_rows rows = {.heads = head->kv_heads,
-                           .head_bytes = (uint32_t)(row_bytes / head->kv_heads)};
+    const struct plan *plan = &m->shard->engine->plan;
+    const uint64_t page_bytes = kv_layout_widest_bytes(&plan->kv);
+    struct kv_rows rows = {.heads = head->kv_heads};
     enum dgl_status status = DGL_OK;
     t->page = malloc(page_bytes);
     t->rows = malloc(page_bytes);
     if (!t->page || !t->rows)
         return dgl_fail_memory(m->log, "rows of the KV cache", 2 * page_bytes);
-    for (rows.layer = 0; rows.layer < head->layers; rows.layer++)
-        for (rows.part = KV_KEYS; rows.part < KV_PARTS; rows.part++)
+    for (uint32_t layer = 0; layer < head->layers; layer++) {
+        const struct kv_place place = kv_layout_find(&plan->kv, plan->desc, (int32_t)layer);
+        rows.group = place.group;
+        rows.layer = place.layer;
+        for (rows.part = KV_KEYS; rows.part < KV_PARTS; rows.part++) {
+            const uint64_t row_bytes =
+                plan->kv.group[place.group].part_bytes[rows.part] / DGL_KV_PAGE;
+            rows.head_bytes = (uint32_t)(row_bytes / head->kv_heads);
             for (uint32_t pos = 0; pos < head->tokens; pos += rows.count) {
                 const uint32_t left = head->tokens - pos;
                 rows.page = pos / DGL_KV_PAGE;
@@ -98,6 +104,8 @@ static enum dgl_status move_rows(struct transfer *t, const struct session_head *
                 }
                 TRY(advance(t, bytes));
             }
+        }
+    }
 done:
     return status;
 }

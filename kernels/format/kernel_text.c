@@ -271,6 +271,13 @@ static enum dgl_status check_step(struct kernel_parser *p)
             step = &k->binds[i];
         k->uses_pages |= k->uses_step && strcmp(k->binds[i].name, "KV") == 0;
     }
+    /* The plan sets it for groups of layers other than the first; kernels/lib/kv reads it. */
+    if (k->uses_pages && !kernel_has_const(k, "KV_ENTRY")) {
+        if (k->num_consts == KERNEL_MAX_CONSTS)
+            return kernel_parser_fail(p, "BIND KV needs one of the %d constants",
+                                      KERNEL_MAX_CONSTS);
+        k->consts[k->num_consts++] = (struct kernel_const){.name = "KV_ENTRY", .has_preset = true};
+    }
     if (step && !k->writes_step)
         return kernel_parser_fail(p, "BIND: the name STEP is for kernels that say STEP write");
     if (!k->writes_step)

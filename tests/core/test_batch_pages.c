@@ -493,7 +493,7 @@ static void test_room(void **state)
     struct dgl_batch *b = open_batch(params);
     const uint64_t counted = plan_batch_total(plan, &all, &own);
     const struct kv_cache *kv = &engine.model->shard->kv;
-    const uint64_t page = kv->page_bytes * kv->layers;
+    const uint64_t page = kv->page_bytes;
     assert_int_equal(engine.device->held_bytes - held - kv->bytes, counted);
     assert_true(own < counted);
     close_batch(&b);

@@ -31,7 +31,8 @@ static void cache_open(struct cache *c, uint64_t free_bytes)
     tiny_engine_open(&c->e, &(struct tiny_engine_params){.path = dir, .context = 64});
     test_log_clear(&c->e.log);
     assert_int_equal(device_enter(c->e.device, &c->saved), DGL_OK);
-    kv_cache_init(&c->kv, c->e.device, LAYERS, PAGE_BYTES, 0);
+    const struct kv_layout layout = {1, {{.layers = LAYERS, .page_bytes = PAGE_BYTES}}};
+    kv_cache_init(&c->kv, c->e.device, &layout, 0);
     for (uint32_t s = 0; s < SEQS; s++) {
         const uint64_t left = free_bytes ? free_bytes - c->kv.bytes : 0;
         assert_int_equal(kv_cache_join(&c->kv, most[s], left, &c->seq[s]), DGL_OK);
@@ -42,7 +43,7 @@ static void cache_close(struct cache *c)
 {
     for (uint32_t s = 0; s < SEQS; s++)
         kv_cache_leave(&c->kv, &c->seq[s]);
-    assert_int_equal(c->kv.pages, 0);
+    assert_int_equal(c->kv.store[0].pages, 0);
     assert_int_equal(c->kv.bytes, 0);
     device_leave(c->e.device, &c->saved);
     tiny_engine_close(&c->e);
@@ -50,8 +51,8 @@ static void cache_close(struct cache *c)
 
 static uint64_t page_at(const struct cache *c, uint32_t layer, uint32_t seq, uint32_t i)
 {
-    assert_in_range(c->seq[seq].page[i], 0, c->kv.pages - 1);
-    return c->kv.layer[layer].offset + c->seq[seq].page[i] * (uint64_t)PAGE_BYTES;
+    assert_in_range(c->seq[seq].page[0][i], 0, c->kv.store[0].pages - 1);
+    return c->kv.store[0].layer[layer].offset + c->seq[seq].page[0][i] * (uint64_t)PAGE_BYTES;
 }
 
 /* Writes a word that no other page contains to each page from `from` on. */
@@ -60,7 +61,7 @@ static void write_pages(const struct cache *c, uint32_t seq, uint32_t from)
     for (uint32_t l = 0; l < LAYERS; l++)
         for (uint32_t i = from; i < c->seq[seq].count; i++) {
             const uint32_t word = l << 24 | seq << 16 | i;
-            assert_int_equal(gl_buffer_write(c->e.device->gl, c->kv.layer[l].buffer,
+            assert_int_equal(gl_buffer_write(c->e.device->gl, c->kv.store[0].layer[l].buffer,
                                              page_at(c, l, seq, i), &word, 4),
                              DGL_OK);
         }
@@ -71,7 +72,7 @@ static void check_pages(const struct cache *c)
     for (uint32_t n = 0; n < LAYERS * SEQS; n++)
         for (uint32_t l = n / SEQS, s = n % SEQS, i = 0; i < c->seq[s].count; i++) {
             uint32_t word = 0;
-            assert_int_equal(gl_buffer_read(c->e.device->gl, c->kv.layer[l].buffer,
+            assert_int_equal(gl_buffer_read(c->e.device->gl, c->kv.store[0].layer[l].buffer,
                                             page_at(c, l, s, i), &word, 4),
                              DGL_OK);
             assert_int_equal(word, l << 24 | s << 16 | i);
@@ -106,16 +107,16 @@ static void test_pages_are_taken_and_given(void **state)
     };
     struct cache c;
     cache_open(&c, 0);
-    assert_int_equal(c.kv.pages, 64); /* 2,048 positions of the first one, twice as many */
+    assert_int_equal(c.kv.store[0].pages, 64); /* 2,048 positions of the first one, twice as many */
     for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
         const struct step *step = &steps[i];
         const uint32_t serial = c.kv.serial;
         assert_int_equal(kv_cache_moves(&c.kv, &c.seq[step->seq], step->count), step->moves);
         set_count(&c, step->seq, step->count);
         assert_int_equal(c.kv.serial - serial, step->moves);
-        assert_int_equal(c.kv.pages, step->pages);
+        assert_int_equal(c.kv.store[0].pages, step->pages);
         assert_int_equal(c.kv.bytes, (uint64_t)step->pages * PAGE_BYTES * LAYERS);
-        assert_int_equal(c.kv.num_free, step->pages - c.seq[0].count - c.seq[1].count);
+        assert_int_equal(c.kv.store[0].num_free, step->pages - c.seq[0].count - c.seq[1].count);
     }
     cache_close(&c);
 }
@@ -128,10 +129,10 @@ static void test_no_room_for_two_copies(void **state)
     const uint64_t all = 120 * PAGE_BYTES * LAYERS;
     struct cache c;
     cache_open(&c, 2 * all);
-    assert_int_equal(c.kv.pages, 64);
+    assert_int_equal(c.kv.store[0].pages, 64);
     cache_close(&c);
     cache_open(&c, 2 * all - 1);
-    assert_int_equal(c.kv.pages, 120);
+    assert_int_equal(c.kv.store[0].pages, 120);
     cache_close(&c);
 }
 
@@ -142,12 +143,12 @@ static void test_buffers_stay_as_many(void **state)
     struct cache c;
     gl_fail.max_ssbo_bytes = 2 * 120 * PAGE_BYTES;
     cache_open(&c, 0);
-    assert_int_equal(c.kv.pages, 64);
-    assert_int_equal(c.kv.num_buffers, 2);
+    assert_int_equal(c.kv.store[0].pages, 64);
+    assert_int_equal(c.kv.store[0].num_buffers, 2);
     set_count(&c, 0, 60);
     set_count(&c, 1, 20);
-    assert_int_equal(c.kv.pages, 120);
-    assert_int_equal(c.kv.num_buffers, 2);
+    assert_int_equal(c.kv.store[0].pages, 120);
+    assert_int_equal(c.kv.store[0].num_buffers, 2);
     cache_close(&c);
 }
 

@@ -64,12 +64,14 @@ static void fixture_open(struct fixture *f, const char *config, enum made_device
             range->size = sizes[i];
             range->buffer = f->buffers[31 + cursor.buffers];
         }
-    f->kv.layers = (uint32_t)f->p.model.desc.layers;
-    f->kv.layer = dgl_new_array(struct gl_range, f->kv.layers);
-    for (uint32_t i = 0; i < f->kv.layers; i++) {
+    struct kv_store *store = &f->kv.store[0];
+    f->kv.num_groups = 1;
+    store->group = f->p.plan.kv.group[0];
+    store->layer = dgl_new_array(struct gl_range, store->group.layers);
+    for (uint32_t i = 0; i < store->group.layers; i++) {
         uint64_t bytes = plan_kv_layer_bytes(&f->p.plan, CONTEXT);
         uint64_t offset = arena_cursor_next(&kv, &f->p.device, bytes);
-        f->kv.layer[i] = (struct gl_range){f->buffers[47 + kv.buffers], offset, bytes};
+        store->layer[i] = (struct gl_range){f->buffers[47 + kv.buffers], offset, bytes};
     }
     f->memory.weights = &f->weights;
     f->memory.workspace = &f->workspace;
@@ -82,7 +84,7 @@ static void fixture_open(struct fixture *f, const char *config, enum made_device
 static void fixture_close(struct fixture *f)
 {
     exec_unref(&f->exec);
-    free(f->kv.layer);
+    free(f->kv.store[0].layer);
     free(f->buffers);
     planned_close(&f->p);
 }

@@ -279,18 +279,18 @@ static void test_subgroup_rows(void **state)
 
 /* Runs one step over `rows` rows of a sequence, the first at position `pos`. Copies the logits of
  * the last of them. */
-static void run_pass(struct dgl_session *state, struct exec_run *run, int32_t pos, int32_t rows,
+static void run_pass(struct pass_state *state, struct exec_run *run, int32_t pos, int32_t rows,
                      float *logits)
 {
-    struct gl_device *gl = state->model->dev->gl;
+    struct gl_device *gl = pass_state_dev(state)->gl;
     const struct memory *memory = &state->memory;
     const struct gl_range at = memory->state[BUF_LOGITS], steps = memory->state[BUF_STEP];
     const uint64_t bytes = (uint64_t)state->model->info.vocab * sizeof(float);
     struct dgl_step_table *table = checked(dgl_new(struct dgl_step_table));
     *table = (struct dgl_step_table){
         .rows = (uint32_t)rows,
-        .seqs = (uint32_t)state->sequences,
-        .ids_stride = (uint32_t)(memory->state[BUF_IDS].size / (uint64_t)state->sequences / 4),
+        .seqs = (uint32_t)state->slots,
+        .ids_stride = (uint32_t)(memory->state[BUF_IDS].size / (uint64_t)state->slots / 4),
         .seq = {{.pos = (uint32_t)pos, .tokens = (uint32_t)rows, .context = CONTEXT}}};
     for (int32_t i = 0; i < rows; i++)
         table->row[i] = DGL_STEP_ROW(0, i);
@@ -322,21 +322,18 @@ static void test_one_sequence(void **state)
     const int32_t vocab = dgl_model_get_info(e.model)->vocab;
     tiny_ids(ids, TOKENS, vocab, 12);
     tiny_sync(e.session, ids, TOKENS);
-    struct plan *plan = &e.model->engine->plan;
-    struct dgl_session *two = checked(dgl_new(struct dgl_session));
-    two->model = e.model;
+    struct plan *plan = &e.model->shard->engine->plan;
+    struct pass_state two = {.slots = 2, .context = CONTEXT, .ubatch = 2};
     assert_int_equal(device_enter(e.device, &saved), DGL_OK);
     assert_int_equal(plan_add_batch(plan), DGL_OK);
-    assert_int_equal(session_init_batch(two, &(struct dgl_session_params){.context = CONTEXT}, 2),
-                     DGL_OK);
-    const struct gl_range pages = two->memory.state[BUF_PAGES];
-    const struct gl_range all = two->memory.state[BUF_IDS];
-    const uint32_t count = (e.session->pages.count + 1u) & ~1u;
-    assert_int_equal(gl_buffer_write(e.device->gl, pages.buffer, pages.offset,
-                                     e.session->pages.page, count * sizeof(*e.session->pages.page)),
-                     DGL_OK);
-    assert_int_equal(gl_buffer_write(e.device->gl, all.buffer, all.offset, ids, sizeof(ids)),
-                     DGL_OK);
+    assert_int_equal(pass_state_init(&two, e.model, NULL, NULL), DGL_OK);
+    assert_int_equal(pass_state_make(&two), DGL_OK);
+    const struct kv_pages *pages = &e.session->seq.pages;
+    for (uint32_t g = 0; g < e.model->shard->kv.num_groups; g++)
+        assert_int_equal(pass_state_write(&two, BUF_PAGES, 0, g * e.model->shard->kv.entries * 2ull,
+                                          pages->page[g], ((pages->count + 1u) & ~1u) * 2ull),
+                         DGL_OK);
+    assert_int_equal(pass_state_write(&two, BUF_IDS, 0, 0, ids, sizeof(ids)), DGL_OK);
     float *logits[3];
     for (int i = 0; i < 3; i++)
         logits[i] = checked(dgl_new_array(float, (size_t)vocab));
@@ -344,11 +341,11 @@ static void test_one_sequence(void **state)
     struct exec *exec = NULL;
     struct exec_run *run = NULL;
     assert_int_equal(exec_phases_create(e.device, plan, &params, &exec), DGL_OK);
-    if (exec_run_create(exec, recipe_of(plan_batch_shape(plan, 2)), &two->memory, &run) != DGL_OK)
+    if (exec_run_create(exec, recipe_of(plan_batch_shape(plan, 2)), &two.memory, &run) != DGL_OK)
         fail_msg("run: %s", e.log.text);
-    run_pass(two, run, TOKENS - 2, 1, logits[0]);
-    run_pass(two, run, TOKENS - 1, 1, logits[1]);
-    run_pass(two, run, TOKENS - 2, 2, logits[2]);
+    run_pass(&two, run, TOKENS - 2, 1, logits[0]);
+    run_pass(&two, run, TOKENS - 1, 1, logits[1]);
+    run_pass(&two, run, TOKENS - 2, 2, logits[2]);
     if (memcmp(logits[0], logits[1], (size_t)vocab * sizeof(float)) == 0)
         fail_msg("both positions have the same logits, first %g", (double)logits[0][0]);
     for (int32_t i = 0; i < vocab; i++)
@@ -359,7 +356,7 @@ static void test_one_sequence(void **state)
     exec_unref(&exec);
     for (int i = 0; i < 3; i++)
         free(logits[i]);
-    session_destroy(two);
+    pass_state_finish(&two);
     device_leave(e.device, &saved);
     tiny_engine_close(&e);
     dgl_kernels_destroy(&kernels);

@@ -74,28 +74,28 @@ static void fill_ids(const int32_t *symbols, int32_t *ids)
 static void check_cache(const struct kv_cache *kv, const struct kv_pages *seqs)
 {
     uint32_t used = 0, shared = 0;
-    for (uint32_t p = 0; p < kv->pages; p++) {
+    for (uint32_t p = 0; p < kv->store[0].pages; p++) {
         uint32_t refs = 0;
         for (int s = 0; s < SEQS; s++)
             for (uint32_t i = 0; i < seqs[s].count; i++)
-                refs += seqs[s].page[i] == p;
-        assert_int_equal(kv->page[p].refs, refs);
-        assert_int_equal(kv->page[p].pooled_refs, refs);
+                refs += seqs[s].page[0][i] == p;
+        assert_int_equal(kv->store[0].page[p].refs, refs);
+        assert_int_equal(kv->store[0].page[p].pooled_refs, refs);
         used += refs > 0;
         shared += refs > 1;
     }
-    assert_int_equal(kv->pool_used, used);
+    assert_int_equal(kv->store[0].pool_used, used);
     assert_int_equal(counters().pages_used, used);
     assert_int_equal(counters().pages_shared, shared);
-    assert_int_equal(kv->num_free + kv->num_idle + used, kv->pages);
-    assert_in_range(kv->pages, 0, PAGES);
+    assert_int_equal(kv->store[0].num_free + kv->store[0].num_idle + used, kv->store[0].pages);
+    assert_in_range(kv->store[0].pages, 0, PAGES);
 }
 
 static void test_events(void **state)
 {
     (void)state;
     struct kv_cache *kv = &engine.model->shard->kv;
-    struct kv_pages seqs[SEQS] = {{0}};
+    struct kv_pages seqs[SEQS];
     int32_t symbols[SEQS][LENGTH] = {{0}}, ids[LENGTH * DGL_KV_PAGE];
     struct written written[PAGES] = {{{0}, 0}};
     struct gl_saved saved;
@@ -127,7 +127,7 @@ static void test_events(void **state)
             kv_prefix_reuse(kv, seq, ids, (int32_t)had * DGL_KV_PAGE, LENGTH * DGL_KV_PAGE);
         adopted += found;
         for (uint32_t i = had; i < had + found; i++) {
-            const struct written *w = &written[seq->page[i]];
+            const struct written *w = &written[seq->page[0][i]];
             assert_int_equal(w->count, i + 1);
             assert_memory_equal(w->symbols, symbols[s], (i + 1) * sizeof(int32_t));
         }
@@ -139,7 +139,7 @@ static void test_events(void **state)
         assert_int_equal(engine.log.errors, lacks > 0);
         refused += lacks > 0;
         for (uint32_t i = from; i < seq->count; i++) {
-            struct written *w = &written[seq->page[i]];
+            struct written *w = &written[seq->page[0][i]];
             gone += w->count > 0;
             w->count = i + 1;
             memcpy(w->symbols, symbols[s], (i + 1) * sizeof(int32_t));
@@ -173,11 +173,11 @@ static void test_one_bucket(void **state)
     memcpy(ids, text, sizeof(ids));
     assert_int_equal(kv_cache_take(kv, &a, 2), DGL_OK);
     kv_prefix_note(kv, &a, ids, 0, 2 * DGL_KV_PAGE);
-    const uint32_t pages = kv->pages;
-    kv->pages = 1; /* as many buckets */
-    kv->page[a.page[0]].next = a.page[1];
-    kv->page[a.page[1]].next = KV_NO_PAGE;
-    kv->bucket[0] = a.page[0];
+    const uint32_t pages = kv->store[0].pages;
+    kv->store[0].pages = 1; /* as many buckets */
+    kv->store[0].page[a.page[0][0]].next = a.page[0][1];
+    kv->store[0].page[a.page[0][1]].next = KV_NO_PAGE;
+    kv->store[0].bucket[0] = a.page[0][0];
     for (int i = 0; i < 2 * DGL_KV_PAGE; i++) {
         memcpy(like, ids, sizeof(like));
         like[i] ^= 1 << i % 31;
@@ -185,8 +185,8 @@ static void test_one_bucket(void **state)
     }
     assert_int_equal(kv_prefix_find(kv, &b, ids + DGL_KV_PAGE, 0, DGL_KV_PAGE), 0);
     assert_int_equal(kv_prefix_find(kv, &b, ids, 0, 2 * DGL_KV_PAGE), 2);
-    kv->pages = pages;
-    kv_prefix_rehash(kv);
+    kv->store[0].pages = pages;
+    kv_prefix_rehash(&kv->store[0]);
     kv_cache_leave(kv, &a);
     kv_cache_leave(kv, &b);
     kv_cache_release_pool(kv, 4, 4);
@@ -204,7 +204,7 @@ static void test_roots(void **state)
                  {DGL_KV_F16, 2, 0}, {DGL_KV_F16, 0, 1}, {DGL_KV_F32, 1, 1}};
     enum { ROOTS = sizeof(roots) / sizeof(*roots) };
     struct kv_cache *kv = &engine.model->shard->kv;
-    struct kv_pages of[ROOTS] = {{0}}, reader = {0};
+    struct kv_pages of[ROOTS], reader;
     struct gl_saved saved;
     int32_t ids[2 * DGL_KV_PAGE];
     memcpy(ids, text, sizeof(ids));
@@ -224,7 +224,7 @@ static void test_roots(void **state)
         assert_int_equal(kv_prefix_held(kv, reader.root, ids, 2 * DGL_KV_PAGE), 2);
         assert_int_equal(kv_prefix_reuse(kv, &reader, ids, 0, 2 * DGL_KV_PAGE), 2);
         for (int i = 0; i < 2; i++)
-            assert_int_equal(reader.page[i], of[r].page[i]);
+            assert_int_equal(reader.page[0][i], of[r].page[0][i]);
         kv_cache_give(kv, &reader, 0);
     }
     assert_int_equal(kv_prefix_held(kv, kv_prefix_root(DGL_KV_F32, 0, 1), ids, 2 * DGL_KV_PAGE), 0);

@@ -1,12 +1,13 @@
 // Rows of the KV cache: their addresses. The texts of this folder are the only ones that know them.
 //
-// A layer's cache is pages of KV_PAGE positions; the page table (kernels/step.h) says which pages a
-// sequence has, from entry kv_first on, in the order of its positions. A page holds keys, then
-// values, both [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. KV_K_f16 is read for both, so
-// kernels with this lib require KV_K_f16 == KV_V_f16. A row is one head's numbers at one position.
-// kv_vec8, kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint: one of them
-// goes with this text and says how many elements of KV a row takes, KV_ROW. A vector of theirs (8,
-// 4 or 2 numbers) takes KV_VEC of them.
+// A layer's cache is pages of KV_PAGE positions; the page table (kernels/step.h) says which pages
+// a sequence has, from entry KV_ENTRY + kv_first on, in the order of its positions. KV_ENTRY is
+// the first entry of the layer's group. A page holds keys, then values, both
+// [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. KV_K_f16 is read for both, so kernels with
+// this lib require KV_K_f16 == KV_V_f16. A row is one head's numbers at one position. kv_vec8,
+// kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint: one of them goes
+// with this text and says how many elements of KV a row takes, KV_ROW. A vector of theirs (8, 4 or
+// 2 numbers) takes KV_VEC of them.
 //
 //! LET KV_VEC = KV_K_f16 ? 1 : 2
 
@@ -18,7 +19,7 @@ struct kv_rows {
 
 kv_rows kv_keys(uint seq, uint head)
 {
-    return kv_rows(head * uint(KV_PAGE * KV_ROW), step_table[seq].kv_first);
+    return kv_rows(head * uint(KV_PAGE * KV_ROW), step_table[seq].kv_first + uint(KV_ENTRY));
 }
 
 kv_rows kv_values(uint seq, uint head)

@@ -29,7 +29,7 @@ enum {
     AT_LAYERS = 32,
     AT_KV_HEADS = 36,
     AT_HEAD_DIM = 40,
-    AT_KV_TYPE = 44,
+    AT_KV = 44,
     AT_VOCAB = 48,
     AT_LOGITS = 52,
     AT_DATA = 56,
@@ -42,20 +42,11 @@ enum {
 };
 static const char magic[8] = "DGLSESS";
 
-uint64_t session_head_row_bytes(const struct session_head *h)
-{
-    return (uint64_t)h->kv_heads * h->head_dim * (h->kv_type == DGL_KV_F32 ? 4 : 2);
-}
-
 /* Computes the size of the whole file. Returns false if it exceeds 64 bits. */
 static bool size_of(const struct session_head *h, uint64_t *size)
 {
-    uint64_t row = 0, rows = 0;
-    return dgl_mul_u64(h->kv_heads, h->head_dim, &row) &&
-           dgl_mul_u64(row, h->kv_type == DGL_KV_F32 ? 4 : 2, &row) &&
-           dgl_mul_u64(row, h->tokens, &rows) && dgl_mul_u64(rows, 2, &rows) &&
-           dgl_mul_u64(rows, h->layers, &rows) &&
-           dgl_add_u64(rows, HEAD_BYTES + DIGEST_BYTES + (uint64_t)h->tokens * 4, size) &&
+    return dgl_mul_u64(h->kv_token_bytes, h->tokens, size) &&
+           dgl_add_u64(*size, HEAD_BYTES + DIGEST_BYTES + (uint64_t)h->tokens * 4, size) &&
            dgl_add_u64(*size, h->has_logits ? (uint64_t)h->vocab * 4 : 0, size) &&
            dgl_add_u64(*size, h->data_bytes, size);
 }
@@ -110,7 +101,7 @@ enum dgl_status session_writer_create(const struct dgl_log *log, const char *pat
     dgl_put_le(head + AT_LAYERS, h->layers, 4);
     dgl_put_le(head + AT_KV_HEADS, h->kv_heads, 4);
     dgl_put_le(head + AT_HEAD_DIM, h->head_dim, 4);
-    dgl_put_le(head + AT_KV_TYPE, (uint64_t)h->kv_type, 4);
+    dgl_put_le(head + AT_KV, h->kv, 4);
     dgl_put_le(head + AT_VOCAB, h->vocab, 4);
     dgl_put_le(head + AT_LOGITS, h->has_logits, 4);
     dgl_put_le(head + AT_DATA, h->data_bytes, 8);
@@ -243,25 +234,26 @@ static enum dgl_status read_head(struct session_reader *r, const char *path)
     h->head_dim = u32_at(head, AT_HEAD_DIM);
     h->vocab = u32_at(head, AT_VOCAB);
     h->data_bytes = dgl_get_le(head + AT_DATA, 8);
-    const uint32_t kv_type = u32_at(head, AT_KV_TYPE), logits = u32_at(head, AT_LOGITS);
+    h->kv = u32_at(head, AT_KV);
+    const uint32_t kv_type = h->kv & 0xff, logits = u32_at(head, AT_LOGITS);
     if (kv_type > DGL_KV_F32 || logits > 1)
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s: its type of keys and values is %u and its mark for logits %u: they "
                         "are 0 or 1; remove it to begin anew",
                         path, kv_type, logits);
-    h->kv_type = (enum dgl_kv_type)kv_type;
     h->has_logits = logits == 1;
     dgl_hash_update(r->hash, head, sizeof(head));
     return DGL_OK;
 }
 
 /* Checks that the file belongs to the model and session that load it. */
-static enum dgl_status check_head(const struct session_reader *r, const char *path,
+static enum dgl_status check_head(struct session_reader *r, const char *path,
                                   const struct session_wanted *wanted)
 {
     static const char *const kv_name[] = {"f16", "f32"};
     const struct dgl_log *log = r->log;
-    const struct session_head *h = &r->head, *w = wanted->head;
+    const struct session_head *w = wanted->head;
+    struct session_head *h = &r->head;
     uint64_t size = 0;
     if (strcmp(h->model, w->model) != 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
@@ -274,10 +266,15 @@ static enum dgl_status check_head(const struct session_reader *r, const char *pa
                         "%s was written with another tokenizer of %s (%.12s, now %.12s): its ids "
                         "stand for other texts; remove it to begin anew",
                         path, DGL_PRINTABLE(w->name), DGL_PRINTABLE(h->tokenizer), w->tokenizer);
-    if (h->kv_type != w->kv_type)
+    if ((h->kv & 0xff) != (w->kv & 0xff))
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s has keys and values in %s, the session in %s: give --kv-type %s", path,
-                        kv_name[h->kv_type], kv_name[w->kv_type], kv_name[h->kv_type]);
+                        kv_name[h->kv & 0xff], kv_name[w->kv & 0xff], kv_name[h->kv & 0xff]);
+    if (h->kv != w->kv)
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "%s has keys and values in other groups of layers than the session (%08x, "
+                        "here %08x): remove it to begin anew",
+                        path, h->kv, w->kv);
     if (strcmp(h->precision, w->precision) != 0)
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "%s was computed with %s, these kernels are %s: give the --kernel options "
@@ -290,6 +287,7 @@ static enum dgl_status check_head(const struct session_reader *r, const char *pa
                         "tokens, the model %u, %u, %u, %u and at most %d; remove it to begin anew",
                         path, h->layers, h->kv_heads, h->head_dim, h->vocab, h->rope_tokens,
                         w->layers, w->kv_heads, w->head_dim, w->vocab, wanted->context_max);
+    h->kv_token_bytes = w->kv_token_bytes; /* it follows from the values compared above */
     if (!size_of(h, &size) || size != dgl_file_size(r->file) || (h->has_logits && !h->tokens))
         return dgl_fail(log, DGL_ERR_FORMAT,
                         "%s has %" PRIu64 " bytes; what its head lists (%u tokens, %" PRIu64

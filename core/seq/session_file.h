@@ -15,15 +15,14 @@ struct session_head {
     char model[65], tokenizer[65]; /* see loader/model/identity.h */
     char precision[64];            /* arithmetic of the kernels that computed the rows */
     char name[96];                 /* model name for messages; may be truncated */
-    enum dgl_kv_type kv_type;
+    uint32_t kv;                   /* kv_layout_identity(): groups of layers and types */
+    uint64_t kv_token_bytes;       /* of one position in all layers; not stored */
     uint32_t layers, kv_heads, head_dim, vocab;
     uint32_t tokens;
     uint32_t rope_tokens; /* session.rope_tokens */
     bool has_logits;      /* of the last token, f32 [vocab] */
     uint64_t data_bytes;  /* size of the caller's bytes */
 };
-/* Returns the size of one layer's keys at one position. */
-uint64_t session_head_row_bytes(const struct session_head *head);
 
 /* Writes the parts announced by the head, in the order above. If a call fails, call
  * session_writer_abort(). */

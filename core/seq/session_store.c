@@ -46,7 +46,9 @@ static enum dgl_status describe(const struct dgl_session *s, struct session_head
 {
     const struct dgl_model *m = s->model;
     const struct model_desc *desc = m->shard->engine->plan.desc;
-    *out = (struct session_head){.kv_type = m->shard->engine->plan.kv_type,
+    const struct kv_layout *kv = &m->shard->engine->plan.kv;
+    *out = (struct session_head){.kv = kv_layout_identity(kv),
+                                 .kv_token_bytes = kv_layout_page_bytes(kv) / DGL_KV_PAGE,
                                  .layers = (uint32_t)desc->layers,
                                  .kv_heads = (uint32_t)desc->kv_heads,
                                  .head_dim = (uint32_t)desc->head_dim,

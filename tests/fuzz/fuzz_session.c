@@ -16,7 +16,7 @@ static void read_all(struct fuzz_log *log, struct session_reader *r, size_t size
 {
     const struct session_head *h = session_reader_head(r);
     const uint64_t ids = h->tokens * 4ull, logits = h->has_logits ? h->vocab * 4ull : 0;
-    const uint64_t rows = 2 * h->layers * (h->tokens * session_head_row_bytes(h));
+    const uint64_t rows = h->tokens * h->kv_token_bytes;
     const uint64_t parts[] = {ids, logits, h->data_bytes, rows};
     uint64_t sum = 0;
     enum dgl_status status = DGL_OK;
@@ -53,7 +53,9 @@ void fuzz_one(struct dgl_str input)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     fuzz_log_init(&log);
     for (int type = DGL_KV_F16; type <= DGL_KV_F32; type++) {
-        head.kv_type = (enum dgl_kv_type)type;
+        head.kv = (uint32_t)type;
+        head.kv_token_bytes =
+            2ull * head.layers * head.kv_heads * head.head_dim * (type == DGL_KV_F32 ? 4 : 2);
         enum dgl_status status = session_reader_open(
             &log.log, path, &(struct session_wanted){&head, CONTEXT, 2 * CONTEXT}, &r);
         FUZZ_CHECK((status == DGL_OK) == (r != NULL));

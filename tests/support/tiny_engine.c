@@ -29,6 +29,8 @@ void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *p)
     if (status == DGL_OK && p->dispatch_bytes)
         e->device->plan.dispatch_bytes = p->dispatch_bytes;
     if (status == DGL_OK)
+        e->device->plan.kv_by_window = p->kv_by_window;
+    if (status == DGL_OK)
         status = dgl_model_load(e->device,
                                 dgl_model_params(.path = e->path, .kv_type = p->kv_type,
                                                  .context = p->context, .kernels = p->kernels),
@@ -48,6 +50,18 @@ void tiny_engine_close(struct tiny_engine *e)
         test_tmpdir_remove(e->dir);
     free(e->path);
     *e = (struct tiny_engine){0};
+}
+
+void tiny_scramble_pages(struct dgl_model *model)
+{
+    for (uint32_t g = 1; g < model->shard->kv.num_groups; g++) {
+        struct kv_store *store = &model->shard->kv.store[g];
+        for (uint32_t i = 0; i < store->num_free / 2; i++) {
+            const uint16_t page = store->free[i];
+            store->free[i] = store->free[store->num_free - 1 - i];
+            store->free[store->num_free - 1 - i] = page;
+        }
+    }
 }
 
 struct dgl_session *tiny_session(struct tiny_engine *e, int32_t chunk)

@@ -27,6 +27,7 @@ struct tiny_engine_params {
     uint32_t bindings;
     uint64_t binding_bytes;
     uint64_t dispatch_bytes; /* plan_device.dispatch_bytes; 0 = as it is */
+    bool kv_by_window;       /* plan_device.kv_by_window */
     int32_t context, chunk;
     const struct dgl_kernels *kernels;
 };
@@ -38,6 +39,10 @@ void tiny_engine_open(struct tiny_engine *e, const struct tiny_engine_params *pa
 void tiny_engine_close(struct tiny_engine *e);
 /* One more session, with chunks of `chunk` tokens (0 = default). */
 struct dgl_session *tiny_session(struct tiny_engine *e, int32_t chunk);
+
+/* Reverses the free pages of all groups of the KV cache but the first, so that a sequence gets
+ * other pages in each group. Otherwise an entry of a wrong group would go unnoticed. */
+void tiny_scramble_pages(struct dgl_model *model);
 
 /* Random ids above the special ones. */
 void tiny_ids(int32_t *ids, size_t count, int32_t vocab, uint64_t seed);

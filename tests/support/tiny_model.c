@@ -230,6 +230,21 @@ void tiny_llama_write(const char *dir, const struct tiny_llama *m)
     }
 }
 
+void tiny_windows_write(const char *dir, const struct tiny_llama *m, int window)
+{
+    struct dgl_buf config = {0};
+    dgl_buf_printf(&config,
+                   "\"model_type\": \"mistral\", \"sliding_window\": %d, "
+                   "\"layer_types\": [",
+                   window);
+    for (int32_t i = 0; i < m->layers; i++)
+        dgl_buf_printf(&config, "%s\"%s_attention\"", i ? ", " : "", i % 2 ? "full" : "sliding");
+    dgl_buf_puts(&config, "]");
+    tiny_llama_write(dir, m);
+    tiny_file_replace(dir, "config.json", "\"model_type\": \"llama\"", config.p);
+    dgl_buf_finish(&config);
+}
+
 void make_tiny_llama(const char *dir, uint64_t seed, const struct tiny_llama *sizes)
 {
     struct tiny_llama m = sizes ? *sizes : tiny_llama_default();

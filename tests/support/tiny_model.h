@@ -20,6 +20,8 @@ struct tiny_llama tiny_llama_default(void);
 
 /* A Llama checkpoint with random weights: config.json, generation_config.json and safetensors. */
 void tiny_llama_write(const char *dir, const struct tiny_llama *m);
+/* The same of an even number of layers: the first, third ... have a sliding window. */
+void tiny_windows_write(const char *dir, const struct tiny_llama *m, int window);
 /* tiny_llama_write() with the default sizes changed to these; the short form for tests of the
  * engine. */
 void make_tiny_llama(const char *dir, uint64_t seed, const struct tiny_llama *sizes);

@@ -37,16 +37,24 @@ struct rows_case {
     const char *name, *path, *hints;
     struct dgl_sampling sampling;
     bool one_row;
-    bool tries; /* no result is stored: a trial decides */
-    bool alone; /* each in its lane, by separate steps */
+    bool tries;   /* no result is stored: a trial decides */
+    bool alone;   /* each in its lane, by separate steps */
+    bool windows; /* a model with windows, whose KV cache has two groups */
     /* number of resident groups that the device reports; with more than one, barriers are given up
      */
     uint32_t groups;
 };
 
+static char *windows_dir;
+
 static const struct rows_case cases[] = {
     {.name = "greedy, a dispatch per row", .hints = SMALL, .one_row = true, .groups = 1},
     {.name = "greedy, one dispatch", .hints = SMALL, .groups = 1},
+    {.name = "groups of the KV cache",
+     .hints = SMALL,
+     .windows = true,
+     .one_row = true,
+     .groups = 1},
     {.name = "drawn, penalties",
      .hints = SMALL,
      .sampling = {.temperature = 0.9f,
@@ -191,6 +199,7 @@ static int answer_all(struct tiny_engine *e, const struct rows_case *c, struct h
                          &b) != DGL_OK)
         fail_msg("batch: %s", e->log.text);
     assert_int_equal(b->num_groups, c->alone ? 0 : 1);
+    tiny_scramble_pages(e->model);
     /* Drivers compile in the background, and answers are short. */
     for (int i = 0; i < LANES; i++)
         b->lanes[i].session->state.runner.wait_executor = c->groups > 0;
@@ -230,9 +239,11 @@ static void test_rows(void **state)
     struct dgl_kernels *kernels = NULL;
     assert_int_equal(dgl_kernels_create(NULL, dgl_kernels_params(.hints = c->hints), &kernels),
                      DGL_OK);
-    tiny_engine_open(
-        &e, &(struct tiny_engine_params){
-                .path = c->path, .context = CONTEXT, .kv_type = DGL_KV_F32, .kernels = kernels});
+    tiny_engine_open(&e, &(struct tiny_engine_params){.path = c->windows ? windows_dir : c->path,
+                                                      .kv_by_window = c->windows,
+                                                      .context = CONTEXT,
+                                                      .kv_type = DGL_KV_F32,
+                                                      .kernels = kernels});
     answer_all(&e, &(struct rows_case){.sampling = c->sampling, .alone = c->alone}, wanted);
     install(&e, c);
     const int persistent = answer_all(&e, c, got);
@@ -365,8 +376,13 @@ static void test_one_sequence(void **state)
 int main(void)
 {
     const struct CMUnitTest alone[] = {cmocka_unit_test(test_one_sequence)};
+    const struct tiny_llama sizes = tiny_llama_default();
+    windows_dir = test_tmpdir();
+    tiny_windows_write(windows_dir, &sizes, 20);
     int failed = cmocka_run_group_tests_name("one sequence", alone, NULL, NULL);
     failed += test_run_table_sample("rows", test_rows, cases, 3);
     failed += test_run_table("lanes", test_rows, lane_cases);
-    return failed + test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
+    failed += test_run_table("subgroups", test_subgroup_rows, subgroup_cases);
+    test_tmpdir_remove(windows_dir);
+    return failed;
 }

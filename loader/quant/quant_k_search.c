@@ -25,47 +25,22 @@ struct plan {
     int grid, starts, steps; /* steps: maximum of a descent; it usually stops after 3 */
 };
 
+static const struct plan line_plans[] = {
+    [QUANT_SEARCH] = {0, 4, 24, 3, 6}, [QUANT_FAST] = {1, 1, 1, 1, 0}};
+static const struct plan scale_plans[] = {
+    [QUANT_SEARCH] = {0, 8, 32, 4, 5}, [QUANT_FAST] = {0, 1, 1, 1, 0}};
+
 static const struct format {
     int subs, vecs; /* sub-blocks of a block, vectors of a sub-block */
     float min_q, max_q, min_sc, max_sc;
     float max_m;   /* 0: the format has no minimum */
     float near[3]; /* offsets of the scales that step 3 tries; the first of equal errors is used */
-    float top, step; /* grid point i gives the largest value code `top` - i * `step` */
-    struct plan plans[2];
+    float top, step;          /* grid point i gives the largest value code `top` - i * `step` */
+    const struct plan *plans; /* by effort */
 } formats[] = {
-    [K_Q4] = {K_SUBS,
-              8,
-              0,
-              15,
-              0,
-              63,
-              63,
-              {-1, 0, 1},
-              63.5f,
-              18.5f / 23,
-              {[QUANT_SEARCH] = {0, 4, 24, 3, 6}, [QUANT_FAST] = {1, 1, 1, 1, 0}}},
-    [K_Q5] = {K_SUBS,
-              8,
-              0,
-              31,
-              0,
-              63,
-              63,
-              {-1, 0, 1},
-              63.5f,
-              18.5f / 23,
-              {[QUANT_SEARCH] = {0, 4, 24, 3, 6}, [QUANT_FAST] = {1, 1, 1, 1, 0}}},
-    [K_Q6] = {K_MAX_SUBS,
-              4,
-              -32,
-              31,
-              -128,
-              127,
-              0,
-              {0, -1, 1},
-              128.0f,
-              48.0f / 32,
-              {[QUANT_SEARCH] = {0, 8, 32, 4, 5}, [QUANT_FAST] = {0, 1, 1, 1, 0}}},
+    [K_Q4] = {K_SUBS, 8, 0, 15, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans},
+    [K_Q5] = {K_SUBS, 8, 0, 31, 0, 63, 63, {-1, 0, 1}, 63.5f, 18.5f / 23, line_plans},
+    [K_Q6] = {K_MAX_SUBS, 4, -32, 31, -128, 127, 0, {0, -1, 1}, 128, 48.0f / 32, scale_plans},
 };
 
 struct sub {

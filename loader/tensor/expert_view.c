@@ -33,17 +33,6 @@ struct view {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* One block: byte j of the source has values 2j and 2j + 1, of the result j and j + 16. */
-static void block_join(uint8_t scale, const uint8_t *from, uint8_t *to)
-{
-    to[0] = scale;
-    for (int j = 0; j < BLOCK_NIBBLES; j++) {
-        int shift = (j & 1) * 4;
-        int low = from[j / 2] >> shift & 15, high = from[BLOCK_NIBBLES / 2 + j / 2] >> shift & 15;
-        to[1 + j] = (uint8_t)(low | high << 4);
-    }
-}
-
 /* One block after the other: [nibbles, scales, joined]. */
 struct pair_piece {
     uint8_t nibbles[PIECE_BLOCKS * BLOCK_NIBBLES];
@@ -65,9 +54,17 @@ static enum dgl_status pair_read(const struct dgl_log *log, const struct view *v
         TRY(tensor_source_read(log, view->below, t->index, block * BLOCK_NIBBLES, piece->nibbles,
                                count * BLOCK_NIBBLES));
         TRY(tensor_source_read(log, view->below, t->scales, block, piece->scales, count));
-        for (size_t i = 0; i < count; i++)
-            block_join(piece->scales[i], piece->nibbles + i * BLOCK_NIBBLES,
-                       piece->joined + i * BLOCK_BYTES);
+        for (size_t i = 0; i < count; i++) {
+            /* Byte j of a stored block has values 2j and 2j + 1, of the result j and j + 16. */
+            const uint8_t *from = piece->nibbles + i * BLOCK_NIBBLES;
+            uint8_t *to = piece->joined + i * BLOCK_BYTES;
+            to[0] = piece->scales[i];
+            for (int j = 0; j < BLOCK_NIBBLES; j++) {
+                int shift = (j & 1) * 4, low = from[j / 2] >> shift & 15;
+                int high = from[BLOCK_NIBBLES / 2 + j / 2] >> shift & 15;
+                to[1 + j] = (uint8_t)(low | high << 4);
+            }
+        }
         tensor_window_copy(w, piece->joined, block * BLOCK_BYTES, count * BLOCK_BYTES);
         block += count;
     }
@@ -76,32 +73,22 @@ done:
     return status;
 }
 
-static enum dgl_status turned_read(const struct dgl_log *log, const struct view *view,
-                                   const struct view_tensor *vt, const struct tensor_window *w)
-{
-    const struct tensor_info *t = tensor_source_at(view->below, vt->index);
-    const struct tensor_transpose turn = {.index = vt->index,
-                                          .rows = t->shape[2],
-                                          .cols = t->shape[1],
-                                          .value = dgl_dtype_get(t->dtype)->block_bytes};
-    return tensor_transpose_read(log, view->below, &turn, w);
-}
-
 static enum dgl_status view_read(void *impl, const struct dgl_log *log, size_t index,
                                  uint64_t offset, void *dst, size_t size)
 {
     const struct view *view = impl;
     const struct view_tensor *t = &view->tensors[index];
     const struct tensor_window w = {offset, size, dst};
-    switch (t->kind) {
-    case AS_STORED:
-        break;
-    case PAIR:
+    if (t->kind == PAIR)
         return pair_read(log, view, t, &w);
-    case TURNED:
-        return turned_read(log, view, t, &w);
-    }
-    return tensor_source_read(log, view->below, t->index, offset, dst, size);
+    if (t->kind == AS_STORED)
+        return tensor_source_read(log, view->below, t->index, offset, dst, size);
+    const struct tensor_info *info = tensor_source_at(view->below, t->index);
+    const struct tensor_transpose turn = {.index = t->index,
+                                          .rows = info->shape[2],
+                                          .cols = info->shape[1],
+                                          .value = dgl_dtype_get(info->dtype)->block_bytes};
+    return tensor_transpose_read(log, view->below, &turn, &w);
 }
 
 static void view_destroy(void *impl)
@@ -131,13 +118,6 @@ static bool view_file_name(const void *impl, const char *name, struct dgl_buf *o
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
-
-static bool is_turned(const struct tensor_info *t)
-{
-    return t->rank == 3 && dgl_dtype_get(t->dtype)->block == 1 &&
-           (dgl_str_ends(dgl_str_of(t->name), ".experts.gate_up_proj") ||
-            dgl_str_ends(dgl_str_of(t->name), ".experts.down_proj"));
-}
 
 /* Tensor list of the view while it is built. */
 struct maker {
@@ -207,14 +187,6 @@ static enum dgl_status add_pair(struct maker *m, size_t index)
     return add_made(m, b, base, info, (struct view_tensor){PAIR, index, (size_t)scales});
 }
 
-static enum dgl_status add_turned(struct maker *m, size_t index)
-{
-    const struct tensor_info *t = tensor_source_at(m->below, index);
-    struct tensor_info info = {
-        .dtype = t->dtype, .rank = 3, .shape = {t->shape[0], t->shape[2], t->shape[1]}};
-    return add_made(m, t, strlen(t->name), info, (struct view_tensor){TURNED, index, 0});
-}
-
 static enum dgl_status add_tensor(struct maker *m, size_t index)
 {
     const struct tensor_info *t = tensor_source_at(m->below, index);
@@ -223,8 +195,13 @@ static enum dgl_status add_tensor(struct maker *m, size_t index)
     /* Scales are joined with their blocks. Scales without blocks stay, and binding refuses them. */
     if (dgl_str_ends(dgl_str_of(t->name), SCALES) && partner_find(m, t, SCALES, BLOCKS) >= 0)
         return DGL_OK;
-    if (is_turned(t))
-        return add_turned(m, index);
+    bool turned = t->rank == 3 && dgl_dtype_get(t->dtype)->block == 1 &&
+                  (dgl_str_ends(dgl_str_of(t->name), ".experts.gate_up_proj") ||
+                   dgl_str_ends(dgl_str_of(t->name), ".experts.down_proj"));
+    struct tensor_info info = {
+        .dtype = t->dtype, .rank = 3, .shape = {t->shape[0], t->shape[2], t->shape[1]}};
+    if (turned)
+        return add_made(m, t, strlen(t->name), info, (struct view_tensor){TURNED, index, 0});
     m->view->tensors[m->count] = (struct view_tensor){AS_STORED, index, 0};
     m->infos[m->count++] = *t;
     return DGL_OK;

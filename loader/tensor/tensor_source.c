@@ -20,39 +20,16 @@ struct tensor_source {
     struct dgl_arena names;
 };
 
-/* FNV-1a. */
-static uint64_t name_hash(const char *name)
-{
-    uint64_t h = UINT64_C(14695981039346656037);
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * UINT64_C(1099511628211);
-    return h;
-}
-
-/* The slot that holds `name`, or the free slot where it belongs. */
+/* The slot that holds `name`, or the free slot where it belongs. The hash is FNV-1a. */
 static size_t slot_find(const struct tensor_source *src, const char *name)
 {
-    size_t slot = (size_t)name_hash(name) & src->mask;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    size_t slot = (size_t)hash & src->mask;
     while (src->slots[slot] && strcmp(src->tensors[src->slots[slot] - 1].name, name) != 0)
         slot = (slot + 1) & src->mask;
     return slot;
-}
-
-static enum dgl_status source_add(const struct dgl_log *log, struct tensor_source *src,
-                                  const struct tensor_info *info)
-{
-    struct tensor_info *t = &src->tensors[src->count];
-    *t = *info;
-    t->name = dgl_arena_strndup(&src->names, info->name, strlen(info->name));
-    t->role = dgl_arena_strndup(&src->names, info->role, strlen(info->role));
-    if (!t->name || !t->role)
-        return dgl_fail_memory(log, "tensor names", strlen(info->name));
-    size_t slot = slot_find(src, t->name);
-    if (src->slots[slot])
-        return dgl_fail(log, DGL_ERR_FORMAT, "%s: tensor %s occurs twice", src->label,
-                        DGL_PRINTABLE(t->name));
-    src->slots[slot] = (uint32_t)++src->count;
-    return DGL_OK;
 }
 
 enum dgl_status tensor_source_create(const struct dgl_log *log, const char *label,
@@ -68,7 +45,7 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
     }
     src->ops = *ops;
     src->impl = impl;
-    enum dgl_status status = DGL_ERR_NO_MEMORY;
+    enum dgl_status status = DGL_OK;
     size_t slots = 16;
     while (slots < count * 2) /* count is at most 1e5: every reader bounds it */
         slots *= 2;
@@ -76,20 +53,25 @@ enum dgl_status tensor_source_create(const struct dgl_log *log, const char *labe
     src->label = strdup(label);
     src->tensors = dgl_new_array(struct tensor_info, count);
     src->slots = dgl_new_array(uint32_t, slots);
-    if (!src->label || !src->tensors || !src->slots) {
-        dgl_fail_memory(log, "tensor list", count * sizeof(*tensors));
-        goto fail;
+    if (!src->label || !src->tensors || !src->slots)
+        TRY(dgl_fail_memory(log, "tensor list", count * sizeof(*tensors)));
+    for (; src->count < count; src->count++) {
+        struct tensor_info *t = &src->tensors[src->count];
+        *t = tensors[src->count];
+        t->name = dgl_arena_strndup(&src->names, t->name, strlen(t->name));
+        t->role = dgl_arena_strndup(&src->names, t->role, strlen(t->role));
+        if (!t->name || !t->role)
+            TRY(dgl_fail_memory(log, "tensor names", strlen(tensors[src->count].name)));
+        size_t slot = slot_find(src, t->name);
+        if (src->slots[slot])
+            TRY(dgl_fail(log, DGL_ERR_FORMAT, "%s: tensor %s occurs twice", src->label,
+                         DGL_PRINTABLE(t->name)));
+        src->slots[slot] = (uint32_t)src->count + 1;
     }
-    for (size_t i = 0; i < count; i++) {
-        status = source_add(log, src, &tensors[i]);
-        if (status != DGL_OK)
-            goto fail;
-    }
+done:
+    if (status != DGL_OK)
+        tensor_source_destroy(&src);
     *out = src;
-    return DGL_OK;
-
-fail:
-    tensor_source_destroy(&src);
     return status;
 }
 

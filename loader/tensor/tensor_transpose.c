@@ -8,11 +8,6 @@
 
 enum { BAND_BYTES = 4 << 20 }; /* per band; at least a row */
 
-/* Rows of one matrix. */
-struct band {
-    uint64_t matrix, first, rows;
-};
-
 void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_t at, uint64_t len)
 {
     uint64_t from = at > w->offset ? at : w->offset;
@@ -20,23 +15,6 @@ void tensor_window_copy(const struct tensor_window *w, const void *made, uint64_
     if (from < end)
         memcpy(w->dst + (from - w->offset), (const uint8_t *)made + (from - at),
                (size_t)(end - from));
-}
-
-/* Reads the band's part of each stored row, which is a column here, and transposes it. */
-static enum dgl_status band_read(const struct dgl_log *log, const struct tensor_source *src,
-                                 const struct tensor_transpose *t, const struct band *band,
-                                 uint8_t *strip, uint8_t *out)
-{
-    size_t len = (size_t)(band->rows * t->value);
-    for (uint64_t c = 0; c < t->cols; c++) {
-        uint64_t at = ((band->matrix * t->cols + c) * t->rows + band->first) * t->value;
-        enum dgl_status status = tensor_source_read(log, src, t->index, at, strip, len);
-        if (status != DGL_OK)
-            return status;
-        for (uint64_t r = 0; r < band->rows; r++)
-            memcpy(out + (r * t->cols + c) * t->value, strip + r * t->value, t->value);
-    }
-    return DGL_OK;
 }
 
 enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct tensor_source *src,
@@ -52,14 +30,21 @@ enum dgl_status tensor_transpose_read(const struct dgl_log *log, const struct te
     enum dgl_status status;
     TRY(made && strip ? DGL_OK : dgl_fail_memory(log, "turned tensor", most * row_bytes));
     while (row < end) {
-        struct band band = {.matrix = row / t->rows, .first = row % t->rows, .rows = most};
-        if (band.rows > t->rows - band.first)
-            band.rows = t->rows - band.first;
-        if (band.rows > end - row)
-            band.rows = end - row;
-        TRY(band_read(log, src, t, &band, strip, made));
-        tensor_window_copy(w, made, row * row_bytes, band.rows * row_bytes);
-        row += band.rows;
+        /* A band of `rows` rows of one matrix. */
+        uint64_t matrix = row / t->rows, first = row % t->rows, rows = most;
+        if (rows > t->rows - first)
+            rows = t->rows - first;
+        if (rows > end - row)
+            rows = end - row;
+        for (uint64_t c = 0; c < t->cols; c++) {
+            /* The band's part of a stored row, which is a column here. */
+            uint64_t at = ((matrix * t->cols + c) * t->rows + first) * t->value;
+            TRY(tensor_source_read(log, src, t->index, at, strip, (size_t)(rows * t->value)));
+            for (uint64_t r = 0; r < rows; r++)
+                memcpy(made + (r * t->cols + c) * t->value, strip + r * t->value, t->value);
+        }
+        tensor_window_copy(w, made, row * row_bytes, rows * row_bytes);
+        row += rows;
     }
 done:
     free(made);

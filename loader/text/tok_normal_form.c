@@ -20,52 +20,32 @@
 #define CLASS_SHIFT 24
 #define CP_MASK     0xFFFFFFu
 
-static void sort_few_marks(uint32_t *cps, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        uint32_t cp = cps[i];
-        size_t at = i;
-        for (; at > 0 && cps[at - 1] >> CLASS_SHIFT > cp >> CLASS_SHIFT; at--)
-            cps[at] = cps[at - 1];
-        cps[at] = cp;
-    }
-}
-
-/* Sorts by class, stable, in linearithmic time even for texts of marks only. `other` has space for
- * as many. */
-static void sort_marks(uint32_t *cps, size_t count, uint32_t *other)
-{
-    if (count <= 16) {
-        sort_few_marks(cps, count);
-        return;
-    }
-    size_t first[257] = {0};
-    for (size_t i = 0; i < count; i++)
-        first[(cps[i] >> CLASS_SHIFT) + 1]++;
-    for (size_t i = 1; i < 257; i++)
-        first[i] += first[i - 1];
-    for (size_t i = 0; i < count; i++)
-        other[first[cps[i] >> CLASS_SHIFT]++] = cps[i];
-    memcpy(cps, other, count * sizeof(*cps));
-}
-
+/* Sorts each run of marks by class, stable: a short run by insertion, a long one by counting, which
+ * takes linear time even for a text of marks only. `other` has space for as many. */
 static void order_marks(uint32_t *cps, size_t count, uint32_t *other)
 {
     for (size_t i = 0, end; i < count; i = end) {
         end = i + 1;
-        if (!(cps[i] >> CLASS_SHIFT))
-            continue;
-        while (end < count && cps[end] >> CLASS_SHIFT)
+        while (end < count && cps[i] >> CLASS_SHIFT && cps[end] >> CLASS_SHIFT)
             end++;
-        sort_marks(cps + i, end - i, other);
+        for (size_t j = i + 1; j < end && end - i <= 16; j++) {
+            uint32_t cp = cps[j];
+            size_t at = j;
+            for (; at > i && cps[at - 1] >> CLASS_SHIFT > cp >> CLASS_SHIFT; at--)
+                cps[at] = cps[at - 1];
+            cps[at] = cp;
+        }
+        if (end - i <= 16)
+            continue;
+        size_t first[257] = {0};
+        for (size_t j = i; j < end; j++)
+            first[(cps[j] >> CLASS_SHIFT) + 1]++;
+        for (size_t j = 1; j < 257; j++)
+            first[j] += first[j - 1];
+        for (size_t j = i; j < end; j++)
+            other[first[cps[j] >> CLASS_SHIFT]++] = cps[j];
+        memcpy(cps + i, other, (end - i) * sizeof(*cps));
     }
-}
-
-/* Code points below this limit are never the second part of a composite, have no combining class
- * and do not change. */
-static uint32_t inert_below(enum tok_normal_form form)
-{
-    return form == TOK_NFC ? 0x300 : 0x80;
 }
 
 /* Normalizes one part that its neighbours cannot change. Sorts marks here, because utf8proc needs
@@ -123,7 +103,9 @@ bool tok_normal_form(enum tok_normal_form form, struct tainted_text tainted, uin
                      size_t *cap, struct dgl_buf *out, struct dgl_buf *taint)
 {
     struct dgl_str text = tainted.text;
-    uint32_t limit = inert_below(form);
+    /* Code points below this limit are never the second part of a composite, have no combining
+     * class and do not change. */
+    uint32_t limit = form == TOK_NFC ? 0x300 : 0x80;
     size_t start = 0, i = 0; /* [start, i) does not change */
     size_t floor = 0;        /* earliest start of a part */
     while (i < text.len) {

@@ -94,17 +94,13 @@ bool tok_is_numeric(uint32_t cp)
     return c == TOK_ND || c == TOK_NL || c == TOK_NO;
 }
 
-/* Circled and squared Latin letters are symbols (So), but alphabetic. */
-static bool is_enclosed_letter(uint32_t cp)
-{
-    return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
-           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
-}
-
 bool tok_is_word(uint32_t cp)
 {
     enum tok_category c = tok_category(cp);
-    return c <= TOK_NL || c == TOK_PC || cp == 0x200C || cp == 0x200D || is_enclosed_letter(cp);
+    /* Circled and squared Latin letters are symbols (So), but alphabetic. */
+    bool enclosed = (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+                    (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+    return c <= TOK_NL || c == TOK_PC || cp == 0x200C || cp == 0x200D || enclosed;
 }
 
 bool tok_is_punctuation(uint32_t cp)

@@ -7,7 +7,6 @@
 
 #define MODEL(field) offsetof(struct model_desc, field)
 #define LAYER(field) offsetof(struct layer_desc, field)
-#define LAYER_PREFIX "model.layers."
 
 #define MATRIX(rows, cols)                                                                         \
     {                                                                                              \
@@ -191,23 +190,6 @@ static bool rule_find(const struct model_desc *d, int32_t layer, const char *nam
     return false;
 }
 
-/* Splits "model.layers.12.rest". Returns false if the model has no layer with this number. */
-static bool layer_parse(const char *name, int32_t layers, int32_t *layer, const char **rest)
-{
-    size_t skip = strlen(LAYER_PREFIX);
-    if (strncmp(name, LAYER_PREFIX, skip) != 0)
-        return false;
-    const char *digits = name + skip;
-    const char *dot = strchr(digits, '.');
-    int64_t n;
-    if (!dot || (digits[0] == '0' && dot != digits + 1) ||
-        !dgl_parse_i64((struct dgl_str){digits, (size_t)(dot - digits)}, 0, layers - 1, &n))
-        return false;
-    *layer = (int32_t)n;
-    *rest = dot + 1;
-    return true;
-}
-
 bool bind_match_find(struct model_desc *d, const char *name, struct bind_match *out)
 {
     int32_t layer;
@@ -218,7 +200,8 @@ bool bind_match_find(struct model_desc *d, const char *name, struct bind_match *
             return true;
         }
     }
-    return layer_parse(name, d->layers, &layer, &rest) && rule_find(d, layer, rest, out);
+    return tensor_layer_split(name, "model.layers.", &layer, &rest) && layer < d->layers &&
+           rule_find(d, layer, rest, out);
 }
 
 bool bind_is_derived(const char *name)

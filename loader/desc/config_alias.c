@@ -154,21 +154,6 @@ enum dgl_status config_refuse(const struct config *c, const char *path, const st
                     config_printable(c, path).text, value_printable(value).text, supported);
 }
 
-/* Checks that all parents of a path are objects. */
-static enum dgl_status check_parents(const struct config *c, const char *path)
-{
-    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
-        char parent[128];
-        snprintf(parent, sizeof(parent), "%.*s", (int)(dot - path), path);
-        struct field object = config_get(c, parent);
-        if (!FIELD_IS_SET(object))
-            return DGL_OK;
-        if (object.kind != FIELD_OBJECT)
-            return config_fail_wanted(c, parent, &object, "an object");
-    }
-    return DGL_OK;
-}
-
 enum dgl_status config_find(const struct config *c, const char *field, struct config_hit *hit)
 {
     const struct config_alias *alias = alias_of_field(field);
@@ -179,7 +164,16 @@ enum dgl_status config_find(const struct config *c, const char *field, struct co
     *hit = (struct config_hit){.path = alias->names[0]};
     for (size_t n = 0; n < MAX_NAMES && alias->names[n]; n++) {
         struct config_hit next = {config_get(c, alias->names[n]), alias->names[n]};
-        TRY(check_parents(c, next.path));
+        /* All parents of a path must be objects. */
+        for (const char *dot = strchr(next.path, '.'); dot; dot = strchr(dot + 1, '.')) {
+            char parent[128];
+            snprintf(parent, sizeof(parent), "%.*s", (int)(dot - next.path), next.path);
+            struct field object = config_get(c, parent);
+            if (!FIELD_IS_SET(object))
+                break;
+            if (object.kind != FIELD_OBJECT)
+                return config_fail_wanted(c, parent, &object, "an object");
+        }
         bool known = FIELD_IS_SET(hit->value), found = FIELD_IS_SET(next.value);
         if (!known && next.value.kind == FIELD_NULL)
             hit->value = next.value; /* null, under the usual name */

@@ -180,29 +180,6 @@ const struct config_family *config_family_find(const char *model_type)
     return NULL;
 }
 
-static const struct outer_type *outer_find(struct dgl_str model_type)
-{
-    for (size_t i = 0; i < NUM_OUTER; i++) {
-        if (dgl_str_eq(model_type, outer_types[i].model_type))
-            return &outer_types[i];
-    }
-    return NULL;
-}
-
-static enum dgl_status refuse_type(const struct config *c, const struct config_hit *hit)
-{
-    struct dgl_buf names = {0};
-    for (size_t i = 0; i < NUM_FAMILIES; i++)
-        dgl_buf_printf(&names, "\"%s\", ", families[i].model_type);
-    for (size_t i = 0; i < NUM_OUTER; i++)
-        dgl_buf_printf(&names, "%s\"%s\"", i ? ", " : "", outer_types[i].model_type);
-    bool set = FIELD_IS_SET(hit->value);
-    enum dgl_status status =
-        config_refuse(c, hit->path, set ? &hit->value : NULL, names.p ? names.p : "?");
-    dgl_buf_finish(&names);
-    return status;
-}
-
 /* `architectures` is the class that computes the model. Models with another head (for
  * classification, say) or a changed body often keep the model_type. The field may be missing if a
  * file was not written by a library. */
@@ -228,21 +205,32 @@ enum dgl_status config_family_read(const struct config *c, struct config *inner,
     enum dgl_status status = config_find(c, "model_type", &hit);
     if (status != DGL_OK)
         return status;
-    const struct outer_type *outer = outer_find(hit.value.s);
+    const struct outer_type *outer = NULL;
+    for (size_t i = 0; i < NUM_OUTER; i++)
+        outer = dgl_str_eq(hit.value.s, outer_types[i].model_type) ? &outer_types[i] : outer;
+    *out = hit.value.kind == FIELD_STR ? config_family_find(hit.value.s.p) : NULL;
+    if (*out)
+        return check_class(c, (*out)->classes);
     if (!outer) {
-        *out = hit.value.kind == FIELD_STR ? config_family_find(hit.value.s.p) : NULL;
-        return *out ? check_class(c, (*out)->classes) : refuse_type(c, &hit);
-    }
-    status = check_class(c, outer->classes);
-    struct field text = config_get(c, "text_config");
-    if (status == DGL_OK && text.kind != FIELD_OBJECT)
-        status = config_fail_wanted(c, "text_config", &text, dgl_json_type_name(DGL_JSON_OBJECT));
-    if (status != DGL_OK)
+        struct dgl_buf names = {0};
+        for (size_t i = 0; i < NUM_FAMILIES; i++)
+            dgl_buf_printf(&names, "\"%s\", ", families[i].model_type);
+        for (size_t i = 0; i < NUM_OUTER; i++)
+            dgl_buf_printf(&names, "%s\"%s\"", i ? ", " : "", outer_types[i].model_type);
+        status = config_refuse(c, hit.path, FIELD_IS_SET(hit.value) ? &hit.value : NULL,
+                               names.p ? names.p : "?");
+        dgl_buf_finish(&names);
         return status;
+    }
+    TRY(check_class(c, outer->classes));
+    struct field text = config_get(c, "text_config");
+    if (text.kind != FIELD_OBJECT)
+        return config_fail_wanted(c, "text_config", &text, dgl_json_type_name(DGL_JSON_OBJECT));
     inner->prefix = "text_config.";
-    status = config_find(inner, "model_type", &hit);
-    if (status == DGL_OK && FIELD_IS_SET(hit.value) && !dgl_str_eq(hit.value.s, outer->text_type))
+    TRY(config_find(inner, "model_type", &hit));
+    if (FIELD_IS_SET(hit.value) && !dgl_str_eq(hit.value.s, outer->text_type))
         return config_refuse(inner, hit.path, &hit.value, outer->text_type);
     *out = config_family_find(outer->text_type);
+done:
     return status;
 }

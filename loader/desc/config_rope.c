@@ -71,20 +71,6 @@ static enum dgl_status need_f64(const struct config *c, const char *field, doubl
     return status == DGL_OK ? config_opt_f64(c, field, min, max, out) : status;
 }
 
-static enum dgl_status read_dims(const struct config *c, struct model_desc *d, int32_t *out)
-{
-    double part = 1.0;
-    enum dgl_status status = config_opt_f64(c, "partial_rotary_factor", 1e-3, 1.0, &part);
-    *out = (int32_t)(d->head_dim * part);
-    if (status == DGL_OK && (*out < 2 || *out % 2 != 0))
-        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
-                        "%s: %s %g of %s %" PRId32 " is %" PRId32
-                        " values; supported: even numbers from 2",
-                        c->fields->name, config_printable(c, "partial_rotary_factor").text, part,
-                        config_printable(c, "head_dim").text, d->head_dim, *out);
-    return status;
-}
-
 static enum dgl_status read_original(const struct config *c, const struct model_desc *d,
                                      struct rope_desc *rope)
 {
@@ -218,29 +204,31 @@ static enum dgl_status read_local(const struct config *c, const struct config_fa
     return need_f64(c, "rope_local_factor", MIN_FACTOR, MAX_FACTOR, &rope->factor);
 }
 
-/* Only families with different kinds of layers have parameters by layer type. */
-static enum dgl_status check_nesting(const struct config *c, const struct config_family *family)
+enum dgl_status config_rope_read(const struct config *c, const struct config_family *family,
+                                 struct model_desc *out)
 {
-    static const char *const types[] = {"full_attention", "sliding_attention"};
-    for (size_t i = 0; i < COUNT(types) && family->local_theta == 0; i++) {
+    static const char *const layer_types[] = {"full_attention", "sliding_attention"};
+    struct rope_desc *rope = &out->rope[ROPE_GLOBAL];
+    double part = 1.0;
+    *rope = (struct rope_desc){.theta = family->theta, .scale = 1.0, .factor = 1.0};
+    enum dgl_status status;
+    /* Only families with different kinds of layers have parameters by layer type. */
+    for (size_t i = 0; i < COUNT(layer_types) && family->local_theta == 0; i++) {
         char path[64];
-        snprintf(path, sizeof(path), "rope_parameters.%s", types[i]);
+        snprintf(path, sizeof(path), "rope_parameters.%s", layer_types[i]);
         struct field nested = config_get(c, path);
         if (FIELD_IS_SET(nested))
             return config_refuse(c, path, &nested, "one set of parameters for all layers");
     }
-    return DGL_OK;
-}
-
-enum dgl_status config_rope_read(const struct config *c, const struct config_family *family,
-                                 struct model_desc *out)
-{
-    struct rope_desc *rope = &out->rope[ROPE_GLOBAL];
-    *rope = (struct rope_desc){.theta = family->theta, .scale = 1.0, .factor = 1.0};
-    enum dgl_status status;
-    TRY(check_nesting(c, family));
     TRY(read_kind(c, family, &rope->kind));
-    TRY(read_dims(c, out, &rope->dims));
+    TRY(config_opt_f64(c, "partial_rotary_factor", 1e-3, 1.0, &part));
+    rope->dims = (int32_t)(out->head_dim * part);
+    if (rope->dims < 2 || rope->dims % 2 != 0)
+        return dgl_fail(c->log, DGL_ERR_UNSUPPORTED,
+                        "%s: %s %g of %s %" PRId32 " is %" PRId32
+                        " values; supported: even numbers from 2",
+                        c->fields->name, config_printable(c, "partial_rotary_factor").text, part,
+                        config_printable(c, "head_dim").text, out->head_dim, rope->dims);
     TRY(config_opt_f64(c, "rope_theta", 1e-3, 1e15, &rope->theta));
 
     /* GPT-OSS stretches even if its file has no parameters. */

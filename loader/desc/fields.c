@@ -60,24 +60,19 @@ struct field field_next(const struct field *item)
     return item->items ? item_at(item->items + 1) : field_of_json(dgl_json_next(item->json));
 }
 
-static bool same_text(struct dgl_str a, struct dgl_str b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
-}
-
 /* Compares numbers by value: 10000 equals 1e4. Members must have the same order. */
 bool field_equal(const struct field *a, const struct field *b)
 {
     bool numbers = (a->kind == FIELD_INT || a->kind == FIELD_REAL) &&
                    (b->kind == FIELD_INT || b->kind == FIELD_REAL);
     if ((a->kind != b->kind && !numbers) || a->count != b->count || a->f != b->f || a->b != b->b ||
-        !same_text(a->s, b->s))
+        !dgl_str_equal(a->s, b->s))
         return false;
     struct field x = field_first(a), y = field_first(b);
     bool equal = true;
     for (; equal && x.kind != FIELD_ABSENT && y.kind != FIELD_ABSENT;
          x = field_next(&x), y = field_next(&y))
-        equal = same_text(dgl_json_key(x.json), dgl_json_key(y.json)) && field_equal(&x, &y);
+        equal = dgl_str_equal(dgl_json_key(x.json), dgl_json_key(y.json)) && field_equal(&x, &y);
     return equal;
 }
 

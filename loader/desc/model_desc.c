@@ -4,50 +4,21 @@
 #include <stdlib.h>
 
 #include "core/base/mem.h"
+#include "loader/desc/bind_rules.h"
 #include "loader/desc/model_bind.h"
 #include "loader/desc/model_config.h"
-
-static const struct layer_desc layer_unbound = {
-    .attn_norm = TENSOR_NONE,
-    .q = TENSOR_NONE,
-    .k = TENSOR_NONE,
-    .v = TENSOR_NONE,
-    .qkv = TENSOR_NONE,
-    .q_bias = TENSOR_NONE,
-    .k_bias = TENSOR_NONE,
-    .v_bias = TENSOR_NONE,
-    .o_bias = TENSOR_NONE,
-    .q_norm = TENSOR_NONE,
-    .k_norm = TENSOR_NONE,
-    .sinks = TENSOR_NONE,
-    .o = TENSOR_NONE,
-    .attn_post_norm = TENSOR_NONE,
-    .ffn_norm = TENSOR_NONE,
-    .gate = TENSOR_NONE,
-    .up = TENSOR_NONE,
-    .down = TENSOR_NONE,
-    .gate_up = TENSOR_NONE,
-    .gate_bias = TENSOR_NONE,
-    .up_bias = TENSOR_NONE,
-    .down_bias = TENSOR_NONE,
-    .ffn_post_norm = TENSOR_NONE,
-    .router = TENSOR_NONE,
-    .router_bias = TENSOR_NONE,
-    .expert_gate_up_bias = TENSOR_NONE,
-    .expert_down_bias = TENSOR_NONE,
-    .expert_gate.stacked = TENSOR_NONE,
-    .expert_up.stacked = TENSOR_NONE,
-    .expert_down.stacked = TENSOR_NONE,
-    .expert_gate_up.stacked = TENSOR_NONE,
-};
 
 enum dgl_status model_layers_create(const struct dgl_log *log, struct model_desc *d)
 {
     d->layer = dgl_new_array(struct layer_desc, (size_t)d->layers);
     if (!d->layer)
         return dgl_fail_memory(log, "layer list", (uint64_t)d->layers * sizeof(*d->layer));
-    for (int32_t i = 0; i < d->layers; i++)
-        d->layer[i] = layer_unbound;
+    for (size_t i = 0; i < (size_t)d->layers * bind_num_layer_rules; i++) {
+        const struct bind_rule *rule = &bind_layer_rules[i % bind_num_layer_rules];
+        void *slot = (char *)&d->layer[i / bind_num_layer_rules] + rule->slot;
+        long *place = rule->kind == TENSOR ? slot : &((struct expert_tensors *)slot)->stacked;
+        *place = TENSOR_NONE;
+    }
     return DGL_OK;
 }
 
@@ -73,20 +44,14 @@ done:
     return status;
 }
 
-static void layer_finish(struct layer_desc *l)
-{
-    struct expert_tensors *const all[] = {&l->expert_gate, &l->expert_up, &l->expert_down,
-                                          &l->expert_gate_up};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        free(all[i]->each);
-        all[i]->each = NULL;
-    }
-}
-
 void model_desc_finish(struct model_desc *desc)
 {
-    for (int32_t i = 0; desc->layer && i < desc->layers; i++)
-        layer_finish(&desc->layer[i]);
+    for (int32_t i = 0; desc->layer && i < desc->layers; i++) {
+        free(desc->layer[i].expert_gate.each);
+        free(desc->layer[i].expert_up.each);
+        free(desc->layer[i].expert_down.each);
+        free(desc->layer[i].expert_gate_up.each);
+    }
     for (int i = 0; i < ROPE_SETS; i++) {
         free(desc->rope[i].short_factor);
         free(desc->rope[i].long_factor);

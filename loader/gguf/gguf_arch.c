@@ -134,23 +134,6 @@ bool gguf_arch_uses(const struct gguf_arch *arch, const char *suffix)
     return false;
 }
 
-bool gguf_layer_split(const char *name, int32_t *layer, const char **rest)
-{
-    static const char prefix[] = "blk.";
-    size_t skip = sizeof(prefix) - 1;
-    if (strncmp(name, prefix, skip) != 0)
-        return false;
-    const char *digits = name + skip;
-    const char *dot = strchr(digits, '.');
-    int64_t n;
-    if (!dot || (digits[0] == '0' && dot != digits + 1) ||
-        !dgl_parse_i64((struct dgl_str){digits, (size_t)(dot - digits)}, 0, INT32_MAX, &n))
-        return false;
-    *layer = (int32_t)n;
-    *rest = dot + 1;
-    return true;
-}
-
 uint64_t gguf_permuted_row(uint64_t row, uint64_t head_dim)
 {
     uint64_t head = row / head_dim, at = row % head_dim, half = head_dim / 2;

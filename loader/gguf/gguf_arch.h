@@ -84,9 +84,6 @@ extern const size_t gguf_num_model_names;
 extern const struct gguf_name_rule gguf_layer_names[];
 extern const size_t gguf_num_layer_names;
 
-/* Splits "blk.12.rest". Returns false for another form, or for leading zeros. */
-bool gguf_layer_split(const char *name, int32_t *layer, const char **rest);
-
 /* The row of a permuted matrix that holds row `row` of the Hugging Face order, for heads of
  * `head_dim` rows; gguf_permuted_inverse() is the way back. */
 uint64_t gguf_permuted_row(uint64_t row, uint64_t head_dim);

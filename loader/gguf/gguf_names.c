@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "loader/tensor/tensor_source.h"
+
 /* Returns true if `name` matches the Hugging Face name of the rule. Sets *number to the number at
  * "%d", or -1. */
 static bool rule_matches(const struct gguf_name_rule *rule, const char *name, int64_t *number)
@@ -30,22 +32,10 @@ static const struct gguf_name_rule *rule_of(const struct gguf_name_rule *rules, 
     return NULL;
 }
 
-/* Splits "model.layers.12.rest". */
-static bool layer_split(const char *name, int64_t *layer, const char **rest)
-{
-    static const char prefix[] = "model.layers.";
-    size_t skip = sizeof(prefix) - 1;
-    const char *dot = strncmp(name, prefix, skip) == 0 ? strchr(name + skip, '.') : NULL;
-    if (!dot || !dgl_parse_i64((struct dgl_str){name + skip, (size_t)(dot - name) - skip}, 0,
-                               INT32_MAX, layer))
-        return false;
-    *rest = dot + 1;
-    return true;
-}
-
 bool gguf_tensor_name(const struct gguf_arch *arch, const char *name, struct dgl_buf *out)
 {
-    int64_t layer, expert;
+    int64_t expert;
+    int32_t layer;
     const char *rest;
     const struct gguf_name_rule *rule =
         rule_of(gguf_model_names, gguf_num_model_names, name, ~0u, &expert);
@@ -53,14 +43,14 @@ bool gguf_tensor_name(const struct gguf_arch *arch, const char *name, struct dgl
         dgl_buf_puts(out, rule->gguf);
         return true;
     }
-    if (!layer_split(name, &layer, &rest))
+    if (!tensor_layer_split(name, "model.layers.", &layer, &rest))
         return false;
     rule = rule_of(gguf_layer_names, gguf_num_layer_names, rest, (unsigned)arch->family, &expert);
     if (!rule) /* only other architectures have a tensor of that name */
         return rule_of(gguf_layer_names, gguf_num_layer_names, rest, ~0u, &expert) != NULL;
-    dgl_buf_printf(out, "blk.%" PRId64 ".%s", layer, rule->gguf);
+    dgl_buf_printf(out, "blk.%" PRId32 ".%s", layer, rule->gguf);
     if (rule->other)
-        dgl_buf_printf(out, " with blk.%" PRId64 ".%s", layer, rule->other);
+        dgl_buf_printf(out, " with blk.%" PRId32 ".%s", layer, rule->other);
     if (expert >= 0)
         dgl_buf_printf(out, " (expert %" PRId64 ")", expert);
     return true;

@@ -168,7 +168,7 @@ static enum dgl_status add_tensor(struct builder *b, size_t index)
         rule_find(gguf_model_names, gguf_num_model_names, name, family);
     if (rule)
         return add_changed(b, index, "", rule, "");
-    if (gguf_layer_split(name, &layer, &rest) && layer < b->m->layers) {
+    if (tensor_layer_split(name, "blk.", &layer, &rest) && layer < b->m->layers) {
         char *prefix = dgl_arena_printf(&b->units.names, "model.layers.%" PRId32 ".", layer);
         char *gguf_prefix = dgl_arena_printf(&b->units.names, "blk.%" PRId32 ".", layer);
         if (!prefix || !gguf_prefix)

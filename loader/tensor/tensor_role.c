@@ -47,6 +47,21 @@ const char *tensor_role_from_name(const char *name)
     return "other";
 }
 
+bool tensor_layer_split(const char *name, const char *prefix, int32_t *layer, const char **rest)
+{
+    size_t skip = strlen(prefix);
+    if (strncmp(name, prefix, skip) != 0)
+        return false;
+    const char *digits = name + skip, *dot = strchr(digits, '.');
+    int64_t n;
+    if (!dot || (digits[0] == '0' && dot != digits + 1) ||
+        !dgl_parse_i64((struct dgl_str){digits, (size_t)(dot - digits)}, 0, INT32_MAX, &n))
+        return false;
+    *layer = (int32_t)n;
+    *rest = dot + 1;
+    return true;
+}
+
 void dtype_tally_add(struct dtype_tally *tally, const char *role, enum dgl_dtype type,
                      double values)
 {

@@ -31,34 +31,6 @@ static bool missing_element(struct jinja_run *run, const struct jinja_value *own
 
 /* ---- elements ---- */
 
-/* Finds the element at an index. A negative index counts from the end. */
-static bool find_index(struct jinja_run *run, const struct jinja_value *owner, int64_t index,
-                       struct jinja_value *out, bool *found)
-{
-    size_t count;
-    *found = false;
-    if (!jinja_is_text(owner) && !jinja_is_sequence(owner) && owner->type != JINJA_RANGE)
-        return true;
-    if (!jinja_length(run, owner, &count))
-        return false;
-    if (index < 0 && __builtin_add_overflow(index, (int64_t)count, &index))
-        return true;
-    *found = index >= 0 && (uint64_t)index < count;
-    if (!*found)
-        return true;
-    if (jinja_is_text(owner)) {
-        struct dgl_str text = jinja_str(owner);
-        size_t start = jinja_char_offset(text, (size_t)index);
-        struct dgl_str rest = {text.p + start, text.len - start};
-        *out = jinja_slice_bytes(owner, start, jinja_char_offset(rest, 1));
-    } else if (owner->type == JINJA_RANGE) {
-        *out = jinja_int(jinja_range_at(owner, (size_t)index));
-    } else {
-        *out = owner->list->items[index];
-    }
-    return true;
-}
-
 static bool find_element(struct jinja_run *run, const struct jinja_value *owner,
                          const struct jinja_value *key, struct jinja_value *out, bool *found)
 {
@@ -72,7 +44,27 @@ static bool find_element(struct jinja_run *run, const struct jinja_value *owner,
             *out = *value;
         return true;
     }
-    return !jinja_is_integral(key) || find_index(run, owner, jinja_integer(key), out, found);
+    size_t count;
+    if (!jinja_is_integral(key) ||
+        (!jinja_is_text(owner) && !jinja_is_sequence(owner) && owner->type != JINJA_RANGE))
+        return true;
+    if (!jinja_length(run, owner, &count))
+        return false;
+    int64_t index = jinja_integer(key); /* a negative one counts from the end */
+    if (index < 0 && __builtin_add_overflow(index, (int64_t)count, &index))
+        return true;
+    *found = index >= 0 && (uint64_t)index < count;
+    if (*found && jinja_is_text(owner)) {
+        struct dgl_str text = jinja_str(owner);
+        size_t start = jinja_char_offset(text, (size_t)index);
+        struct dgl_str rest = {text.p + start, text.len - start};
+        *out = jinja_slice_bytes(owner, start, jinja_char_offset(rest, 1));
+    } else if (*found && owner->type == JINJA_RANGE) {
+        *out = jinja_int(jinja_range_at(owner, (size_t)index));
+    } else if (*found) {
+        *out = owner->list->items[index];
+    }
+    return true;
 }
 
 /* Finds attributes that are not elements: those of loops and cyclers, and methods. */

@@ -65,18 +65,6 @@ enum { default_output_bytes = 64 << 20, default_memory_bytes = 256 << 20 };
 
 /* ---- variables ---- */
 
-static bool is_plain_word(struct dgl_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.p[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '_' || c == '-';
-        if (!plain)
-            return false;
-    }
-    return true;
-}
-
 /* Marks the roles of messages as trusted (see jinja.h). */
 static bool trust_roles(struct jinja_run *run, const struct jinja_value *messages)
 {
@@ -86,7 +74,13 @@ static bool trust_roles(struct jinja_run *run, const struct jinja_value *message
         struct jinja_value *role = NULL;
         if (message->type == JINJA_DICT && !jinja_dict_find(run, message->dict, &key, &role))
             return false;
-        if (role && jinja_is_text(role) && is_plain_word(jinja_str(role)))
+        bool plain = role && jinja_is_text(role);
+        for (size_t j = 0; plain && j < role->text.len; j++) {
+            char c = role->text.p[j];
+            plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '_' || c == '-';
+        }
+        if (plain)
             role->data = false;
     }
     return true;

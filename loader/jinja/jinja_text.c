@@ -441,55 +441,32 @@ bool jinja_to_text(struct jinja_run *run, const struct jinja_value *value, struc
 
 /* ---- cases ---- */
 
-struct casing_state {
-    enum jinja_casing casing;
-    bool inside; /* after the first letter of a word */
-};
-
-static enum letter_case next_case(struct casing_state *state, uint32_t cp)
-{
-    char space[case_max];
-    bool inside = state->inside;
-    enum tok_category category;
-    switch (state->casing) {
-    case JINJA_UPPER:
-        return CASE_UPPER;
-    case JINJA_LOWER:
-        return CASE_LOWER;
-    case JINJA_SWAPCASE: {
-        char self[4];
-        size_t len = dgl_utf8_encode(cp, self);
-        bool lower = to_case(cp, CASE_LOWER, space) == len && memcmp(space, self, len) == 0;
-        return lower ? CASE_UPPER : CASE_LOWER;
-    }
-    case JINJA_CAPITALIZE:
-        state->inside = true;
-        return inside ? CASE_LOWER : CASE_TITLE;
-    case JINJA_TITLE:
-        category = tok_category(cp);
-        state->inside = category == TOK_LU || category == TOK_LL || category == TOK_LT;
-        return inside ? CASE_LOWER : CASE_TITLE;
-    case JINJA_TITLE_WORDS:
-        state->inside = !jinja_is_space(cp) && !(cp && cp < 0x80 && strchr("-({[<", (int)cp));
-        return inside ? CASE_LOWER : CASE_UPPER;
-    }
-    return CASE_LOWER;
-}
-
 bool jinja_change_case(struct jinja_run *run, const struct jinja_value *text,
                        enum jinja_casing casing, struct jinja_value *out)
 {
-    struct casing_state state = {casing, false};
     struct jinja_text result = {0};
     struct dgl_str s = jinja_str(text);
-    bool ok = true;
+    bool ok = true, inside = false; /* inside: after the first letter of a word */
     for (size_t pos = 0, len; ok && pos < s.len; pos += len) {
         uint32_t cp;
         char space[case_max];
         len = dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        bool data = jinja_byte_is_data(text, pos);
-        size_t size = to_case(cp, next_case(&state, cp), space);
-        ok = jinja_text_put(run, &result, (struct dgl_str){space, size}, data);
+        enum tok_category category = casing == JINJA_TITLE ? tok_category(cp) : TOK_CN;
+        enum letter_case to = inside || casing == JINJA_LOWER ? CASE_LOWER : CASE_TITLE;
+        if (casing == JINJA_UPPER || (casing == JINJA_TITLE_WORDS && !inside))
+            to = CASE_UPPER;
+        if (casing == JINJA_SWAPCASE) {
+            size_t size = to_case(cp, CASE_LOWER, space);
+            to = size == len && memcmp(space, s.p + pos, len) == 0 ? CASE_UPPER : CASE_LOWER;
+        }
+        inside = casing == JINJA_CAPITALIZE ||
+                 (casing == JINJA_TITLE &&
+                  (category == TOK_LU || category == TOK_LL || category == TOK_LT)) ||
+                 (casing == JINJA_TITLE_WORDS && !jinja_is_space(cp) &&
+                  !(cp && cp < 0x80 && strchr("-({[<", (int)cp)));
+        size_t size = to_case(cp, to, space);
+        ok = jinja_text_put(run, &result, (struct dgl_str){space, size},
+                            jinja_byte_is_data(text, pos));
     }
     ok = jinja_text_end(run, &result, ok, out);
     out->safe = text->safe;

@@ -371,29 +371,25 @@ bool jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict,
     return jinja_step(run, dict->count / 4);
 }
 
-/* The recursion is bounded: tuples with more than `levels` levels count as unhashable. */
-static bool is_hashable(const struct jinja_value *key, int levels)
-{
-    if (key->type != JINJA_TUPLE)
-        return key->type != JINJA_LIST && key->type != JINJA_DICT && key->type != JINJA_VIEW;
-    bool all = levels > 0;
-    for (size_t i = 0; all && i < key->list->count; i++)
-        all = is_hashable(&key->list->items[i], levels - 1);
-    return all;
-}
+enum { max_tuple_levels = 8 };
 
-/* Returns true if the value can be a key: not a list, a dict, or a tuple that contains one. */
-static bool is_key(const struct jinja_value *value)
+/* Returns true if the value can be a key: not a list, a dict, or a tuple that contains one. The
+ * recursion is bounded: a tuple with more than `levels` levels is not a key. */
+static bool is_key(const struct jinja_value *value, int levels)
 {
-    enum { max_tuple_levels = 8 };
-    return is_hashable(value, max_tuple_levels);
+    if (value->type != JINJA_TUPLE)
+        return value->type != JINJA_LIST && value->type != JINJA_DICT && value->type != JINJA_VIEW;
+    bool all = levels > 0;
+    for (size_t i = 0; all && i < value->list->count; i++)
+        all = is_key(&value->list->items[i], levels - 1);
+    return all;
 }
 
 bool jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, const struct jinja_value *key,
                     const struct jinja_value *value)
 {
     struct jinja_value *found;
-    if (!is_key(key))
+    if (!is_key(key, max_tuple_levels))
         return jinja_error(run, "unhashable type: '%s'", jinja_type_name(key));
     if (!jinja_dict_find(run, dict, key, &found))
         return false;
@@ -518,25 +514,11 @@ bool jinja_collect(struct jinja_run *run, const struct jinja_value *value, enum 
 
 /* ---- equality, order and membership ---- */
 
-static bool equal_dicts(struct jinja_run *run, const struct jinja_dict *a,
-                        const struct jinja_dict *b, bool *out)
-{
-    *out = a->count == b->count;
-    for (size_t i = 0; *out && i < a->count; i++) {
-        struct jinja_value *other;
-        if (!jinja_dict_find(run, b, &a->entries[i].key, &other))
-            return false;
-        *out = other != NULL;
-        if (other && !jinja_equal(run, &a->entries[i].value, other, out))
-            return false;
-    }
-    return true;
-}
-
 static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
                             const struct jinja_value *b, bool *out)
 {
     size_t count;
+    struct jinja_value *other;
     switch (a->type) {
     case JINJA_ABSENT:
     case JINJA_UNDEFINED:
@@ -556,7 +538,16 @@ static bool equal_same_type(struct jinja_run *run, const struct jinja_value *a,
         }
         return true;
     case JINJA_DICT:
-        return equal_dicts(run, a->dict, b->dict, out);
+        *out = a->dict->count == b->dict->count;
+        for (size_t i = 0; *out && i < a->dict->count; i++) {
+            const struct jinja_entry *entry = &a->dict->entries[i];
+            if (!jinja_dict_find(run, b->dict, &entry->key, &other))
+                return false;
+            *out = other != NULL;
+            if (other && !jinja_equal(run, &entry->value, other, out))
+                return false;
+        }
+        return true;
     case JINJA_RANGE: /* equal if they have the same elements */
         count = jinja_range_count(a);
         *out = count == jinja_range_count(b) && (!count || a->range.start == b->range.start) &&
@@ -644,7 +635,7 @@ bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
     }
     if (container->type == JINJA_DICT) {
         struct jinja_value *found;
-        if (!is_key(item))
+        if (!is_key(item, max_tuple_levels))
             return jinja_error(run, "unhashable type: '%s'", jinja_type_name(item));
         bool ok = jinja_dict_find(run, container->dict, item, &found);
         *out = ok && found;
@@ -694,21 +685,6 @@ static bool fail_overflow(struct jinja_run *run)
 
 /* ---- integers ---- */
 
-/* `exponent` is not negative. The loop halves it, so it ends after at most 63 rounds. */
-static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
-{
-    int64_t result = 1;
-    while (exponent) {
-        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result))
-            return false;
-        exponent >>= 1;
-        if (exponent && __builtin_mul_overflow(base, base, &base))
-            return false;
-    }
-    *out = result;
-    return true;
-}
-
 /* Rounds down. The remainder has the sign of b. */
 static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
                             struct jinja_value *out)
@@ -735,7 +711,7 @@ static bool divide_integers(struct jinja_run *run, enum jinja_op op, int64_t a, 
 static bool integer_arithmetic(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b,
                                struct jinja_value *out)
 {
-    int64_t result = 0;
+    int64_t result = op == JINJA_OP_POW ? 1 : 0;
     bool fits = true;
     switch (op) {
     case JINJA_OP_ADD:
@@ -748,7 +724,10 @@ static bool integer_arithmetic(struct jinja_run *run, enum jinja_op op, int64_t 
         fits = !__builtin_mul_overflow(a, b, &result);
         break;
     case JINJA_OP_POW:
-        fits = integer_power(a, b, &result);
+        /* b is not negative. It is halved, so the loop ends after at most 63 rounds. */
+        for (; b && fits; b >>= 1)
+            fits = !((b & 1) && __builtin_mul_overflow(result, a, &result)) &&
+                   !(b > 1 && __builtin_mul_overflow(a, a, &a));
         break;
     case JINJA_OP_FLOORDIV:
     case JINJA_OP_MOD:

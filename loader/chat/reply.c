@@ -175,32 +175,37 @@ static bool put_arguments(const struct dgl_json *value, struct dgl_buf *out)
     return ok;
 }
 
-static const struct dgl_json *arguments_of(const struct dgl_json *call)
+/* Reports a call, and frees its arguments. `id` may be empty. */
+static void tell_call(struct dgl_reply *r, const char *name, struct dgl_str id,
+                      struct dgl_buf *arguments)
 {
-    const struct dgl_json *value = dgl_json_get(call, "arguments");
-    return value ? value : dgl_json_get(call, "parameters");
+    if (arguments->failed)
+        r->status = dgl_fail_memory(r->log, "call", arguments->len);
+    else
+        tell(r, &(struct dgl_reply_part){.kind = DGL_REPLY_CALL,
+                                         .text = arguments->p,
+                                         .len = arguments->len,
+                                         .name = name,
+                                         .id = id.len ? id.p : NULL});
+    r->num_calls++;
+    dgl_buf_finish(arguments);
 }
 
 /* Returns true if `call` is a call, and reports it if `tells`. A call without a tag must have
  * arguments and name a known function. */
 static bool take_call(struct dgl_reply *r, const struct dgl_json *call, bool tells)
 {
-    const struct dgl_json *id = dgl_json_get(call, "id"), *arguments = arguments_of(call);
+    const struct dgl_json *arguments = dgl_json_get(call, "arguments");
     const struct dgl_str name = dgl_json_str(dgl_json_get(call, "name"));
     struct dgl_buf text = {0};
+    if (!arguments)
+        arguments = dgl_json_get(call, "parameters");
     bool ok = name.len > 0 && name.len < MAX_NAME && !memchr(name.p, '\0', name.len) &&
               put_arguments(arguments, &text);
     if (ok && r->alone)
         ok = arguments && is_known(r, name.p);
-    if (text.failed)
-        r->status = dgl_fail_memory(r->log, "call", text.len);
-    else if (ok && tells)
-        tell(r, &(struct dgl_reply_part){.kind = DGL_REPLY_CALL,
-                                         .text = text.p,
-                                         .len = text.len,
-                                         .name = name.p,
-                                         .id = dgl_json_str(id).len ? dgl_json_str(id).p : NULL});
-    r->num_calls += ok && tells;
+    if (text.failed || (ok && tells))
+        tell_call(r, name.p, dgl_json_str(dgl_json_get(call, "id")), &text);
     dgl_buf_finish(&text);
     return ok;
 }
@@ -229,15 +234,8 @@ static bool take_arguments(struct dgl_reply *r, const char *name, const char *id
     struct dgl_buf text = {0};
     const bool ok = name[0] && dgl_json_parse(NULL, "call", value.p, value.len, &doc) == DGL_OK &&
                     put_arguments(dgl_json_root(doc), &text);
-    if (text.failed)
-        r->status = dgl_fail_memory(r->log, "call", text.len);
-    else if (ok)
-        tell(r, &(struct dgl_reply_part){.kind = DGL_REPLY_CALL,
-                                         .text = text.p,
-                                         .len = text.len,
-                                         .name = name,
-                                         .id = id[0] ? id : NULL});
-    r->num_calls += ok;
+    if (ok)
+        tell_call(r, name, dgl_str_of(id), &text);
     dgl_json_destroy(&doc);
     dgl_buf_finish(&text);
     return ok;

@@ -118,11 +118,10 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
     enum dgl_status status = session_enter(chat->session, &saved);
     if (status != DGL_OK)
         return status;
-    status = chat_begin_answer(chat, &p, &ids);
-    if (status == DGL_OK)
-        status = session_generate(chat->session, &p, out);
-    if (status == DGL_OK)
-        status = chat_end_answer(chat, out);
+    TRY(chat_begin_answer(chat, &p, &ids));
+    TRY(session_generate(chat->session, &p, out));
+    TRY(chat_end_answer(chat, out));
+done:
     free(ids);
     return session_leave(chat->session, &saved, NULL, status);
 }
@@ -132,15 +131,8 @@ enum dgl_status dgl_chat_answer(struct dgl_chat *chat, const struct dgl_generate
 enum dgl_status dgl_chat_save(const struct dgl_chat *chat, char **json, size_t *len)
 {
     struct dgl_buf out = {0};
-    *json = NULL;
-    *len = 0;
     enum dgl_status status = chat_save(chat, &out);
-    if (status == DGL_OK) {
-        *len = out.len;
-        *json = dgl_buf_take(&out);
-    }
-    dgl_buf_finish(&out);
-    return status;
+    return dgl_return_text(chat->log, status, "the conversation", &out, json, len);
 }
 
 enum dgl_status dgl_chat_load(struct dgl_chat *chat, const char *name, const char *json, size_t len)

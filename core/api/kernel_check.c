@@ -92,6 +92,12 @@ struct checking {
     bool cancelled;
 };
 
+static bool tell(const struct checking *c, const struct dgl_kernel_verdict *verdict)
+{
+    c->j->done++;
+    return (!c->params->cb || c->params->cb(c->params->priv, verdict)) && go_on(c->j);
+}
+
 /* A lib that no kernel splices has no verdict of theirs. */
 static bool tell_idle_lib(void *priv, const struct kernel_override *o)
 {
@@ -106,8 +112,7 @@ static bool tell_idle_lib(void *priv, const struct kernel_override *o)
              o->name);
     const struct dgl_kernel_verdict verdict = {
         .kernel = &info, .verdict = DGL_VERDICT_SKIPPED, .reason = reason};
-    c->j->done++;
-    c->cancelled = (c->params->cb && !c->params->cb(c->params->priv, &verdict)) || !go_on(c->j);
+    c->cancelled = !tell(c, &verdict);
     return !c->cancelled;
 }
 
@@ -125,8 +130,7 @@ static bool tell_fault(struct checking *c, const struct kernel_fault *fault)
     struct dgl_str rest = dgl_str_of(fault->notes), line;
     while (rest.len && dgl_str_split(&rest, '\n', &line))
         dgl_notice(c->j->dev->log, "%.*s", (int)line.len, line.p);
-    c->j->done++;
-    return (!c->params->cb || c->params->cb(c->params->priv, &verdict)) && go_on(c->j);
+    return tell(c, &verdict);
 }
 
 enum dgl_status dgl_kernels_check(struct dgl_device *device,
@@ -139,8 +143,7 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
     TRY(judging_begin(&j, params->kernels, params->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL));
     for (size_t i = 0; i < kernel_set_count(j.set); i++)
         j.total += !params->overrides_only || is_override(j.set, kernel_set_at(j.set, i));
-    for (size_t i = 0; i < kernel_set_num_faults(j.set); i++)
-        j.total++;
+    j.total += kernel_set_num_faults(j.set);
     for (size_t i = 0; i < kernel_set_num_faults(j.set); i++)
         if (!tell_fault(&checking, kernel_set_fault_at(j.set, i)))
             TRY(DGL_ERR_CANCELLED);
@@ -155,8 +158,7 @@ enum dgl_status dgl_kernels_check(struct dgl_device *device,
         kernel_judge_forget(j.judge);
         const struct dgl_kernel_info info = kernel_info(kernel);
         const struct dgl_kernel_verdict told = verdict_of(&verdict, &info);
-        j.done++;
-        if ((params->cb && !params->cb(params->priv, &told)) || !go_on(&j))
+        if (!tell(&checking, &told))
             TRY(DGL_ERR_CANCELLED);
     }
     TRY(kernel_set_overrides(device->log, j.set, tell_idle_lib, &checking));

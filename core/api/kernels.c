@@ -132,13 +132,6 @@ enum dgl_status dgl_kernels_template(const struct dgl_log *log, const struct dgl
                                      const char *name, const char *op, char **text, size_t *len)
 {
     struct dgl_buf out = {0};
-    *text = NULL;
-    *len = 0;
     enum dgl_status status = kernel_template(log, kernels->set, name, op, &out);
-    if (status == DGL_OK) {
-        *len = out.len;
-        *text = dgl_buf_take(&out);
-    }
-    dgl_buf_finish(&out);
-    return status;
+    return dgl_return_text(log, status, "kernel", &out, text, len);
 }

@@ -21,15 +21,14 @@ enum dgl_status dgl_model_load(struct dgl_device *dev, const struct dgl_model_pa
     if (status != DGL_OK)
         return status;
     struct dgl_model *m = dgl_new(struct dgl_model);
-    if (m) {
-        status = model_load(m, dev, params ? params : &defaults);
-        if (status == DGL_OK)
-            *out = m;
-        else
-            model_destroy(m);
-    } else {
-        status = dgl_fail_memory(dev->log, "model", sizeof(*m));
-    }
+    if (!m)
+        TRY(dgl_fail_memory(dev->log, "model", sizeof(*m)));
+    status = model_load(m, dev, params ? params : &defaults);
+    if (status == DGL_OK)
+        *out = m;
+    else
+        model_destroy(m);
+done:
     device_leave(dev, &saved);
     return status;
 }
@@ -84,10 +83,10 @@ enum dgl_status dgl_model_set_kernels(struct dgl_model *model, const struct dgl_
 {
     struct gl_saved saved = {0};
     enum dgl_status status = model_enter(model, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = model_set_kernels(model, kernels);
-    device_leave(model->shard->dev, &saved);
+    if (status == DGL_OK) {
+        status = model_set_kernels(model, kernels);
+        device_leave(model->shard->dev, &saved);
+    }
     return status;
 }
 
@@ -97,10 +96,10 @@ enum dgl_status dgl_model_prepare_kernels(struct dgl_model *model,
     struct gl_saved saved = {0};
     *ready = false;
     enum dgl_status status = model_enter(model, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = model_prepare_kernels(model, kernels, ready);
-    device_leave(model->shard->dev, &saved);
+    if (status == DGL_OK) {
+        status = model_prepare_kernels(model, kernels, ready);
+        device_leave(model->shard->dev, &saved);
+    }
     return status;
 }
 
@@ -196,16 +195,6 @@ enum dgl_status dgl_plan_source(const struct dgl_model *model, const struct dgl_
 {
     const struct dgl_log *log = model->log;
     struct dgl_buf out = {0};
-    *text = NULL;
-    *len = 0;
     enum dgl_status status = kernel_generate(log, &((const struct kernel_use *)use)->choice, &out);
-    if (status == DGL_OK) {
-        dgl_buf_append(&out, "", 0);
-        *len = out.len;
-        *text = dgl_buf_take(&out);
-        if (!*text)
-            status = dgl_fail_memory(log, "generated GLSL", *len);
-    }
-    dgl_buf_finish(&out);
-    return status;
+    return dgl_return_text(log, status, "generated GLSL", &out, text, len);
 }

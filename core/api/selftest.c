@@ -40,21 +40,19 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
     if (t.p->name && !kernel_set_find(set, t.p->name))
         TRY(dgl_fail(device->log, DGL_ERR_INVALID_ARG, "no kernel is called '%s'", t.p->name));
     kernel_records_forget_wrong(device, t.p->name);
-    status = kernel_judge_create(
+    TRY(kernel_judge_create(
         &(struct kernel_judge_params){.dev = device,
                                       .set = set,
                                       .mode = t.p->quick ? KERNEL_JUDGE_QUICK : KERNEL_JUDGE_FULL,
                                       .go_on = go_on,
                                       .priv = &t},
-        &judge);
-    for (size_t i = 0; status == DGL_OK && i < kernel_set_count(set); i++) {
+        &judge));
+    for (size_t i = 0; i < kernel_set_count(set); i++) {
         const struct kernel *kernel = kernel_set_at(set, i);
         struct kernel_verdict verdict;
         if (t.p->name && strcmp(kernel->name, t.p->name) != 0)
             continue;
-        status = kernel_judge_kernel(judge, kernel->name, &verdict);
-        if (status != DGL_OK)
-            break;
+        TRY(kernel_judge_kernel(judge, kernel->name, &verdict));
         kernel_judge_forget(judge);
         const bool wrong = trust_is_wrong(&verdict);
         const struct dgl_kernel_info info = kernel_info(kernel);
@@ -65,17 +63,16 @@ enum dgl_status dgl_selftest(struct dgl_device *device, const struct dgl_selftes
                                                 .reason = verdict.text};
         t.wrong |= wrong;
         if (wrong)
-            status = kernel_records_add_wrong(device, kernel->name);
+            TRY(kernel_records_add_wrong(device, kernel->name));
         t.done++;
-        if (status == DGL_OK && ((t.p->cb && !t.p->cb(t.p->priv, &told, wrong)) || !go_on(&t)))
-            status = DGL_ERR_CANCELLED;
+        if ((t.p->cb && !t.p->cb(t.p->priv, &told, wrong)) || !go_on(&t))
+            TRY(DGL_ERR_CANCELLED);
     }
-    if (status == DGL_OK)
-        kernel_records_store(device);
-    if (status == DGL_OK && t.wrong && kernel_records_last(device))
+    kernel_records_store(device);
+    if (t.wrong && kernel_records_last(device))
         dgl_notice(device->log, "%s: wrong kernels are not used here from now on",
                    device->info.renderer);
-    else if (status == DGL_OK && t.wrong)
+    else if (t.wrong)
         dgl_warn(device->log,
                  "%s: later processes use wrong kernels: no folder keeps what was found",
                  device->info.renderer);

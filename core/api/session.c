@@ -121,10 +121,10 @@ enum dgl_status dgl_session_save(struct dgl_session *session,
     static const struct dgl_session_save_params defaults;
     struct gl_saved saved = {0};
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_save(session, params ? params : &defaults);
-    return session_leave(session, &saved, "saving the session", status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, "saving the session",
+                               session_save(session, params ? params : &defaults));
+    return status;
 }
 
 enum dgl_status dgl_session_load(struct dgl_session *session,
@@ -138,10 +138,10 @@ enum dgl_status dgl_session_load(struct dgl_session *session,
     if (data_len)
         *data_len = 0;
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_load(session, params ? params : &defaults, data, data_len);
-    return session_leave(session, &saved, "loading the session", status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, "loading the session",
+                               session_load(session, params ? params : &defaults, data, data_len));
+    return status;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -169,10 +169,10 @@ enum dgl_status dgl_logits(struct dgl_session *session, const struct dgl_logits_
     *logits = NULL;
     *rows = 0;
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_logits(session, params ? params : &defaults, logits, rows);
-    return session_leave(session, &saved, "evaluation", status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, "evaluation",
+                               session_logits(session, params ? params : &defaults, logits, rows));
+    return status;
 }
 
 enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_eval_params *params,
@@ -181,10 +181,11 @@ enum dgl_status dgl_session_eval(struct dgl_session *session, const struct dgl_e
     static const struct dgl_eval_params defaults;
     struct gl_saved saved = {0};
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_append(session, params ? params : &defaults, logits, hidden);
-    return session_leave(session, &saved, "evaluation", status);
+    if (status == DGL_OK)
+        status =
+            session_leave(session, &saved, "evaluation",
+                          session_append(session, params ? params : &defaults, logits, hidden));
+    return status;
 }
 
 enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_params *params,
@@ -195,10 +196,11 @@ enum dgl_status dgl_embed(struct dgl_session *session, const struct dgl_embed_pa
     *embeddings = NULL;
     *rows = 0;
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_embed(session, params ? params : &defaults, embeddings, rows);
-    return session_leave(session, &saved, "embedding", status);
+    if (status == DGL_OK)
+        status =
+            session_leave(session, &saved, "embedding",
+                          session_embed(session, params ? params : &defaults, embeddings, rows));
+    return status;
 }
 
 enum dgl_status dgl_perplexity(struct dgl_session *session,
@@ -209,10 +211,10 @@ enum dgl_status dgl_perplexity(struct dgl_session *session,
     struct gl_saved saved = {0};
     *out = (struct dgl_perplexity_result){0};
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_perplexity(session, params ? params : &defaults, out);
-    return session_leave(session, &saved, "perplexity", status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, "perplexity",
+                               session_perplexity(session, params ? params : &defaults, out));
+    return status;
 }
 
 enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_sampling *sampling)
@@ -222,19 +224,12 @@ enum dgl_status dgl_sampling_check(const struct dgl_log *log, const struct dgl_s
 
 const char *dgl_finish_str(enum dgl_finish finish)
 {
-    switch (finish) {
-    case DGL_FINISH_EOS:
-        return "eos";
-    case DGL_FINISH_STOP:
-        return "stop";
-    case DGL_FINISH_LENGTH:
-        return "length";
-    case DGL_FINISH_CONTEXT:
-        return "context";
-    case DGL_FINISH_CANCELLED:
-        return "cancelled";
-    }
-    return "unknown";
+    static const char *const names[] = {[DGL_FINISH_EOS] = "eos",
+                                        [DGL_FINISH_STOP] = "stop",
+                                        [DGL_FINISH_LENGTH] = "length",
+                                        [DGL_FINISH_CONTEXT] = "context",
+                                        [DGL_FINISH_CANCELLED] = "cancelled"};
+    return (size_t)finish < sizeof(names) / sizeof(names[0]) ? names[finish] : "unknown";
 }
 
 void dgl_generate_result_finish(struct dgl_generate_result *result)
@@ -249,10 +244,10 @@ enum dgl_status dgl_generate(struct dgl_session *session, const struct dgl_gener
     struct gl_saved saved = {0};
     *out = (struct dgl_generate_result){0};
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_generate(session, params ? params : &defaults, out);
-    return session_leave(session, &saved, NULL, status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, NULL,
+                               session_generate(session, params ? params : &defaults, out));
+    return status;
 }
 
 enum dgl_status dgl_bench(struct dgl_session *session, const struct dgl_bench_params *params,

@@ -32,16 +32,8 @@ enum dgl_status dgl_render(const struct dgl_log *log, const struct dgl_template 
                            const struct dgl_render_params *params, char **text, size_t *len)
 {
     struct dgl_buf out = {0};
-    *text = NULL;
-    *len = 0;
     enum dgl_status status = chat_template_render(log, tmpl, params, &out, NULL);
-    dgl_buf_puts(&out, ""); /* an empty text is a string too */
-    size_t got = out.len;
-    if (status == DGL_OK && !(*text = dgl_buf_take(&out)))
-        status = dgl_fail_memory(log, "rendered text", got);
-    dgl_buf_finish(&out);
-    *len = status == DGL_OK ? got : 0;
-    return status;
+    return dgl_return_text(log, status, "rendered text", &out, text, len);
 }
 
 enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_template *tmpl,

@@ -103,28 +103,13 @@ enum dgl_status dgl_encode(const struct dgl_log *log, const struct dgl_tokenizer
     return DGL_OK;
 }
 
-/* Makes the text of a decoding that ended with `status` the caller's. Finishes `out`. */
-static enum dgl_status take_text(const struct dgl_log *log, enum dgl_status status,
-                                 struct dgl_buf *out, char **text, size_t *len)
-{
-    dgl_buf_puts(out, ""); /* a result without tokens is a string too */
-    const size_t got = out->len;
-    if (status == DGL_OK && !(*text = dgl_buf_take(out)))
-        status = dgl_fail_memory(log, "decoded text", got);
-    dgl_buf_finish(out);
-    *len = status == DGL_OK ? got : 0;
-    return status;
-}
-
 enum dgl_status dgl_decode(const struct dgl_log *log, const struct dgl_tokenizer *tok,
                            const int32_t *ids, size_t count, bool skip_special, char **text,
                            size_t *len)
 {
     struct dgl_buf out = {0};
-    *text = NULL;
-    *len = 0;
     enum dgl_status status = tokenizer_decode(log, tok, ids, count, skip_special, &out);
-    return take_text(log, status, &out, text, len);
+    return dgl_return_text(log, status, "decoded text", &out, text, len);
 }
 
 enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_tokenizer *tok,
@@ -133,17 +118,17 @@ enum dgl_status dgl_decode_pieces(const struct dgl_log *log, const struct dgl_to
 {
     struct dgl_buf out = {0};
     struct detokenizer *d = NULL;
-    *text = NULL;
-    *len = 0;
-    enum dgl_status status = detokenizer_create(log, tok, false, &d);
-    for (size_t i = 0; i < count && status == DGL_OK; i++) {
-        status = detokenizer_push(d, ids[i], &out);
-        if (status == DGL_OK && i + 1 == count)
-            status = detokenizer_flush(d, &out);
+    enum dgl_status status;
+    TRY(detokenizer_create(log, tok, false, &d));
+    for (size_t i = 0; i < count; i++) {
+        TRY(detokenizer_push(d, ids[i], &out));
+        if (i + 1 == count)
+            TRY(detokenizer_flush(d, &out));
         ends[i] = out.len;
     }
+done:
     detokenizer_destroy(&d);
-    return take_text(log, status, &out, text, len);
+    return dgl_return_text(log, status, "decoded text", &out, text, len);
 }
 
 const char *dgl_token_spelling(const struct dgl_tokenizer *tok, int32_t id, size_t *len)

@@ -10,10 +10,10 @@ enum dgl_status dgl_tune(struct dgl_session *session, const struct dgl_tune_para
     struct gl_saved saved = {0};
     *out = (struct dgl_tune_result){0};
     enum dgl_status status = session_enter(session, &saved);
-    if (status != DGL_OK)
-        return status;
-    status = session_tune(session, params ? params : &defaults, out);
-    return session_leave(session, &saved, "tuning", status);
+    if (status == DGL_OK)
+        status = session_leave(session, &saved, "tuning",
+                               session_tune(session, params ? params : &defaults, out));
+    return status;
 }
 
 void dgl_tune_result_finish(struct dgl_tune_result *result)

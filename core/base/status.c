@@ -53,6 +53,19 @@ enum dgl_status dgl_fail(const struct dgl_log *log, enum dgl_status status, cons
     return status;
 }
 
+enum dgl_status dgl_return_text(const struct dgl_log *log, enum dgl_status status, const char *what,
+                                struct dgl_buf *buf, char **text, size_t *len)
+{
+    dgl_buf_puts(buf, ""); /* an empty text is a string too */
+    const size_t got = buf->len;
+    *text = status == DGL_OK ? dgl_buf_take(buf) : NULL;
+    if (status == DGL_OK && !*text)
+        status = dgl_fail_memory(log, what, got);
+    *len = *text ? got : 0;
+    dgl_buf_finish(buf);
+    return status;
+}
+
 enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
 {
     return dgl_fail(log, DGL_ERR_INVALID_ARG, "%s: out is NULL, wanted where to put the result",

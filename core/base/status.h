@@ -28,6 +28,13 @@ enum dgl_status dgl_fail_no_out(const struct dgl_log *log, const char *function)
 /* Fails because memory is exhausted, and names the object and its size. */
 enum dgl_status dgl_fail_memory(const struct dgl_log *log, const char *what, uint64_t bytes);
 
+struct dgl_buf;
+/* Ends a call with `status` that returns a text. Gives the text of `buf` to the caller (dgl_free)
+ * if the status is DGL_OK; `what` names it if memory is exhausted. Sets *text to NULL and *len to 0
+ * on failure. Finishes `buf`. */
+enum dgl_status dgl_return_text(const struct dgl_log *log, enum dgl_status status, const char *what,
+                                struct dgl_buf *buf, char **text, size_t *len);
+
 /* Returns the text of an errno, which may be stored in `space`. Thread-safe, unlike strerror(). */
 #define DGL_ERRNO_BYTES 128
 const char *dgl_errno_text(int error, char space[DGL_ERRNO_BYTES]);

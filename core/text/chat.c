@@ -264,32 +264,31 @@ static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t 
                                    int32_t *keep)
 {
     const struct dgl_model_info *info = chat->info;
-    size_t context = (size_t)chat->context;
+    const size_t context = (size_t)chat->context;
     struct token_ids out = {0};
+    enum dgl_status status;
     *ids = NULL;
     *count = 0;
     *keep = 0;
-    enum dgl_status status = render_visible(chat, &out);
-    if (status == DGL_OK && chat->context_shift)
-        status = count_kept(chat, &out, keep);
-    if (status == DGL_OK && chat->context_shift && out.count >= context) {
-        size_t wanted = (size_t)*keep + (context - (size_t)*keep) / 2;
-        while (status == DGL_OK && out.count > wanted && hide_question(chat))
-            status = render_visible(chat, &out);
+    TRY(render_visible(chat, &out));
+    if (chat->context_shift)
+        TRY(count_kept(chat, &out, keep));
+    if (chat->context_shift && out.count >= context) {
+        const size_t wanted = (size_t)*keep + (context - (size_t)*keep) / 2;
+        while (out.count > wanted && hide_question(chat))
+            TRY(render_visible(chat, &out));
     }
-    if (status == DGL_OK && out.count > context)
-        status =
-            dgl_fail(chat->log, DGL_ERR_CONTEXT_FULL,
+    if (out.count > context)
+        TRY(dgl_fail(chat->log, DGL_ERR_CONTEXT_FULL,
                      "the conversation has %zu tokens, but the context only %zu: take "
                      "messages back%s (the model's limit is %d)",
                      out.count, context, info->context < info->context_max ? ", or raise -c" : "",
-                     info->context_max);
-    if (status == DGL_OK) {
-        *ids = out.ids;
-        *count = out.count;
-    } else {
+                     info->context_max));
+    *ids = out.ids;
+    *count = out.count;
+done:
+    if (status != DGL_OK)
         free(out.ids);
-    }
     return status;
 }
 

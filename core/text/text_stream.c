@@ -55,17 +55,12 @@ static size_t held_back(const struct text_stream *t)
     return held;
 }
 
-static bool leaves_text(const struct text_stream *t, int32_t id)
-{
-    for (size_t i = 0; i < t->num_shown; i++)
-        if (t->shown[i] == id)
-            return true;
-    return !tokenizer_is_special(t->tok, id);
-}
-
 void text_stream_push(struct text_stream *t, int32_t id)
 {
-    if (!t->detok || t->stopped || !leaves_text(t, id))
+    bool shown = t->tok && !tokenizer_is_special(t->tok, id);
+    for (size_t i = 0; i < t->num_shown; i++)
+        shown |= t->shown[i] == id;
+    if (!t->detok || t->stopped || !shown)
         return;
     t->status = detokenizer_push(t->detok, id, &t->text);
     if (t->text.len > t->emitted)

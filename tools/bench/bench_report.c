@@ -96,20 +96,6 @@ static void model_json(struct dgl_json_writer *w, const struct dgl_model_info *m
     dgl_model_file_destroy(&file);
 }
 
-static void workload_json(struct dgl_json_writer *w, const struct dgl_bench_result *r)
-{
-    dgl_jw_field_object(w, "workload");
-    dgl_jw_field_cstr(w, "promptName", "custom");
-    dgl_jw_field_i64(w, "promptTokens", r->prompt_tokens);
-    dgl_jw_field_i64(w, "maxNewTokens", r->decode_tokens);
-    dgl_jw_field_object(w, "sampling");
-    dgl_jw_field_i64(w, "temperature", 0);
-    dgl_jw_field_i64(w, "topK", 1);
-    dgl_jw_field_i64(w, "topP", 1);
-    dgl_jw_end_object(w);
-    dgl_jw_end_object(w);
-}
-
 static void metrics_json(struct dgl_json_writer *w, const struct bench_report *report)
 {
     const struct dgl_bench_result *r = &report->result;
@@ -150,23 +136,6 @@ static void points_json(struct dgl_json_writer *w, const char *key, const char *
         if (points[i].step_ms > 0)
             report_f64(w, "step_ms", points[i].step_ms);
         report_f64s(w, all, points[i].tps, (size_t)points[i].count);
-        dgl_jw_end_object(w);
-    }
-    dgl_jw_end_array(w);
-}
-
-static void cells_json(struct dgl_json_writer *w, const struct bench_report *report)
-{
-    dgl_jw_field_array(w, "matrix");
-    for (size_t i = 0; i < report->num_cells; i++) {
-        const struct bench_cell *c = &report->cell[i];
-        dgl_jw_object(w);
-        dgl_jw_field_cstr(w, "quantization", c->quantization);
-        dgl_jw_field_cstr(w, "layout", c->layout);
-        dgl_jw_field_u64(w, "weight_bytes", c->weight_bytes);
-        report_f64(w, "prefill_tps", c->result.prefill_tps_median);
-        report_f64(w, "decode_tps", c->result.decode_tps_median);
-        report_f64(w, "decode_gbps", c->result.decode_gbps);
         dgl_jw_end_object(w);
     }
     dgl_jw_end_array(w);
@@ -215,7 +184,16 @@ static bool print_json(const struct bench_report *report)
     dgl_jw_field_cstr(&w, "runType", "warm");
     env_json(&w, e->device);
     model_json(&w, dgl_model_get_info(e->model));
-    workload_json(&w, r);
+    dgl_jw_field_object(&w, "workload");
+    dgl_jw_field_cstr(&w, "promptName", "custom");
+    dgl_jw_field_i64(&w, "promptTokens", r->prompt_tokens);
+    dgl_jw_field_i64(&w, "maxNewTokens", r->decode_tokens);
+    dgl_jw_field_object(&w, "sampling");
+    dgl_jw_field_i64(&w, "temperature", 0);
+    dgl_jw_field_i64(&w, "topK", 1);
+    dgl_jw_field_i64(&w, "topP", 1);
+    dgl_jw_end_object(&w);
+    dgl_jw_end_object(&w);
     metrics_json(&w, report);
     settings_json(&w, report);
     report_f64(&w, "prefill_tps", r->prefill_tps_median);
@@ -254,8 +232,21 @@ static bool print_json(const struct bench_report *report)
         points_json(&w, "sweep_prompt", "prompt_tokens", "prefill_tps", report->prompt,
                     report->num_prompts);
     }
-    if (report->opt->matrix)
-        cells_json(&w, report);
+    if (report->opt->matrix) {
+        dgl_jw_field_array(&w, "matrix");
+        for (size_t i = 0; i < report->num_cells; i++) {
+            const struct bench_cell *c = &report->cell[i];
+            dgl_jw_object(&w);
+            dgl_jw_field_cstr(&w, "quantization", c->quantization);
+            dgl_jw_field_cstr(&w, "layout", c->layout);
+            dgl_jw_field_u64(&w, "weight_bytes", c->weight_bytes);
+            report_f64(&w, "prefill_tps", c->result.prefill_tps_median);
+            report_f64(&w, "decode_tps", c->result.decode_tps_median);
+            report_f64(&w, "decode_gbps", c->result.decode_gbps);
+            dgl_jw_end_object(&w);
+        }
+        dgl_jw_end_array(&w);
+    }
     dgl_jw_field_object(&w, "raw");
     report_f64s(&w, "decode_latencies_ms", r->decode_latency_ms, r->num_latencies);
     report_f64s(&w, "submit_times_ms", r->submit_ms, r->num_submits);

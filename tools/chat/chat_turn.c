@@ -139,27 +139,22 @@ int turn_answer(struct chat *c)
 
 /* ---- for a file ------------------------------------------------------------------------------ */
 
-/* The object of generate --json with the answer as a message. */
-static bool print_json(const struct chat *c, const struct dgl_generate_result *r)
-{
-    struct dgl_buf out = {0};
-    struct dgl_json_writer w = report_object(&out);
-    generation_report(&w, &c->engine, r);
-    dgl_jw_field_object(&w, "message");
-    dgl_jw_field_cstr(&w, "role", "assistant");
-    dgl_jw_field_str(&w, "content", (struct dgl_str){r->text, r->text_len});
-    dgl_jw_end_object(&w);
-    report_end(&w);
-    return out_buf(&out);
-}
-
 static int end_file(struct chat *c, const struct dgl_generate_result *r)
 {
     bool ok = !c->output_lost && screen_end(&c->screen);
-    if (ok && c->opt->json)
-        ok = print_json(c, r);
-    else if (ok && c->screen.terminal && !c->screen.at_newline)
+    if (ok && c->opt->json) { /* the object of generate --json with the answer as a message */
+        struct dgl_buf out = {0};
+        struct dgl_json_writer w = report_object(&out);
+        generation_report(&w, &c->engine, r);
+        dgl_jw_field_object(&w, "message");
+        dgl_jw_field_cstr(&w, "role", "assistant");
+        dgl_jw_field_str(&w, "content", (struct dgl_str){r->text, r->text_len});
+        dgl_jw_end_object(&w);
+        report_end(&w);
+        ok = out_buf(&out);
+    } else if (ok && c->screen.terminal && !c->screen.at_newline) {
         ok = out_write("\n", 1) && out_flush();
+    }
     if (!ok)
         return out_exit(false);
     generation_note(&c->engine, r, c->params.sampling.seed);

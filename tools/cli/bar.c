@@ -39,17 +39,6 @@ bool bar_update(struct bar *bar, const char *what, uint64_t done, uint64_t total
     return true;
 }
 
-/* "12 s left", "3 min left", "2 h left" */
-static void put_left(struct dgl_buf *out, double seconds)
-{
-    if (seconds < 100)
-        dgl_buf_printf(out, ", %.0f s left", seconds);
-    else if (seconds < 100 * 60)
-        dgl_buf_printf(out, ", %.0f min left", seconds / 60);
-    else
-        dgl_buf_printf(out, ", %.0f h left", seconds / 3600);
-}
-
 /* "45% of 2.4 GiB", "7/17" */
 static void put_position(struct dgl_buf *out, const struct bar *bar, bool bytes)
 {
@@ -60,15 +49,6 @@ static void put_position(struct dgl_buf *out, const struct bar *bar, bool bytes)
         dgl_buf_printf(out, "%llu/%llu", (unsigned long long)bar->done,
                        (unsigned long long)bar->total);
     }
-}
-
-static void put_rate(struct dgl_buf *out, double per_second, bool bytes)
-{
-    if (bytes)
-        dgl_buf_bytes(out, (uint64_t)per_second);
-    else
-        dgl_buf_printf(out, "%.1f", per_second);
-    dgl_buf_puts(out, "/s");
 }
 
 static void put_cells(struct dgl_buf *out, const struct bar *bar, size_t cells, bool colour)
@@ -104,9 +84,20 @@ size_t bar_draw(const struct bar *bar, const struct bar_look *look, uint64_t now
     dgl_buf_printf(&part[HEAD], "%s ", work ? work : bar->what);
     put_position(&part[HEAD], bar, bytes);
     if (per_second > 0) {
+        const double left = (double)(bar->total - bar->done) / per_second;
         dgl_buf_putc(&part[RATE], ' ');
-        put_rate(&part[RATE], per_second, bytes);
-        put_left(&part[LEFT], (double)(bar->total - bar->done) / per_second);
+        if (bytes)
+            dgl_buf_bytes(&part[RATE], (uint64_t)per_second);
+        else
+            dgl_buf_printf(&part[RATE], "%.1f", per_second);
+        dgl_buf_puts(&part[RATE], "/s");
+        dgl_buf_printf(&part[LEFT], ", %.0f %s left",
+                       left < 100        ? left
+                       : left < 100 * 60 ? left / 60
+                                         : left / 3600,
+                       left < 100        ? "s"
+                       : left < 100 * 60 ? "min"
+                                         : "h");
     }
     for (size_t i = 0; i < PARTS; i++)
         failed |= part[i].failed;

@@ -244,6 +244,14 @@ bool engine_lacks_device(void)
     return lacks_device;
 }
 
+enum dgl_executor executor_chosen(const struct options *opt)
+{
+    const char *name = opt->executor ? opt->executor : "auto";
+    return strcmp(name, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
+           : strcmp(name, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
+                                             : DGL_EXECUTOR_AUTO;
+}
+
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 /* The time since *at, which becomes now. */
@@ -277,7 +285,6 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
     lap(&at, &e->times.device_ns);
     trace_watch(&e->trace, e->device);
     bool f32 = opt->kv_type && strcmp(opt->kv_type, "f32") == 0;
-    const char *executor = opt->executor ? opt->executor : "auto";
     const char *hash = opt->hash_weights ? opt->hash_weights : "changed";
     e->console.work = "loading";
     TRY(dgl_model_load(
@@ -287,10 +294,8 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                                          : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
                                                                       : DGL_HASH_CHANGED,
                          .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16, .no_tuned = opt->no_tune,
-                         .executor = strcmp(executor, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
-                                     : strcmp(executor, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
-                                                                           : DGL_EXECUTOR_AUTO,
-                         .progress_cb = console_progress, .progress_priv = &e->console),
+                         .executor = executor_chosen(opt), .progress_cb = console_progress,
+                         .progress_priv = &e->console),
         &e->model));
     lap(&at, &e->times.model_ns);
     const int32_t granted = dgl_model_get_info(e->model)->context;

@@ -51,6 +51,9 @@ void engine_close(struct engine *e);
 /* Ends the process, without waiting for the compiler of a device that engine_close() left open. */
 _Noreturn void engine_exit(int code);
 
+/* The executor of --executor. */
+enum dgl_executor executor_chosen(const struct options *opt);
+
 #define MODEL_PATH_MAX 4096
 /* Finds the bundled model in DOPPLERGL_DATA, the build tree or PREFIX/share/dopplergl. Returns
  * `buffer`, or NULL if there is none. */

@@ -36,13 +36,6 @@ static void put_text(const char *text)
     }
 }
 
-static void put_heading(const char *macro, const char *text)
-{
-    printf("%s \"", macro);
-    put_text(text);
-    printf("\"\n");
-}
-
 static void put_option(const struct option *o)
 {
     printf(".TP\n");
@@ -131,7 +124,7 @@ void help_man(void)
         if (option_is_kernel(o))
             put_option(o);
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-        put_heading(".SH", sections[i].heading);
+        printf(".SH \"%s\"\n", sections[i].heading);
         put_text(sections[i].text);
         printf("\n");
     }

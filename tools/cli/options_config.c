@@ -169,18 +169,6 @@ static bool store_number(const struct defaults *d, const struct option *o,
     return ok;
 }
 
-/* -v three times is the most that makes a difference. */
-static bool store_count(const struct defaults *d, const struct option *o,
-                        const struct dgl_json *value, struct options *out)
-{
-    int64_t count;
-    if (!dgl_json_i64(value, &count) || count < 0 || count > 3)
-        return console_refuse("%s: %s is not a whole number from 0 to 3", d->path, o->name);
-    for (; count > 0; count--)
-        option_store(o, NULL, NULL, out);
-    return true;
-}
-
 /* Kernel hints may be an object, as in --kernel-config, or its text. */
 static bool store_hints(const struct defaults *d, const struct option *o,
                         const struct dgl_json *value, struct options *out)
@@ -202,14 +190,19 @@ static bool store_hints(const struct defaults *d, const struct option *o,
 static bool store_value(const struct defaults *d, const struct option *o,
                         const struct dgl_json *value, struct options *out)
 {
+    int64_t count;
     switch (o->type) {
     case TYPE_FLAG:
         if (!dgl_json_is(value, DGL_JSON_BOOL))
             return fail_type(d, o, value, "true or false");
         option_set_flag(o, dgl_json_bool(value), out);
         return true;
-    case TYPE_COUNT:
-        return store_count(d, o, value, out);
+    case TYPE_COUNT: /* -v three times is the most that makes a difference */
+        if (!dgl_json_i64(value, &count) || count < 0 || count > 3)
+            return console_refuse("%s: %s is not a whole number from 0 to 3", d->path, o->name);
+        for (; count > 0; count--)
+            option_store(o, NULL, NULL, out);
+        return true;
     case TYPE_I32:
     case TYPE_I64:
     case TYPE_F64:
@@ -293,34 +286,37 @@ static bool add_file(struct defaults *d)
     return true;
 }
 
-/* The place of a file among the settings; "" = nowhere. */
-static void config_path(const char *name, struct dgl_buf *out)
+/* Finds a file among the settings. The path is empty if there is no folder for settings. Returns
+ * false after an error line that names the file as `what`. */
+static bool find_file(const struct defaults *d, const char *name, const char *what,
+                      struct dgl_buf *path, bool *exists)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    struct stat info;
     if (config && config[0] == '/')
-        dgl_buf_printf(out, "%s/dopplergl/%s", config, name);
+        dgl_buf_printf(path, "%s/dopplergl/%s", config, name);
     else if (home && home[0] == '/')
-        dgl_buf_printf(out, "%s/.config/dopplergl/%s", home, name);
+        dgl_buf_printf(path, "%s/.config/dopplergl/%s", home, name);
+    if (path->failed)
+        return console_refuse("out of memory for the path of %s", what);
+    *exists = path->len && lstat(path->p, &info) == 0;
+    if (path->len && !*exists && errno != ENOENT && errno != ENOTDIR)
+        dgl_warn(&d->console.log, "%s is not used: %s", path->p, strerror(errno));
+    return true;
 }
 
-/* Kernel hints of the user's for every call, read with the kernels: a link that leads nowhere is
- * said then. */
+/* Kernel hints of the user for every call. They are read with the kernels, which then report a
+ * broken link. */
 static bool add_user_kernels(struct defaults *d)
 {
     struct dgl_buf path = {0};
-    struct stat info;
+    bool exists;
     if (!option_named(d->command, DGL_STR("kernel-config")))
         return true;
-    config_path("kernels.json", &path);
-    if (path.failed)
-        console_error("out of memory for the path of kernels.json");
-    bool ok = !path.failed;
-    const bool there = ok && path.len && lstat(path.p, &info) == 0;
-    if (ok && path.len && !there && errno != ENOENT && errno != ENOTDIR)
-        dgl_warn(&d->console.log, "%s is not used: %s", path.p, strerror(errno));
+    const bool ok = find_file(d, "kernels.json", "kernels.json", &path, &exists);
     if (ok && path.len)
         d->opt->user_kernels_path = dgl_buf_take(&path);
-    d->opt->user_kernels = there ? d->opt->user_kernels_path : NULL;
+    d->opt->user_kernels = ok && exists ? d->opt->user_kernels_path : NULL;
     dgl_buf_finish(&path);
     return ok;
 }
@@ -342,21 +338,14 @@ bool options_add_defaults(const struct command *command, struct options *out)
 {
     struct defaults d = {.command = command, .opt = out};
     struct dgl_buf path = {0};
-    struct stat info;
+    bool exists = false;
     console_init(&d.console, out);
     warn_relative(&d);
-    bool ok = add_environment(&d);
-    ok = ok && add_user_kernels(&d);
-    config_path("config.json", &path);
-    if (ok && path.failed) {
-        console_error("out of memory for the path of the configuration file");
-        ok = false;
-    } else if (ok && path.len && lstat(path.p, &info) == 0) {
-        d.path = path.p;
+    bool ok = add_environment(&d) && add_user_kernels(&d) &&
+              find_file(&d, "config.json", "the configuration file", &path, &exists);
+    d.path = path.p;
+    if (ok && exists)
         ok = add_file(&d);
-    } else if (ok && path.len && errno != ENOENT && errno != ENOTDIR) {
-        dgl_warn(&d.console.log, "%s is not used: %s", path.p, strerror(errno));
-    }
     dgl_buf_finish(&path);
     return ok;
 }

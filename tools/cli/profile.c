@@ -18,39 +18,9 @@ static uint64_t phase_ns(const struct dgl_profile *p, enum dgl_phase phase)
     return sum;
 }
 
-static void entry_json(struct dgl_json_writer *w, const struct dgl_profile *p,
-                       const struct dgl_profile_entry *e)
-{
-    uint64_t whole = phase_ns(p, e->phase);
-    double gbps = e->gpu_ns ? (double)e->bytes / (double)e->gpu_ns : 0;
-    dgl_jw_object(w);
-    dgl_jw_field_cstr(w, "phase", phase_name(e->phase));
-    dgl_jw_field_cstr(w, "op", e->op);
-    dgl_jw_field_cstr(w, "kernel", e->kernel);
-    dgl_jw_field_u64(w, "calls", e->calls);
-    dgl_jw_field_u64(w, "bytes", e->bytes);
-    report_f64(w, "gpu_us", e->timed ? (double)e->gpu_ns * 1e-3 : NAN);
-    report_f64(w, "share", whole > 0 ? (double)e->gpu_ns / (double)whole : NAN);
-    report_f64(w, "gbps", gbps > 0 ? gbps : NAN);
-    report_f64(w, "copy_share", gbps > 0 && p->copy_gbps > 0 ? gbps / p->copy_gbps : NAN);
-    dgl_jw_end_object(w);
-}
-
-static void step_json(struct dgl_json_writer *w, const struct dgl_profile_step *s)
-{
-    dgl_jw_object(w);
-    report_f64(w, "host_us", (double)s->host_ns * 1e-3);
-    report_f64(w, "cpu_record_us", (double)s->record_ns * 1e-3);
-    report_f64(w, "gpu_us", s->gpu_ns > 0 ? (double)s->gpu_ns * 1e-3 : NAN);
-    report_f64(w, "readback_us", (double)s->readback_ns * 1e-3);
-    report_f64(w, "wall_us",
-               (double)(s->host_ns + s->record_ns + s->gpu_ns + s->readback_ns) * 1e-3);
-    dgl_jw_field_bool(w, "timers", s->timed);
-    dgl_jw_end_object(w);
-}
-
 void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool asked)
 {
+    bool timers = false;
     if (!asked) {
         dgl_jw_field_null(w, "profile");
         dgl_jw_field_null(w, "timeline");
@@ -58,16 +28,38 @@ void profile_json(struct dgl_json_writer *w, const struct dgl_profile *p, bool a
         return;
     }
     dgl_jw_field_array(w, "profile");
-    for (size_t i = 0; i < p->num_entries; i++)
-        entry_json(w, p, &p->entries[i]);
+    for (size_t i = 0; i < p->num_entries; i++) {
+        const struct dgl_profile_entry *e = &p->entries[i];
+        const uint64_t whole = phase_ns(p, e->phase);
+        const double gbps = e->gpu_ns ? (double)e->bytes / (double)e->gpu_ns : 0;
+        dgl_jw_object(w);
+        dgl_jw_field_cstr(w, "phase", phase_name(e->phase));
+        dgl_jw_field_cstr(w, "op", e->op);
+        dgl_jw_field_cstr(w, "kernel", e->kernel);
+        dgl_jw_field_u64(w, "calls", e->calls);
+        dgl_jw_field_u64(w, "bytes", e->bytes);
+        report_f64(w, "gpu_us", e->timed ? (double)e->gpu_ns * 1e-3 : NAN);
+        report_f64(w, "share", whole > 0 ? (double)e->gpu_ns / (double)whole : NAN);
+        report_f64(w, "gbps", gbps > 0 ? gbps : NAN);
+        report_f64(w, "copy_share", gbps > 0 && p->copy_gbps > 0 ? gbps / p->copy_gbps : NAN);
+        dgl_jw_end_object(w);
+        timers |= e->timed;
+    }
     dgl_jw_end_array(w);
     dgl_jw_field_array(w, "timeline");
-    for (size_t i = 0; i < p->num_steps; i++)
-        step_json(w, &p->steps[i]);
+    for (size_t i = 0; i < p->num_steps; i++) {
+        const struct dgl_profile_step *s = &p->steps[i];
+        const uint64_t wall = s->host_ns + s->record_ns + s->gpu_ns + s->readback_ns;
+        dgl_jw_object(w);
+        report_f64(w, "host_us", (double)s->host_ns * 1e-3);
+        report_f64(w, "cpu_record_us", (double)s->record_ns * 1e-3);
+        report_f64(w, "gpu_us", s->gpu_ns > 0 ? (double)s->gpu_ns * 1e-3 : NAN);
+        report_f64(w, "readback_us", (double)s->readback_ns * 1e-3);
+        report_f64(w, "wall_us", (double)wall * 1e-3);
+        dgl_jw_field_bool(w, "timers", s->timed);
+        dgl_jw_end_object(w);
+    }
     dgl_jw_end_array(w);
-    bool timers = false;
-    for (size_t i = 0; i < p->num_entries; i++)
-        timers |= p->entries[i].timed;
     report_f64(w, "timer_us", timers ? (double)p->timer_ns * 1e-3 : NAN);
 }
 

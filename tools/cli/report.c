@@ -184,15 +184,10 @@ void report_paragraphs(struct dgl_buf *out, const char *text)
 
 const char *phase_name(enum dgl_phase phase)
 {
-    switch (phase) {
-    case DGL_PHASE_PREFILL:
-        return "prefill";
-    case DGL_PHASE_DECODE:
-        return "decode";
-    case DGL_PHASE_SAMPLE:
-        return "sample";
-    }
-    return "unknown";
+    static const char *const names[] = {[DGL_PHASE_PREFILL] = "prefill",
+                                        [DGL_PHASE_DECODE] = "decode",
+                                        [DGL_PHASE_SAMPLE] = "sample"};
+    return (size_t)phase < sizeof(names) / sizeof(names[0]) ? names[phase] : "unknown";
 }
 
 struct kernel_row {

@@ -126,23 +126,6 @@ enum dgl_status session_read(struct engine *e, const char *path, struct session_
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_note(struct dgl_buf *out, const struct session_note *note)
-{
-    struct dgl_json_writer w = report_object(out);
-    dgl_jw_field_cstr(&w, "command", note->command);
-    dgl_jw_field_u64(&w, "seed", note->seed);
-    if (note->conversation) {
-        dgl_jw_field_raw(&w, "conversation", note->conversation);
-    } else {
-        dgl_jw_field_u64(&w, "draws", note->draws);
-        dgl_jw_field_array(&w, "pending");
-        for (size_t i = 0; i < note->num_pending; i++)
-            dgl_jw_i64(&w, note->pending[i]);
-        dgl_jw_end_array(&w);
-    }
-    dgl_jw_end_object(&w);
-}
-
 /* The signal that ended an answer must not end the writing of the session. The next signal cancels
  * the library's call. */
 static bool draw_only(void *priv, const char *what, uint64_t done, uint64_t total)
@@ -154,7 +137,16 @@ static bool draw_only(void *priv, const char *what, uint64_t done, uint64_t tota
 enum dgl_status session_write(struct engine *e, const char *path, const struct session_note *note)
 {
     struct dgl_buf data = {0};
-    put_note(&data, note);
+    struct dgl_json_writer w = report_object(&data);
+    dgl_jw_field_cstr(&w, "command", note->command);
+    dgl_jw_field_u64(&w, "seed", note->seed);
+    if (note->conversation) {
+        dgl_jw_field_raw(&w, "conversation", note->conversation);
+    } else {
+        dgl_jw_field_u64(&w, "draws", note->draws);
+        report_ids(&w, "pending", note->pending, note->num_pending);
+    }
+    dgl_jw_end_object(&w);
     e->console.work = "writing the session";
     enum dgl_status status =
         data.failed

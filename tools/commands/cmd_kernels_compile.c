@@ -210,7 +210,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
 {
     struct compiling c = {.opt = opt, .console = &e->console};
     char shape[MODEL_SHAPE_MAX], bundled[MODEL_PATH_MAX];
-    const char *path = NULL, *executor = opt->executor ? opt->executor : "auto";
+    const char *path = NULL;
     uint64_t memory_bytes = 0;
     enum dgl_status status = DGL_OK;
     if (opt->shape)
@@ -237,14 +237,12 @@ int kernels_compile(struct engine *e, const struct options *opt)
     }
     TRY(dgl_kernels_compile(
         e->device,
-        dgl_kernels_compile_params(
-                .path = path, .kernels = e->kernels, .no_tuned = opt->no_tune,
-                .executor = strcmp(executor, "dispatch") == 0     ? DGL_EXECUTOR_DISPATCH
-                            : strcmp(executor, "persistent") == 0 ? DGL_EXECUTOR_PERSISTENT
-                                                                  : DGL_EXECUTOR_AUTO,
-                .all = opt->all, .seconds = opt->time_limit, .memory_bytes = memory_bytes,
-                .known = c.hash, .num_known = c.num_hashes, .cb = tell, .priv = &c,
-                .progress_cb = console_progress, .progress_priv = &e->console)));
+        dgl_kernels_compile_params(.path = path, .kernels = e->kernels, .no_tuned = opt->no_tune,
+                                   .executor = executor_chosen(opt), .all = opt->all,
+                                   .seconds = opt->time_limit, .memory_bytes = memory_bytes,
+                                   .known = c.hash, .num_known = c.num_hashes, .cb = tell,
+                                   .priv = &c, .progress_cb = console_progress,
+                                   .progress_priv = &e->console)));
 done:
     if (status == DGL_ERR_CANCELLED && c.status != DGL_OK)
         status = c.status;

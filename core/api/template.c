@@ -44,21 +44,19 @@ enum dgl_status dgl_render_ids(const struct dgl_log *log, const struct dgl_templ
     struct token_ids out = {0};
     *ids = NULL;
     *count = 0;
-    enum dgl_status status = chat_template_render(log, tmpl, params, &text, &taint);
+    enum dgl_status status;
+    TRY(chat_template_render(log, tmpl, params, &text, &taint));
     /* An empty result is an array too. */
-    if (status == DGL_OK && !(out.ids = malloc(sizeof(int32_t))))
-        status = dgl_fail_memory(log, "ids", sizeof(int32_t));
-    if (status == DGL_OK) {
-        struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
-        out.cap = 1;
-        status = chat_ids_encode(log, tok, rendered, params->answers, params->num_answers, &out);
-    }
-    if (status == DGL_OK) {
-        *ids = out.ids;
-        *count = out.count;
-    } else {
+    if (!(out.ids = malloc(sizeof(int32_t))))
+        TRY(dgl_fail_memory(log, "ids", sizeof(int32_t)));
+    out.cap = 1;
+    const struct tainted_text rendered = {{text.p, text.len}, (const uint8_t *)taint.p};
+    TRY(chat_ids_encode(log, tok, rendered, params->answers, params->num_answers, &out));
+    *ids = out.ids;
+    *count = out.count;
+done:
+    if (status != DGL_OK)
         free(out.ids);
-    }
     dgl_buf_finish(&text);
     dgl_buf_finish(&taint);
     return status;

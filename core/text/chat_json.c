@@ -100,16 +100,6 @@ done:
     return status;
 }
 
-static enum dgl_status load_list(struct loader *l, const struct dgl_json *list,
-                                 enum dgl_status (*each)(struct loader *, const struct dgl_json *))
-{
-    enum dgl_status status = DGL_OK;
-    for (const struct dgl_json *v = dgl_json_first(list); v && status == DGL_OK;
-         v = dgl_json_next(v))
-        status = each(l, v);
-    return status;
-}
-
 /* Loads the variables of the template: all members except those that chat_save() adds,
  * unchanged. */
 static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
@@ -144,8 +134,10 @@ static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
     } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
         return dgl_json_fail(l->r, root, "wanted an array of messages, or an object with messages");
     }
-    TRY(load_list(l, messages, load_message));
-    TRY(load_list(l, answers, load_answer));
+    for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
+        TRY(load_message(l, v));
+    for (const struct dgl_json *v = dgl_json_first(answers); v; v = dgl_json_next(v))
+        TRY(load_answer(l, v));
 done:
     return status;
 }

@@ -22,7 +22,8 @@
 #define I32_MAX     2147483647.0
 
 /* Rows of the table: a flag, a text, one of the listed words, a number in a range, and a number
- * that also records that it was given. */
+ * that also records that it was given. The parameters are commands, letter, name, argument, type,
+ * field, words or limits, and help. */
 /* clang-format off */
 #define ROW(c, l, n, a, t, f, h)                                                                   \
     .commands = c, .letter = l, .name = n, .arg = a, .type = TYPE_##t, .offset = FIELD(f), .help = h

@@ -180,18 +180,17 @@ int command_perplexity(const struct options *opt)
     enum dgl_status status = DGL_OK;
     console_init(&e.console, opt);
     if (opt->texts)
-        status = texts_load(&e.console.log, opt->texts, &texts);
+        TRY(texts_load(&e.console.log, opt->texts, &texts));
     else if (!input_slurp(opt->file, &file) ||
              !input_is_utf8(opt->file, (struct dgl_str){file.p, file.len}))
-        status = interrupted() ? DGL_ERR_CANCELLED : DGL_ERR_IO;
+        TRY(interrupted() ? DGL_ERR_CANCELLED : DGL_ERR_IO);
     const char *const one = file.p ? file.p : "";
     params.texts = opt->texts ? texts.text : &one;
     params.lens = opt->texts ? texts.len : &file.len;
     params.num_texts = opt->texts ? texts.count : 1;
-    if (status == DGL_OK)
-        status = engine_open(&e, opt, NULL, true);
-    if (status == DGL_OK)
-        status = dgl_perplexity(e.session, &params, &result);
+    TRY(engine_open(&e, opt, NULL, true));
+    TRY(dgl_perplexity(e.session, &params, &result));
+done:;
     int code = status == DGL_OK ? out_exit(print_perplexity(&result, opt->json || opt->texts))
                                 : exit_code(status);
     engine_close(&e);

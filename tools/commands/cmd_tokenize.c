@@ -200,23 +200,21 @@ done:
 
 static int all_lines(const struct tokenize *t)
 {
-    struct dgl_buf line = {0};
+    struct dgl_buf line = {0}, out = {0};
     enum dgl_status status = DGL_OK;
     bool ok = true;
     char name[48];
-    for (size_t n = 1; status == DGL_OK && ok && !interrupted() && input_line(&line); n++) {
-        struct dgl_buf out = {0};
+    for (size_t n = 1; ok && !interrupted() && input_line(&line); n++) {
         if (line.len == 0)
             continue;
         snprintf(name, sizeof(name), "line %zu", n);
-        status = one_line(t, name, (struct dgl_str){line.p, line.len}, &out);
-        if (status == DGL_OK)
-            ok = out_buf(&out);
-        else
-            dgl_buf_finish(&out);
+        TRY(one_line(t, name, (struct dgl_str){line.p, line.len}, &out));
+        ok = out_buf(&out);
     }
     if (line.failed)
         status = dgl_fail_memory(&t->console.log, "line", line.len);
+done:
+    dgl_buf_finish(&out);
     dgl_buf_finish(&line);
     if (interrupted())
         return EXIT_CANCELLED;

@@ -111,14 +111,13 @@ static bool answer_tokens(struct serve_exchange *ex, struct serve_error *error)
     struct dgl_error why = {""};
     const struct dgl_log log = {.error = &why};
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(ex->server->engine.model);
-    struct dgl_json_writer w;
     int32_t *ids = NULL;
     char *text = NULL;
     size_t count = 0;
     bool ok = false;
     if (!tok)
         return serve_refuse(error, 400, NULL, "the model has no tokenizer");
-    w = report_object(&ex->out);
+    struct dgl_json_writer w = report_object(&ex->out);
     if (r->kind == SERVE_TOKENIZE) {
         ok = dgl_encode(&log, tok, r->prompts->text.p, r->prompts->text.len,
                         dgl_encode_params(.add_special = r->add_special,

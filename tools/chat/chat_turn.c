@@ -50,9 +50,8 @@ static enum dgl_status open_again(struct chat *c)
         return DGL_ERR_IO;
     console_note(console, "(the device was lost: it is opened again, and the answer begins anew)");
     c->screen.at_newline = true;
-    return dgl_model_rebuild(
-        c->engine.model,
-        dgl_rebuild_params(.progress_cb = console_progress, .progress_priv = &c->engine.console));
+    return dgl_model_rebuild(c->engine.model,
+                             dgl_rebuild_params(CONSOLE_PROGRESS(&c->engine.console)));
 }
 
 /* ---- in a conversation ----------------------------------------------------------------------- */

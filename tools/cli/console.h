@@ -40,6 +40,8 @@ bool console_streams_meet(void);
  * whose line it clears at the end; that kernels are compiled is also a line that stays. Returns
  * false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
+/* Fields of the parameters of a call that reports its progress to a console. */
+#define CONSOLE_PROGRESS(console) .progress_cb = console_progress, .progress_priv = (console)
 
 /* Writes bytes unchanged to standard output and clears the bar first. Returns false after an error
  * line. */

@@ -294,19 +294,18 @@ enum dgl_status engine_open(struct engine *e, const struct options *opt, const c
                                          : strcmp(hash, "never") == 0 ? DGL_HASH_NEVER
                                                                       : DGL_HASH_CHANGED,
                          .kv_type = f32 ? DGL_KV_F32 : DGL_KV_F16, .no_tuned = opt->no_tune,
-                         .executor = executor_chosen(opt), .progress_cb = console_progress,
-                         .progress_priv = &e->console),
+                         .executor = executor_chosen(opt), CONSOLE_PROGRESS(&e->console)),
         &e->model));
     lap(&at, &e->times.model_ns);
     const int32_t granted = dgl_model_get_info(e->model)->context;
     if (session)
-        TRY(dgl_session_create(
-            e->model,
-            dgl_session_params(.context =
-                                   opt->session_context < granted ? opt->session_context : granted,
-                               .chunk = opt->ubatch, .chunk_name = "--ubatch",
-                               .progress_cb = console_progress, .progress_priv = &e->console),
-            &e->session));
+        TRY(dgl_session_create(e->model,
+                               dgl_session_params(.context = opt->session_context < granted
+                                                                 ? opt->session_context
+                                                                 : granted,
+                                                  .chunk = opt->ubatch, .chunk_name = "--ubatch",
+                                                  CONSOLE_PROGRESS(&e->console)),
+                               &e->session));
     lap(&at, &e->times.session_ns);
     e->load_ns = dgl_now_ns() - start;
     trace_add(&e->trace, "load", start, start + e->load_ns);

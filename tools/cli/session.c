@@ -107,11 +107,9 @@ enum dgl_status session_read(struct engine *e, const char *path, struct session_
     if (!*found)
         return DGL_OK;
     e->console.work = "reading the session";
-    enum dgl_status status =
-        dgl_session_load(e->session,
-                         dgl_session_load_params(.path = path, .progress_cb = console_progress,
-                                                 .progress_priv = &e->console),
-                         &data, &len);
+    enum dgl_status status = dgl_session_load(
+        e->session, dgl_session_load_params(.path = path, CONSOLE_PROGRESS(&e->console)), &data,
+        &len);
     if (status == DGL_OK)
         status = read_note(e, path, (struct dgl_str){data, len}, note);
     if (status == DGL_OK) {

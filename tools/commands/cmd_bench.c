@@ -169,8 +169,7 @@ static struct dgl_bench_params bench_params(const struct options *opt, struct en
                                      .repetitions = opt->repetitions,
                                      .warmup = opt->warmup ? opt->warmup : DGL_BENCH_NO_WARMUP,
                                      .profile = opt->profile || opt->trace,
-                                     .progress_cb = console_progress,
-                                     .progress_priv = &e->console};
+                                     CONSOLE_PROGRESS(&e->console)};
 }
 
 /* ---- sweep ----------------------------------------------------------------------------------- */
@@ -426,9 +425,7 @@ int command_bench(const struct options *opt)
     TRY(dgl_bench(e.session, &params, &report->result));
     /* If no results are stored for the device, this measures nothing. */
     if (!opt->no_tune)
-        TRY(dgl_tune(e.session,
-                     dgl_tune_params(.compare = true, .progress_cb = console_progress,
-                                     .progress_priv = &e.console),
+        TRY(dgl_tune(e.session, dgl_tune_params(.compare = true, CONSOLE_PROGRESS(&e.console)),
                      &report->tuned));
     if (opt->sweep)
         TRY(opt->batch > 1 ? sweep_batch(&e, report) : sweep(&e, report));

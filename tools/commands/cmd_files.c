@@ -31,8 +31,7 @@ static struct dgl_convert_params convert_params(const struct options *opt, struc
         .force = opt->force,
         .threads = opt->threads,
         .shard_bytes = (uint64_t)opt->shard_mib << 20,
-        .progress_cb = console_progress,
-        .progress_priv = console,
+        CONSOLE_PROGRESS(console),
     };
 }
 
@@ -96,11 +95,8 @@ static int check_hashes(struct verify *v)
     struct dgl_error error;
     const struct dgl_log log = dgl_log_with_error(&v->console.log, &error);
     v->console.work = "checking";
-    enum dgl_status status =
-        dgl_verify(&log,
-                   dgl_verify_params(.path = v->path, .progress_cb = console_progress,
-                                     .progress_priv = &v->console),
-                   &v->result);
+    enum dgl_status status = dgl_verify(
+        &log, dgl_verify_params(.path = v->path, CONSOLE_PROGRESS(&v->console)), &v->result);
     v->hashed = status == DGL_OK;
     if (status == DGL_ERR_UNSUPPORTED && v->opt->smoke)
         return EXIT_OK;
@@ -114,10 +110,8 @@ static int smoke(struct verify *v)
     struct engine e;
     enum dgl_status status = engine_open(&e, v->opt, v->path, true);
     if (status == DGL_OK)
-        status = dgl_verify_smoke(
-            e.session,
-            dgl_smoke_params(.progress_cb = console_progress, .progress_priv = &v->console),
-            &v->smoke);
+        status =
+            dgl_verify_smoke(e.session, dgl_smoke_params(CONSOLE_PROGRESS(&v->console)), &v->smoke);
     engine_close(&e);
     return exit_code(status);
 }

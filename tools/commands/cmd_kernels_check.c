@@ -138,8 +138,7 @@ int kernels_check(struct engine *e, const struct options *opt)
     status = dgl_kernels_check(
         e->device,
         dgl_kernels_check_params(.kernels = e->kernels, .overrides_only = own, .quick = opt->quick,
-                                 .cb = tell_verdict, .priv = &j, .progress_cb = console_progress,
-                                 .progress_priv = &e->console));
+                                 .cb = tell_verdict, .priv = &j, CONSOLE_PROGRESS(&e->console)));
     int code = end(&j, e, status);
     if (code != EXIT_OK)
         return code;
@@ -229,8 +228,7 @@ int kernels_bench(struct engine *e, const struct options *opt)
     status = dgl_kernels_bench(e->device,
                                dgl_kernels_bench_params(.kernels = e->kernels, .name = opt->arg[1],
                                                         .shape = opt->shape, .cb = tell_time,
-                                                        .priv = &j, .progress_cb = console_progress,
-                                                        .progress_priv = &e->console));
+                                                        .priv = &j, CONSOLE_PROGRESS(&e->console)));
     int code = end(&j, e, status);
     if (code != EXIT_OK)
         return code;

@@ -241,8 +241,7 @@ int kernels_compile(struct engine *e, const struct options *opt)
                                    .executor = executor_chosen(opt), .all = opt->all,
                                    .seconds = opt->time_limit, .memory_bytes = memory_bytes,
                                    .known = c.hash, .num_known = c.num_hashes, .cb = tell,
-                                   .priv = &c, .progress_cb = console_progress,
-                                   .progress_priv = &e->console)));
+                                   .priv = &c, CONSOLE_PROGRESS(&e->console))));
 done:
     if (status == DGL_ERR_CANCELLED && c.status != DGL_OK)
         status = c.status;

@@ -173,8 +173,7 @@ int command_perplexity(const struct options *opt)
                                            .windows = opt->file || opt->stride,
                                            .stride = opt->stride,
                                            .no_parse_special = opt->no_parse_special,
-                                           .progress_cb = console_progress,
-                                           .progress_priv = &e.console};
+                                           CONSOLE_PROGRESS(&e.console)};
     struct dgl_perplexity_result result;
     struct dgl_buf file = {0};
     enum dgl_status status = DGL_OK;

@@ -74,8 +74,7 @@ int command_selftest(const struct options *opt)
     }
     TRY(dgl_selftest(e.device, dgl_selftest_params(.name = opt->num_args ? opt->arg[0] : NULL,
                                                    .quick = opt->quick, .cb = tell, .priv = &t,
-                                                   .progress_cb = console_progress,
-                                                   .progress_priv = &e.console)));
+                                                   CONSOLE_PROGRESS(&e.console))));
     if (t.json) {
         dgl_jw_end_array(&t.w);
         dgl_jw_field_u64(&t.w, "passed", t.passed);

@@ -144,7 +144,7 @@ static enum dgl_status try_executors(struct engine *e, const struct options *opt
     TRY(engine_open(e, opt, path, true));
     TRY(dgl_bench(e->session,
                   dgl_bench_params(.prompt_tokens = 4, .decode_tokens = 4, .repetitions = 1,
-                                   .progress_cb = console_progress, .progress_priv = &e->console),
+                                   CONSOLE_PROGRESS(&e->console)),
                   &r));
     dgl_model_executor(e->model, &info);
     console_note(&e->console, "tune: decoding by %s dispatches: %s",
@@ -186,11 +186,10 @@ int command_tune(const struct options *opt)
     with.context = context_of(opt, path);
     enum dgl_status status = engine_open(&e, &with, path, true);
     if (status == DGL_OK)
-        status =
-            dgl_tune(e.session,
-                     dgl_tune_params(.depth = opt->depth, .seconds = opt->seconds, .op = opt->op,
-                                     .progress_cb = console_progress, .progress_priv = &e.console),
-                     &r);
+        status = dgl_tune(e.session,
+                          dgl_tune_params(.depth = opt->depth, .seconds = opt->seconds,
+                                          .op = opt->op, CONSOLE_PROGRESS(&e.console)),
+                          &r);
     /* Finished operations are kept and shown after Ctrl-C too. */
     if (opt->json && r.num_ops + (status == DGL_OK)) {
         struct dgl_json_writer w = report_object(&out);

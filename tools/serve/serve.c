@@ -222,13 +222,13 @@ static enum dgl_status open_model(struct serve *s)
     struct dgl_batch_info info;
     enum dgl_status status = DGL_OK;
     TRY(engine_open(&s->engine, s->opt, NULL, false));
-    TRY(dgl_batch_create(
-        s->engine.model,
-        dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
-                         .context = s->opt->context, .chunk = s->opt->ubatch,
-                         .chunk_name = "--ubatch", .invariant = s->opt->batch_invariant,
-                         .progress_cb = console_progress, .progress_priv = &s->engine.console),
-        &s->batch));
+    TRY(dgl_batch_create(s->engine.model,
+                         dgl_batch_params(.sequences = s->opt->parallel, .queue = s->opt->queue,
+                                          .context = s->opt->context, .chunk = s->opt->ubatch,
+                                          .chunk_name = "--ubatch",
+                                          .invariant = s->opt->batch_invariant,
+                                          CONSOLE_PROGRESS(&s->engine.console)),
+                         &s->batch));
     s->sampling = openai_sampling;
     TRY(dgl_model_sampling(s->engine.model, &s->sampling));
     TRY(open_template(s));

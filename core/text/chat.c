@@ -257,24 +257,32 @@ static bool hide_question(struct dgl_chat *chat)
     return true;
 }
 
+/* ---- generating answers ---------------------------------------------------------------------- */
+
 /* Makes the ids of the conversation up to the start of the answer, at most as many as the context
- * holds. If contexts shift, hides old messages until they fit. *keep is the number of ids before
- * the first message that may be hidden, or 0 unless contexts shift. Allocates *ids (free). */
-static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t *count,
-                                   int32_t *keep)
+ * holds. If contexts shift, hides old messages until they fit. p->keep is then the number of ids
+ * before the first message that may be hidden. */
+enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *p,
+                                  int32_t **ids)
 {
     const struct dgl_model_info *info = chat->info;
     const size_t context = (size_t)chat->context;
     struct token_ids out = {0};
     enum dgl_status status;
     *ids = NULL;
-    *count = 0;
-    *keep = 0;
+    if (p->prompt || p->ids)
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
+                        "an answer's prompt are the messages of its conversation: give none");
+    if (!chat_is_open(chat))
+        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
+                        "no message of the conversation waits for an answer: add one");
+    p->keep = 0;
+    p->context_shift = chat->context_shift;
     TRY(render_visible(chat, &out));
     if (chat->context_shift)
-        TRY(count_kept(chat, &out, keep));
+        TRY(count_kept(chat, &out, &p->keep));
     if (chat->context_shift && out.count >= context) {
-        const size_t wanted = (size_t)*keep + (context - (size_t)*keep) / 2;
+        const size_t wanted = (size_t)p->keep + (context - (size_t)p->keep) / 2;
         while (out.count > wanted && hide_question(chat))
             TRY(render_visible(chat, &out));
     }
@@ -284,29 +292,11 @@ static enum dgl_status make_prompt(struct dgl_chat *chat, int32_t **ids, size_t 
                      "messages back%s (the model's limit is %d)",
                      out.count, context, info->context < info->context_max ? ", or raise -c" : "",
                      info->context_max));
-    *ids = out.ids;
-    *count = out.count;
+    p->ids = *ids = out.ids;
+    p->num_ids = out.count;
 done:
     if (status != DGL_OK)
         free(out.ids);
-    return status;
-}
-
-/* ---- generating answers ---------------------------------------------------------------------- */
-
-enum dgl_status chat_begin_answer(struct dgl_chat *chat, struct dgl_generate_params *p,
-                                  int32_t **ids)
-{
-    *ids = NULL;
-    if (p->prompt || p->ids)
-        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
-                        "an answer's prompt are the messages of its conversation: give none");
-    if (!chat_is_open(chat))
-        return dgl_fail(chat->log, DGL_ERR_INVALID_ARG,
-                        "no message of the conversation waits for an answer: add one");
-    enum dgl_status status = make_prompt(chat, ids, &p->num_ids, &p->keep);
-    p->ids = *ids;
-    p->context_shift = chat->context_shift;
     return status;
 }
 

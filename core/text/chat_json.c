@@ -59,18 +59,7 @@ static enum dgl_status load_message(struct loader *l, const struct dgl_json *val
     return DGL_OK;
 }
 
-static bool spells(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
-                   struct dgl_str text)
-{
-    struct dgl_buf got = {0};
-    bool same = tokenizer_decode(NULL, tok, ids, count, true, &got) == DGL_OK;
-    dgl_buf_puts(&got, ""); /* no tokens are an empty text */
-    same = same && !got.failed && got.len == text.len && memcmp(got.p, text.p, text.len) == 0;
-    dgl_buf_finish(&got);
-    return same;
-}
-
-/* {"message": 2, "ids": [...]} */
+/* {"message": 2, "ids": [...]}. Ids that do not spell the text of the message are ignored. */
 static enum dgl_status load_answer(struct loader *l, const struct dgl_json *value)
 {
     const struct dgl_json *list;
@@ -78,6 +67,7 @@ static enum dgl_status load_answer(struct loader *l, const struct dgl_json *valu
     if (!dgl_json_is(value, DGL_JSON_OBJECT) || !l->list.count)
         return dgl_json_fail(l->r, value, "wanted an object with the index of a message and ids");
     int32_t *ids = NULL;
+    struct dgl_buf text = {0};
     enum dgl_status status;
     TRY(dgl_json_need_i64(l->r, value, "message", 0, (int64_t)l->list.count - 1, &index));
     TRY(dgl_json_need(l->r, value, "ids", DGL_JSON_ARRAY, &list));
@@ -91,73 +81,63 @@ static enum dgl_status load_answer(struct loader *l, const struct dgl_json *valu
             TRY(dgl_json_fail(l->r, v, "wanted a token id"));
         ids[count++] = (int32_t)id;
     }
-    if (!m->ids && count &&
-        spells(l->tok, ids, count, (struct dgl_str){m->content, m->content_len}) &&
-        !chat_message_set_ids(m, ids, count))
+    bool same = !m->ids && count &&
+                tokenizer_decode(NULL, l->tok, ids, count, true, &text) == DGL_OK && !text.failed;
+    same = same && dgl_str_equal((struct dgl_str){text.p, text.len},
+                                 (struct dgl_str){m->content, m->content_len});
+    if (same && !chat_message_set_ids(m, ids, count))
         TRY(dgl_fail_memory(l->r.log, "ids", count * sizeof(*ids)));
 done:
+    dgl_buf_finish(&text);
     free(ids);
-    return status;
-}
-
-/* Loads the variables of the template: all members except those that chat_save() adds,
- * unchanged. */
-static enum dgl_status load_others(struct loader *l, const struct dgl_json *root)
-{
-    struct dgl_buf out = {0};
-    for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
-        struct dgl_str key = dgl_json_key(v);
-        if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers") || dgl_str_eq(key, "hidden"))
-            continue;
-        struct dgl_json_writer w = dgl_json_writer(&out, 0);
-        dgl_jw_str(&w, key);
-        dgl_buf_putc(&out, ':');
-        w = dgl_json_writer(&out, 0);
-        dgl_jw_value(&w, v);
-        dgl_buf_putc(&out, ',');
-    }
-    dgl_buf_puts(&out, "");
-    l->list.others = dgl_buf_take(&out);
-    return l->list.others ? DGL_OK : dgl_fail_memory(l->r.log, "variables", 1);
-}
-
-static enum dgl_status load_root(struct loader *l, const struct dgl_json *root)
-{
-    const struct dgl_json *messages = root, *answers = NULL;
-    enum dgl_status status;
-    if (dgl_json_is(root, DGL_JSON_OBJECT)) {
-        TRY(dgl_json_need(l->r, root, "messages", DGL_JSON_ARRAY, &messages));
-        TRY(dgl_json_opt(l->r, root, "answers", DGL_JSON_ARRAY, &answers));
-        TRY(dgl_json_opt_i64(l->r, root, "hidden", 0, (int64_t)dgl_json_count(messages),
-                             &l->hidden));
-        TRY(load_others(l, root));
-    } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
-        return dgl_json_fail(l->r, root, "wanted an array of messages, or an object with messages");
-    }
-    for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
-        TRY(load_message(l, v));
-    for (const struct dgl_json *v = dgl_json_first(answers); v; v = dgl_json_next(v))
-        TRY(load_answer(l, v));
-done:
     return status;
 }
 
 enum dgl_status chat_load(struct dgl_chat *chat, const char *name, struct dgl_str json)
 {
     struct dgl_json_doc *doc = NULL;
-    enum dgl_status status = dgl_json_parse(chat->log, name, json.p, json.len, &doc);
-    if (status != DGL_OK)
-        return status;
-    struct loader l = {.r = {chat->log, doc}, .tok = chat->tok};
-    status = load_root(&l, dgl_json_root(doc));
-    if (status == DGL_OK) {
-        chat_messages_finish(&chat->messages);
-        chat->messages = l.list;
-        chat->hidden = (size_t)l.hidden;
-        chat_trim(chat, l.list.count); /* the last question is never hidden */
-    } else {
-        chat_messages_finish(&l.list);
+    struct loader l = {.tok = chat->tok};
+    struct dgl_buf others = {0};
+    enum dgl_status status;
+    TRY(dgl_json_parse(chat->log, name, json.p, json.len, &doc));
+    l.r = (struct dgl_json_reader){chat->log, doc};
+    const struct dgl_json *root = dgl_json_root(doc), *messages = root, *answers = NULL;
+    if (dgl_json_is(root, DGL_JSON_OBJECT)) {
+        TRY(dgl_json_need(l.r, root, "messages", DGL_JSON_ARRAY, &messages));
+        TRY(dgl_json_opt(l.r, root, "answers", DGL_JSON_ARRAY, &answers));
+        TRY(dgl_json_opt_i64(l.r, root, "hidden", 0, (int64_t)dgl_json_count(messages), &l.hidden));
+        /* All members except those that chat_save() adds are variables of the template. They stay
+         * unchanged. */
+        for (const struct dgl_json *v = dgl_json_first(root); v; v = dgl_json_next(v)) {
+            struct dgl_str key = dgl_json_key(v);
+            if (dgl_str_eq(key, "messages") || dgl_str_eq(key, "answers") ||
+                dgl_str_eq(key, "hidden"))
+                continue;
+            struct dgl_json_writer w = dgl_json_writer(&others, 0);
+            dgl_jw_str(&w, key);
+            dgl_buf_putc(&others, ':');
+            w = dgl_json_writer(&others, 0);
+            dgl_jw_value(&w, v);
+            dgl_buf_putc(&others, ',');
+        }
+        dgl_buf_puts(&others, "");
+        l.list.others = dgl_buf_take(&others);
+        if (!l.list.others)
+            TRY(dgl_fail_memory(chat->log, "variables", 1));
+    } else if (!dgl_json_is(root, DGL_JSON_ARRAY)) {
+        TRY(dgl_json_fail(l.r, root, "wanted an array of messages, or an object with messages"));
     }
+    for (const struct dgl_json *v = dgl_json_first(messages); v; v = dgl_json_next(v))
+        TRY(load_message(&l, v));
+    for (const struct dgl_json *v = dgl_json_first(answers); v; v = dgl_json_next(v))
+        TRY(load_answer(&l, v));
+    chat_messages_finish(&chat->messages);
+    chat->messages = l.list;
+    chat->hidden = (size_t)l.hidden;
+    chat_trim(chat, l.list.count); /* the last question is never hidden */
+    l.list = (struct chat_messages){0};
+done:
+    chat_messages_finish(&l.list);
     dgl_json_destroy(&doc);
     return status;
 }

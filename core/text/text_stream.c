@@ -42,19 +42,6 @@ static void find_stop(struct text_stream *t, size_t from)
     }
 }
 
-/* Length of the longest suffix of the text that begins a stop string. */
-static size_t held_back(const struct text_stream *t)
-{
-    size_t held = 0;
-    for (size_t i = 0; i < t->num_stop; i++) {
-        size_t n = strlen(t->stop[i]), room = t->text.len - t->emitted;
-        for (size_t k = n > 0 ? n - 1 : 0; k > held; k--)
-            if (k <= room && memcmp(t->text.p + t->text.len - k, t->stop[i], k) == 0)
-                held = k;
-    }
-    return held;
-}
-
 void text_stream_push(struct text_stream *t, int32_t id)
 {
     bool shown = t->tok && !tokenizer_is_special(t->tok, id);
@@ -79,7 +66,15 @@ void text_stream_end(struct text_stream *t)
 
 struct dgl_str text_stream_ready(struct text_stream *t)
 {
-    size_t end = t->text.len - (t->stopped ? 0 : held_back(t));
+    /* The longest suffix of the text that begins a stop string is held back. */
+    size_t held = 0, room = t->text.len - t->emitted;
+    for (size_t i = 0; i < t->num_stop && !t->stopped; i++) {
+        size_t n = strlen(t->stop[i]);
+        for (size_t k = n > 0 ? n - 1 : 0; k > held; k--)
+            if (k <= room && memcmp(t->text.p + t->text.len - k, t->stop[i], k) == 0)
+                held = k;
+    }
+    size_t end = t->text.len - held;
     struct dgl_str ready = {t->text.p ? t->text.p + t->emitted : "", end - t->emitted};
     t->emitted = end;
     return ready;

@@ -474,9 +474,6 @@ bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int6
  * values of its names. */
 void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                            uint32_t max_x, char why[192]);
-/* kernel_groups_band() with all rows in one band: BAND is the constant N, or 0 without one. */
-bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
-                   uint32_t groups[3]);
 
 /* Computes the invocations of such a dispatch, and how many of them have work: ACTIVE, or all
  * invocations if the kernel has no ACTIVE. Returns false if kernel_groups_band() does, or if ACTIVE
@@ -506,15 +503,6 @@ uint32_t kernel_line_step(const struct kernel_choice *choice);
 
 /* ---- drivers' errors: kernel_errors.c ---- */
 
-/* One line of a driver's log, of Mesa ("0:12(5): error: ..."), NVIDIA ("0(12) : error C1503: ..."),
- * ARM ("0:12: L0001: ..."), or glslang, ANGLE, Adreno and PowerVR ("ERROR: 0:12: ..."). */
-struct kernel_message {
-    uint32_t line, column; /* column is 0 if unknown */
-    bool error;            /* else a warning */
-    struct dgl_str text;
-};
-/* Returns false if the line contains no place. */
-bool kernel_message_parse(struct dgl_str text, struct kernel_message *out);
 /* Logs a driver's messages about a kernel that does not compile or link, with places in the
  * kernel's file and its libs. The first error is the error of the call, the others are notices.
  * `generated` is the source that the driver received. Returns DGL_ERR_KERNEL. */

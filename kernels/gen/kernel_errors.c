@@ -59,11 +59,20 @@ static bool take_code(struct dgl_str *rest)
     return true;
 }
 
-bool kernel_message_parse(struct dgl_str text, struct kernel_message *out)
+/* One line of a driver's log, of Mesa ("0:12(5): error: ..."), NVIDIA ("0(12) : error C1503: ..."),
+ * ARM ("0:12: L0001: ..."), or glslang, ANGLE, Adreno and PowerVR ("ERROR: 0:12: ..."). */
+struct message {
+    uint32_t line, column; /* column is 0 if unknown */
+    bool error;            /* else a warning */
+    struct dgl_str text;
+};
+
+/* Returns false if the line contains no place. */
+static bool parse_message(struct dgl_str text, struct message *out)
 {
     struct dgl_str rest = dgl_str_trim(text);
     uint32_t source;
-    *out = (struct kernel_message){0};
+    *out = (struct message){0};
     /* glslang, ANGLE, Adreno, PowerVR: the severity first. */
     bool warning = take_word(&rest, "WARNING:");
     if (!warning)
@@ -292,24 +301,6 @@ static uint32_t find_call(struct dgl_str text, struct dgl_str function)
     return line ? line : by_another;
 }
 
-/* Finds the place of a message without a line number: the declaration of the name that it quotes,
- * or the call if it is about recursion. Returns false if there is no such place. */
-static bool place_by_name(const struct kernel_choice *choice, struct dgl_str message,
-                          struct kernel_place *out)
-{
-    const struct names names = quoted_in(message);
-    if (!find_quoted(choice, &names, out))
-        return false;
-    const uint32_t call = memmem(message.p, message.len, "recursi", strlen("recursi"))
-                              ? find_call(out->text, names.name[0])
-                              : 0;
-    if (call) {
-        out->line = call;
-        out->word = names.name[0];
-    }
-    return true;
-}
-
 /* Finds the cause in a user's text if the driver names a place in another text: the line with a
  * quoted name, for example of a function with other parameters, else the directive or macro whose
  * name the place contains. Returns `use` if the user's texts contain no such name: they may lack
@@ -335,13 +326,13 @@ static struct origin find_cause(const struct kernel_choice *choice, const struct
 }
 
 /* Reads the next error in *rest. Mesa reports some errors twice, on consecutive lines. */
-static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct kernel_message *out)
+static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct message *out)
 {
     struct dgl_str line;
     while (rest->len && dgl_str_split(rest, '\n', &line)) {
         bool again = line.len == last->len && memcmp(line.p, last->p, line.len) == 0;
         *last = line;
-        if (!again && kernel_message_parse(line, out) && out->error)
+        if (!again && parse_message(line, out) && out->error)
             return true;
     }
     return false;
@@ -387,11 +378,11 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
 {
     const char *step = linking ? "link" : "compile";
     struct {
-        struct kernel_message message;
+        struct message message;
         struct origin cause;
     } shown[SHOWN];
     const struct kernel *kernel = choice->kernel;
-    struct kernel_message message;
+    struct message message;
     struct dgl_str rest = dgl_str_of(words), line = DGL_STR("");
     size_t errors = 0, told = 0;
     while (next_error(&rest, &line, &message))
@@ -407,13 +398,21 @@ enum dgl_status kernel_fail_program(const struct dgl_log *log, const struct kern
             continue;
         seen++;
         struct origin use = find_place(choice, generated, message.line, message.column);
+        const struct names quoted = quoted_in(message.text);
         struct kernel_place named;
-        if (message.line == 0 && place_by_name(choice, message.text, &named))
+        /* A message without a line number is at the declaration of the name that it quotes, or at
+         * the call if it is about recursion. */
+        if (message.line == 0 && find_quoted(choice, &quoted, &named)) {
+            const bool recursion = memmem(message.text.p, message.text.len, "recursi", 7);
+            const uint32_t call = recursion ? find_call(named.text, quoted.name[0]) : 0;
+            named.line = call ? call : named.line;
+            named.word = call ? quoted.name[0] : named.word;
             use = (struct origin){.place = named, .given = has_given(choice)};
+        }
         struct origin cause = find_cause(choice, &use, message.text);
         struct dgl_buf path = {0}, text = {0};
         for (size_t i = 0; i < told; i++) {
-            const struct kernel_message *m = &shown[i].message;
+            const struct message *m = &shown[i].message;
             again = again || (shown[i].cause.place.path == cause.place.path &&
                               shown[i].cause.place.line == cause.place.line &&
                               dgl_str_equal(m->text, message.text));

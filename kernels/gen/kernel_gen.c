@@ -50,28 +50,6 @@ static void put_defines(const struct kernel_choice *choice, struct dgl_buf *out)
         dgl_buf_printf(out, "#define LOCAL_%c %lld\n", axes[i], (long long)choice->local[i]);
 }
 
-static void put_buffers(const struct kernel *kernel, struct dgl_buf *out)
-{
-    static const char *const access[] = {"", "readonly ", "writeonly ", ""};
-    for (uint32_t i = 0; i < kernel->num_binds; i++) {
-        const struct kernel_bind *bind = &kernel->binds[i];
-        dgl_buf_printf(out, "layout(std430, binding = %u) %s%sbuffer Bind_%s { %s %s[]; };\n", i,
-                       bind->coherent ? "coherent " : "", access[bind->access], bind->name,
-                       bind->type, bind->name);
-    }
-}
-
-static void put_params(const struct kernel *kernel, struct dgl_buf *out)
-{
-    static const char *const types[] = {"uint", "int", "float"};
-    if (kernel->num_params == 0)
-        return;
-    dgl_buf_puts(out, "layout(std140, binding = 0) uniform Params {\n");
-    for (uint32_t i = 0; i < kernel->num_params; i++)
-        dgl_buf_printf(out, "    %s %s;\n", types[kernel->params[i].type], kernel->params[i].name);
-    dgl_buf_puts(out, "};\n");
-}
-
 void kernel_put_pages(struct dgl_buf *out)
 {
     dgl_buf_printf(out,
@@ -133,8 +111,39 @@ static void put_step(const struct kernel *kernel, struct dgl_buf *out)
     }
 }
 
-static void put_shared(const struct kernel_choice *choice, struct dgl_buf *out)
+/* In ES 3.10 `#line N` numbers the line after it N, unlike desktop GLSL before 3.30. */
+enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
+                                struct dgl_buf *out)
 {
+    static const char *const access[] = {"", "readonly ", "writeonly ", ""};
+    static const char *const types[] = {"uint", "int", "float"};
+    /* More groups than one dimension of the grid holds are folded into z: kernel_groups_band(). */
+    static const char group[] =
+        "uvec3(gl_WorkGroupID.x + gl_WorkGroupID.z * gl_NumWorkGroups.x, gl_WorkGroupID.y, 0u)";
+    const struct kernel *kernel = choice->kernel;
+    const uint32_t step = kernel_line_step(choice);
+    dgl_buf_puts(out, "#version 310 es\n");
+    for (uint32_t i = 0; i < kernel->num_extensions; i++)
+        dgl_buf_printf(out, "#extension %s : require\n", kernel->extensions[i]);
+    dgl_buf_printf(out, "#line %u\n", step * (kernel->num_libs + 1) + 1);
+    dgl_buf_puts(out, "precision highp float;\nprecision highp int;\n");
+    put_defines(choice, out);
+    dgl_buf_printf(
+        out, "layout(local_size_x = %lld, local_size_y = %lld, local_size_z = %lld) in;\n",
+        (long long)choice->local[0], (long long)choice->local[1], (long long)choice->local[2]);
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
+        const struct kernel_bind *bind = &kernel->binds[i];
+        dgl_buf_printf(out, "layout(std430, binding = %u) %s%sbuffer Bind_%s { %s %s[]; };\n", i,
+                       bind->coherent ? "coherent " : "", access[bind->access], bind->name,
+                       bind->type, bind->name);
+    }
+    if (kernel->num_params > 0)
+        dgl_buf_puts(out, "layout(std140, binding = 0) uniform Params {\n");
+    for (uint32_t i = 0; i < kernel->num_params; i++)
+        dgl_buf_printf(out, "    %s %s;\n", types[kernel->params[i].type], kernel->params[i].name);
+    if (kernel->num_params > 0)
+        dgl_buf_puts(out, "};\n");
+    put_step(kernel, out);
     for (uint32_t i = 0; i < choice->num_shared; i++) {
         const struct kernel_shared *decl = choice->shared[i].decl;
         dgl_buf_printf(out, "shared %s %s", decl->type, decl->name);
@@ -142,59 +151,23 @@ static void put_shared(const struct kernel_choice *choice, struct dgl_buf *out)
             dgl_buf_printf(out, "[%lld]", (long long)choice->shared[i].count);
         dgl_buf_puts(out, ";\n");
     }
-}
-
-static void put_libs(const struct kernel_choice *choice, struct dgl_buf *out)
-{
-    uint32_t step = kernel_line_step(choice);
-    for (uint32_t i = 0; i < choice->kernel->num_libs; i++) {
+    bool given = kernel->source != 0;
+    for (uint32_t i = 0; i < kernel->num_libs; i++) {
         const struct kernel_lib *lib = choice->libs[i];
         dgl_buf_printf(out, "#line %u\n", step * (i + 1) + lib->body_line);
         dgl_buf_append(out, lib->body, lib->body_len);
         dgl_buf_putc(out, '\n');
+        given |= lib->source != 0;
     }
-}
-
-/* In ES 3.10 `#line N` numbers the line after it N, unlike desktop GLSL before 3.30. */
-static void put_body(const struct kernel *kernel, struct dgl_buf *out)
-{
     dgl_buf_printf(out, "#line %u\n", kernel->body_line);
     dgl_buf_append(out, kernel->body, kernel->text_len - (size_t)(kernel->body - kernel->text));
-    /* More groups than one dimension of the grid holds are folded into z: kernel_groups_band(). */
-    static const char group[] =
-        "uvec3(gl_WorkGroupID.x + gl_WorkGroupID.z * gl_NumWorkGroups.x, gl_WorkGroupID.y, 0u)";
     dgl_buf_puts(out, "\nvoid main()\n{\n");
     if (kernel->begins)
         dgl_buf_printf(out, "    begin(%s);\n", group);
     dgl_buf_printf(out, "    body(%s);\n}\n", group);
-}
-
-enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
-                                struct dgl_buf *out)
-{
-    const struct kernel *kernel = choice->kernel;
-    dgl_buf_puts(out, "#version 310 es\n");
-    for (uint32_t i = 0; i < kernel->num_extensions; i++)
-        dgl_buf_printf(out, "#extension %s : require\n", kernel->extensions[i]);
-    dgl_buf_printf(out, "#line %u\n", kernel_line_step(choice) * (kernel->num_libs + 1) + 1);
-    dgl_buf_puts(out, "precision highp float;\nprecision highp int;\n");
-    put_defines(choice, out);
-    dgl_buf_printf(
-        out, "layout(local_size_x = %lld, local_size_y = %lld, local_size_z = %lld) in;\n",
-        (long long)choice->local[0], (long long)choice->local[1], (long long)choice->local[2]);
-    put_buffers(kernel, out);
-    put_params(kernel, out);
-    put_step(kernel, out);
-    put_shared(choice, out);
-    put_libs(choice, out);
-    put_body(kernel, out);
     if (out->failed)
         return dgl_fail_memory(log, "generated GLSL", out->len);
-    /* Built-in texts are small enough and are not checked. */
-    bool given = kernel->source != 0;
-    for (uint32_t i = 0; i < kernel->num_libs; i++)
-        given |= choice->libs[i]->source != 0;
-    if (!given)
+    if (!given) /* built-in texts are small enough and are not checked */
         return DGL_OK;
     struct dgl_buf path = {0};
     if (kernel->source == 0) {

@@ -208,22 +208,13 @@ struct walk {
     size_t files, folders, bytes;
 };
 
-/* Refuses a link to a file outside the directory. A link in a downloaded directory could name any
- * file of the user, and messages would show its text. A dangling link fails when it is read. */
-static enum dgl_status check_link(const struct walk *walk, const struct dgl_log *log,
-                                  const char *path)
+/* Returns the part of the path after `dir`/, or NULL if the path is elsewhere. */
+static const char *inside(const char *path, const char *dir)
 {
-    const size_t len = strlen(walk->root);
-    char *target = dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
-    enum dgl_status status = DGL_OK;
-    if (target && (strncmp(target, walk->root, len) != 0 ||
-                   (target[len] != '/' && walk->root[len - 1] != '/')))
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "%s: a link out of the kernel directory, to %s: name that with "
-                          "--kernel-file",
-                          path, DGL_PRINTABLE(target));
-    free(target);
-    return status;
+    const size_t len = strlen(dir), slash = len > 0 && dir[len - 1] == '/';
+    if (strncmp(path, dir, len) != 0 || (!slash && path[len] != '/'))
+        return NULL;
+    return path + len + !slash;
 }
 
 /* Adds one file of a directory. Enforces the limits of the directory, which may be downloaded. The
@@ -239,23 +230,23 @@ static enum dgl_status add_walked(struct walk *walk, const char *path, const cha
     const struct user_file file = {path, lib, kernel_text_given(walk->params, path), walk->source};
     struct fault_log own;
     kernel_set_begin_file(&own, log, walk->set);
-    enum dgl_status status = file.given ? DGL_OK : check_link(walk, &own.log, path);
-    if (status == DGL_OK)
+    /* A link in a downloaded directory could name any file of the user, and messages would show its
+     * text. A dangling link fails when it is read. */
+    char *target = !file.given && dgl_path_is_link(path) ? realpath(path, NULL) : NULL;
+    enum dgl_status status;
+    if (target && !inside(target, walk->root))
+        status = dgl_fail(&own.log, DGL_ERR_INVALID_ARG,
+                          "%s: a link out of the kernel directory, to %s: name that with "
+                          "--kernel-file",
+                          path, DGL_PRINTABLE(target));
+    else
         status = add_file(&own.log, walk->set, &file, &walk->bytes);
+    free(target);
     status = fault_log_end(&own, path, status);
     if (status == DGL_OK && walk->bytes > (size_t)WALK_MIB_MAX << 20)
         status = dgl_fail(log, DGL_ERR_INVALID_ARG,
                           "%s: a kernel directory has at most %d MiB of files", path, WALK_MIB_MAX);
     return status;
-}
-
-/* Returns the part of the path after `dir`/, or NULL if the path is elsewhere. */
-static const char *inside(const char *path, const char *dir)
-{
-    const size_t len = strlen(dir), slash = len > 0 && dir[len - 1] == '/';
-    if (strncmp(path, dir, len) != 0 || (!slash && path[len] != '/'))
-        return NULL;
-    return path + len + !slash;
 }
 
 bool kernel_texts_in(const struct dgl_kernels_params *params, const char *dir)

@@ -426,14 +426,6 @@ static bool check_local(struct attempt *a)
     return true;
 }
 
-/* Returns the size and alignment of an element in bytes. Drivers may store a vec3 as 12 or 16
- * bytes. */
-static int64_t element_bytes(const char *type)
-{
-    char last = type[strlen(type) - 1];
-    return last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
-}
-
 static bool check_shared(struct attempt *a)
 {
     struct kernel_choice *choice = a->choice;
@@ -443,7 +435,9 @@ static bool check_shared(struct attempt *a)
         const struct kernel_decls *decls = l ? &a->lib->decls : &a->kernel->decls;
         for (uint32_t i = 0; i < decls->num_shared; i++) {
             const struct kernel_shared *decl = &decls->shared[i];
-            const int64_t bytes = element_bytes(decl->type);
+            const char last = decl->type[strlen(decl->type) - 1];
+            /* size and alignment of an element: drivers may store a vec3 as 12 or 16 bytes */
+            const int64_t bytes = last == '2' ? 8 : last == '3' || last == '4' ? 16 : 4;
             int64_t count = 1;
             if (decl->count && !eval(a, decl->name, decl->line, decl->count, &count))
                 return false;

@@ -215,13 +215,6 @@ void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, i
     }
 }
 
-bool kernel_groups(const struct kernel_choice *choice, int64_t tokens, uint32_t max_x,
-                   uint32_t groups[3])
-{
-    const struct kernel_var *rows = kernel_find_var(choice->vars, choice->num_consts, "N");
-    return kernel_groups_band(choice, tokens, rows ? rows->value : 0, max_x, groups);
-}
-
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active)
 {

@@ -13,18 +13,6 @@
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-/* Appends the text with CRLF as LF, as hashes are computed. */
-static void put_lf(struct dgl_buf *out, struct dgl_str text)
-{
-    const char *end = text.p + text.len, *start = text.p;
-    for (const char *p = text.p; p + 1 < end; p++)
-        if (p[0] == '\r' && p[1] == '\n') {
-            dgl_buf_append(out, start, (size_t)(p - start));
-            start = p + 1;
-        }
-    dgl_buf_append(out, start, (size_t)(end - start));
-}
-
 /* Reports one text. Returns false if the callback returns false, or if memory runs out, which sets
  * *failed. */
 static bool report(struct kernel_override o, struct dgl_str old, kernel_override_cb cb, void *priv,
@@ -33,7 +21,9 @@ static bool report(struct kernel_override o, struct dgl_str old, kernel_override
     struct dgl_buf new_name = {0}, text = {0}, diff = {0};
     dgl_buf_puts(&text, ""); /* never NULL */
     dgl_buf_visible(&new_name, dgl_str_of(o.origin));
-    put_lf(&text, o.text);
+    for (size_t i = 0; i < o.text.len; i++) /* CRLF as LF, as hashes are computed */
+        if (o.text.p[i] != '\r' || i + 1 == o.text.len || o.text.p[i + 1] != '\n')
+            dgl_buf_putc(&text, o.text.p[i]);
     *failed = new_name.failed || text.failed ||
               !dgl_hash_bytes(DGL_HASH_SHA256, text.p, text.len, o.sha256);
     if (!*failed)

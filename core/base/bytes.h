@@ -3,6 +3,15 @@
 #define DGL_BASE_BYTES_H
 
 #include <stdint.h>
+#include <string.h>
+
+/* Bits of a float. */
+static inline uint32_t dgl_f32_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
 
 static inline void dgl_put_le(unsigned char *at, uint64_t value, int bytes)
 {

@@ -23,20 +23,14 @@ enum sharing {
     NOT_BOUND,
 };
 
-static enum sharing sharing_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        enum sharing sharing;
-    } rows[] = {{"P", BY_ROW_VEC4}, {"IDS", BY_SEQUENCE}, {"ADJUST", BY_SEQUENCE},
-                {"KV", BY_PAGE},    {"STEP", BY_STATE},   {"W", SHARED},
-                {"G", SHARED},      {"S", SHARED},        {"ROPE", SHARED},
-                {"STOPS", SHARED},  {"ARGS", NOT_ASKED},  {"merged P", NOT_BOUND}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return rows[i].sharing;
-    return BY_ROW;
-}
+/* Buffers that are not named here are by row. */
+static const struct {
+    const char *name;
+    enum sharing sharing;
+} named[] = {{"P", BY_ROW_VEC4}, {"IDS", BY_SEQUENCE}, {"ADJUST", BY_SEQUENCE},
+             {"KV", BY_PAGE},    {"STEP", BY_STATE},   {"W", SHARED},
+             {"G", SHARED},      {"S", SHARED},        {"ROPE", SHARED},
+             {"STOPS", SHARED},  {"ARGS", NOT_ASKED},  {"merged P", NOT_BOUND}};
 
 /* Maps a page of the cache: page 0 is unused, and the others are dealt out to the rows in turn. */
 static size_t page_of(uint32_t rows, uint32_t row, size_t page)
@@ -55,7 +49,10 @@ struct layout {
 static struct layout layout_of(const struct crowd *crowd, uint32_t buffer)
 {
     const struct problem_buffer *first = &crowd->row[0].buffers[buffer];
-    struct layout l = {.sharing = sharing_of(first->name), .rows = crowd->rows};
+    struct layout l = {.sharing = BY_ROW, .rows = crowd->rows};
+    for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+        if (strcmp(named[i].name, first->name) == 0)
+            l.sharing = named[i].sharing;
     for (uint32_t r = 0; r < crowd->rows; r++)
         if (crowd->row[r].buffers[buffer].words > l.stride)
             l.stride = crowd->row[r].buffers[buffer].words;

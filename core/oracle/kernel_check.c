@@ -34,13 +34,13 @@ enum dgl_status kernel_judge_create(const struct kernel_judge_params *params,
     *out = judge;
     if (!judge)
         return dgl_fail_memory(params->dev->log, "judge of kernels", sizeof(*judge));
-    judge->params = *params;
-    judge->params.set = kernel_set_ref(params->set);
-    kernel_runner_init(&judge->runner, params->dev);
-    judge->runner.inspect = params->inspect;
-    judge->runner.inspect_priv = params->priv;
-    judge->runner.go_on = params->go_on;
-    judge->runner.go_on_priv = params->priv;
+    *judge = (struct kernel_judge){.params = *params,
+                                   .runner = {.dev = params->dev,
+                                              .inspect = params->inspect,
+                                              .inspect_priv = params->priv,
+                                              .go_on = params->go_on,
+                                              .go_on_priv = params->priv}};
+    kernel_set_ref(params->set);
     return DGL_OK;
 }
 
@@ -217,26 +217,21 @@ static enum dgl_status solve(struct kernel_judge *judge, const struct kernel_sub
     return status;
 }
 
-/* A kernel of one row alone, which passes over several sequences do without: it is launched for no
- * more. */
-static bool is_for_one_row(const struct kernel_judge *judge, const struct kernel_choice *choice)
-{
-    const uint32_t max_x = gl_device_caps(judge->params.dev->gl)->limits.max_groups[0];
-    const char *op = choice->kernel->op;
-    uint32_t one[3], two[3];
-    return (strncmp(op, "attn_", 5) == 0 || strncmp(op, "sample_", 7) == 0) &&
-           kernel_groups_band(choice, 1, 0, max_x, one) &&
-           kernel_groups_band(choice, 2, 0, max_x, two) && memcmp(one, two, sizeof(one)) == 0;
-}
-
 /* Runs the case of one row again as a row of several sequences, if the operation has such
  * passes. */
 static enum dgl_status solve_crowd(struct kernel_judge *judge, const struct op_rule *rule,
                                    const struct kernel_subject *use, const struct kernel_case *c,
                                    struct kernel_verdict *verdict)
 {
+    const uint32_t max_x = gl_device_caps(judge->params.dev->gl)->limits.max_groups[0];
     enum dgl_status status = DGL_OK;
-    if (!rule->member || judge->params.gather || is_for_one_row(judge, use->choice))
+    uint32_t one[3], two[3];
+    /* Passes over several sequences do not use kernels that are launched for one row only. */
+    const bool for_one_row =
+        (strncmp(rule->op, "attn_", 5) == 0 || strncmp(rule->op, "sample_", 7) == 0) &&
+        kernel_groups_band(use->choice, 1, 0, max_x, one) &&
+        kernel_groups_band(use->choice, 2, 0, max_x, two) && memcmp(one, two, sizeof(one)) == 0;
+    if (!rule->member || judge->params.gather || for_one_row)
         return DGL_OK;
     struct crowd *crowd = dgl_new(struct crowd);
     struct kernel_case several = *c;
@@ -259,19 +254,6 @@ void kernel_judge_fault(struct kernel_verdict *verdict, const struct kernel *ker
              (unsigned)fault->line, why, kernel->name);
 }
 
-/* Fits a kernel to a request. Returns false and sets `why` on failure. */
-static bool fit(const struct kernel_judge *judge, const struct kernel *kernel,
-                const struct kernel_request *request, struct kernel_choice *out, char why[192])
-{
-    const struct plan_device *device = &judge->params.dev->plan;
-    const struct kernel_fit try = {.set = judge->params.set,
-                                   .request = request,
-                                   .device = device->properties,
-                                   .num_device = device->num_properties};
-    int64_t rank;
-    return kernel_fit_try(&try, kernel, out, &rank, why);
-}
-
 /* Completes the case, then fits `kernel` to it. Returns false if the kernel does not serve the case
  * here. Then `why` is "" if no plan makes such a case, and out->fault is set as by
  * kernel_fit_try(). */
@@ -279,6 +261,12 @@ static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
                    const struct kernel *kernel, struct kernel_case *c, struct kernel_choice *out,
                    char why[192])
 {
+    const struct plan_device *device = &judge->params.dev->plan;
+    const struct kernel_fit fit = {.set = judge->params.set,
+                                   .request = &c->request,
+                                   .device = device->properties,
+                                   .num_device = device->num_properties};
+    int64_t rank;
     why[0] = '\0';
     out->fault = (struct kernel_line){NULL, 0, 0};
     if (rule->settle && !rule->settle(c))
@@ -290,17 +278,14 @@ static bool settle(const struct kernel_judge *judge, const struct op_rule *rule,
     struct kernel_case plain = *c;
     plain.timing = true;
     rule->make(&sizes, &plain);
-    if (!sizes.failed && sizes.num_stages > 0)
-        for (uint32_t i = 0; i < sizes.num_stages; i++)
-            if (sizes.stages[i].is_subject)
-                c->request = sizes.stages[i].request;
-    if (sizes.failed)
-        snprintf(why, 192, "%s", sizes.unfit ? sizes.unfit : "out of memory");
     const bool failed = sizes.failed;
-    problem_finish(&sizes);
+    for (uint32_t i = 0; i < sizes.num_stages && !failed; i++)
+        if (sizes.stages[i].is_subject)
+            c->request = sizes.stages[i].request;
     if (failed)
-        return false;
-    return fit(judge, kernel, &c->request, out, why);
+        snprintf(why, 192, "%s", sizes.unfit ? sizes.unfit : "out of memory");
+    problem_finish(&sizes);
+    return !failed && kernel_fit_try(&fit, kernel, out, &rank, why);
 }
 
 bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
@@ -311,33 +296,29 @@ bool kernel_judge_fit(struct kernel_judge *judge, const struct kernel *kernel,
     return rule && settle(judge, rule, kernel, c, out, why);
 }
 
-/* Passes the source of a case to `gather`. */
-static enum dgl_status gather_case(struct kernel_judge *judge, const struct kernel_choice *choice,
-                                   struct kernel_verdict *verdict)
-{
-    const struct kernel_judge_params *p = &judge->params;
-    struct dgl_buf text = {0};
-    enum dgl_status status = kernel_generate(p->dev->log, choice, &text);
-    if (status == DGL_OK && text.failed)
-        status = dgl_fail_memory(p->dev->log, choice->kernel->name, text.len);
-    if (status == DGL_OK && !p->gather(p->priv, choice->kernel, text.p, text.len))
-        status = DGL_ERR_CANCELLED;
-    verdict->cases++;
-    dgl_buf_finish(&text);
-    return status;
-}
-
+/* Runs a case, or passes its source to `gather`. */
 static enum dgl_status run_case(struct kernel_judge *judge, const struct op_rule *rule,
                                 const struct kernel_choice *choice, const struct kernel_case *c,
                                 struct kernel_verdict *verdict)
 {
+    const struct kernel_judge_params *params = &judge->params;
     struct problem p = {.seed = c->seed ? c->seed : 1};
-    if (judge->params.gather)
-        return gather_case(judge, choice, verdict);
+    struct dgl_buf text = {0};
+    enum dgl_status status;
+    if (params->gather) {
+        verdict->cases++;
+        TRY(kernel_generate(params->dev->log, choice, &text));
+        if (text.failed)
+            TRY(dgl_fail_memory(params->dev->log, choice->kernel->name, text.len));
+        TRY(params->gather(params->priv, choice->kernel, text.p, text.len) ? DGL_OK
+                                                                           : DGL_ERR_CANCELLED);
+        goto done;
+    }
     rule->make(&p, c);
-    enum dgl_status status =
-        solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, NULL, verdict);
+    status = solve(judge, &(struct kernel_subject){.choice = choice}, c, &p, NULL, verdict);
+done:
     problem_finish(&p);
+    dgl_buf_finish(&text);
     return status;
 }
 
@@ -373,28 +354,9 @@ enum dgl_status kernel_judge_case(struct kernel_judge *judge, const char *kernel
 
 /* ---- the cases of a kernel ------------------------------------------------------------------- */
 
-/* Returns the i-th word of an attribute among those that the kernel serves. Every run of as many
- * cases has each word once, in an order that differs from run to run. Returns NULL if the kernel
- * serves no listed word. */
-static const char *nth_word(const struct kernel *kernel, const struct op_attr *attr, uint32_t i,
-                            uint64_t salt)
-{
-    const char *words[OP_MAX_WORDS];
-    uint32_t count = 0;
-    const struct kernel_when *when = NULL;
-    for (uint32_t w = 0; w < kernel->num_when && !when; w++)
-        if (strcmp(kernel->when[w].key, attr->key) == 0)
-            when = &kernel->when[w];
-    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
-        if (!when || kernel_word_in(when->words, attr->words[w]))
-            words[count++] = attr->words[w];
-    if (count == 0)
-        return NULL;
-    uint64_t seed = salt * 977 + i / count;
-    return words[(i + ref_rand(&seed)) % count];
-}
-
-/* The i-th case of a kernel, with a shape of its operation, before it is settled. */
+/* The i-th case of a kernel, with a shape of its operation, before it is settled. Every run of as
+ * many cases as the kernel serves words of an attribute has each word once, in an order that
+ * differs from run to run. */
 static void begin_case(const struct op_rule *rule, const struct kernel *kernel, uint32_t i,
                        const struct op_shape *shape, struct kernel_case *out)
 {
@@ -405,8 +367,11 @@ static void begin_case(const struct op_rule *rule, const struct kernel *kernel, 
                                 .variant = shape->variant,
                                 .seed = i + 1};
     for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++) {
-        const char *word = nth_word(kernel, &rule->attrs[a], i, a);
-        if (word && strcmp(word, "none") != 0)
+        const char *words[OP_MAX_WORDS];
+        const uint32_t count = op_attr_served(kernel, &rule->attrs[a], words);
+        uint64_t seed = a * 977ull + (count ? i / count : 0);
+        const char *word = count ? words[(i + ref_rand(&seed)) % count] : "none";
+        if (strcmp(word, "none") != 0)
             request_set(&out->request, rule->attrs[a].key, word);
     }
     for (uint32_t n = 0; n < OP_MAX_CONSTS && shape->consts[n].name; n++)
@@ -488,12 +453,12 @@ static uint32_t cases_of_all(const struct op_rule *rule)
 static bool splices_given(const struct kernel_judge *judge, const struct kernel *kernel)
 {
     const struct kernel_set *set = judge->params.set;
-    bool found = false;
-    for (size_t i = 0; kernel && i < kernel_set_num_libs(set) && !found; i++) {
+    for (size_t i = 0; kernel && i < kernel_set_num_libs(set); i++) {
         const struct kernel_lib *lib = kernel_set_lib_at(set, i);
-        found = lib->source != 0 && kernel_splices(kernel, lib);
+        if (lib->source != 0 && kernel_splices(kernel, lib))
+            return true;
     }
-    return found;
+    return false;
 }
 
 /* Returns true if the operation has the attributes and words of the kernel's WHEN lines, and some
@@ -509,20 +474,15 @@ static bool is_asked_for(const struct op_rule *rule, const struct kernel *kernel
     for (uint32_t i = 0; i < kernel->num_when && packed; i++) {
         const struct kernel_when *when = &kernel->when[i];
         const unsigned line = kernel_directive_line(kernel, "WHEN", when->key);
+        const struct op_attr *attr = op_attr_find(rule, when->key);
         struct dgl_str words = dgl_str_of(when->words), word;
-        uint32_t a = 0;
-        while (a < OP_MAX_ATTRS && rule->attrs[a].key && strcmp(rule->attrs[a].key, when->key) != 0)
-            a++;
-        if (a == OP_MAX_ATTRS || !rule->attrs[a].key) {
+        if (!attr) {
             snprintf(why, 512, "%.300s:%u: WHEN %s: operation %s has no such attribute",
                      kernel->path, line, when->key, rule->op);
             return false;
         }
         while (kernel_word_next(&words, &word)) {
-            bool known = dgl_str_eq(word, "none");
-            for (uint32_t w = 0; w < OP_MAX_WORDS && rule->attrs[a].words[w]; w++)
-                known |= dgl_str_eq(word, rule->attrs[a].words[w]);
-            if (known)
+            if (dgl_str_eq(word, "none") || op_attr_word(attr, word))
                 continue;
             snprintf(why, 512, "%.300s:%u: WHEN %s: %s of operation %s is never '%.*s'",
                      kernel->path, line, when->key, when->key, rule->op, (int)word.len, word.p);
@@ -573,9 +533,8 @@ enum dgl_status kernel_judge_kernel(struct kernel_judge *judge, const char *name
     if (rule && !is_asked_for(rule, kernel, unasked))
         judge_wrong(out, name, NULL, unasked);
     for (uint32_t i = 0; i < wanted && status == DGL_OK && out->kind == KERNEL_PASSED; i++)
-        if (!presets_hold(judge, rule, kernel, i, &c, choice, reason)) {
+        if (!presets_hold(judge, rule, kernel, i, &c, choice, reason))
             kernel_judge_fault(out, kernel, &choice->fault, reason);
-        }
     reason[0] = '\0';
     if (kernel && !rule)
         snprintf(reason, sizeof(reason), "no operation is called %s", kernel->op);

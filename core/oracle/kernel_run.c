@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/stats.h"
 
 #define GUARD_WORDS 64 /* 256 bytes: the largest alignment that a binding may need */
 #define GUARD       0xFFC0FEEDu
@@ -17,11 +18,6 @@ struct kept_program {
     char *source;
     struct gl_program *program;
 };
-
-void kernel_runner_init(struct kernel_runner *r, struct dgl_device *dev)
-{
-    *r = (struct kernel_runner){.dev = dev};
-}
 
 void kernel_runner_forget(struct kernel_runner *r)
 {
@@ -135,21 +131,21 @@ enum { PATTERN_WORDS = 1 << 18 };
 static enum dgl_status fill_bits(struct gl_device *gl, struct gl_buffer *buffer, size_t words,
                                  uint64_t seed)
 {
-    uint64_t size = 4ull * words, done = size < 4ull * PATTERN_WORDS ? size : 4ull * PATTERN_WORDS;
+    const uint64_t size = 4ull * words, start = 4ull * GUARD_WORDS;
+    uint64_t set = size < 4ull * PATTERN_WORDS ? size : 4ull * PATTERN_WORDS;
     uint32_t *pattern = dgl_new_array(uint32_t, PATTERN_WORDS);
-    enum dgl_status status = pattern ? DGL_OK : DGL_ERR_NO_MEMORY;
-    for (size_t i = 0; pattern && i < PATTERN_WORDS; i++) {
+    enum dgl_status status;
+    TRY(pattern ? DGL_OK : DGL_ERR_NO_MEMORY);
+    for (size_t i = 0; i < PATTERN_WORDS; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         pattern[i] = (uint32_t)(seed >> 32) & 0x2BFF2BFFu;
     }
-    if (status == DGL_OK)
-        status = gl_buffer_write(gl, buffer, 4ull * GUARD_WORDS, pattern, done);
-    while (status == DGL_OK && done < size) {
-        uint64_t more = done < size - done ? done : size - done;
-        status =
-            gl_buffer_copy(gl, buffer, 4ull * GUARD_WORDS, buffer, 4ull * GUARD_WORDS + done, more);
-        done += more;
+    TRY(gl_buffer_write(gl, buffer, start, pattern, set));
+    for (uint64_t more; set < size; set += more) {
+        more = set < size - set ? set : size - set;
+        TRY(gl_buffer_copy(gl, buffer, start, buffer, start + set, more));
     }
+done:
     free(pattern);
     return status;
 }
@@ -208,21 +204,6 @@ done:
     return status;
 }
 
-/* Returns the first word of the problem in a part that the run changed, or part->hi. */
-static size_t first_changed(const struct problem_buffer *b, const struct part *part,
-                            const uint32_t *words)
-{
-    const uint32_t *before = b->before ? b->before + (part->lo - GUARD_WORDS) : NULL;
-    const uint32_t *now = words + (part->lo - part->at);
-    const size_t count = part->hi - part->lo;
-    size_t i = 0;
-    if (before && memcmp(now, before, 4 * count) == 0)
-        return part->hi;
-    while (i < count && now[i] == (before ? before[i] : PROBLEM_POISON))
-        i++;
-    return part->lo + i;
-}
-
 /* Copies a part of the buffer after a run. Returns false and sets run->why if a guard word, or a
  * word of a read-only buffer, has changed. */
 static bool take_part(struct run *run, const struct problem_buffer *b, const struct part *part,
@@ -239,22 +220,24 @@ static bool take_part(struct run *run, const struct problem_buffer *b, const str
                  (unsigned)words[bad - part->at]);
         return false;
     }
-    if (part->hi == part->lo)
+    const size_t first = part->lo - GUARD_WORDS, count = part->hi - part->lo; /* the problem's */
+    const uint32_t *now = words + (part->lo - part->at);
+    if (count == 0)
         return true;
-    if (b->after) {
-        memcpy(b->after + (part->lo - GUARD_WORDS), words + (part->lo - part->at),
-               4 * (part->hi - part->lo));
+    if (b->after)
+        memcpy(b->after + first, now, 4 * count);
+    if (b->after || (b->before && memcmp(now, b->before + first, 4 * count) == 0))
         return true;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t before = b->before ? b->before[first + i] : PROBLEM_POISON;
+        if (now[i] == before)
+            continue;
+        snprintf(run->why, KERNEL_RUN_WHY,
+                 "word %zu of %zu of %s, which is only read, is %08x and was %08x", first + i,
+                 b->words, b->name, (unsigned)now[i], (unsigned)before);
+        return false;
     }
-    const size_t changed = first_changed(b, part, words);
-    if (changed == part->hi)
-        return true;
-    const size_t word = changed - GUARD_WORDS;
-    snprintf(run->why, KERNEL_RUN_WHY,
-             "word %zu of %zu of %s, which is only read, is %08x and was %08x", word, b->words,
-             b->name, (unsigned)words[changed - part->at],
-             (unsigned)(b->before ? b->before[word] : PROBLEM_POISON));
-    return false;
+    return true;
 }
 
 static enum dgl_status download(struct run *run, const struct held *h)
@@ -346,12 +329,12 @@ static enum dgl_status bind_storage(struct run *run, uint32_t stage)
     struct gl_dispatch *d = &run->dispatch[stage];
     enum dgl_status status = DGL_OK;
     d->num_storage = (uint8_t)kernel->num_binds;
-    for (uint32_t i = 0; i < kernel->num_binds && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < kernel->num_binds; i++) {
         struct held *h = find_held(run, stage, kernel->binds[i].name);
         if (!h) /* the buffer is not used in this case */
             continue;
         if (!h->buffer)
-            status = upload(run, h);
+            TRY(upload(run, h));
         d->storage[i] = (struct gl_range){.buffer = h->buffer,
                                           .offset = 4ull * GUARD_WORDS,
                                           .size = 4ull * (h->problem->words + GUARD_WORDS)};
@@ -360,6 +343,7 @@ static enum dgl_status bind_storage(struct run *run, uint32_t stage)
         if (kernel->binds[i].access & KERNEL_WRITE)
             d->writes |= (uint16_t)(1u << i);
     }
+done:
     return status;
 }
 
@@ -416,7 +400,7 @@ static enum dgl_status bind_uniforms(struct run *run, uint32_t stage)
 static enum dgl_status prepare(struct run *run, uint32_t count)
 {
     enum dgl_status status = DGL_OK;
-    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct kernel_stage *s = &run->stages[i];
         const struct supplied supplied = {run->p, &run->p->stages[i]};
         const struct kernel_supply supply = {supplied.stage->request.op, has_buffer, has_param,
@@ -439,12 +423,11 @@ static enum dgl_status prepare(struct run *run, uint32_t count)
             snprintf(run->why, KERNEL_RUN_WHY, "%.300s:%u: %s", kernel->path, (unsigned)line, why);
             return DGL_ERR_KERNEL;
         }
-        status = bind_storage(run, i);
-        if (status == DGL_OK)
-            status = bind_uniforms(run, i);
+        TRY(bind_storage(run, i));
+        TRY(bind_uniforms(run, i));
     }
-    if (status == DGL_OK)
-        gl_hazards_derive(run->dispatch, count, true);
+    gl_hazards_derive(run->dispatch, count, true);
+done:
     return status;
 }
 
@@ -484,27 +467,21 @@ done:
 
 enum { MAX_COPIES = 16 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static enum dgl_status time_alone(struct run *run, uint32_t count, double *us,
                                   struct kernel_run_times *out)
 {
     struct gl_device *gl = run->r->dev->gl;
     enum dgl_status status = DGL_OK;
-    for (uint32_t i = 0; i < count && status == DGL_OK; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uint64_t start = dgl_now_ns();
-        status = gl_submit(gl, run->dispatch, 1, NULL);
-        if (status == DGL_OK)
-            status = gl_finish(gl);
+        TRY(gl_submit(gl, run->dispatch, 1, NULL));
+        TRY(gl_finish(gl));
         us[i] = (double)(dgl_now_ns() - start) * 1e-3;
     }
-    qsort(us, count, sizeof(*us), by_value);
+    dgl_sort_f64(us, count);
     out->alone_us = us[count / 2];
     out->alone_best_us = us[0];
+done:
     return status;
 }
 
@@ -526,12 +503,12 @@ static enum dgl_status copy_streamed(struct run *run, const char *streamed, uint
         }
     }
     uint64_t wanted = size == 0 || gl_device_caps(gl)->software ? 0 : (512ull << 20) / size;
-    for (*count = 0; *count < MAX_COPIES && *count < wanted && status == DGL_OK; (*count)++) {
+    for (*count = 0; *count < MAX_COPIES && *count < wanted; (*count)++) {
         const struct gl_buffer_params params = {.size = size, .label = "copy"};
-        status = gl_buffer_create(gl, &params, &copies[*count]);
-        if (status == DGL_OK)
-            status = gl_buffer_copy(gl, d->storage[*bind].buffer, 0, copies[*count], 0, size);
+        TRY(gl_buffer_create(gl, &params, &copies[*count]));
+        TRY(gl_buffer_copy(gl, d->storage[*bind].buffer, 0, copies[*count], 0, size));
     }
+done:
     return status;
 }
 
@@ -567,7 +544,7 @@ static enum dgl_status time_stream(struct run *run, const char *streamed, uint32
             us[timed++] = (double)ns[i] * 1e-3;
 done:
     if (timed > 0) {
-        qsort(us, timed, sizeof(*us), by_value);
+        dgl_sort_f64(us, timed);
         out->gpu_us = us[timed / 2];
         out->gpu_best_us = us[0];
     }
@@ -592,17 +569,15 @@ enum dgl_status kernel_runner_time(struct kernel_runner *r, struct problem *p,
     if (!run || !us || p->failed)
         TRY(dgl_fail_memory(r->dev->log, "buffers of a kernel's timing", sizeof(*run)));
     *run = (struct run){.r = r, .p = p, .stages = stage, .why = why};
-    status = prepare(run, 1);
-    if (status == DGL_OK) /* machine code is made at the first dispatch, on some drivers */
-        status = gl_submit(r->dev->gl, run->dispatch, 1, NULL);
-    if (status == DGL_OK)
-        status = gl_finish(r->dev->gl);
-    if (status == DGL_OK)
-        status = time_alone(run, dispatches, us, out);
-    if (status == DGL_OK)
-        status = time_stream(run, streamed, dispatches, us, out);
-    release(run);
+    TRY(prepare(run, 1));
+    /* machine code is made at the first dispatch, on some drivers */
+    TRY(gl_submit(r->dev->gl, run->dispatch, 1, NULL));
+    TRY(gl_finish(r->dev->gl));
+    TRY(time_alone(run, dispatches, us, out));
+    TRY(time_stream(run, streamed, dispatches, us, out));
 done:
+    if (run && run->r)
+        release(run);
     free(run);
     free(us);
     return status;

@@ -12,6 +12,7 @@
 #define KERNEL_RUN_WHY 512
 
 struct kept_program;
+/* The caller fills in `dev` and, if wanted, the callbacks. All else is 0. */
 struct kernel_runner {
     struct dgl_device *dev; /* borrowed */
     struct kept_program *programs;
@@ -25,7 +26,6 @@ struct kernel_runner {
     void *go_on_priv;
 };
 
-void kernel_runner_init(struct kernel_runner *r, struct dgl_device *dev);
 void kernel_runner_finish(struct kernel_runner *r);
 /* Destroys the programs that are kept. */
 void kernel_runner_forget(struct kernel_runner *r);

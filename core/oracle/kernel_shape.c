@@ -11,22 +11,6 @@
 #include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
 
-static const struct op_attr *find_attr(const struct op_rule *rule, const char *key)
-{
-    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
-        if (strcmp(rule->attrs[a].key, key) == 0)
-            return &rule->attrs[a];
-    return NULL;
-}
-
-static const char *attr_word(const struct op_attr *attr, const char *word)
-{
-    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
-        if (strcmp(attr->words[w], word) == 0)
-            return attr->words[w];
-    return NULL;
-}
-
 /* The caller cannot set constants that follow from others. */
 static const char *find_const(const struct op_rule *rule, const struct kernel *kernel,
                               const char *name)
@@ -44,23 +28,12 @@ static const char *find_const(const struct op_rule *rule, const struct kernel *k
     return NULL;
 }
 
-static const char *first_served(const struct kernel *kernel, const struct op_attr *attr, size_t i)
-{
-    const struct kernel_when *when = NULL;
-    for (uint32_t w = 0; w < kernel->num_when && !when; w++)
-        if (strcmp(kernel->when[w].key, attr->key) == 0)
-            when = &kernel->when[w];
-    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
-        if ((!when || kernel_word_in(when->words, attr->words[w])) && i-- == 0)
-            return attr->words[w];
-    return NULL;
-}
-
 const char *kernel_shape_weight(const struct kernel *kernel, size_t i)
 {
     const struct op_rule *rule = op_rule_find(kernel->op);
-    const struct op_attr *attr = rule ? find_attr(rule, "weight") : NULL;
-    return attr ? first_served(kernel, attr, i) : NULL;
+    const struct op_attr *attr = rule ? op_attr_find(rule, "weight") : NULL;
+    const char *words[OP_MAX_WORDS];
+    return attr && i < op_attr_served(kernel, attr, words) ? words[i] : NULL;
 }
 
 bool kernel_shape_has(const char *text, const char *key)
@@ -83,9 +56,9 @@ static enum dgl_status read_item(const struct dgl_log *log, const struct op_rule
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: '%s' is not KEY=VALUE",
                         DGL_PRINTABLE(item));
     *value++ = '\0';
-    const struct op_attr *attr = find_attr(rule, item);
+    const struct op_attr *attr = op_attr_find(rule, item);
     if (attr) {
-        const char *word = attr_word(attr, value);
+        const char *word = op_attr_word(attr, dgl_str_of(value));
         if (!word && strcmp(value, "none") != 0)
             return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=%s is none of %s's words", item,
                             DGL_PRINTABLE(value), rule->op);
@@ -113,33 +86,13 @@ static enum dgl_status read_item(const struct dgl_log *log, const struct op_rule
     return DGL_OK;
 }
 
-/* Refuses impossible sizes: zero, or too large to address. */
-static enum dgl_status check_sizes(const struct dgl_log *log, const struct kernel_case *c)
-{
-    static const char *const may_be_zero[] = {"ROPE_DIMS", "WINDOW", "SOFTCAP",
-                                              "SCALED",    "X_LAST", "LEVEL"};
-    uint64_t product = c->tokens ? c->tokens : 1;
-    for (uint32_t i = 0; i < c->request.num_consts; i++) {
-        const struct kernel_var *v = &c->request.consts[i];
-        bool zero = false;
-        for (size_t n = 0; n < sizeof(may_be_zero) / sizeof(may_be_zero[0]); n++)
-            zero |= strcmp(v->name, may_be_zero[n]) == 0;
-        if (v->value == 0 && !zero)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=0 leaves nothing to compute",
-                            v->name);
-        product *= v->value > 0 ? (uint64_t)v->value : 1;
-        if (product > 1ull << 40)
-            return dgl_fail(log, DGL_ERR_INVALID_ARG,
-                            "shape: the sizes multiply to more than 2^40: no device holds that");
-    }
-    return DGL_OK;
-}
-
-/* The text as attributes and constants; constants that it leaves out are typical. */
+/* The text as attributes and constants; constants that it leaves out are typical. Refuses
+ * impossible sizes: zero, or too large to address. */
 static enum dgl_status read_text(const struct dgl_log *log, const struct op_rule *rule,
                                  const struct kernel *kernel, const char *text,
                                  struct kernel_shape *out)
 {
+    static const char may_be_zero[] = "ROPE_DIMS WINDOW SOFTCAP SCALED X_LAST LEVEL";
     enum dgl_status status = DGL_OK;
     char *save = NULL;
     *out = (struct kernel_shape){.kernel = kernel, .c.request.op = kernel->op};
@@ -147,16 +100,27 @@ static enum dgl_status read_text(const struct dgl_log *log, const struct op_rule
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: longer than %d bytes",
                         (int)sizeof(out->text) - 1);
     snprintf(out->text, sizeof(out->text), "%s", text ? text : "");
-    for (char *item = strtok_r(out->text, ",", &save); item && status == DGL_OK;
-         item = strtok_r(NULL, ",", &save)) {
-        status = read_item(log, rule, item, out); /* leaves the key of it */
-        if (status == DGL_OK && save && kernel_shape_has(save, item))
-            status = dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s is given twice", item);
+    for (char *item = strtok_r(out->text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        TRY(read_item(log, rule, item, out)); /* leaves the key of it */
+        if (save && kernel_shape_has(save, item))
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s is given twice", item);
     }
     for (uint32_t i = 0; i < OP_MAX_CONSTS && rule->typical.consts[i].name; i++)
         request_default(&out->c.request, rule->typical.consts[i].name,
                         rule->typical.consts[i].value);
-    return status == DGL_OK ? check_sizes(log, &out->c) : status;
+    uint64_t product = out->c.tokens ? out->c.tokens : 1;
+    for (uint32_t i = 0; i < out->c.request.num_consts; i++) {
+        const struct kernel_var *v = &out->c.request.consts[i];
+        if (v->value == 0 && !kernel_word_in(may_be_zero, v->name))
+            return dgl_fail(log, DGL_ERR_INVALID_ARG, "shape: %s=0 leaves nothing to compute",
+                            v->name);
+        product *= v->value > 0 ? (uint64_t)v->value : 1;
+        if (product > 1ull << 40)
+            return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                            "shape: the sizes multiply to more than 2^40: no device holds that");
+    }
+done:
+    return status;
 }
 
 enum dgl_status kernel_shape_check(const struct dgl_log *log, const struct kernel *kernel,
@@ -190,10 +154,11 @@ enum dgl_status kernel_shape_fit(struct kernel_judge *judge, const struct kernel
     struct kernel_case *c = &out->c;
     if (weight && request_is(&c->request, "weight", "none"))
         request_set(&c->request, "weight", weight);
-    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
-        if (request_is(&c->request, rule->attrs[a].key, "none") &&
-            strcmp(rule->attrs[a].key, "columns") != 0)
-            request_set(&c->request, rule->attrs[a].key, first_served(kernel, &rule->attrs[a], 0));
+    for (const struct op_attr *a = rule->attrs; a < rule->attrs + OP_MAX_ATTRS && a->key; a++) {
+        const char *words[OP_MAX_WORDS];
+        if (request_is(&c->request, a->key, "none") && strcmp(a->key, "columns") != 0)
+            request_set(&c->request, a->key, op_attr_served(kernel, a, words) ? words[0] : NULL);
+    }
     if (!kernel_shape_has(text, "pos"))
         c->pos = rule->typical.pos;
     c->variant = rule->typical.variant;

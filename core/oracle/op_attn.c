@@ -76,23 +76,6 @@ static void norm_to_floats(struct problem *p, struct attn *a)
             a->rotated[i] = (float)normed[i];
 }
 
-/* Unwritten positions are NaN. Rows that the pass stores are only in kv_after. */
-static void fill_cache(struct problem *p, struct attn *a)
-{
-    float *row = problem_new(p, float, ref_attn_row(&a->ref));
-    if (p->failed)
-        return;
-    for (size_t i = 0; i < a->kv_words; i++)
-        a->kv_before[i] = a->ref.kv_f16 ? 0x7e007e00 : 0x7fc00000;
-    for (uint32_t j = 0; j < a->pos; j++) {
-        ref_fill(row, ref_attn_row(&a->ref), &p->seed);
-        ref_attn_store(&a->ref, row, j, a->kv_before);
-    }
-    memcpy(a->kv_after, a->kv_before, 4 * a->kv_words);
-    for (uint32_t t = 0; t < a->tokens; t++)
-        ref_attn_store(&a->ref, a->rotated + t * a->stride, a->pos + t, a->kv_after);
-}
-
 /* Bits of kernel_case.variant: factor on the queries (0 counts as 1); rope_scale 1.25; the soft cap
  * (0 counts as 5). */
 #define VARIANT_LOUD(variant)   ((variant)&0xff)
@@ -160,15 +143,9 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     /* Few different ones, so that cases share programs. */
     r->context = a->pos + a->tokens < 320 ? 320 : a->pos + a->tokens + 3;
     r->context = c->context ? c->context : r->context;
-    if (!ref_attn_init(r)) {
-        p->failed = true;
-        return NULL;
-    }
-    float *rope = problem_new(p, float, r->rope_words);
-    if (rope)
-        memcpy(rope, r->rope, 4 * r->rope_words);
-    ref_attn_finish(r);
-    r->rope = rope;
+    r->rope = problem_new(p, float, ref_attn_rope_words(r));
+    if (r->rope)
+        ref_attn_fill_rope(r);
     p->entry = number(a, "KV_ENTRY");
     add_pages(p, r);
     a->kv_words = ref_attn_kv_words(r);
@@ -182,7 +159,7 @@ static struct attn *attn_init(struct problem *p, const struct kernel_case *c)
     const float loud = VARIANT_LOUD(c->variant) ? (float)VARIANT_LOUD(c->variant) : 1;
     for (size_t i = 0; i < a->qkv_words; i++) {
         const size_t column = i % a->stride;
-        a->qkv[i] = column < ref_attn_row(r) ? problem_rand_float(p) : NAN;
+        a->qkv[i] = column < ref_attn_row(r) ? ref_rand_float(&p->seed) : NAN;
         if (column < a->width)
             a->qkv[i] *= loud;
     }
@@ -199,9 +176,23 @@ static void attn_fill(struct problem *p, struct attn *a)
     a->kv_after = problem_new(p, uint32_t, a->kv_words);
     if (a->normed)
         norm_to_floats(p, a);
-    for (uint32_t t = 0; t < a->tokens && !p->failed; t++)
-        ref_attn_rotate(&a->ref, a->rotated + t * a->stride, a->pos + t);
-    fill_cache(p, a);
+    float *row = problem_new(p, float, ref_attn_row(&a->ref));
+    if (p->failed)
+        return;
+    /* Unwritten positions are NaN. Rows that the pass stores are only in kv_after. */
+    for (size_t i = 0; i < a->kv_words; i++)
+        a->kv_before[i] = a->ref.kv_f16 ? 0x7e007e00 : 0x7fc00000;
+    for (uint32_t j = 0; j < a->pos; j++) {
+        for (uint32_t i = 0; i < ref_attn_row(&a->ref); i++)
+            row[i] = ref_rand_float(&p->seed);
+        ref_attn_store(&a->ref, row, j, a->kv_before);
+    }
+    memcpy(a->kv_after, a->kv_before, 4 * a->kv_words);
+    for (uint32_t t = 0; t < a->tokens; t++) {
+        float *rotated = a->rotated + t * a->stride;
+        ref_attn_rotate(&a->ref, rotated, a->pos + t);
+        ref_attn_store(&a->ref, rotated, a->pos + t, a->kv_after);
+    }
 }
 
 static void attn_stage(struct problem *p, const struct attn *a)
@@ -211,7 +202,7 @@ static void attn_stage(struct problem *p, const struct attn *a)
     stage_float(stage, "rope_scale", a->rope_scale);
     stage_float(stage, "softcap", a->softcap);
     stage_float(stage, "eps", EPS);
-    problem_in(p, "ROPE", a->ref.rope, a->ref.rope_words);
+    problem_in(p, "ROPE", a->ref.rope, ref_attn_rope_words(&a->ref));
 }
 
 /* Sets the least number of bytes and of floating-point operations, and the terms of the longest
@@ -289,8 +280,7 @@ static void make_qk_norm(struct problem *p, const struct kernel_case *c)
     problem_in(p, "G", a->gain, a->gain_words);
     p->bytes = 8ull * a->tokens * cols;
     p->flops = 4ull * a->tokens * cols;
-    struct problem_result *result = problem_result(p, "QKV", 0, a->tokens, cols);
-    result->stride = a->stride;
+    struct problem_result *result = problem_result(p, "QKV", 0, a->tokens, cols, a->stride);
     for (size_t i = 0; !p->failed && i < a->tokens * cols; i++)
         result->want[i] = normed[i / cols * a->stride + i % cols];
 }
@@ -316,17 +306,12 @@ static void make_prefill(struct problem *p, const struct kernel_case *c)
     attn_stage(p, a);
     attn_costs(p, a);
     problem_in(p, "QKV", a->rotated, a->qkv_words);
-    if (c->timing)
-        problem_bits(p, "KV", a->kv_words);
-    else
-        problem_in(p, "KV", a->kv_after, a->kv_words);
+    problem_bits(p, "KV", a->kv_after, a->kv_words);
     problem_out(p, "O", o, a->tokens * a->o_stride);
     problem_in_if(p, a->ref.sinks, "S", a->sinks, a->ref.heads);
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "O", 0, a->tokens, a->width);
-    result->stride = a->o_stride;
-    attend(p, a, result);
+    attend(p, a, problem_result(p, "O", 0, a->tokens, a->width, a->o_stride));
 }
 
 static void narrow_decode(struct kernel_case *c)
@@ -421,7 +406,7 @@ static void make_decode(struct problem *p, const struct kernel_case *c)
     attn_costs(p, a);
     problem_in(p, "QKV", a->qkv, a->qkv_words);
     if (c->timing)
-        problem_bits(p, "KV", a->kv_words);
+        problem_bits(p, "KV", NULL, a->kv_words);
     else if (a->normed)
         problem_out(p, "KV", a->kv_before, a->kv_words);
     else
@@ -443,19 +428,13 @@ static void make_decode(struct problem *p, const struct kernel_case *c)
     if (c->timing)
         return;
     p->settle = settle_decode;
-    attend(p, a, problem_result(p, whole ? "O" : a->splits > 1 ? "merged P" : "P", 0, 1, a->width));
+    const char *out = whole ? "O" : a->splits > 1 ? "merged P" : "P";
+    attend(p, a, problem_result(p, out, 0, 1, a->width, 0));
 }
 
 /* ---- attn_merge ------------------------------------------------------------------------------ */
 
 enum { MERGE_FULL, MERGE_SOME_EMPTY, MERGE_ONE_LEFT };
-
-static bool is_empty(uint32_t variant, uint32_t head, uint32_t split, uint32_t splits)
-{
-    if (variant == MERGE_SOME_EMPTY)
-        return (head + split) % 2 == 1;
-    return variant == MERGE_ONE_LEFT && split != (head + 1) % splits;
-}
 
 /* P as attn_decode writes it. Scores of even heads are about 500, of odd heads about -500. Scores
  * of every third split are so low that its weight is 0. Sinks are about as high as the highest
@@ -476,7 +455,8 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
         float *ml = parts + count * dim + 2 * i;
         ml[0] += (head % 2 ? -500.0f : 500.0f) - (split % 3 == 2 ? 200.0f : 0.0f);
         ml[1] = 1.0f + fabsf(ml[1]);
-        if (!is_empty(c->variant, head, split, splits))
+        if (!(c->variant == MERGE_SOME_EMPTY && (head + split) % 2 == 1) &&
+            !(c->variant == MERGE_ONE_LEFT && split != (head + 1) % splits))
             continue;
         ml[0] = EMPTY_MAX;
         ml[1] = 0.0f;
@@ -500,7 +480,7 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
     p->flops = 2ull * count * dim;
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "O", 0, heads, dim);
+    struct problem_result *result = problem_result(p, "O", 0, heads, dim, 0);
     result->each_row = true;
     if (!p->failed)
         ref_merge(clean, heads, splits, dim, has_sinks ? sinks : NULL, result->want);
@@ -508,25 +488,12 @@ static void make_merge(struct problem *p, const struct kernel_case *c)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* clang-format off: it breaks the braces of a macro into lines of their own */
-#define HEADS(h, kv, dim, rope)                                                                    \
-    {"HEADS", h}, {"KV_HEADS", kv}, {"HEAD_DIM", dim},                                             \
-    {                                                                                              \
-        "ROPE_DIMS", rope                                                                          \
-    }
-#define TYPICAL                                                                                    \
-    {"HEADS", 32}, {"KV_HEADS", 8},                                                                \
-    {                                                                                              \
-        "HEAD_DIM", 128                                                                            \
-    } /* ROPE_DIMS follows */
-#define KV_WORDS                                                                                   \
-    {"kv_k", {"f16", "f32"}},                                                                      \
-    {                                                                                              \
-        "kv_v",                                                                                    \
-        {                                                                                          \
-            "f16", "f32"                                                                           \
-        }                                                                                          \
-    }
+/* clang-format breaks the braces of a macro into lines of their own. */
+/* clang-format off */
+#define HEADS(h, kv, dim, rope) \
+    {"HEADS", h}, {"KV_HEADS", kv}, {"HEAD_DIM", dim}, {"ROPE_DIMS", rope}
+#define TYPICAL  {"HEADS", 32}, {"KV_HEADS", 8}, {"HEAD_DIM", 128} /* ROPE_DIMS follows */
+#define KV_WORDS {"kv_k", {"f16", "f32"}}, {"kv_v", {"f16", "f32"}}
 /* clang-format on */
 #define LOUD(times) (times)
 #define SCALED      (1 << 8)

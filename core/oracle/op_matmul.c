@@ -190,7 +190,7 @@ static void make(struct problem *p, const struct kernel_case *c)
     p->step.tokens = m.tokens;
     problem_in(p, "X", x, x_words);
     if (c->timing)
-        problem_bits(p, "W", m.rows * m.w.row_words);
+        problem_bits(p, "W", NULL, m.rows * m.w.row_words);
     if (!decode) { /* for kernels that cut a tile's sums into parts */
         const size_t sum_rows = (size_t)request_const(&q, "SUM_ROWS", 0);
         uint32_t *arrived = problem_new(p, uint32_t, ARRIVED_WORDS);
@@ -218,9 +218,8 @@ static void make(struct problem *p, const struct kernel_case *c)
     p->terms = m.k;
     if (c->timing)
         return;
-    struct problem_result *y = problem_result(p, "Y", m.at, y_rows, m.cols);
-    y->stride = y_stride;
-    double *joined = has_join(&q) ? problem_result(p, "STREAM", 0, 1, m.k)->want : NULL;
+    struct problem_result *y = problem_result(p, "Y", m.at, y_rows, m.cols, y_stride);
+    double *joined = has_join(&q) ? problem_result(p, "STREAM", 0, 1, m.k, 0)->want : NULL;
     if (!p->failed)
         expect(p, &m, y, joined);
 }

@@ -49,7 +49,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
         return;
     problem_nan(x, tokens * stride, stride, 0, h);
     for (uint32_t i = 0; i < c->pos + tokens; i++)
-        ids[i] = (uint32_t)(problem_rand(p) % vocab);
+        ids[i] = (uint32_t)(ref_rand(&p->seed) % vocab);
     ids[c->pos] = vocab - 1;
     ids[c->pos + tokens - 1] = step * (bands - 1);
     p->step.pos = c->pos;
@@ -57,7 +57,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     problem_in(p, "IDS", ids, c->pos + tokens);
     problem_out(p, "X", x, tokens * stride);
     if (c->timing)
-        problem_bits(p, "W", vocab * w.row_words);
+        problem_bits(p, "W", NULL, vocab * w.row_words);
     for (uint32_t i = 0; i < bands; i++) {
         const uint32_t first = step * i, rows = i + 1 < bands ? step : vocab - first;
         stage_float(op_band(p, &q, &w, 0, first, rows), "scale", SCALE);
@@ -68,8 +68,7 @@ static void make_embed(struct problem *p, const struct kernel_case *c)
     p->flops = (uint64_t)tokens * h;
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "X", 0, tokens, h);
-    result->stride = stride;
+    struct problem_result *result = problem_result(p, "X", 0, tokens, h, stride);
     for (size_t i = 0; !p->failed && i < (size_t)tokens * h; i++)
         result->want[i] = (double)SCALE * w.values[(size_t)ids[c->pos + i / h] * h + i % h];
 }
@@ -104,12 +103,12 @@ static uint32_t *add_source(struct problem *p, const struct kernel_case *c, uint
     stage->band = units;
     p->step.tokens = 1;
     if (c->timing) {
-        problem_bits(p, "SRC", words);
+        problem_bits(p, "SRC", NULL, words);
         return NULL;
     }
     uint32_t *from = problem_new(p, uint32_t, words + beyond);
     for (size_t i = 0; from && i < words + beyond; i++)
-        from[i] = (uint32_t)problem_rand(p);
+        from[i] = (uint32_t)ref_rand(&p->seed);
     problem_in(p, "SRC", from, words + beyond);
     return from;
 }
@@ -120,7 +119,7 @@ static void make_copy(struct problem *p, const struct kernel_case *c)
     const uint32_t *from = add_source(p, c, units);
     p->bytes = 32ull * units;
     if (c->timing)
-        problem_bits(p, "DST", 4ull * units);
+        problem_bits(p, "DST", NULL, 4ull * units);
     else
         problem_exact(p, "DST", NULL, from, 4ull * units);
 }
@@ -250,9 +249,7 @@ static void make_synth(struct problem *p, const struct kernel_case *c)
     if (!op_weights_make(p, &q, rows, cols, true, &w) || !s)
         return;
     *s = (struct synth){.rows = rows, .cols = cols, .row_words = w.row_words};
-    for (size_t i = 0; i < REF_TYPES; i++)
-        if (strcmp(dgl_dtype_get(ref_types[i])->name, kernel_request_word(&q, "weight")) == 0)
-            s->type = ref_types[i];
+    s->type = op_weight_type(&q);
     struct problem_stage *stage = problem_stage(p, &q);
     stage_uint(stage, "rows", rows);
     stage_uint(stage, "seed", 1);
@@ -261,7 +258,7 @@ static void make_synth(struct problem *p, const struct kernel_case *c)
     p->bytes = 4ull * rows * w.row_words;
     p->priv = s;
     if (c->timing)
-        problem_bits(p, "W", rows * w.row_words);
+        problem_bits(p, "W", NULL, rows * w.row_words);
     else
         problem_out(p, "W", NULL, rows * w.row_words);
     /* Rows of a plan may be longer than their layout. The rest of a row may have any contents. */

@@ -148,7 +148,7 @@ static void add_bands(struct problem *p, const struct kernel_case *c, const stru
         const size_t bias = request_is(e->q, "bias", "row") ? rows : 0;
         const size_t words = (matrix + bias + 3) / 4 * 4;
         if (c->timing) {
-            problem_bits(p, "W", words);
+            problem_bits(p, "W", NULL, words);
             return;
         }
         uint32_t *own = problem_new(p, uint32_t, words);
@@ -202,7 +202,7 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
     for (uint32_t i = 0; i < e.pairs; i++) {
         const uint32_t first = c->variant == EXPERTS_SAME ? 1 : i / e.top_k * 7;
         e.ids[i] = (first + i % e.top_k) % e.experts;
-        e.share[i] = 0.1f + fabsf(problem_rand_float(p));
+        e.share[i] = 0.1f + fabsf(ref_rand_float(&p->seed));
     }
     ref_moe_group(e.ids, e.tokens, e.top_k, e.experts, list);
     problem_nan(e.x, x_rows * e.x_stride, e.x_stride, e.k, e.x_stride);
@@ -222,8 +222,7 @@ static void make_matmul(struct problem *p, const struct kernel_case *c)
     problem_out(p, "Y", e.before, e.y_rows * e.y_stride);
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "Y", 0, e.y_rows, e.y_cols);
-    result->stride = e.y_stride;
+    struct problem_result *result = problem_result(p, "Y", 0, e.y_rows, e.y_cols, e.y_stride);
     if (!p->failed)
         expect_matmul(&e, result->want);
 }
@@ -316,12 +315,9 @@ static bool settle_route(struct problem *p, char why[512])
 static void add_route(struct problem *p, const struct routing *r)
 {
     const size_t pairs = (size_t)r->tokens * r->top_k;
-    struct problem_buffer *route = problem_out(p, "ROUTE", NULL, 2 * pairs);
-    route->free = true;
-    if (r->kind == LOGITS_NAN)
-        return;
-    struct problem_result *weights = problem_result(p, "ROUTE", 1, pairs, 1);
-    weights->stride = 2;
+    problem_out(p, "ROUTE", NULL, 2 * pairs)->free = true;
+    if (r->kind != LOGITS_NAN)
+        problem_result(p, "ROUTE", 1, pairs, 1, 2);
 }
 
 static bool settle_route_case(struct kernel_case *c)
@@ -360,7 +356,7 @@ static void make_route(struct problem *p, const struct kernel_case *c)
     for (size_t i = 0; i < r->tokens * r->stride; i++)
         logits[i] = i % r->stride < r->experts
                         ? logit_at(r->kind, (uint32_t)(i / r->stride), (uint32_t)(i % r->stride),
-                                   problem_rand_float(p))
+                                   ref_rand_float(&p->seed))
                         : NAN;
     r->logits = logits;
     p->step.tokens = r->tokens;
@@ -398,10 +394,7 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     p->step.tokens = 1;
     problem_in(p, "X", x, k);
     problem_in(p, "A", a, a_words);
-    if (c->timing)
-        problem_bits(p, "W", experts * w.row_words);
-    else
-        problem_in(p, "W", w.packed, experts * w.row_words);
+    problem_bits(p, "W", w.packed, experts * w.row_words);
     problem_out(p, "NORMED", NULL, k);
     problem_out(p, "LOGITS", NULL, experts);
     problem_exact(p, "ARRIVED", arrived, arrived, ARRIVED_WORDS);
@@ -415,8 +408,8 @@ static void make_router(struct problem *p, const struct kernel_case *c)
     add_route(p, r);
     if (c->timing)
         return;
-    double *logits = problem_result(p, "LOGITS", 0, 1, experts)->want;
-    double *normed = norm ? problem_result(p, "NORMED", 0, 1, k)->want : plain;
+    double *logits = problem_result(p, "LOGITS", 0, 1, experts, 0)->want;
+    double *normed = norm ? problem_result(p, "NORMED", 0, 1, k, 0)->want : plain;
     if (p->failed)
         return;
     for (uint32_t i = 0; i < k && !norm; i++)
@@ -440,16 +433,14 @@ static void make_group(struct problem *p, const struct kernel_case *c)
     const uint32_t experts = request_size(&q, "E", 8), top_k = request_size(&q, "TOP_K", 2);
     const uint32_t tokens = c->tokens ? c->tokens : 1, pairs = tokens * top_k;
     const size_t words = experts + 1ull + pairs;
-    if (top_k > experts) {
+    if (top_k > experts)
         problem_refuse(p, "TOP_K is more than E");
-        return;
-    }
     uint32_t *ids = problem_new(p, uint32_t, pairs);
     uint32_t *want = problem_new(p, uint32_t, words);
     if (p->failed)
         return;
     for (uint32_t t = 0; t < tokens; t++) {
-        uint32_t first = (uint32_t)(problem_rand(p) % experts);
+        uint32_t first = (uint32_t)(ref_rand(&p->seed) % experts);
         /* A step that meets top_k different experts before it comes round. */
         const uint32_t step = experts / top_k > 1 ? 1 + t % (experts / top_k) : 1;
         if (c->variant == CHOICES_ONE_EXPERT)
@@ -488,8 +479,7 @@ static void make_combine(struct problem *p, const struct kernel_case *c)
     p->flops = 2ull * h * pairs;
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "X", 0, tokens, h);
-    result->stride = xs;
+    struct problem_result *result = problem_result(p, "X", 0, tokens, h, xs);
     result->each_row = true;
     for (size_t t = 0; t < tokens && !p->failed; t++)
         for (uint32_t i = 0; i < h; i++) {
@@ -502,19 +492,10 @@ static void make_combine(struct problem *p, const struct kernel_case *c)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* clang-format off: it breaks the braces of a macro into lines of their own */
-#define EXPERTS(k, n, e, chosen)                                                                   \
-    {"K", k}, {"EXPERT_ROWS", n}, {"E", e},                                                        \
-    {                                                                                              \
-        "TOP_K", chosen                                                                            \
-    }
-#define SCORINGS                                                                                   \
-    {                                                                                              \
-        "scoring",                                                                                 \
-        {                                                                                          \
-            "topk_softmax", "softmax_topk", "softmax_topk_norm"                                    \
-        }                                                                                          \
-    }
+/* clang-format breaks the braces of a macro into lines of their own. */
+/* clang-format off */
+#define EXPERTS(k, n, e, chosen) {"K", k}, {"EXPERT_ROWS", n}, {"E", e}, {"TOP_K", chosen}
+#define SCORINGS                 {"scoring", {"topk_softmax", "softmax_topk", "softmax_topk_norm"}}
 /* clang-format on */
 
 static const struct op_shape matmul_shapes[] = {

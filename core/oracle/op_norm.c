@@ -34,8 +34,7 @@ static void make_norm(struct problem *p, const struct kernel_case *c)
     p->flops = 4ull * tokens * h;
     if (c->timing)
         return;
-    struct problem_result *result = problem_result(p, "Y", 0, tokens, h);
-    result->stride = ys;
+    struct problem_result *result = problem_result(p, "Y", 0, tokens, h, ys);
     result->each_row = true;
     for (uint32_t t = 0; t < tokens && !p->failed; t++) {
         double *want = result->want + (size_t)t * h;

@@ -5,6 +5,7 @@
 
 #include "core/oracle/ref_ops.h"
 #include "core/plan/weight_layout.h"
+#include "kernels/format/kernel_format.h"
 #include "kernels/set/kernel_fit.h"
 
 static const struct op_rule *const rules[] = {
@@ -38,19 +39,53 @@ void op_load_fit(struct kernel_case *c, uint64_t binding_bytes)
     }
 }
 
+enum dgl_dtype op_weight_type(const struct kernel_request *request)
+{
+    for (size_t i = 0; i < REF_TYPES; i++)
+        if (request_is(request, "weight", dgl_dtype_get(ref_types[i])->name))
+            return ref_types[i];
+    return DGL_DTYPE_COUNT;
+}
+
+uint32_t op_attr_served(const struct kernel *kernel, const struct op_attr *attr,
+                        const char *words[OP_MAX_WORDS])
+{
+    const struct kernel_when *when = NULL;
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < kernel->num_when && !when; w++)
+        if (strcmp(kernel->when[w].key, attr->key) == 0)
+            when = &kernel->when[w];
+    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
+        if (!when || kernel_word_in(when->words, attr->words[w]))
+            words[count++] = attr->words[w];
+    return count;
+}
+
+const struct op_attr *op_attr_find(const struct op_rule *rule, const char *key)
+{
+    for (uint32_t a = 0; a < OP_MAX_ATTRS && rule->attrs[a].key; a++)
+        if (strcmp(rule->attrs[a].key, key) == 0)
+            return &rule->attrs[a];
+    return NULL;
+}
+
+const char *op_attr_word(const struct op_attr *attr, struct dgl_str word)
+{
+    for (uint32_t w = 0; w < OP_MAX_WORDS && attr->words[w]; w++)
+        if (dgl_str_eq(word, attr->words[w]))
+            return attr->words[w];
+    return NULL;
+}
+
 bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t rows,
                      uint64_t cols, bool timing, struct op_weights *out)
 {
-    const char *word = kernel_request_word(request, "weight");
     const char *name = kernel_request_word(request, "layout");
     const struct weight_layout *layout = NULL;
-    enum dgl_dtype type = DGL_DTYPE_COUNT;
+    const enum dgl_dtype type = op_weight_type(request);
     struct ref_matrix m;
     uint64_t least;
     *out = (struct op_weights){0};
-    for (size_t i = 0; i < REF_TYPES; i++)
-        if (strcmp(dgl_dtype_get(ref_types[i])->name, word) == 0)
-            type = ref_types[i];
     if (type != DGL_DTYPE_COUNT)
         layout = weight_layout_find(type, strcmp(name, "none") == 0 ? ref_layout(type) : name);
     if (!layout || !weight_layout_stride(layout, cols, &least)) {
@@ -62,7 +97,7 @@ bool op_weights_make(struct problem *p, struct kernel_request *request, uint64_t
     if (timing)
         return true;
     if (out->row_words < least ||
-        !ref_matrix_init(&m, type, layout->name, rows, cols, problem_rand(p))) {
+        !ref_matrix_init(&m, type, layout->name, rows, cols, ref_rand(&p->seed))) {
         p->failed = true;
         return false;
     }

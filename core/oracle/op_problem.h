@@ -55,6 +55,13 @@ struct op_rule {
 
 /* Returns NULL if there is no such operation. */
 const struct op_rule *op_rule_find(const char *op);
+/* Returns NULL if the operation has no such attribute. */
+const struct op_attr *op_attr_find(const struct op_rule *rule, const char *key);
+/* Returns the attribute's own copy of a word, or NULL if it is none of its words. */
+const char *op_attr_word(const struct op_attr *attr, struct dgl_str word);
+/* Lists the words of an attribute that the kernel serves. Returns their number. */
+uint32_t op_attr_served(const struct kernel *kernel, const struct op_attr *attr,
+                        const char *words[OP_MAX_WORDS]);
 
 /* The rules of each file. */
 extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_synth,
@@ -65,20 +72,19 @@ extern const struct op_rule op_rule_embed, op_rule_copy, op_rule_read, op_rule_s
     op_rule_sample_mass, op_rule_sample_find, op_rule_sample_pick, op_rule_sample_next,
     op_rule_sample_args, op_rule_batch_report;
 
-/* clang-format off: it breaks the braces of a macro into lines of their own */
+/* clang-format breaks the braces of a macro into lines of their own. */
+/* clang-format off */
 #define OP_WEIGHTS                                                                                 \
-    {                                                                                              \
-        "weight",                                                                                  \
-        {                                                                                          \
-            "f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_k", "q6_k", "mxfp4", "affine"        \
-        }                                                                                          \
-    }
+    {"weight", {"f32", "f16", "bf16", "q8_0", "q4_k", "q4_0", "q5_k", "q6_k", "mxfp4", "affine"}}
 /* clang-format on */
 #define OP_SHAPES(table) .shapes = (table), .num_shapes = sizeof(table) / sizeof((table)[0])
 
 /* Fills in the omitted sizes of a load: tokens, and rows of weights, which must fit
  * `binding_bytes`. */
 void op_load_fit(struct kernel_case *c, uint64_t binding_bytes);
+
+/* The type that the request's attribute `weight` names, or DGL_DTYPE_COUNT. */
+enum dgl_dtype op_weight_type(const struct kernel_request *request);
 
 /* A matrix of weights for a problem. For timing it has no contents. */
 struct op_weights {

@@ -7,7 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/oracle/op_problem.h"
+#include "core/oracle/ref_ops.h"
 #include "core/oracle/ref_sample.h"
 
 enum { CONTEXT = 700, START = 140, STOP_WORDS = 33, ARRIVED_WORDS = 64, NUM_ARGS = 7 };
@@ -29,12 +31,12 @@ enum {
 
 static float logit_at(uint32_t variant, uint32_t i, struct problem *p)
 {
-    const float x = problem_rand_float(p);
+    const float x = ref_rand_float(&p->seed);
     switch (variant & LOGITS_KIND) {
     case LOGITS_STEPS:
         return rintf(2 * x) / 2;
     case LOGITS_CLOSE:
-        return 7 + (float)(problem_rand(p) % 5) * 0x1p-21f;
+        return 7 + (float)(ref_rand(&p->seed) % 5) * 0x1p-21f;
     case LOGITS_INFINITE:
         return i % 3 == 1 ? -INFINITY : i % 50 == 7 ? INFINITY : x;
     case LOGITS_NAN:
@@ -62,13 +64,6 @@ struct sample {
     uint32_t *adjust, *stops;
 };
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return bits;
-}
-
 /* ADJUST as docs/operations.md has it. */
 static void fill_adjust(struct sample *s)
 {
@@ -77,17 +72,18 @@ static void fill_adjust(struct sample *s)
     w[ADJUST_NUM_BIASES] = (uint32_t)s->sampling.num_logit_bias;
     for (uint32_t i = 0; i < s->sampling.num_logit_bias; i++) {
         w[ADJUST_BIASES + 2 * i] = (uint32_t)s->sampling.logit_bias[i].id;
-        w[ADJUST_BIASES + 2 * i + 1] = bits_of(s->sampling.logit_bias[i].bias);
+        w[ADJUST_BIASES + 2 * i + 1] = dgl_f32_bits(s->sampling.logit_bias[i].bias);
     }
-    w[ADJUST_PRESENCE] = bits_of(s->sampling.presence_penalty);
-    w[ADJUST_FREQUENCY] = bits_of(s->sampling.frequency_penalty);
+    w[ADJUST_PRESENCE] = dgl_f32_bits(s->sampling.presence_penalty);
+    w[ADJUST_FREQUENCY] = dgl_f32_bits(s->sampling.frequency_penalty);
     if (s->sampling.dry_multiplier == 0)
         return;
     w[ADJUST_DRY_LAST_N] = UINT32_MAX;
     w[ADJUST_DRY_ALLOWED] = DRY_ALLOWED;
     w[ADJUST_DRY_LENGTHS] = DRY_LENGTHS;
     for (uint32_t i = 0; i < DRY_LENGTHS; i++)
-        w[ADJUST_DRY + i] = bits_of((float)((double)DRY_MULTIPLIER * pow((double)DRY_BASE, i)));
+        w[ADJUST_DRY + i] =
+            dgl_f32_bits((float)((double)DRY_MULTIPLIER * pow((double)DRY_BASE, i)));
     uint32_t *list = w + oplist_adjust_words(vocab) - ADJUST_MAX_SEQUENCE_WORDS, used = 0;
     for (uint32_t i = 0; i < s->twin.num_breakers; i++) {
         const struct ref_breaker *b = &breakers[i];
@@ -332,7 +328,7 @@ static void make_report(struct problem *p, const struct kernel_case *c)
         return;
     p->step = (struct dgl_step){.pos = c->pos, .tokens = tokens};
     for (size_t i = 0; i < num_ids; i++)
-        ids[i] = 1 + (uint32_t)(problem_rand(p) % 50000);
+        ids[i] = 1 + (uint32_t)(ref_rand(&p->seed) % 50000);
     for (uint32_t t = 0; t < tokens; t++) {
         want[t * WORDS] = c->pos + t;
         for (uint32_t i = 0; i + 1 < WORDS && i <= c->pos + t; i++)

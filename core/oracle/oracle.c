@@ -248,9 +248,9 @@ static void attend(struct oracle *s, int32_t window, size_t token, size_t head, 
         out[i] /= sum;
 }
 
-static enum dgl_status project_qkv(struct oracle *s, const struct layer_desc *l)
+static enum dgl_status attention_block(struct oracle *s, const struct layer_desc *l)
 {
-    struct part {
+    const struct part {
         long own, bias;
         uint64_t row0, rows;
         double *y;
@@ -259,26 +259,18 @@ static enum dgl_status project_qkv(struct oracle *s, const struct layer_desc *l)
         {l->k, l->k_bias, s->q_dim, s->kv_dim, s->k},
         {l->v, l->v_bias, s->q_dim + s->kv_dim, s->kv_dim, s->v},
     };
-    enum dgl_status status = DGL_OK;
-    for (size_t i = 0; i < 3 && status == DGL_OK; i++) {
-        bool fused = l->qkv != TENSOR_NONE;
-        status = multiply(s,
-                          (struct product){.tensor = fused ? l->qkv : parts[i].own,
-                                           .row0 = fused ? parts[i].row0 : 0,
-                                           .rows = parts[i].rows,
-                                           .cols = (uint64_t)s->d->hidden,
-                                           .x = s->normed,
-                                           .y = parts[i].y},
-                          parts[i].bias, 0);
-    }
-    return status;
-}
-
-static enum dgl_status attention_block(struct oracle *s, const struct layer_desc *l)
-{
+    const bool fused = l->qkv != TENSOR_NONE;
     enum dgl_status status;
     TRY(norm_stream(s, l->attn_norm));
-    TRY(project_qkv(s, l));
+    for (size_t i = 0; i < 3; i++)
+        TRY(multiply(s,
+                     (struct product){.tensor = fused ? l->qkv : parts[i].own,
+                                      .row0 = fused ? parts[i].row0 : 0,
+                                      .rows = parts[i].rows,
+                                      .cols = (uint64_t)s->d->hidden,
+                                      .x = s->normed,
+                                      .y = parts[i].y},
+                     parts[i].bias, 0));
     TRY(norm_heads(s, l->q_norm, s->q, s->q_dim));
     TRY(norm_heads(s, l->k_norm, s->k, s->kv_dim));
     if (l->rope != ROPE_NONE) {
@@ -548,20 +540,21 @@ enum dgl_status oracle_add(struct oracle *s, int32_t layer, enum oracle_block bl
 enum dgl_status oracle_head(struct oracle *s, double *logits)
 {
     const struct model_desc *d = s->d;
-    enum dgl_status status = norm_stream(s, d->final_norm);
-    if (status == DGL_OK)
-        status = multiply(s,
-                          (struct product){.tensor = d->head,
-                                           .rows = (uint64_t)d->vocab,
-                                           .cols = (uint64_t)d->hidden,
-                                           .x = s->normed,
-                                           .y = logits},
-                          TENSOR_NONE, 0);
-    for (size_t i = 0; i < s->count * (size_t)d->vocab && status == DGL_OK; i++) {
+    enum dgl_status status;
+    TRY(norm_stream(s, d->final_norm));
+    TRY(multiply(s,
+                 (struct product){.tensor = d->head,
+                                  .rows = (uint64_t)d->vocab,
+                                  .cols = (uint64_t)d->hidden,
+                                  .x = s->normed,
+                                  .y = logits},
+                 TENSOR_NONE, 0));
+    for (size_t i = 0; i < s->count * (size_t)d->vocab; i++) {
         logits[i] *= d->logit_scale;
         if (d->logit_softcap != 0.0)
             logits[i] = oracle_softcap(logits[i], d->logit_softcap);
     }
+done:
     return status;
 }
 

@@ -30,16 +30,6 @@ void *problem_alloc(struct problem *p, size_t count, size_t size)
     return memory;
 }
 
-uint64_t problem_rand(struct problem *p)
-{
-    return ref_rand(&p->seed);
-}
-
-float problem_rand_float(struct problem *p)
-{
-    return ref_rand_float(&p->seed);
-}
-
 float *problem_floats(struct problem *p, size_t count, float scale)
 {
     float *values = problem_new(p, float, count);
@@ -90,10 +80,11 @@ struct problem_buffer *problem_exact(struct problem *p, const char *name, const 
     return buffer;
 }
 
-struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t count)
+struct problem_buffer *problem_bits(struct problem *p, const char *name, const void *words,
+                                    size_t count)
 {
-    struct problem_buffer *buffer = add_buffer(p, name, NULL, count);
-    buffer->bits = true;
+    struct problem_buffer *buffer = add_buffer(p, name, words, count);
+    buffer->bits = words == NULL;
     return buffer;
 }
 
@@ -115,12 +106,12 @@ struct problem_buffer *problem_buffer(struct problem *p, const char *name)
 }
 
 struct problem_result *problem_result(struct problem *p, const char *buffer, size_t at, size_t rows,
-                                      size_t cols)
+                                      size_t cols, size_t stride)
 {
     assert(p->num_results < PROBLEM_MAX_RESULTS);
     struct problem_result *result = &p->results[p->num_results++];
     *result = (struct problem_result){
-        .buffer = buffer, .at = at, .rows = rows, .cols = cols, .stride = cols};
+        .buffer = buffer, .at = at, .rows = rows, .cols = cols, .stride = stride ? stride : cols};
     size_t count;
     result->want =
         __builtin_mul_overflow(rows, cols, &count) ? NULL : problem_new(p, double, count);

@@ -123,8 +123,6 @@ void problem_refuse(struct problem *p, const char *why);
 /* Zeroed memory that lives as long as the problem; NULL sets `failed`. */
 void *problem_alloc(struct problem *p, size_t count, size_t size);
 #define problem_new(p, type, count) ((type *)problem_alloc((p), (count), sizeof(type)))
-uint64_t problem_rand(struct problem *p);
-float problem_rand_float(struct problem *p);
 /* Random numbers of deviation `scale`. */
 float *problem_floats(struct problem *p, size_t count, float scale);
 /* Sets columns `from` to `to` of all rows of `stride` numbers to NaN. */
@@ -138,17 +136,17 @@ struct problem_buffer *problem_out(struct problem *p, const char *name, const vo
                                    size_t count);
 struct problem_buffer *problem_exact(struct problem *p, const char *name, const void *before,
                                      const void *want, size_t count);
-/* A buffer of random bits, for timing. */
-struct problem_buffer *problem_bits(struct problem *p, const char *name, size_t count);
+/* A read-only buffer with these words, or with random bits if `words` is NULL (for timing). */
+struct problem_buffer *problem_bits(struct problem *p, const char *name, const void *words,
+                                    size_t count);
 /* Like problem_in() if the buffer is used in this case. Otherwise it is marked as idle, and kernels
  * that declare it leave it unbound. */
 void problem_in_if(struct problem *p, bool used, const char *name, const void *words, size_t count);
 /* Returns NULL if there is no buffer of that name. */
 struct problem_buffer *problem_buffer(struct problem *p, const char *name);
-/* Adds values to compare from word `at` on, zeroed and contiguous. The caller may change
- * `stride`. */
+/* Adds values to compare from word `at` on, zeroed. `stride` 0: the rows are contiguous. */
 struct problem_result *problem_result(struct problem *p, const char *buffer, size_t at, size_t rows,
-                                      size_t cols);
+                                      size_t cols, size_t stride);
 /* Adds a dispatch of the kernel in question. */
 struct problem_stage *problem_stage(struct problem *p, const struct kernel_request *request);
 void stage_uint(struct problem_stage *stage, const char *name, uint32_t value);

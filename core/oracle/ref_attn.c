@@ -8,14 +8,20 @@
 #include "core/base/mem.h"
 #include "kernels/step.h"
 
-bool ref_attn_init(struct ref_attn *a)
+static size_t rope_rows(const struct ref_attn *a)
 {
-    size_t pairs = a->rope_dims / 2, rows = 256 + (a->context + 255) / 256;
-    a->rope_words = pairs ? rows * pairs * 2 : 4;
-    a->rope = dgl_new_array(float, a->rope_words);
-    if (!a->rope)
-        return false;
-    for (size_t row = 0; row < rows; row++) {
+    return 256 + (a->context + 255) / 256;
+}
+
+size_t ref_attn_rope_words(const struct ref_attn *a)
+{
+    return a->rope_dims ? rope_rows(a) * a->rope_dims : 4;
+}
+
+void ref_attn_fill_rope(const struct ref_attn *a)
+{
+    size_t pairs = a->rope_dims / 2;
+    for (size_t row = 0; row < rope_rows(a); row++) {
         double pos = row < 256 ? (double)row : 256.0 * (double)(row - 256);
         for (size_t i = 0; i < pairs; i++) {
             double angle = pos * pow(10000.0, -2.0 * (double)i / a->rope_dims);
@@ -23,13 +29,6 @@ bool ref_attn_init(struct ref_attn *a)
             a->rope[2 * (row * pairs + i) + 1] = (float)sin(angle);
         }
     }
-    return true;
-}
-
-void ref_attn_finish(struct ref_attn *a)
-{
-    free(a->rope);
-    a->rope = NULL;
 }
 
 uint32_t ref_attn_row(const struct ref_attn *a)
@@ -44,7 +43,7 @@ size_t ref_attn_kv_words(const struct ref_attn *a)
 }
 
 /* Each product and each sum is rounded once, as the kernels guarantee. */
-static void turn_head(const struct ref_attn *a, float *head, uint32_t pos)
+void ref_attn_rotate(const struct ref_attn *a, float *row, uint32_t pos)
 {
     uint32_t pairs = a->rope_dims / 2;
     const float *lo = a->rope + (size_t)2 * (pos % 256) * pairs;
@@ -54,16 +53,12 @@ static void turn_head(const struct ref_attn *a, float *head, uint32_t pos)
         float s = lo[2 * i + 1] * hi[2 * i] + lo[2 * i] * hi[2 * i + 1];
         c *= a->rope_scale;
         s *= a->rope_scale;
-        float x = head[i], y = head[i + pairs];
-        head[i] = x * c - y * s;
-        head[i + pairs] = y * c + x * s;
+        for (uint32_t h = 0; h < a->heads + a->kv_heads; h++) {
+            float *head = row + (size_t)h * a->head_dim, x = head[i], y = head[i + pairs];
+            head[i] = x * c - y * s;
+            head[i + pairs] = y * c + x * s;
+        }
     }
-}
-
-void ref_attn_rotate(const struct ref_attn *a, float *row, uint32_t pos)
-{
-    for (uint32_t h = 0; h < a->heads + a->kv_heads; h++)
-        turn_head(a, row + (size_t)h * a->head_dim, pos);
 }
 
 double ref_half_value(uint16_t bits)
@@ -97,16 +92,6 @@ static size_t kv_index(const struct ref_attn *a, uint32_t head, uint32_t pos, ui
     return ((page * 2 * a->kv_heads + head) * DGL_KV_PAGE + pos % DGL_KV_PAGE) * a->head_dim + dim;
 }
 
-static void put_number(const struct ref_attn *a, uint32_t *kv, size_t i, float x)
-{
-    if (a->kv_f16) {
-        uint32_t shift = i % 2 * 16;
-        kv[i / 2] = (kv[i / 2] & ~(0xffffu << shift)) | (uint32_t)ref_half(x) << shift;
-    } else {
-        memcpy(&kv[i], &x, 4);
-    }
-}
-
 static double get_number(const struct ref_attn *a, const uint32_t *kv, size_t i)
 {
     float x;
@@ -119,58 +104,49 @@ static double get_number(const struct ref_attn *a, const uint32_t *kv, size_t i)
 void ref_attn_store(const struct ref_attn *a, const float *row, uint32_t pos, uint32_t *kv)
 {
     const float *k = row + (size_t)a->heads * a->head_dim;
-    for (uint32_t h = 0; h < 2 * a->kv_heads; h++)
-        for (uint32_t d = 0; d < a->head_dim; d++)
-            put_number(a, kv, kv_index(a, h, pos, d), k[h * a->head_dim + d]);
-}
-
-/* One head: its query, the cached keys and values, and its sink or NULL. */
-struct head {
-    const float *q, *sink;
-    const double *keys, *values;
-};
-
-static void attend(const struct ref_attn *a, const struct head *head, uint32_t pos, double *weight,
-                   double *out)
-{
-    double top = head->sink ? *head->sink : -INFINITY, sum = 0;
-    uint32_t from = a->window && a->window <= pos ? pos - a->window + 1 : 0;
-    for (uint32_t j = from; j <= pos; j++) {
-        weight[j] = 0;
-        for (uint32_t d = 0; d < a->head_dim; d++)
-            weight[j] += head->q[d] * head->keys[(size_t)j * a->head_dim + d];
-        weight[j] *= a->scale;
-        if (a->softcap != 0)
-            weight[j] = a->softcap * tanh(weight[j] / a->softcap);
-        top = fmax(top, weight[j]);
+    for (uint32_t n = 0; n < 2 * a->kv_heads * a->head_dim; n++) {
+        const size_t i = kv_index(a, n / a->head_dim, pos, n % a->head_dim);
+        const uint32_t shift = i % 2 * 16;
+        if (a->kv_f16)
+            kv[i / 2] = (kv[i / 2] & ~(0xffffu << shift)) | (uint32_t)ref_half(k[n]) << shift;
+        else
+            memcpy(&kv[i], &k[n], 4);
     }
-    for (uint32_t j = from; j <= pos; j++)
-        sum += weight[j] = exp(weight[j] - top);
-    if (head->sink)
-        sum += exp(*head->sink - top);
-    memset(out, 0, a->head_dim * sizeof(*out));
-    for (uint32_t j = from; j <= pos; j++)
-        for (uint32_t d = 0; d < a->head_dim; d++)
-            out[d] += weight[j] / sum * head->values[(size_t)j * a->head_dim + d];
 }
 
 bool ref_attention(const struct ref_attn *a, const float *row, uint32_t pos, const uint32_t *kv,
                    double *out)
 {
-    size_t values = ((size_t)pos + 1) * a->head_dim;
+    const uint32_t dim = a->head_dim, sharing = a->heads / a->kv_heads;
+    const uint32_t from = a->window && a->window <= pos ? pos - a->window + 1 : 0;
+    size_t values = ((size_t)pos + 1) * dim;
     double *weight = dgl_new_array(double, pos + 1u);
-    double *cache = dgl_new_array(double, 2 * values);
+    double *cache = dgl_new_array(double, 2 * values); /* keys, then values, of one head */
     bool ok = weight && cache;
-    for (uint32_t h = 0; h < a->heads && ok; h++) {
-        uint32_t sharing = a->heads / a->kv_heads, kv_head = h / sharing;
+    memset(out, 0, (size_t)a->heads * dim * sizeof(*out));
+    for (uint32_t h = 0; h < a->heads && ok; h++, row += dim, out += dim) {
         for (size_t i = 0; h % sharing == 0 && i < values; i++) {
-            uint32_t j = (uint32_t)(i / a->head_dim), d = (uint32_t)(i % a->head_dim);
+            uint32_t j = (uint32_t)(i / dim), d = (uint32_t)(i % dim), kv_head = h / sharing;
             cache[i] = get_number(a, kv, kv_index(a, kv_head, j, d));
             cache[values + i] = get_number(a, kv, kv_index(a, a->kv_heads + kv_head, j, d));
         }
-        const struct head head = {row + (size_t)h * a->head_dim, a->sinks ? &a->sinks[h] : NULL,
-                                  cache, cache + values};
-        attend(a, &head, pos, weight, out + (size_t)h * a->head_dim);
+        double top = a->sinks ? a->sinks[h] : -INFINITY, sum = 0;
+        for (uint32_t j = from; j <= pos; j++) {
+            weight[j] = 0;
+            for (uint32_t d = 0; d < dim; d++)
+                weight[j] += row[d] * cache[(size_t)j * dim + d];
+            weight[j] *= a->scale;
+            if (a->softcap != 0)
+                weight[j] = a->softcap * tanh(weight[j] / a->softcap);
+            top = fmax(top, weight[j]);
+        }
+        for (uint32_t j = from; j <= pos; j++)
+            sum += weight[j] = exp(weight[j] - top);
+        if (a->sinks)
+            sum += exp(a->sinks[h] - top);
+        for (uint32_t j = from; j <= pos; j++)
+            for (uint32_t d = 0; d < dim; d++)
+                out[d] += weight[j] / sum * cache[values + (size_t)j * dim + d];
     }
     free(weight);
     free(cache);

@@ -19,12 +19,11 @@ struct ref_attn {
     const float *sinks;    /* [heads], or NULL */
     const uint16_t *pages; /* [context / DGL_KV_PAGE, rounded up] of the cache; all different */
     uint32_t num_pages;    /* of the cache: more than any of them */
-    float *rope;           /* the ROPE table, rope_words long */
-    size_t rope_words;
+    float *rope;           /* the ROPE table [ref_attn_rope_words()] */
 };
-/* Fills the table for base 10000. Returns false if memory runs out. */
-bool ref_attn_init(struct ref_attn *a);
-void ref_attn_finish(struct ref_attn *a);
+size_t ref_attn_rope_words(const struct ref_attn *a);
+/* Fills the table for base 10000. */
+void ref_attn_fill_rope(const struct ref_attn *a);
 
 /* Numbers in a row of QKV without padding. */
 uint32_t ref_attn_row(const struct ref_attn *a);

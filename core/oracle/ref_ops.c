@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/mem.h"
 #include "core/memory/repack.h"
 #include "core/oracle/ref_attn.h"
@@ -27,14 +28,6 @@ static const struct block_fields block_fields[] = {
     {DGL_Q6_K, 208, 1, -1, 0, true}, {DGL_MXFP4, -1, 0, -1, 0, false},
 };
 
-static const struct block_fields *fields_of(enum dgl_dtype type)
-{
-    for (size_t i = 0; i < sizeof(block_fields) / sizeof(block_fields[0]); i++)
-        if (block_fields[i].type == type)
-            return &block_fields[i];
-    return NULL;
-}
-
 uint64_t ref_rand(uint64_t *seed)
 {
     uint64_t z = *seed += 0x9E3779B97F4A7C15u;
@@ -49,12 +42,6 @@ float ref_rand_float(uint64_t *seed)
     for (int i = 0; i < 4; i++)
         sum += (double)(ref_rand(seed) >> 11) * 0x1p-53 - 0.5;
     return (float)(sum * 1.7320508075688772);
-}
-
-void ref_fill(float *values, size_t count, uint64_t *seed)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] = ref_rand_float(seed);
 }
 
 /* A half between 2^(low - 15) and 2^(low - 11), or now and then a subnormal one. */
@@ -77,18 +64,32 @@ static uint16_t get16(const uint8_t *src)
     return (uint16_t)(src[0] | src[1] << 8);
 }
 
-static void fill_bytes(uint8_t *dst, size_t count, uint64_t *seed)
+static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
 {
-    for (size_t i = 0; i < count; i++)
+    const struct block_fields *f = NULL; /* of the format, if it has blocks */
+    const bool affine = m->type == DGL_AFFINE;
+    for (size_t i = 0; i < sizeof(block_fields) / sizeof(block_fields[0]); i++)
+        if (block_fields[i].type == m->type)
+            f = &block_fields[i];
+    for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
+        float value = ref_rand_float(seed) * 0.1f;
+        if (m->type == DGL_F32)
+            memcpy(dst + 4 * i, &value, 4);
+        else
+            put16(dst + 2 * i, dgl_f32_bits(value) >> 16);
+    }
+    for (uint64_t i = 0; i < m->cols && m->type == DGL_F16; i++)
+        put16(dst + 2 * i, random_half(seed, 9, true));
+    for (size_t i = 0; i < (size_t)m->row_bytes && (f || affine); i++)
         dst[i] = (uint8_t)(ref_rand(seed) >> 32);
-}
-
-static void random_blocks(const struct ref_matrix *m, const struct block_fields *f, uint8_t *dst,
-                          uint64_t *seed)
-{
-    uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
-    fill_bytes(dst, (size_t)m->row_bytes, seed);
-    for (uint8_t *block = dst; block < dst + m->row_bytes; block += bytes) {
+    /* 32 codes, then scale and minimum of each half of them. */
+    for (uint8_t *block = dst; affine && block < dst + m->row_bytes; block += 48)
+        for (int i = 0; i < 4; i++) {
+            float value = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
+            memcpy(block + 32 + 4 * i, &value, 4);
+        }
+    const uint32_t bytes = dgl_dtype_get(m->type)->block_bytes;
+    for (uint8_t *block = dst; f && block < dst + m->row_bytes; block += bytes) {
         if (f->scale_at >= 0)
             put16(block + f->scale_at, random_half(seed, (uint32_t)f->scale_low, f->negative));
         else
@@ -96,37 +97,6 @@ static void random_blocks(const struct ref_matrix *m, const struct block_fields 
         if (f->min_at >= 0)
             put16(block + f->min_at, random_half(seed, (uint32_t)f->min_low, false));
     }
-}
-
-/* 32 codes, then scale and minimum of each half of them. */
-static void random_affine(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
-{
-    fill_bytes(dst, (size_t)m->row_bytes, seed);
-    for (uint8_t *block = dst; block < dst + m->row_bytes; block += 48) {
-        for (int i = 0; i < 4; i++) {
-            float value = ref_rand_float(seed) * (i % 2 ? 0.1f : 0.002f);
-            memcpy(block + 32 + 4 * i, &value, 4);
-        }
-    }
-}
-
-static void random_row(const struct ref_matrix *m, uint8_t *dst, uint64_t *seed)
-{
-    for (uint64_t i = 0; i < m->cols && (m->type == DGL_F32 || m->type == DGL_BF16); i++) {
-        float value = ref_rand_float(seed) * 0.1f;
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        if (m->type == DGL_F32)
-            memcpy(dst + 4 * i, &value, 4);
-        else
-            put16(dst + 2 * i, bits >> 16);
-    }
-    for (uint64_t i = 0; i < m->cols && m->type == DGL_F16; i++)
-        put16(dst + 2 * i, random_half(seed, 9, true));
-    if (m->type == DGL_AFFINE)
-        random_affine(m, dst, seed);
-    if (fields_of(m->type))
-        random_blocks(m, fields_of(m->type), dst, seed);
 }
 
 /* Code i of a block of 32: byte j holds j in its low nibble, j + 16 in its high one. */
@@ -230,18 +200,17 @@ bool ref_matrix_init(struct ref_matrix *m, enum dgl_dtype type, const char *layo
     m->stored = dgl_calloc(rows, m->row_bytes);
     m->packed = dgl_calloc(rows, m->row_words * 4);
     m->values = dgl_calloc(rows, cols * sizeof(double));
-    if (!m->stored || !m->packed || !m->values) {
+    const bool ok = m->stored && m->packed && m->values;
+    if (!ok)
         ref_matrix_finish(m);
-        return false;
-    }
-    for (uint64_t r = 0; r < rows; r++) {
+    for (uint64_t r = 0; r < rows && ok; r++) {
         uint8_t *row = m->stored + r * m->row_bytes;
         random_row(m, row, &seed);
         repack_row(layout, row, cols, m->packed + r * m->row_words);
         for (uint64_t k = 0; k < cols; k++)
             m->values[r * cols + k] = stored_value(m, row, k);
     }
-    return true;
+    return ok;
 }
 
 /* A block of q4_k from the bytes of its codes and of its head in the layout `split`. */
@@ -289,11 +258,10 @@ static bool join_split(const struct ref_matrix *m, const uint8_t *packed, uint8_
         bool front = m->type != DGL_Q6_K; /* of the block: its scale */
         if (m->type == DGL_Q4_K) {
             join_q4_k(packed, scales, row);
-            row += t->block_bytes;
-            continue;
+        } else {
+            memcpy(row, front ? scales : packed, front ? scale : codes);
+            memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
         }
-        memcpy(row, front ? scales : packed, front ? scale : codes);
-        memcpy(row + (front ? scale : codes), front ? packed : scales, front ? codes : scale);
         row += t->block_bytes;
     }
     return true;

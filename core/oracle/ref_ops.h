@@ -53,6 +53,5 @@ void ref_moe_group(const uint32_t *ids, uint32_t tokens, uint32_t top_k, uint32_
  * 3.5. */
 uint64_t ref_rand(uint64_t *seed);
 float ref_rand_float(uint64_t *seed);
-void ref_fill(float *values, size_t count, uint64_t *seed);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/mem.h"
 
 #define NEVER 0x7fffffffu
@@ -33,16 +34,9 @@ void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 
 /* ---- rank and weight ------------------------------------------------------------------------- */
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return bits;
-}
-
 uint32_t ref_sample_key(float logit)
 {
-    uint32_t bits = bits_of(logit);
+    uint32_t bits = dgl_f32_bits(logit);
     if (isnan(logit))
         return 0;
     if (!isnormal(logit) && !isinf(logit))
@@ -72,7 +66,7 @@ static uint32_t exponent_of(uint32_t key, uint32_t best)
 
 static uint32_t temper(uint32_t exponent, float inv_temp)
 {
-    uint32_t bits = bits_of(inv_temp);
+    uint32_t bits = dgl_f32_bits(inv_temp);
     uint64_t product = (uint64_t)exponent * ((bits & 0x7fffff) | 0x800000);
     product >>= 150 - (bits >> 23);
     return exponent == NEVER || product > NEVER ? NEVER : (uint32_t)product;
@@ -113,35 +107,10 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static size_t apply_top_p(struct ref_token *tokens, size_t count, uint32_t top_p_q)
-{
-    uint64_t total = 0, sum = 0;
-    for (size_t i = 0; i < count; i++)
-        total += tokens[i].weight;
-    uint64_t target = (uint64_t)((u128)total * top_p_q >> 32);
-    if (target == 0)
-        target = 1;
-    qsort(tokens, count, sizeof(*tokens), by_exponent);
-    for (size_t i = 0; i < count; i++) {
-        sum += tokens[i].weight;
-        if (sum >= target)
-            return i + 1;
-    }
-    return count;
-}
-
-static size_t apply_min_p(struct ref_token *tokens, size_t count, uint32_t min_p_q)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
-        if (tokens[i].weight >= (uint64_t)min_p_q << 13)
-            tokens[kept++] = tokens[i];
-    return kept;
-}
-
 size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out)
 {
-    size_t count = s->vocab;
+    size_t count = s->vocab, kept = 0;
+    uint64_t total = 0, sum = 0;
     for (uint32_t i = 0; i < s->vocab; i++)
         out[i] = (struct ref_token){.id = i, .key = ref_sample_key(s->logits[i])};
     qsort(out, count, sizeof(*out), by_key);
@@ -154,21 +123,24 @@ size_t ref_sample_keep(const struct ref_sampler *s, struct ref_token *out)
         out[i].exponent = exponent_of(out[i].key, best);
         out[i].weight = weight_of(out[i].exponent);
         out[i].tempered = weight_of(temper(out[i].exponent, s->step.inv_temp));
+        total += out[i].weight;
     }
-    if (s->step.top_p_q)
-        count = apply_top_p(out, count, s->step.top_p_q);
-    count = apply_min_p(out, count, s->step.min_p_q);
-    qsort(out, count, sizeof(*out), by_id);
-    return count;
+    if (s->step.top_p_q) {
+        uint64_t target = (uint64_t)((u128)total * s->step.top_p_q >> 32);
+        size_t first = 0;
+        qsort(out, count, sizeof(*out), by_exponent);
+        while (first < count && sum < (target ? target : 1))
+            sum += out[first++].weight;
+        count = first;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (out[i].weight >= (uint64_t)s->step.min_p_q << 13)
+            out[kept++] = out[i];
+    qsort(out, kept, sizeof(*out), by_id);
+    return kept;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
-
-static void add_biases(struct ref_sampler *s)
-{
-    for (size_t i = 0; i < s->sampling->num_logit_bias; i++)
-        s->logits[s->sampling->logit_bias[i].id] += s->sampling->logit_bias[i].bias;
-}
 
 /* The first position of a window of `last_n` tokens, -1 = all, before `end`. */
 static uint32_t window_start(int64_t last_n, uint32_t end)
@@ -251,20 +223,6 @@ static bool penalise_repeats(struct ref_sampler *s)
     return true;
 }
 
-/* Returns vocab if no logit is a number. */
-static uint32_t best_of(const struct ref_sampler *s)
-{
-    uint32_t best = 0, id = s->vocab;
-    for (uint32_t i = 0; i < s->vocab; i++) {
-        uint32_t key = ref_sample_key(s->logits[i]);
-        if (key > best) {
-            best = key;
-            id = i;
-        }
-    }
-    return id;
-}
-
 static bool draw(const struct ref_sampler *s, uint32_t *chosen)
 {
     struct ref_token *tokens = dgl_new_array(struct ref_token, s->vocab);
@@ -294,12 +252,16 @@ bool ref_sample(struct ref_sampler *s, enum sample_kind kind)
     struct dgl_step *step = &s->step;
     if (step->stopped)
         return true;
-    add_biases(s);
-    uint32_t id = s->vocab;
+    for (size_t i = 0; i < s->sampling->num_logit_bias; i++)
+        s->logits[s->sampling->logit_bias[i].id] += s->sampling->logit_bias[i].bias;
+    uint32_t id = s->vocab, best = 0; /* best: key of the best logit that is a number */
     if (!penalise(s) || !penalise_repeats(s) || (kind != SAMPLE_GREEDY && !draw(s, &id)))
         return false;
-    if (kind == SAMPLE_GREEDY)
-        id = best_of(s);
+    for (uint32_t i = 0; i < s->vocab && kind == SAMPLE_GREEDY; i++)
+        if (ref_sample_key(s->logits[i]) > best) {
+            best = ref_sample_key(s->logits[i]);
+            id = i;
+        }
     bool fault = id == s->vocab;
     step->pos += step->tokens;
     step->tokens = 1;

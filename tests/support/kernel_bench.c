@@ -68,9 +68,7 @@ struct kernel_bench *kernel_bench_create(bool limits_min)
         fprintf(stderr, "no bench: %s\n", b->log.text);
         exit(EXIT_FAILURE);
     }
-    kernel_runner_init(&b->runner, b->dev);
-    b->runner.inspect = validate;
-    b->runner.inspect_priv = b;
+    b->runner = (struct kernel_runner){.dev = b->dev, .inspect = validate, .inspect_priv = b};
     if (system("glslangValidator --version > /dev/null 2>&1") == 0)
         b->folder = test_tmpdir();
     else

@@ -346,35 +346,28 @@ static void end_task(struct server *s, struct task *task, int status, const stru
     drop_task(s, task);
 }
 
-static uint64_t resident_bytes(pid_t pid)
-{
-    char path[64];
-    unsigned long long all = 0, resident = 0;
-    snprintf(path, sizeof(path), "/proc/%ld/statm", (long)pid);
-    FILE *f = fopen(path, "re");
-    if (f && fscanf(f, "%llu %llu", &all, &resident) != 2)
-        resident = 0;
-    if (f)
-        fclose(f);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 /* Kills a child that exceeds a limit. */
 static void supervise(struct task *task)
 {
     const struct gl_compiler_request *q = &task->request;
     const uint64_t now_ns = dgl_now_ns();
-    struct timespec used = {0};
+    unsigned long long all = 0, resident = 0;
+    char path[64];
     clockid_t clock;
-    if (clock_getcpuclockid(task->pid, &clock) == 0 && clock_gettime(clock, &used) == 0) {
-        const uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-        /* A blocked child may still wake up for some microseconds. */
-        if (cpu_ns > task->cpu_ns + 1000000u) {
-            task->cpu_ns = cpu_ns;
-            task->moved_ns = now_ns;
-        }
+    const uint64_t cpu_ns =
+        clock_getcpuclockid(task->pid, &clock) == 0 ? dgl_clock_ns(clock) : task->cpu_ns;
+    /* A blocked child may still wake up for some microseconds. */
+    if (cpu_ns > task->cpu_ns + 1000000u) {
+        task->cpu_ns = cpu_ns;
+        task->moved_ns = now_ns;
     }
-    const uint64_t rss_bytes = resident_bytes(task->pid);
+    snprintf(path, sizeof(path), "/proc/%ld/statm", (long)task->pid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%llu %llu", &all, &resident) != 2)
+        resident = 0;
+    if (f)
+        fclose(f);
+    const uint64_t rss_bytes = resident * (uint64_t)sysconf(_SC_PAGESIZE);
     if (rss_bytes > task->rss_bytes)
         task->rss_bytes = rss_bytes;
     if (task->cpu_ns > q->cpu_ns)

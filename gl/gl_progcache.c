@@ -170,33 +170,27 @@ static bool checksum(const unsigned char *header, const void *binary, size_t len
 
 /* ---- load ------------------------------------------------------------------------------------ */
 
-static bool entry_is_sound(const unsigned char *file, size_t size, const char *key)
-{
-    char sum[65];
-
-    if (size <= AT_BINARY || memcmp(file, magic, sizeof(magic)) != 0 ||
-        dgl_get_le(file + AT_VERSION, 4) != CACHE_VERSION ||
-        dgl_get_le(file + AT_LENGTH, 8) != size - AT_BINARY || memcmp(file + AT_KEY, key, HEX) != 0)
-        return false;
-    return checksum(file, file + AT_BINARY, size - AT_BINARY, sum) &&
-           memcmp(file + AT_CHECKSUM, sum, HEX) == 0;
-}
-
 bool gl_progcache_load(struct gl_progcache *cache, const char *key, uint32_t *format, void **bytes,
                        size_t *len)
 {
-    char name[HEX + sizeof(SUFFIX)], *text = NULL;
+    char name[HEX + sizeof(SUFFIX)], sum[65], *text = NULL;
     size_t size = 0;
     int dir = open_dir(cache, false);
 
     if (dir < 0)
         return false;
     entry_name(key, name);
-    bool ok = dgl_cache_read(dir, name, AT_BINARY + MAX_BINARY, true, &text, &size) &&
-              entry_is_sound((const unsigned char *)text, size, key);
+    bool ok = dgl_cache_read(dir, name, AT_BINARY + MAX_BINARY, true, &text, &size);
     close(dir);
+    const unsigned char *file = (const unsigned char *)text;
+    ok = ok && size > AT_BINARY && memcmp(file, magic, sizeof(magic)) == 0 &&
+         dgl_get_le(file + AT_VERSION, 4) == CACHE_VERSION &&
+         dgl_get_le(file + AT_LENGTH, 8) == size - AT_BINARY &&
+         memcmp(file + AT_KEY, key, HEX) == 0 &&
+         checksum(file, file + AT_BINARY, size - AT_BINARY, sum) &&
+         memcmp(file + AT_CHECKSUM, sum, HEX) == 0;
     if (ok) {
-        *format = (uint32_t)dgl_get_le((const unsigned char *)text + AT_FORMAT, 4);
+        *format = (uint32_t)dgl_get_le(file + AT_FORMAT, 4);
         *len = size - AT_BINARY;
         memmove(text, text + AT_BINARY, *len);
         *bytes = text;

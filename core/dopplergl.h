@@ -138,6 +138,45 @@ struct dgl_log {
  * DGL_ERR_CANCELLED. Called on the thread that made the library call. */
 typedef bool (*dgl_progress_cb)(void *priv, const char *what, uint64_t done, uint64_t total);
 
+/* ---- storage of models ----------------------------------------------------------------------- */
+
+/* Result of dgl_source.find. */
+enum dgl_entry {
+    DGL_ENTRY_NONE, /* the source has nothing of that name */
+    DGL_ENTRY_FILE,
+    DGL_ENTRY_FOLDER,
+};
+
+/* Storage that a model is read from instead of the file system: memory, an archive, a network.
+ * Names are the `path` of the parameters, and that path with "/NAME" or "/FOLDER/NAME" appended.
+ * Borrowed by every object that is read from it, so it must outlive them: a loaded model reads its
+ * weights again when kernels with another layout are set, and after its device was lost.
+ * A function that fails returns an error, and may set why->text to the error line of the call.
+ * Thread-safety: the library may call each function from several threads at once, including
+ * threads of its own. No function may call the library. Cost: loading opens a file of weights for
+ * every few MiB that it reads from it. With hashes, which only packs have, it reads every file
+ * twice (dgl_model_params.hash_weights). */
+struct dgl_source {
+    void *priv; /* first argument of the functions */
+    /* Sets *entry. DGL_ENTRY_NONE is no failure. */
+    enum dgl_status (*find)(void *priv, const char *name, enum dgl_entry *entry,
+                            struct dgl_error *why);
+    /* Opens a file: sets *file, an argument of `read` and `close`, and *size in bytes. `sha256` is
+     * the hash of its content in lower-case hexadecimal, by which the source may look it up, or
+     * NULL. The library compares contents with hashes. */
+    enum dgl_status (*open)(void *priv, const char *name, const char *sha256, void **file,
+                            uint64_t *size, struct dgl_error *why);
+    /* Copies exactly `size` bytes at `offset` to `dst`. */
+    enum dgl_status (*read)(void *priv, void *file, uint64_t offset, void *dst, size_t size,
+                            struct dgl_error *why);
+    void (*close)(void *priv, void *file);
+    /* Calls `add` with the name of each file and folder in `folder`, in any order. An absent folder
+     * has no entries. NULL: the source lists nothing, which is enough for packs without extra
+     * templates, checkpoints and GGUF files. */
+    enum dgl_status (*list)(void *priv, const char *folder, void (*add)(void *to, const char *name),
+                            void *to, struct dgl_error *why);
+};
+
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* An open GPU, or software renderer, with its GL context. Thread-safety: R4. */
@@ -609,7 +648,8 @@ void dgl_free(void *p);
 struct dgl_template;
 
 struct dgl_template_params {
-    const char *path; /* required: pack, Hugging Face folder, GGUF file */
+    const char *path;                /* required: pack, Hugging Face folder, GGUF file */
+    const struct dgl_source *source; /* as in dgl_model_params */
     const char *file; /* file of a template that replaces the model's; NULL = the model's */
     /* Name of one of the model's templates: "tool_use", ... NULL selects "tool_use" if the model
      * has it and tools are given, and the default template otherwise. */
@@ -762,6 +802,9 @@ struct dgl_model_params {
      * "org/name[:quant][@revision]" in the Hub cache, "synthetic:SHAPE[:quant]", or
      * "synthetic:FILE[:quant]" where FILE, a config.json, contains a '/' or ends in ".json" */
     const char *path;
+    /* where `path` is; NULL = the file system. A source has no Hub cache: `path` is the name of a
+     * folder or of a GGUF file in it. */
+    const struct dgl_source *source;
     const struct dgl_kernels *kernels; /* NULL = built-in kernels and heuristics */
     enum dgl_hash_weights hash_weights;
     /* maximum tokens of a session; 0 = the model's maximum, lowered to fit the device */
@@ -1697,7 +1740,8 @@ struct dgl_tensor_info {
 struct dgl_model_file;
 
 struct dgl_inspect_params {
-    const char *path; /* required: pack, Hugging Face folder, GGUF file */
+    const char *path;                /* required: pack, Hugging Face folder, GGUF file */
+    const struct dgl_source *source; /* as in dgl_model_params */
 };
 #define dgl_inspect_params(...) (&(struct dgl_inspect_params){__VA_ARGS__})
 /* Opens a model and checks everything except the weight bytes. Errors as dgl_model_load(). Slow. */
@@ -1755,7 +1799,8 @@ size_t dgl_model_file_num_skipped(const struct dgl_model_file *file);
 const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t index);
 
 struct dgl_verify_params {
-    const char *path; /* required */
+    const char *path;                /* required */
+    const struct dgl_source *source; /* as in dgl_model_params */
     /* folder of the results for DGL_HASH_CHANGED; NULL = XDG cache directory, "" = no folder */
     const char *cache_dir;
     dgl_progress_cb progress_cb; /* may be NULL; in bytes */

@@ -17,7 +17,7 @@ static enum dgl_status create_with_pack(const struct dgl_log *log,
     char *path = NULL, *name = NULL, *own = NULL;
     const char **dirs = dgl_new_array(const char *, params->num_dirs + 1);
     enum dgl_status status;
-    TRY(model_path_resolve(log, params->pack, &path, &name));
+    TRY(model_path_resolve(log, &blob_files, params->pack, &path, &name));
     own = dgl_path_join(path, PACK_KERNELS);
     if (!own || !dirs)
         TRY(dgl_fail_memory(log, "the folders of kernels", params->num_dirs));

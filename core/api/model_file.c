@@ -17,7 +17,7 @@ enum dgl_status dgl_model_find(const struct dgl_log *log, const char *path)
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
     if (synthetic_is_path(path))
         return DGL_OK;
-    enum dgl_status status = model_path_resolve(log, path, &found, &name);
+    enum dgl_status status = model_path_resolve(log, &blob_files, path, &found, &name);
     free(found);
     free(name);
     return status;
@@ -55,13 +55,13 @@ enum dgl_status dgl_inspect(const struct dgl_log *log, const struct dgl_inspect_
     *out = NULL;
     if (!params || !params->path || !params->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
-    enum dgl_status status =
-        open_checked(log, &(struct model_open_params){.path = params->path}, out);
+    enum dgl_status status = open_checked(
+        log, &(struct model_open_params){.path = params->path, .source = params->source}, out);
     if (status != DGL_OK)
         return status;
     /* A model works without a chat template. dgl_template_load() reports a broken template. */
     chat_source_init(&(*out)->chat);
-    if (chat_source_load(NULL, params->path, &(*out)->chat) != DGL_OK)
+    if (chat_source_load(NULL, params->source, params->path, &(*out)->chat) != DGL_OK)
         chat_source_finish(&(*out)->chat);
     return DGL_OK;
 }
@@ -130,10 +130,11 @@ const char *dgl_model_file_skipped(const struct dgl_model_file *file, size_t ind
     return file->skipped.lines[index];
 }
 
-static enum dgl_status check_has_hashes(const struct dgl_log *log, const char *path)
+static enum dgl_status check_has_hashes(const struct dgl_log *log, const struct dgl_source *source,
+                                        const char *path)
 {
     enum model_format format = MODEL_HF;
-    enum dgl_status status = model_format_find(log, path, &format);
+    enum dgl_status status = model_format_find(log, source, path, &format);
     if (status != DGL_OK || format == MODEL_RDRR)
         return status;
     return dgl_fail(log, DGL_ERR_UNSUPPORTED,
@@ -151,16 +152,20 @@ enum dgl_status dgl_verify(const struct dgl_log *log, const struct dgl_verify_pa
     char *path = NULL, *name = NULL;
     struct dgl_model_file *file = NULL;
     params = params ? params : &defaults;
+    const struct dgl_source *source = NULL;
     char *cache =
         params->cache_dir && !params->cache_dir[0] ? NULL : dgl_cache_path(params->cache_dir);
-    enum dgl_status status = params->path && params->path[0]
-                                 ? model_path_resolve(log, params->path, &path, &name)
-                                 : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    enum dgl_status status = blob_source_choose(log, params->source, &source);
     if (status == DGL_OK)
-        status = check_has_hashes(log, path);
+        status = params->path && params->path[0]
+                     ? model_path_resolve(log, source, params->path, &path, &name)
+                     : dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    if (status == DGL_OK)
+        status = check_has_hashes(log, source, path);
     if (status == DGL_OK)
         status = open_checked(log,
                               &(struct model_open_params){.path = path,
+                                                          .source = source,
                                                           .verify = true,
                                                           .hash_cache = cache,
                                                           .verified = out,

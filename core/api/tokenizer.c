@@ -52,7 +52,7 @@ enum dgl_status dgl_tokenizer_load(const struct dgl_log *log, const char *path,
     if (!dgl_path_exists(path))
         return load_from_model(log, path, out);
     enum model_format format;
-    enum dgl_status status = model_format_at(log, path, &format);
+    enum dgl_status status = model_format_at(log, &blob_files, path, &format);
     if (status != DGL_OK || format == MODEL_GGUF || format == MODEL_NOT_FILE)
         return status != DGL_OK       ? status
                : format == MODEL_GGUF ? gguf_tokenizer_load(log, &blob_files, path, out)

@@ -61,7 +61,9 @@ static enum dgl_status add_tuned(const struct shard *shard, struct kernel_set *u
 /* Notes that a pack contains kernels which the caller has not allowed: kernels are programs. */
 static void note_pack_kernels(const struct dgl_model *m, const struct dgl_kernels *kernels)
 {
-    if (m->file->format != MODEL_RDRR || (kernels && kernels->pack))
+    /* `--allow-pack-kernels` reads folders of the file system only */
+    if (m->file->format != MODEL_RDRR || m->file->source != &blob_files ||
+        (kernels && kernels->pack))
         return;
     char *own = dgl_path_join(m->file->path, PACK_KERNELS);
     if (own && dgl_path_is_link(own))
@@ -317,6 +319,7 @@ enum dgl_status model_plan(struct dgl_model *m, struct dgl_device *dev,
     enum dgl_status status = model_file_open(log,
                                              &(struct model_open_params){
                                                  .path = p->path,
+                                                 .source = p->source,
                                                  .verify = p->hash_weights != DGL_HASH_NEVER,
                                                  .hash_cache = gl_program_cache_dir(dev->gl),
                                                  .trust_cache = p->hash_weights == DGL_HASH_CHANGED,

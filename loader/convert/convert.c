@@ -179,8 +179,8 @@ static enum dgl_status copy_texts(struct job *job)
         if (dgl_path_exists(from))
             TRY(copy_text(job, from, rdrr_copied_files[i]));
     }
-    TRY(chat_files_each(job->log, &blob_files, job->model->path, job->model->format == MODEL_RDRR,
-                        copy_template, job));
+    TRY(chat_files_each(job->log, job->model->source, job->model->path,
+                        job->model->format == MODEL_RDRR, copy_template, job));
 done:
     free(from);
     return status;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "core/base/file.h"
 #include "core/base/mem.h"
@@ -88,7 +87,7 @@ void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES])
     find_quant((struct dgl_str){slash, (size_t)(base - 1 - slash)}, quant);
 }
 
-void gguf_file_quant(const struct blob_source *source, const char *path,
+void gguf_file_quant(const struct dgl_source *source, const char *path,
                      char quant[GGUF_QUANT_BYTES])
 {
     /* llama.cpp's enum llama_ftype. */
@@ -121,14 +120,15 @@ void gguf_file_quant(const struct blob_source *source, const char *path,
 
 /* ---- models of a folder ---------------------------------------------------------------------- */
 
-static enum dgl_status add_file(const struct dgl_log *log, const char *dir, const char *name,
-                                struct gguf_choices *out)
+static enum dgl_status add_file(const struct dgl_log *log, const struct dgl_source *source,
+                                const char *dir, const char *name, struct gguf_choices *out)
 {
-    struct stat info;
+    struct blob blob = {0};
     struct dgl_buf first = {0};
     char *path = dgl_path_join(dir, name);
-    uint64_t bytes = path && stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    bool ok = path != NULL;
+    bool ok = path && blob_open(NULL, source, path, NULL, &blob) != DGL_ERR_NO_MEMORY;
+    const uint64_t bytes = blob.size; /* 0 if the file cannot be opened */
+    blob_close(&blob);
     free(path);
     dgl_buf_puts(&first, name);
     if (ok && !first.failed && gguf_is_split_name(name)) {
@@ -158,13 +158,15 @@ static int compare_choices(const void *a, const void *b)
 }
 
 /* `sub` is a folder in `dir`; "" = `dir` itself. */
-static enum dgl_status list_folder(const struct dgl_log *log, const char *dir, const char *sub,
-                                   bool subfolders, struct gguf_choices *out)
+static enum dgl_status list_folder(const struct dgl_log *log, const struct dgl_source *source,
+                                   const char *dir, const char *sub, bool subfolders,
+                                   struct gguf_choices *out)
 {
-    char **names = NULL, *name = NULL, *path = NULL, *folder = dgl_path_join(dir, sub);
+    char **names = NULL, *name = NULL, *path = NULL,
+         *folder = sub[0] ? dgl_path_join(dir, sub) : strdup(dir);
     size_t count = 0;
     enum dgl_status status;
-    TRY(folder ? dgl_dir_list(log, folder, &names, &count)
+    TRY(folder ? blob_list(log, source, folder, &names, &count)
                : dgl_fail_memory(log, dir, strlen(dir)));
     for (size_t i = 0; i < count; i++) {
         free(name);
@@ -175,10 +177,10 @@ static enum dgl_status list_folder(const struct dgl_log *log, const char *dir, c
             TRY(dgl_fail_memory(log, dir, strlen(dir)));
         /* Projectors and importance matrices accompany a model. */
         bool companion = strcasestr(names[i], "mmproj") || strcasestr(names[i], "imatrix");
-        if (dgl_str_ends(dgl_str_of(name), SUFFIX) && !dgl_path_is_dir(path))
-            TRY(companion ? DGL_OK : add_file(log, dir, name, out));
-        else if (subfolders && dgl_path_is_dir(path) &&
-                 list_folder(NULL, dir, name, false, out) == DGL_ERR_NO_MEMORY)
+        if (dgl_str_ends(dgl_str_of(name), SUFFIX) && !blob_is_folder(source, path))
+            TRY(companion ? DGL_OK : add_file(log, source, dir, name, out));
+        else if (subfolders && blob_is_folder(source, path) &&
+                 list_folder(NULL, source, dir, name, false, out) == DGL_ERR_NO_MEMORY)
             TRY(dgl_fail_memory(log, dir, strlen(dir)));
     }
 done:
@@ -189,11 +191,11 @@ done:
     return status;
 }
 
-enum dgl_status gguf_choices_list(const struct dgl_log *log, const char *dir, bool subfolders,
-                                  struct gguf_choices *out)
+enum dgl_status gguf_choices_list(const struct dgl_log *log, const struct dgl_source *source,
+                                  const char *dir, bool subfolders, struct gguf_choices *out)
 {
     *out = (struct gguf_choices){0};
-    enum dgl_status status = list_folder(log, dir, "", subfolders, out);
+    enum dgl_status status = list_folder(log, source, dir, "", subfolders, out);
     if (status != DGL_OK)
         gguf_choices_finish(out);
     else if (out->count > 1)

@@ -19,8 +19,8 @@ struct gguf_choices {
 };
 /* Lists the models of a folder and, with `subfolders`, of its subfolders. The parts of a split
  * model are one entry. Projectors and importance matrices are recognised by name and left out. */
-enum dgl_status gguf_choices_list(const struct dgl_log *log, const char *dir, bool subfolders,
-                                  struct gguf_choices *out);
+enum dgl_status gguf_choices_list(const struct dgl_log *log, const struct dgl_source *source,
+                                  const char *dir, bool subfolders, struct gguf_choices *out);
 void gguf_choices_finish(struct gguf_choices *choices);
 /* Keeps the models with this quantisation, or with this part of the name between separators. Case
  * is ignored. If it is the whole quantisation of a model, only such models are kept. */
@@ -30,7 +30,7 @@ void gguf_choices_pick(struct gguf_choices *choices, struct dgl_str quant);
 void gguf_name_quant(const char *name, char quant[GGUF_QUANT_BYTES]);
 /* Sets `quant` by general.file_type of the file, in lower case. "" if the type is absent or
  * unknown, or the file cannot be read. */
-void gguf_file_quant(const struct blob_source *source, const char *path,
+void gguf_file_quant(const struct dgl_source *source, const char *path,
                      char quant[GGUF_QUANT_BYTES]);
 
 #endif

@@ -35,7 +35,7 @@ done:
     return status;
 }
 
-enum dgl_status gguf_model_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *path, struct gguf_parts *out)
 {
     struct gguf_set set;
@@ -57,12 +57,12 @@ void gguf_parts_finish(struct gguf_parts *parts)
     tensor_source_destroy(&parts->tensors);
 }
 
-bool gguf_is_model(const struct blob_source *source, const char *path)
+bool gguf_is_model(const struct dgl_source *source, const char *path)
 {
     return dgl_str_ends(dgl_str_of(path), ".gguf") || gguf_has_magic(source, path);
 }
 
-bool gguf_has_magic(const struct blob_source *source, const char *path)
+bool gguf_has_magic(const struct dgl_source *source, const char *path)
 {
     struct blob blob;
     char magic[4] = "";
@@ -73,7 +73,7 @@ bool gguf_has_magic(const struct blob_source *source, const char *path)
     return is;
 }
 
-enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_source *source,
                                     const char *path, struct dgl_tokenizer **out)
 {
     struct gguf_set set;
@@ -93,7 +93,7 @@ enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob
     return status;
 }
 
-enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_source *source,
                                const char *path, const char *name, char **text, size_t *len)
 {
     struct gguf_set set;

@@ -14,7 +14,7 @@ struct gguf_parts {
     struct dgl_buf tokenizer_config; /* tokenizer_config.json */
     struct tensor_source *tensors;   /* with Hugging Face names */
 };
-enum dgl_status gguf_model_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_model_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *path, struct gguf_parts *out);
 /* As gguf_model_open(), for a parsed file: `raw` has its tensors by their names. Consumes `raw`,
  * also on failure; `file` must outlive it. */
@@ -23,16 +23,16 @@ enum dgl_status gguf_parts_read(const struct dgl_log *log, const struct gguf_fil
 void gguf_parts_finish(struct gguf_parts *parts);
 
 /* Returns true if the name ends in .gguf or the file begins with the magic. */
-bool gguf_is_model(const struct blob_source *source, const char *path);
+bool gguf_is_model(const struct dgl_source *source, const char *path);
 /* Returns true for a regular file that begins with the magic. */
-bool gguf_has_magic(const struct blob_source *source, const char *path);
+bool gguf_has_magic(const struct dgl_source *source, const char *path);
 /* Loads the tokenizer alone. A file without one is DGL_ERR_INVALID_ARG. */
 struct dgl_tokenizer;
-enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_tokenizer_load(const struct dgl_log *log, const struct dgl_source *source,
                                     const char *path, struct dgl_tokenizer **out);
 /* Loads tokenizer.json or tokenizer_config.json alone. *text is unchanged for other names, and if
  * the file has no tokenizer. The caller frees it with free(). */
-enum dgl_status gguf_text_load(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_text_load(const struct dgl_log *log, const struct dgl_source *source,
                                const char *path, const char *name, char **text, size_t *len);
 
 #endif

@@ -13,7 +13,7 @@
 #define KEY_SPLIT_TENSORS "split.tensors.count"
 #define SPLIT_SUFFIX      "-%05d-of-%05d.gguf"
 
-static enum dgl_status part_open(const struct dgl_log *log, const struct blob_source *source,
+static enum dgl_status part_open(const struct dgl_log *log, const struct dgl_source *source,
                                  struct gguf_part *part)
 {
     enum dgl_status status = blob_open(log, source, part->path, NULL, &part->blob);
@@ -131,7 +131,7 @@ static enum dgl_status check_total(const struct dgl_log *log, const struct gguf_
     return status;
 }
 
-enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_set_open(const struct dgl_log *log, const struct dgl_source *source,
                               const char *path, struct gguf_set *out)
 {
     int64_t count = 1, says;

@@ -15,7 +15,7 @@ struct gguf_set {
     size_t count;
 };
 /* `path` is the only file or the first one. */
-enum dgl_status gguf_set_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status gguf_set_open(const struct dgl_log *log, const struct dgl_source *source,
                               const char *path, struct gguf_set *out);
 void gguf_set_close(struct gguf_set *set);
 /* Length of "-00002-of-00003.gguf". */

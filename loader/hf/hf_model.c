@@ -24,7 +24,7 @@ struct hf_place {
 };
 
 struct hf_weights {
-    const struct blob_source *source;
+    const struct dgl_source *source;
     const char *dir;       /* borrowed; valid while the folder is being opened */
     struct hf_file *files; /* ascending by name */
     size_t num_files;
@@ -212,11 +212,11 @@ static const struct weight_kind other_weights[] = {
 };
 
 static enum dgl_status refuse_other_weights(const struct dgl_log *log,
-                                            const struct blob_source *source, const char *dir)
+                                            const struct dgl_source *source, const char *dir)
 {
     char **names;
     size_t count;
-    enum dgl_status status = source->list(source, log, dir, &names, &count);
+    enum dgl_status status = blob_list(log, source, dir, &names, &count);
     if (status != DGL_OK)
         return status;
     for (size_t k = 0; k < sizeof(other_weights) / sizeof(other_weights[0]); k++) {
@@ -233,18 +233,7 @@ done:
     return status;
 }
 
-static enum dgl_status file_find_in(const struct dgl_log *log, const struct blob_source *source,
-                                    const char *dir, const char *name, bool *found)
-{
-    char *path = dgl_path_join(dir, name);
-    *found = false;
-    enum dgl_status status =
-        path ? source->find(source, log, path, found) : dgl_fail_memory(log, "path", strlen(dir));
-    free(path);
-    return status;
-}
-
-enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *dir, struct tensor_source **out)
 {
     struct dgl_json_doc *doc = NULL;
@@ -261,9 +250,9 @@ enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_sou
             .source = source, .dir = dir, .files = dgl_new_array(struct hf_file, HF_MAX_FILES)};
     if (!w || !w->files)
         TRY(dgl_fail_memory(log, "file list", HF_MAX_FILES * sizeof(struct hf_file)));
-    TRY(file_find_in(log, source, dir, HF_INDEX, &indexed));
+    TRY(blob_find_in(log, source, dir, HF_INDEX, &indexed));
     if (!indexed)
-        TRY(file_find_in(log, source, dir, HF_SINGLE, &single));
+        TRY(blob_find_in(log, source, dir, HF_SINGLE, &single));
     if (indexed) {
         index = dgl_path_join(dir, HF_INDEX);
         if (!index)
@@ -294,15 +283,15 @@ done:
     return status;
 }
 
-enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct dgl_source *source,
                                    const char *dir)
 {
     static const char *const foreign[] = {"tokenizer.model", "tekken.json"};
     bool found;
     enum dgl_status status;
-    TRY(file_find_in(log, source, dir, FILE_TOKENIZER, &found));
+    TRY(blob_find_in(log, source, dir, FILE_TOKENIZER, &found));
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !found; i++) {
-        TRY(file_find_in(log, source, dir, foreign[i], &found));
+        TRY(blob_find_in(log, source, dir, foreign[i], &found));
         if (found)
             TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
                          "%s: the tokenizer is only there as %s, which is not read; add a "

@@ -13,12 +13,12 @@
 
 /* The index must list exactly the tensors of the files. A folder that has weights in other formats
  * only is DGL_ERR_UNSUPPORTED; the message has the remedy. */
-enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status hf_tensors_open(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *dir, struct tensor_source **out);
 
 /* Refuses a folder whose tokenizer exists only in a format that is not read (sentencepiece,
  * tekken). */
-enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status hf_tokenizer_check(const struct dgl_log *log, const struct dgl_source *source,
                                    const char *dir);
 
 #endif

@@ -258,7 +258,7 @@ static enum dgl_status load_texts(const struct model_texts *texts, struct chat_s
     enum dgl_status status;
     /* As in transformers, a default among the additional ones replaces chat_template.jinja. */
     if (!texts->gguf)
-        TRY(chat_files_each(texts->log, &blob_files, texts->dir, texts->pack != NULL, load_jinja,
+        TRY(chat_files_each(texts->log, texts->source, texts->dir, texts->pack != NULL, load_jinja,
                             &files));
     TRY(load_jinja(&files, FILE_CHAT_JINJA, DGL_STR(CHAT_DEFAULT)));
     TRY(load_json(texts, FILE_CHAT_JSON, load_templates, out));
@@ -274,8 +274,8 @@ done:
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* A folder needs no weights here; a pack is checked as a whole. */
-enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
-                                 struct chat_source *out)
+enum dgl_status chat_source_load(const struct dgl_log *log, const struct dgl_source *source,
+                                 const char *path, struct chat_source *out)
 {
     char *resolved = NULL, *name = NULL;
     struct rdrr_pack *pack = NULL;
@@ -283,17 +283,18 @@ enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
     if (synthetic_is_path(path))
         return DGL_OK;
     enum dgl_status status;
-    TRY(model_path_resolve(log, path, &resolved, &name));
-    TRY(model_format_at(log, resolved, &format));
+    TRY(blob_source_choose(log, source, &source));
+    TRY(model_path_resolve(log, source, path, &resolved, &name));
+    TRY(model_format_at(log, source, resolved, &format));
     if (format == MODEL_NOT_FILE)
         TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED,
                      "%s: is a file; chat templates are read from a pack, a Hugging Face "
                      "folder or a GGUF file",
                      resolved));
     if (format == MODEL_RDRR)
-        TRY(rdrr_pack_open(log, &blob_files, resolved, &pack));
+        TRY(rdrr_pack_open(log, source, resolved, &pack));
     const struct model_texts texts = {
-        .log = log, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
+        .log = log, .source = source, .dir = resolved, .pack = pack, .gguf = format == MODEL_GGUF};
     TRY(load_texts(&texts, out));
 done:
     rdrr_pack_close(&pack);

@@ -48,9 +48,10 @@ enum dgl_status chat_source_add_token(const struct dgl_log *log, struct chat_sou
 const struct chat_source_template *chat_source_find(const struct chat_source *source,
                                                     const char *name);
 
-/* Fills an initialised source from the model at `path` (see dgl_template_params). A model without
+/* Fills an initialised *out from the model at `path` in `source`, or in the file system if that is
+ * NULL (see dgl_template_params). A model without
  * templates is not an error. */
-enum dgl_status chat_source_load(const struct dgl_log *log, const char *path,
-                                 struct chat_source *out);
+enum dgl_status chat_source_load(const struct dgl_log *log, const struct dgl_source *source,
+                                 const char *path, struct chat_source *out);
 
 #endif

@@ -119,18 +119,18 @@ static const char *dominant_dtype(const struct tensor_source *src)
 
 static enum dgl_status open_hf(const struct dgl_log *log, struct dgl_model_file *f)
 {
-    struct model_texts texts = {.log = log, .dir = f->path};
+    struct model_texts texts = {.log = log, .source = f->source, .dir = f->path};
     struct dgl_json_doc *doc = NULL;
     char *config_path = dgl_path_join(f->path, FILE_CONFIG);
     enum dgl_status status;
-    TRY(config_path ? dgl_file_slurp(log, config_path, MAX_CONFIG, &f->config, &f->config_len)
+    TRY(config_path ? blob_load(log, f->source, config_path, MAX_CONFIG, &f->config, &f->config_len)
                     : dgl_fail_memory(log, "path", strlen(f->path)));
     TRY(texts_load(&texts, f));
     TRY(dgl_json_parse(log, config_path, f->config, f->config_len, &doc));
     const struct fields config = {.name = config_path, .base = dgl_json_root(doc)};
     TRY(desc_read(log, &config, f));
-    TRY(hf_tokenizer_check(log, &blob_files, f->path));
-    TRY(hf_tensors_open(log, &blob_files, f->path, &f->tensors));
+    TRY(hf_tokenizer_check(log, f->source, f->path));
+    TRY(hf_tensors_open(log, f->source, f->path, &f->tensors));
     TRY(tensors_bind(log, config_path, f));
     snprintf(f->quantization, sizeof(f->quantization), "%s", dominant_dtype(f->tensors));
 done:
@@ -172,13 +172,14 @@ static enum dgl_status open_rdrr(const struct dgl_log *log, const struct model_o
     struct dgl_buf config_name = {0};
     struct fields config = {0};
     struct dgl_verify_result result;
-    enum dgl_status status = rdrr_pack_open(log, &blob_files, f->path, &pack);
+    enum dgl_status status = rdrr_pack_open(log, f->source, f->path, &pack);
     if (status != DGL_OK)
         return status;
     const struct rdrr_manifest *m = &pack->manifest;
     const struct dgl_json *root = dgl_json_root(pack->doc);
     const struct dgl_json_reader r = {.log = log, .doc = pack->doc};
-    const struct model_texts texts = {.log = log, .dir = f->path, .pack = pack};
+    const struct model_texts texts = {
+        .log = log, .source = f->source, .dir = f->path, .pack = pack};
 
     /* Copied, because the tensor source consumes the pack. */
     free(f->name);
@@ -244,34 +245,32 @@ static void info_fill(struct dgl_model_file *f)
     };
 }
 
-enum dgl_status model_format_at(const struct dgl_log *log, const char *path, enum model_format *out)
+enum dgl_status model_format_at(const struct dgl_log *log, const struct dgl_source *source,
+                                const char *path, enum model_format *out)
 {
     static const char *const names[] = {HF_INDEX, HF_SINGLE, RDRR_MANIFEST, FILE_CONFIG};
     bool has[4] = {false};
     *out = MODEL_NOT_FILE;
-    if (gguf_is_model(&blob_files, path))
+    if (gguf_is_model(source, path))
         *out = MODEL_GGUF;
-    if (*out == MODEL_GGUF || !dgl_path_is_dir(path))
+    if (*out == MODEL_GGUF || !blob_is_folder(source, path))
         return DGL_OK;
-    for (size_t i = 0; i < 4; i++) {
-        char *file = dgl_path_join(path, names[i]);
-        if (!file)
-            return dgl_fail_memory(log, path, strlen(path));
-        has[i] = dgl_path_exists(file);
-        free(file);
-    }
+    enum dgl_status status;
+    for (size_t i = 0; i < 4; i++)
+        TRY(blob_find_in(log, source, path, names[i], &has[i]));
     bool weights = has[0] || has[1];
     *out = has[2] && !weights ? MODEL_RDRR
            : has[3]           ? MODEL_HF
            : weights          ? MODEL_NOT_CONFIG
                               : MODEL_NOT_FOLDER;
-    return DGL_OK;
+done:
+    return status;
 }
 
-enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
-                                  enum model_format *out)
+enum dgl_status model_format_find(const struct dgl_log *log, const struct dgl_source *source,
+                                  const char *path, enum model_format *out)
 {
-    enum dgl_status status = model_format_at(log, path, out);
+    enum dgl_status status = model_format_at(log, source, path, out);
     if (status != DGL_OK)
         return status;
     switch (*out) {
@@ -302,15 +301,16 @@ static enum dgl_status open_any(const struct dgl_log *log, const struct model_op
 {
     if (!params->path || !params->path[0])
         return dgl_fail(log, DGL_ERR_INVALID_ARG, "no model path was given");
+    enum dgl_status status;
+    TRY(blob_source_choose(log, params->source, &f->source));
     if (synthetic_is_path(params->path))
         return synthetic_model_init(log, params->path, f);
-    enum dgl_status status;
-    TRY(model_path_resolve(log, params->path, &f->path, &f->name));
-    TRY(model_format_find(log, f->path, &f->format));
+    TRY(model_path_resolve(log, f->source, params->path, &f->path, &f->name));
+    TRY(model_format_find(log, f->source, f->path, &f->format));
     if (f->format != MODEL_GGUF)
         return f->format == MODEL_HF ? open_hf(log, f) : open_rdrr(log, params, f);
     struct gguf_parts parts;
-    TRY(gguf_model_open(log, &blob_files, f->path, &parts));
+    TRY(gguf_model_open(log, f->source, f->path, &parts));
     if (strlen(f->name) > strlen(".gguf") && dgl_str_ends(dgl_str_of(f->name), ".gguf"))
         f->name[strlen(f->name) - strlen(".gguf")] = 0;
     status = gguf_take(log, &parts, f);
@@ -324,6 +324,7 @@ enum dgl_status model_file_of_gguf(const struct dgl_log *log, const char *path,
     struct dgl_model_file *f = dgl_new(struct dgl_model_file);
     *out = f;
     if (f) {
+        f->source = &blob_files;
         f->path = strdup(path);
         f->name = strdup(path);
     }

@@ -5,6 +5,7 @@
 
 #include "loader/desc/model_desc.h"
 #include "loader/model/chat_source.h"
+#include "loader/source/blob_source.h"
 #include "loader/tokenizer/vocab_lists.h"
 
 enum model_format {
@@ -20,6 +21,7 @@ enum model_format {
 /* Public struct dgl_model_file is this struct; fields are for loader/ and core/ only. */
 struct dgl_model_file {
     enum model_format format;
+    const struct dgl_source *source;
     char *path; /* as opened, links kept */
     char *name; /* last path component, or the manifest's modelId */
     struct tensor_source *tensors;
@@ -46,16 +48,17 @@ struct dgl_model_file {
 
 /* Finds the format of the model at a path (not a synthetic one) by file names. A folder with
  * safetensors weights is a checkpoint even if it also has a manifest.json. */
-enum dgl_status model_format_at(const struct dgl_log *log, const char *path,
-                                enum model_format *out);
+enum dgl_status model_format_at(const struct dgl_log *log, const struct dgl_source *source,
+                                const char *path, enum model_format *out);
 /* As model_format_at(), but refuses a path without a model. */
-enum dgl_status model_format_find(const struct dgl_log *log, const char *path,
-                                  enum model_format *out);
+enum dgl_status model_format_find(const struct dgl_log *log, const struct dgl_source *source,
+                                  const char *path, enum model_format *out);
 
 struct model_open_params {
     /* a GGUF file, a folder with config.json, manifest.json or one GGUF model, or
      * org/name[:quant][@revision] in the local Hub cache: model_path.h */
     const char *path;
+    const struct dgl_source *source;    /* NULL = the file system */
     bool verify;                        /* compare the files of a pack with its hashes */
     const char *hash_cache;             /* cache folder of hash_cache.h, or NULL */
     bool trust_cache;                   /* with `verify`: files in the cache are not read again */

@@ -121,7 +121,7 @@ static enum dgl_status look_at_folder(struct walk *w, const char *dir,
     const char *revision = named ? snapshot->revision : "";
     uint64_t weights = folder_bytes(dir, ".safetensors");
     enum dgl_status status;
-    TRY(model_format_at(w->log, dir, &format));
+    TRY(model_format_at(w->log, &blob_files, dir, &format));
     if (named)
         dgl_buf_printf(&id, "%s%s%s", snapshot->id, at, revision);
     if (format == MODEL_RDRR || (format == MODEL_HF && weights)) {
@@ -131,7 +131,7 @@ static enum dgl_status look_at_folder(struct walk *w, const char *dir,
                                               pack ? "pack" : "checkpoint", quant,
                                               pack ? folder_bytes(dir, "") : weights}));
     }
-    TRY(gguf_choices_list(w->log, dir, snapshot != NULL, &ggufs));
+    TRY(gguf_choices_list(w->log, &blob_files, dir, snapshot != NULL, &ggufs));
     for (size_t i = 0; i < ggufs.count && !w->stopped; i++) {
         const struct gguf_choice *c = &ggufs.list[i];
         size_t alike = 0;

@@ -13,7 +13,7 @@
 #include "loader/rdrr/rdrr_format.h"
 
 /* Last component of a path. For "." and "..", that of the folder they name. */
-static char *name_of(const char *path)
+static char *name_of(const struct dgl_source *source, const char *path)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
@@ -23,7 +23,7 @@ static char *name_of(const char *path)
         start--;
     if (dgl_name_is_safe(path + start, len - start))
         return strndup(path + start, len - start);
-    char *real = realpath(path, NULL);
+    char *real = source == &blob_files ? realpath(path, NULL) : NULL;
     const char *slash = real ? strrchr(real, '/') : NULL;
     char *name = strdup(slash && slash[1] ? slash + 1 : "model");
     free(real);
@@ -31,15 +31,12 @@ static char *name_of(const char *path)
 }
 
 /* Returns true for a folder with the weights of a checkpoint or a manifest. */
-static bool has_weights(const char *dir)
+static bool has_weights(const struct dgl_source *source, const char *dir)
 {
     static const char *const names[] = {HF_INDEX, HF_SINGLE, RDRR_MANIFEST};
     bool found = false;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !found; i++) {
-        char *file = dgl_path_join(dir, names[i]);
-        found = file && dgl_path_present(file);
-        free(file);
-    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !found; i++)
+        blob_find_in(NULL, source, dir, names[i], &found);
     return found;
 }
 
@@ -80,14 +77,14 @@ static enum dgl_status refuse_several(const struct dgl_log *log, const char *arg
 
 /* Replaces *path, a folder, by the GGUF file that it stands for; a folder without GGUF files stays.
  */
-static enum dgl_status choose_gguf(const struct dgl_log *log, const char *arg,
-                                   const struct hub_name *hub, char **path)
+static enum dgl_status choose_gguf(const struct dgl_log *log, const struct dgl_source *source,
+                                   const char *arg, const struct hub_name *hub, char **path)
 {
     struct dgl_str quant = hub ? hub->quant : DGL_STR("");
     struct gguf_choices choices = {0};
-    if (quant.len == 0 && has_weights(*path))
+    if (quant.len == 0 && has_weights(source, *path))
         return DGL_OK;
-    enum dgl_status status = gguf_choices_list(log, *path, true, &choices);
+    enum dgl_status status = gguf_choices_list(log, source, *path, true, &choices);
     if (status != DGL_OK)
         return status;
     size_t all = choices.count;
@@ -125,34 +122,42 @@ static enum dgl_status choose_gguf(const struct dgl_log *log, const char *arg,
     return status;
 }
 
-enum dgl_status model_path_resolve(const struct dgl_log *log, const char *arg, char **path,
-                                   char **name)
+enum dgl_status model_path_resolve(const struct dgl_log *log, const struct dgl_source *source,
+                                   const char *arg, char **path, char **name)
 {
     struct hub_name hub;
     bool in_hub = false;
+    enum dgl_entry entry = DGL_ENTRY_NONE;
     enum dgl_status status = DGL_OK;
     *path = NULL;
     *name = NULL;
-    if (dgl_path_exists(arg)) {
+    status = blob_find(log, source, arg, &entry);
+    if (status == DGL_OK && entry != DGL_ENTRY_NONE) {
         *path = strdup(arg);
         if (!*path)
             status = dgl_fail_memory(log, "path", strlen(arg));
-    } else if (hub_name_parse(arg, &hub)) {
+    } else if (status == DGL_OK && source != &blob_files) {
+        status = dgl_fail(log, DGL_ERR_IO,
+                          "%s: the source has no such file or folder; a model is a GGUF file, a "
+                          "Hugging Face folder or a pack",
+                          arg);
+    } else if (status == DGL_OK && hub_name_parse(arg, &hub)) {
         in_hub = true;
         status = hub_find(log, arg, &hub, path);
-    } else {
+    } else if (status == DGL_OK) {
         status = dgl_fail(log, DGL_ERR_IO,
                           "%s: no such file or folder; a model is a GGUF file, a Hugging Face "
                           "folder, a pack, or org/name[:quant][@revision] in the Hub cache "
                           "(`dopplergl models` lists those that are here)",
                           arg);
     }
-    bool is_dir = status == DGL_OK && dgl_path_is_dir(*path);
+    bool is_dir = status == DGL_OK && blob_is_folder(source, *path);
     if (is_dir)
-        status = choose_gguf(log, arg, in_hub ? &hub : NULL, path);
+        status = choose_gguf(log, source, arg, in_hub ? &hub : NULL, path);
     if (status == DGL_OK) {
-        bool chosen = is_dir && !dgl_path_is_dir(*path);
-        *name = chosen ? name_of(*path) : in_hub ? strndup(hub.repo.p, hub.repo.len) : name_of(arg);
+        bool chosen = is_dir && !blob_is_folder(source, *path);
+        *name = in_hub && !chosen ? strndup(hub.repo.p, hub.repo.len)
+                                  : name_of(source, chosen ? *path : arg);
         if (!*name)
             status = dgl_fail_memory(log, "path", strlen(arg));
     }

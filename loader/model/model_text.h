@@ -7,6 +7,7 @@
 /* Location of the text files of a model. */
 struct model_texts {
     const struct dgl_log *log;
+    const struct dgl_source *source;
     const char *dir;
     const struct rdrr_pack *pack; /* NULL = plain folder */
     bool gguf;                    /* `dir` is a GGUF file, whose keys replace the texts */

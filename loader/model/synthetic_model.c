@@ -124,8 +124,9 @@ static bool is_file(struct dgl_str name)
 }
 
 /* SHAPE[:quant] or FILE[:quant]; without quant q4_k_m. *shape is NULL for a file. */
-static enum dgl_status parse(const struct dgl_log *log, const char *path, struct dgl_str *name,
-                             const struct shape **shape, const struct quant **quant)
+static enum dgl_status parse(const struct dgl_log *log, const struct dgl_source *source,
+                             const char *path, struct dgl_str *name, const struct shape **shape,
+                             const struct quant **quant)
 {
     const char *value = path + sizeof(PREFIX) - 1;
     struct dgl_str word = DGL_STR("q4_k_m");
@@ -133,8 +134,11 @@ static enum dgl_status parse(const struct dgl_log *log, const char *path, struct
     *shape = NULL;
     *quant = NULL;
     const char *colon = strrchr(name->p, ':');
-    const bool whole = is_file(*name) && dgl_path_exists(name->p);
-    if (colon && !whole && !is_file(dgl_str_of(colon + 1))) { /* else it is the file's own */
+    enum dgl_entry entry = DGL_ENTRY_NONE;
+    if (is_file(*name))
+        blob_find(NULL, source, name->p, &entry);
+    if (colon && entry == DGL_ENTRY_NONE &&
+        !is_file(dgl_str_of(colon + 1))) { /* else it is the file's own */
         word = dgl_str_of(colon + 1);
         name->len = (size_t)(colon - name->p);
     }
@@ -300,7 +304,7 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
     const struct quant *quant;
     struct dgl_json_doc *doc = NULL;
     char *file = NULL;
-    enum dgl_status status = parse(log, path, &name, &shape, &quant);
+    enum dgl_status status = parse(log, f->source, path, &name, &shape, &quant);
     if (status != DGL_OK)
         return status;
     f->format = MODEL_SYNTHETIC;
@@ -318,7 +322,7 @@ enum dgl_status synthetic_model_init(const struct dgl_log *log, const char *path
         if (!f->config)
             TRY(dgl_fail_memory(log, "model description", 1024));
     } else {
-        TRY(dgl_file_slurp(log, file, MAX_CONFIG, &f->config, &f->config_len));
+        TRY(blob_load(log, f->source, file, MAX_CONFIG, &f->config, &f->config_len));
     }
     TRY(dgl_json_parse(log, file, f->config, f->config_len, &doc));
     const struct fields fields = {.name = file, .base = dgl_json_root(doc)};

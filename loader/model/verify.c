@@ -54,21 +54,23 @@ static void tell_progress(struct verifier *v)
 static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
                                  struct hashed_file *file, enum dgl_hash_kind kind)
 {
-    struct dgl_file *open = NULL;
+    const bool known = file->kind == DGL_HASH_SHA256 && !v->pack->manifest.first_generation;
+    struct blob blob = {0};
     struct dgl_file_stamp after;
     struct dgl_hash *hash = NULL;
     unsigned char *piece = NULL;
     char *path = dgl_path_join(v->pack->dir, file->name);
     enum dgl_status status;
     file->found[0] = '\0';
-    TRY(path ? dgl_file_open(log, path, &open) : dgl_fail_memory(log, "path", strlen(file->name)));
-    uint64_t size = dgl_file_size(open);
+    TRY(path ? blob_open(log, v->pack->source, path, known ? file->hash : NULL, &blob)
+             : dgl_fail_memory(log, "path", strlen(file->name)));
+    const uint64_t size = blob.size;
     if (size != file->size)
         TRY(dgl_fail(log, DGL_ERR_INTEGRITY,
                      "%s has %" PRIu64 " bytes, but %s says %" PRIu64
                      "; the file is damaged, fetch it again",
                      path, size, v->pack->manifest_path, file->size));
-    bool stamped = dgl_file_stamp(open, &file->stamp);
+    bool stamped = blob_stamp(&blob, &file->stamp);
     if (v->params->trust && stamped && hash_cache_knows(v->cache, &file->stamp, kind, file->hash)) {
         memcpy(file->found, file->hash, sizeof(file->found));
         atomic_fetch_add(&v->bytes, size);
@@ -81,7 +83,7 @@ static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
         TRY(dgl_fail_memory(log, "hash", PIECE));
     for (uint64_t at = 0; at < size;) {
         size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        TRY(v->stop ? DGL_ERR_CANCELLED : dgl_file_read(log, open, at, piece, n));
+        TRY(v->stop ? DGL_ERR_CANCELLED : blob_read(log, &blob, at, piece, n));
         dgl_hash_update(hash, piece, n);
         at += n;
         atomic_fetch_add(&v->bytes, n);
@@ -92,9 +94,9 @@ static enum dgl_status hash_file(struct verifier *v, const struct dgl_log *log,
         TRY(dgl_fail_memory(log, dgl_hash_name(kind), 65));
     }
     file->settled =
-        stamped && dgl_file_stamp(open, &after) && memcmp(&file->stamp, &after, sizeof(after)) == 0;
+        stamped && blob_stamp(&blob, &after) && memcmp(&file->stamp, &after, sizeof(after)) == 0;
 done:
-    dgl_file_close(&open);
+    blob_close(&blob);
     dgl_hash_destroy(&hash);
     free(piece);
     free(path);
@@ -186,7 +188,7 @@ enum dgl_status rdrr_verify(const struct dgl_log *log, const struct rdrr_pack *p
     for (size_t i = 0; i < v.count && !v.stop; i++) {
         TRY(judge_file(&v, &v.files[i]));
         out->files++;
-        out->bytes += v.files[i].stamp.size;
+        out->bytes += v.files[i].size;
     }
 done:
     if (status == DGL_OK)

@@ -18,7 +18,7 @@ static struct dgl_str name_in(const char *file, const char *prefix)
     return (struct dgl_str){file + before, len - before - after};
 }
 
-enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status chat_files_each(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *dir, bool pack, chat_file_fn each, void *priv)
 {
     char **files = NULL, *file = NULL, *folder = pack ? strdup(dir) : dgl_path_join(dir, FOLDER);
@@ -26,7 +26,7 @@ enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_sou
     enum dgl_status status = DGL_OK;
     if (!folder)
         return dgl_fail_memory(log, dir, strlen(dir));
-    TRY(source->list(source, log, folder, &files, &count));
+    TRY(blob_list(log, source, folder, &files, &count));
     for (size_t i = 0; i < count; i++) {
         struct dgl_str name = name_in(files[i], pack ? CHAT_FILE_PREFIX : "");
         if (name.len == 0)

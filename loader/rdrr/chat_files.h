@@ -18,7 +18,7 @@ typedef enum dgl_status (*chat_file_fn)(void *priv, const char *file, struct dgl
 
 /* Calls `each` for each file, sorted by name, until it fails. A model without such files is not an
  * error. */
-enum dgl_status chat_files_each(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status chat_files_each(const struct dgl_log *log, const struct dgl_source *source,
                                 const char *dir, bool pack, chat_file_fn each, void *priv);
 
 #endif

@@ -13,14 +13,14 @@ static enum dgl_status member_open(const struct dgl_log *log, const struct rdrr_
                                    const char *name, uint64_t size, const char *hash,
                                    struct blob *out)
 {
-    bool found = false;
+    enum dgl_entry entry;
     enum dgl_status status = DGL_OK;
     char *path = dgl_path_join(pack->dir, name);
     *out = (struct blob){0};
     if (!path)
         return dgl_fail_memory(log, "path", strlen(name));
-    TRY(pack->source->find(pack->source, log, path, &found));
-    if (!found)
+    TRY(blob_find(log, pack->source, path, &entry));
+    if (entry == DGL_ENTRY_NONE)
         status =
             dgl_fail(log, DGL_ERR_IO,
                      "%s: missing, but %s lists it with %" PRIu64 " bytes; fetch the pack again",
@@ -58,20 +58,17 @@ struct listed {
 static enum dgl_status listed_check(void *priv, const char *file, struct dgl_str name)
 {
     const struct listed *l = priv;
-    const struct blob_source *source = l->pack->source;
-    bool found = false;
+    const struct rdrr_pack *pack = l->pack;
+    bool found;
     (void)name;
-    if (rdrr_copied_find(&l->pack->manifest, file))
+    if (rdrr_copied_find(&pack->manifest, file))
         return DGL_OK;
-    char *path = dgl_path_join(l->pack->dir, file);
-    if (!path)
-        return dgl_fail_memory(l->log, "path", strlen(file));
-    enum dgl_status status = source->find(source, l->log, path, &found);
+    enum dgl_status status = blob_find_in(l->log, pack->source, pack->dir, file, &found);
     if (status == DGL_OK && found)
-        status = dgl_fail(l->log, DGL_ERR_FORMAT,
-                          "%s: is there, but %s does not list it in files: convert the model again",
-                          path, l->pack->manifest_path);
-    free(path);
+        status =
+            dgl_fail(l->log, DGL_ERR_FORMAT,
+                     "%s/%s: is there, but %s does not list it in files: convert the model again",
+                     pack->dir, file, pack->manifest_path);
     return status;
 }
 
@@ -128,7 +125,7 @@ done:
     return status;
 }
 
-enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct dgl_source *source,
                                const char *dir, struct rdrr_pack **out)
 {
     *out = NULL;

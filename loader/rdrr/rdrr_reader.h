@@ -6,7 +6,7 @@
 #include "loader/source/blob_source.h"
 
 struct rdrr_pack {
-    const struct blob_source *source;
+    const struct dgl_source *source;
     char *dir;
     char *manifest_path;
     char manifest_sha256[65];
@@ -16,7 +16,7 @@ struct rdrr_pack {
 
 /* Reads manifest.json and checks that every file in it exists with its size. rdrr_verify() checks
  * hashes. */
-enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct blob_source *source,
+enum dgl_status rdrr_pack_open(const struct dgl_log *log, const struct dgl_source *source,
                                const char *dir, struct rdrr_pack **out);
 void rdrr_pack_close(struct rdrr_pack **pack);
 

@@ -45,6 +45,7 @@ static const struct example examples[] = {
     {"example of README.md", ".", "README.md", 0},
     {"example of docs/embedding.md", "docs", "embedding.md", 0},
     {"conversation of docs/embedding.md", "docs", "embedding.md", 1},
+    {"source of docs/embedding.md", "docs", "embedding.md", 2},
 };
 
 /* The text between a "```c" and "```"; to be freed. */

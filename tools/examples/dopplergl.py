@@ -43,7 +43,7 @@ def _type(words):
 
 def _declared(text):
     """(name, type) of each declarator of "int32_t a, *b, c[3]"."""
-    function = re.fullmatch(r".*\(\*(\w+)\)\(.*\)", text, flags=re.S)
+    function = re.fullmatch(r".*?\(\*(\w+)\)\(.*\)", text, flags=re.S)
     if function:
         yield function[1], c.c_void_p
         return

@@ -228,7 +228,7 @@ static void name_case(void **state)
     char *path = NULL, *name = NULL;
     char *arg = row->arg[0] == '/' ? dgl_path_join(root, row->arg + 1) : strdup(row->arg);
     test_log_init(&log, DGL_LOG_ERROR);
-    enum dgl_status status = model_path_resolve(&log.log, arg, &path, &name);
+    enum dgl_status status = model_path_resolve(&log.log, &blob_files, arg, &path, &name);
     if (row->path) {
         char *want = checked(dgl_path_join(root, row->path));
         if (status != DGL_OK)
@@ -404,7 +404,7 @@ static bool resolve_entry(void *priv, const struct dgl_model_entry *e)
     struct test_log log;
     char *path = NULL, *name = NULL;
     test_log_init(&log, DGL_LOG_ERROR);
-    if (model_path_resolve(&log.log, e->name, &path, &name) != DGL_OK)
+    if (model_path_resolve(&log.log, &blob_files, e->name, &path, &name) != DGL_OK)
         fail_msg("%s: %s", e->name, log.text);
     assert_string_equal(path, e->path);
     free(path);

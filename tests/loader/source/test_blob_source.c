@@ -7,6 +7,7 @@
 #include "loader/gguf/gguf_model.h"
 #include "loader/hf/hf_model.h"
 #include "loader/rdrr/rdrr_reader.h"
+#include "tests/support/memory_source.h"
 #include "tests/support/tiny_model.h"
 
 #define ROOT                                                                                       \
@@ -18,14 +19,13 @@ static void absent_differs_from_failed(void **state)
 {
     static const struct {
         const char *name; /* in the folder */
-        enum dgl_status find;
-        bool found;
+        enum dgl_entry entry;
         const char *said; /* by opening it */
     } rows[] = {
-        {"there", DGL_OK, true, NULL},
-        {"absent", DGL_OK, false, "absent"},
-        {"there/below", DGL_OK, false, "below"},
-        {"folder", DGL_OK, true, "a directory"},
+        {"there", DGL_ENTRY_FILE, NULL},
+        {"absent", DGL_ENTRY_NONE, "absent"},
+        {"there/below", DGL_ENTRY_NONE, "below"},
+        {"folder", DGL_ENTRY_FOLDER, "a directory"},
     };
     (void)state;
     char *dir = test_tmpdir();
@@ -35,11 +35,11 @@ static void absent_differs_from_failed(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct test_log log;
         struct blob blob;
-        bool found = false;
+        enum dgl_entry entry;
         char *path = dgl_path_join(dir, rows[i].name);
         test_log_init(&log, DGL_LOG_ERROR);
-        assert_int_equal(blob_files.find(&blob_files, &log.log, path, &found), rows[i].find);
-        assert_int_equal(found, rows[i].found);
+        assert_int_equal(blob_find(&log.log, &blob_files, path, &entry), DGL_OK);
+        assert_int_equal(entry, rows[i].entry);
         enum dgl_status status = blob_open(&log.log, &blob_files, path, NULL, &blob);
         assert_int_equal(status, rows[i].said ? DGL_ERR_IO : DGL_OK);
         if (rows[i].said)
@@ -49,113 +49,11 @@ static void absent_differs_from_failed(void **state)
         free(path);
     }
     char too_long[300] = "";
-    bool found = true;
+    enum dgl_entry entry;
     memset(too_long, 'x', sizeof(too_long) - 1);
-    assert_int_equal(blob_files.find(&blob_files, NULL, too_long, &found), DGL_ERR_IO);
+    assert_int_equal(blob_find(NULL, &blob_files, too_long, &entry), DGL_ERR_IO);
     free(folder);
     test_tmpdir_remove(dir);
-}
-
-/* ---- files in memory ---- */
-
-enum { MAX_FILES = 64 };
-struct store {
-    struct blob_source source;
-    struct stored {
-        char *name, *bytes;
-        size_t size;
-    } files[MAX_FILES];
-    size_t count;
-    const char *broken; /* names that end like this cannot be looked up; may be NULL */
-    int hashes, open;   /* opened with a hash; open now */
-};
-
-static const struct stored *stored_find(const struct blob_source *source, const char *name)
-{
-    const struct store *s = (const struct store *)source;
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->files[i].name, name) == 0)
-            return &s->files[i];
-    return NULL;
-}
-
-static enum dgl_status memory_find(const struct blob_source *source, const struct dgl_log *log,
-                                   const char *name, bool *found)
-{
-    const struct store *s = (const struct store *)source;
-    if (s->broken && dgl_str_ends(dgl_str_of(name), s->broken))
-        return dgl_fail(log, DGL_ERR_IO, "cannot tell whether there is %s", name);
-    *found = stored_find(source, name) != NULL;
-    return DGL_OK;
-}
-
-static enum dgl_status memory_open(const struct blob_source *source, const struct dgl_log *log,
-                                   const char *name, const char *hash, struct blob *out)
-{
-    struct store *s = (struct store *)source;
-    const struct stored *file = stored_find(source, name);
-    if (!file)
-        return dgl_fail(log, DGL_ERR_IO, "nothing is stored as %s", name);
-    s->hashes += hash != NULL;
-    s->open++;
-    *out = (struct blob){source, (void *)file, file->name, file->size};
-    return DGL_OK;
-}
-
-static enum dgl_status memory_read(const struct blob *blob, const struct dgl_log *log,
-                                   uint64_t offset, void *dst, size_t size)
-{
-    const struct stored *file = blob->impl;
-    if (offset > file->size || size > file->size - offset)
-        return dgl_fail(log, DGL_ERR_IO, "%s is shorter", file->name);
-    memcpy(dst, file->bytes + offset, size);
-    return DGL_OK;
-}
-
-static void memory_close(struct blob *blob)
-{
-    ((struct store *)blob->source)->open--;
-}
-
-/* Lists in the order of `files`, which is ascending. */
-static enum dgl_status memory_list(const struct blob_source *source, const struct dgl_log *log,
-                                   const char *dir, char ***names, size_t *count)
-{
-    const struct store *s = (const struct store *)source;
-    (void)log;
-    *names = calloc(MAX_FILES, sizeof(**names));
-    *count = 0;
-    for (size_t i = 0; i < s->count; i++)
-        if (strncmp(s->files[i].name, dir, strlen(dir)) == 0)
-            (*names)[(*count)++] = checked(strdup(s->files[i].name + strlen(dir) + 1));
-    return DGL_OK;
-}
-
-/* Moves the files of a folder to memory and removes the folder. */
-static void store_move(struct store *s, char *dir)
-{
-    static const struct blob_source ops = {memory_find, memory_open, memory_read, memory_close,
-                                           memory_list};
-    char **names;
-    size_t count;
-    *s = (struct store){.source = ops};
-    assert_int_equal(dgl_dir_list(NULL, dir, &names, &count), DGL_OK);
-    for (size_t i = 0; i < count && s->count < MAX_FILES; i++) {
-        struct stored *file = &s->files[s->count++];
-        file->name = dgl_path_join(ROOT, names[i]);
-        file->bytes = tiny_file_read(dir, names[i], &file->size);
-    }
-    dgl_names_free(names, count);
-    test_tmpdir_remove(dir);
-}
-
-static void store_finish(struct store *s)
-{
-    assert_int_equal(s->open, 0);
-    for (size_t i = 0; i < s->count; i++) {
-        free(s->files[i].name);
-        free(s->files[i].bytes);
-    }
 }
 
 /* ---- models ---- */
@@ -193,7 +91,7 @@ static void model_write(const char *dir, const struct form_case *row)
     }
 }
 
-static enum dgl_status tensors_open(const struct dgl_log *log, const struct blob_source *source,
+static enum dgl_status tensors_open(const struct dgl_log *log, const struct dgl_source *source,
                                     const char *dir, enum form form, struct tensor_source **out)
 {
     struct rdrr_pack *pack = NULL;
@@ -234,7 +132,7 @@ static void loads_from_memory(void **state)
 {
     const struct form_case *row = *state;
     struct tensor_source *src;
-    struct store store;
+    struct memory_source store;
     struct test_log log;
     size_t want_len, have_len;
     char *dir = test_tmpdir();
@@ -243,7 +141,7 @@ static void loads_from_memory(void **state)
     assert_int_equal(tensors_open(NULL, &blob_files, dir, row->form, &src), DGL_OK);
     char *want = tensor_bytes(src, &want_len);
     tensor_source_destroy(&src);
-    store_move(&store, dir);
+    memory_source_move(&store, ROOT, dir);
 
     assert_int_equal(tensors_open(&log.log, &store.source, ROOT, row->form, &src), DGL_OK);
     char *have = tensor_bytes(src, &have_len);
@@ -253,7 +151,7 @@ static void loads_from_memory(void **state)
     tensor_source_destroy(&src);
     free(have);
     free(want);
-    store_finish(&store);
+    memory_source_finish(&store);
 }
 
 static void source_failure_is_not_absence(void **state)
@@ -272,16 +170,16 @@ static void source_failure_is_not_absence(void **state)
         const struct form_case form = {"", rows[i].form, 1};
         const char *const parts[] = {"cannot tell whether there is", rows[i].broken};
         struct tensor_source *src;
-        struct store store;
+        struct memory_source store;
         struct test_log log;
         char *dir = test_tmpdir();
         test_log_init(&log, DGL_LOG_ERROR);
         model_write(dir, &form);
-        store_move(&store, dir);
+        memory_source_move(&store, ROOT, dir);
         store.broken = rows[i].broken;
         enum dgl_status status = tensors_open(&log.log, &store.source, ROOT, rows[i].form, &src);
         assert_refusal(&log, status, DGL_ERR_IO, parts);
-        store_finish(&store);
+        memory_source_finish(&store);
     }
 }
 

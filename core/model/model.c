@@ -283,7 +283,7 @@ static enum dgl_status upload_weights(struct shard *shard, struct kernel_set *se
     enum dgl_status status;
     TRY(other ? DGL_OK : weight_buffers_init(&shard->buffers, dev, shard->weights));
     if (!other)
-        TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, plan_warm_shapes()));
+        TRY(exec_begin(&shard->engine->programs, &shard->engine->plan, PLAN_WARM_SHAPES));
     if (shard->model->file->format == MODEL_SYNTHETIC) {
         TRY(synthetic_filler_init(&filler, dev, set));
         upload.fill = synthetic_fill;

@@ -53,11 +53,6 @@ struct shape_set shapes_join(struct shape_set a, struct shape_set b)
     return a;
 }
 
-struct shape_set plan_warm_shapes(void)
-{
-    return (struct shape_set){{PASS_PREFILL, PASS_DECODE, PASS_HEAD, PASS_EARLY_EXIT}, 4};
-}
-
 struct recipe recipe_of(struct pass_shape shape)
 {
     return (struct recipe){.shapes = shapes_of(shape)};
@@ -99,25 +94,22 @@ int32_t plan_step_rows(struct recipe recipe)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Returns the place of a shape in plan->bodies, or the place to insert it. */
-static size_t place_of(const struct plan *plan, struct pass_shape shape)
+/* Sets *at to the place of a shape in plan->bodies, or to the place to insert it. Returns true if
+ * it is listed. */
+static bool find(const struct plan *plan, struct pass_shape shape, size_t *at)
 {
-    size_t at = 0;
-    while (at < plan->num_bodies && pass_shape_compare(plan->bodies[at]->shape, shape) < 0)
-        at++;
-    return at;
-}
-
-static bool is_listed(const struct plan *plan, struct pass_shape shape)
-{
-    const size_t at = place_of(plan, shape);
-    return at < plan->num_bodies && pass_shape_compare(plan->bodies[at]->shape, shape) == 0;
+    int order = 1;
+    for (*at = 0; *at < plan->num_bodies; ++*at)
+        if ((order = pass_shape_compare(plan->bodies[*at]->shape, shape)) >= 0)
+            break;
+    return order == 0;
 }
 
 const struct body *plan_body(const struct plan *plan, struct pass_shape shape)
 {
     static const struct body none;
-    const struct body *body = is_listed(plan, shape) ? plan->bodies[place_of(plan, shape)] : &none;
+    size_t at;
+    const struct body *body = find(plan, shape, &at) ? plan->bodies[at] : &none;
     while (body->wider)
         body = body->wider;
     return body;
@@ -326,14 +318,10 @@ done:
  * launched for the first row, or NULL. */
 static const struct kernel *find_one_row(const struct plan *plan, const struct body *body)
 {
-    static const char *const by_sequence[] = {"attn_", "sample_"};
     for (size_t i = 0; i < body->ops.count; i++) {
-        const struct op *op = &body->ops.ops[i];
+        const char *name = body->ops.ops[i].request.op;
         uint32_t one[3], two[3];
-        bool asks = false;
-        for (size_t k = 0; k < sizeof(by_sequence) / sizeof(by_sequence[0]); k++)
-            asks |= strncmp(op->request.op, by_sequence[k], strlen(by_sequence[k])) == 0;
-        if (asks &&
+        if ((strncmp(name, "attn_", 5) == 0 || strncmp(name, "sample_", 7) == 0) &&
             kernel_groups_band(&body->use[i]->choice, 1, 0, plan->device->limits.max_groups[0],
                                one) &&
             kernel_groups_band(&body->use[i]->choice, 2, 0, plan->device->limits.max_groups[0],
@@ -350,7 +338,8 @@ enum dgl_status plan_list(struct plan *plan, struct pass_shape shape)
     const struct body *wider = NULL;
     struct body *body = NULL;
     enum dgl_status status = DGL_OK;
-    if (is_listed(plan, shape))
+    size_t at;
+    if (find(plan, shape, &at))
         return DGL_OK;
     if (shape.rows_log2 > 0 && shape.rows_log2 < widest) {
         struct pass_shape next = shape;
@@ -379,7 +368,7 @@ enum dgl_status plan_list(struct plan *plan, struct pass_shape shape)
     if (!plan->one_row &&
         (shape.per_sequence || shape.part == PART_ADJUST || shape.part == PART_SAMPLE))
         plan->one_row = find_one_row(plan, body);
-    const size_t at = place_of(plan, shape);
+    find(plan, shape, &at);
     memmove(plan->bodies + at + 1, plan->bodies + at,
             (plan->num_bodies++ - at) * sizeof(*plan->bodies));
     plan->bodies[at] = body;

@@ -163,7 +163,8 @@ int32_t plan_step_rows(struct recipe recipe);
 
 /* Shapes that every answer needs. Their kernels are compiled while weights are read, if the driver
  * has threads for it. All others are compiled by the first call that needs them. */
-struct shape_set plan_warm_shapes(void);
+#define PLAN_WARM_SHAPES                                                                           \
+    ((struct shape_set){{PASS_PREFILL, PASS_DECODE, PASS_HEAD, PASS_EARLY_EXIT}, 4})
 /* Returns true if a hint or a user's file selects a kernel of one of the bodies. */
 bool plan_is_asked(const struct plan *plan, struct shape_set shapes);
 

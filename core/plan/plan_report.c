@@ -59,7 +59,7 @@ static enum dgl_phase phase_of(struct pass_shape shape)
 /* Returns true if one of the warm bodies runs the kernel. */
 static bool is_warm(const struct plan *plan, const struct kernel_use *use)
 {
-    const struct shape_set shapes = plan_warm_shapes();
+    const struct shape_set shapes = PLAN_WARM_SHAPES;
     for (uint32_t s = 0; s < shapes.count; s++) {
         const struct body *body = plan_body(plan, shapes.of[s]);
         for (size_t i = 0; i < body->ops.count; i++)

@@ -40,28 +40,20 @@ void pool_destroy(struct pool **pool)
     free(p);
 }
 
-/* Returns the index of the smallest free buffer with size <= bytes <= 1.25 size, or -1. */
-static int find_fit(const struct pool *pool, uint64_t size)
-{
-    int best = -1;
-    for (uint32_t i = 0; i < pool->num_free; i++) {
-        uint64_t bytes = gl_buffer_size(pool->free[i]);
-        if (bytes < size || bytes - size > size / 4)
-            continue;
-        if (best < 0 || bytes < gl_buffer_size(pool->free[best]))
-            best = (int)i;
-    }
-    return best;
-}
-
 enum dgl_status pool_acquire(struct pool *pool, const struct gl_buffer_params *params,
                              struct gl_buffer **out)
 {
-    int i = find_fit(pool, params->size);
-    if (i < 0)
+    const uint64_t size = params->size;
+    struct gl_buffer **best = NULL; /* the smallest free buffer with size <= bytes <= 1.25 size */
+    for (uint32_t i = 0; i < pool->num_free; i++) {
+        const uint64_t bytes = gl_buffer_size(pool->free[i]);
+        if (bytes >= size && bytes - size <= size / 4 && (!best || bytes < gl_buffer_size(*best)))
+            best = &pool->free[i];
+    }
+    if (!best)
         return gl_buffer_create(pool->gl, params, out);
-    *out = pool->free[i];
-    pool->free[i] = pool->free[--pool->num_free];
+    *out = *best;
+    *best = pool->free[--pool->num_free];
     if (!params->zero)
         return DGL_OK;
     enum dgl_status status = gl_buffer_zero(pool->gl, *out, 0, gl_buffer_size(*out));

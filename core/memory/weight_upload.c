@@ -131,56 +131,45 @@ done:
     return status;
 }
 
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+/* Reads `count` values of a tensor, which are `bytes` bytes at `at`. */
+static enum dgl_status read_values(struct upload *u, long tensor, uint64_t at, uint64_t bytes,
+                                   uint64_t count, float *values)
+{
+    const struct dgl_log *log = u->dev->log;
+    const struct tensor_info *info = tensor_at(u, tensor);
+    void *stored = dgl_calloc(1, bytes);
+    enum dgl_status status = DGL_OK;
+    if (!stored)
+        TRY(dgl_fail_memory(log, info->name, bytes));
+    TRY(tensor_source_read(log, u->p->tensors, (size_t)tensor, at, stored, (size_t)bytes));
+    if (!dgl_row_decode(info->dtype, stored, count, values))
+        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
+                     DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
+    status = advance(u, bytes);
+done:
+    free(stored);
+    return status;
+}
+
 /* Uploads the biases of a band's rows to their place after the rows. */
 static enum dgl_status upload_bias(struct upload *u, const struct weight *w,
                                    const struct weight_band *band, struct gl_range range)
 {
-    const struct dgl_log *log = u->dev->log;
     const struct tensor_info *info = tensor_at(u, w->band_bias);
-    uint64_t each, rows_bytes = 4ull * band->rows * band->row_words;
-    if (!dgl_dtype_row_bytes(info->dtype, 1, &each))
-        return dgl_fail(log, DGL_ERR_FORMAT, "%s: value size overflows", DGL_PRINTABLE(info->name));
-    uint64_t room = range.size - rows_bytes, bytes = each * band->rows;
-    void *stored = dgl_calloc(1, bytes);
+    const uint64_t rows_bytes = 4ull * band->rows * band->row_words, room = range.size - rows_bytes;
     float *values = dgl_calloc(1, room);
+    uint64_t each;
     enum dgl_status status = DGL_OK;
-    if (!stored || !values)
-        TRY(dgl_fail_memory(log, info->name, bytes + room));
-    TRY(tensor_source_read(log, u->p->tensors, (size_t)w->band_bias, each * band->row0, stored,
-                           (size_t)bytes));
-    if (!dgl_row_decode(info->dtype, stored, band->rows, values))
-        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: %s biases cannot be read",
-                     DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
-    TRY(gl_buffer_write(u->dev->gl, range.buffer, range.offset + rows_bytes, values, room));
-    status = advance(u, bytes);
+    if (!values)
+        TRY(dgl_fail_memory(u->dev->log, info->name, room));
+    if (!dgl_dtype_row_bytes(info->dtype, 1, &each))
+        TRY(dgl_fail(u->dev->log, DGL_ERR_FORMAT, "%s: value size overflows",
+                     DGL_PRINTABLE(info->name)));
+    TRY(read_values(u, w->band_bias, each * band->row0, each * band->rows, band->rows, values));
+    status = gl_buffer_write(u->dev->gl, range.buffer, range.offset + rows_bytes, values, room);
 done:
-    free(stored);
-    free(values);
-    return status;
-}
-
-/* ---- vectors --------------------------------------------------------------------------------- */
-
-/* Reads a slice's tensor and stores its values in the vector. */
-static enum dgl_status stage_slice(struct upload *u, const struct weight_vector_slice *s,
-                                   float *vector)
-{
-    const struct dgl_log *log = u->dev->log;
-    const struct tensor_info *info = tensor_at(u, s->tensor);
-    void *stored = dgl_calloc(1, info->bytes);
-    float *values = dgl_new_array(float, s->count);
-    enum dgl_status status = DGL_OK;
-    if (!stored || !values)
-        TRY(dgl_fail_memory(log, info->name, info->bytes));
-    TRY(tensor_source_read(log, u->p->tensors, (size_t)s->tensor, 0, stored, (size_t)info->bytes));
-    if (!dgl_row_decode(info->dtype, stored, s->count, values))
-        TRY(dgl_fail(log, DGL_ERR_UNSUPPORTED, "%s: a %s vector cannot be read",
-                     DGL_PRINTABLE(info->name), dgl_dtype_get(info->dtype)->name));
-    for (uint64_t i = 0; i < s->count; i++)
-        vector[s->at + i * s->step] = (float)(s->scale * (values[i] + s->add));
-    status = advance(u, info->bytes);
-done:
-    free(stored);
     free(values);
     return status;
 }
@@ -190,14 +179,19 @@ static enum dgl_status upload_vector(struct upload *u, uint32_t id)
     const struct model_weights *weights = u->wb->weights;
     const struct weight_vector *v = &weights->vectors[id];
     struct gl_range range = weight_buffers_vector(u->wb, id);
-    float *values = dgl_new_array(float, v->count);
+    float *all = dgl_new_array(float, v->count), *values = dgl_new_array(float, v->count);
     enum dgl_status status = DGL_OK;
-    if (!values)
-        status = dgl_fail_memory(u->dev->log, "vector", v->count * sizeof(*values));
-    for (size_t i = 0; i < v->num_slices && status == DGL_OK; i++)
-        status = stage_slice(u, &weights->vector_slices[v->first_slice + i], values);
-    if (status == DGL_OK)
-        status = gl_buffer_write(u->dev->gl, range.buffer, range.offset, values, range.size);
+    if (!all || !values)
+        TRY(dgl_fail_memory(u->dev->log, "vector", v->count * sizeof(*values)));
+    for (size_t i = 0; i < v->num_slices; i++) {
+        const struct weight_vector_slice *s = &weights->vector_slices[v->first_slice + i];
+        TRY(read_values(u, s->tensor, 0, tensor_at(u, s->tensor)->bytes, s->count, values));
+        for (uint64_t k = 0; k < s->count; k++)
+            all[s->at + k * s->step] = (float)(s->scale * (values[k] + s->add));
+    }
+    status = gl_buffer_write(u->dev->gl, range.buffer, range.offset, all, range.size);
+done:
+    free(all);
     free(values);
     return status;
 }

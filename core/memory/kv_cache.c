@@ -386,14 +386,6 @@ done:
     return status;
 }
 
-bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i)
-{
-    bool shared = false;
-    for (uint32_t g = 0; g < kv->num_groups && i < pages->count; g++)
-        shared = shared || kv->store[g].page[pages->page[g][i]].refs > 1;
-    return shared;
-}
-
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i)
 {
     enum dgl_status status = DGL_OK;

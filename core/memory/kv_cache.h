@@ -129,8 +129,6 @@ uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages,
  * the sequence gets its own copy. Has no effect if the sequence does not have the page. May move
  * the cache. */
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i);
-/* Returns true if kv_cache_own() would take a page. */
-bool kv_cache_must_copy(const struct kv_cache *kv, const struct kv_pages *pages, uint32_t i);
 /* A sequence without pages shares the first `count` pages of another, at most its `most`. */
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
                    struct kv_pages *to);

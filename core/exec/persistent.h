@@ -22,7 +22,7 @@ struct persistent_ops {
     enum dgl_status (*begin)(struct exec *exec, struct recipe recipe, const struct memory *memory,
                              bool optional);
     /* Returns true if exec_run_create() would not wait for the compiler. */
-    bool (*is_ready)(const struct exec *exec, struct recipe recipe);
+    bool (*is_ready)(struct exec *exec, struct recipe recipe);
     /* See residency_probe(). */
     enum dgl_status (*probe)(struct exec_run *run, struct residency *out);
     /* Sets the work groups of each later dispatch. */

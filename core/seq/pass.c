@@ -41,16 +41,3 @@ enum dgl_status step_table_set_rows(struct step_table *table, struct dgl_device 
         table->num_known = status == DGL_OK ? num_rows : 0;
     return status;
 }
-
-struct pass_tail pass_tail(const struct pass_row *rows, uint32_t num_rows)
-{
-    uint32_t last = rows[num_rows - 1].flags;
-    struct pass_tail tail = {0};
-    if (last & (ROW_SCORE | ROW_HIDDEN))
-        tail.rows = recipe_of(PASS_HIDDEN);
-    if (last & ROW_SCORE)
-        tail.rows.shapes = shapes_add(tail.rows.shapes, PASS_SCORE);
-    if (last & ROW_LOGITS)
-        tail.last = recipe_of(PASS_HEAD);
-    return tail;
-}

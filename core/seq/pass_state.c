@@ -87,7 +87,11 @@ enum dgl_status pass_state_make(struct pass_state *st)
     enum dgl_status status;
     TRY(st->slots == 1 ? workspace_acquire(&m->shard->workspace, dev, plan, st->ubatch)
                        : workspace_acquire_batch(&m->shard->workspace, dev, plan, st->slots));
-    st->has_workspace = true;
+    st->workspaces++;
+    if (st->slots > 1 && st->ubatch > st->slots) {
+        TRY(workspace_acquire(&m->shard->workspace, dev, plan, st->ubatch));
+        st->workspaces++;
+    }
     st->memory.weights = &m->shard->buffers;
     st->memory.workspace = &m->shard->workspace;
     st->memory.kv = &m->shard->kv;
@@ -112,9 +116,8 @@ void pass_state_drop(struct pass_state *st)
 {
     runner_clear(&st->runner);
     memory_finish_state(&st->memory, pass_state_dev(st));
-    if (st->has_workspace)
+    for (; st->workspaces > 0; st->workspaces--)
         workspace_release(&st->model->shard->workspace, pass_state_dev(st));
-    st->has_workspace = false;
 }
 
 /* ---- generations ----------------------------------------------------------------------------- */
@@ -207,18 +210,79 @@ enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer bu
     return gl_buffer_read(pass_state_dev(st)->gl, part.buffer, part.offset + at, bytes, size);
 }
 
+enum dgl_status pass_state_add(struct pass_state *st, const struct dgl_step *step,
+                               const struct pass_row *row)
+{
+    const uint32_t begin = (st->num_rows + PASS_TILE - 1) / PASS_TILE * PASS_TILE;
+    if (begin + step->tokens > (uint32_t)st->ubatch)
+        return DGL_ERR_UNSUPPORTED;
+    for (; st->num_rows < begin; st->num_rows++) {
+        const struct pass_row *before = &st->rows[st->num_rows - 1];
+        st->rows[st->num_rows] =
+            (struct pass_row){.seq = before->seq, .offset = before->offset + 1};
+    }
+    for (uint32_t i = 0; i < step->tokens; i++) {
+        struct pass_row *r = &st->rows[st->num_rows++];
+        *r = *row;
+        r->offset = i;
+        r->flags &= i + 1 == step->tokens ? ~0u : ROW_SCORE | ROW_HIDDEN;
+    }
+    return step_table_put(&st->steps, pass_state_dev(st), row->seq, step);
+}
+
 enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,
                                       uint32_t flags)
 {
-    for (uint32_t i = 0; i < step->tokens; i++)
-        st->rows[i] = (struct pass_row){
-            .offset = i,
-            .flags = i + 1 == step->tokens ? flags : flags & (ROW_SCORE | ROW_HIDDEN),
-        };
-    enum dgl_status status = step_table_put(&st->steps, pass_state_dev(st), 0, step);
-    return status == DGL_OK
-               ? step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, step->tokens)
-               : status;
+    enum dgl_status status;
+    st->num_rows = 0;
+    TRY(pass_state_add(st, step, &(struct pass_row){.flags = flags}));
+    TRY(step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, st->num_rows));
+done:
+    return status;
+}
+
+enum dgl_status pass_state_body(struct pass_state *st, struct exec_run **body)
+{
+    const int32_t rows = (int32_t)st->num_rows;
+    enum dgl_status status;
+    TRY(step_table_set_rows(&st->steps, pass_state_dev(st), st->rows, st->num_rows));
+    TRY(runner_run(&st->runner, recipe_of(plan_pass_shape(pass_state_plan(st), rows)), body));
+    TRY(exec_run_set_tokens(*body, rows));
+done:
+    return status;
+}
+
+enum dgl_status pass_state_queue_results(struct pass_state *st, int32_t held)
+{
+    struct runner *r = &st->runner;
+    struct dgl_device *dev = pass_state_dev(st);
+    const uint32_t all = st->rows[st->num_rows - 1].flags & (ROW_SCORE | ROW_HIDDEN);
+    struct recipe recipe = recipe_of(PASS_HIDDEN);
+    struct exec_run *run;
+    enum dgl_status status = DGL_OK;
+    if (all & ROW_SCORE)
+        recipe.shapes = shapes_add(recipe.shapes, PASS_SCORE);
+    if (all) {
+        TRY(runner_run(r, recipe, &run));
+        TRY(exec_run_set_tokens(run, (int32_t)st->num_rows));
+        TRY(runner_submit(r, run, DGL_PHASE_PREFILL, held));
+    }
+    for (uint32_t i = 0; i < st->num_rows; i++) {
+        const struct pass_row row = st->rows[i];
+        if (!(row.flags & ROW_LOGITS))
+            continue;
+        /* The head reads the last row of the table, the sampler the sequence of row 0. */
+        TRY(step_table_set_rows(&st->steps, dev, st->rows, i + 1));
+        TRY(runner_run(r, recipe_of(PASS_HEAD), &run));
+        TRY(runner_submit(r, run, DGL_PHASE_PREFILL, held));
+        if (!(row.flags & ROW_SAMPLE))
+            continue;
+        TRY(step_table_set_rows(&st->steps, dev, &row, 1));
+        TRY(runner_run(r, recipe_sampling(row.sampler, row.adjusts), &run));
+        TRY(runner_submit(r, run, DGL_PHASE_SAMPLE, held));
+    }
+done:
+    return status;
 }
 
 bool pass_state_rope_holds(const struct pass_state *st, int32_t tokens)

@@ -15,12 +15,13 @@ struct pass_state {
     int32_t ubatch;        /* maximum rows of a pass */
     struct memory memory;  /* .state belongs to the pass state */
     struct runner runner;  /* bound to `memory` */
-    struct pass_row *rows; /* [ubatch], rows of the current pass */
+    struct pass_row *rows; /* [ubatch]; [num_rows] of the current pass */
+    uint32_t num_rows;
     struct step_table steps;
     struct dgl_kv_table *pages; /* host copy of the page table of several sequences, else NULL */
     int32_t rope_tokens;        /* sequence length for which the ROPE tables were written */
     uint32_t generation;        /* the model_generation() that the state has followed */
-    bool has_workspace;
+    uint32_t workspaces;        /* times that the state has acquired the workspace */
 };
 
 /* Initializes a state whose slots, context and ubatch are set, without device memory, and adds it
@@ -67,6 +68,18 @@ enum dgl_status pass_state_read(const struct pass_state *st, enum plan_buffer bu
  * `flags` apply to the last row; ROW_SCORE and ROW_HIDDEN apply to all rows. */
 enum dgl_status pass_state_write_step(struct pass_state *st, const struct dgl_step *step,
                                       uint32_t flags);
+/* Adds rows of one more sequence to the current pass, and writes its state: row->seq with
+ * step->tokens rows from step->pos on. `row` has the flags of the last row. Set num_rows to 0
+ * before the first sequence. To fill the tile before, the sequence before gets rows beyond its
+ * tokens. Its pages must be reserved up to a multiple of PASS_TILE rows, and these positions are
+ * overwritten later. Returns DGL_ERR_UNSUPPORTED, without a message, if the pass has no room. */
+enum dgl_status pass_state_add(struct pass_state *st, const struct dgl_step *step,
+                               const struct pass_row *row);
+/* Writes the rows of the current pass. *body is set to the run over all of them, borrowed. */
+enum dgl_status pass_state_body(struct pass_state *st, struct exec_run **body);
+/* Queues the results that the flags of the rows select, after the body. `held` is the length of the
+ * longest sequence after the pass. */
+enum dgl_status pass_state_queue_results(struct pass_state *st, int32_t held);
 /* Returns true if the ROPE tables are valid for a sequence of `tokens`. */
 bool pass_state_rope_holds(const struct pass_state *st, int32_t tokens);
 /* Writes the ROPE tables for a sequence of `tokens`, even if tokens were evaluated with other

@@ -20,37 +20,27 @@
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Writes the tokens and the state of a pass over the next `tokens`. */
+/* Writes the tokens and the state of a pass over the next `tokens`, which reserves their pages. */
 static enum dgl_status pass_begin(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    struct dgl_step step = {.pos = (uint32_t)s->seq.len,
-                            .tokens = (uint32_t)tokens,
-                            .context = (uint32_t)s->seq.context};
-    enum dgl_status status =
-        gl_buffer_write(s->model->shard->dev->gl, s->state.memory.state[BUF_IDS].buffer,
-                        s->state.memory.state[BUF_IDS].offset + (uint64_t)s->seq.len * 4,
-                        s->seq.ids + s->seq.len, (uint64_t)tokens * 4);
-    return status == DGL_OK ? pass_state_write_step(&s->state, &step, flags) : status;
+    const struct sequence *seq = &s->seq;
+    const struct dgl_step step = {
+        .pos = (uint32_t)seq->len, .tokens = (uint32_t)tokens, .context = (uint32_t)seq->context};
+    enum dgl_status status;
+    TRY(session_reserve(s, seq->len + tokens));
+    TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)seq->len * 4, seq->ids + seq->len,
+                         (uint64_t)tokens * 4));
+    TRY(pass_state_write_step(&s->state, &step, flags));
+done:
+    return status;
 }
 
-/* Queues the segments after the body, as selected by the rows' flags. */
-static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens)
+/* Queues what follows the body of a pass. */
+static enum dgl_status pass_end(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    struct exec_run *run;
-    enum dgl_status status = DGL_OK;
     session_advance(s, tokens);
-    const struct pass_tail tail = pass_tail(s->state.rows, (uint32_t)tokens);
-    if (tail.rows.shapes.count) {
-        TRY(runner_run(&s->state.runner, tail.rows, &run));
-        TRY(exec_run_set_tokens(run, tokens));
-        TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
-    }
-    if (tail.last.shapes.count) {
-        TRY(runner_run(&s->state.runner, tail.last, &run));
-        TRY(runner_submit(&s->state.runner, run, DGL_PHASE_PREFILL, s->seq.len));
-        s->seq.logits_valid = true;
-    }
-done:
+    enum dgl_status status = pass_state_queue_results(&s->state, s->seq.len);
+    s->seq.logits_valid = status == DGL_OK && flags & ROW_LOGITS;
     return status;
 }
 
@@ -83,23 +73,21 @@ static enum dgl_status time_pass(struct dgl_session *s, int32_t tokens, uint64_t
 
 enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t flags)
 {
-    const struct plan *plan = &s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(s);
     const bool timed = s->auto_ubatch && !s->state.runner.profile &&
                        pace_tokens(&s->model->shard->pace, plan, s->state.ubatch, s->seq.len,
                                    false) < s->state.ubatch;
     struct exec_run *body;
     enum dgl_status status;
-    TRY(session_reserve(s, s->seq.len + tokens));
-    TRY(runner_run(&s->state.runner, recipe_of(plan_pass_shape(plan, tokens)), &body));
-    TRY(exec_run_set_tokens(body, tokens));
     TRY(pass_begin(s, tokens, flags));
+    TRY(pass_state_body(&s->state, &body));
     if (timed)
         TRY(gl_finish(s->model->shard->dev->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
     if (timed)
         TRY(time_pass(s, tokens, start_ns));
-    TRY(pass_end(s, tokens));
+    TRY(pass_end(s, tokens, flags));
 done:
     return status;
 }
@@ -112,7 +100,6 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
     size_t count = body->ops.count, row = (size_t)plan->desc->hidden, point = 0;
     struct exec_run *run = NULL;
     enum dgl_status status;
-    TRY(session_reserve(s, s->seq.len + tokens));
     TRY(pass_begin(s, tokens, flags));
     for (size_t first = 0, end; first < count; first = end, point++) {
         struct recipe recipe = recipe_of(body->shape);
@@ -132,7 +119,7 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         exec_run_destroy(&run);
     }
     assert(point == session_trace_points(s));
-    TRY(pass_end(s, tokens));
+    TRY(pass_end(s, tokens, flags));
 done:
     exec_run_destroy(&run);
     return status;

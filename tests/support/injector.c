@@ -190,7 +190,7 @@ static enum dgl_status injector_begin(struct exec *exec, struct recipe recipe,
     return DGL_OK;
 }
 
-static bool injector_is_ready(const struct exec *exec, struct recipe recipe)
+static bool injector_is_ready(struct exec *exec, struct recipe recipe)
 {
     (void)recipe;
     return injector_of(exec)->not_ready-- <= 0;

@@ -41,14 +41,11 @@ static enum dgl_status compile(const struct dgl_log *log, const char *where, str
 {
     struct tok_translator t = {.log = log, .where = where, .pattern = pattern, .newer = newer};
     pcre2_compile_context *context = NULL;
-    enum dgl_status status = tok_translate(&t);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(tok_translate(&t));
     context = pcre2_compile_context_create(NULL);
-    if (!context) {
-        status = dgl_fail_memory(log, "pattern", t.out.len);
-        goto done;
-    }
+    if (!context)
+        TRY(dgl_fail_memory(log, "pattern", t.out.len));
     int error = 0;
     PCRE2_SIZE offset = 0;
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);

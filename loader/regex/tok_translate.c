@@ -95,22 +95,17 @@ static bool skip_past(struct tok_translator *t, char end)
 /* ---- atoms ----------------------------------------------------------------------------------- */
 
 /* If case is ignored, Oniguruma also lets two letters match one (ss and U+00DF, ligatures). */
-static bool is_folding_pair(char first, char second)
-{
-    static const char pairs[][3] = {"ss", "ff", "fi", "fl", "st"};
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-        if (first == pairs[i][0] && second == pairs[i][1])
-            return true;
-    return false;
-}
-
 static enum dgl_status put_literal(struct grammar *g, uint32_t cp, bool icase)
 {
+    static const char pairs[][3] = {"ss", "ff", "fi", "fl", "st"};
     bool ascii_letter = cp < 0x80 && (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z';
     char folded = icase && ascii_letter ? (char)(cp | 0x20) : 0;
     struct tok_cased cased = {0};
     tok_cased_add_range(&cased, (struct tok_range){cp, cp});
-    if (icase && (is_folding_pair(g->last_folded, folded) || !tok_cased_is_closed(cased)))
+    bool pair = false;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        pair |= g->last_folded == pairs[i][0] && folded == pairs[i][1];
+    if (icase && (pair || !tok_cased_is_closed(cased)))
         return tok_translate_fail(g->t, "this letter without regard to case");
     tok_property_write_cp(cp, &g->t->out);
     g->last_folded = folded;
@@ -331,14 +326,10 @@ static enum dgl_status take_quantifier(struct grammar *g, bool *taken)
                       : c == '*' || c == '+' || c == '?';
     if (!*taken)
         goto done;
-    if (g->last == NOTHING) {
-        status = tok_translate_fail(t, "a quantifier with nothing to repeat");
-        goto done;
-    }
-    if (g->last == ASSERTION) {
-        status = tok_translate_fail(t, "repeating what is not a character or a group");
-        goto done;
-    }
+    if (g->last == NOTHING)
+        TRY(tok_translate_fail(t, "a quantifier with nothing to repeat"));
+    if (g->last == ASSERTION)
+        TRY(tok_translate_fail(t, "repeating what is not a character or a group"));
     if (!interval) {
         t->pos++;
         dgl_buf_putc(&text, c);
@@ -367,19 +358,6 @@ done:
 }
 
 /* ---- the grammar ----------------------------------------------------------------------------- */
-
-/* For extended patterns. Returns false if there is neither. */
-static bool skip_blank_or_comment(struct tok_translator *t)
-{
-    char c = tok_translate_peek(t, 0);
-    if (c == '#')
-        skip_past(t, '\n');
-    else if (c == ' ' || (c >= '\t' && c <= '\r'))
-        t->pos++;
-    else
-        return false;
-    return true;
-}
 
 /* Reads an item that is not a quantifier. */
 static enum dgl_status take_item(struct grammar *g)
@@ -420,9 +398,16 @@ enum dgl_status tok_translate(struct tok_translator *t)
     struct grammar g = {.t = t};
     enum dgl_status status = DGL_OK;
     while (!tok_translate_at_end(t)) {
-        bool quantifier;
-        if (g.groups[g.depth].flags.extended && skip_blank_or_comment(t))
+        bool quantifier, extended = g.groups[g.depth].flags.extended;
+        char c = tok_translate_peek(t, 0);
+        if (extended && c == '#') {
+            skip_past(t, '\n');
             continue;
+        }
+        if (extended && (c == ' ' || (c >= '\t' && c <= '\r'))) {
+            t->pos++;
+            continue;
+        }
         TRY(take_quantifier(&g, &quantifier));
         if (quantifier)
             g.last_folded = 0;

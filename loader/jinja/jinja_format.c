@@ -39,21 +39,6 @@ static bool put_padded(struct jinja_run *run, struct jinja_text *text,
 
 /* ---- digits ---- */
 
-static void put_integer(struct dgl_buf *out, uint64_t value, char type)
-{
-    if (type == 'x')
-        dgl_buf_printf(out, "%" PRIx64, value);
-    else if (type == 'X')
-        dgl_buf_printf(out, "%" PRIX64, value);
-    else if (type == 'o')
-        dgl_buf_printf(out, "%" PRIo64, value);
-    else if (type != 'b')
-        dgl_buf_printf(out, "%" PRIu64, value);
-    else
-        for (int bit = value ? 63 - __builtin_clzll(value) : 0; bit >= 0; bit--)
-            dgl_buf_putc(out, value >> bit & 1 ? '1' : '0');
-}
-
 /* Prints a finite, non-negative float. */
 static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec, double value)
 {
@@ -82,19 +67,6 @@ static void put_float(struct dgl_buf *out, const struct jinja_format_spec *spec,
     dgl_buf_finish(&digits);
 }
 
-/* Inserts commas into the integer part. */
-static void group_thousands(struct dgl_buf *out, struct dgl_str digits)
-{
-    size_t whole = 0;
-    while (whole < digits.len && digits.p[whole] >= '0' && digits.p[whole] <= '9')
-        whole++;
-    for (size_t i = 0; i < digits.len; i++) {
-        if (i && i < whole && (whole - i) % 3 == 0)
-            dgl_buf_putc(out, ',');
-        dgl_buf_putc(out, digits.p[i]);
-    }
-}
-
 static bool is_float_type(char type)
 {
     return type && strchr("eEfFgG%", type);
@@ -115,14 +87,30 @@ static bool format_number(struct jinja_run *run, struct jinja_text *text,
     }
     if (!real) {
         uint64_t integer = (uint64_t)jinja_integer(value);
-        put_integer(&digits, negative ? 0 - integer : integer, spec->type);
+        integer = negative ? 0 - integer : integer;
+        if (spec->type == 'x')
+            dgl_buf_printf(&digits, "%" PRIx64, integer);
+        else if (spec->type == 'X')
+            dgl_buf_printf(&digits, "%" PRIX64, integer);
+        else if (spec->type == 'o')
+            dgl_buf_printf(&digits, "%" PRIo64, integer);
+        else if (spec->type != 'b')
+            dgl_buf_printf(&digits, "%" PRIu64, integer);
+        else
+            for (int bit = integer ? 63 - __builtin_clzll(integer) : 0; bit >= 0; bit--)
+                dgl_buf_putc(&digits, integer >> bit & 1 ? '1' : '0');
     } else if (isfinite(jinja_real(value))) {
         put_float(&digits, spec, fabs(jinja_real(value)));
     } else {
         dgl_buf_puts(&digits, isnan(jinja_real(value)) ? "nan" : "inf");
     }
-    if (spec->thousands && !digits.failed)
-        group_thousands(&grouped, (struct dgl_str){digits.p, digits.len});
+    /* Commas divide the integer part into groups of three digits. */
+    size_t whole = digits.failed ? 0 : strspn(digits.p, "0123456789");
+    for (size_t i = 0; spec->thousands && !digits.failed && i < digits.len; i++) {
+        if (i && i < whole && (whole - i) % 3 == 0)
+            dgl_buf_putc(&grouped, ',');
+        dgl_buf_putc(&grouped, digits.p[i]);
+    }
     struct dgl_buf *body = spec->thousands ? &grouped : &digits;
     struct jinja_value number = jinja_text_of((struct dgl_str){body->p, body->len}, value->data);
     bool ok = put_padded(run, text, spec, (struct dgl_str){head.p, head.len}, &number,
@@ -272,22 +260,6 @@ static bool scan_spec(struct percent *f, struct jinja_format_spec *spec)
     return true;
 }
 
-/* Converts a value for %d, which truncates floats, or for %o and %x, which require an integer. */
-static bool to_integer(struct percent *f, char type, struct jinja_value *value)
-{
-    if (!jinja_is_number(value) || (value->type == JINJA_FLOAT && type != 'd'))
-        return jinja_error(f->run, "%%%c format: a%s is required, not %s", type,
-                           type == 'd' ? " real number" : "n integer", jinja_type_name(value));
-    if (value->type != JINJA_FLOAT)
-        return true;
-    if (!(fabs(value->real) < 0x1p63))
-        return jinja_error(f->run, "cannot convert a float to an integer");
-    bool data = value->data;
-    *value = jinja_int((int64_t)value->real);
-    value->data = data;
-    return true;
-}
-
 static bool convert_value(struct percent *f, struct jinja_format_spec *spec,
                           struct jinja_value *value)
 {
@@ -302,8 +274,18 @@ static bool convert_value(struct percent *f, struct jinja_format_spec *spec,
     }
     if (spec->type == 'c' && jinja_is_text(value))
         spec->type = 's';
-    if (strchr("doxX", spec->type) && !to_integer(f, spec->type, value))
-        return false;
+    if (strchr("doxX", spec->type)) { /* %d truncates floats; the others require an integer */
+        bool real = value->type == JINJA_FLOAT, data = value->data;
+        if (!jinja_is_number(value) || (real && spec->type != 'd'))
+            return jinja_error(f->run, "%%%c format: a%s is required, not %s", spec->type,
+                               spec->type == 'd' ? " real number" : "n integer",
+                               jinja_type_name(value));
+        if (real && !(fabs(value->real) < 0x1p63))
+            return jinja_error(f->run, "cannot convert a float to an integer");
+        if (real)
+            *value = jinja_int((int64_t)value->real);
+        value->data = data;
+    }
     if (strchr("eEfFgG", spec->type) && !jinja_is_number(value))
         return jinja_error(f->run, "must be real number, not %s", jinja_type_name(value));
     if (!strchr("sdoxXeEfFgGc", spec->type))

@@ -288,26 +288,20 @@ static void advance(struct lexer *lx, size_t end)
     lx->pos = end;
 }
 
-/* Length of a text after lstrip_blocks. */
-static size_t lstrip_length(const struct lexer *lx, struct dgl_str text)
-{
-    size_t start = text.len;
-    while (start && text.p[start - 1] != '\n')
-        start--;
-    if (start == 0 && !lx->line_starting)
-        return text.len;
-    struct dgl_str line = {text.p + start, text.len - start};
-    return jinja_strip(line, JINJA_STRIP_LEFT).len == 0 ? start : text.len;
-}
-
 /* Adds the text before the tag at `end`. `sign` is the whitespace control of that tag. */
 static enum dgl_status push_data(struct lexer *lx, size_t end, char sign, bool lstrip)
 {
     struct dgl_str text = {lx->p + lx->pos, end - lx->pos};
-    if (sign == '-')
+    if (sign == '-') {
         text = jinja_strip(text, JINJA_STRIP_RIGHT);
-    else if (sign != '+' && lstrip)
-        text.len = lstrip_length(lx, text);
+    } else if (sign != '+' && lstrip) { /* lstrip_blocks */
+        size_t start = text.len;
+        while (start && text.p[start - 1] != '\n')
+            start--;
+        struct dgl_str line = {text.p + start, text.len - start};
+        if ((start || lx->line_starting) && jinja_strip(line, JINJA_STRIP_LEFT).len == 0)
+            text.len = start;
+    }
     if (text.len == 0)
         return DGL_OK;
     return push_token(lx,
@@ -433,23 +427,6 @@ static enum dgl_status lex_operator(struct lexer *lx)
                     lx->line, (int)len, lx->p + lx->pos);
 }
 
-static enum dgl_status lex_number(struct lexer *lx)
-{
-    bool after_dot = lx->pos && lx->p[lx->pos - 1] == '.';
-    struct dgl_str rest = {lx->p + lx->pos, lx->len - lx->pos};
-    struct jinja_token token = {.line = lx->line};
-    size_t len = 0;
-    if (!after_dot && (len = scan_float(rest, &token.real)) != 0)
-        token.type = JINJA_TOK_FLOAT;
-    else if ((len = scan_integer(rest, &token.integer)) != 0)
-        token.type = JINJA_TOK_INTEGER;
-    else
-        return fail_at(lx, "a number is out of range");
-    token.text = (struct dgl_str){rest.p, len};
-    advance(lx, lx->pos + len);
-    return push_token(lx, token);
-}
-
 static enum dgl_status lex_string(struct lexer *lx)
 {
     char quote = lx->p[lx->pos];
@@ -481,8 +458,21 @@ static bool is_name_byte(char c)
 static enum dgl_status lex_inside(struct lexer *lx)
 {
     char c = lx->p[lx->pos];
-    if (c >= '0' && c <= '9')
-        return lex_number(lx);
+    struct jinja_token token = {.type = JINJA_TOK_NAME, .line = lx->line};
+    if (c >= '0' && c <= '9') {
+        bool after_dot = lx->pos && lx->p[lx->pos - 1] == '.';
+        struct dgl_str rest = {lx->p + lx->pos, lx->len - lx->pos};
+        size_t len = 0;
+        if (!after_dot && (len = scan_float(rest, &token.real)) != 0)
+            token.type = JINJA_TOK_FLOAT;
+        else if ((len = scan_integer(rest, &token.integer)) != 0)
+            token.type = JINJA_TOK_INTEGER;
+        else
+            return fail_at(lx, "a number is out of range");
+        token.text = (struct dgl_str){rest.p, len};
+        advance(lx, lx->pos + len);
+        return push_token(lx, token);
+    }
     if (c == '"' || c == '\'')
         return lex_string(lx);
     if (!is_name_byte(c))
@@ -490,8 +480,7 @@ static enum dgl_status lex_inside(struct lexer *lx)
     size_t end = lx->pos;
     while (end < lx->len && is_name_byte(lx->p[end]))
         end++;
-    struct jinja_token token = {
-        .type = JINJA_TOK_NAME, .line = lx->line, .text = {lx->p + lx->pos, end - lx->pos}};
+    token.text = (struct dgl_str){lx->p + lx->pos, end - lx->pos};
     advance(lx, end);
     return push_token(lx, token);
 }

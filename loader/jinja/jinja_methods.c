@@ -312,30 +312,6 @@ static bool method_count(struct jinja_invocation *in, struct jinja_value *out)
 
 enum char_kind { ALPHA, DECIMAL, NUMERIC, ALNUM, SPACE, ASCII, PRINTABLE };
 
-static bool is_of_kind(uint32_t cp, enum char_kind kind)
-{
-    enum tok_category category = tok_category(cp);
-    bool alpha = category == TOK_LU || category == TOK_LL || category == TOK_LT ||
-                 category == TOK_LM || category == TOK_LO;
-    switch (kind) {
-    case ALPHA:
-        return alpha;
-    case DECIMAL:
-        return category == TOK_ND;
-    case NUMERIC:
-        return tok_is_numeric(cp);
-    case ALNUM:
-        return alpha || tok_is_numeric(cp);
-    case SPACE:
-        return jinja_is_space(cp);
-    case ASCII:
-        return cp < 0x80;
-    case PRINTABLE:
-        return jinja_is_printable(cp);
-    }
-    return false;
-}
-
 /* True if every character is of the kind. Only isascii() and isprintable() accept an empty text.
  * Variant: enum char_kind. */
 static bool method_is(struct jinja_invocation *in, struct jinja_value *out)
@@ -346,7 +322,14 @@ static bool method_is(struct jinja_invocation *in, struct jinja_value *out)
     for (size_t pos = 0; all && pos < s.len;) {
         uint32_t cp;
         pos += dgl_utf8_decode(s.p + pos, s.len - pos, &cp);
-        all = is_of_kind(cp, kind);
+        enum tok_category category = tok_category(cp);
+        bool alpha = category == TOK_LU || category == TOK_LL || category == TOK_LT ||
+                     category == TOK_LM || category == TOK_LO;
+        all = (kind == ALPHA && alpha) || (kind == DECIMAL && category == TOK_ND) ||
+              (kind == NUMERIC && tok_is_numeric(cp)) ||
+              (kind == ALNUM && (alpha || tok_is_numeric(cp))) ||
+              (kind == SPACE && jinja_is_space(cp)) || (kind == ASCII && cp < 0x80) ||
+              (kind == PRINTABLE && jinja_is_printable(cp));
     }
     *out = jinja_bool(all);
     return jinja_step_bytes(in->run, s.len);

@@ -289,6 +289,28 @@ done:
     return status;
 }
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* Maximum device time of the queued steps of several sequences. A new prompt has to wait for
+ * them. */
+#define FLIGHT_NS 10000000ull
+/* The driver's wait starts this long before the expected end of a burst. Shorter sleeps do not
+ * pay. */
+#define EARLY_NS 150000ull
+/* Longest sleep between two checks for cancellation. */
+#define SLEEP_NS 10000000ull
+
+/* Sleeps until shortly before the expected end of a burst. The waits of some drivers keep a
+ * processor busy: NVIDIA's spins until the fence is reached. */
+static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
+{
+    for (uint64_t now = dgl_now_ns();
+         now + EARLY_NS < done_ns && !runner_is_cancelled(&d->state->runner); now = dgl_now_ns()) {
+        uint64_t left = done_ns - EARLY_NS - now;
+        nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
+    }
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Returns the steps of a member that remain after the queued ones. */
@@ -666,23 +688,6 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
         ++*known;
     }
     return given_up;
-}
-
-/* The driver's wait starts this long before the expected end of a burst. Shorter sleeps do not
- * pay. */
-#define EARLY_NS 150000ull
-/* Longest sleep between two checks for cancellation. */
-#define SLEEP_NS 10000000ull
-
-/* Sleeps until shortly before the expected end of a burst. The waits of some drivers keep a
- * processor busy: NVIDIA's spins until the fence is reached. */
-static void sleep_until_nearly_done(const struct decoder *d, uint64_t done_ns)
-{
-    for (uint64_t now = dgl_now_ns();
-         now + EARLY_NS < done_ns && !runner_is_cancelled(&d->state->runner); now = dgl_now_ns()) {
-        uint64_t left = done_ns - EARLY_NS - now;
-        nanosleep(&(struct timespec){.tv_nsec = (long)(left < SLEEP_NS ? left : SLEEP_NS)}, NULL);
-    }
 }
 
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)

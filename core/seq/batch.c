@@ -192,34 +192,28 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     struct batch_request *r = NULL;
     if (id)
         *id = 0;
-    enum dgl_status status = generation_check_params(log, &how, b->info.context);
-    if (status == DGL_OK && (p->top_logprobs < 0 || p->top_logprobs > DGL_TOP_LOGPROBS_MAX ||
-                             (p->top_logprobs && !p->logprobs)))
-        status = dgl_fail(log, DGL_ERR_INVALID_ARG,
-                          "top_logprobs is %d: 0 to %d, and more than 0 with logprobs",
-                          p->top_logprobs, DGL_TOP_LOGPROBS_MAX);
-    if (status == DGL_OK &&
-        b->info.running + b->info.waiting >= (size_t)b->info.sequences + (size_t)b->info.queue)
-        status = dgl_fail(log, DGL_ERR_BUSY,
-                          "%zu request%s run%s and %zu wait%s, as many as the queue holds: try "
-                          "again later",
-                          b->info.running, b->info.running == 1 ? "" : "s",
-                          b->info.running == 1 ? "s" : "", b->info.waiting,
-                          b->info.waiting == 1 ? "s" : "");
-    if (status == DGL_OK)
-        status = session_prompt_ids(s, PROMPT_OF(p), &ids);
-    if (status == DGL_OK)
-        status = session_check_ids(s, "the prompt", ids.ids, ids.count);
-    if (status != DGL_OK)
-        goto done;
+    enum dgl_status status;
+    TRY(generation_check_params(log, &how, b->info.context));
+    if (p->top_logprobs < 0 || p->top_logprobs > DGL_TOP_LOGPROBS_MAX ||
+        (p->top_logprobs && !p->logprobs))
+        return dgl_fail(log, DGL_ERR_INVALID_ARG,
+                        "top_logprobs is %d: 0 to %d, and more than 0 with logprobs",
+                        p->top_logprobs, DGL_TOP_LOGPROBS_MAX);
+    if (b->info.running + b->info.waiting >= (size_t)b->info.sequences + (size_t)b->info.queue)
+        return dgl_fail(log, DGL_ERR_BUSY,
+                        "%zu request%s run%s and %zu wait%s, as many as the queue holds: try "
+                        "again later",
+                        b->info.running, b->info.running == 1 ? "" : "s",
+                        b->info.running == 1 ? "s" : "", b->info.waiting,
+                        b->info.waiting == 1 ? "s" : "");
+    TRY(session_prompt_ids(s, PROMPT_OF(p), &ids));
+    TRY(session_check_ids(s, "the prompt", ids.ids, ids.count));
     r = dgl_new(struct batch_request);
-    if (!r || !copy_params(r, p)) {
-        status = dgl_fail_memory(log, "request", sizeof(*r));
-        goto done;
-    }
-    if (p->logprobs && !(r->g.logits = dgl_new_array(float, (size_t)b->model->info.vocab))) {
-        status = dgl_fail_memory(log, "logits", (uint64_t)b->model->info.vocab * sizeof(float));
-        goto done;
+    TRY(r && copy_params(r, p) ? DGL_OK : dgl_fail_memory(log, "request", sizeof(*r)));
+    if (p->logprobs) {
+        r->g.logits = dgl_new_array(float, (size_t)b->model->info.vocab);
+        TRY(r->g.logits ? DGL_OK
+                        : dgl_fail_memory(log, "logits", (uint64_t)b->model->info.vocab * 4));
     }
     r->how = how;
     r->how.sampling = r->p.sampling;
@@ -230,10 +224,8 @@ enum dgl_status batch_submit(struct dgl_batch *b, const struct dgl_request_param
     r->how.priv = r;
     r->g.p = &r->how;
     r->g.r = &r->result;
-    status = generation_init(&r->g, b->model,
-                             answer_tokens(&r->how, b->info.context - (int32_t)ids.count));
-    if (status != DGL_OK)
-        goto done;
+    TRY(generation_init(&r->g, b->model,
+                        answer_tokens(&r->how, b->info.context - (int32_t)ids.count)));
     r->result.prompt_ids = ids.ids;
     r->result.num_prompt_ids = ids.count;
     ids.ids = NULL;

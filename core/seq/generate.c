@@ -180,15 +180,14 @@ enum dgl_status generation_take(struct generation *g)
 static enum dgl_status sample_one(struct generation *g)
 {
     struct dgl_session *s = g->s;
-    const struct gl_range at = s->state.memory.state[BUF_LOGITS];
     const struct dgl_step step = generation_step(g, s->seq.len - 1);
     struct exec_run *sample, *decode;
     enum dgl_status status;
     int32_t id = 0;
     s->seq.logits_valid = false; /* sampling may change them */
     if (g->logits)
-        TRY(gl_buffer_read(s->model->shard->dev->gl, at.buffer, at.offset, g->logits,
-                           (uint64_t)s->model->info.vocab * 4));
+        TRY(pass_state_read(&s->state, BUF_LOGITS, 0, 0, g->logits,
+                            (uint64_t)s->model->info.vocab * 4));
     TRY(runner_run(&s->state.runner, sample_recipe(g), &sample));
     if (g->max_tokens != 1 && !g->logits)
         TRY(runner_run(&s->state.runner, generation_recipe(g), &decode));
@@ -392,12 +391,13 @@ enum dgl_status generation_init(struct generation *g, const struct dgl_model *m,
 {
     const struct dgl_log *log = m->log;
     const size_t tokens = (size_t)most, bytes = m->tok ? tokens * TOKEN_BYTES : 0;
-    enum dgl_status status = text_stream_init(&g->stream, log, m->tok, g->p);
-    if (status == DGL_OK &&
-        !dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
-        status = dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
-    if (status == DGL_OK && !dgl_buf_reserve(&g->stream.text, bytes))
-        status = dgl_fail_memory(log, "text", bytes);
+    enum dgl_status status;
+    TRY(text_stream_init(&g->stream, log, m->tok, g->p));
+    if (!dgl_grow((void **)&g->r->tokens, &g->cap_tokens, tokens, sizeof(*g->r->tokens)))
+        return dgl_fail_memory(log, "tokens", tokens * sizeof(*g->r->tokens));
+    if (!dgl_buf_reserve(&g->stream.text, bytes))
+        return dgl_fail_memory(log, "text", bytes);
+done:
     return status;
 }
 
@@ -448,13 +448,11 @@ static int32_t prompt_left(const struct generation *g)
 static enum dgl_status step_through(struct generation *g, struct exec_run *run, int32_t tokens)
 {
     struct dgl_session *s = g->s;
-    const struct gl_range ids = s->state.memory.state[BUF_IDS];
     enum dgl_status status;
     s->seq.logits_valid = false;
     for (int32_t pos = s->seq.len; pos < s->seq.len + tokens; pos++) {
         const struct dgl_step step = generation_step(g, pos);
-        TRY(gl_buffer_write(s->model->shard->dev->gl, ids.buffer, ids.offset + (uint64_t)pos * 4,
-                            s->seq.ids + pos, 4));
+        TRY(pass_state_write(&s->state, BUF_IDS, 0, (uint64_t)pos * 4, s->seq.ids + pos, 4));
         TRY(pass_state_write_step(&s->state, &step, 0));
         TRY(runner_queue(&s->state.runner, run, 1, DGL_PHASE_PREFILL));
     }

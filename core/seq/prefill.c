@@ -172,21 +172,21 @@ int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
 
 enum dgl_status session_eval(struct dgl_session *s, int32_t count)
 {
-    enum dgl_status status = session_expect(s, count);
-    const int32_t rows = session_eval_rows(s, count - s->seq.len);
+    enum dgl_status status;
     assert(s->seq.len < count);
-    if (status == DGL_OK)
-        status = pass_state_compile(
-            &s->state, shapes_add(session_body_shapes(s, count - s->seq.len, rows), PASS_HEAD));
-    while (s->seq.len < count && status == DGL_OK) {
-        if (session_is_cancelled(s))
-            return DGL_ERR_CANCELLED;
-        int32_t left = count - s->seq.len;
-        int32_t tokens = session_pass_tokens(s, left, rows, false);
-        status = session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0);
-        if (status == DGL_OK && tokens < left && rows > 1)
-            status = gl_flush(s->model->shard->dev->gl);
+    TRY(session_expect(s, count));
+    const int32_t rows = session_eval_rows(s, count - s->seq.len);
+    TRY(pass_state_compile(
+        &s->state, shapes_add(session_body_shapes(s, count - s->seq.len, rows), PASS_HEAD)));
+    while (s->seq.len < count) {
+        const int32_t left = count - s->seq.len;
+        const int32_t tokens = session_pass_tokens(s, left, rows, false);
+        TRY(session_is_cancelled(s) ? DGL_ERR_CANCELLED
+                                    : session_pass(s, tokens, tokens == left ? ROW_LOGITS : 0));
+        if (tokens < left && rows > 1)
+            TRY(gl_flush(session_dev(s)->gl));
     }
+done:
     return status;
 }
 

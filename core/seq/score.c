@@ -37,50 +37,44 @@ enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
 static enum dgl_status eval_rows(struct dgl_session *s, int32_t first, int32_t count, float *logits,
                                  float *hidden)
 {
-    struct dgl_device *dev = s->model->shard->dev;
+    struct gl_device *gl = session_dev(s)->gl;
     const struct gl_range *scratch = s->model->shard->workspace.range;
     const size_t vocab = (size_t)s->model->info.vocab, width = (size_t)s->model->info.hidden;
     const bool score = logits && count - first > 1;
     enum dgl_status status = DGL_OK;
     int32_t most = s->state.ubatch;
     if (score)
-        status = session_begin_scoring(s, &most);
+        TRY(session_begin_scoring(s, &most));
     struct shape_set shapes = session_body_shapes(s, count - s->seq.len, most);
     if (logits || !hidden)
         shapes = shapes_add(shapes, score ? PASS_SCORE : PASS_HEAD);
     if (hidden || score)
         shapes = shapes_add(shapes, PASS_HIDDEN);
-    if (status == DGL_OK)
-        status = pass_state_compile(&s->state, shapes);
-    while (s->seq.len < count && status == DGL_OK) {
+    TRY(pass_state_compile(&s->state, shapes));
+    while (s->seq.len < count) {
         int32_t start = s->seq.len, left = count - start;
         int32_t rows = session_pass_tokens(s, left, most, score);
         int32_t skip = first > start ? first - start : 0; /* rows without results */
-        bool last = rows == left, wanted = skip < rows;
+        const bool wanted = skip < rows;
         uint32_t flags = hidden && wanted ? ROW_HIDDEN : 0;
         if (score && wanted)
             flags |= ROW_SCORE;
-        else if (last && (logits || !hidden))
+        else if (rows == left && (logits || !hidden))
             flags |= ROW_LOGITS;
-        if (session_is_cancelled(s))
-            return DGL_ERR_CANCELLED;
-        status = session_pass(s, rows, flags);
-        if (status != DGL_OK)
-            break;
+        TRY(session_is_cancelled(s) ? DGL_ERR_CANCELLED : session_pass(s, rows, flags));
         if (flags == 0 || (flags == ROW_LOGITS && !logits))
-            status = gl_flush(dev->gl);
+            TRY(gl_flush(gl));
         size_t row = (size_t)(start + skip - first), num = (size_t)(rows - skip);
-        if (status == DGL_OK && flags & ROW_HIDDEN)
-            status = gl_buffer_read(dev->gl, scratch[BUF_NORMED].buffer, (size_t)skip * width * 4,
-                                    hidden + row * width, num * width * 4);
-        if (status == DGL_OK && flags & ROW_SCORE)
-            status =
-                gl_buffer_read(dev->gl, scratch[BUF_ALL_LOGITS].buffer, (size_t)skip * vocab * 4,
-                               logits + row * vocab, num * vocab * 4);
-        else if (status == DGL_OK && flags & ROW_LOGITS && logits)
-            status = gl_buffer_read(dev->gl, s->state.memory.state[BUF_LOGITS].buffer,
-                                    s->state.memory.state[BUF_LOGITS].offset, logits, vocab * 4);
+        if (flags & ROW_HIDDEN)
+            TRY(gl_buffer_read(gl, scratch[BUF_NORMED].buffer, (size_t)skip * width * 4,
+                               hidden + row * width, num * width * 4));
+        if (flags & ROW_SCORE)
+            TRY(gl_buffer_read(gl, scratch[BUF_ALL_LOGITS].buffer, (size_t)skip * vocab * 4,
+                               logits + row * vocab, num * vocab * 4));
+        else if (flags & ROW_LOGITS && logits)
+            TRY(pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits, vocab * 4));
     }
+done:
     return status;
 }
 
@@ -96,10 +90,8 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
         return dgl_fail(log, DGL_ERR_INVALID_ARG,
                         "no ids were given and the session holds none: give at least one token");
     if (p->num_ids == 0 && s->seq.logits_valid && !hidden)
-        return logits ? gl_buffer_read(s->model->shard->dev->gl,
-                                       s->state.memory.state[BUF_LOGITS].buffer,
-                                       s->state.memory.state[BUF_LOGITS].offset, logits,
-                                       (uint64_t)s->model->info.vocab * 4)
+        return logits ? pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits,
+                                        (uint64_t)s->model->info.vocab * 4)
                       : DGL_OK;
     if (p->num_ids == 0) {
         sequence_trim(&s->seq, (int32_t)held - 1);
@@ -110,14 +102,11 @@ enum dgl_status session_append(struct dgl_session *s, const struct dgl_eval_para
                         "the session holds %zu tokens of %d, %zu more do not fit: trim it, or "
                         "create it with a larger context",
                         held, s->seq.context, p->num_ids);
-    status = session_check_ids(s, "the ids", p->ids, p->num_ids);
-    if (status != DGL_OK)
-        return status;
+    TRY(session_check_ids(s, "the ids", p->ids, p->num_ids));
     memcpy(s->seq.ids + held, p->ids, p->num_ids * sizeof(*p->ids));
-    status = session_expect(s, (int32_t)count);
-    if (status == DGL_OK)
-        status = eval_rows(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits,
-                           hidden);
+    TRY(session_expect(s, (int32_t)count));
+    TRY(eval_rows(s, p->all ? (int32_t)held : (int32_t)count - 1, (int32_t)count, logits, hidden));
+done:
     return status;
 }
 
@@ -242,30 +231,28 @@ static enum dgl_status score_ids(struct dgl_session *s, const char *name, int32_
 {
     int32_t vocab = s->model->info.vocab;
     enum dgl_status status = DGL_OK;
-    while (s->seq.len < first - 1 && status == DGL_OK) {
+    while (s->seq.len < first - 1) {
         int32_t rows = session_pass_tokens(s, first - 1 - s->seq.len, s->state.ubatch, false);
-        if (session_is_cancelled(s))
-            return DGL_ERR_CANCELLED;
-        status = session_pass(s, rows, 0);
-        if (status == DGL_OK)
-            status = gl_flush(s->model->shard->dev->gl);
+        TRY(session_is_cancelled(s) ? DGL_ERR_CANCELLED : session_pass(s, rows, 0));
+        TRY(gl_flush(session_dev(s)->gl));
     }
     /* The last token is not evaluated: its logits would predict a token that is not given. */
-    while (s->seq.len < count - 1 && status == DGL_OK) {
+    while (s->seq.len < count - 1) {
         int32_t start = s->seq.len, left = count - 1 - start, rows = left < most ? left : most;
-        status = eval_rows(s, start, start + rows, logits, NULL);
-        for (int32_t i = 0; i < rows && status == DGL_OK; i++) {
-            int32_t pos = start + i + 1;
-            double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, s->seq.ids[pos]);
+        TRY(eval_rows(s, start, start + rows, logits, NULL));
+        for (int32_t i = 0; i < rows; i++) {
+            int32_t pos = start + i + 1, id = s->seq.ids[pos];
+            double cost = logits_nll(logits + (size_t)i * (size_t)vocab, vocab, id);
             if (!isfinite(cost))
-                status = session_fail_not_numbers(
-                    s, "%s: token %d at position %d costs %f: the logits before it are", name,
-                    s->seq.ids[pos], pos, cost);
+                return session_fail_not_numbers(
+                    s, "%s: token %d at position %d costs %f: the logits before it are", name, id,
+                    pos, cost);
             sum->nll += cost;
             sum->squares += cost * cost;
             sum->tokens++;
         }
     }
+done:
     return status;
 }
 

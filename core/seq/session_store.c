@@ -114,9 +114,7 @@ done:
 
 enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_save_params *p)
 {
-    struct gl_device *gl = s->model->shard->dev->gl;
     const struct dgl_log *log = s->model->log;
-    const struct gl_range at = s->state.memory.state[BUF_LOGITS];
     struct transfer t = {.s = s, .progress_cb = p->progress_cb, .progress_priv = p->progress_priv};
     struct session_head head;
     void *logits = NULL;
@@ -133,7 +131,7 @@ enum dgl_status session_save(struct dgl_session *s, const struct dgl_session_sav
     const uint64_t logits_bytes = head.has_logits ? (uint64_t)head.vocab * 4 : 0;
     if (logits_bytes) {
         logits = malloc(logits_bytes);
-        TRY(logits ? gl_buffer_read(gl, at.buffer, at.offset, logits, logits_bytes)
+        TRY(logits ? pass_state_read(&s->state, BUF_LOGITS, 0, 0, logits, logits_bytes)
                    : dgl_fail_memory(log, "logits", logits_bytes));
     }
     TRY(session_writer_create(log, p->path, &head, &t.to));
@@ -187,23 +185,19 @@ static enum dgl_status put_contents(struct transfer *t, const struct session_hea
                                     const struct contents *contents)
 {
     struct dgl_session *s = t->s;
-    struct gl_device *gl = s->model->shard->dev->gl;
-    const struct gl_range ids = s->state.memory.state[BUF_IDS],
-                          logits = s->state.memory.state[BUF_LOGITS];
     sequence_trim(&s->seq, 0); /* pages shared with other sessions are not overwritten */
     s->seq.logits_valid = false;
     enum dgl_status status;
     TRY(session_reserve(s, (int32_t)head->tokens));
     TRY(pass_state_write_rope(&s->state, (int32_t)head->rope_tokens));
     if (head->tokens)
-        TRY(gl_buffer_write(gl, ids.buffer, ids.offset, contents->ids, (uint64_t)head->tokens * 4));
+        TRY(pass_state_write(&s->state, BUF_IDS, 0, 0, contents->ids, head->tokens * 4ull));
     if (head->has_logits)
-        TRY(gl_buffer_write(gl, logits.buffer, logits.offset, contents->logits,
-                            (uint64_t)head->vocab * 4));
+        TRY(pass_state_write(&s->state, BUF_LOGITS, 0, 0, contents->logits, head->vocab * 4ull));
     TRY(advance(t, 0));
     TRY(move_rows(t, head));
     TRY(session_reader_check(t->from));
-    TRY(gl_finish(gl));
+    TRY(gl_finish(session_dev(s)->gl));
     memcpy(s->seq.ids, contents->ids, (size_t)head->tokens * 4);
     s->seq.len = (int32_t)head->tokens;
     s->seq.logits_valid = head->has_logits;

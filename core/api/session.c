@@ -70,7 +70,7 @@ void dgl_session_destroy(struct dgl_session **session)
     *session = NULL;
     if (!s)
         return;
-    struct dgl_device *dev = s->model->shard->dev;
+    struct dgl_device *dev = session_dev(s);
     struct gl_saved saved = {0};
     /* A lost device cannot be entered; its objects are gone and destroying them is harmless. */
     bool entered = gl_enter_to_destroy(dev->gl, &saved);
@@ -157,7 +157,7 @@ enum dgl_status dgl_session_sync(struct dgl_session *session, const int32_t *ids
     if (status == DGL_OK && session->seq.len < (int32_t)count)
         status = session_eval(session, (int32_t)count);
     if (status == DGL_OK)
-        status = gl_flush(session->model->shard->dev->gl);
+        status = gl_flush(session_dev(session)->gl);
     return session_leave(session, &saved, "evaluation", status);
 }
 

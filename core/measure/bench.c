@@ -94,8 +94,8 @@ static bool note_arrival(void *priv, int32_t id)
     if (dgl_now_ns() - b->told_ns > TELL_NS)
         tell(b, b->done + (b->arrived < (size_t)b->p.decode_tokens ? b->arrived : 0));
     if (b->arrived <= (size_t)b->p.decode_tokens)
-        b->arrival[b->arrived++] = (struct arrival){
-            dgl_now_ns(), gl_device_counters(b->s->model->shard->dev->gl).readbacks};
+        b->arrival[b->arrived++] =
+            (struct arrival){dgl_now_ns(), gl_device_counters(session_dev(b->s)->gl).readbacks};
     return true;
 }
 
@@ -122,7 +122,7 @@ static enum dgl_status eval_ids(struct bench *b, int32_t count)
     enum dgl_status status = session_take_ids(b->s, b->ids, (size_t)count, NULL);
     if (status == DGL_OK && b->s->seq.len < count)
         status = session_eval(b->s, count);
-    return status == DGL_OK ? gl_finish(b->s->model->shard->dev->gl) : status;
+    return status == DGL_OK ? gl_finish(session_dev(b->s)->gl) : status;
 }
 
 /* Times the first prompt of a process: kernels are compiled or read from a cache. */
@@ -231,9 +231,9 @@ static enum dgl_status profile(struct bench *b)
     const int32_t depth = b->p.depth;
     const int32_t tokens =
         b->p.decode_tokens < PROFILE_TOKENS ? b->p.decode_tokens : PROFILE_TOKENS;
-    struct gl_device *gl = s->model->shard->dev->gl;
+    struct gl_device *gl = session_dev(s)->gl;
     const struct gl_memory memory = gl_device_memory(gl);
-    enum dgl_status status = profile_init(&profile, s->model->shard->dev, s->model->shard->kernels);
+    enum dgl_status status = profile_init(&profile, session_dev(s), s->model->shard->kernels);
     gl_device_memory_forget(gl, memory);
     profile.sums.copy_gbps = b->r->copy_gbps;
     sequence_trim(&s->seq, 0);
@@ -263,7 +263,7 @@ done:
  * read. */
 static enum dgl_status count_bytes(struct bench *b)
 {
-    const struct plan *plan = &b->s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(b->s);
     int64_t held = (int64_t)b->p.depth + b->p.decode_tokens / 2;
     struct exec_run *run;
     enum dgl_status status = runner_run(&b->s->state.runner, b->decode, &run);
@@ -289,7 +289,7 @@ static enum dgl_status count_bytes(struct bench *b)
 static uint64_t estimate(const struct bench *b, struct shape_set shapes)
 {
     const struct dgl_session *s = b->s;
-    const struct plan *plan = &s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(s);
     const struct plan_batch one = {
         .context = s->seq.context, .sequences = 1, .rows = s->state.ubatch};
     const int32_t more =
@@ -376,7 +376,7 @@ static enum dgl_status check_params(const struct dgl_session *s, struct dgl_benc
 enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_params *params,
                               struct dgl_bench_result *r)
 {
-    struct dgl_device *dev = s->model->shard->dev;
+    struct dgl_device *dev = session_dev(s);
     struct bench b = {.s = s, .p = *params, .r = r};
     struct dgl_bench_params *p = &b.p;
     const uint64_t compiled = account_ns(dev);
@@ -430,8 +430,7 @@ enum dgl_status session_bench(struct dgl_session *s, const struct dgl_bench_para
     if (p->batch > 1)
         TRY(bench_batch_create(s, p, &b.batch));
     const uint64_t clocks_end = dgl_now_ns() + CLOCKS_NS;
-    while (warmup > 0 && !s->model->shard->engine->plan.device->on_host &&
-           dgl_now_ns() < clocks_end)
+    while (warmup > 0 && !session_plan(s)->device->on_host && dgl_now_ns() < clocks_end)
         TRY(time_prefill(&b, -1));
     for (int32_t i = 0; i < runs; i++) {
         TRY(time_prefill(&b, i - warmup));

@@ -148,7 +148,7 @@ void bench_batch_executor(const struct bench_batch *b, struct dgl_executor_info 
 static enum dgl_status step(struct bench_batch *b)
 {
     enum dgl_status status = batch_step(b->batch);
-    gl_device_set_stop(b->session->model->shard->dev->gl, &b->session->state.runner.cancel);
+    gl_device_set_stop(session_dev(b->session)->gl, &b->session->state.runner.cancel);
     if (status == DGL_ERR_DEVICE_LOST)
         batch_lose(b->batch);
     if (status == DGL_OK)
@@ -166,7 +166,7 @@ static void set_profile(struct bench_batch *b, struct profile *profile)
 static enum dgl_status repeat(struct bench_batch *b, int32_t each_tokens, struct profile *profile,
                               struct bench_batch_run *run)
 {
-    struct dgl_device *dev = b->session->model->shard->dev;
+    struct dgl_device *dev = session_dev(b->session);
     const uint64_t wanted = (uint64_t)b->sequences * (uint64_t)each_tokens;
     struct listener *listeners = dgl_new_array(struct listener, (size_t)b->sequences);
     const uint64_t submits = device_counters(dev).submits;

@@ -130,7 +130,7 @@ static enum dgl_status choose_ids(struct smoke *t)
 static enum dgl_status trace(struct smoke *t)
 {
     struct dgl_session *s = t->s;
-    struct dgl_device *dev = s->model->shard->dev;
+    struct dgl_device *dev = session_dev(s);
     const struct stream_trace stream = {t->stream, t->count};
     size_t vocab = (size_t)t->desc->vocab;
     int32_t most = 0;
@@ -142,8 +142,7 @@ static enum dgl_status trace(struct smoke *t)
     const struct shape_set rest = {{PASS_DECODE, PASS_HEAD, PASS_HIDDEN, PASS_SCORE}, 4};
     TRY(pass_state_compile(&s->state,
                            shapes_join(session_body_shapes(s, (int32_t)t->prefill, most), rest)));
-    const struct plan *plan =
-        &s->model->shard->engine->plan; /* which compiling may have replaced */
+    const struct plan *plan = session_plan(s); /* which compiling may have replaced */
     t->body = plan_pass_shape(plan, plan_pass_tokens(plan, (int32_t)t->prefill, most));
     while ((size_t)s->seq.len < t->count) {
         size_t pos = (size_t)s->seq.len;
@@ -204,7 +203,7 @@ static void judge(struct smoke *t, const struct deviation *d, const char *where,
     t->out->error = nmse > t->out->error || isnan(nmse) ? nmse : t->out->error;
     if (nmse <= MAX_NMSE)
         return;
-    kernel_names(&t->s->model->shard->engine->plan, shape, point, kernels, sizeof(kernels));
+    kernel_names(session_plan(t->s), shape, point, kernels, sizeof(kernels));
     fault(t, "%s in %s: NMSE %.3g against the host's doubles, at most %g (%s); " ADVICE_COMPUTE,
           where,
           pass_shape_is_prefill(shape) || shape.outputs == OUTPUT_EACH ? "prefill" : "decode", nmse,

@@ -68,16 +68,15 @@ static struct target_pass *pass_of(struct tuner *t, const struct op *op, struct 
 static uint64_t bytes_read(const struct tuner *t, const struct op *op)
 {
     const bool attends = strncmp(op->request.op, "attn_", 5) == 0 && op->layer >= 0;
-    return op->bytes + (attends ? plan_kv_read_bytes(&t->s->model->shard->engine->plan,
-                                                     (uint32_t)op->layer, 1, t->depth)
-                                : 0);
+    return op->bytes +
+           (attends ? plan_kv_read_bytes(session_plan(t->s), (uint32_t)op->layer, 1, t->depth) : 0);
 }
 
 static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape, uint32_t rank,
                                        int32_t rows)
 {
     struct oplist list = {0};
-    enum dgl_status status = plan_list_ops(&t->s->model->shard->engine->plan, shape, &list);
+    enum dgl_status status = plan_list_ops(session_plan(t->s), shape, &list);
     uint64_t all = 1;
     for (size_t i = 0; i < list.count; i++)
         all += bytes_read(t, &list.ops[i]);
@@ -113,7 +112,7 @@ static enum dgl_status list_targets_of(struct tuner *t, struct pass_shape shape,
  * on other bodies of a few tokens. So it only tunes the bodies of the plan. */
 static bool is_run(const struct tuner *t, struct pass_shape shape)
 {
-    const struct plan *plan = &t->s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(t->s);
     const int32_t rows = 1 << shape.rows_log2;
     if (shape.part == PART_LAYERS && rows > 1 && shape.rows_log2 < PASS_ANY_ROWS)
         return rows <= (shape.per_sequence ? t->most_rows : t->most_tokens) &&
@@ -144,7 +143,7 @@ static int compare_targets(const void *a, const void *b)
 static enum dgl_status choose_default(const struct tuner *t, const struct target *target,
                                       struct kernel_choice *out)
 {
-    const struct plan_device *device = &t->s->model->shard->dev->plan;
+    const struct plan_device *device = &session_dev(t->s)->plan;
     struct kernel_request request = target->pass[0].ops[0].request;
     for (uint32_t i = 0; i < request.num_attrs; i++)
         if (pass_shape_is(target->pass[0].shape, PASS_DECODE) &&
@@ -215,8 +214,8 @@ static enum dgl_status add_default(struct tuner *t, const struct target *target)
 static enum dgl_status target_begin(struct tuner *t, struct target *target)
 {
     size_t best = 0;
-    kernel_table_init(&t->table, &t->s->model->shard->dev->plan, t->set);
-    programs_init(&t->programs, t->s->model->shard->dev, &t->table);
+    kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
+    programs_init(&t->programs, session_dev(t->s), &t->table);
     enum dgl_status status;
     TRY(tuner_share(t, target));
     TRY(add_default(t, target));
@@ -285,7 +284,7 @@ static enum dgl_status report(struct tuner *t, const struct target *target, size
     memcpy(entry.default_kernel, t->reports[0].kernel, sizeof(entry.default_kernel));
     if (!tune_store_put(&t->store, &entry))
         return dgl_fail_memory(t->log, "the tuner's store", sizeof(entry));
-    r->stored = tune_store_save(&t->store, t->s->model->shard->dev);
+    r->stored = tune_store_save(&t->store, session_dev(t->s));
     return DGL_OK;
 }
 
@@ -338,7 +337,7 @@ static enum dgl_status count_candidates(struct tuner *t, size_t *count)
     *count = 0;
     for (size_t i = 0; i < t->count; i++) {
         const struct target *target = &t->targets[i];
-        kernel_table_init(&t->table, &t->s->model->shard->dev->plan, t->set);
+        kernel_table_init(&t->table, &session_dev(t->s)->plan, t->set);
         TRY(add_default(t, target));
         if (t->num > 0)
             TRY(tuner_add_neighbours(t, target, 0));
@@ -385,7 +384,7 @@ static bool tell(const struct tuner *t, size_t done)
 enum dgl_status session_tune(struct dgl_session *s, const struct dgl_tune_params *p,
                              struct dgl_tune_result *r)
 {
-    struct dgl_device *dev = s->model->shard->dev;
+    struct dgl_device *dev = session_dev(s);
     struct tuner t = {.s = s,
                       .p = p,
                       .r = r,

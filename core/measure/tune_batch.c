@@ -77,8 +77,7 @@ enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *p
 {
     struct dgl_session *s = t->s;
     struct pass_state *crowd = t->crowd;
-    const struct recipe body =
-        recipe_of(plan_batch_shape(&s->model->shard->engine->plan, pass->tokens));
+    const struct recipe body = recipe_of(plan_batch_shape(session_plan(s), pass->tokens));
     const struct dgl_step step = {.pos = (uint32_t)t->depth,
                                   .tokens = 1,
                                   .context = (uint32_t)crowd->context,

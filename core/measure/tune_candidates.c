@@ -35,7 +35,7 @@ static enum dgl_status choose(struct tuner *t, const struct target *target,
                               const char *tunes, struct kernel_choice *out, bool *fits)
 {
     const struct op *op = &target->pass[0].ops[0];
-    const struct plan_device *device = &t->s->model->shard->dev->plan;
+    const struct plan_device *device = &session_dev(t->s)->plan;
     struct kernel_set *set = NULL;
     struct dgl_buf json = {0};
     *fits = true;
@@ -78,7 +78,7 @@ static enum dgl_status add_shared(struct tuner *t, const struct target *target,
                                   const struct kernel *kernel, const struct weight_layout *wanted,
                                   struct kernel_use **use, bool *fits)
 {
-    const struct plan_device *device = &t->s->model->shard->dev->plan;
+    const struct plan_device *device = &session_dev(t->s)->plan;
     const struct op *op = &target->pass[1].ops[0];
     const struct weight_layout *layout;
     struct kernel_request request;

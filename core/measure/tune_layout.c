@@ -9,7 +9,7 @@
 
 static const struct model_weights *weights_of(const struct tuner *t)
 {
-    return t->s->model->shard->engine->plan.weights;
+    return session_plan(t->s)->weights;
 }
 
 /* Returns the weight of an operation if only matrix products read it, else NULL. *part is the
@@ -86,7 +86,7 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     }
     if (!any)
         return DGL_OK;
-    enum dgl_status status = plan_list_ops(&t->s->model->shard->engine->plan, PASS_PREFILL, &list);
+    enum dgl_status status = plan_list_ops(session_plan(t->s), PASS_PREFILL, &list);
     *pass = (struct target_pass){.shape = PASS_PREFILL, .tokens = t->most_tokens};
     for (size_t i = 0; i < list.count && status == DGL_OK; i++) {
         const struct op_bind *bind = op_find_bind(&list.ops[i], "W");
@@ -136,7 +136,7 @@ enum dgl_status tuner_copy_begin(struct tuner *t, const struct target *target,
     const struct weight_buffers *own = &t->s->model->shard->buffers;
     const uint32_t passes = target->shares ? 2 : 1;
     struct tuner_copy *c = &t->copied;
-    struct gl_device *gl = t->s->model->shard->dev->gl;
+    struct gl_device *gl = session_dev(t->s)->gl;
     size_t bands = 0, ops = 0;
     uint32_t part;
     bool *only = NULL, ok;
@@ -194,7 +194,7 @@ void tuner_copy_end(struct tuner *t)
         return;
     for (size_t i = weights_of(t)->num_buffers; c->buffers.buffers && i < c->weights.num_buffers;
          i++)
-        gl_buffer_destroy(t->s->model->shard->dev->gl, &c->buffers.buffers[i]);
+        gl_buffer_destroy(session_dev(t->s)->gl, &c->buffers.buffers[i]);
     for (size_t i = 0; i < c->num; i++)
         free(c->matrices[i].bands);
     free(c->matrices);

@@ -28,7 +28,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
                                   : crowd   ? &t->crowd->memory
                                             : &t->s->state.memory;
     assert(!c->layout || !crowd);
-    const struct plan *whole = &t->s->model->shard->engine->plan;
+    const struct plan *whole = session_plan(t->s);
     struct plan *plan = &c->plan[u];
     struct body *body = &c->body[u];
     exec_run_destroy(&c->run[u]);
@@ -52,7 +52,7 @@ static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, str
     for (size_t i = 0; i < pass->count; i++)
         body->use[i] = u > 0 && c->shared_use ? c->shared_use : c->use;
     enum dgl_status status =
-        exec_dispatch_create(t->s->model->shard->dev, plan, &t->programs, &c->exec[u]);
+        exec_dispatch_create(session_dev(t->s), plan, &t->programs, &c->exec[u]);
     if (status == DGL_OK)
         status = exec_run_create(c->exec[u], recipe_of(pass->shape), memory, &c->run[u]);
     return status == DGL_OK ? exec_run_set_tokens(c->run[u], pass->tokens) : status;
@@ -104,7 +104,7 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
     } else if (pass_is_prefill(pass)) {
         const bool scores = pass->shape.part == PART_OUTPUTS;
         sequence_trim(&s->seq, 0);
-        struct shape_set shapes = shapes_of(plan_pass_shape(&s->model->shard->engine->plan, need));
+        struct shape_set shapes = shapes_of(plan_pass_shape(session_plan(s), need));
         if (scores)
             shapes = shapes_add(shapes_add(shapes, PASS_HIDDEN), PASS_SCORE);
         TRY(pass_state_compile(&s->state, shapes));
@@ -116,7 +116,7 @@ enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass)
         TRY(pass_state_compile(&s->state, shapes_add(shapes_of(PASS_DECODE), PASS_HEAD)));
         TRY(session_pass(s, 1, ROW_LOGITS));
     }
-    TRY(gl_finish(s->model->shard->dev->gl));
+    TRY(gl_finish(session_dev(s)->gl));
 done:
     tuner_note(&t->prepare_ns, dgl_now_ns() - start);
     return status;
@@ -125,7 +125,7 @@ done:
 enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
                            const struct candidate *c, uint32_t u, uint32_t lists, double *us)
 {
-    struct gl_device *gl = t->s->model->shard->dev->gl;
+    struct gl_device *gl = session_dev(t->s)->gl;
     const struct gl_dispatch *list = exec_dispatch_list(c->run[u]);
     uint64_t ns = UINT64_MAX;
     enum dgl_status status;
@@ -140,7 +140,7 @@ enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
     if (ns == UINT64_MAX)
         TRY(dgl_fail(t->log, DGL_ERR_UNSUPPORTED,
                      "the timer of %s was disjoint eight times in a row",
-                     t->s->model->shard->dev->info.renderer));
+                     session_dev(t->s)->info.renderer));
     *us = (double)ns * 1e-3 / (double)(pass->count * lists);
 done:
     t->busy_ns = dgl_now_ns();
@@ -154,7 +154,7 @@ enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
     const uint64_t end = start + (idle < WARM_NS ? idle : WARM_NS);
     enum dgl_status status = DGL_OK;
     double us;
-    if (t->s->model->shard->dev->info.software)
+    if (session_dev(t->s)->info.software)
         return DGL_OK;
     do
         status = tuner_span(t, pass, c, u, pass->lists ? pass->lists : 1, &us);
@@ -278,7 +278,7 @@ uint64_t tuner_pair_ns(const struct tuner *t, const struct target *target)
     double ns = 0;
     for (uint32_t u = 0; u < target->num_passes; u++) {
         const struct target_pass *pass = &target->pass[u];
-        ns += (double)(t->prepare_ns + (t->s->model->shard->dev->info.software ? 0 : WARM_NS)) +
+        ns += (double)(t->prepare_ns + (session_dev(t->s)->info.software ? 0 : WARM_NS)) +
               pass->probe_us * 1e3 * (double)(pass->count * pass->lists) * 2 *
                   (TUNER_PAIRED_ROUNDS + 1);
     }

@@ -477,7 +477,7 @@ static enum dgl_status read_on(struct batch_request *r)
     const int32_t held = s->seq.len,
                   end = held + s->state.ubatch < count ? held + s->state.ubatch : count;
     if (held < count && !batch_pages_waits(r) && batch_pages_make_room(r, end)) {
-        const uint64_t begun_ns = device_work_ns(s->model->shard->dev);
+        const uint64_t begun_ns = device_work_ns(session_dev(s));
         r->g.may_step = prefill_alone(r->batch);
         TRY(generation_pass(&r->g, prefill_tokens(r->batch, s->state.ubatch)));
         TRY(prefill_queued(r->batch, s->seq.len - held, begun_ns));

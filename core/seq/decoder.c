@@ -68,7 +68,7 @@ void decoder_clear(struct decoder *d)
 void decoder_drop(struct decoder *d)
 {
     for (int32_t i = 0; i < d->count; i++)
-        gl_readback_drop(d->state->model->shard->dev->gl, d->burst[i].ticket);
+        gl_readback_drop(pass_state_dev(d->state)->gl, d->burst[i].ticket);
     d->count = d->steps = 0;
     d->run = NULL;
 }
@@ -322,7 +322,7 @@ static int32_t steps_left(const struct decoder *d, const struct decoder_slot *sl
 
 static bool is_single(const struct decoder *d)
 {
-    return d->state->model->shard->dev->info.software || d->state->runner.profile;
+    return pass_state_dev(d->state)->info.software || d->state->runner.profile;
 }
 
 static int32_t steps_wanted(const struct decoder *d)
@@ -390,7 +390,7 @@ static struct recipe body_of(const struct decoder *d, int32_t rows)
 {
     struct recipe body = recipe_of(PASS_DECODE);
     if (rows > 1)
-        return recipe_of(plan_batch_shape(&d->state->model->shard->engine->plan, rows));
+        return recipe_of(plan_batch_shape(pass_state_plan(d->state), rows));
     body.shapes = shapes_add(body.shapes, PASS_HEAD);
     return body;
 }
@@ -491,7 +491,7 @@ static enum dgl_status write_rows(struct decoder *d)
  * them ahead avoids a later wait. */
 static struct shape_set all_shapes(const struct decoder *d)
 {
-    const struct plan *plan = &d->state->model->shard->engine->plan;
+    const struct plan *plan = pass_state_plan(d->state);
     struct shape_set shapes = {{PASS_DECODE, PASS_HEAD, PASS_REPORT}, 3};
     for (int32_t n = d->least; n <= d->slots; n++)
         shapes = shapes_add(shapes, plan_batch_shape(plan, n));
@@ -693,7 +693,7 @@ static bool is_given_up(const struct decoder *d, const struct burst *burst,
 enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32_t *count)
 {
     const struct burst burst = d->burst[0];
-    struct dgl_device *dev = d->state->model->shard->dev;
+    struct dgl_device *dev = pass_state_dev(d->state);
     struct profile *profile = d->state->runner.profile;
     uint32_t report[DGL_STEP_SEQS][OPLIST_REPORT_WORDS];
     const uint64_t steps = (uint64_t)burst.steps;

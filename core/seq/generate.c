@@ -11,7 +11,7 @@
 
 static uint64_t work_ns(const struct generation *g)
 {
-    return device_work_ns(g->s->model->shard->dev);
+    return device_work_ns(session_dev(g->s));
 }
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
@@ -105,9 +105,9 @@ static enum dgl_status check_sampled(const struct generation *g, int32_t id)
 {
     if (id >= 0 && id < g->s->model->info.vocab)
         return DGL_OK;
-    return session_fail_not_numbers(
-        g->s, "%s sampled token %d of a vocabulary of %d: the logits are",
-        g->s->model->shard->dev->info.renderer, id, g->s->model->info.vocab);
+    return session_fail_not_numbers(g->s,
+                                    "%s sampled token %d of a vocabulary of %d: the logits are",
+                                    session_dev(g->s)->info.renderer, id, g->s->model->info.vocab);
 }
 
 static struct recipe sample_recipe(const struct generation *g)
@@ -141,7 +141,7 @@ static enum dgl_status follow_kernels(struct generation *g)
     enum dgl_status status;
     int32_t slot;
     decoder_drop(g->own);
-    TRY(gl_finish(s->model->shard->dev->gl));
+    TRY(gl_finish(session_dev(s)->gl));
     TRY(pass_state_follow(&s->state));
     TRY(pass_state_compile(
         &s->state,
@@ -159,7 +159,7 @@ enum dgl_status generation_accept(const struct decoder_news *news)
     enum dgl_status status = DGL_OK;
     for (int32_t i = 0; i < news->count && !g->done; i++) {
         g->s->seq.len++;
-        g->s->model->shard->dev->tokens++;
+        session_dev(g->s)->tokens++;
         TRY(check_sampled(g, news->ids[i]));
         TRY(take_token(g, news->ids[i]));
     }
@@ -285,8 +285,8 @@ static enum dgl_status decode_loop(struct generation *g)
     struct dgl_session *s = g->s;
     enum dgl_status status = generation_sample_first(g);
     /* The time of the first token belongs to the prompt. */
-    g->r->prefill = counters_since(s->model->shard->dev, &g->start);
-    const struct dgl_counters before = device_counters(s->model->shard->dev);
+    g->r->prefill = counters_since(session_dev(s), &g->start);
+    const struct dgl_counters before = device_counters(session_dev(s));
     if (s->state.runner.profile)
         s->state.runner.profile->step_end_ns = dgl_now_ns();
     uint64_t start = work_ns(g);
@@ -294,7 +294,7 @@ static enum dgl_status decode_loop(struct generation *g)
         status = generation_advance(g);
     decoder_drop(g->own);
     g->r->decode_ns = work_ns(g) - start;
-    g->r->decode = counters_since(s->model->shard->dev, &before);
+    g->r->decode = counters_since(session_dev(s), &before);
     /* A cancelled detokenizer has already failed and reported the error. */
     return g->stream.status == DGL_OK ? end_if_cancelled(g, status) : status;
 }
@@ -407,7 +407,7 @@ enum dgl_status generation_begin(struct generation *g)
     const struct dgl_generate_params *p = g->p;
     const int32_t count = (int32_t)g->r->num_prompt_ids;
     enum dgl_status status = session_write_adjust(s, &p->sampling);
-    g->start = device_counters(s->model->shard->dev);
+    g->start = device_counters(session_dev(s));
     g->start_ns = work_ns(g);
     TRY(status);
     TRY(session_take_ids(s, g->r->prompt_ids, g->r->num_prompt_ids, &g->r->num_reused));
@@ -493,7 +493,7 @@ enum dgl_status generation_pass(struct generation *g, int32_t most)
 {
     const int32_t rows = prompt_rows(g, prompt_left(g));
     enum dgl_status status = read_prompt(g, most < rows ? most : rows);
-    return status == DGL_OK && !g->drawn ? gl_flush(g->s->model->shard->dev->gl) : status;
+    return status == DGL_OK && !g->drawn ? gl_flush(session_dev(g->s)->gl) : status;
 }
 
 enum dgl_status generation_resume(struct generation *g)
@@ -536,7 +536,7 @@ void generation_finish(struct generation *g)
 
 static enum dgl_status run_prompt(struct generation *g)
 {
-    struct gl_device *gl = g->s->model->shard->dev->gl;
+    struct gl_device *gl = session_dev(g->s)->gl;
     enum dgl_status status;
     TRY(generation_begin(g));
     for (const int32_t rows = prompt_rows(g, prompt_left(g)); prompt_left(g) > 0;) {
@@ -548,7 +548,7 @@ static enum dgl_status run_prompt(struct generation *g)
         TRY(gl_finish(gl));
 done:
     g->r->prefill_ns = work_ns(g) - g->start_ns;
-    g->r->prefill = counters_since(g->s->model->shard->dev, &g->start);
+    g->r->prefill = counters_since(session_dev(g->s), &g->start);
     return status;
 }
 
@@ -585,7 +585,7 @@ enum dgl_status session_generate(struct dgl_session *s, const struct dgl_generat
     g.own = &own;
     if (g.interval == 0)
         g.interval = session_readback_interval(s);
-    struct dgl_device *dev = s->model->shard->dev;
+    struct dgl_device *dev = session_dev(s);
     const uint64_t compiled_ns = account_ns(dev);
     struct profile profile = {0}; /* used if this call asks for a profile */
     enum dgl_status status = DGL_OK;

@@ -82,7 +82,7 @@ enum dgl_status session_pass(struct dgl_session *s, int32_t tokens, uint32_t fla
     TRY(pass_begin(s, tokens, flags));
     TRY(pass_state_body(&s->state, &body));
     if (timed)
-        TRY(gl_finish(s->model->shard->dev->gl));
+        TRY(gl_finish(session_dev(s)->gl));
     const uint64_t start_ns = timed ? dgl_now_ns() : 0;
     TRY(runner_submit(&s->state.runner, body, DGL_PHASE_PREFILL, s->seq.len + tokens));
     if (timed)
@@ -95,7 +95,7 @@ done:
 enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32_t flags,
                                    const struct stream_trace *trace)
 {
-    const struct plan *plan = &s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(s);
     const struct body *body = plan_body(plan, plan_pass_shape(plan, tokens));
     size_t count = body->ops.count, row = (size_t)plan->desc->hidden, point = 0;
     struct exec_run *run = NULL;
@@ -111,8 +111,7 @@ enum dgl_status session_trace_pass(struct dgl_session *s, int32_t tokens, uint32
         TRY(exec_run_create(s->model->shard->engine->exec, recipe, &s->state.memory, &run));
         TRY(exec_run_set_tokens(run, tokens));
         TRY(exec_run_submit(run, 1, NULL));
-        TRY(gl_buffer_read(s->model->shard->dev->gl,
-                           s->model->shard->workspace.range[stream].buffer,
+        TRY(gl_buffer_read(session_dev(s)->gl, s->model->shard->workspace.range[stream].buffer,
                            s->model->shard->workspace.range[stream].offset,
                            trace->values + (point * trace->rows + (size_t)s->seq.len) * row,
                            (size_t)tokens * row * sizeof(float)));
@@ -127,12 +126,12 @@ done:
 
 size_t session_trace_points(const struct dgl_session *s)
 {
-    return 1 + 2 * (size_t)s->model->shard->engine->plan.desc->layers;
+    return 1 + 2 * (size_t)session_plan(s)->desc->layers;
 }
 
 int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t rows, bool scores)
 {
-    const struct plan *plan = &s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(s);
     rows = left < rows ? left : rows;
     if (s->auto_ubatch)
         rows = pace_tokens(&s->model->shard->pace, plan, rows, s->seq.len, scores);
@@ -141,7 +140,7 @@ int32_t session_pass_tokens(const struct dgl_session *s, int32_t left, int32_t r
 
 struct shape_set session_body_shapes(const struct dgl_session *s, int32_t count, int32_t rows)
 {
-    const struct plan *plan = &s->model->shard->engine->plan;
+    const struct plan *plan = session_plan(s);
     struct shape_set shapes = {.count = 0};
     int32_t left = count;
     if (s->auto_ubatch && s->model->shard->pace.layer.tokens > 0)
@@ -162,7 +161,7 @@ int32_t session_eval_rows(const struct dgl_session *s, int32_t count)
     const struct engine *engine = s->model->shard->engine;
     const struct shape_set shapes = session_body_shapes(s, count, s->state.ubatch);
     const uint64_t tokens = (uint64_t)count;
-    if (s->model->shard->dev->info.software && tokens <= SHORT_PROMPT &&
+    if (session_dev(s)->info.software && tokens <= SHORT_PROMPT &&
         tokens * engine->plan.weights->bytes <= SHORT_PROMPT_BYTES &&
         !plan_is_asked(&engine->plan, shapes) &&
         !exec_is_compiled(&engine->programs, &engine->plan, shapes))
@@ -267,7 +266,7 @@ enum dgl_status session_fail_not_numbers(const struct dgl_session *s, const char
     va_start(args, fmt);
     vsnprintf(what, sizeof(what), fmt, args);
     va_end(args);
-    plan_name_users_texts(&s->model->shard->engine->plan, &texts);
+    plan_name_users_texts(session_plan(s), &texts);
     const bool users = texts.len > 0 && !texts.failed;
     enum dgl_status status = dgl_fail(
         s->model->log, DGL_ERR_GPU,

@@ -25,8 +25,7 @@ static enum dgl_status load_ids(struct dgl_session *s, const int32_t *ids, size_
 enum dgl_status session_begin_scoring(struct dgl_session *s, int32_t *rows)
 {
     struct workspace *ws = &s->model->shard->workspace;
-    enum dgl_status status =
-        workspace_need_scores(ws, s->model->shard->dev, &s->model->shard->engine->plan);
+    enum dgl_status status = workspace_need_scores(ws, session_dev(s), session_plan(s));
     *rows = ws->score_rows < s->state.ubatch ? ws->score_rows : s->state.ubatch;
     return status;
 }

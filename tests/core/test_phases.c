@@ -242,7 +242,7 @@ static const struct pass_case passes[] = {
     {"llama-3.2-1b", "q4_k", 2, NULL, 512},
     {"llama-3.2-1b", "q4_k", 3, NULL, 512},
     {"llama-3.2-1b", "q4_k", 8, NULL, 512},
-    {"llama-3.1-8b", "q4_k", 8, "it needs 176752 bytes of shared memory", 0},
+    {"llama-3.1-8b", "q4_k", 8, "it needs 176784 bytes of shared memory", 0},
     {"llama-3.1-8b", "q4_k", 4, NULL, 512},
     {"llama-3.1-8b", "q8_0", 8, NULL, 256},
     {"llama-3.2-1b", "q8_0", 8, NULL, 256},
@@ -250,7 +250,7 @@ static const struct pass_case passes[] = {
     {"gemma-3-1b", "q4_k_m", 4, NULL, 512},
     {"llama-3.2-1b", "q4_k_m", 8, "adds up a norm in another order", 0},
     {"gpt-oss-20b", "q4_k_m", 8, "moe_group cannot have 256 invocations", 0},
-    {"llama-3.2-1b", "q4_k", 16, "it needs 55632 bytes of shared memory", 0},
+    {"llama-3.2-1b", "q4_k", 16, "it needs 55664 bytes of shared memory", 0},
 };
 
 /* Passes over up to PLAN_PHASE_ROWS sequences have programs too. */

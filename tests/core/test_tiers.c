@@ -102,7 +102,7 @@ static void check_kernels(const struct plan *plan, enum dgl_phase phase, enum ti
             if (strcmp(k->variant, tier_names[tier]) != 0 && !strstr(k->aliases, tier_names[tier]))
                 fail_msg("%s: neither %s nor one of '%s'", tier_names[tier], k->variant,
                          k->aliases);
-            assert_string_equal(look_attr(&body->ops.ops[i], "kv"), word);
+            assert_string_equal(look_attr(&body->ops.ops[i], "kv_k"), word);
             assert_contains(use->choice.reason, hint_of(phase, tier));
             uint64_t launched, active;
             assert_true(kernel_invocations(&use->choice, phase == DGL_PHASE_PREFILL ? 128 : 1, 0,

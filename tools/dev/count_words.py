@@ -8,7 +8,7 @@ or a folder. The default is the whole tree of this script, without build, hidden
 
 For each room and each page it prints the number of words, and how often "what",
 nobody/nothing/none, if/when and return(s) occur per 1,000 words. A code span in a page counts as
-one word. Code blocks do not count. A table cell counts as a sentence.
+one word. Code blocks and the tables of make targets do not count. A table cell counts as a sentence.
 
 --check exits with 1 if the total breaks a limit: "what" below 1.5, nobody/nothing/none below 1.5,
 if/when above 5, and no sentence of a page over 35 words. Needs Python and its standard library.
@@ -52,7 +52,8 @@ def hash_comments(text):
 
 def markdown_blocks(text):
     """(line, prose) of each paragraph, list item, heading and table cell."""
-    text = re.sub(r"<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    # Between the two marks of a make target are generated lists of names.
+    text = re.sub(r"<!-- make [^>]*: begin -->.*?: end -->|<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     block, start, code = [], 0, False
     for number, line in enumerate(text.split("\n") + [""], 1):
         fence = line.lstrip().startswith("```")

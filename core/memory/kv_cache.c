@@ -242,8 +242,13 @@ done:
 
 enum dgl_status kv_cache_join_pooled(struct kv_cache *kv, uint32_t most, struct kv_pages *out)
 {
-    enum dgl_status status = make_pages(kv, most, out);
+    enum dgl_status status;
+    TRY(make_pages(kv, most, out));
     out->pooled = true;
+    TRY(promise(kv, 0, 0, 0)); /* the pool has no buffers after kv_cache_drop() */
+done:
+    if (status != DGL_OK)
+        free_pages(out);
     return status;
 }
 

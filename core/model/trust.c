@@ -45,13 +45,11 @@ static enum dgl_status judge_use(struct shard *shard, struct kernel_judge *judge
     return kernel_records_add_wrong(dev, name);
 }
 
-/* Lists the distinct uses of the shapes that this engine has not tested yet. `out` has room for
+/* Lists the distinct uses of the bodies that this engine has not tested yet. `out` has room for
  * all. */
-static size_t list_new(const struct engine *engine, const struct shape_set *shapes,
-                       const struct kernel_use **out)
+static size_t list_new(const struct engine *engine, const struct body *const *bodies,
+                       size_t num_bodies, const struct kernel_use **out)
 {
-    const struct body *bodies[SHAPES_MAX];
-    const size_t num_bodies = plan_bodies(&engine->plan, shapes, bodies);
     size_t count = 0;
     for (size_t b = 0; b < num_bodies; b++) {
         if (shapes_have(&engine->judged, bodies[b]->shape))
@@ -77,8 +75,13 @@ enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
     struct engine *engine = shard->engine;
     struct kernel_judge *judge = NULL;
     *replanned = false;
-    if (!kernel_records_last(dev) ||
-        shapes_join(engine->judged, shapes).count == engine->judged.count)
+    /* Some of the shapes have no body of their own, so the bodies that run are compared. */
+    const struct body *bodies[SHAPES_MAX];
+    const size_t num_bodies = plan_bodies(&engine->plan, &shapes, bodies);
+    bool known = true;
+    for (size_t i = 0; i < num_bodies; i++)
+        known = known && shapes_have(&engine->judged, bodies[i]->shape);
+    if (!kernel_records_last(dev) || known)
         return DGL_OK;
     const struct gl_memory memory = gl_device_memory(dev->gl);
     const struct kernel_use **uses =
@@ -89,7 +92,7 @@ enum dgl_status trust_programs(struct shard *shard, struct shape_set shapes,
     if (!uses)
         TRY(dgl_fail_memory(dev->log, "first use of kernels",
                             engine->plan.kernels.count * sizeof(*uses)));
-    count = list_new(engine, &shapes, uses);
+    count = list_new(engine, bodies, num_bodies, uses);
     TRY(kernel_judge_create(&(struct kernel_judge_params){.dev = dev,
                                                           .set = shard->kernels,
                                                           .mode = KERNEL_JUDGE_QUICK,
@@ -108,8 +111,8 @@ done:
     if (count > 0)
         kernel_records_store(dev);
     account_pop(dev);
-    if (status == DGL_OK && num_wrong == 0)
-        engine->judged = shapes_join(engine->judged, shapes);
+    for (size_t i = 0; i < num_bodies && status == DGL_OK && num_wrong == 0; i++)
+        engine->judged = shapes_add(engine->judged, bodies[i]->shape);
     if (status != DGL_OK || num_wrong == 0)
         return status;
     *replanned = true;

@@ -131,7 +131,8 @@ enum dgl_status plan_init(struct plan *out, const struct plan_params *params);
 /* Lists a body and chooses its kernels on first use, and those of all wider bodies. A body with the
  * same kernels as the next wider one is replaced by it. If a body fails, it is not added. */
 enum dgl_status plan_list(struct plan *plan, struct pass_shape shape);
-/* Lists the bodies of passes over several sequences on first use. */
+/* Lists the bodies of passes over several sequences on first use. On failure those that were listed
+ * before stay. */
 enum dgl_status plan_add_batch(struct plan *plan);
 /* Accepts a plan that is all zero. */
 void plan_finish(struct plan *plan);

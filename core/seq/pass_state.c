@@ -169,6 +169,8 @@ enum dgl_status pass_state_compile(struct pass_state *st, struct shape_set shape
     bool replanned;
     do {
         replanned = false;
+        for (uint32_t i = 0; i < shapes.count; i++) /* a new plan has no bodies of batches */
+            TRY(plan_list(&m->shard->engine->plan, shapes.of[i]));
         status = exec_compile(&m->shard->engine->programs, &m->shard->engine->plan, shapes, &how);
         if (status == DGL_ERR_KERNEL && m->shard->engine->programs.exceeded) {
             /* Replan without a built-in kernel that exceeded the compiler's limits. */

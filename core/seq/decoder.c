@@ -291,9 +291,6 @@ done:
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Maximum device time of the queued steps of several sequences. A new prompt has to wait for
- * them. */
-#define FLIGHT_NS 10000000ull
 /* The driver's wait starts this long before the expected end of a burst. Shorter sleeps do not
  * pay. */
 #define EARLY_NS 150000ull
@@ -503,8 +500,12 @@ enum dgl_status decoder_begin(struct decoder *d)
     struct engine *engine = d->state->model->shard->engine;
     if (d->begun || !pass_state_is_current(d->state))
         return DGL_OK;
+    enum dgl_status status;
     d->begun = true;
-    return exec_begin(&engine->programs, &engine->plan, all_shapes(d));
+    TRY(plan_add_batch(&engine->plan)); /* a rebuilt engine has no batch bodies yet */
+    TRY(exec_begin(&engine->programs, &engine->plan, all_shapes(d)));
+done:
+    return status;
 }
 
 /* Creates the runs of those shapes ahead of the passes. */
@@ -534,8 +535,8 @@ enum dgl_status decoder_prepare(struct decoder *d, struct shape_set draws)
         d->state->runner.runs->dispatch.count > 0)
         return DGL_OK;
     d->draws = all;
+    d->choice = NULL; /* of an engine that may be gone */
     TRY(pass_state_compile(d->state, shapes_join(all_shapes(d), d->draws)));
-    TRY(plan_add_batch(&m->shard->engine->plan)); /* compiling may replan */
     TRY(make_runs(d));
     d->prepared = m->shard->engine_serial;
 done:
@@ -715,7 +716,7 @@ enum dgl_status decoder_take(struct decoder *d, struct decoder_news *news, int32
     if (overslept) /* the true step time is shorter, but unknown */
         d->step_ns -= d->step_ns / 8;
     TRY(status);
-    if (one && executor_is_aborted(news->ids, burst.steps)) {
+    if (one && burst.persistent.shapes.count && executor_is_aborted(news->ids, burst.steps)) {
         TRY(decoder_recover(d, burst.persistent, true));
         goto done;
     }

@@ -167,7 +167,8 @@ done:
     return status;
 }
 
-enum dgl_status generation_take(struct generation *g)
+/* Accepts the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
+static enum dgl_status take_oldest(struct generation *g)
 {
     struct decoder_news news;
     int32_t count;
@@ -277,7 +278,7 @@ enum dgl_status generation_advance(struct generation *g)
         g->r->record_ns += work_ns(g) - start;
         return status;
     }
-    return g->own->count > 0 ? generation_take(g) : restart(g);
+    return g->own->count > 0 ? take_oldest(g) : restart(g);
 }
 
 static enum dgl_status decode_loop(struct generation *g)

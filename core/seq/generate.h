@@ -48,8 +48,6 @@ enum dgl_status generation_sample_first(struct generation *g);
 /* Queues the next steps, or takes the oldest queued ones. Call it until `done`. Returns
  * DGL_ERR_CANCELLED, without a message, if the device was told to stop. */
 enum dgl_status generation_advance(struct generation *g);
-/* Accepts the tokens of the oldest steps of its own decoder, until one ends the answer. Waits. */
-enum dgl_status generation_take(struct generation *g);
 /* Returns the recipe of the answer's decode steps by its own decoder. */
 struct recipe generation_recipe(const struct generation *g);
 /* Returns the state of a step over the token at position `pos`. */

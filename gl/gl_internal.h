@@ -75,6 +75,8 @@ bool gl_egl_make_current(const struct gl_egl *egl);
 bool gl_version_check(const char *version, char words[GL_CAUSE_BYTES]);
 /* Remembers the current context of this thread and selects the ES API. */
 void gl_current_save(struct gl_saved *saved);
+/* Restores the saved context and API. If the thread had no current context, releases the current
+ * one; `ours` is its display. */
 void gl_current_restore(EGLDisplay ours, const struct gl_saved *saved);
 const char *gl_egl_error_name(EGLint error);
 /* Returns DGL_ERR_NO_DEVICE in a process that was forked after a device had been opened, because

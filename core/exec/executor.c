@@ -12,14 +12,14 @@
 #include "kernels/phase_control.h"
 #include "kernels/phases.h"
 
-/* A trial times so many tokens with each candidate in turn. The best of several rounds counts.
+/* A trial times TRIAL_STEPS tokens of each candidate in turn. The best of several rounds counts.
  * Before that, the GPU runs long enough to raise its clocks again, because it was idle while the
  * compiler worked. (Without this, one NVIDIA H200 took 3,256 us for tokens of 842 us.) */
 #define TRIAL_STEPS  16
 #define TRIAL_ROUNDS 3
 #define WARM_NS      200000000ull
-/* A trial with several sequences delays all of them, so it has fewer steps, which compute as many
- * tokens, and tries fewer numbers of work groups. With steps of 10 ms it takes 0.7 s. */
+/* A trial with several sequences delays all of them, so it has fewer steps and tries fewer numbers
+ * of work groups. Its steps compute as many tokens in total. With steps of 10 ms it takes 0.7 s. */
 #define ROWS_STEPS  8
 #define ROWS_GROUPS 2
 /* Numbers of work groups to try: all that are resident, and smaller numbers per unit. */
@@ -81,6 +81,7 @@ static void decide(struct runner *r, struct engine_choice *c, enum engine_state 
                  state == ENGINE_PERSISTENT ? "persistent" : "single", c->reason);
 }
 
+/* Sets the verdict of the record, and stores the record for later processes. */
 static void remember(struct runner *r, struct engine_choice *c, enum exec_verdict verdict)
 {
     c->record.verdict = verdict;

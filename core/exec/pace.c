@@ -104,8 +104,8 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
     assert(most > 0);
     if (plan->device->on_host)
         return most;
-    /* Largest work relative to a layer. With scores, the head is one dispatch for all tokens and
-     * may be larger. */
+    /* `weight` is the work of the largest dispatch, relative to a layer. With scores, the head is
+     * one dispatch for all tokens and may be larger than a layer. */
     uint64_t layer = shape_bytes(plan, PASS_DECODE, &largest) / layers_of(plan);
     shape_bytes(plan, PASS_HEAD, &head);
     double weight = scores && layer > 0 && head > layer ? (double)head / (double)layer : 1;

@@ -33,7 +33,7 @@ int32_t pace_steps(uint64_t step_ns, uint64_t limit_ns, int32_t most);
 /* State of a model on a device. */
 struct pace {
     struct pace_estimate layer; /* times of one layer, which has several dispatches */
-    int32_t held;               /* tokens of the sequence after that pass, at least PACE_HELD */
+    int32_t held;               /* tokens of the sequence after the timed pass, >= PACE_HELD */
     uint64_t head_ns; /* estimate for the head's largest dispatch with one token; 0 if unknown */
     uint32_t losses;  /* losses of the device; each halves the budget */
 };
@@ -48,9 +48,9 @@ int32_t pace_tokens(const struct pace *p, const struct plan *plan, int32_t most,
 /* Returns how many sequences may decode in one pass: 1 to `most`, and `most` unless the device is
  * slow. */
 int32_t pace_sequences(const struct pace *p, const struct plan *plan, int32_t most, int32_t held);
-/* Estimates the longest dispatch among `ops` for one token: from timed passes or, before the first
- * one, from the rate that plan_device.c assumes for slow devices. Returns 0 for a fast device that
- * was not timed yet. */
+/* Estimates the time of the longest dispatch among `ops` for one token. Uses the timed passes, or
+ * before the first one, the rate that plan_device.c assumes for slow devices. Returns 0 for a fast
+ * device that was not timed yet. */
 uint64_t pace_dispatch_ns(const struct pace *p, const struct plan *plan, const struct oplist *ops);
 /* Estimates the time of one token, layers and head, from the same numbers. Returns 0 if unknown. */
 uint64_t pace_token_ns(const struct pace *p, const struct plan *plan);

@@ -50,9 +50,9 @@ bool tune_texts(const struct kernel_set *set, const char *op, bool f16, char out
  * selects all. */
 void tune_hints_put(const struct tune_entry *entries, size_t count, const bool *take,
                     struct dgl_buf *json);
-/* Writes the entries whose texts equal those of the set, as such hints. *count is the number of
- * entries that differ from the defaults. If computePrecision is f16, entries of kernels of
- * PRECISION f16 are also written, instead of other entries for the same request. */
+/* Writes the entries whose texts equal those of the set, like tune_hints_put(). *count is the
+ * number of entries that differ from the defaults. If computePrecision is f16, entries of kernels
+ * of PRECISION f16 are also written, instead of other entries for the same request. */
 void tune_store_hints(const struct tune_store *store, const struct kernel_set *set,
                       struct dgl_buf *json, size_t *count);
 

@@ -314,7 +314,7 @@ static double median_of(const double *values, size_t count)
     return dgl_median(sorted, count);
 }
 
-/* Computes medians and quantiles over the repetitions. */
+/* Computes the medians over the repetitions, and the quantiles over all decoded tokens. */
 static enum dgl_status summarise(struct bench *b)
 {
     struct dgl_bench_result *r = b->r;

@@ -28,19 +28,20 @@ static const char smoke_prompt[] = "The color of the sky is";
 
 enum {
     MIN_TOKENS = 8,
-    MAX_TOKENS = 32, /* of the sequence that is compared */
-    DECODED = 2,     /* of them, evaluated one by one */
-    PROMPT_IDS = 5,  /* of a model without a tokenizer */
+    MAX_TOKENS = 32, /* longest sequence that is compared */
+    DECODED = 2,     /* its last tokens, which are evaluated one by one */
+    PROMPT_IDS = 5,  /* prompt length of a model without a tokenizer */
 };
 
 /* Largest NMSE of a block compared with doubles. With an f16 cache and f32 sums it stays below 1e-6
- * for every family. The least wrong of the known wrong kernels reach 1e-2. */
+ * for every family. Every known wrong kernel reaches at least 1e-2. */
 #define MAX_NMSE 1e-4
 /* Additions round to the precision of the stream. So differences below this share of the stream's
  * power do not count. */
 #define STREAM_FLOOR 1e-9
-/* Largest lag of a sampled token, in root mean squares of the logits, after the best token of a
- * prefill pass over the answer. Decode rounds differently. */
+/* A prefill pass over the answer recomputes its logits. This is the largest distance of a sampled
+ * token's logit from the best logit, in root mean squares of the logits. The distance may be above
+ * 0, because decode rounds differently. */
 #define MAX_LAG 0.02
 /* Largest nats per token of the fixed text, as a fraction of a uniform guess. Noise and collapsed
  * models are above 0.9. Models of another language or of code are below 0.7. */
@@ -76,7 +77,7 @@ struct smoke {
     struct pass_shape body; /* of the first pass */
     float *stream;          /* as stream_trace */
     float *logits;          /* [count, vocab], the device's */
-    double *want;           /* the same, the oracle's */
+    double *want;           /* [count, vocab], an oracle's */
     double *before;         /* [count, hidden] */
     struct stored stored;
 };
@@ -248,6 +249,9 @@ static void take_point(struct smoke *t, size_t point)
         stream[i] = t->before[i] = t->stream[point * values + i];
 }
 
+/* Compares each block and the head with t->oracle. The oracle gets the device's stream as the input
+ * of every block, so each block is judged alone. Also runs t->exact, and leaves its logits in
+ * t->want. */
 static enum dgl_status check_blocks(struct smoke *t)
 {
     size_t vocab = (size_t)t->desc->vocab, layers = (size_t)t->desc->layers;

@@ -104,8 +104,8 @@ enum dgl_status tuner_share(struct tuner *t, struct target *target)
     return status;
 }
 
-/* Adds a copy of the weight whose bands have the new layout if they support it, each in its own
- * buffer. Returns false if memory runs out. */
+/* Adds a copy of the weight. Bands of the layout's type get the new layout, each in its own buffer.
+ * The other bands keep their place. Returns false if memory runs out. */
 static bool place_copy(struct tuner_copy *c, const struct weight *weight)
 {
     struct weight *copy = &c->matrices[c->num++];

@@ -9,17 +9,19 @@
 #include "core/base/mem.h"
 #include "core/measure/tuner.h"
 
-#define TIMED_SPANS  3          /* of a candidate, of which the least counts */
-#define HOPELESS     1.5        /* times the best: no further span */
-#define SPAN_NS      2000000ull /* of one measurement, at least */
+#define TIMED_SPANS  3          /* measurements of a candidate; the shortest one counts */
+#define HOPELESS     1.5        /* a candidate this much slower than the best is not timed again */
+#define SPAN_NS      2000000ull /* least duration of one measurement */
 #define SPAN_MOST_NS 8000000ull /* upper limit, if fewer layers suffice */
 #define SPAN_LISTS   64
-#define BIASES       16 /* of the operation that adds them */
+#define BIASES       16 /* biases of the operation that adds them */
 /* Longest warm-up. A GPU that waited for the compiler has lowered its clocks, so it is kept busy
  * for as long as it was idle before a measurement. (One NVIDIA H200 needed 3,256 us for tokens of
  * 842 us.) */
 #define WARM_NS 200000000ull
 
+/* Makes c->run[u]: a dispatch run of a plan whose only body is the operations of `pass`, with the
+ * candidate's kernel. Its memory is that of the session, of t->crowd, or of the copied weights. */
 static enum dgl_status bind(struct tuner *t, const struct target_pass *pass, struct candidate *c,
                             uint32_t u)
 {

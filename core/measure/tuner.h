@@ -6,7 +6,7 @@
 #include "core/measure/tune.h"
 
 #define TUNER_MAX_CANDIDATES 128 /* of a target */
-#define TUNER_SAMPLE_LISTS   16  /* of one measurement, each takes a position */
+#define TUNER_SAMPLE_LISTS   16  /* repetitions of sampling per measurement, a position each */
 #define TUNER_PAIRED_ROUNDS  5
 
 /* Operations of one body with the same request. */
@@ -30,10 +30,10 @@ struct target {
     /* pass[1] is the prefill pass that reads the same weights with other kernels. Used if
      * candidates need another layout of the weights. */
     bool shares;
-    double default_us; /* of one operation, at first sight */
-    double share;      /* part of the bytes that the operations of its body read */
-    size_t place;      /* among the targets as they were listed */
-    int64_t time;      /* of its stored result, or 0 */
+    double default_us; /* time of one operation with the default, first measurement */
+    double share;      /* its part of the bytes that all operations of the body read */
+    size_t place;      /* index in the order in which the targets were listed */
+    int64_t time;      /* time of its stored result, or 0 */
     bool reached;
 };
 
@@ -52,12 +52,12 @@ struct candidate {
 /* A copy of a target's weights in another layout. */
 struct tuner_copy {
     const struct weight_layout *layout; /* layout of the copy, or NULL */
-    /* a copy of the model's, with other bands for those weights */
+    /* copy of the model's list, in which `matrices` replace the target's weights */
     struct model_weights weights;
-    struct weight *matrices; /* those: [num] */
+    struct weight *matrices; /* [num], the target's weights with bands in the new layout */
     size_t num;
-    struct weight_buffers buffers; /* the model's, then one for each band */
-    struct memory memory;          /* the session's, with these weights */
+    struct weight_buffers buffers; /* the model's buffers, then one for each new band */
+    struct memory memory;          /* the session's memory, with these weights */
 };
 
 struct tuner {
@@ -91,26 +91,26 @@ struct tuner {
     size_t num;
 };
 
-/* Operations on all rows of a pass. */
+/* Returns true for operations on all rows of a pass. */
 static inline bool pass_is_prefill(const struct target_pass *pass)
 {
     return pass_shape_is_prefill(pass->shape) ||
            (pass->shape.part == PART_OUTPUTS && pass->shape.outputs != OUTPUT_LAST);
 }
 
-/* Operations that draw a token. */
+/* Returns true for operations that sample a token. */
 static inline bool pass_is_sampling(const struct target_pass *pass)
 {
     return pass->shape.part == PART_SAMPLE;
 }
 
-/* Operations on one row of each of several sequences. */
+/* Returns true for operations on one row of each of several sequences. */
 static inline bool pass_is_crowd(const struct target_pass *pass)
 {
     return pass->shape.per_sequence || (pass_is_sampling(pass) && pass->tokens > 1);
 }
 
-/* It runs, and was timed. */
+/* Returns true if the candidate runs and was timed. */
 static inline bool candidate_is_fit(const struct candidate *c)
 {
     return !c->report->reason[0] && c->report->us > 0;
@@ -129,7 +129,7 @@ enum dgl_status tuner_add_variants(struct tuner *t, const struct target *target)
 bool tune_with(const char *tunes, const char *name, int64_t value, char *out, size_t size);
 /* Forgets the candidates from `first` on. */
 void tuner_drop(struct tuner *t, size_t first);
-/* The target at hand is done with. */
+/* Frees the candidates, programs and copied weights of the present target. */
 void tuner_target_end(struct tuner *t);
 
 /* tune_layout.c */
@@ -147,8 +147,8 @@ void tuner_copy_end(struct tuner *t);
 
 /* tune_batch.c */
 
-/* The largest number of sequences per pass for which memory is left; 1 if there is no room for
- * several. */
+/* Returns the largest number of sequences per pass for which memory is left, or 1 if there is no
+ * room for several. */
 int32_t tuner_crowd_most(const struct tuner *t);
 /* Creates t->crowd for the largest pass of the targets. The session's scratch may move. */
 enum dgl_status tuner_crowd_begin(struct tuner *t);
@@ -156,7 +156,7 @@ void tuner_crowd_end(struct tuner *t);
 /* Writes the state of a pass over `rows` sequences, which all have the state `step` with different
  * seeds. */
 enum dgl_status tuner_crowd_write(struct tuner *t, const struct dgl_step *step, int32_t rows);
-/* As tuner_prepare(). */
+/* Like tuner_prepare(), for a pass over several sequences. */
 enum dgl_status tuner_crowd_prepare(struct tuner *t, const struct target_pass *pass);
 
 /* tune_measure.c */
@@ -170,7 +170,7 @@ static inline void tuner_note(uint64_t *cost, uint64_t ns)
  * candidates get a reason. */
 enum dgl_status tuner_compile(struct tuner *t, const struct target *target, size_t first,
                               size_t end);
-/* Fills buffers and step table as in the middle of a pass with these operations. */
+/* Fills buffers and step table as they are before these operations in a real pass. */
 enum dgl_status tuner_prepare(struct tuner *t, const struct target_pass *pass);
 /* Runs the operations until an idle GPU has raised its clocks. */
 enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
@@ -179,7 +179,7 @@ enum dgl_status tuner_warm(struct tuner *t, const struct target_pass *pass,
  * slow. */
 enum dgl_status tuner_size_span(struct tuner *t, struct target_pass *pass, struct candidate *c,
                                 uint32_t u);
-/* One measurement: microseconds of an operation. */
+/* Makes one measurement. *us is the time of one operation in microseconds. */
 enum dgl_status tuner_span(struct tuner *t, const struct target_pass *pass,
                            const struct candidate *c, uint32_t u, uint32_t lists, double *us);
 /* Times candidates [first, end); *best becomes the fastest. */

@@ -23,7 +23,7 @@ struct dgl_device {
     struct plan_device plan;
     uint64_t tokens;     /* tokens evaluated so far */
     uint64_t held_bytes; /* bytes of device memory that models and sessions have allocated */
-    /* Pages of the models' KV caches in use, and pages in use by several sequences; and the number
+    /* Pages of the models' KV caches that are in use, and those that several sequences use. Number
      * of prompt tokens that were found in the prefix cache so far. */
     uint64_t pages_used, pages_shared, prefix_hit_tokens;
     struct kernel_records *records;
@@ -73,11 +73,11 @@ void account_push(struct dgl_device *dev, enum account_kind kind);
 void account_pop(struct dgl_device *dev);
 /* Returns the time of all sections that were closed so far. */
 uint64_t account_ns(const struct dgl_device *dev);
-/* Returns the time by a clock that stands still in sections. */
+/* Returns the time of a clock that stops during sections. */
 uint64_t device_work_ns(const struct dgl_device *dev);
-/* Work since the device was opened, without excluded sections. */
+/* Returns the work since the device was opened, without excluded sections. */
 struct dgl_counters device_counters(const struct dgl_device *dev);
-/* Work since `before` was read. */
+/* Returns the work since `before` was read, without excluded sections. */
 struct dgl_counters counters_since(const struct dgl_device *dev, const struct dgl_counters *before);
 
 #endif

@@ -18,7 +18,7 @@ struct kernel_records; /* of a device */
 enum dgl_status kernel_records_open(struct dgl_device *dev);
 void kernel_records_close(struct dgl_device *dev);
 
-/* Returns true if the records are stored for later processes: there is a cache folder. */
+/* Returns true if there is a cache folder, so that the records are stored for later processes. */
 bool kernel_records_last(const struct dgl_device *dev);
 /* Computes the record key of a choice on this device from its texts, words and numbers. Returns
  * false if memory runs out or there is no cache. */
@@ -27,8 +27,10 @@ bool kernel_records_key(const struct dgl_device *dev, const struct kernel_choice
 /* Returns true if the program is recorded as correct. */
 bool kernel_records_is_right(const struct dgl_device *dev, const char *key);
 enum dgl_status kernel_records_add_right(struct dgl_device *dev, const char *key);
-/* Records that a built-in kernel computes wrongly. Later choices exclude it. */
+/* Returns true if choices exclude the built-in kernel: it is recorded as wrong, or
+ * kernel_records_add_unfit() was called for it. */
 bool kernel_records_is_wrong(const struct dgl_device *dev, const char *kernel);
+/* Records that a built-in kernel computes wrongly. Later choices exclude it. */
 enum dgl_status kernel_records_add_wrong(struct dgl_device *dev, const char *kernel);
 /* Excludes a built-in kernel from all later choices of this process, because the driver's compiler
  * exceeded a limit on it. It is not stored here: the program cache stores the verdict on its

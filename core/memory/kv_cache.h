@@ -2,8 +2,8 @@
  * The KV cache of a model. Its sequences take pages as they grow, and give them back. A page holds
  * DGL_KV_PAGE positions of one sequence in every layer of a group (core/plan/kv_layout.h): first
  * the keys, then the values, both [kv_heads][DGL_KV_PAGE][head_dim], f16 or f32. kernels/lib/kv
- * computes the addresses within a page. Groups have pages of their own: a sequence has a page of
- * each group for the same positions, under other numbers.
+ * computes the addresses within a page. Each group has its own pages. For the same positions, a
+ * sequence uses one page of each group, with different page numbers.
  *
  * The pages of a layer are one range, so that one binding reaches them. The layers are spread over
  * few buffers. If all pages are taken, the cache moves to larger buffers. It starts with pages for
@@ -28,12 +28,12 @@
 #define KV_NO_PAGE UINT16_MAX
 
 struct kv_page {
-    uint32_t refs;        /* sequences that have it */
-    uint32_t pooled_refs; /* pooled sequences that have it */
+    uint32_t refs;        /* sequences that use the page */
+    uint32_t pooled_refs; /* pooled sequences among them */
     /* Used if the page can be found by its tokens: */
     uint64_t page_id;      /* never reused; 0 if the page is not cached */
     uint64_t parent;       /* id of the page before it; the root if it is the first page */
-    uint16_t next;         /* page with a like hash */
+    uint16_t next;         /* next page of the same hash bucket */
     uint16_t older, newer; /* neighbours in the list of cached pages that no sequence uses */
     int32_t ids[DGL_KV_PAGE];
 };
@@ -45,7 +45,7 @@ struct kv_store {
     struct gl_buffer **buffers;
     uint32_t num_buffers;
     uint32_t pages;       /* allocated pages */
-    uint32_t pool_used;   /* pages that pooled sequences have */
+    uint32_t pool_used;   /* pages that pooled sequences use */
     struct kv_page *page; /* [pages] */
     /* [pages]; the first num_free are unused. The last of these is used next. */
     uint16_t *free;
@@ -62,7 +62,7 @@ struct kv_cache {
     struct kv_store store[KV_MAX_GROUPS];
     uint32_t entries;    /* of the page table, for each group: kv_layout_entries() */
     uint64_t page_bytes; /* of a page of each group, in all layers */
-    uint32_t most_pages; /* of a group that one binding reaches */
+    uint32_t most_pages; /* limit per group, so that one binding reaches a layer's pages */
     /* Numbers of pages of each group: */
     uint32_t promised;   /* to all sequences, and to the pool */
     uint32_t first;      /* pages of the reservation that are allocated from the start */
@@ -79,16 +79,16 @@ struct kv_cache {
 struct kv_pages {
     /* Of each group: [count], allocated for [most], rounded up to an even number. One block. */
     uint16_t *page[KV_MAX_GROUPS];
-    uint64_t *page_id; /* [num_page_ids], of the sequence's first pages, as far as they are known */
+    uint64_t *page_id; /* [num_page_ids], ids of the sequence's first pages */
     uint32_t count, most;
     uint32_t num_known; /* number of leading pages that are in the page table on the device */
     uint32_t num_page_ids;
-    uint32_t prefix_serial; /* of the ids */
+    uint32_t prefix_serial; /* kv_cache.prefix_serial when the ids were set */
     uint64_t root;          /* kv_prefix_root(); may change while there are no ids */
     bool pooled;
 };
 
-/* A cache without memory. `root` is the root of every sequence that joins. */
+/* Initialises a cache without memory. `root` is the root of every sequence that joins. */
 void kv_cache_init(struct kv_cache *kv, struct dgl_device *dev, const struct kv_layout *layout,
                    uint64_t root);
 /* Adds a sequence that may grow to `most` pages. Together with all earlier reservations these must
@@ -129,7 +129,8 @@ uint32_t kv_cache_lacks(const struct kv_cache *kv, const struct kv_pages *pages,
  * the sequence gets its own copy. Has no effect if the sequence does not have the page. May move
  * the cache. */
 enum dgl_status kv_cache_own(struct kv_cache *kv, struct kv_pages *pages, uint32_t i);
-/* A sequence without pages shares the first `count` pages of another, at most its `most`. */
+/* Makes `to`, a sequence without pages, share the first `count` pages of `from`. `count` is at most
+ * to->most. */
 void kv_cache_fork(struct kv_cache *kv, const struct kv_pages *from, uint32_t count,
                    struct kv_pages *to);
 /* For kv_prefix.c: adds a reference of the sequence to the group's page, as its page `i`. */
@@ -148,8 +149,8 @@ uint64_t kv_prefix_root(uint32_t layout, uint64_t adapters, uint64_t images);
  * .. to). Sequences with the same prefix can then share them, until they are overwritten. */
 void kv_prefix_note(struct kv_cache *kv, struct kv_pages *pages, const int32_t *ids, int32_t from,
                     int32_t to);
-/* The number of whole pages for ids[pos .. count) that are cached in all groups. Returns 0 also if
- * the first `pos` ids of the sequence, a whole number of pages, have no known ids. */
+/* Returns the number of whole pages for ids[pos .. count) that are cached in all groups. `pos` is a
+ * whole number of pages. Returns 0 also if the pages before `pos` have no known ids. */
 uint32_t kv_prefix_find(const struct kv_cache *kv, const struct kv_pages *pages, const int32_t *ids,
                         int32_t pos, int32_t count);
 /* Counts the cached pages for ids[0 .. count) that pooled sequences use. */

@@ -7,7 +7,8 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
-/* Buffers smaller than this read equally fast from GL and from Vulkan memory on NVIDIA. */
+/* Weights of up to this many bytes in total are read equally fast from GL and from Vulkan memory on
+ * NVIDIA. */
 #define VULKAN_LEAST_BYTES (1ull << 30)
 
 /* Allocates the missing buffers. Their contents are undefined. */

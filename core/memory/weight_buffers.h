@@ -12,7 +12,7 @@ struct weight_buffers {
     bool empty;                          /* by weight_buffers_init_empty(): no memory is counted */
 };
 
-/* Allocates, without contents. On failure *out is empty. */
+/* Allocates the buffers. Their contents are undefined. On failure *out is empty. */
 enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_device *dev,
                                     const struct model_weights *weights);
 /* Creates buffers of 4 bytes in place of the weights, for generating kernel sources: these depend
@@ -20,7 +20,7 @@ enum dgl_status weight_buffers_init(struct weight_buffers *out, struct dgl_devic
  * empty. */
 enum dgl_status weight_buffers_init_empty(struct weight_buffers *out, struct dgl_device *dev,
                                           const struct model_weights *weights);
-/* Accepts one that is all zero. */
+/* Accepts a struct that is all zero. */
 void weight_buffers_finish(struct weight_buffers *wb, struct dgl_device *dev);
 
 struct gl_range weight_buffers_band(const struct weight_buffers *wb, uint32_t matrix,

@@ -55,6 +55,8 @@ static enum dgl_status make_judge(const struct shard *shard, struct kernel_swap 
                              &swap->judge);
 }
 
+/* Tests a use with the program that the new engine has compiled. A wrong result is an error. A test
+ * that cannot run is a warning. */
 static enum dgl_status check_use(const struct shard *shard, struct kernel_swap *swap,
                                  const struct kernel_use *use)
 {
@@ -83,6 +85,7 @@ done:
     return status;
 }
 
+/* Returns the path of a user's text that the kernel contains: its own, or that of a lib. */
 static const char *edited_path(const struct kernel_set *set, const struct kernel *kernel)
 {
     const char *path = kernel->path;

@@ -171,8 +171,9 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* A kernel that serves several prologues and epilogues declares the buffers of all of them, also
- * those that it does not read. So all of them are always bound. */
+/* One kernel may serve pre "none" and "norm", with and without a bias. It then declares the buffer
+ * and the parameters of all of them, so A, BIAS_AT and eps are always set. R, G and STREAM are only
+ * declared by kernels of pre "join" and "join_norm". */
 static void add_vectors(struct op *op, const struct oplist_params *p, const struct oplist_matmul *m)
 {
     const struct weight *w = m->weight;

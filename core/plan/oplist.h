@@ -18,7 +18,7 @@
 enum plan_buffer {
     BUF_IDS,         /* uint [context + 1] */
     BUF_STEP,        /* kernels/step.h */
-    BUF_PAGES,       /* the page table, there */
+    BUF_PAGES,       /* the page table, kernels/step.h */
     BUF_STOPS,       /* stop ids */
     BUF_ARGS,        /* group counts of the decode plan */
     BUF_ROPE_GLOBAL, /* ROPE tables, as enum ROPE_GLOBAL, ROPE_LOCAL */
@@ -51,7 +51,7 @@ enum plan_buffer {
 /* A buffer by its meaning. */
 enum ref_kind {
     REF_STATE,  /* id = enum plan_buffer, below BUF_STATE_COUNT */
-    REF_ACT,    /* id = enum plan_buffer, from there on */
+    REF_ACT,    /* id = enum plan_buffer, from BUF_STATE_COUNT on */
     REF_WEIGHT, /* id = model_weights.matrices, part = band */
     REF_VECTOR, /* id = model_weights.vectors */
     REF_KV,     /* id = layer of its group, part = group: kv_layout_find() */
@@ -62,14 +62,14 @@ struct ref {
 };
 
 struct op_bind {
-    const char *name; /* as docs/operations.md */
+    const char *name; /* in docs/operations.md */
     struct ref ref;
 };
 
 struct op_param {
     const char *name;
     bool is_float;
-    bool is_op_count; /* the number of operations in the recipe that it becomes part of */
+    bool is_op_count; /* the value is the number of operations of the recipe */
     uint32_t u;
     float f;
 };
@@ -80,7 +80,7 @@ struct op_param {
 struct op {
     enum dgl_phase phase;
     int32_t layer;     /* -1 outside the layers */
-    const char *label; /* "qkv", "attention" ...: the plan's word for it */
+    const char *label; /* name within the plan: "qkv", "attention" ... */
     struct kernel_request request;
     struct op_bind binds[OP_MAX_BINDS];
     uint32_t num_binds;
@@ -151,7 +151,7 @@ struct oplist_params {
     const struct model_weights *weights;
     const struct kv_layout *kv;
     uint32_t splits;       /* parts of the keys in decode attention */
-    uint32_t token_splits; /* maximum if attention is one operation */
+    uint32_t token_splits; /* largest `splits` if attention is one operation */
     /* rows of weights for which SUMS has room; each part of a split row counts */
     uint32_t sum_rows;
     /* Largest number of tokens of a pass over several, a power of two from 2 to 128. 0 means any
@@ -169,13 +169,14 @@ void oplist_matmul(struct oplist *list, const struct oplist_params *p,
                    const struct oplist_matmul *m);
 void oplist_norm(struct oplist *list, const struct oplist_params *p, const struct oplist_norm *n);
 
-/* Each appends to `list`. A pass is a body, then a head if its logits are needed, then sampling in
- * generation. */
+/* These functions append to `list`. A pass is a body, then a head if its logits are needed, then
+ * sampling in generation. */
 void oplist_prefill_body(struct oplist *list, const struct oplist_params *p);
 void oplist_decode_body(struct oplist *list, const struct oplist_params *p);
-/* Logits of the pass's last token, to LOGITS. */
+/* Computes the logits of the pass's last token into LOGITS. */
 void oplist_head(struct oplist *list, const struct oplist_params *p, enum dgl_phase phase);
-/* The next tokens of several sequences (p->batch), and the logits of each to LOGITS. */
+/* Evaluates one token of each of several sequences (p->batch), and computes the logits of each into
+ * LOGITS. */
 void oplist_batch_body(struct oplist *list, const struct oplist_params *p);
 /* Writes the position and the last ids of each row's sequence to REPORT. */
 #define OPLIST_REPORT_WORDS 16 /* position, then ids, the last one first */

@@ -24,13 +24,13 @@ enum {
     ADJUST_MAX_SEQUENCE_WORDS = 2048,
     ADJUST_MAX_TAIL = 20, /* ids after the first of a sequence */
 };
-/* Size of ADJUST for a vocabulary, words. */
+/* Returns the size of ADJUST for a vocabulary, in 32-bit words. */
 uint32_t oplist_adjust_words(uint32_t vocab);
 
-/* Size of CAND for a vocabulary, bytes. */
+/* Returns the size of CAND for a vocabulary, in bytes. */
 uint64_t oplist_sample_scratch_bytes(uint32_t vocab);
 
-/* Adds biases, penalties and DRY to LOGITS, as ADJUST and the step of each row say. */
+/* Adds biases, penalties and DRY to LOGITS, with the values in ADJUST and in each row's step. */
 void oplist_adjust(struct oplist *list, const struct oplist_params *p);
 /* Samples from LOGITS to IDS and STEP. Returns true if it is one operation, which also does the
  * work of oplist_early_exit(). */

@@ -1,9 +1,10 @@
 /* Pages of a batch's lanes: decides which requests may begin, and which give their pages back.
  *
- * Lanes are guests of the KV cache. A request may begin if pages will suffice for the expected
- * length of all running requests and its own, at every step ahead. Each sequence grows by one token
- * per step until its end. If the length of an answer is known, that length is expected. Otherwise
- * the recent mean is expected, or one and a half times the present length if that is more.
+ * Lanes are pooled sequences of the KV cache (core/memory/kv_cache.h). A request may begin if the
+ * pages suffice, at every step ahead, for the expected lengths of all running requests and its own.
+ * Each sequence grows by one token per step until its end. If the length of an answer is known,
+ * that length is expected. Otherwise the recent mean is expected, or one and a half times the
+ * present length if that is more.
  *
  * Pages therefore run out if answers are longer than expected. Then the youngest request yields.
  * The oldest request always continues, so all requests end. A request that yields keeps its tokens

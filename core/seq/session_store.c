@@ -159,6 +159,8 @@ struct contents {
     char *data; /* ends with an added NUL */
 };
 
+/* Reads the contents. The caller frees them, also on failure. An id that is not in the vocabulary
+ * is a fault of the file: DGL_ERR_FORMAT. */
 static enum dgl_status take_contents(struct dgl_session *s, struct session_reader *from,
                                      const struct session_head *head, struct contents *out)
 {

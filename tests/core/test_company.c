@@ -178,7 +178,7 @@ static void test_company(void **state)
     dgl_batch_destroy(&b);
     printf("# %s: %llu dispatches, one by one %llu\n", row->name, (unsigned long long)together,
            (unsigned long long)apart);
-    /* On hardware one flight contains several steps, so short answers may end while the prompts of
+    /* On hardware several steps are queued at once, so short answers may end while the prompts of
      * the others are evaluated. */
     if (dgl_device_get_info(engine.device)->software && !row->alone && together * 4 > apart * 3)
         fail_msg("%s: %llu dispatches for all, %llu one by one: passes are not shared", row->name,

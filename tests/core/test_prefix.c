@@ -56,7 +56,7 @@ static struct dgl_session *session(bool shares)
  */
 
 #define SEQS   6
-#define PAGES  24 /* of guests */
+#define PAGES  24 /* of the pool */
 #define LENGTH 5  /* pages of a sequence, at most */
 
 /* A page of tokens is 64 times one symbol. */

@@ -249,8 +249,8 @@ enum dgl_status kernel_set_create(const struct dgl_log *log,
 struct kernel_fault {
     const char *name; /* of the file, without its ending */
     const char *path;
-    const char *reason; /* text of the error that it would have been */
-    const char *notes;  /* lines that follow it, each with its end */
+    const char *reason; /* error that loading it would report */
+    const char *notes;  /* lines after the error, each with its newline */
 };
 size_t kernel_set_num_faults(const struct kernel_set *set);
 const struct kernel_fault *kernel_set_fault_at(const struct kernel_set *set, size_t index);
@@ -470,14 +470,14 @@ enum dgl_status kernel_set_check_unused(const struct dgl_log *log, const struct 
  * unfolds it. Returns false if a count cannot be evaluated, is below 1, or does not fit. */
 bool kernel_groups_band(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint32_t groups[3]);
-/* Explains why that returned false: the expression without a usable count, its value, and the
- * values of its names. */
+/* Explains why kernel_groups_band() returned false: the expression without a usable count, its
+ * value, and the values of its names. */
 void kernel_groups_refusal(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                            uint32_t max_x, char why[192]);
 
-/* Computes the invocations of such a dispatch, and how many of them have work: ACTIVE, or all
- * invocations if the kernel has no ACTIVE. Returns false if kernel_groups_band() does, or if ACTIVE
- * cannot be evaluated. */
+/* Sets *launched to the invocations of a dispatch of kernel_groups_band(), and *active to those
+ * with work: ACTIVE, or all if the kernel has no ACTIVE. Returns false if kernel_groups_band()
+ * does, or if ACTIVE cannot be evaluated. */
 bool kernel_invocations(const struct kernel_choice *choice, int64_t tokens, int64_t rows,
                         uint32_t max_x, uint64_t *launched, uint64_t *active);
 /* Sets `why` and returns true if ACTIVE yields an invalid number of invocations. Otherwise returns
@@ -487,13 +487,14 @@ bool kernel_active_refusal(const struct kernel_choice *choice, int64_t tokens, i
 
 /* ---- generation: kernel_gen.c ---- */
 
-/* The page table: its uniform block, KV_PAGE, and kv_page(i), an entry. */
+/* Appends the uniform block of the page table, KV_PAGE, and kv_page(i), which returns an entry. */
 void kernel_put_pages(struct dgl_buf *out);
-/* The words of kernels/phase_control.h as #defines, for kernels/lib/phase/device_barrier.glsl. */
+/* Appends #defines of the constants and word offsets in kernels/phase_control.h, for
+ * kernels/lib/phase/device_barrier.glsl. */
 void phase_control_put(struct dgl_buf *out);
-/* The complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts, tunes and
- * lets, local size, bindings, parameter block, step state, shared memory, libs, body, main(). Line
- * numbers of the body refer to the kernel file (#line). */
+/* Appends the complete GLSL ES 3.10 text: version, extensions, precision, #defines of consts, tunes
+ * and lets, local size, bindings, parameter block, step state, shared memory, libs, body, main().
+ * Line numbers of the body refer to the kernel file (#line). */
 enum dgl_status kernel_generate(const struct dgl_log *log, const struct kernel_choice *choice,
                                 struct dgl_buf *out);
 /* Line numbers in the generated text: line l of the kernel's file is l, line l of its lib n (from

@@ -86,8 +86,8 @@ int64_t phase_shared_bytes(const struct phase_program *program);
  * `reason` if a kernel's text cannot be a phase. */
 enum dgl_status phase_generate(const struct dgl_log *log, const struct phase_program *program,
                                struct dgl_buf *out, char reason[256]);
-/* Writes main() of the program, the only text that depends on its form. Its loops are not written
- * out. */
+/* Writes main() of the program, the only text that depends on its form. Its loops are not
+ * unrolled. */
 void phase_put_main(const struct phase_program *program, struct dgl_buf *out);
 
 /* ---- one text: phase_text.c ---- */
@@ -111,6 +111,7 @@ struct phase_names {
     char prefix[16];
     bool failed; /* out of memory */
 };
+/* Adds a name, unless the list has it. */
 void phase_names_add(struct phase_names *names, struct phase_name name);
 /* Adds the names that the text declares at file scope: functions, variables, structures, macros. */
 void phase_names_scan(struct phase_names *names, struct dgl_str text);
@@ -120,15 +121,15 @@ void phase_names_finish(struct phase_names *names);
 /* Returns true if the text mentions the array without an index, for example in the arguments of a
  * macro. */
 bool phase_text_has_bare(struct dgl_str text, const char *name);
-/* Appends the text with its names replaced. Lines keep their numbers. Returns false if a buffer or
- * a shared array is used in another way than by one element of it; *bad is its name. */
+/* Appends the text with its names replaced. Lines keep their numbers. Returns false if the text
+ * uses a buffer or a shared array other than by one element; *bad is its name. */
 bool phase_text_rewrite(const struct phase_names *names, struct dgl_str text, struct dgl_buf *out,
                         struct dgl_str *bad);
 
 /* ---- loops: phase_unroll.c ---- */
 
-/* Appends the text with its loops over an int between constants written out. Returns false if
- * memory runs out. */
+/* Appends the text, with its loops unrolled if their bounds are constants. Returns false if memory
+ * runs out. */
 bool phase_unroll(struct dgl_str text, struct dgl_buf *out);
 
 #endif

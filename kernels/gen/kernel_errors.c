@@ -338,10 +338,9 @@ static bool next_error(struct dgl_str *rest, struct dgl_str *last, struct messag
     return false;
 }
 
-/*
- * Words without a place, in one line, as a linker's about a function that has no body: at the
- * declaration of a name that it quotes, else at the first line with it.
- */
+/* Reports messages that name no line, such as a linker's message about a function without a body.
+ * Joins them into one line. The error's place is the declaration of a name that they quote, else
+ * the first line with such a name. */
 static enum dgl_status fail_unplaced(const struct dgl_log *log, const struct kernel_choice *choice,
                                      const char *step, const char *words)
 {

@@ -31,7 +31,7 @@ struct generator {
     const struct phase_program *program;
     struct dgl_buf *out;
     struct dgl_arena arena;    /* texts that names refer to */
-    int64_t pool[POOLS];       /* elements of the use that needs most */
+    int64_t pool[POOLS];       /* size in elements: that of the use that needs most */
     bool wide;                 /* vec2s are in the pool of vec4s */
     struct phase_names *names; /* of each use */
     char *reason;

@@ -24,7 +24,7 @@
 struct unroller {
     struct kernel_token *tokens; /* the last one is TOKEN_END */
     size_t count, cap;
-    struct kernel_var *constants; /* names live in `arena`; "" = it has several values */
+    struct kernel_var *constants; /* names live in `arena`; "" if the name has several values */
     size_t num_constants, cap_constants;
     struct dgl_arena arena;
     struct dgl_buf *out;

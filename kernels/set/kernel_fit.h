@@ -5,13 +5,14 @@
 #include "kernels/set/kernel_hints.h"
 #include "kernels/set/kernel_request.h"
 
-/* Returns true if the kernel is for such requests, on any device. */
+/* Returns true if the kernel serves the request on some device: operation, attributes and constants
+ * match. */
 bool kernel_serves(const struct kernel *kernel, const struct kernel_request *request);
 
 /* Returns NULL if no variable has that name. */
 const struct kernel_var *kernel_find_var(const struct kernel_var *vars, size_t num_vars,
                                          const char *name);
-/* Values of the names in an expression, each once. `text` is " with K=64, T=3". */
+/* Values of the names in an expression, each once, as text: " with K=64, T=3". */
 struct kernel_values {
     const struct kernel_var *vars;
     size_t num_vars;
@@ -56,7 +57,8 @@ bool kernel_fit_presets(const struct kernel_fit *fit, const struct kernel *kerne
 bool kernel_fit_hinted(const struct kernel_fit *fit, const struct kernel *kernel,
                        struct kernel_choice *out, int64_t *rank, char why[192]);
 /* Finds the rules that apply to a kernel: out[i] decides tunable i, out[num_tunes] the local size
- * of work groups, and the next one their columns. NULL if there is none. Returns their number. */
+ * of work groups, and out[num_tunes + 1] their columns. An entry is NULL if there is no such rule.
+ * Returns the number of rules. */
 uint32_t kernel_fit_rules(const struct kernel_fit *fit, const struct kernel *kernel,
                           const struct kernel_rule *out[KERNEL_MAX_TUNES + 2]);
 

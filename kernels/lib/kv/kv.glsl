@@ -1,17 +1,18 @@
-// Rows of the KV cache: their addresses. The texts of this folder are the only ones that know them.
+// Addresses of rows of the KV cache. Only the libs of this folder compute such addresses.
 //
-// A layer's cache is pages of KV_PAGE positions; the page table (kernels/step.h) says which pages
-// a sequence has, from entry KV_ENTRY + kv_first on, in the order of its positions. KV_ENTRY is
-// the first entry of the layer's group. A page holds keys, then values, both
-// [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. KV_K_f16 is read for both, so kernels with
-// this lib require KV_K_f16 == KV_V_f16. A row is one head's numbers at one position. kv_vec8,
-// kv_vec4 and kv_vec2 read and write rows in `KV[]` of uvec4, uvec2 and uint: one of them goes
-// with this text and says how many elements of KV a row takes, KV_ROW. A vector of theirs (8, 4 or
-// 2 numbers) takes KV_VEC of them.
+// A layer's cache is pages of KV_PAGE positions. The page table (kernels/step.h) lists the pages of
+// a sequence from entry KV_ENTRY + kv_first on, in the order of its positions. KV_ENTRY is the
+// first entry of the layer's group. A page contains keys, then values, both
+// [KV_HEADS][KV_PAGE][HEAD_DIM] numbers, f16 or f32. KV_K_f16 is used for both, so kernels with
+// this lib require KV_K_f16 == KV_V_f16. A row is the numbers of one head at one position.
+//
+// The libs kv_vec8*, kv_vec4* and kv_vec2* read and write rows in `KV[]` of uvec4, uvec2 and uint.
+// A kernel uses those of one element type. They define KV_ROW, the elements of KV per row. A vector
+// of 8, 4 or 2 numbers is KV_VEC elements.
 //
 //! LET KV_VEC = KV_K_f16 ? 1 : 2
 
-// The keys or the values of one head of one sequence. Loops over positions want it outside.
+// The keys or the values of one head of one sequence. Compute it before a loop over positions.
 struct kv_rows {
     uint first;   // element of a page: the row of its first position
     uint entries; // of the page table before the sequence's
@@ -33,7 +34,8 @@ kv_rows kv_skip(kv_rows rows, uint count)
     return kv_rows(rows.first + count * uint(KV_VEC), rows.entries);
 }
 
-// Where the page of a position has those rows. Up to kv_page_end(pos) it is the same.
+// First element of those rows in the page of a position. The result is the same for all positions
+// from `pos` up to kv_page_end(pos).
 uint kv_page_rows(kv_rows rows, uint pos)
 {
     uint page = kv_page(rows.entries + pos / uint(KV_PAGE));
@@ -45,7 +47,7 @@ uint kv_page_end(uint pos)
     return (pos / uint(KV_PAGE) + 1u) * uint(KV_PAGE);
 }
 
-// The row of a position in its page, for the functions of kv_vec8, kv_vec4 and kv_vec2.
+// The row of a position in its page, for the functions of the libs kv_vec8*, kv_vec4* and kv_vec2*.
 uint kv_page_row(uint page_rows, uint pos)
 {
     return page_rows + pos % uint(KV_PAGE) * uint(KV_ROW);

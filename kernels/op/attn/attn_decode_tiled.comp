@@ -1,18 +1,21 @@
 // Attention of one token, a large tile: keys, then values, staged in shared memory.
 //
 // o[h] = sum_j 2^(s[h, j] - m) v[j] with s[h, j] = log2(e) * scale * q[h] . k[j], over the keys j
-// of one split. Groups: KV heads by blocks of HEADS_BLOCK of their query heads by splits. A group
-// takes its keys KEYS at a time: neighbouring invocations bring neighbouring vec8s of them to
-// shared memory, SPREAD invocations multiply a key with all queries, an online softmax in powers of
-// two goes over the table of scores while the values replace the keys, and for the values an
-// invocation has a vec4 of the head, WG_SIZE / VEC4S keys at once. For devices without subgroups
-// whose loads want to be next to one another: attn_decode reads a key per invocation.
+// of one split. There is a group for each split of each block of HEADS_BLOCK query heads of a KV
+// head. A group processes KEYS keys at a time:
+//   - Neighbouring invocations load neighbouring vec8s of the keys into shared memory.
+//   - SPREAD invocations multiply a key with all queries.
+//   - The values replace the keys in shared memory. Meanwhile an online softmax in powers of two
+//     is applied to the scores.
+//   - Each invocation sums one vec4 of the head over every (WG_SIZE / VEC4S)-th value.
+// This is for devices without subgroups on which neighbouring invocations should load neighbouring
+// addresses. In attn_decode each invocation reads a key of its own.
 //
-// All invocations are active in loads and scores of a full tile; in the values 128, 120, 120, 128
-// and 128 of 128 for heads of 64, 80, 96, 128 and 256.
+// All invocations are active in loads and scores of a full tile. For the values, 128, 120, 120, 128
+// and 128 of 128 are active with heads of 64, 80, 96, 128 and 256 numbers.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 36:59; Mali G52 and
-// LLVM 15 spill none (navi31 12 to 86 of heads of 16 numbers without lib loop_end).
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 36:59. Mali G52 and
+// LLVM 15 spill none. Without lib loop_end, navi31 spills 12 to 86 with heads of 16 numbers.
 //
 //! NAME attn_decode_tiled
 //! OP attn_decode
@@ -69,8 +72,8 @@
 //! LIB loop_end
 //! LIB attn_columns
 
-// KEYS rows from `first` on; beyond the split zeros. The new one, row `fresh` of new_rows, may not
-// be in the cache yet.
+// Loads KEYS rows from `first` on into the tile. Rows beyond the split are zeros. The row of the
+// new token may not be in the cache yet, so it is read from row `fresh` of new_rows.
 void load_tile(uint tid, kv_rows rows, uint first, attn_share share, uint fresh)
 {
     const uint VEC8S = uint(HEAD_DIM / 8);
@@ -88,7 +91,7 @@ void load_tile(uint tid, kv_rows rows, uint first, attn_share share, uint fresh)
     }
 }
 
-// Of one head and one run of keys: the products put together to scores, and the largest of them.
+// Adds the products of one head and one run of keys to scores, and finds the largest score.
 void finish_scores(uint n, uint count)
 {
     uint h = n / uint(RUNS), first = n % uint(RUNS) * uint(KEYS / RUNS);
@@ -152,7 +155,7 @@ void body(uvec3 group)
             row_sum[h] *= rescale;
             row_max[h] = new_max[h];
         }
-        // Each weight once for all columns; the products are not needed any more.
+        // Each weight is computed once for all columns. The weights replace the products.
         for (uint j = tid; j < uint(KEYS); j += uint(WG_SIZE))
             for (int h = 0; h < HEADS_BLOCK; h++)
                 product[h * KEYS + int(j)] = exp2(score[h * KEYS + int(j)] - new_max[h]);

@@ -1,33 +1,45 @@
 // Attention of many tokens as tiles of matrix products, each subgroup with queries of its own.
 //
-// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. Groups: runs of
-// tokens, the longest first, by blocks of HEADS_BLOCK heads of one KV head, so that keys and values
-// are read once for all of them. The invocations of a subgroup form a grid of ROW_LANES rows by 8
-// columns; one of row y owns OWN_ROWS queries, one of column x keys x, x + 8, ... of a tile and
-// vec4s x, x + 8, ... of the head. Scores are a register tile per invocation, of queries and keys
-// in shared memory. The 8 invocations of a row shuffle for the online softmax in powers of two, and
-// to hand weights from the columns of keys to those of the head: subgroups wait for each other only
-// when keys and values replace each other in shared memory, where they are as stored in the cache;
-// the next ones are on their way to registers meanwhile. A subgroup skips keys that none of its
-// queries sees.
+// O[t, h] = softmax_j(scale * q[t, h] . k[j]) v[j] over the keys j <= pos + t. A group computes a
+// run of TOKENS tokens for HEADS_BLOCK query heads of one KV head, so that it reads keys and values
+// once for all of these heads. The groups of the last tokens, which have the most keys, start
+// first.
 //
-// On one NVIDIA H200 (driver 580, 2026-11-23), `kernels bench`, 512 tokens, 32 heads of 8 KV heads,
-// f16, in us, with attn_prefill_tiled in turn: heads of 64 numbers 64.3 and 76.4 from position 0,
-// 834 and 1208 from 4096 (22 and 15 TFLOP/s); of 128 numbers 121 and 193, 1794 and 2995. Of the
-// values of tunables that were tried, 4 own rows and 4 subgroups take 84, 794, 141 and 2173, and
-// 32 keys for 64 numbers 80 and 827; 8 own rows, or all loops unrolled by a pragma, up to 50 times
-// as long: arrays leave the registers. With those 4 and 4, and 32 keys, heads of 80 numbers (32 of
-// 32) take 119 and 153, 1754 and 2675; of 96 numbers 469 and 163, 1863 and 2855; of 256 numbers (8
-// of 4) 318 and 166, 3621 and 3099; an f32 cache, 64 numbers, from 4096 1024 and 1223.
+// The invocations of a subgroup form a grid of ROW_LANES rows and 8 columns. Row y owns OWN_ROWS
+// queries. Column x owns the keys x, x + 8, ... of a tile and the vec4s x, x + 8, ... of the head.
+// Each invocation computes a register tile of scores from queries and keys in shared memory. The 8
+// invocations of a row use shuffles for the online softmax (in powers of two), and to pass weights
+// from the columns of keys to the columns of the head. So subgroups wait for each other only when
+// keys and values replace each other in shared memory. Both are stored there as in the cache.
+// Meanwhile the next tile is loaded into registers. A subgroup skips keys that none of its queries
+// sees.
 //
-// All invocations are active in loads, scores and softmax; in the values all for heads of 64, 96,
-// 128 and 256 numbers, and 20 of 24 columns of vec4s for 80. Utilisation: a pass of 2 to 16 tokens
-// fills part of ROWS. A group reads each key once however many of its rows are filled, and a
-// subgroup whose rows are all beyond the last token takes part in loads only.
+// Time in us on one NVIDIA H200 (driver 580, 2026-11-23) by `kernels bench`, 512 tokens, f16. A:
+// the presets. B: OWN_ROWS 4, SUBGROUPS 4. C: KEYS 32. D: B and C. T: attn_prefill_tiled. 22 (A)
+// and 15 (T) TFLOP/s in the second row.
+//     HEAD_DIM   heads of KV heads   first position       A      B     C      D      T
+//         64          32 of 8                     0    64.3     84    80          76.4
+//         64          32 of 8                  4096     834    794   827          1208
+//        128          32 of 8                     0     121    141                 193
+//        128          32 of 8                  4096    1794   2173                2995
+//         80          32 of 32                    0                         119    153
+//         80          32 of 32                 4096                        1754   2675
+//         96          32 of 32                    0                         469    163
+//         96          32 of 32                 4096                        1863   2855
+//        256           8 of 4                     0                         318    166
+//        256           8 of 4                  4096                        3621   3099
+//         64, f32     32 of 8                  4096                        1024   1223
+// OWN_ROWS 8, or all loops unrolled by a pragma, take up to 50 times as long, because arrays leave
+// the registers.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15, two own
-// rows of 128 numbers: 13 registers, one own row, which REGISTERS selects: none. Heads of 256
-// numbers: 14, attn_prefill is chosen.
+// All invocations are active in loads, scores and softmax. For the values, all are active with
+// heads of 64, 96, 128 and 256 numbers, and 20 of 24 columns of vec4s with heads of 80.
+// Utilisation: a pass of 2 to 16 tokens fills part of ROWS. A group reads each key once, whatever
+// the number of its filled rows. A subgroup whose rows are all beyond the last token only loads.
+//
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). navi31 with LLVM 15: heads of
+// 128 numbers spill 13 registers with OWN_ROWS 2, and none with OWN_ROWS 1, the preset there
+// (REGISTERS). Heads of 256 numbers spill 14, so attn_prefill is chosen.
 //
 //! NAME attn_prefill_subgroup
 //! OP attn_prefill
@@ -82,8 +94,8 @@ const int OWN_KEYS = KEYS / 8;
 const int OWN_VEC4S = (VEC4S + 7) / 8;
 const int AHEAD = (KEYS * HEAD_DIM / 8 + WG_SIZE - 1) / WG_SIZE;
 
-// This invocation's part of KEYS rows of the cache from `first` on, a multiple of KEYS: they lie in
-// one page. Beyond `end` zeros, whose weight is zero.
+// Loads this invocation's part of KEYS rows of the cache from `first` on. `first` is a multiple of
+// KEYS, so these rows are in one page. Rows from `end` on are zeros; their weight is zero.
 void fetch_tile(uint tid, uint page_rows, uint first, uint end, out kv_vec8 ahead[AHEAD])
 {
     for (int e = 0; e < AHEAD; e++) {
@@ -125,7 +137,7 @@ vec4 tile_vec4(uint j, uint i)
 #endif
 }
 
-// Four multiply-adds, where dot() takes an addition more.
+// sum + dot(a, b) with four multiply-adds. dot() would need one more addition.
 float add_dot(float sum, vec4 a, vec4 b)
 {
     sum += a.x * b.x;
@@ -135,7 +147,7 @@ float add_dot(float sum, vec4 a, vec4 b)
     return sum;
 }
 
-// The largest and the sum over the 8 invocations of a row.
+// Maximum over the 8 invocations of a row, then their sum.
 float columns_max(float x)
 {
     for (uint mask = 1u; mask < 8u; mask *= 2u)

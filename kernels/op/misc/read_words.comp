@@ -1,9 +1,9 @@
 // DST = sums of SRC by work group, to measure the speed of reading.
 //
-// DST[g] is the sum, modulo 2^32, of all words of SRC[i] (16 bytes each) that group g reads:
-// i < rows, WG_SIZE * EACH of them from g * WG_SIZE * EACH on. EACH loads per invocation, all
-// before the first addition, neighbouring invocations at neighbouring addresses. `dopplergl devices
-// -v` runs it.
+// Group g reads UNITS elements of SRC (16 bytes each), from g * UNITS on and up to `rows`. DST[g]
+// is the sum of their words, modulo 2^32. Each invocation starts EACH loads before its first
+// addition. Neighbouring invocations read neighbouring addresses. `dopplergl devices -v` runs this
+// kernel.
 //
 //! NAME read_words
 //! OP read

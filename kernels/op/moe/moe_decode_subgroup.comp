@@ -1,21 +1,21 @@
 // The experts of one token with subgroups: lanes keep their part of x in registers, read 16 bytes.
 //
-// Lib gemv_subgroup. post=glu: group.y is the choice. post=combine: the rows of the chosen experts
-// that meet in one result are taken for one row, TOP_K times as long, whose x is weighted when it
-// is staged. A row that another band has is read from this band's first row and counts as 0.
-// Groups: x shares out an expert's rows, y with post=glu the choices; about UNIT_GROUPS in all for
-// each compute unit. THREE: rows of three slices.
+// Uses lib gemv_subgroup. With post=glu, group.y is the choice of an expert. With post=combine, the
+// rows of the chosen experts that are added to one result form one row, TOP_K times as long. The
+// weights of the choices are applied when x is staged. If a row is in another band, this band's
+// first row is read instead and counts as 0. Groups in x divide the rows of an expert. In total
+// there are about UNIT_GROUPS groups per compute unit. THREE is set if a row has three slices.
 //
 // One H200 (driver 580), a dispatch among others in one submit, barrier included, weights not in
 // any cache, 2026-11-22, `build/tests/test_kernels_matmul list FILE`; us, and GB/s of weights:
 //     gpt-oss-20b, mxfp4   gate_up 2880 x 4 x 5760   23.4  1610  down 2880 x 4 x 2880  16.5  1140
 //     qwen3-30b-a3b, q4_k  gate_up 2048 x 8 x 1536   11.6  1220  down 768 x 8 x 2048    9.8   720
 //     mixtral-8x7b, q4_k   gate_up 4096 x 2 x 28672  53.8  2460  down 14336 x 2 x 4096 47.0  1410
-// One group more than there are units costs half of the time again.
+// One group more than there are units increases the time by half.
 //
-// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15 512 invocations
-// and UNROLL 2 spill 7 to 12 registers, UNROLL 1 0 to 3, and 256 invocations with it none:
-// REGISTERS selects these.
+// Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). With LLVM 15, 512 invocations
+// spill 7 to 12 registers with UNROLL 2, and 0 to 3 with UNROLL 1. 256 invocations with UNROLL 1
+// spill none. REGISTERS selects these.
 //
 //! NAME moe_decode_subgroup
 //! OP moe_matmul
@@ -69,7 +69,7 @@
 
 uint first;        // first row of the work group within the expert
 uint choice;       // with post=glu
-uint slice_expert; // the expert of the slice whose rows are read
+uint slice_expert; // expert of the slice that gemv_slice() selected
 
 uint gemv_slice(uint slice)
 {
@@ -105,7 +105,7 @@ vec4 gemv_x(uint slice, uint i)
     return inside ? x : vec4(0.0);
 }
 
-// Asks for the first weights of the group's rows.
+// Starts to load the first weights of the group's rows.
 void rows_begin(uvec3 group)
 {
     const uint ROW_STEP = uint(1 + POST_glu); // pairs
@@ -118,7 +118,8 @@ void rows_begin(uvec3 group)
         gemv_begin(ROW_STEP * (SHARE + (group.x < more ? 1u : 0u)), rows >> 31);
 }
 
-// With post=combine the choice has been read by the operation before.
+// With post=combine, ROUTE was complete before the previous operation, which read it. With
+// post=glu, the previous operation may write ROUTE, so the rows begin in body().
 void begin(uvec3 group)
 {
 #if POST_combine

@@ -1,17 +1,17 @@
 // Norm, router and choice of experts of one token: a work group per expert, the last one chooses.
 //
-// A group's invocations share the K columns of its expert, 16 at a time: sum_k W[e, k] x[k] A[k]
-// and, for pre=norm, sum_k x[k]^2 meet in shared memory, so that x is read once and one barrier
-// does. With pre=norm each group also writes its share of the normed row, which the experts read.
-// The group that arrives last has all logits and chooses (lib moe_rank). Groups: an expert each.
-// Pieces of 16 columns are added up in an order of their own, so that the choice does not depend on
-// the invocations: another one changes tokens.
+// There is a group per expert. Its invocations share the K columns of the expert, in pieces of 16.
+// The sums sum_k W[e, k] x[k] A[k] and, with pre=norm, sum_k x[k]^2 are computed together, so that
+// x is read only once. With pre=norm, each group also writes its share of the normed row for the
+// experts. The group that arrives last has all logits and chooses (lib moe_rank). The pieces are
+// added in an order that does not depend on WG_SIZE. Otherwise WG_SIZE could change the chosen
+// experts, and so the tokens.
 //
 // One H200 (driver 580), 2026-11-22, whole decode steps by `generate`, tok/s: qwen3-30b-a3b:q4_k
 // 209, 216, 213 with 32, 64 and 128 threads; gpt-oss-20b:mxfp4 262, 260, 256 with 64, 128 and 256.
 //
 // Registers (Mesa 25.0.7 over drm-shim, 2026-11-28, spills:fills). V3D 4.2 7:7 to 7:9, V3D 7.1 3:7
-// to 13:15, whatever WG_SIZE: separate operations are chosen there and spill none.
+// to 13:15, with any WG_SIZE. Separate operations, which spill none, are chosen there.
 //
 //! NAME moe_router
 //! OP moe_router
@@ -32,12 +32,12 @@
 //! TUNE WG_SIZE = K >= 1024 ? 64 : 32 in 32 64 128 256 512
 //! LET W_WIDTH = 1
 //! LET PIECES = ceildiv(K, 16)      // of the row
-//! LET SHARES = ceildiv(PIECES, 16) // of them, that one invocation of 16 adds up
+//! LET SHARES = ceildiv(PIECES, 16) // pieces that each of 16 invocations adds up
 //! LOCAL WG_SIZE
 //! GROUPS E
 //! ACTIVE E * min(WG_SIZE, ceildiv(K, 16))
 //! SHARED vec2 sums[PIECES] // product, square
-//! SHARED vec2 sums_of_shares[16] // fixed: 16 add the pieces up
+//! SHARED vec2 sums_of_shares[16] // always by 16 invocations
 //! REQUIRE E <= 512 && TOP_K <= E && TOP_K >= 1
 //! REGISTERS 56
 //! PREFER SOFTWARE ? -10 : 10
@@ -52,7 +52,8 @@ float rank_logit(uint e)
     return LOGITS[e];
 }
 
-// x times the norm's weight, before the norm's factor.
+// Returns vec4 i of x, with pre=norm times the norm's weight. The factor of the norm follows later.
+// Adds the squares of x to `square`.
 vec4 source(uint i, inout float square)
 {
     vec4 x = i < uint(K / 4) ? X[i] : vec4(0.0);
@@ -65,7 +66,7 @@ vec4 source(uint i, inout float square)
 
 uvec4 first_raw[WEIGHT_RAW]; // of the invocation's first columns
 
-// Weights change in no step: they are on their way while groups wait.
+// Weights never change during a step, so they are loaded while the groups wait for x.
 void begin(uvec3 group)
 {
     uint k = 16u * gl_LocalInvocationID.x, expert = min(group.x, uint(E - 1));
@@ -95,7 +96,7 @@ void body(uvec3 group)
     memoryBarrierShared(); barrier();
     vec2 sum = vec2(0.0);
     if (tid < 16u) {
-        for (int i = 0; i < SHARES; i++) { // fixed: the order of the sum
+        for (int i = 0; i < SHARES; i++) { // this order does not depend on WG_SIZE
             uint piece = 16u * uint(i) + tid;
             sum += piece < uint(PIECES) ? sums[piece] : vec2(0.0);
         }

@@ -101,6 +101,7 @@ static enum dgl_status tensor_read(struct gguf_cursor *c, uint64_t alignment,
         return dgl_fail(c->log, DGL_ERR_FORMAT,
                         "%s: tensor %s has %" PRIu32 " dimensions, wanted 1 to 4", c->in->name,
                         DGL_PRINTABLE(name.p), info->rank);
+    /* GGUF lists the dimensions from the innermost to the outermost. */
     for (uint32_t i = 0; i < info->rank; i++) {
         uint64_t *dim = &info->shape[info->rank - 1 - i];
         TRY(gguf_cursor_u64(c, name.p, dim));

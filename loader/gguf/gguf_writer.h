@@ -5,7 +5,7 @@
 
 #include "loader/gguf/gguf_file.h"
 
-/* `{0}` is empty. Out of memory is sticky and shows in gguf_writer_begin(). */
+/* `{0}` is empty. If memory runs out, gguf_writer_begin() fails later. */
 struct gguf_writer {
     struct dgl_buf keys, tensors;
     uint64_t num_keys, num_tensors;
@@ -25,13 +25,13 @@ void gguf_add_i32(struct gguf_writer *w, int32_t value);
 void gguf_add_f32(struct gguf_writer *w, float value);
 void gguf_add_bool(struct gguf_writer *w, bool value);
 
-/* Describes a tensor; `info` says name, shape (row-major) and bytes. A type or a row length that
- * GGUF cannot hold, a name too long, and sizes that overflow fail. */
+/* Adds the description of a tensor: the name, shape (row-major) and bytes of `info`. Fails if GGUF
+ * does not support the type or the row length, if the name is too long, or if a size overflows. */
 enum dgl_status gguf_put_tensor(const struct dgl_log *log, struct gguf_writer *w,
                                 const struct tensor_info *info);
 
-/* The header: preamble, keys, tensor descriptions, padding. `out` is empty; `name` is for
- * messages. */
+/* Writes the header to `out`, which is empty: preamble, keys, tensor descriptions, padding. `name`
+ * is for messages. */
 enum dgl_status gguf_writer_header(const struct dgl_log *log, const struct gguf_writer *w,
                                    const char *name, struct dgl_buf *out);
 /* Writes the header to the file. */

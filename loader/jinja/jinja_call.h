@@ -106,10 +106,12 @@ bool jinja_sort(struct jinja_run *run, const struct jinja_value *value,
 
 /* The tojson filter of Hugging Face: json.dumps without HTML escapes. */
 bool jinja_filter_tojson(struct jinja_invocation *in, struct jinja_value *out);
-/* Filters that are also methods or tests. Variants: enum jinja_casing, enum jinja_strip_side, enum
- * jinja_casing, none. */
+/* Filters that are also methods or tests. */
+/* Variant: enum jinja_casing. */
 bool jinja_filter_case(struct jinja_invocation *in, struct jinja_value *out);
+/* Variant: enum jinja_strip_side. */
 bool jinja_filter_strip(struct jinja_invocation *in, struct jinja_value *out);
+/* Tests that a text is in lower or upper case. Variant: enum jinja_casing. */
 bool jinja_filter_has_case(struct jinja_invocation *in, struct jinja_value *out);
 bool jinja_filter_list(struct jinja_invocation *in, struct jinja_value *out);
 

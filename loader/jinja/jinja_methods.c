@@ -312,8 +312,8 @@ static bool method_count(struct jinja_invocation *in, struct jinja_value *out)
 
 enum char_kind { ALPHA, DECIMAL, NUMERIC, ALNUM, SPACE, ASCII, PRINTABLE };
 
-/* True if every character is of the kind. Only isascii() and isprintable() accept an empty text.
- * Variant: enum char_kind. */
+/* Tests that every character is of the variant's kind, enum char_kind. Only isascii() and
+ * isprintable() accept an empty text. */
 static bool method_is(struct jinja_invocation *in, struct jinja_value *out)
 {
     enum char_kind kind = (enum char_kind)in->builtin->variant;

@@ -142,12 +142,12 @@ bool jinja_from_json(struct jinja_run *run, const struct dgl_json *json, bool da
 
 /* ---- properties ---- */
 
-bool jinja_is_text(const struct jinja_value *value);
-bool jinja_is_number(const struct jinja_value *value);   /* BOOL, INT, FLOAT */
-bool jinja_is_integral(const struct jinja_value *value); /* BOOL, INT */
-bool jinja_is_sequence(const struct jinja_value *value); /* LIST, TUPLE */
-struct dgl_str jinja_str(const struct jinja_value *text);
-/* Number of a BOOL or INT; number of any numeric type. */
+bool jinja_is_text(const struct jinja_value *value);      /* STRING */
+bool jinja_is_number(const struct jinja_value *value);    /* BOOL, INT, FLOAT */
+bool jinja_is_integral(const struct jinja_value *value);  /* BOOL, INT */
+bool jinja_is_sequence(const struct jinja_value *value);  /* LIST, TUPLE */
+struct dgl_str jinja_str(const struct jinja_value *text); /* of a STRING; borrowed */
+/* Return the number of a BOOL or INT, and of any numeric type. */
 int64_t jinja_integer(const struct jinja_value *value);
 double jinja_real(const struct jinja_value *value);
 bool jinja_truth(const struct jinja_value *value);

@@ -31,8 +31,9 @@ enum dgl_status blob_find_in(const struct dgl_log *log, const struct dgl_source 
                              const char *dir, const char *name, bool *found);
 /* Returns true if the source finds a folder of this name. */
 bool blob_is_folder(const struct dgl_source *source, const char *name);
-/* `hash`: SHA-256 of the content in lower-case hex, or NULL. The caller compares contents with
- * hashes. Leaves *out closed on failure. */
+/* Opens a file. `hash` is the SHA-256 of its content in lower-case hex, by which the source may
+ * look it up, or NULL. The caller compares the content with the hash. Leaves *out closed on
+ * failure. */
 enum dgl_status blob_open(const struct dgl_log *log, const struct dgl_source *source,
                           const char *name, const char *hash, struct blob *out);
 enum dgl_status blob_read(const struct dgl_log *log, const struct blob *blob, uint64_t offset,

@@ -1,9 +1,10 @@
 /*
- * Merges the symbols of one piece: lowest rank first, then leftmost.
+ * Merges the symbols of one piece: the pair with the lowest rank first, and the leftmost of equal
+ * ranks.
  *
- * A merge always makes a longer token, so a position can only once be merged into the same token.
- * Choosing the lowest rank of the current pairs therefore gives the same result as a queue with
- * outdated entries.
+ * Short pieces scan the current pairs. Long pieces use a queue that may contain outdated entries.
+ * Both give the same result: a merge always makes a longer token, so a position is merged into the
+ * same token at most once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "loader/text/tok_hash.h"
 #include "loader/tokenizer/tok_bpe.h"
 
-#define SMALL 24 /* up to so many symbols, a scan for the lowest rank is faster than a heap */
+#define SMALL 24 /* up to this many symbols, a scan for the lowest rank is faster than a heap */
 #define NONE  UINT32_MAX
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -142,7 +143,7 @@ static enum dgl_status merge_large(struct dgl_budget *budget, const struct tok_m
                                    size_t *count)
 {
     size_t n = *count;
-    /* Every merge queues at most two candidates and removes one node. */
+    /* Each of at most n - 1 merges queues at most two candidates, so 3 * n candidates suffice. */
     if (n >= NONE / 4 ||
         !dgl_budget_grow(budget, &scratch->nodes, &scratch->cap_nodes, n, sizeof(struct node)) ||
         !dgl_budget_grow(budget, &scratch->heap, &scratch->cap_heap, 3 * n,

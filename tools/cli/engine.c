@@ -34,7 +34,7 @@ static bool try_dir(const char *dir, const char *inside, char path[MODEL_PATH_MA
 
 const char *model_bundled(char buffer[MODEL_PATH_MAX])
 {
-    /* build/, build/san/, PREFIX/bin/ */
+    /* relative to the program's folder: build/, build/san/, PREFIX/bin/ */
     static const char *const from_exe[] = {"/../tests/models/", "/../../tests/models/",
                                            "/../share/dopplergl/models/"};
     const char *data = getenv("DOPPLERGL_DATA");
@@ -254,7 +254,7 @@ enum dgl_executor executor_chosen(const struct options *opt)
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 
-/* The time since *at, which becomes now. */
+/* Returns the time since *at, and sets *at to the present time. */
 static void lap(uint64_t *at, uint64_t *ns)
 {
     uint64_t now = dgl_now_ns();

@@ -1,12 +1,13 @@
-/* Engine: kernels, device, model and session as the options name them, opened in that order, with a
- * device line and a load time. A missing model is found first: that takes no device. */
+/* Engine: opens kernels, device, model and session from the options, in that order. Prints the
+ * device line and measures the load time. A missing model is reported before the device is
+ * opened. */
 #ifndef DGL_TOOLS_ENGINE_H
 #define DGL_TOOLS_ENGINE_H
 
 #include "tools/cli/console.h"
 #include "tools/cli/trace.h"
 
-/* Times of the steps of engine_open(), in their order. */
+/* Durations of the steps of engine_open(), in their order. */
 struct engine_times {
     uint64_t kernels_ns, device_ns, model_ns, session_ns;
 };
@@ -17,18 +18,18 @@ struct engine {
     struct dgl_kernels *kernels;
     struct dgl_model *model;
     struct dgl_session *session;
-    int32_t compile_seconds; /* limit of the device for one kernel */
+    int32_t compile_seconds; /* time limit for the compilation of one kernel */
     uint64_t load_ns;
     struct engine_times times; /* parts of load_ns */
     struct dgl_counters load;
     struct trace trace; /* of --trace; the command commits it when it has succeeded */
 };
 
-/* `path` NULL: the model of the options, or the bundled one. `session` false: stops after the
- * model. Call engine_close() afterwards, also on failure. */
+/* Opens the model at `path`. If `path` is NULL, opens the model of the options or the bundled one.
+ * Opens a session only if `session` is true. Call engine_close() afterwards, also on failure. */
 enum dgl_status engine_open(struct engine *e, const struct options *opt, const char *path,
                             bool session);
-/* The kernel layers alone; console_init() first. */
+/* Opens only the kernels, with all layers of hints. Requires console_init(). */
 enum dgl_status engine_open_kernels(struct engine *e, const struct options *opt);
 /* Opens the kernels without any hints, for commands that choose no kernel. They can then list the
  * available kernels even if a hint names an unknown one. */
@@ -42,16 +43,16 @@ bool engine_check_hints(const struct options *opt);
 /* Reads the kernel layers into another set. The caller owns *out. */
 enum dgl_status engine_read_kernels(const struct engine *e, const struct options *opt,
                                     struct dgl_kernels **out);
-/* The device alone, with its line; console_init() first. */
+/* Opens only the device, and prints its line. Requires console_init(). */
 enum dgl_status engine_open_device(struct engine *e, const struct options *opt);
 /* Returns true if the last call of engine_open_device() failed. */
 bool engine_lacks_device(void);
-/* A device whose driver still compiles stays open: closing it would wait for the compiler. */
+/* Does not close a device whose driver still compiles, because that would wait for the compiler. */
 void engine_close(struct engine *e);
 /* Ends the process, without waiting for the compiler of a device that engine_close() left open. */
 _Noreturn void engine_exit(int code);
 
-/* The executor of --executor. */
+/* Returns the executor of --executor. */
 enum dgl_executor executor_chosen(const struct options *opt);
 
 #define MODEL_PATH_MAX 4096

@@ -24,20 +24,20 @@ enum option_type {
 };
 
 struct option {
-    const char *commands; /* blank-separated; "*" = all */
+    const char *commands; /* blank-separated; "*" means all */
     char letter;          /* 0 if it has none */
     const char *name;     /* without dashes */
     const char *arg;      /* NULL for flags */
     const char *help;
     enum option_type type;
     size_t offset;     /* in struct options */
-    double min, max;   /* numbers */
-    const char *words; /* TYPE_WORD, TYPE_QUANT: allowed, "a|b" */
+    double min, max;   /* range of a number */
+    const char *words; /* TYPE_WORD, TYPE_QUANT: allowed words, "a|b" */
     /* Offset of a bool that records that it was given; 0 if there is no such bool. */
     size_t given;
 };
 
-/* A flag of llama.cpp or Hugging Face that people type from habit. */
+/* A flag of llama.cpp or Hugging Face, for users of those programs. */
 struct foreign_option {
     const char *commands;
     const char *spellings; /* with dashes, blank-separated */
@@ -53,11 +53,11 @@ const struct foreign_option *foreign_option_at(size_t i);
 
 bool option_is_for(const struct option *option, const struct command *command);
 bool option_is_common(const struct option *option); /* of every command */
-bool option_is_kernel(const struct option *option); /* of commands that run a model */
+bool option_is_kernel(const struct option *option); /* of all commands that run a model */
 /* Find an option of a command by long name or by letter. Return NULL if it has none. */
 const struct option *option_named(const struct command *command, struct dgl_str name);
 const struct option *option_lettered(const struct command *command, char letter);
-/* Spelled with its dashes. */
+/* Finds a flag of another program by its spelling, with dashes. Returns NULL if there is none. */
 const struct foreign_option *foreign_option_spelled(const struct command *command,
                                                     struct dgl_str spelling);
 
@@ -65,7 +65,7 @@ const struct foreign_option *foreign_option_spelled(const struct command *comman
 bool option_store(const struct option *o, const char *origin, const char *value,
                   struct options *out);
 void option_set_flag(const struct option *o, bool value, struct options *out);
-/* Records who said a value. */
+/* Records the source of an option's value. */
 void option_set_source(const struct option *o, enum option_source source, struct options *out);
 enum option_source option_source(const struct option *o, const struct options *opt);
 
@@ -81,12 +81,12 @@ enum option_source option_source(const struct option *o, const struct options *o
                          " " OPTIONS_KERNEL_LOADING
 
 /* Returns false after an error line if the command line sets any of `names` (separated by blanks),
- * which have no effect in this form of the command, for example "kernels list". `command` may lack
- * some of them. */
+ * which have no effect in this form of the command, for example "kernels list". Names of options
+ * that `command` does not have are ignored. */
 bool options_are_used(const struct options *opt, const char *command, const char *form,
                       const char *names);
 
-/* `words` holds `word` between separators. */
+/* Returns true if `word` is one of `words`. */
 bool option_has_word(struct dgl_str words, char separator, struct dgl_str word);
 
 #endif

@@ -1,4 +1,5 @@
-/* generate: a prompt's continuation to standard output as it comes, figures to standard error. */
+/* generate: prints the continuation of a prompt to standard output, token by token, and its figures
+ * to standard error. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,11 +27,11 @@ struct generate {
     bool output_lost;
     struct watch *watch;
     struct session_note note; /* with --session */
-    bool goes_on;             /* no prompt: the text of the session's file is continued */
+    bool goes_on;             /* there is no prompt: the session's text is continued */
 };
 
-/* The prompt as it was given; ids as the text that they stand for. Only once it is known to be
- * good. */
+/* Prints the prompt as it was given, or the text of its ids. Called after the library has accepted
+ * the prompt. */
 static bool echo_prompt(struct generate *g)
 {
     const struct dgl_tokenizer *tok = dgl_model_tokenizer(g->engine.model);
@@ -56,7 +57,8 @@ static bool print_text(void *priv, const char *text, size_t len)
     return !g->output_lost;
 }
 
-/* A signal between opening the session and the call would be forgotten by the library. */
+/* The library forgets a signal that arrives after the session was opened and before the call. So
+ * this callback checks for one. */
 static bool keep_going(void *priv, int32_t id)
 {
     struct generate *g = priv;

@@ -109,7 +109,7 @@ done:
     return status;
 }
 
-/* {"ids":[...],"ids_special":[...]}, and with --pieces those of ids_special */
+/* Writes {"ids":[...],"ids_special":[...]}. With --pieces also the pieces of ids_special. */
 static enum dgl_status write_both(const struct tokenize *t, const char *name, struct dgl_str text,
                                   struct dgl_buf *out)
 {
@@ -221,7 +221,8 @@ done:
     return status != DGL_OK ? exit_code(status) : out_exit(ok);
 }
 
-/* Without --jsonl: one text, its ids on one line (with --json one object as of --jsonl). */
+/* Without --jsonl: tokenizes one text. Prints its ids on one line, or with --json one object like
+ * those of --jsonl. */
 static int one_text(const struct tokenize *t)
 {
     struct dgl_buf text = {0}, out = {0};

@@ -12,7 +12,7 @@
 #include "tools/cli/options_table.h"
 #include "tools/cli/report.h"
 
-/* The longest pass, and positions for sampled tokens. */
+/* Tokens of the longest pass, and positions for sampled tokens after it. */
 enum { TOKENS = 512, MARGIN = 32 };
 
 bool command_tune_check(const struct options *opt)
@@ -119,8 +119,8 @@ done:;
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Context that measuring needs, and no more: the model's own context may need most of the
- * memory. */
+/* Returns the context of the options. Without one, returns the context that measuring needs,
+ * because the cache for the model's full context may need most of the memory. */
 static int32_t context_of(const struct options *opt, const char *path)
 {
     struct dgl_model_file *file = NULL;

@@ -1,6 +1,6 @@
-/* The server: HTTP threads (serve_http.h) read requests, and the engine thread, which owns the
- * device, answers them (serve_engine.c). They share exchanges: a request with the part of its
- * answer that is to be sent. A thread must hold the lock of an exchange to use it. */
+/* The server. HTTP threads (serve_http.h) read requests. The engine thread owns the device and
+ * answers them (serve_engine.c). They share exchanges: an exchange is a request with the part of
+ * its answer that is not sent yet. A thread must hold the lock of an exchange to use it. */
 #ifndef DGL_TOOLS_SERVE_H
 #define DGL_TOOLS_SERVE_H
 
@@ -23,16 +23,17 @@ struct serve_logprob {
     size_t offset; /* characters of the text before it */
 };
 
-/* The last token with text of an answer, and those after it that are no whole character yet. */
+/* The last token with text of an answer, and the tokens after it that do not form a whole character
+ * yet. */
 struct serve_spelling {
     int32_t ids[8];
     size_t num_ids;
-    bool begun; /* ids[0] is such a token, and counted */
+    bool begun; /* ids[0] is a token with text, and its characters are counted */
 };
 
 /* A call of a tool in a whole answer. */
 struct serve_call {
-    char id[65]; /* the model's, or one that we made */
+    char id[65]; /* given by the model, or else made by the server */
     char *name, *arguments;
 };
 
@@ -40,7 +41,7 @@ struct serve_call {
 struct serve_choice {
     struct serve_exchange *exchange;
     int32_t index;
-    uint64_t id; /* in the batch; 0 = not submitted, or over */
+    uint64_t id; /* of its request in the batch; 0 if not submitted, or ended */
     bool ended;
     struct serve_logprob *logprobs; /* [num_logprobs], not sent yet */
     size_t num_logprobs, cap_logprobs;
@@ -51,60 +52,60 @@ struct serve_choice {
     struct dgl_buf reasoning; /* of a whole answer */
     struct serve_call *calls; /* [num_calls] of a whole answer */
     size_t num_calls, cap_calls;
-    bool enough;        /* one call was all that is wanted */
-    uint64_t last_ns;   /* when the last token came */
-    size_t num_tokens;  /* that came */
-    const char *finish; /* OpenAI's word; static */
+    bool enough;        /* the answer has its only call: parallel calls are not allowed */
+    uint64_t last_ns;   /* time of the last token */
+    size_t num_tokens;  /* tokens so far */
+    const char *finish; /* OpenAI's finish_reason; static */
 };
 
-/* How far a request for embeddings has come. */
+/* Progress of a request for embeddings. */
 struct serve_embedding {
-    size_t prompt, done; /* prompts, tokens of the next one */
+    size_t prompt, done; /* finished prompts; evaluated tokens of the next prompt */
     float *rows;         /* [num_prompts, hidden], normalised */
-    double *sum;         /* [hidden] over the tokens that are done */
+    double *sum;         /* [hidden], sum over the evaluated tokens of the next prompt */
 };
 
 enum serve_state {
-    EXCHANGE_RECEIVES, /* the body */
-    EXCHANGE_WAITS,    /* for the engine */
+    EXCHANGE_RECEIVES, /* receives the body */
+    EXCHANGE_WAITS,    /* waits for the engine */
     EXCHANGE_STREAMS,  /* `out` grows until `finished` */
-    EXCHANGE_ANSWERED, /* `out` is all */
+    EXCHANGE_ANSWERED, /* `out` is the whole answer */
 };
 
 struct serve_exchange {
     struct serve *server;
-    struct serve_exchange *next, *before; /* of the server's, under its lock */
-    struct serve_exchange *next_job;      /* or the next large body */
+    struct serve_exchange *next, *before; /* list of the server, under the server's lock */
+    struct serve_exchange *next_job;      /* next job, or next large body */
     enum serve_kind kind;
     atomic_int refs;
     pthread_mutex_t lock;
-    /* Under the lock: */
+    /* Protected by `lock`: */
     enum serve_state state;
     struct MHD_Connection *connection; /* NULL if the client left */
     int fd;
-    bool suspended; /* MHD waits for serve_exchange_wake() */
-    bool gone;      /* the client is gone */
-    bool finished;
-    int status; /* of HTTP */
+    bool suspended; /* libmicrohttpd waits for serve_exchange_wake() */
+    bool gone;      /* the client left */
+    bool finished;  /* `out` does not grow any more */
+    int status;     /* HTTP status */
     const char *allow, *content_type;
-    const char *policy; /* of a page: its Content-Security-Policy */
-    bool retry;         /* Retry-After */
+    const char *policy; /* Content-Security-Policy of a page */
+    bool retry;         /* send Retry-After */
     struct dgl_buf out;
-    size_t sent;
-    uint64_t told_ns; /* when `out` last grew */
-    /* the HTTP thread's: */
+    size_t sent;      /* bytes of `out` that were sent */
+    uint64_t told_ns; /* time when `out` last grew */
+    /* Owned by the HTTP thread: */
     char method[12], path[128], client[64], origin[128];
     struct dgl_buf body;
-    uint64_t announced; /* bytes of the body; 0 = unknown */
-    bool discards;      /* the body: the answer is known */
-    bool closes;        /* the connection, by its answer: where the request ends is in doubt */
+    uint64_t announced; /* bytes of the body, or 0 if unknown */
+    bool discards;      /* the body is discarded, because the answer is known */
+    bool closes;        /* the answer closes the connection: the request's end is uncertain */
     uint64_t start_ns, end_ns;
     time_t end_time;
-    /* the engine's, once it waits: */
+    /* Owned by the engine from EXCHANGE_WAITS on: */
     struct serve_request request;
-    int32_t *prompt_ids; /* chat, and texts: [ends[num_prompts - 1]], one prompt after the other */
-    size_t *ends;        /* [num_prompts] */
-    char *prompt_end;    /* chat: the text that its last tokens spell */
+    int32_t *prompt_ids;          /* [ends[num_prompts - 1]], one prompt after the other */
+    size_t *ends;                 /* [num_prompts], end of each prompt in prompt_ids */
+    char *prompt_end;             /* chat: text of the last tokens of the prompt */
     struct serve_choice *choices; /* [num_choices] */
     size_t num_choices, num_ended;
     struct serve_embedding embed;
@@ -120,52 +121,53 @@ struct serve {
     int32_t shown[DGL_REPLY_TOKENS_MAX]; /* special tokens that the template's answers need */
     size_t num_shown;
     struct dgl_batch *batch;
-    struct dgl_session *embedder; /* made at the first request */
+    struct dgl_session *embedder; /* created at the first request for embeddings */
     struct dgl_sampling sampling; /* defaults of requests */
     char model_name[256];
-    size_t most_choices;            /* that the batch can hold */
-    struct serve_exchange *running; /* the engine's, by next_job: each holds a reference */
+    size_t most_choices;            /* largest number of choices of one request */
+    struct serve_exchange *running; /* the engine's jobs, by next_job; owns a reference each */
     struct serve_metrics metrics;
     struct MHD_Daemon *http;
     char *page_policy;
-    /* [num_keys], each of which is accepted; empty: no key is required */
+    /* [num_keys], each of which is accepted. If there are none, no key is required. */
     char **keys;
     size_t num_keys;
     int log_fd; /* access log, or -1 */
     pthread_mutex_t lock;
-    pthread_cond_t wake;  /* of the engine */
-    pthread_cond_t large; /* of the reader of large bodies */
-    /* Under the lock: */
+    pthread_cond_t wake;  /* wakes the engine */
+    pthread_cond_t large; /* wakes the thread that reads large bodies */
+    /* Protected by `lock`: */
     struct serve_exchange *exchanges;
     struct serve_exchange *first_job, *last_job;
     bool over;                                       /* jobs are no longer accepted */
-    struct serve_exchange *first_large, *last_large; /* bodies, each holds a reference */
-    bool reads_no_more;
+    struct serve_exchange *first_large, *last_large; /* large bodies; owns a reference each */
+    bool reads_no_more;       /* the thread that reads large bodies must end */
     struct serve_link *links; /* connections */
-    unsigned max_links;       /* that may be open */
-    char unwell[256];         /* why /health is not; "" = it is */
-    /* */
+    unsigned max_links;       /* largest number of open connections */
+    char unwell[256];         /* reason why /health reports a failure, or "" */
+    /* Used without a lock: */
     atomic_bool ready;        /* the model can answer */
     atomic_bool draining;     /* new requests are refused */
     atomic_bool stopping;     /* waiting requests are refused, too */
     atomic_size_t active;     /* exchanges that wait for the engine or are being sent */
-    _Atomic uint64_t beat_ns; /* the engine's last sign of life while it works; 0 = it is idle */
+    _Atomic uint64_t beat_ns; /* last sign of life of the working engine, or 0 if it is idle */
 };
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* To be called with the exchange's lock held. */
+/* The caller must hold the exchange's lock for the next three functions. */
 void serve_exchange_wake(struct serve_exchange *ex);
-/* The whole answer, a JSON text that is in ex->out already, or the error object. */
+/* Finishes an answer that is complete in ex->out. */
 void serve_exchange_answer(struct serve_exchange *ex, int status);
+/* Finishes the answer with an error object. */
 void serve_exchange_refuse(struct serve_exchange *ex, const struct serve_error *error);
 void serve_exchange_unref(struct serve_exchange *ex);
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-/* Listens: an error line when it cannot. */
+/* Starts to listen. Returns false after an error line. */
 bool serve_http_start(struct serve *s, uint16_t *port);
-/* No new connections. */
+/* Accepts no new connections from now on. */
 void serve_http_quiesce(struct serve *s);
 void serve_http_stop(struct serve *s);
 /* Called several times a second on a thread of the server. Looks for clients that left, that send
@@ -174,23 +176,24 @@ void serve_http_look(struct serve *s);
 
 /* ---- the access log -------------------------------------------------------------------------- */
 
-/* An error line when it cannot be written. */
+/* Returns false after an error line if the file cannot be opened. */
 bool serve_log_open(struct serve *s);
 void serve_log_close(struct serve *s);
-/* Writes the line of a finished exchange. The tokens of a client that left are only known then. */
+/* Writes the line of an exchange. Call it when the last reference is dropped: only then is the
+ * number of tokens known if the client left. */
 void serve_log_write(const struct serve_exchange *ex);
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* Makes its policy: an error line when that fails. */
+/* Computes the Content-Security-Policy of the page. Returns false after an error line. */
 bool serve_page_open(struct serve *s);
 void serve_page_close(struct serve *s);
 void serve_page_answer(struct serve_exchange *ex);
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
-/* On an HTTP thread: the body of the exchange becomes a job, or the answer is there at once; large
- * ones are left to the thread below. The lock is held. */
+/* Runs on an HTTP thread. Makes a job of the body of the exchange, or answers it at once. Leaves a
+ * large body to the thread of serve_job_read_large(). The caller must hold the exchange's lock. */
 void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind);
 /* Thread that reads large bodies until the server is stopping; `priv` is the server. */
 void *serve_job_read_large(void *priv);
@@ -205,25 +208,25 @@ void serve_engine_drop(struct serve *s);
 /* Returns true if the address, or the default if it is NULL, can only be reached from this
  * machine. */
 bool serve_is_loopback(const char *host);
-/* Signals that came so far. */
+/* Return the number of signals received so far: SIGINT and SIGTERM; SIGHUP. */
 int serve_signals(void);
 int serve_hangups(void);
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* These append to the exchange's `out`. Its lock is held. */
-void serve_reply_begin(struct serve_exchange *ex); /* of a stream */
+/* These functions append to the exchange's `out`. The caller must hold its lock. */
+void serve_reply_begin(struct serve_exchange *ex); /* begins a stream */
 void serve_reply_text(struct serve_choice *c, const char *text, size_t len);
-/* Counts the text of the next token; how many characters were before it. */
+/* Counts the characters of the next token. Returns the number of characters before it. */
 size_t serve_reply_offset(struct serve_choice *c, int32_t id);
 /* Chat: adds a part of the answer. Returns false if memory is exhausted. */
 bool serve_reply_part(struct serve_choice *c, const struct dgl_reply_part *part);
 void serve_reply_end(struct serve_choice *c);
-/* After the last choice. */
+/* Call it after the end of the last choice. */
 void serve_reply_finish(struct serve_exchange *ex);
 /* Ends the answer, of which a part may have been sent, with an error of HTTP status `status`. */
 void serve_reply_fail(struct serve_exchange *ex, int status, const char *fmt, ...) DGL_PRINTF(3, 4);
-/* The same for a failed call of the library with its error line. */
+/* Like serve_reply_fail(), for a failed call of the library. `why` has its error line. */
 void serve_reply_fail_call(struct serve_exchange *ex, enum dgl_status status,
                            const struct dgl_error *why);
 

@@ -97,8 +97,10 @@ void serve_engine_drop(struct serve *s)
     s->first_job = s->last_job = NULL;
 }
 
-/* ---- what the batch tells -------------------------------------------------------------------- */
+/* ---- callbacks of the batch ------------------------------------------------------------------ */
 
+/* Counts a token, and keeps its logprobs if they are requested. Returns false if the answer is to
+ * end: its client left, it was finished, or memory ran out. */
 static bool take_token(void *priv, const struct dgl_token *token)
 {
     struct serve_choice *c = priv;

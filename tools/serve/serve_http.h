@@ -1,5 +1,5 @@
-/* The server's side of HTTP: libmicrohttpd as it was loaded, connections, and the steps of a
- * request from its first line to the last byte of its answer. */
+/* HTTP in the server: the functions of libmicrohttpd, connections, and the steps of a request from
+ * its first line to the last byte of its answer. */
 #ifndef DGL_TOOLS_SERVE_HTTP_H
 #define DGL_TOOLS_SERVE_HTTP_H
 
@@ -24,19 +24,20 @@ struct serve_mhd {
 
 /* Functions that serve_mhd_load() found. */
 extern struct serve_mhd mhd;
-/* An error line when the library is not there. */
+/* Returns false after an error line if the library is missing. */
 bool serve_mhd_load(void);
 
-/* A connection. It has a time limit for the next request while it has none. */
+/* A connection. While it has no request, the time until the next one is limited. */
 struct serve_link {
     struct serve *server;
     struct serve_link *next, *before;
     int fd;
-    atomic_bool busy, begun; /* a request is being answered; has begun, or is being answered */
+    /* busy: a request is being answered. begun: also if only a part of a request was received. */
+    atomic_bool busy, begun;
     _Atomic uint64_t since_ns;
-    bool asked;         /* a request of it was begun, or refused */
-    const char *target; /* of the request that begins, where it was read */
-    size_t target_len;  /* up to the first NUL */
+    bool asked;         /* a request was begun or refused on this connection */
+    const char *target; /* target of the request that begins, in the buffer of libmicrohttpd */
+    size_t target_len;  /* bytes before the first NUL */
 };
 
 /* Returns NULL if memory is exhausted. */
@@ -46,7 +47,7 @@ void serve_link_note(void *priv, struct MHD_Connection *connection, void **conte
                      enum MHD_ConnectionNotificationCode how);
 /* Part of serve_http_look(). Returns false if not all connections could be checked. */
 bool serve_link_look(struct serve *s);
-/* Marks an exchange whose client left. The lock is held. */
+/* Marks an exchange whose client left. The caller must hold the exchange's lock. */
 void serve_exchange_leave(struct serve_exchange *ex);
 
 void serve_http_name_client(struct MHD_Connection *connection, char *out, size_t size);
@@ -56,26 +57,26 @@ void serve_http_refused(struct serve *s, struct MHD_Connection *connection, int 
 /* Returns the length of a request's target before its path: 0, or a scheme and a host, which
  * clients of proxies send. */
 size_t serve_head_before_path(const char *target);
-/* The first line of a request as libmicrohttpd gives it. */
+/* The first line of a request, as libmicrohttpd passes it. */
 struct serve_first_line {
     const char *method, *target, *version;
 };
-/* Notes the target before libmicrohttpd cuts it into pieces. */
+/* Notes the target before libmicrohttpd parses it in place. */
 void *serve_head_note_target(void *priv, const char *target, struct MHD_Connection *connection);
 /* Answers a request whose head already decides the answer. */
 void serve_head_decide(struct serve_exchange *ex, struct MHD_Connection *connection,
                        const struct serve_first_line *line);
-/* The body is there. */
+/* Call it when the body was received. */
 void serve_head_answer(struct serve_exchange *ex);
 
 enum MHD_Result serve_send_answer(struct serve_exchange *ex, struct MHD_Connection *connection);
-/* Lets the connection wait for serve_exchange_wake(); the exchange's lock is held. */
+/* Lets the connection wait for serve_exchange_wake(). The caller must hold the exchange's lock. */
 void serve_send_suspend(struct serve_exchange *ex);
 
-/* Answers at once. */
+/* These functions answer at once. */
 void serve_info_health(struct serve_exchange *ex);
 void serve_info_models(struct serve_exchange *ex);
-/* Prefix of the path of the model; its name follows. */
+/* Path of a model, without its name at the end. */
 #define SERVE_MODEL_PATH "/v1/models/"
 void serve_info_model(struct serve_exchange *ex);
 void serve_info_metrics(struct serve_exchange *ex);

@@ -1,6 +1,6 @@
-/* Makes a job of the body of a request. Prompts are rendered and tokenized on the threads that read
- * them; large bodies are read one after another on a thread of their own. Requests that need no
- * device are answered here. */
+/* Makes a job of the body of a request. The thread that reads a body also renders and tokenizes its
+ * prompts. One separate thread reads large bodies, one after another. Requests that need no device
+ * are answered here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 /* Largest body that an HTTP thread reads. That takes milliseconds; longer reading would delay the
  * streams that it sends. */
 #define LARGE_BYTES 65536
-#define END_TOKENS  8 /* of a chat's prompt, that are decoded again */
+#define END_TOKENS  8 /* last tokens of a chat's prompt, whose text is serve_exchange.prompt_end */
 
 /* Name of the main field of each kind of request. */
 static const char *const field_of[] = {[SERVE_COMPLETION] = "prompt",
@@ -229,6 +229,7 @@ void serve_job_begin(struct serve_exchange *ex, enum serve_kind kind)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Waits for a large body. Returns NULL if none is left and the thread must end. */
 static struct serve_exchange *take_large(struct serve *s)
 {
     pthread_mutex_lock(&s->lock);

@@ -48,6 +48,6 @@ void serve_log_write(const struct serve_exchange *ex)
     }
     report_end(&w);
     if (!line.failed && write(ex->server->log_fd, line.p, line.len) < 0)
-        errno = 0; /* a full disk is no reason to stop */
+        errno = 0; /* the server continues if the disk is full */
     dgl_buf_finish(&line);
 }

@@ -20,7 +20,7 @@ struct serve_metrics {
     uint64_t requests[6];                           /* of HTTP, by the first digit of the status */
     struct serve_histogram first_token, next_token; /* seconds */
     struct dgl_batch_info batch;                    /* as of the engine's last step */
-    struct dgl_batch_info before;                   /* as of when clients may ask */
+    struct dgl_batch_info before;                   /* when the server became ready */
     struct dgl_memory memory;
 };
 

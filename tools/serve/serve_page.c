@@ -1,5 +1,5 @@
-/* The page at `/`: tools/web/chat.html as it is, and the Content-Security-Policy under which its
- * own style and script are all that runs, and its own server all that it may ask. */
+/* The page at `/`: tools/web/chat.html, unchanged. Its Content-Security-Policy allows only the
+ * page's own style and script, and only requests to its own server. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 extern const unsigned char chat_page[]; /* made by tools/embed.sh */
 extern const size_t chat_page_len;
 
-/* Adds "NAME-src 'sha256-...'; ", of all that is between the tags of the page's only such block. */
+/* Appends "NAME-src 'sha256-...'; ", with the hash of the text between the tags. The page has one
+ * such block. */
 static bool allow_block(struct dgl_buf *policy, const char *name, const char *open,
                         const char *close)
 {

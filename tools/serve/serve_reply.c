@@ -1,4 +1,5 @@
-/* Answers as OpenAI's interface has them: whole, and as server-sent events. */
+/* Writes answers in the formats of OpenAI's interface: as one JSON object, or as server-sent
+ * events. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,13 +45,13 @@ static struct dgl_str token_text(const struct serve_choice *c, int32_t id, char 
         return DGL_STR("");
     if (!memmem(*owned, len, REPLACEMENT, 3))
         return (struct dgl_str){*owned + ends[0], ends[1] - ends[0]};
-    dgl_free(*owned); /* a part of a character: its text if it is decoded alone */
+    dgl_free(*owned); /* the token is a part of a character, so it is decoded alone */
     if (dgl_decode(NULL, tok, &id, 1, false, owned, &len) != DGL_OK)
         return DGL_STR("");
     return (struct dgl_str){*owned, len};
 }
 
-/* Characters that ids spell; *whole: they do not end within one. */
+/* Counts the characters of the ids. *whole is false if the last character is incomplete. */
 static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count,
                                bool *whole)
 {
@@ -66,8 +67,8 @@ static size_t count_characters(const struct dgl_tokenizer *tok, const int32_t *i
     return characters;
 }
 
-/* Returns true if the last id continues a character that the ids before it left unfinished. Its
- * text then no longer ends in U+FFFD, or that U+FFFD is the last character still. */
+/* Returns true if the last id continues a character that the ids before it left incomplete. The
+ * text of the ids then changes its final U+FFFD, or does not become longer. */
 static bool goes_on(const struct dgl_tokenizer *tok, const int32_t *ids, size_t count)
 {
     char *before = NULL, *all = NULL;

@@ -10,14 +10,14 @@
 /* Why a request is refused: the status of HTTP and the fields of the error object. */
 struct serve_error {
     int status;
-    const char *type, *code; /* static; code NULL = null */
-    char param[96];          /* "" = null */
+    const char *type, *code; /* static; a NULL code is written as null */
+    char param[96];          /* "" is written as null */
     char message[1024];
 };
 /* Fills *error with type invalid_request_error. Returns false, for use in a return statement. */
 bool serve_refuse(struct serve_error *error, int status, const char *param, const char *fmt, ...)
     DGL_PRINTF(4, 5);
-/* {"error":{...}} */
+/* Writes {"error":{...}}. */
 void serve_error_write(const struct serve_error *error, struct dgl_buf *out);
 
 enum serve_kind {
@@ -28,7 +28,7 @@ enum serve_kind {
     SERVE_DETOKENIZE,
 };
 
-/* Text, or ids where `ids` is not NULL. */
+/* A prompt as text, or as ids if `ids` is not NULL. */
 struct serve_prompt {
     struct dgl_str text;
     const int32_t *ids;
@@ -38,19 +38,19 @@ struct serve_prompt {
 #define SERVE_MAX_CHOICES 128 /* of a request: prompts times n */
 #define SERVE_MAX_STOPS   64
 
-/* Texts and arrays are the request's. */
+/* The request owns its texts and arrays. */
 struct serve_request {
     enum serve_kind kind;
     struct dgl_json_doc *doc;
     struct dgl_arena arena;
-    struct dgl_str model; /* empty = not said */
+    struct dgl_str model; /* empty if omitted */
     struct serve_prompt *prompts;
     size_t num_prompts;      /* chat: 0 */
-    struct dgl_buf messages; /* chat: the template's variables, as dgl_render_ids() takes them */
+    struct dgl_buf messages; /* chat: variables of the template, for dgl_render_ids() */
     const char **functions;  /* [num_functions], names of the tools that may be called */
     size_t num_functions;
     bool parallel_calls; /* an answer may have more than one call */
-    bool keep_reasoning; /* as content */
+    bool keep_reasoning; /* reasoning is part of the content */
     bool stream, include_usage, ignore_eos, logprobs, seeded;
     bool base64;                      /* embeddings */
     bool add_special, parse_special;  /* tokenize */

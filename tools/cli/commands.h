@@ -40,13 +40,13 @@ bool command_tune_check(const struct options *opt);
 bool command_bench_check(const struct options *opt);
 bool command_help_check(const struct options *opt);
 
-/* All of them, ended by a row without a name. */
+/* All commands, ended by a row without a name. */
 extern const struct command commands[];
 /* Returns NULL if no command has that name. */
 const struct command *command_find(const char *name);
-/* The error line about a word that is no command; EXIT_USAGE. */
+/* Prints the error line about an unknown command. Returns EXIT_USAGE. */
 int command_unknown(const char *name);
-/* Usage and options of a command to standard output; an exit code. */
+/* Prints usage and options of a command to standard output. Returns an exit code. */
 int help_about(const struct command *command);
 
 /* Print the files that the package installs, and docs/cli.md, from the tables of commands and

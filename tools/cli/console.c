@@ -22,10 +22,10 @@
 
 /* The only bar of the terminal. Any line must clear it first. */
 static struct bar bar;
-/* Kernels that a cache has are ready sooner. */
+/* A compilation is reported after this time. Kernels from a cache are ready sooner. */
 #define COMPILING_NS 200000000u
-static bool cache_told;    /* where compiled kernels are kept: once, however often some compile */
-static size_t bar_columns; /* that it takes on the screen; 0 = it is not there */
+static bool cache_told;    /* the folder of compiled kernels was printed, which is done once */
+static size_t bar_columns; /* columns of the bar on the screen, or 0 if there is none */
 
 static void clear_bar(void)
 {
@@ -46,7 +46,8 @@ bool console_streams_meet(void)
 
 #define ERROR "dopplergl: error: "
 
-/* One line whatever the text: a driver's words may have several, a file's name anything. */
+/* Prints the text as one line. A driver's message may have several lines, and a file's name any
+ * characters. */
 static void put_line(const char *prefix, const char *text)
 {
     struct dgl_buf line = {0};
@@ -197,13 +198,13 @@ static void handle(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler};
     sigemptyset(&action.sa_mask);
-    /* Without SA_RESTART: waiting for standard input ends too. */
+    /* SA_RESTART is not set, so that a signal also ends a wait for standard input. */
     sigaction(number, &action, NULL);
 }
 
 static bool lost(void)
 {
-    /* A reader like `| head` is done: end without a word, as programs that leave SIGPIPE alone. */
+    /* A reader such as `| head` has ended. The process ends silently, like others by SIGPIPE. */
     if (errno == EPIPE) {
         handle(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
@@ -332,8 +333,8 @@ bool interrupt_wait_input(int fd)
 {
     struct pollfd input = {.fd = fd, .events = POLLIN};
     int ready = 0;
-    /* The time limit covers a signal that arrives just before poll(), or that a thread of the
-     * driver handles: neither ends the wait. Reading reports a fault of `fd`. */
+    /* poll() has a time limit, because it does not end by a signal that arrives just before it, or
+     * that a thread of the driver handles. Reading reports a fault of `fd`. */
     while (!signalled && (ready == 0 || (ready < 0 && errno == EINTR))) {
         ready = poll(&input, 1, INTERRUPT_TICK_MS);
         if (ready == 0)
@@ -342,7 +343,7 @@ bool interrupt_wait_input(int fd)
     return !signalled;
 }
 
-/* SIGTERM is blocked for the moment, because it must not be lost. */
+/* Signals are blocked meanwhile, so that a SIGTERM is not lost. */
 void interrupt_forget(void)
 {
     sigset_t all, before;

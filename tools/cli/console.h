@@ -8,37 +8,37 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
 
-/* "dopplergl: error: ...", one line. */
+/* Prints one line, "dopplergl: error: ...". */
 void console_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same. Returns false. */
+/* Like console_error(). Returns false. */
 bool console_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same. Returns EXIT_FAILED. */
+/* Like console_error(). Returns EXIT_FAILED. */
 int console_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The log and the verbosity that the options ask for. */
+/* The log and the verbosity of the options. */
 struct console {
-    struct dgl_log log; /* its `priv` is the console: a console stays where it was initialised */
+    struct dgl_log log; /* its `priv` is the console, so the console must not be moved */
     bool quiet;
-    bool bar; /* progress bars: standard error is a terminal, without -q */
-    /* For the bar; borrowed. NULL if unknown. */
-    const char *work; /* names work that is counted in bytes: "loading" */
-    /* When the command began whose bars follow one another, dgl_now_ns(); 0: each waits its own
-     * half second. */
+    bool bar; /* show progress bars: standard error is a terminal, and there is no -q */
+    /* Name of work that is counted in bytes, such as "loading". Borrowed; NULL if unknown. */
+    const char *work;
+    /* Start of a command with several bars, dgl_now_ns(): only the first bar waits half a second. 0
+     * means that each bar waits. */
     uint64_t since_ns;
     /* Folder of compiled kernels; "" if they are not kept, NULL to print no line about it. */
     const char *cache;
 };
 void console_init(struct console *c, const struct options *opt);
-/* A statistics or device line; not shown with -q. */
+/* Prints a line of statistics or about the device. Prints nothing with -q. */
 void console_note(const struct console *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* A line that somebody asked for: shown with -q too. */
+/* Prints a line that the user requested, also with -q. */
 void console_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Returns true if standard output and standard error are the same terminal, file or pipe. */
 bool console_streams_meet(void);
 /* Progress callback; `priv` is a struct console. After half a second it shows a bar on a terminal,
- * whose line it clears at the end; that kernels are compiled is also a line that stays. Returns
- * false after SIGINT. */
+ * and clears it at the end of the work. A compilation of kernels is also reported by a line that
+ * stays. Returns false after SIGINT. */
 bool console_progress(void *priv, const char *what, uint64_t done, uint64_t total);
 /* Fields of the parameters of a call that reports its progress to a console. */
 #define CONSOLE_PROGRESS(console) .progress_cb = console_progress, .progress_priv = (console)
@@ -49,38 +49,38 @@ bool out_write(const char *bytes, size_t len);
 bool out_buf(struct dgl_buf *buf); /* writes, flushes and finishes */
 /* Flushes standard output. Returns false after an error line if bytes were lost. */
 bool out_flush(void);
-/* Ends an unfinished line where standard output is a terminal: the shell's prompt would stick to
- * it. */
+/* Ends an unfinished line if standard output is a terminal, because the shell's prompt follows. */
 bool out_end_line(void);
-/* EXIT_* for a result of the functions above. */
+/* Returns the exit code for a result of the functions above. */
 int out_exit(bool written);
 
-/* EXIT_* for a status. */
+/* Returns the exit code for a status. */
 int exit_code(enum dgl_status status);
-/* The one line about a command that was cancelled; not shown with -q. */
+/* Prints the line about a command that was cancelled. Prints nothing with -q. */
 void console_cancelled(const struct options *opt);
 
-/* Makes SIGINT, SIGTERM and SIGHUP set a flag, a closed standard output end the process by SIGPIPE
- * (other closed pipes and limits on files only fail the write), and descriptors 0 to 2 exist. */
+/* Prepares the process. SIGINT, SIGTERM and SIGHUP then set a flag. A closed standard output ends
+ * the process by SIGPIPE; other closed pipes and limits on files only fail the write. Descriptors 0
+ * to 2 are open. */
 void process_prepare(void);
-/* Those signals also cancel `session`; NULL ends that. */
+/* Makes SIGINT, SIGTERM and SIGHUP also cancel `session`, or no session if it is NULL. */
 void interrupt_watch(struct dgl_session *session);
-/* One more signal with the effect of SIGTERM. */
+/* Makes another signal act like SIGTERM. */
 void interrupt_catch(int number);
-/* Does what the handlers of those signals do. For use in another handler. */
+/* Acts like the handlers of these signals. For use in another handler. */
 void interrupt_note(int number);
 /* Last signal received, or 0. SIGTERM and SIGHUP are kept even if a SIGINT arrives after them. */
 int interrupted(void);
 /* Functions that wait for input check interrupted() this often. */
 #define INTERRUPT_TICK_MS 200
-/* Waits until `fd` has data, its end or an error. Returns false after one of those signals, even if
- * it came just before the call. */
+/* Waits until `fd` has data, its end or an error. Returns false after one of these signals, even if
+ * it arrived just before the call. */
 bool interrupt_wait_input(int fd);
 /* Sets a callback that runs several times a second during such a wait. NULL removes it. */
 void console_set_idle(void (*cb)(void *priv), void *priv);
-/* Runs that callback. For code that waits in another way. */
+/* Runs the callback of console_set_idle(). For code that waits in another way. */
 void console_idle(void);
-/* Forgets a SIGINT that was meant for work that is over. */
+/* Forgets a SIGINT that was meant for work that has ended. */
 void interrupt_forget(void);
 
 #endif

@@ -9,11 +9,11 @@ struct id_list {
     size_t count, cap;
 };
 
-/* "1,2,3"; EXIT_OK, or another exit code after an error line. */
+/* Parses "1,2,3". Returns EXIT_OK, or another exit code after an error line. */
 int ids_parse(const char *text, struct id_list *out);
 /* Returns false after an error line, which begins with `origin`, if a part is not a number. */
 bool ids_are_numbers(const char *origin, const char *text);
-/* Returns true if standard input is a pipe or a file, but not a terminal or /dev/null. */
+/* Returns false if standard input is a character device, such as a terminal or /dev/null. */
 bool input_is_piped(void);
 /* Returns true if standard input has data, or ends, within half a second. */
 bool input_comes_soon(void);

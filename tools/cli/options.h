@@ -1,5 +1,5 @@
-/* Options of the command: their values, from the command line, the environment and the
- * configuration file. options_table.h has the table that parsing, help and completion come from. */
+/* Values of options, from the command line, the environment and the configuration file.
+ * options_table.h declares the table of options, which parsing, help and completion use. */
 #ifndef DGL_TOOLS_OPTIONS_H
 #define DGL_TOOLS_OPTIONS_H
 
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define OPTIONS_MAX_STRS  32
-#define OPTIONS_MAX_ROWS  192 /* of the table */
+#define OPTIONS_MAX_ROWS  192 /* rows of the table */
 #define OPTIONS_MAX_NOTES 16
 
 /* Repeatable string option. */
@@ -28,7 +28,7 @@ enum option_source {
 
 struct dgl_json_doc;
 
-/* Every option's value; which ones a command looks at is in the table. */
+/* Values of all options. The table lists the commands that use an option. */
 struct options {
     /* model and device */
     const char *model, *device, *limits, *kv_type, *executor, *log_level;
@@ -52,16 +52,16 @@ struct options {
     const char *kernel_config, *kernel_profile, *kernel_hints;
     /* kernels.json next to the configuration file, not an option; NULL if it is missing */
     const char *user_kernels;
-    /* Its path, even if the file does not exist; NULL if there is no folder for it. */
+    /* Path of that file, even if the file does not exist; NULL if there is no folder for it. */
     char *user_kernels_path;
     bool allow_pack_kernels, force_fused_q4k;
     const char *op; /* an operation, or a step of a plan */
     bool generated, quick, watch_kernels, unsafe_kernels, compile_only;
     int32_t time_limit;
-    int32_t session_context; /* of no option: most tokens of the session; 0 = the model's */
+    int32_t session_context; /* not an option: tokens of the session, 0 means the model's limit */
     const char *memory_limit, *known;
-    const char *extra_hint; /* "hint=value", no option: of a command that tries kernels */
-    bool keep_faults;       /* no option: of one that judges kernel files one by one */
+    const char *extra_hint; /* not an option: "hint=value", set by commands that try kernels */
+    bool keep_faults;       /* not an option: set by commands that judge each kernel file */
     const char *hash_weights;
     bool no_tune;
     const char *compute_precision, *q4k_matmul, *f16_matmul, *attention_prefill, *attention_decode;
@@ -91,7 +91,7 @@ struct options {
     bool chat, no_ignore_eos;
     bool tokens_given, temp_given, top_k_given, top_p_given, min_p_given;
     bool repeat_penalty_given;
-    /* arguments that are no options, and do not stand for one */
+    /* arguments that are not options and do not replace an option */
     const char *arg[3];
     int num_args;
     char *const *argv; /* [argc], all words after the command */
@@ -104,7 +104,7 @@ struct options {
     int num_notes;
     /* Owns the texts of the configuration file; NULL if there is no file. */
     struct dgl_json_doc *config;
-    char *config_hints; /* kernel hints that the file has as an object, as text; free() */
+    char *config_hints; /* text of kernel hints that are an object in the file; free() */
 };
 
 struct command {
@@ -115,7 +115,7 @@ struct command {
     int min_args, max_args;
     int (*run)(const struct options *opt); /* exit code */
     /* Returns false after an error line if options exclude each other. Opens no file or device.
-     * NULL: there is nothing to check. */
+     * NULL if there is nothing to check. */
     bool (*check)(const struct options *opt);
     /* Long name, without dashes, of the option that an argument replaces, or NULL. */
     const char *arg_means;
@@ -128,8 +128,8 @@ bool options_parse(const struct command *command, int argc, char **argv, struct 
  * file for options of `command` that the command line omits. The file is dopplergl/config.json in
  * XDG_CONFIG_HOME or ~/.config. Returns false after one error line (exit code 1). */
 bool options_add_defaults(const struct command *command, struct options *out);
-/* A line for each value of the environment that `command` has taken: after a failure. `device`: of
- * opening one; else its choice has no part in it. */
+/* Prints a line for each value of the environment that `command` used. Call it after a failure.
+ * `device`: the device could not be opened. Otherwise the choice of the device is not printed. */
 void options_tell_environment(const struct command *command, const struct options *opt,
                               bool device);
 void options_finish(struct options *opt);

@@ -1,30 +1,30 @@
-/* Text of a model on standard output: byte for byte into files and pipes; on a terminal without
- * control characters and, where that is wanted, wrapped between words. */
+/* Prints text of a model to standard output. Files and pipes receive the bytes unchanged. A
+ * terminal receives no control characters, and wrapped lines if that is requested. */
 #ifndef DGL_TOOLS_SCREEN_H
 #define DGL_TOOLS_SCREEN_H
 
 #include "core/base/str.h"
 
 struct screen {
-    bool terminal;     /* standard output is one */
-    bool plain;        /* a terminal: control characters are spelled, "\x1b" */
-    bool wraps;        /* at the terminal's width; words are held back until they are complete */
+    bool terminal;     /* standard output is a terminal */
+    bool plain;        /* control characters are written as text, "\x1b" */
+    bool wraps;        /* lines wrap at the terminal's width; incomplete words are held back */
     bool at_newline;   /* the last byte was a newline, or there was no text */
-    bool after_return; /* a '\r' was read: a '\n' after it makes one line end */
-    size_t column;     /* cells taken in the line */
+    bool after_return; /* the last character was '\r'; a '\n' after it ends the same line */
+    size_t column;     /* used cells of the line */
     struct dgl_buf blanks, word; /* held back, in this order */
     size_t blank_cells, word_cells;
-    uint32_t last; /* character of the word */
-    bool wide;     /* it is two cells wide: a line may end after it */
+    uint32_t last; /* last character of the word */
+    bool wide;     /* the last character is two cells wide, so a line may end after it */
     bool failed;   /* out of memory */
 };
 
-/* Standard output as it is; `raw`: every byte, to a terminal too. */
+/* Examines standard output. `wrap` requests wrapping. `raw` sends every byte also to a terminal. */
 void screen_init(struct screen *s, bool wrap, bool raw);
 /* Prints text in whole characters, at once except for a part that is held back. Returns false after
  * an error line. */
 bool screen_write(struct screen *s, const char *text, size_t len);
-/* Prints the text that was held back. The next text begins a new one. */
+/* Prints the text that was held back. Later text is a new text. */
 bool screen_end(struct screen *s);
 void screen_finish(struct screen *s);
 

@@ -7,10 +7,10 @@
 
 /* Data of the command in a session file. */
 struct session_note {
-    const char *command; /* "generate", "chat": neither takes the other's file. Static */
+    const char *command; /* "generate" or "chat"; each refuses the other's file. Static */
     uint64_t seed;       /* of the last answer */
-    /* generate: tokens that follow those of the session (the rest of a prompt, the last token of an
-     * answer), and the number of random draws of the answer. */
+    /* generate: the pending tokens, which follow those of the session (the rest of a prompt, the
+     * last token of an answer), and the number of random draws of the answer. */
     int32_t *pending; /* [num_pending]; free() */
     size_t num_pending;
     uint32_t draws;
@@ -25,7 +25,7 @@ bool session_place_is_fit(const char *path);
  * if there is no file. */
 enum dgl_status session_read(struct engine *e, const char *path, struct session_note *note,
                              bool *found);
-/* Writes the session, also after an interruption: only another one ends that. Tells so. */
+/* Writes the session, also after a signal; only another signal cancels it. Reports the result. */
 enum dgl_status session_write(struct engine *e, const char *path, const struct session_note *note);
 
 #endif

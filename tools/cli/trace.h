@@ -8,20 +8,20 @@
 struct dgl_atomic_file;
 
 struct trace {
-    struct dgl_atomic_file *file; /* NULL = no trace */
+    struct dgl_atomic_file *file; /* NULL if there is no trace */
     struct dgl_device *device;    /* watched device, or NULL */
     struct dgl_buf text;
     struct dgl_json_writer json;
     uint64_t origin_ns; /* of its time stamps */
 };
 
-/* The file is made at trace_commit(); that it cannot be made shows here. */
+/* Fails if the file cannot be created. It appears at `path` at trace_commit(). */
 enum dgl_status trace_create(struct trace *t, const struct dgl_log *log, const char *path);
-/* Tells of all that the device does from now on; the trace ends before the device does. */
+/* Traces the device from now on. The trace must end before the device is closed. */
 void trace_watch(struct trace *t, struct dgl_device *device);
 /* Adds a span of host time without device work. */
 void trace_add(struct trace *t, const char *name, uint64_t start_ns, uint64_t end_ns);
-/* Consumes the trace, as trace_abort() does. Accepts one that is all zero. */
+/* Both consume the trace, and accept a struct that is all zero. trace_commit() writes the file. */
 enum dgl_status trace_commit(struct trace *t);
 void trace_abort(struct trace *t);
 
